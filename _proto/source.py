@@ -1,0 +1,95 @@
+"""A trace file as bytes by position: plain or gzipped, of any size, never read whole.
+
+Reads go through `os.pread`. A memory map would count touched pages as memory, and a file that
+shrinks under a map kills the process; a read past the end of a shrunken file only comes up short.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from .errors import Damage
+from .wire import FramingCheck
+
+GZIP_MAGIC = b"\x1f\x8b"
+GZIP_LIMIT = 16 << 30
+_CHUNK = 1 << 20
+
+
+class Source:
+    """An open file. `on_read` is told the position after every read (for a progress display)."""
+
+    __slots__ = ("_fd", "_on_read", "size")
+
+    def __init__(self, fd: int, on_read: Callable[[int, int], None] | None = None) -> None:
+        self._fd = fd
+        self._on_read = on_read
+        self.size = os.fstat(fd).st_size
+
+    def read(self, start: int, length: int) -> bytes:
+        data = os.pread(self._fd, length, start)
+        while len(data) < length:
+            more = os.pread(self._fd, length - len(data), start + len(data))
+            if not more:
+                raise Damage(start + len(data), "the file ends here: it shrank while it was read")
+            data += more
+        if self._on_read is not None:
+            self._on_read(start + length, self.size)
+        return data
+
+
+@contextmanager
+def open_source(
+    path: str,
+    on_read: Callable[[int, int], None] | None = None,
+    gzip_limit: int = GZIP_LIMIT,
+) -> Iterator[Source]:
+    """Open `path`, gzipped or not; raise OSError or Damage where that can't be done."""
+    # O_NONBLOCK: opening a FIFO that nobody writes to must not wait.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise Damage(0, "not a regular file")
+        gzipped = os.pread(fd, len(GZIP_MAGIC), 0) == GZIP_MAGIC
+        if path.endswith(".gz") and not gzipped:
+            raise Damage(0, "not gzip data")
+        if gzipped:
+            inflated = _inflate(fd, gzip_limit)
+            os.close(fd)
+            fd = inflated
+        yield Source(fd, on_read)
+    finally:
+        os.close(fd)
+
+
+def _inflate(fd: int, limit: int) -> int:
+    """Decompress into a temporary file without a name; return its descriptor.
+
+    The top-level framing is checked on the way, so that data which can't be a trace (a bomb of
+    zeros, say) stops at its first bad field and not at the limit.
+    """
+    import gzip
+    import tempfile
+    import zlib
+
+    framing = FramingCheck()
+    written = 0
+    with (
+        os.fdopen(fd, "rb", closefd=False) as packed,
+        gzip.GzipFile(fileobj=packed) as stream,
+        tempfile.TemporaryFile() as unpacked,
+    ):
+        try:
+            while chunk := stream.read(_CHUNK):
+                framing.feed(chunk)
+                written += len(chunk)
+                if written > limit:
+                    raise Damage(limit, f"gzip data expands past the limit of {limit} bytes")
+                unpacked.write(chunk)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise Damage(written, f"bad gzip data: {error}") from error
+        unpacked.flush()
+        return os.dup(unpacked.fileno())

@@ -1,0 +1,251 @@
+"""The protobuf wire format: walking a message field by field, and saying where it is damaged.
+
+The C parser decodes fast but says no more than "error", and puts a known field of a wrong wire
+type silently aside. So everything is decoded by `decode`, which compares the size of what was
+understood with the size of what was there, and only where they differ walks the bytes itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from .errors import Damage
+
+VARINT, FIXED64, LENGTH, GROUP_START, GROUP_END, FIXED32 = range(6)
+
+_TAG_BYTES = 5
+_VARINT_BYTES = 10
+_HEAD_BYTES = _TAG_BYTES + _VARINT_BYTES
+_WINDOW = 4096
+_GROUP_DEPTH = 100
+_NOWHERE = 1 << 63
+
+# google.protobuf.descriptor.FieldDescriptor.TYPE_* -> wire type, for the types of our schema.
+_DOUBLE, _INT64, _UINT64, _STRING, _MESSAGE, _BYTES = 1, 3, 4, 9, 11, 12
+_WIRE_TYPE = {
+    _DOUBLE: FIXED64,
+    _INT64: VARINT,
+    _UINT64: VARINT,
+    _STRING: LENGTH,
+    _MESSAGE: LENGTH,
+    _BYTES: LENGTH,
+}
+
+M = TypeVar("M", bound=Message)
+# The stubs type a class's descriptor and a field's two ways that don't fit together.
+Descriptor = Any
+
+
+class Read(Protocol):
+    def __call__(self, start: int, length: int, /) -> bytes: ...
+
+
+def fields(read: Read, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Walk a message's fields: yield (offset, number, wire type, value, end of the field).
+
+    The value of a VARINT is its number, that of all others the offset of their first byte, so
+    that the payload of a LENGTH field is [value, end). Skips over payloads without reading them.
+    """
+    window, base = b"", start
+    at = start
+    while at < end:
+        i = at - base
+        seen = len(window)
+        if i > seen or (i + _HEAD_BYTES > seen and base + seen < end):
+            base, i = at, 0
+            window = read(at, min(_WINDOW, end - at))
+        try:
+            number, wire, value, i = _field(window, i, at)
+        except IndexError:
+            raise Damage(at, "the message ends inside a field") from None
+        if wire == VARINT:
+            stop = base + i
+        elif wire == LENGTH:
+            stop = base + i + value
+            if stop > end:
+                left = end - base - i
+                raise Damage(at, f"field {number} claims {value} bytes where {left} are left")
+            value = base + i
+        elif wire == GROUP_START:
+            value = base + i
+            stop = _group_end(read, value, end, number, at)
+        else:
+            value = base + i
+            stop = value + (8 if wire == FIXED64 else 4)
+            if stop > end:
+                raise Damage(at, "the message ends inside a field")
+        yield at, number, wire, value, stop
+        at = stop
+
+
+def _field(data: bytes, i: int, at: int) -> tuple[int, int, int, int]:
+    """Decode the head of a field at data[i], which stands at offset `at` of the file.
+
+    Returns number, wire type, value or length (0 where there is neither), and the index behind.
+    """
+    tag, start = data[i], i
+    i += 1
+    if tag > 127:
+        tag, i = _varint(data, start, at)
+        if i - start > _TAG_BYTES or tag >> 32:
+            raise Damage(at, "a tag longer than 32 bits")
+    number, wire = tag >> 3, tag & 7
+    if number == 0:
+        raise Damage(at, "field number 0")
+    if wire in (VARINT, LENGTH):
+        value = data[i]
+        if value > 127:
+            value, i = _varint(data, i, at)
+        else:
+            i += 1
+        return number, wire, value, i
+    if wire == GROUP_END:
+        raise Damage(at, "the end of a group that was not begun")
+    if wire > FIXED32:
+        raise Damage(at, f"wire type {wire}, which does not exist")
+    return number, wire, 0, i
+
+
+def _varint(data: bytes, i: int, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[i]
+        value |= (byte & 127) << shift
+        i += 1
+        if byte < 128:
+            if value >> 64:
+                raise Damage(at, "a varint over 64 bits")
+            return value, i
+        shift += 7
+        if shift >= 7 * _VARINT_BYTES:
+            raise Damage(at, "a varint longer than 10 bytes")
+
+
+def _group_end(read: Read, start: int, end: int, number: int, at: int) -> int:
+    """Find where an (unknown, long deprecated, still legal) group ends."""
+    open_groups = [number]
+    position = start
+    while open_groups:
+        head = read(position, min(_HEAD_BYTES, end - position))
+        try:
+            tag, i = _varint(head, 0, position)
+            if tag & 7 == GROUP_END:
+                if open_groups.pop() != tag >> 3:
+                    raise Damage(position, "the end of a group that was not begun")
+                position += i
+                continue
+            inner, wire, value, i = _field(head, 0, position)
+        except IndexError:
+            raise Damage(at, "the message ends inside a group") from None
+        position += i
+        if wire == GROUP_START:
+            open_groups.append(inner)
+            if len(open_groups) > _GROUP_DEPTH:
+                raise Damage(at, "groups nested too deep")
+        elif wire != VARINT:
+            position += {LENGTH: value, FIXED64: 8, FIXED32: 4}[wire]
+        if position > end:
+            raise Damage(at, "the message ends inside a group")
+    return position
+
+
+def known_fields(
+    schema: Descriptor, read: Read, start: int, end: int
+) -> Iterator[tuple[int, str, int, int]]:
+    """Walk the fields that the schema knows: yield (offset, name, value, end of the field)."""
+    known = {field.number: (field.name, _wire_types(field)) for field in schema.fields}
+    for at, number, wire, value, stop in fields(read, start, end):
+        if number in known:
+            name, wire_types = known[number]
+            if wire not in wire_types:
+                raise Damage(at, f"{schema.name}.{name} has wire type {wire}")
+            yield at, name, value, stop
+
+
+def _wire_types(field: Any) -> tuple[int, ...]:
+    # A repeated number (its default is a list) may also come packed.
+    if field.type == _INT64 and field.default_value == []:
+        return VARINT, LENGTH
+    return (_WIRE_TYPE[field.type],)
+
+
+def text(data: bytes, at: int, what: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise Damage(at, f"{what} is not UTF-8") from None
+
+
+def varint_size(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)
+
+
+class FramingCheck:
+    """Checks the top-level framing of a message that arrives in chunks, up to the first group.
+
+    What it lets pass, such as an end inside a field, is found when the message is read.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._base = 0
+        self._next = 0
+
+    def feed(self, chunk: bytes) -> None:
+        data = self._rest + chunk
+        end = self._base + len(data)
+        while self._next + _HEAD_BYTES <= end:
+            _, wire, value, i = _field(data, self._next - self._base, self._next)
+            self._next = self._base + i
+            if wire == GROUP_START:
+                self._next = _NOWHERE
+            elif wire != VARINT:
+                self._next += {LENGTH: value, FIXED64: 8, FIXED32: 4}[wire]
+        keep = min(max(self._next, self._base), end)
+        self._rest = data[keep - self._base :]
+        self._base = keep
+
+
+def decode(kind: type[M], read: Read, start: int, end: int) -> M:
+    """Decode one message; raise Damage where any field that its schema knows can't be read."""
+    data = read(start, end - start)
+    message = parse(kind, data)
+    if message is None or message.ByteSize() != len(data):
+        explain(kind.DESCRIPTOR, data, start)
+        if message is None:
+            raise Damage(start, "the protobuf parser refuses it")
+    return message
+
+
+def parse(kind: type[M], data: bytes) -> M | None:
+    """Decode what the schema knows, without a word on what it does not; None where it fails."""
+    try:
+        message = kind.FromString(data)
+    except DecodeError:
+        return None
+    message.DiscardUnknownFields()
+    return message
+
+
+def explain(schema: Descriptor, data: bytes, base: int) -> None:
+    """Raise Damage at the first field that can't be read; return if it is all legal.
+
+    Legal is also what no writer does, such as fields in any order, given twice, or unknown.
+    """
+
+    def read(start: int, length: int) -> bytes:
+        return data[start - base : start - base + length]
+
+    _explain(schema, read, base, base + len(data))
+
+
+def _explain(schema: Descriptor, read: Read, start: int, end: int) -> None:
+    for at, name, value, stop in known_fields(schema, read, start, end):
+        field = schema.fields_by_name[name]
+        if field.type == _STRING:
+            text(read(value, stop - value), at, f"{schema.name}.{name}")
+        elif field.type == _MESSAGE:
+            _explain(field.message_type, read, value, stop)
