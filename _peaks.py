@@ -1,0 +1,81 @@
+"""Peak rates of TPU generations, per device as JAX exposes it, and how overrides apply to them.
+
+TFLOPS are 10**12 per second, GiB are 2**30 bytes. Vendors publish bandwidth in GB (10**9); such
+rows keep the published figure and convert it. The v7x row reads the published 7380 "GB/s" of a
+chip as GiB, half of it for each of the chip's two devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+DTYPES = ("bf16", "fp8", "fp32", "fp16")
+BUILTIN_CHIP = "v7x"
+PROFILE_CHIP = "profile"
+
+
+@dataclass(slots=True, frozen=True)
+class Peaks:
+    """Peak rates of one device; None where the vendor publishes none."""
+
+    source: str
+    hbm_gibps: float | None
+    bf16: float | None = None
+    fp8: float | None = None
+    fp32: float | None = None
+    fp16: float | None = None
+
+    def tflops(self, dtype: str) -> float | None:
+        peak: float | None = getattr(self, dtype) if dtype in DTYPES else None
+        return peak
+
+
+@dataclass(slots=True, frozen=True)
+class Chip:
+    """A row of the table: a generation, and how its traces name it (`device_type_string`)."""
+
+    device_types: tuple[str, ...]
+    bf16: float
+    hbm_gibps: float | None = None
+    hbm_gbps: float | None = None
+    fp8: float | None = None
+
+
+CHIPS = {
+    "v4": Chip(("TPU v4",), 275.0, hbm_gbps=1228.0),
+    "v5e": Chip(("TPU v5 Lite", "TPU v5e"), 197.0, hbm_gbps=819.0),
+    "v5p": Chip(("TPU v5", "TPU v5p"), 459.0, hbm_gbps=2765.0),
+    "v6e": Chip(("TPU v6 Lite", "TPU v6e"), 918.0, hbm_gbps=1638.0),
+    "v7x": Chip(("TPU v7x", "TPU7x", "TPU v7"), 1153.5, hbm_gibps=3690.0, fp8=2307.0),
+}
+
+
+def gibps(gbps: float) -> float:
+    return gbps * 10**9 / 2**30
+
+
+def builtin(name: str) -> Peaks:
+    chip = CHIPS[name]
+    hbm = gibps(chip.hbm_gbps) if chip.hbm_gbps is not None else chip.hbm_gibps
+    return Peaks(f"builtin {name} table", hbm, bf16=chip.bf16, fp8=chip.fp8)
+
+
+def of_profile(tflops: float | None, gbps: float | None) -> Peaks:
+    """The peaks that a trace gives for its own device; HBM in GB."""
+    return Peaks("profile", None if gbps is None else gibps(gbps), bf16=tflops)
+
+
+def override(peaks: Peaks, overrides: Mapping[str, float]) -> Peaks:
+    """Replace single peaks, named as the fields of `Peaks`."""
+    if not overrides:
+        return peaks
+    return replace(peaks, source=f"{peaks.source} + cli override", **overrides)
+
+
+def chip_of(device_type: str) -> str | None:
+    """The row of the table that a trace's `device_type_string` means."""
+    for name, chip in CHIPS.items():
+        if device_type.lower() in (known.lower() for known in chip.device_types):
+            return name
+    return None
