@@ -1,0 +1,58 @@
+"""Runs the program: in this process for speed, or as a user does, as a command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import compute_breakdown
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = ROOT / "compute_breakdown.py"
+DEMO = ROOT / "tests" / "data" / "demo"
+
+
+class Outcome(NamedTuple):
+    """What the program printed, its exit status, and what it said on stderr."""
+
+    object: dict[str, Any]
+    status: int
+    stderr: str
+
+
+def run(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
+    """Run in this process; bytes are first written to a file."""
+    if isinstance(profile, bytes):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "test.xplane.pb"
+            path.write_bytes(profile)
+            return run(path, mode, *options)
+    fields, status, complaint = compute_breakdown.run([str(profile), "--mode", mode, *options])
+    return Outcome(json.loads(json.dumps(fields, allow_nan=False)), status, complaint)
+
+
+def answer(profile: str | Path | bytes, mode: str, *options: str) -> dict[str, Any]:
+    """Run in this process and insist on an answer."""
+    outcome = run(profile, mode, *options)
+    if outcome.object["status"] != "ok":
+        raise AssertionError(outcome.object)
+    return outcome.object
+
+
+def command(*arguments: str | Path, timeout: float = 60) -> Outcome:
+    """Run as a command; insist on exactly one line with one JSON object on stdout."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    line, newline, rest = done.stdout.partition("\n")
+    if newline != "\n" or rest:
+        raise AssertionError(f"not one line: {done.stdout[:500]!r} {done.stderr[-500:]!r}")
+    return Outcome(json.loads(line), done.returncode, done.stderr)

@@ -1,0 +1,1621 @@
+"""A second, naive implementation of the analysis, to hold the real one against.
+
+It is written from the specification alone and shares no code with the program. It decodes the
+whole file with a slow wire decoder, keeps every event as a plain object and computes each figure
+by its own comprehension over those objects, as close to the wording of its definition as Python
+allows. No accumulators, no fast paths, quadratic where that is simpler: whatever it gets wrong, it
+should not get wrong in the way fast code does.
+
+`analyse(data, mode, **options)` returns what the program prints, less the fields that name files.
+Notes whose wording isn't specified begin with "~".
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import struct
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from math import isfinite, prod
+from typing import Any, TypeVar
+
+Json = dict[str, Any]
+T = TypeVar("T")
+Label = TypeVar("Label", bound=Hashable)
+
+
+@dataclass
+class Options:
+    """The command line's options, by name."""
+
+    device: str = "/device:TPU:0"
+    step: int | None = None
+    step_id: str | None = None
+    include_comm: bool = False
+    top: int = 50
+    include_data_move: bool = False
+    no_comm_stalls: bool = False
+    chip: str = "v7x"
+    peak_tflops_bf16: float | None = None
+    peak_tflops_fp8: float | None = None
+    peak_tflops_fp32: float | None = None
+    peak_tflops_fp16: float | None = None
+    peak_hbm_gibps: float | None = None
+    kernel_cost: Sequence[str] = ()
+    bytes: str = "accessed"
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(data):
+            raise ValueError("truncated")
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value % 2**64, at
+
+
+def fields(data: bytes) -> list[tuple[int, Any]]:
+    """(number, value) of each field: int for varints, bytes for all else."""
+    out: list[tuple[int, Any]] = []
+    at = 0
+    while at < len(data):
+        key, at = read_varint(data, at)
+        value: int | bytes
+        if key % 8 == 0:
+            value, at = read_varint(data, at)
+        else:
+            if key % 8 == 2:
+                length, at = read_varint(data, at)
+            elif key % 8 in (1, 5):
+                length = 8 if key % 8 == 1 else 4
+            else:
+                raise ValueError(f"wire type {key % 8}")
+            if at + length > len(data):
+                raise ValueError("truncated")
+            value = data[at : at + length]
+            at += length
+        out.append((key // 8, value))
+    return out
+
+
+def signed(value: int) -> int:
+    return value - 2**64 if value >= 2**63 else value
+
+
+def every(message: list[tuple[int, Any]], number: int) -> list[Any]:
+    return [value for n, value in message if n == number]
+
+
+def last(message: list[tuple[int, Any]], number: int, default: Any) -> Any:
+    """A singular field: of several, the last one counts."""
+    return [default, *every(message, number)][-1]
+
+
+def decode_map(plane: list[tuple[int, Any]], number: int) -> dict[int, list[tuple[int, Any]]]:
+    entries = [fields(entry) for entry in every(plane, number)]
+    return {signed(last(e, 1, 0)): fields(last(e, 2, b"")) for e in entries}
+
+
+StatValue = int | float | str | bytes
+
+
+def decode_stats(messages: list[bytes], names: dict[int, str]) -> dict[str, StatValue]:
+    """The stats that have a name and a value."""
+    stats: dict[str, StatValue] = {}
+    for message in messages:
+        stat = fields(message)
+        name = names.get(signed(last(stat, 1, 0)))
+        variants = [(n, v) for n, v in stat if 2 <= n <= 8]
+        if name is None or not variants:
+            continue
+        variant, value = variants[-1]
+        if variant == 2:
+            stats[name] = struct.unpack("<d", value)[0]
+        elif variant == 3:
+            stats[name] = value
+        elif variant == 4:
+            stats[name] = signed(value)
+        elif variant == 5:
+            stats[name] = value.decode()
+        elif variant == 6:
+            stats[name] = value
+        elif variant == 7 and signed(value) in names:
+            stats[name] = names[signed(value)]
+        elif variant == 8:
+            stats[name] = gzip.decompress(value).decode()
+    return stats
+
+
+def text_of(stats: dict[str, StatValue], name: str) -> str | None:
+    value = stats.get(name)
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    return value if isinstance(value, str) else None
+
+
+def number_of(stats: dict[str, StatValue], name: str) -> Fraction | None:
+    """A count of flops or bytes; None also for what can't be one (the compiler's -1, NaN, …)."""
+    value = stats.get(name)
+    if not isinstance(value, int | float) or not isfinite(value) or not 0 <= value < 2**63:
+        return None
+    return Fraction(int(value))
+
+
+@dataclass
+class LineEvent:
+    """An event as stored. `start` is absolute; None for an aggregated event, which has none."""
+
+    metadata_id: int
+    start: int | None
+    duration: int
+
+
+@dataclass
+class Line:
+    name: str
+    timestamp_ps: int
+    events: list[LineEvent]
+
+
+def decode_line(data: bytes) -> Line:
+    message = fields(data)
+    timestamp_ps = signed(last(message, 3, 0)) * 1000
+    events = []
+    for event in map(fields, every(message, 4)):
+        # Offset and num_occurrences are alternatives: the one written last holds.
+        number, value = [(2, 0), *((n, v) for n, v in event if n in (2, 5))][-1]
+        start = timestamp_ps + signed(value) if number == 2 else None
+        events.append(LineEvent(signed(last(event, 1, 0)), start, signed(last(event, 3, 0))))
+    return Line(last(message, 2, b"").decode(), timestamp_ps, events)
+
+
+@dataclass
+class Plane:
+    name: str
+    lines: list[Line]
+    ops: dict[int, Op]
+    stats: dict[str, StatValue]
+
+    def lines_named(self, name: str) -> list[Line]:
+        return [line for line in self.lines if line.name == name]
+
+    def events_of(self, name: str) -> list[LineEvent]:
+        return [event for line in self.lines_named(name) for event in line.events]
+
+
+def plane_name(message: list[tuple[int, Any]]) -> str:
+    name: str = last(message, 2, b"").decode()
+    return name
+
+
+def decode_plane(message: list[tuple[int, Any]]) -> Plane:
+    stat_names = {i: last(m, 2, b"").decode() for i, m in decode_map(message, 5).items()}
+    return Plane(
+        name=plane_name(message),
+        lines=[decode_line(line) for line in every(message, 3)],
+        ops={
+            i: Op(last(m, 2, b"").decode(), decode_stats(every(m, 5), stat_names))
+            for i, m in decode_map(message, 4).items()
+        },
+        stats=decode_stats(every(message, 6), stat_names),
+    )
+
+
+# --- HLO text: a recursive-descent parser --------------------------------------------------------
+
+DIGITS = "0123456789"
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+OPENING, CLOSING = "([{", ")]}"
+
+
+@dataclass
+class Shape:
+    """An array (dtype set) or a tuple (dtype None) of `elements`."""
+
+    text: str
+    dtype: str | None = None
+    dims: list[int] = field(default_factory=list)
+    has_layout: bool = False
+    minor_to_major: str = ""
+    tiles: str = ""
+    memory_space: str = ""
+    elements: list[Shape] = field(default_factory=list)
+
+    def arrays(self) -> list[Shape]:
+        """The arrays in it, depth first. Tokens and opaque handles hold no data."""
+        if self.dtype is None:
+            return [array for element in self.elements for array in element.arrays()]
+        return [] if self.dtype in ("token", "opaque") else [self]
+
+    @property
+    def n_elements(self) -> int:
+        return prod(self.dims)
+
+
+@dataclass
+class Instruction:
+    """As much of an HLO text as could be read."""
+
+    name: str | None = None
+    output: Shape | None = None
+    opcode: str | None = None
+    operands: list[Shape] = field(default_factory=list)
+    attributes: dict[str, str] = field(default_factory=dict)
+
+    def operand_arrays(self) -> list[Shape]:
+        return [array for operand in self.operands for array in operand.arrays()]
+
+
+class NotHloError(Exception):
+    pass
+
+
+class HloParser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def next_is(self, token: str) -> bool:
+        return self.text.startswith(token, self.at)
+
+    def at_end(self) -> bool:
+        return self.at >= len(self.text)
+
+    def accept(self, token: str) -> bool:
+        found = self.next_is(token)
+        if found:
+            self.at += len(token)
+        return found
+
+    def expect(self, token: str) -> None:
+        if not self.accept(token):
+            raise NotHloError
+
+    def run_of(self, characters: str) -> str:
+        start = self.at
+        while not self.at_end() and self.text[self.at] in characters:
+            self.at += 1
+        return self.text[start : self.at]
+
+    def skip_blanks(self) -> None:
+        """Blanks and comments, such as the /*index=5*/ of long tuples."""
+        while True:
+            if self.next_is("/*") and "*/" in self.text[self.at :]:
+                self.at = self.text.index("*/", self.at) + 2
+            elif not self.run_of(" "):
+                return
+
+    def instruction(self) -> Instruction:
+        found = Instruction()
+        try:
+            self.accept("%")
+            name = self.run_of(LETTERS + DIGITS + "_-.")
+            self.skip_blanks()
+            if not self.at_end() and not self.next_is("="):
+                raise NotHloError
+            found.name = name or None
+            self.expect("=")
+            found.output = self.shape()
+            self.skip_blanks()
+            opcode = self.run_of(LETTERS + DIGITS + "_-")
+            self.expect("(")
+            found.opcode = opcode or None
+            found.operands = self.operands()
+            while self.accept(","):
+                self.skip_blanks()
+                key = self.run_of(LETTERS + DIGITS + "_")
+                self.expect("=")
+                found.attributes[key] = self.free_text(until=",")
+        except NotHloError:
+            pass
+        return found
+
+    def shape(self) -> Shape:
+        self.skip_blanks()
+        start = self.at
+        if self.accept("("):
+            elements = self.tuple_elements()
+            return Shape(self.text[start : self.at], elements=elements)
+        dtype = self.run_of(LETTERS + DIGITS)
+        if not dtype or dtype[0] in DIGITS:
+            raise NotHloError
+        shape = Shape("", dtype)
+        self.expect("[")
+        if not self.accept("]"):
+            shape.dims = self.dims()
+        if self.accept("{"):
+            shape.has_layout = True
+            self.layout(shape)
+        shape.text = self.text[start : self.at]
+        return shape
+
+    def tuple_elements(self) -> list[Shape]:
+        elements: list[Shape] = []
+        self.skip_blanks()
+        if self.accept(")"):
+            return elements
+        while True:
+            elements.append(self.shape())
+            self.skip_blanks()
+            if self.accept(")"):
+                return elements
+            self.expect(",")
+
+    def dims(self) -> list[int]:
+        dims = []
+        while True:
+            self.accept("<=")
+            digits = self.run_of(DIGITS)
+            if not digits:
+                raise NotHloError
+            dims.append(int(digits))
+            if self.accept("]"):
+                return dims
+            self.expect(",")
+
+    def layout(self, shape: Shape) -> None:
+        shape.minor_to_major = self.run_of(DIGITS + ",")
+        if self.accept(":"):
+            while not self.next_is("}"):
+                letter = self.run_of(LETTERS)
+                start = self.at
+                while self.accept("("):
+                    self.free_text(until=")")
+                    self.expect(")")
+                if not letter or self.at == start:
+                    raise NotHloError
+                if letter == "T":
+                    shape.tiles = self.text[start : self.at]
+                if letter == "S":
+                    shape.memory_space = self.text[start : self.at]
+        self.expect("}")
+
+    def operands(self) -> list[Shape]:
+        """The shapes of those operands that show one."""
+        shapes: list[Shape] = []
+        self.skip_blanks()
+        if self.accept(")"):
+            return shapes
+        while True:
+            self.skip_blanks()
+            start = self.at
+            try:
+                shapes.append(self.shape())
+            except NotHloError:  # a bare name, or the value of a constant or parameter
+                self.at = start
+            self.free_text(until=",)")
+            if self.accept(")"):
+                return shapes
+            self.expect(",")
+
+    def free_text(self, until: str) -> str:
+        """Anything up to one of `until` (or the text's end) outside brackets and quotes."""
+        start = self.at
+        depth = 0
+        while not self.at_end():
+            character = self.text[self.at]
+            if depth == 0 and character in until:
+                break
+            if character == '"':
+                self.quoted()
+                continue
+            depth += (character in OPENING) - (character in CLOSING)
+            self.at += 1
+        return self.text[start : self.at]
+
+    def quoted(self) -> None:
+        self.expect('"')
+        while not self.accept('"'):
+            if self.at_end():
+                raise NotHloError
+            self.at += 2 if self.next_is("\\") else 1
+
+
+def parse_shape(text: str) -> Shape | None:
+    parser = HloParser(text)
+    try:
+        shape = parser.shape()
+    except NotHloError:
+        return None
+    return shape if parser.at_end() else None
+
+
+# --- one op: its facts and how it is classed -----------------------------------------------------
+
+KINDS = ("compute", "data_move", "comm", "other")
+PHASES = ("forward", "backward", "recompute", "other", "unknown")
+FLOAT_DTYPES = ("bf16", "fp8", "fp32", "fp16")
+CONTAINERS = ("while", "conditional", "call", "megacore fusion")
+
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+ELEMENTWISE = words(
+    "abs add and atan2 cbrt ceil clamp compare complex cosine count-leading-zeros divide erf "
+    "exponential exponential-minus-one floor imag is-finite log log-plus-one logistic maximum "
+    "minimum multiply negate not or popcnt power real remainder round-nearest-afz "
+    "round-nearest-even rsqrt select shift-left shift-right-arithmetic shift-right-logical sign "
+    "sine sqrt subtract tan tanh xor"
+)
+COMPUTE = [
+    "non-fusion elementwise",
+    *ELEMENTWISE,
+    *words("fusion convolution dot ragged-dot custom-call reduce reduce-window scatter sort"),
+    *words("select-and-scatter topk map fft cholesky triangular-solve rng"),
+]
+DATA_MOVE = [
+    "data formatting",
+    *words("copy copy-start copy-done convert bitcast-convert stochastic-convert"),
+    *words("reduce-precision bitcast broadcast concatenate dynamic-reshape dynamic-slice"),
+    *words("dynamic-update-slice gather iota pad reshape reverse set-dimension-size slice"),
+    "transpose",
+]
+BOOKKEEPING = words(
+    "tuple get-tuple-element parameter constant after-all add-dependency domain opt-barrier "
+    "partition-id replica-id get-dimension-size"
+)
+COLLECTIVES = words(
+    "all-reduce all-gather reduce-scatter all-to-all ragged-all-to-all collective-permute "
+    "collective-broadcast send recv"
+)
+COMM_FUSIONS = ("all-reduce fusion", "all-gather fusion", "all-reduce-scatter fusion")
+COMM = [
+    name + suffix
+    for name in [*COLLECTIVES, "host send", "host recv"]
+    for suffix in ("", "-start", "-done", "-update")
+]
+ASYNC = ("async-start", "async-update", "async-done")
+LOCAL_ASYNC = words(
+    "slice dynamic-slice dynamic-update-slice copy pad concatenate sparse-core-data-format "
+    "gather_offload scatter_offload"
+)
+
+
+def has_prefix(name: str | None, prefix: str) -> bool:
+    """Whether an op's name is `prefix`, alone or followed by a separator or a digit."""
+    return (
+        name is not None
+        and name.startswith(prefix)
+        and (name == prefix or name[len(prefix)] in "-_." + DIGITS)
+    )
+
+
+def kind_of(category: str, name: str | None) -> str | None:
+    """The kind of a category that is no container; None if no rule knows it."""
+    if category in ASYNC:
+        return "data_move" if any(has_prefix(name, p) for p in LOCAL_ASYNC) else "comm"
+    if category in COMM or category in COMM_FUSIONS:
+        return "comm"
+    if "infeed" in category or "outfeed" in category:
+        return "comm"
+    if category in COMPUTE or category.endswith(" fusion"):
+        return "compute"
+    if category.startswith(("convolution ", "rng-", "batch-norm-")):
+        return "compute"
+    if category in DATA_MOVE:
+        return "data_move"
+    if category in BOOKKEEPING:
+        return "other"
+    return None
+
+
+def dtype_class(dtype: str | None) -> str:
+    if dtype is not None and dtype.startswith("f8"):
+        return "fp8"
+    return {"bf16": "bf16", "f32": "fp32", "f16": "fp16"}.get(dtype or "", "other")
+
+
+def is_matmul_input(array: Shape) -> bool:
+    """A non-scalar of floats or of integers small enough for a matrix unit."""
+    dtype = array.dtype or ""
+    if not array.dims:
+        return False
+    if dtype[:1] in ("s", "u"):
+        return dtype[1:].isdigit() and int(dtype[1:]) <= 8
+    return dtype.startswith(("f", "bf"))
+
+
+def is_ssa_part(segment: str) -> bool:
+    if segment.isdigit():
+        return True
+    return segment.rstrip(DIGITS) in ("clone", "cloned", "remat")
+
+
+def without_ssa_parts(name: str) -> str:
+    return ".".join(segment for segment in name.split(".") if not is_ssa_part(segment))
+
+
+@dataclass
+class Op:
+    """What an event executes: the HLO text and the stats of one metadata entry."""
+
+    text: str
+    stats: dict[str, StatValue]
+
+    @cached_property
+    def hlo(self) -> Instruction:
+        return HloParser(self.text).instruction()
+
+    @cached_property
+    def category(self) -> str:
+        category = text_of(self.stats, "hlo_category") or "<none>"
+        if category == "non-fusion elementwise" and self.hlo.opcode == "convert":
+            return "convert"
+        return category
+
+    @property
+    def is_container(self) -> bool:
+        return self.category in CONTAINERS
+
+    @property
+    def is_known(self) -> bool:
+        return kind_of(self.category, self.hlo.name) is not None
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.category, self.hlo.name) or "other"
+
+    @property
+    def is_wait(self) -> bool:
+        return self.category.endswith("-done")
+
+    @cached_property
+    def source_stack(self) -> str | None:
+        stack = text_of(self.stats, "source_stack") or ""
+        return stack if stack.strip() else None
+
+    @cached_property
+    def source_inner(self) -> str | None:
+        if self.source_stack is None:
+            return text_of(self.stats, "source") or None
+        frame = [line.strip() for line in self.source_stack.split("\n") if line.strip()][-1]
+        parts = frame.split(":")
+        has_column = len(parts) > 2 and all(p and not p.strip(DIGITS) for p in parts[-2:])
+        return ":".join(parts[:-1]) if has_column else frame
+
+    @property
+    def tf_op(self) -> str | None:
+        return text_of(self.stats, "tf_op") or None
+
+    @cached_property
+    def agg_key(self) -> str:
+        if self.source_stack is not None:
+            return "stack:" + hashlib.sha1(self.source_stack.encode()).hexdigest()[:16]
+        if self.tf_op is not None:
+            return "tfop:" + self.tf_op
+        return "<no source>:" + self.category
+
+    @property
+    def agg_key_kind(self) -> str:
+        if self.source_stack is not None:
+            return "stack"
+        return "no_source" if self.tf_op is None else "tf_op"
+
+    @cached_property
+    def flops(self) -> Fraction | None:
+        return number_of(self.stats, "flops")
+
+    @cached_property
+    def model_flops(self) -> Fraction | None:
+        return number_of(self.stats, "model_flops")
+
+    @cached_property
+    def bytes_accessed(self) -> Fraction | None:
+        return number_of(self.stats, "bytes_accessed")
+
+    @cached_property
+    def hbm_bytes(self) -> Fraction | None:
+        """Memory space 1 of the breakdown; a breakdown without it is a known zero."""
+        breakdown = self.stats.get("memory_access_breakdown")
+        if not isinstance(breakdown, bytes):
+            return None
+        try:
+            accesses = [fields(access) for access in every(fields(breakdown), 1)]
+        except ValueError:
+            return None
+        return Fraction(sum(last(a, 3, 0) for a in accesses if last(a, 2, 0) == 1))
+
+    @property
+    def shape_with_layout(self) -> str | None:
+        return text_of(self.stats, "shape_with_layout") or None
+
+    @cached_property
+    def dtype(self) -> str:
+        shape = self.hlo.output or parse_shape(self.shape_with_layout or "")
+        arrays = [] if shape is None else shape.arrays()
+        return dtype_class(max(arrays, key=lambda a: a.n_elements).dtype) if arrays else "other"
+
+    @cached_property
+    def matmul_inputs(self) -> list[Shape]:
+        return [array for array in self.hlo.operand_arrays() if is_matmul_input(array)]
+
+    @cached_property
+    def dtype_uncertain(self) -> bool:
+        capable = self.category.startswith("convolution") or self.category in (
+            *("dot", "ragged-dot", "output fusion", "custom fusion", "custom-call"),
+        )
+        if not capable or self.dtype not in FLOAT_DTYPES:
+            return False
+        inputs = self.matmul_inputs
+        return not inputs or any(dtype_class(array.dtype) != self.dtype for array in inputs)
+
+    @cached_property
+    def operand_dtype(self) -> str | None:
+        """Of the largest matmul input; small integers keep their HLO name."""
+        if not self.matmul_inputs:
+            return None
+        dtype = max(self.matmul_inputs, key=lambda a: a.n_elements).dtype
+        named = dtype_class(dtype)
+        return dtype if named == "other" else named
+
+    @property
+    def output_arrays(self) -> list[Shape]:
+        return self.hlo.output.arrays() if self.hlo.output else []
+
+    @property
+    def shape_out(self) -> str | None:
+        return self.hlo.output.text if self.hlo.output else None
+
+    @cached_property
+    def array_in(self) -> Shape | None:
+        operands = self.hlo.operands
+        if self.hlo.opcode == "copy-done" and operands and len(operands[0].elements) > 1:
+            operands = [operands[0].elements[1]]  # (destination, source, context)
+        arrays = [array for operand in operands for array in operand.arrays()]
+        return arrays[0] if arrays else None
+
+    @property
+    def shape_in(self) -> str | None:
+        return self.array_in.text if self.array_in else None
+
+    @property
+    def array_out(self) -> Shape | None:
+        return self.output_arrays[0] if self.output_arrays else None
+
+    @property
+    def has_started_only(self) -> bool:
+        return self.category.endswith("-start") or (self.hlo.opcode or "").endswith("-start")
+
+    @cached_property
+    def dtype_changes(self) -> bool | None:
+        if self.has_started_only or self.array_in is None or self.array_out is None:
+            return None
+        return self.array_in.dtype != self.array_out.dtype
+
+    @cached_property
+    def layout_changes(self) -> bool | None:
+        before, after = self.array_in, self.array_out
+        if self.has_started_only or before is None or after is None:
+            return None
+        if len(before.dims) != len(after.dims) or not before.has_layout or not after.has_layout:
+            return None
+        return (before.minor_to_major, before.tiles) != (after.minor_to_major, after.tiles)
+
+    @cached_property
+    def signature(self) -> str:
+        name, target = self.hlo.name, self.hlo.attributes.get("custom_call_target")
+        if self.hlo.opcode == "custom-call" and target is not None:
+            return "custom-call:" + target.strip('"')
+        if self.category.endswith(" fusion") or self.category in ("fusion", *ASYNC):
+            what = None if name is None else without_ssa_parts(name)
+        else:
+            what = self.hlo.opcode
+        return f"{'<no text>' if what is None else what} [{self.category}]"
+
+    @property
+    def is_opaque(self) -> bool:
+        return self.category == "custom-call" and not self.flops
+
+    @cached_property
+    def kernel(self) -> str | None:
+        target = self.hlo.attributes.get("custom_call_target")
+        if target != '"tpu_custom_call"' or not self.hlo.name:
+            return None
+        return without_ssa_parts(self.hlo.name)
+
+    @cached_property
+    def phase(self) -> str:
+        if self.tf_op is None:
+            return "unknown"
+        if ".remat" in (self.hlo.name or "") or "/rematted_computation/" in self.tf_op:
+            return "recompute"
+        if "transpose(" in self.tf_op and "jvp" in self.tf_op:
+            return "backward"
+        return "forward" if "jvp(" in self.tf_op else "other"
+
+    @cached_property
+    def waits_for(self) -> str:
+        # The category tells most; only what runs behind an async-done or a copy-done needs the
+        # op's own name. An all-reduce-scatter fusion computes a reduce-scatter.
+        if self.category == "all-reduce-scatter fusion":
+            return "reduce-scatter"
+        for collective in COLLECTIVES:
+            if has_prefix(self.category.replace(" ", "."), collective):
+                return collective
+        if self.category.startswith("host ") or "infeed" in self.category:
+            return "host"
+        if "outfeed" in self.category:
+            return "host"
+        for collective in COLLECTIVES if self.category in ASYNC else ():
+            if has_prefix(self.hlo.name, collective):
+                return collective
+        name = self.hlo.name or ""
+        arrays = self.hlo.operand_arrays() + self.output_arrays
+        if any(array.memory_space == "(5)" for array in arrays):
+            return "host"
+        return "sparse_core" if "offload" in name or "sparse-core" in name else "dma"
+
+
+@dataclass(eq=False)
+class Event:
+    """An admitted execution of a resolved op."""
+
+    start: int
+    duration: int
+    op: Op
+
+    @property
+    def end(self) -> int:
+        return self.start + self.duration
+
+    @property
+    def group(self) -> tuple[str, str]:
+        return self.op.agg_key, self.op.kind
+
+
+# --- small helpers -------------------------------------------------------------------------------
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Label]) -> dict[Label, list[T]]:
+    """The items by key, keys in order of first appearance."""
+    groups: dict[Label, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def count_by(events: list[Event], label: Callable[[Op], str]) -> dict[str, int]:
+    return {k: len(v) for k, v in grouped(events, lambda e: label(e.op)).items()}
+
+
+def time_by(events: list[Event], label: Callable[[Op], str]) -> dict[str, int]:
+    return {k: duration(v) for k, v in grouped(events, lambda e: label(e.op)).items()}
+
+
+def duration(events: list[Event]) -> int:
+    return sum(e.duration for e in events)
+
+
+def longest(events: list[Event]) -> Event:
+    """The first of the longest."""
+    return max(events, key=lambda e: e.duration)
+
+
+def fact_sum(values: Iterable[Fraction | None]) -> Fraction | None:
+    known = [value for value in values if value is not None]
+    return sum(known, Fraction(0)) if known else None
+
+
+def hbm_bytes_sum(events: list[Event]) -> Fraction | None:
+    if any(e.op.bytes_accessed and e.op.hbm_bytes is None for e in events):
+        return None
+    return fact_sum(e.op.hbm_bytes for e in events)
+
+
+def number(value: Fraction | None) -> int | float | None:
+    if value is None:
+        return None
+    return int(value) if value.denominator == 1 else float(value)
+
+
+Rational = int | Fraction
+
+
+def ratio(part: Rational | None, base: Rational | None, digits: int) -> float | None:
+    if part is None or not base:
+        return None
+    return round(float(Fraction(part) / Fraction(base)), digits)
+
+
+def pct(part: Rational, base: Rational) -> float | None:
+    return ratio(100 * part, base, 3)
+
+
+def whole_ps(value: Rational) -> int:
+    return round(value)
+
+
+def distinct(values: Iterable[str | None]) -> list[str]:
+    return list(dict.fromkeys(value for value in values if value is not None))
+
+
+def union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Disjoint intervals, in order, that cover the same; empty ones cover nothing."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted((s, e) for s, e in intervals if s < e):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def length(intervals: list[tuple[int, int]]) -> int:
+    return sum(end - start for start, end in intervals)
+
+
+# --- picking the step ----------------------------------------------------------------------------
+
+
+@dataclass
+class Step:
+    name: str | None
+    start: int
+    end: int
+    n_events: int
+
+
+def read_steps(plane: Plane) -> list[Step]:
+    starts = [e.start for e in plane.events_of("XLA Ops")]
+    steps = []
+    for event in plane.events_of("Steps"):
+        if event.start is not None:
+            start, end = event.start, event.start + event.duration
+            n = sum(s is not None and start <= s < end for s in starts)
+            op = plane.ops.get(event.metadata_id)
+            steps.append(Step(op.text if op else None, start, end, n))
+    return sorted(steps, key=lambda step: step.start)
+
+
+def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[str]) -> int | None:
+    """The index of the step; None where the options name none."""
+    if options.step is not None:
+        index = options.step + (len(steps) if options.step < 0 else 0)
+        return index if 0 <= index < len(steps) else None
+    if options.step_id is not None:
+        matches = [i for i, step in enumerate(steps) if step.name == options.step_id]
+        if len(matches) > 1:
+            notes.append("~several steps of that name; took the earliest")
+        return matches[0] if matches else None
+    if all(step.n_events == 0 for step in steps):
+        notes.append("~no op starts in any step; took the middle one")
+        return len(steps) // 2
+    index = max(range(len(steps)), key=lambda i: steps[i].n_events)
+    notes.append(
+        f"auto-picked busiest step (idx={index}, n_xla_ops_events={steps[index].n_events} of "
+        f"{n_on_line} in {len(steps)} steps)"
+    )
+    return index
+
+
+# --- the analysis --------------------------------------------------------------------------------
+
+
+class AbsentError(Exception):
+    def __init__(self, reason: str, **more: Any) -> None:
+        super().__init__(reason)
+        self.answer: Json = {"reason": reason, **more}
+
+
+def analyse(data: bytes, mode: str, **given: Any) -> Json:
+    """What the program says about a file's bytes."""
+    options = Options(**given)
+    notes: list[str] = []
+    common: Json = {"mode": mode, "device": options.device, "notes": notes}
+    try:
+        return {"status": "ok", **common, **analyse_device(data, mode, options, notes)}
+    except AbsentError as absent:
+        return {"status": "absent", **common, **absent.answer}
+
+
+def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -> Json:
+    planes = [fields(plane) for plane in every(fields(data), 1)]
+    chosen = [plane for plane in planes if plane_name(plane) == options.device]
+    if not chosen:
+        names = distinct(map(plane_name, planes))
+        raise AbsentError("device_not_found", available_devices=names)
+    plane = decode_plane(chosen[0])
+    if not plane.lines_named("XLA Ops"):
+        names = distinct(line.name for line in plane.lines)
+        raise AbsentError("no_xla_ops_line", available_lines=names)
+
+    on_line = plane.events_of("XLA Ops")
+    usable = [
+        Event(e.start, e.duration, plane.ops[e.metadata_id])
+        for e in on_line
+        if e.metadata_id in plane.ops and e.start is not None and e.duration >= 0
+    ]
+    steps = read_steps(plane)
+    by_option = options.step is not None or options.step_id is not None
+    if not usable and not steps and not by_option:
+        raise AbsentError("empty_xla_ops_line")
+
+    index: int | None = None
+    if steps or by_option:
+        index = pick_step(steps, options, len(on_line), notes) if steps else None
+        if index is None:
+            raise AbsentError("step_not_found", available_steps=[step.name for step in steps])
+        window = steps[index].start, steps[index].end
+        events = [e for e in usable if window[0] <= e.start < window[1]]
+    else:
+        notes.append("no Steps line; using the whole XLA Ops window")
+        window = min(e.start for e in usable), max(e.end for e in usable)
+        events = usable
+
+    def is_dropped(event: LineEvent) -> bool:
+        if event.start is None:
+            return True  # without a time it belongs to no step: it is missing from each
+        in_step = index is None or window[0] <= event.start < window[1]
+        return in_step and (event.metadata_id not in plane.ops or event.duration < 0)
+
+    n_dropped = sum(map(is_dropped, on_line))
+    if n_dropped:
+        notes.append("~some events dropped: unresolved, aggregated or of negative duration")
+
+    base = plane.lines_named("XLA Ops")[0].timestamp_ps
+    step = Picked(plane, options, notes, steps, index, window, base, events, n_dropped)
+    totals = step.totals()
+    answer: Json = {
+        "step_id": index,
+        "step_name": None if index is None else steps[index].name,
+        "step_window_ps": [window[0] - base, window[1] - base],
+        "step_duration_ps": step.duration,
+        "totals": totals,
+    }
+    if mode == "summary":
+        answer |= step.summary()
+    elif mode == "by_source":
+        answer |= step.by_source(totals)
+    elif mode == "non_compute":
+        answer |= step.non_compute(totals)
+    else:
+        answer |= Roofline(step).answer()
+    return answer
+
+
+def times(events: list[Event]) -> Json:
+    return {
+        "n_executions": len(events),
+        "total_dur_ps": duration(events),
+        "min_dur_ps": min(e.duration for e in events),
+        "max_dur_ps": max(e.duration for e in events),
+        "avg_dur_ps": round(duration(events) / len(events)),
+    }
+
+
+def breakdown(events: list[Event]) -> tuple[list[Json], Json | None]:
+    signatures = grouped(events, lambda e: e.op.signature)
+    ranked = sorted(signatures, key=lambda s: (-duration(signatures[s]), s))
+    rows = [
+        {
+            "signature": signature,
+            "hlo_category": signatures[signature][0].op.category,
+            "total_dur_ps": duration(signatures[signature]),
+            "n_executions": len(signatures[signature]),
+            "pct_of_group": pct(duration(signatures[signature]), duration(events)),
+            "example_hlo_op": longest(signatures[signature]).op.text,
+            "example_hlo_op_dur_ps": longest(signatures[signature]).duration,
+        }
+        for signature in ranked[:8]
+    ]
+    left_out = [e for signature in ranked[8:] for e in signatures[signature]]
+    overflow = {
+        "n_signatures": len(ranked[8:]),
+        "n_executions": len(left_out),
+        "total_dur_ps": duration(left_out),
+    }
+    return rows, overflow if left_out else None
+
+
+def any_change(changes: list[bool | None]) -> bool | None:
+    comparable = [change for change in changes if change is not None]
+    return any(comparable) if comparable else None
+
+
+@dataclass
+class Picked:
+    """The picked step: its window, in absolute time, and the events admitted to it."""
+
+    plane: Plane
+    options: Options
+    notes: list[str]
+    steps: list[Step]
+    index: int | None
+    window: tuple[int, int]
+    base: int
+    events: list[Event]
+    n_dropped: int
+
+    @property
+    def duration(self) -> int:
+        return self.window[1] - self.window[0]
+
+    @cached_property
+    def containers(self) -> list[Event]:
+        return [e for e in self.events if e.op.is_container]
+
+    @cached_property
+    def leaves(self) -> list[Event]:
+        return [e for e in self.events if not e.op.is_container]
+
+    def of_kind(self, *kinds: str) -> list[Event]:
+        return [e for e in self.leaves if e.op.kind in kinds]
+
+    def covered(self, events: list[Event]) -> list[tuple[int, int]]:
+        """The parts of the window in which one of the events runs."""
+        first, end = self.window
+        return union((max(e.start, first), min(e.end, end)) for e in events)
+
+    def totals(self) -> Json:
+        kind_events = {kind: self.of_kind(kind) for kind in KINDS}
+        whiles = [e for e in self.containers if e.op.category == "while"]
+        waits = [e for e in self.leaves if e.op.is_wait]
+        busy = length(self.covered(self.leaves))
+        coverage = count_by(self.leaves, lambda op: op.agg_key_kind)
+        return {
+            "n_events_total": len(self.leaves),
+            **{f"n_events_{kind}": len(events) for kind, events in kind_events.items()},
+            "n_events_container": len(self.containers),
+            "n_events_unresolved": self.n_dropped,
+            **{f"{kind}_duration_ps": duration(events) for kind, events in kind_events.items()},
+            "non_while_duration_ps_sum": duration(self.leaves),
+            "while_container_duration_ps": duration(whiles),
+            "while_pct_of_step": pct(duration(whiles), self.duration),
+            "container_durations_ps": time_by(self.containers, lambda op: op.category),
+            "container_self_duration_ps": length(self.covered(self.events)) - busy,
+            "busy_duration_ps": busy,
+            "idle_duration_ps": self.duration - busy,
+            "idle_pct_of_step": pct(self.duration - busy, self.duration),
+            "wait_duration_ps": duration(waits),
+            "wait_pct_of_step": pct(duration(waits), self.duration),
+            "agg_key_coverage": {k: coverage.get(k, 0) for k in ("stack", "tf_op", "no_source")},
+            "unknown_categories": count_by(
+                [e for e in self.leaves if not e.op.is_known], lambda op: op.category
+            ),
+        }
+
+    # summary
+
+    def summary(self) -> Json:
+        kinds = ("compute", "comm") if self.options.include_comm else ("compute",)
+        groups = grouped(self.of_kind(*kinds), lambda e: e.group)
+        ranked = sorted(groups, key=lambda group: (-duration(groups[group]), group))
+        tail = ranked[self.options.top :]
+        rows = []
+        for rank, group in enumerate(ranked[: self.options.top], 1):
+            row = {"rank": rank, **self.group_row(groups[group])}
+            if self.options.include_comm:
+                row["kind"] = group[1]
+            rows.append(row)
+        return {
+            "top_compute_groups": rows,
+            "tail_compute": {
+                "n_groups_omitted": len(tail),
+                "dur_ps": sum(duration(groups[group]) for group in tail),
+            },
+            "by_kind_rollup": {
+                kind: {
+                    "n": len(self.of_kind(kind)),
+                    "dur_ps": duration(self.of_kind(kind)),
+                    "pct_of_step": pct(duration(self.of_kind(kind)), self.duration),
+                }
+                for kind in KINDS
+            },
+            "by_hlo_category": self.by_hlo_category(),
+            "steps": self.step_rows(),
+            "by_phase_rollup": self.by_phase_rollup(),
+            "idle_gaps": self.idle_gaps(),
+            "comm_rollup": self.comm_rollup(),
+            "kernels": self.kernels(),
+        }
+
+    def group_row(self, events: list[Event]) -> Json:
+        """The fields that a group has in summary as in by_source."""
+        first, example = events[0].op, longest(events)
+        rows, overflow = breakdown(events)
+        return {
+            "agg_key": first.agg_key,
+            "agg_key_kind": first.agg_key_kind,
+            "source_inner": first.source_inner,
+            "tf_op": first.tf_op,
+            "source_stack": first.source_stack,
+            **times(events),
+            "pct_of_compute": pct(duration(events), duration(self.of_kind("compute"))),
+            "pct_of_step": pct(duration(events), self.duration),
+            "hlo_categories": count_by(events, lambda op: op.category),
+            "flops_sum": number(fact_sum(e.op.flops for e in events)),
+            "bytes_accessed_sum": number(fact_sum(e.op.bytes_accessed for e in events)),
+            "example_hlo_op": example.op.text,
+            "example_hlo_op_dur_ps": example.duration,
+            "hlo_op_breakdown": rows,
+            "hlo_op_breakdown_overflow": overflow,
+            "phases": time_by(events, lambda op: op.phase),
+        }
+
+    def by_hlo_category(self) -> list[Json]:
+        def label(event: Event) -> tuple[str, str]:
+            op = event.op
+            return op.category, "container" if op.is_container else op.kind
+
+        groups = grouped(self.events, label)
+        return [
+            {
+                "hlo_category": group[0],
+                "kind": group[1],
+                "n_executions": len(groups[group]),
+                "total_dur_ps": duration(groups[group]),
+                "pct_of_step": pct(duration(groups[group]), self.duration),
+            }
+            for group in sorted(groups, key=lambda group: (-duration(groups[group]), group))
+        ]
+
+    def step_rows(self) -> list[Json]:
+        return [
+            {
+                "index": i,
+                "name": step.name,
+                "duration_ps": step.end - step.start,
+                "n_xla_ops_events": step.n_events,
+                **({"picked": True} if i == self.index else {}),
+            }
+            for i, step in enumerate(self.steps)
+        ]
+
+    def by_phase_rollup(self) -> Json:
+        compute = self.of_kind("compute")
+        phases = {p: [e for e in compute if e.op.phase == p] for p in PHASES}
+        return {
+            phase: {
+                "n": len(events),
+                "dur_ps": duration(events),
+                "pct_of_compute": pct(duration(events), duration(compute)),
+            }
+            for phase, events in phases.items()
+        }
+
+    def idle_gaps(self) -> list[Json]:
+        busy = self.covered(self.leaves)
+        edges = [self.window[0], *(edge for interval in busy for edge in interval), self.window[1]]
+        gaps = [(s, e) for s, e in zip(edges[::2], edges[1::2], strict=True) if s < e]
+        running = [e for e in self.leaves if e.duration > 0]
+        rows = []
+        for start, end in sorted(gaps, key=lambda gap: (gap[0] - gap[1], gap[0]))[:10]:
+            ending = [e for e in running if e.end == start]
+            before = [e.op.text for e in sorted(ending, key=lambda e: e.start)]
+            after = [e.op.text for e in running if e.start == end]
+            around = [e for e in self.containers if e.start <= start < e.end]
+            # The innermost began last; of those that began together it ends first, and the file
+            # lists it after the ones around it.
+            around.sort(key=lambda e: (-e.start, e.end))
+            ties = [e for e in around if (e.start, e.end) == (around[0].start, around[0].end)]
+            rows.append(
+                {
+                    "start_ps": start - self.base,
+                    "dur_ps": end - start,
+                    "pct_of_step": pct(end - start, self.duration),
+                    "after_hlo_op": before[0] if before and start > self.window[0] else None,
+                    "before_hlo_op": after[0] if after and end < self.window[1] else None,
+                    "inside": ties[-1].op.hlo.name if ties else None,
+                }
+            )
+        return rows
+
+    def comm_rollup(self) -> list[Json]:
+        def is_synchronous(op: Op) -> bool:
+            return op.kind == "comm" and not op.category.endswith(("-start", "-update", "-done"))
+
+        exposed = [e for e in self.leaves if e.op.is_wait or is_synchronous(e.op)]
+        groups = grouped(exposed, lambda e: e.op.waits_for)
+        return [
+            {
+                "waits_for": name,
+                "n": len(groups[name]),
+                "sync_dur_ps": duration([e for e in groups[name] if not e.op.is_wait]),
+                "wait_dur_ps": duration([e for e in groups[name] if e.op.is_wait]),
+                "pct_of_step": pct(duration(groups[name]), self.duration),
+                "longest_hlo_op": longest(groups[name]).op.text,
+            }
+            for name in sorted(groups, key=lambda name: (-duration(groups[name]), name))
+        ]
+
+    def kernel_groups(self) -> dict[str, list[Event]]:
+        return grouped([e for e in self.leaves if e.op.kernel], lambda e: str(e.op.kernel))
+
+    def kernels(self) -> list[Json]:
+        groups = self.kernel_groups()
+        return [
+            {
+                "kernel": name,
+                **times(groups[name]),
+                "pct_of_step": pct(duration(groups[name]), self.duration),
+                "source_inner": groups[name][0].op.source_inner,
+                "tf_op": groups[name][0].op.tf_op,
+                "phases": time_by(groups[name], lambda op: op.phase),
+                "shapes_in": [a.text for a in longest(groups[name]).op.hlo.operand_arrays()],
+                "shapes_out": [longest(groups[name]).op.shape_out],
+            }
+            for name in sorted(groups, key=lambda name: (-duration(groups[name]), name))
+        ]
+
+    # by_source
+
+    def by_source(self, totals: Json) -> Json:
+        kinds = ["compute"]
+        kinds += ["comm"] if self.options.include_comm else []
+        kinds += ["data_move"] if self.options.include_data_move else []
+        groups = grouped(self.of_kind(*kinds), lambda e: e.group)
+        totals["n_groups_total"] = len(groups)
+        return {"groups": [self.by_source_row(events) for events in groups.values()]}
+
+    def by_source_row(self, events: list[Event]) -> Json:
+        shapes = distinct(e.op.shape_with_layout for e in events)
+        known_inputs = [e for e in events if e.op.operand_dtype is not None]
+        return {
+            **self.group_row(events),
+            "kind": events[0].op.kind,
+            "model_flops_sum": number(fact_sum(e.op.model_flops for e in events)),
+            "dtypes": count_by(events, lambda op: op.dtype),
+            "dtype_uncertain": any(e.op.dtype_uncertain for e in events),
+            "shapes": shapes[:8],
+            "shapes_truncated": len(shapes) > 8,
+            "hbm_bytes_sum": number(hbm_bytes_sum(events)),
+            "operand_dtypes": time_by(known_inputs, lambda op: str(op.operand_dtype)),
+        }
+
+    # non_compute
+
+    def non_compute(self, totals: Json) -> Json:
+        stall_label = "async-done (comm stall)"
+
+        def is_stall(op: Op) -> bool:
+            return op.kind == "comm" and op.is_wait
+
+        def is_listed(op: Op) -> bool:
+            if is_stall(op):
+                return not self.options.no_comm_stalls
+            return op.kind == "data_move" or (op.kind == "comm" and self.options.include_comm)
+
+        def label(event: Event) -> tuple[str, str]:
+            return stall_label if is_stall(event.op) else event.op.category, event.op.kind
+
+        listed = [e for e in self.leaves if is_listed(e.op)]
+        if any(is_stall(e.op) for e in listed):
+            self.notes.append(
+                f"asynchronous communication waits included as '{stall_label}'; "
+                "pass --no-comm-stalls to leave them out"
+            )
+        totals["non_compute_duration_ps"] = duration(listed)
+        totals["non_compute_pct_of_step"] = pct(duration(listed), self.duration)
+        totals["non_compute_pct_of_compute"] = pct(duration(listed), totals["compute_duration_ps"])
+
+        categories = []
+        for (category, kind), events in grouped(listed, label).items():
+            coverage = count_by(events, lambda op: op.agg_key_kind)
+            categories.append(
+                {
+                    "hlo_category": category,
+                    "kind": kind,
+                    **times(events),
+                    "n_groups": len({e.op.agg_key for e in events}),
+                    "agg_key_coverage": {
+                        k: coverage.get(k, 0) for k in ("stack", "tf_op", "no_source")
+                    },
+                }
+            )
+        sources = []
+        for ((category, kind), _), events in grouped(
+            listed, lambda e: (label(e), e.op.agg_key)
+        ).items():
+            first = events[0].op
+            sources.append(
+                {
+                    "hlo_category": category,
+                    "kind": kind,
+                    "agg_key": first.agg_key,
+                    "agg_key_kind": first.agg_key_kind,
+                    "source_inner": first.source_inner,
+                    "source_stack": first.source_stack,
+                    "tf_op": first.tf_op,
+                    **times(events),
+                    "shapes_in": distinct(e.op.shape_in for e in events)[:4],
+                    "shapes_out": distinct(e.op.shape_out for e in events)[:4],
+                    "dtype_change": any_change([e.op.dtype_changes for e in events]),
+                    "layout_change": any_change([e.op.layout_changes for e in events]),
+                    "example_hlo_op": longest(events).op.text,
+                }
+            )
+        return {"by_category": categories, "by_source_within_category": sources}
+
+
+# --- roofline ------------------------------------------------------------------------------------
+
+# chip: (TFLOPS by dtype, HBM in GiB/s)
+CHIPS: dict[str, tuple[dict[str, float], float]] = {
+    "v7x": ({"bf16": 1153.5, "fp8": 2307.0}, 3690.0),
+    "v6e": ({"bf16": 918.0}, 1638 * 10**9 / 2**30),
+    "v5p": ({"bf16": 459.0}, 2765 * 10**9 / 2**30),
+    "v5e": ({"bf16": 197.0}, 819 * 10**9 / 2**30),
+    "v4": ({"bf16": 275.0}, 1228 * 10**9 / 2**30),
+}
+
+
+@dataclass
+class Cost:
+    """What one execution takes, in flops and bytes, and of which dtype it is."""
+
+    flops: Fraction | None
+    bytes: Fraction | None
+    dtype: str
+
+
+@dataclass
+class Part:
+    """The executions of one group that make one row, or one entry of the skipped."""
+
+    group: list[Event]
+    events: list[Event]
+    kernel: str | None = None
+    is_opaque: bool = False
+
+
+class Roofline:
+    def __init__(self, step: Picked) -> None:
+        self.step = step
+        self.options = step.options
+        self.user_costs: dict[str, tuple[Fraction, Fraction, str | None]] = {}
+        for cost in self.options.kernel_cost:
+            kernel, _, figures = cost.partition("=")
+            flops, size, *dtype = figures.split(",")
+            self.user_costs[kernel] = Fraction(flops), Fraction(size), [None, *dtype][-1]
+        kernels = list(step.kernel_groups())
+        if not set(self.user_costs) <= set(kernels):
+            raise AbsentError("kernel_not_found", available_kernels=kernels)
+        self.read_peaks()
+
+    def read_peaks(self) -> None:
+        if self.options.chip == "profile":
+            tflops = self.plane_peak("peak_teraflops_per_second")
+            gbps = self.plane_peak("peak_hbm_bw_gigabytes_per_second")
+            known = {} if tflops is None else {"bf16": tflops}
+            hbm = None if gbps is None else gbps * 10**9 / 2**30
+            self.source = "profile"
+        else:
+            known, hbm = CHIPS[self.options.chip]
+            self.source = f"builtin {self.options.chip} table"
+        overrides = {d: getattr(self.options, f"peak_tflops_{d}") for d in FLOAT_DTYPES}
+        override_hbm = self.options.peak_hbm_gibps
+        if override_hbm is not None or any(v is not None for v in overrides.values()):
+            self.source += " + cli override"
+        self.tflops: dict[str, float] = known | {
+            d: float(v) for d, v in overrides.items() if v is not None
+        }
+        self.hbm_gibps = hbm if override_hbm is None else float(override_hbm)
+
+    def plane_peak(self, stat: str) -> float | None:
+        peak = number_of(self.step.plane.stats, stat)
+        return float(peak) if peak else None
+
+    def ridge_point(self, dtype: str) -> float:
+        return float(
+            Fraction(self.tflops[dtype]) * 10**12 / (Fraction(self.hbm_gibps or 0) * 2**30)
+        )
+
+    def compute_ps(self, flops: Fraction, dtype: str) -> Fraction:
+        return flops / Fraction(self.tflops[dtype])  # 10¹² flops/s are one a picosecond
+
+    def hbm_ps(self, size: Fraction) -> Fraction:
+        return size * 10**12 / (Fraction(self.hbm_gibps or 0) * 2**30)
+
+    def peaks_used(self) -> Json:
+        known = [d for d in FLOAT_DTYPES if d in self.tflops and self.hbm_gibps is not None]
+        return {
+            **{f"peak_tflops_{d}": self.tflops.get(d) for d in FLOAT_DTYPES},
+            "peak_hbm_gibps": self.hbm_gibps,
+            "ridge_points": {d: round(self.ridge_point(d), 4) for d in known},
+            "source": self.source,
+            "unit": "GiB/s (base-1024) per device",
+            "bytes": self.options.bytes,
+        }
+
+    def parts(self) -> list[Part]:
+        parts = []
+        for group in grouped(self.step.of_kind("compute"), lambda e: e.op.agg_key).values():
+            costed = [e for e in group if e.op.kernel in self.user_costs]
+            opaque = [e for e in group if e.op.is_opaque and e not in costed]
+            rest = [e for e in group if e not in opaque and e not in costed]
+            parts += [Part(group, opaque, is_opaque=True), Part(group, rest)]
+            for kernel, events in grouped(costed, lambda e: e.op.kernel).items():
+                parts.append(Part(group, events, kernel))
+        return [part for part in parts if part.events]
+
+    def cost(self, event: Event) -> Cost:
+        op = event.op
+        if op.kernel in self.user_costs:
+            flops, size, dtype = self.user_costs[str(op.kernel)]
+            return Cost(flops, size, dtype or op.dtype)
+        size_known = op.hbm_bytes if self.options.bytes == "hbm" else op.bytes_accessed
+        return Cost(op.flops, size_known, op.dtype)
+
+    def part_cost(self, part: Part) -> Cost:
+        flops = fact_sum(self.cost(e).flops for e in part.events)
+        if self.options.bytes == "hbm" and part.kernel is None:
+            size = hbm_bytes_sum(part.events)
+        else:
+            size = fact_sum(self.cost(e).bytes for e in part.events)
+        by_dtype = grouped(part.events, lambda e: self.cost(e).dtype)
+        return Cost(flops, size, max(by_dtype, key=lambda dtype: duration(by_dtype[dtype])))
+
+    def skip_reason(self, part: Part) -> str | None:
+        cost = self.part_cost(part)
+        if part.is_opaque:
+            return "opaque"
+        if not cost.flops:
+            return "no_flops"
+        if cost.bytes is None or (cost.bytes == 0 and self.options.bytes == "accessed"):
+            return "no_bytes"
+        if cost.dtype not in FLOAT_DTYPES:
+            return "dtype_other"
+        if cost.dtype not in self.tflops or self.hbm_gibps is None:
+            return "peak_unknown_for_dtype"
+        return None
+
+    def per_op_ps(self, part: Part) -> Fraction | None:
+        """The time that the executions would take if each ran at its own roof.
+
+        Integers and the like have no peak to know: theirs is the memory's roof alone."""
+        total = Fraction(0)
+        for cost in map(self.cost, part.events):
+            t_compute = Fraction(0)
+            if cost.flops and cost.dtype in FLOAT_DTYPES:
+                if cost.dtype not in self.tflops:
+                    return None
+                t_compute = self.compute_ps(cost.flops, cost.dtype)
+            total += max(t_compute, self.hbm_ps(cost.bytes or Fraction(0)))
+        return total
+
+    def roofs(self, part: Part) -> tuple[Fraction, Fraction]:
+        """The picoseconds that its flops, and its bytes, would take at peak."""
+        cost = self.part_cost(part)
+        return (
+            self.compute_ps(cost.flops or Fraction(0), cost.dtype),
+            self.hbm_ps(cost.bytes or Fraction(0)),
+        )
+
+    def row(self, part: Part) -> Json:
+        cost = self.part_cost(part)
+        total = duration(part.events)
+        t_compute, t_hbm = self.roofs(part)
+        t_roofline = max(t_compute, t_hbm)
+        flops, size = cost.flops or Fraction(0), cost.bytes or Fraction(0)
+        intensity = float(flops / size) if size else None
+        is_compute_bound = intensity is None or intensity >= self.ridge_point(cost.dtype)
+        accessed: Fraction | None
+        if part.kernel is None:
+            accessed = fact_sum(e.op.bytes_accessed for e in part.events)
+            hbm = hbm_bytes_sum(part.events)
+            is_uncertain = any(e.op.dtype_uncertain for e in part.events)
+            left_opaque = duration([e for e in part.group if self.is_left_opaque(e)])
+        else:
+            accessed = hbm = size
+            user_dtype = self.user_costs[part.kernel][2]
+            is_uncertain = user_dtype is None and any(e.op.dtype_uncertain for e in part.events)
+            left_opaque = 0
+        known_inputs = [e for e in part.events if e.op.operand_dtype is not None]
+        per_op = self.per_op_ps(part)
+        per_op_ps = None if per_op is None else whole_ps(per_op)
+        return {
+            "agg_key": part.events[0].op.agg_key,
+            "agg_key_kind": part.events[0].op.agg_key_kind,
+            "source_inner": part.group[0].op.source_inner,
+            "tf_op": part.group[0].op.tf_op,
+            "hlo_categories": count_by(part.events, lambda op: op.category),
+            "n_executions": len(part.events),
+            "total_dur_ps": total,
+            "flops_sum": number(flops),
+            "model_flops_sum": number(fact_sum(e.op.model_flops for e in part.events)),
+            "bytes_accessed_sum": number(accessed),
+            "dtype": cost.dtype,
+            "dtype_uncertain": is_uncertain,
+            "arithmetic_intensity": None if intensity is None else round(intensity, 4),
+            "ridge_point": round(self.ridge_point(cost.dtype), 4),
+            "bound": "compute" if is_compute_bound else "memory",
+            "t_compute_theory_ps": whole_ps(t_compute),
+            "t_hbm_theory_ps": whole_ps(t_hbm),
+            "t_roofline_theory_ps": whole_ps(t_roofline),
+            "mfu": ratio(t_compute, total, 6),
+            "hbm_util": ratio(t_hbm, total, 6),
+            "roofline_util": ratio(t_roofline, total, 6),
+            "shortfall_ps": total - whole_ps(t_roofline),
+            "shortfall_pct": ratio(100 * (total - t_roofline), total, 3),
+            "opaque_dur_ps": left_opaque,
+            "kernel": part.kernel,
+            "cost_source": "xla" if part.kernel is None else "user",
+            "hbm_bytes_sum": number(hbm),
+            "operand_dtypes": time_by(known_inputs, lambda op: str(op.operand_dtype)),
+            "t_roofline_per_op_ps": per_op_ps,
+            "shortfall_per_op_ps": None if per_op_ps is None else total - per_op_ps,
+        }
+
+    def is_left_opaque(self, event: Event) -> bool:
+        return event.op.is_opaque and event.op.kernel not in self.user_costs
+
+    def answer(self) -> Json:
+        parts = self.parts()
+        rooflined = [part for part in parts if self.skip_reason(part) is None]
+        rows = [self.row(part) for part in rooflined]
+        if any(row["roofline_util"] is not None and row["roofline_util"] > 1 for row in rows):
+            self.step.notes.append("~some rows have a roofline_util above 1")
+        if any(row["flops_sum"] != row["model_flops_sum"] for row in rows):
+            self.step.notes.append("~some rows' flops_sum and model_flops_sum differ")
+        return {
+            "chip": self.options.chip,
+            "peaks_used": self.peaks_used(),
+            "step_summary": self.step_summary(rooflined, rows),
+            "groups": rows,
+            "skipped_groups": self.skipped([p for p in parts if self.skip_reason(p)]),
+        }
+
+    def step_summary(self, rooflined: list[Part], rows: list[Json]) -> Json:
+        weight = sum(duration(part.events) for part in rooflined)
+        # Each weight is the base of its utilization, so that a weighted average is a quotient of
+        # sums; rows without time have neither utilization nor weight.
+        roofs = [self.roofs(part) for part in rooflined if duration(part.events)]
+        compute = duration(self.step.of_kind("compute"))
+        ranked = sorted(
+            rows, key=lambda row: (-row["shortfall_ps"], row["agg_key"], row["kernel"] or "")
+        )
+        shown = ("agg_key", "source_inner", "tf_op", "total_dur_ps", "shortfall_ps", "bound")
+        per_op = [row for row in rows if row["t_roofline_per_op_ps"] is not None]
+        return {
+            "weighted_avg_mfu": ratio(sum(c for c, _ in roofs), weight, 6),
+            "weighted_avg_hbm_util": ratio(sum(h for _, h in roofs), weight, 6),
+            "weighted_avg_roofline_util": ratio(sum(max(r) for r in roofs), weight, 6),
+            "step_shortfall_ps": sum(row["shortfall_ps"] for row in rows),
+            "rooflined_dur_ps": weight,
+            "step_compute_dur_ps_total": compute,
+            "rooflined_pct_of_compute": pct(weight, compute),
+            "skipped_pct_of_compute": pct(compute - weight, compute),
+            "top_shortfall_groups": [{k: row[k] for k in shown} for row in ranked[:10]],
+            **{
+                key: sum(row[key] for row in per_op) if per_op else None
+                for key in ("t_roofline_per_op_ps", "shortfall_per_op_ps")
+            },
+        }
+
+    def skipped(self, parts: list[Part]) -> Json:
+        entries = []
+        for part in parts:
+            rows, _ = breakdown(part.events)
+            entries.append(
+                {
+                    "agg_key": part.group[0].op.agg_key,
+                    "source_inner": part.group[0].op.source_inner,
+                    "tf_op": part.group[0].op.tf_op,
+                    "total_dur_ps": duration(part.events),
+                    "reason": self.skip_reason(part),
+                    "top_signature": rows[0]["signature"],
+                    "example_hlo_op": longest(part.events).op.text,
+                }
+            )
+        entries.sort(key=lambda entry: (-entry["total_dur_ps"], entry["agg_key"], entry["reason"]))
+        reasons = [entry["reason"] for entry in entries]
+        return {
+            "n_no_flops": reasons.count("no_flops") + reasons.count("opaque"),
+            "n_no_bytes": reasons.count("no_bytes"),
+            "n_dtype_other": reasons.count("dtype_other"),
+            "n_peak_unknown_for_dtype": reasons.count("peak_unknown_for_dtype"),
+            "total_dur_ps_skipped": sum(entry["total_dur_ps"] for entry in entries),
+            "top_skipped": entries[:10],
+        }

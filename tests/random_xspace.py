@@ -1,0 +1,607 @@
+"""Random XSpaces: small, legal, and as awkward as the format allows.
+
+`random_case(rng)` gives the bytes of a file, a mode and options, for comparing the program with the
+naive implementation. Times come from a coarse grid and names from small pools, so that ties, shared
+groups, touching and overlapping ops are the rule. Everything follows from `rng` alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from tests.xspace import (
+    NO_VALUE,
+    Event,
+    EventMetadata,
+    Line,
+    Plane,
+    Space,
+    Stat,
+    StatNames,
+    Value,
+    bytes_field,
+    compressed,
+    double,
+    encode,
+    int64,
+    int_field,
+    memory_access_breakdown,
+    raw,
+    ref,
+    string,
+    uint64,
+)
+
+MODES = ("summary", "by_source", "non_compute", "roofline")
+
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+# --- categories and texts ------------------------------------------------------------------------
+
+OPCODES = words(
+    "abs add add-dependency after-all all-gather all-gather-done all-gather-start all-reduce "
+    "all-reduce-done all-reduce-start all-to-all and async-done async-start async-update atan2 "
+    "batch-norm-grad batch-norm-inference batch-norm-training bitcast bitcast-convert broadcast "
+    "call cbrt ceil cholesky clamp collective-broadcast collective-permute "
+    "collective-permute-done collective-permute-start compare complex concatenate conditional "
+    "constant convert convolution copy copy-done copy-start cosine count-leading-zeros "
+    "custom-call divide domain dot dynamic-reshape dynamic-slice dynamic-update-slice erf "
+    "exponential exponential-minus-one fft floor fusion gather get-dimension-size "
+    "get-tuple-element imag infeed iota is-finite log log-plus-one logistic map maximum minimum "
+    "multiply negate not opt-barrier or outfeed pad parameter partition-id popcnt power "
+    "ragged-all-to-all ragged-dot real recv recv-done reduce reduce-precision reduce-scatter "
+    "reduce-window remainder replica-id reshape reverse rng rng-bit-generator "
+    "rng-get-and-update-state round-nearest-afz round-nearest-even rsqrt scatter select "
+    "select-and-scatter send send-done set-dimension-size shift-left shift-right-arithmetic "
+    "shift-right-logical sign sine slice sort sqrt stochastic-convert subtract tan tanh topk "
+    "transpose triangular-solve tuple while xor"
+)
+FUSIONS = [
+    f"{family} fusion"
+    for family in words(
+        "loop input output custom convolution all-reduce all-gather all-reduce-scatter gather "
+        "scatter megacore brand-new infeed"
+    )
+]
+# category: the opcodes that such an op's text may have
+SPECIAL_CATEGORIES = {
+    "data formatting": words("copy transpose reshape dynamic-reshape"),
+    "non-fusion elementwise": words("add multiply convert convert subtract compare tanh"),
+    "convolution base-dilated": ["convolution"],
+    "convolution window-dilated": ["convolution"],
+    "host send": ["send"],
+    "host send-done": ["send-done"],
+    "host recv": ["recv"],
+    "host recv-done": ["recv-done"],
+    "SparseCoreV0 infeed wait": ["infeed"],
+    "SparseCoreV0 outfeed": ["outfeed"],
+    "all-gather-update": ["all-gather-done"],
+    "reduce-scatter-start": ["async-start"],
+    "ragged-all-to-all-done": ["async-done"],
+}
+UNKNOWN_CATEGORIES = [
+    *("quantum-leap", "Copy", "loopfusion", "while ", "copies", "sender", "host copy", "async"),
+    *("convolutional", "brand-new-done", 'category with "quotes" and \u00fc'),
+]
+MATH_CATEGORIES = [
+    *("convolution fusion", "loop fusion", "output fusion", "custom fusion", "custom-call"),
+    *("custom-call", "custom-call", "non-fusion elementwise", "dot", "convolution", "reduce"),
+]
+FREQUENT_CATEGORIES = [
+    *("copy-done", "copy-start", "data formatting", "all-reduce", "all-gather-done", "slice"),
+    *("while", "conditional", "call", "megacore fusion", "async-start", "async-done", "async-done"),
+    *MATH_CATEGORIES,
+]
+
+ASYNC_NAMES = [
+    *words("all-gather all-reduce reduce-scatter all-to-all ragged-all-to-all send recv"),
+    *words("collective-permute collective-broadcast slice dynamic-slice dynamic-update-slice"),
+    *words("copy pad concatenate sparse-core-data-format gather_offload scatter_offload"),
+    # no prefix of the above, or one that a letter follows
+    *words("slicer copying padded sender all-gathering async-collective host gather barrier"),
+]
+NAMES = words("fusion add_fusion multiply_reduce-fusion copy constant_dynamic-slice_fusion")
+KERNELS = ["flash_attention", "my_kernel"]
+SUFFIXES = ["", "", ".1", ".48", ".remat", ".remat2", ".clone.3", ".200.cloned.1", ".7..sunk"]
+ASYNC_SUFFIXES = ["", "-done", "_async_done", ".call-done", "2", ".5.cloned.1.call-start"]
+CUSTOM_CALL_TARGETS = [*["tpu_custom_call"] * 4, "ConcatBitcast", "TODO(b/522284627)"]
+
+# category, name, output shape, the rest
+SEEN_OPS = [
+    (
+        "copy-start",
+        "%copy-start.10",
+        "(bf16[16000,256]{1,0:T(16,128)(2,1)}, bf16[16000,256]{1,0:T(16,128)(2,1)S(1)}, "
+        "u32[]{:S(2)})",
+        "copy-start(bf16[16000,256]{1,0:T(16,128)(2,1)S(1)} %convert_element_type.811)",
+    ),
+    (
+        "async-start",
+        "%all-gather.200.cloned.1.call-start",
+        "((), (), (s32[8192]{0:T(1024)}, s32[69]{0:T(1)S(11)}, s32[0]{0:T(1)S(12)}, "
+        "s32[101]{0:S(8)}, s32[0]{0:S(10)}, /*index=5*/s32[0]{0}, s32[0]{0}, "
+        "s32[128]{0:T(1)L(128)S(4)}))",
+        'async-start(), async_execution_thread="sparsecore", calls=%async_computation.28',
+    ),
+    (
+        "async-done",
+        "%all-gather.200.cloned.1.call-done",
+        "s32[4,4,2048]{2,1,0:T(4,128)}",
+        "async-done(((s32[1,4,2048]{2,1,0:T(4,128)}), s32[4,4,2048]{2,1,0:T(4,128)}, "
+        "(s32[8192]{0:T(1024)})) %all-gather.200.cloned.1.call-update)",
+    ),
+    (
+        "async-start",
+        "%slice-start.12",
+        "((s8[8388608]{0:T(1024)(128)(4,1)}), s8[4194304]{0:T(1024)(128)(4,1)S(1)}, s32[]{:S(2)})",
+        "async-start(s8[8388608]{0:T(1024)(128)(4,1)} %bitcast.578), calls=%async_computation.75",
+    ),
+    (
+        "async-done",
+        "%slice-done.10",
+        "s8[4194304]{0:T(1024)(128)(4,1)S(1)}",
+        "async-done(((s8[8388608]{0:T(1024)(128)(4,1)}), s8[4194304]{0:T(1024)(128)(4,1)S(1)}, "
+        "s32[]{:S(2)}) %slice-start.10)",
+    ),
+    (
+        "collective-permute-start",
+        "%collective-permute-start.12",
+        "(bf16[8,2048,256]{2,1,0:T(8,128)(2,1)}, bf16[8,2048,256]{2,1,0:T(8,128)(2,1)}, "
+        "u32[]{:S(2)}, u32[]{:S(2)})",
+        "collective-permute-start(bf16[8,2048,256]{2,1,0:T(8,128)(2,1)} "
+        "%reduce-scatter.90.cloned.1.call-done), channel_id=120, "
+        "source_target_pairs={{0,0},{2,2}}",
+    ),
+    (
+        "loop fusion",
+        "%subtract_bitcast_fusion.1",
+        "(s32[1,16,4,128]{3,2,1,0:T(4,128)}, s32[1,4,2048]{2,1,0:T(4,128)})",
+        "fusion(s32[4,2048]{1,0:T(4,128)} %param.19, s32[]{:T(128)} %bitcast.139), kind=kLoop, "
+        "calls=%fused_computation.401",
+    ),
+    (
+        "custom-call",
+        "%flash_attention.3",
+        "(bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)S(1)}, f32[4,4,2048,128]{3,2,1,0:T(8,128)}, "
+        "f32[4,4,2048,128]{3,2,1,0:T(8,128)})",
+        "custom-call(bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)} %fusion.544, "
+        "bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)} %fusion.545), "
+        'custom_call_target="tpu_custom_call", '
+        "operand_layout_constraints={bf16[4,4,2048,128]{3,2,1,0}, bf16[4,4,2048,128]{3,2,1,0}}",
+    ),
+    (
+        "custom-call",
+        "%custom-call.77",
+        "f32[4,1024,512]{2,1,0:T(8,128)S(1)}",
+        "custom-call(s8[4194304]{0:T(1024)(128)(4,1)S(1)} %slice-done.10), "
+        'custom_call_target="ConcatBitcast"',
+    ),
+    (
+        "loop fusion",
+        "%fusion.48.clone.3",
+        "f8e4m3fn[1024,1024,1]{1,0,2:T(8,128)(4,1)}",
+        "fusion(f32[1024,1024]{1,0:T(8,128)} %param_2.1141), kind=kLoop, "
+        "calls=%fused_computation.57.clone",
+    ),
+    (
+        "data formatting",
+        "%copy.240",
+        "s32[4,16,2,128]{3,1,2,0:T(8,128)S(1)}",
+        "copy(s32[4,16,2,128]{3,2,1,0:T(2,128)S(1)} %get-tuple-element.734)",
+    ),
+    (
+        "non-fusion elementwise",
+        "%add.409",
+        "s32[]{:T(128)S(6)}",
+        "add(s32[]{:T(128)} %bitcast.139, s32[]{:T(128)} %constant.1176)",
+    ),
+    (
+        "iota",
+        "%iota.3",
+        "s32[4,2047,1,1]{1,0,3,2:T(4,128)S(1)}",
+        "iota(), iota_dimension=0",
+    ),
+    (
+        "all-to-all",
+        "%all-to-all.2",
+        "bf16[2,4,2048,256]{3,2,1,0:T(8,128)(2,1)S(1)}",
+        "all-to-all(bf16[2,4,2048,256]{3,2,1,0:T(8,128)(2,1)S(1)} %bitcast.510), channel_id=66, "
+        "replica_groups=mesh['axis_0'=4,'axis_1'=2] {'axis_0':(2)2}, dimensions={0}",
+    ),
+    (
+        "copy-done",
+        "%copy-done.8",
+        "f32[16,256]{1,0:T(8,128)}",
+        "copy-done((f32[16,256]{1,0:T(8,128)}, f32[16,256]{0,1:T(8,128)S(5)}, u32[]{:S(2)}) "
+        "%copy-start.8)",
+    ),
+    (
+        "async-done",
+        "%gather_offload_async_done",
+        "f32[8188]{0:T(1024)}",
+        "async-done(((f32[4,2047,16000]{2,1,0:T(8,128)}, s32[8188]{0:T(1024)}), "
+        "f32[8188]{0:T(1024)}, (s32[8192]{0:T(1024)}, s32[25]{0:T(1)S(11)})) %start.update)",
+    ),
+]
+NO_HLO = [
+    "",
+    "",
+    "%",
+    "not HLO at all",
+    "%lonely.1",
+    "jit_step(9646411105960254074)",
+    "% = = (",
+    ")",
+]
+
+# --- facts ---------------------------------------------------------------------------------------
+
+STACKS = [
+    *("model.py:7:3", "<embedded module '_launcher'>:153:2\nmodel/layer.py:30:14", " \n\t\n "),
+    *('a dir/my "file".py:12', "outer.py:1:1\nno_line_at_all", "x.py:1:2\n\n", ""),
+    *(
+        "outer.py:1:1\n  indented.py:5:9\n   \n",
+        "C:\\code\\m.py:3:4",
+        "odd:12:7:9",
+        "\u00fc.py:8:1",
+    ),
+]
+TF_OPS = [
+    *("jit(f)/jvp(layer)/dot_general:", "jit(f)/transpose(jvp(layer))/dot_general:", "", " "),
+    *("jit(f)/jvp()/checkpoint/rematted_computation/mul:", "jit(f)/adam/add:", "jit(f)/transpose:"),
+]
+SOURCES = ["model.py:7", "other dir/x.py:9", ""]
+COUNTS = [
+    *(int64(0), int64(1), uint64(7), int64(7), uint64(10**9), int64(5 * 10**13), double(1e12)),
+    *(double(3e6), double(2.5), uint64(2**63 - 1), int64(-1), uint64(2**63), uint64(2**64 - 1)),
+    *(double(0.0), double(-1.0), double(float("nan")), double(float("inf")), double(2.0**63)),
+    *(NO_VALUE, string("12")),
+]
+PLAUSIBLE_COUNTS = [int64(4096), uint64(10**9), int64(5 * 10**13), double(1e12), uint64(10**6)]
+MATH_DTYPES = words("bf16 bf16 bf16 f32 f8e4m3fn f16")
+DTYPES = words("bf16 bf16 f32 f32 f16 f8e4m3fn f8e5m2 s32 s8 u8 s4 u32 pred f64 c64 f4e2m1fn")
+UNKNOWN_FIELDS = int_field(15, 1) + bytes_field(200, b"later") + b"\x85\x01abcd"
+
+
+def chance(rng: random.Random, probability: float) -> bool:
+    return rng.random() < probability
+
+
+class TextMaker:
+    """Writes HLO texts from a small grammar."""
+
+    def __init__(self, rng: random.Random, dtypes: Sequence[str]) -> None:
+        self.rng = rng
+        self.dtypes = dtypes
+
+    def array(self) -> str:
+        rng = self.rng
+        dims = rng.choices((1, 1, 2, 8, 16, 128, 2048), k=rng.choice((0, 1, 1, 2, 2, 3, 4)))
+        shown = [f"<={d}" if chance(rng, 0.05) else str(d) for d in dims]
+        text = f"{rng.choice(self.dtypes)}[{','.join(shown)}]"
+        if chance(rng, 0.15):
+            return text
+        order = list(range(len(dims)))[::-1]
+        if chance(rng, 0.3):
+            rng.shuffle(order)
+        tiling = rng.choice(("", "", "T(8,128)", "T(8,128)(2,1)", "T(1024)", "T(1)L(128)"))
+        layout = tiling + rng.choice(("", "", "S(1)", "S(5)", "S(2)"))
+        return f"{text}{{{','.join(map(str, order))}{':' if layout else ''}{layout}}}"
+
+    def shape(self, depth: int = 0) -> str:
+        if depth > 2 or chance(self.rng, 0.75):
+            return self.array()
+        elements = [self.shape(depth + 1) for _ in range(self.rng.randrange(8))]
+        if len(elements) > 5:
+            elements[5] = "/*index=5*/" + elements[5]
+        return f"({', '.join(elements)})"
+
+    def name(self, opcode: str) -> str:
+        rng = self.rng
+        if opcode.startswith("async-"):
+            return rng.choice(ASYNC_NAMES) + rng.choice(ASYNC_SUFFIXES)
+        names = KERNELS if opcode == "custom-call" else [*NAMES, opcode]
+        return rng.choice(names) + rng.choice(SUFFIXES)
+
+    def operand(self, output: str) -> str:
+        shape = output if chance(self.rng, 0.3) else self.shape()
+        return self.rng.choice((f"{shape} %p.1", f"{shape} %p.1", "%bare.2"))
+
+    def operands(self, opcode: str, output: str) -> str:
+        if opcode == "constant":
+            return self.rng.choice(("5", "{1, 2}", "(1, {2, 3})", "-inf", '"a)b"'))
+        if opcode == "parameter":
+            return "0"
+        if opcode == "copy-done" and chance(self.rng, 0.8):
+            return f"({output}, {self.array()}, u32[]{{:S(2)}}) %copy-start.1"
+        return ", ".join(self.operand(output) for _ in range(self.rng.choice((0, 1, 1, 2, 3))))
+
+    def text(self, opcode: str) -> tuple[str, str]:
+        """An HLO text with that opcode, and its output's shape."""
+        rng = self.rng
+        output = self.shape()
+        attributes = rng.choice(("", ', metadata={op_name="a(b,\\"c\\")"}', ", dims={0,1}"))
+        if opcode == "custom-call" and chance(rng, 0.9):
+            attributes += f', custom_call_target="{rng.choice(CUSTOM_CALL_TARGETS)}"'
+        attributes += rng.choice(("", ", calls=%fused.1", ", dim_labels=b01f_01io->b01f"))
+        operands = self.operands(opcode, output)
+        return f"%{self.name(opcode)} = {output} {opcode}({operands}){attributes}", output
+
+
+def random_category(rng: random.Random, is_plausible: bool) -> tuple[str | None, str]:
+    """A category, or None, and an opcode that goes with it."""
+    choice = rng.randrange(20)
+    if is_plausible and choice < 16:
+        category = rng.choice(MATH_CATEGORIES)
+    elif choice == 16:
+        return rng.choice((None, "")), rng.choice(OPCODES)
+    elif choice == 17:
+        return rng.choice(UNKNOWN_CATEGORIES), rng.choice(OPCODES)
+    else:
+        pools = (OPCODES, FUSIONS, list(SPECIAL_CATEGORIES), FREQUENT_CATEGORIES)
+        category = rng.choice(rng.choice(pools))
+    if category.endswith("fusion"):
+        return category, "fusion"
+    return category, rng.choice(SPECIAL_CATEGORIES.get(category, [category]))
+
+
+def random_text_value(rng: random.Random, text: str) -> Value:
+    return rng.choice((string, string, string, ref, compressed))(text)
+
+
+def random_breakdown(rng: random.Random) -> Value:
+    if chance(rng, 0.1):
+        return NO_VALUE
+    accesses = [
+        (rng.choice((1, 2)), rng.choice((0, 1, 1, 3)), rng.choice((0, 512, 10**9)))
+        for _ in range(rng.randrange(4))
+    ]
+    return raw(memory_access_breakdown(*accesses))
+
+
+class OpPool:
+    """The op metadata of one plane; few stacks and tf_ops, so that ops share groups.
+
+    In a plausible one most ops can be rooflined; in the others every fact may be missing or odd.
+    """
+
+    def __init__(self, rng: random.Random, names: StatNames) -> None:
+        self.rng = rng
+        self.names = names
+        self.stacks = rng.sample(STACKS, rng.choice((1, 3)))
+        self.tf_ops = rng.sample(TF_OPS, 2)
+        self.is_plausible = chance(rng, 0.5)
+        self.texts = TextMaker(rng, MATH_DTYPES if self.is_plausible else DTYPES)
+
+    def stat(self, name: str, value: Value) -> Stat:
+        if chance(self.rng, 0.01):
+            return self.names.stat(name, NO_VALUE)
+        return self.names.stat(name, value)
+
+    def random_metadata(self, metadata_id: int | None) -> EventMetadata:
+        rng = self.rng
+        category, opcode = random_category(rng, self.is_plausible)
+        text, shape = self.texts.text(opcode)
+        if chance(rng, 0.15):
+            category, name, shape, rest = rng.choice(SEEN_OPS)
+            text = f"{name} = {shape} {rest}"
+        elif chance(rng, 0.07):
+            text = rng.choice(NO_HLO)
+        stats = [
+            *self.random_sources(),
+            *self.random_counts(),
+            self.stat("program_id", uint64(2**63 + 12345)),
+        ]
+        if category is not None:
+            stats.append(self.stat("hlo_category", random_text_value(rng, category)))
+        if chance(rng, 0.9):
+            stats.append(self.stat("shape_with_layout", random_text_value(rng, shape)))
+        if chance(rng, 0.1):  # without a name, or pointing to nothing
+            stats.append(rng.choice((Stat(2**50, string("?")), Stat(None, int64(3)), Stat(2**50))))
+        rng.shuffle(stats)
+        return EventMetadata(metadata_id, text, stats, extra=rng.choice((b"", UNKNOWN_FIELDS)))
+
+    def random_sources(self) -> list[Stat]:
+        rng = self.rng
+        stats = []
+        if chance(rng, 0.6):
+            stack = random_text_value(rng, rng.choice(self.stacks))
+            stats.append(self.stat("source_stack", stack))
+        if chance(rng, 0.5):
+            stats.append(self.stat("tf_op", random_text_value(rng, rng.choice(self.tf_ops))))
+        if chance(rng, 0.3):
+            stats.append(self.stat("source", string(rng.choice(SOURCES))))
+        return stats
+
+    def random_counts(self) -> list[Stat]:
+        rng = self.rng
+        counts = PLAUSIBLE_COUNTS if self.is_plausible else COUNTS
+        stats = [
+            self.stat(name, rng.choice(counts))
+            for name in ("flops", "model_flops", "bytes_accessed")
+            if chance(rng, 0.8)
+        ]
+        if chance(rng, 0.7):
+            stats.append(self.stat("memory_access_breakdown", random_breakdown(rng)))
+        return stats
+
+
+# --- lines and planes ----------------------------------------------------------------------------
+
+
+class Clock:
+    """The absolute times of one plane, and how they are written on a line of it."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.origin_ns = rng.choice((0, 0, 0, 5, 1_741_722_097_000_000_000))
+        self.base_ps = rng.choice((0, 0, 7000, 2**40, 2**62))
+
+    def random_line(self, name: str, metadata_and_times: Sequence[tuple[Event, int]]) -> Line:
+        """A line of these events at these times, counted from the plane's origin."""
+        timestamp_ns = max(0, self.origin_ns - self.rng.choice((0, 0, 0, 1, 3)))
+        behind_ps = (self.origin_ns - timestamp_ns) * 1000 + self.base_ps
+        for event, time in metadata_and_times:
+            if event.num_occurrences is None:
+                # An offset of zero may be written or not.
+                event.offset_ps = behind_ps + time or self.rng.choice((0, None))
+        events = [event for event, _ in metadata_and_times]
+        return Line(name, events, timestamp_ns or self.rng.choice((0, None)))
+
+
+def random_metadata_ids(rng: random.Random, n: int) -> list[int | None]:
+    """Distinct ids; None stands for the id 0 that is not written."""
+    ids: list[int | None] = list(rng.sample([*range(1, 40), 2**40 + 3, 2**62, 2**63 - 1], n))
+    if ids and chance(rng, 0.2):
+        ids[0] = rng.choice((0, None))
+    return ids
+
+
+def random_event(rng: random.Random, ids: Sequence[int | None], is_long: bool) -> Event:
+    event = Event(rng.choice(ids) if ids and chance(rng, 0.99) else 2**45)
+    durations = (500, 250, 100, 0) if is_long else (None, 0, 10, 10, 20, 30, 50, 400, 10**9)
+    event.duration_ps = rng.choice(durations)
+    if chance(rng, 0.01):
+        event.num_occurrences = rng.choice((0, 1, 12))
+    elif chance(rng, 0.01):
+        event.duration_ps = -rng.choice((1, 30))
+    event.extra = rng.choice((b"", b"", UNKNOWN_FIELDS))
+    return event
+
+
+def random_ops(rng: random.Random, metadata: Sequence[EventMetadata]) -> list[tuple[Event, int]]:
+    """Events and their times: packed end to end, or strewn over a coarse grid, nested and all."""
+    is_packed = chance(rng, 0.5)
+    ids = [m.id for m in metadata]
+    now = 0
+    out = []
+    for _ in range(rng.choice((0, 1, 4, 10, 20, 20, 40, 40, 60))):
+        event = random_event(rng, ids, is_long=chance(rng, 0.1))
+        time = now if is_packed else rng.randrange(60) * 10
+        out.append((event, time))
+        now += max(0, event.duration_ps or 0) + rng.choice((0, 0, 10))
+    if chance(rng, 0.3):
+        rng.shuffle(out)
+    return out
+
+
+def random_steps(
+    rng: random.Random, metadata: list[EventMetadata], span: int
+) -> list[tuple[Event, int]]:
+    """Steps over a span of time, their names added to the metadata."""
+    out = []
+    tidy = chance(rng, 0.5)
+    n = rng.randrange(6)
+    for i in range(n):
+        length = max(10, span // n) if tidy else rng.choice((None, 50, 100, 300, 300, 600))
+        time = i * (length or 0) if tidy else rng.randrange(0, min(span, 600) + 40, 10)
+        metadata_id = 2**41 + i
+        if chance(rng, 0.97):
+            name = str(i) if tidy else rng.choice(("0", "1", "train", "step 7", ""))
+            metadata.append(EventMetadata(metadata_id, name))
+        out.append((Event(metadata_id, duration_ps=length), time))
+    if chance(rng, 0.3):
+        rng.shuffle(out)
+    return out
+
+
+def random_split(
+    rng: random.Random, name: str, events: list[tuple[Event, int]], clock: Clock
+) -> list[Line]:
+    """One line of that name, or two."""
+    cut = rng.randrange(len(events) + 1) if chance(rng, 0.15) else None
+    parts = [events] if cut is None else [events[:cut], events[cut:]]
+    return [clock.random_line(name, part) for part in parts]
+
+
+def random_plane(rng: random.Random, name: str) -> Plane:
+    names = StatNames(rng.choice((1, 1, 2**44)))
+    pool = OpPool(rng, names)
+    ids = random_metadata_ids(rng, rng.choice((1, 3, 6, 12, 30)))
+    metadata = [pool.random_metadata(metadata_id) for metadata_id in ids]
+    clock = Clock(rng)
+    ops = random_ops(rng, metadata)
+    for event, _ in ops:
+        if chance(rng, 0.2):  # the device's own clock, not to be taken for the op's times
+            event.stats.append(names.stat("device_duration_ps", uint64(rng.randrange(100))))
+    span = max([1, *(time + (event.duration_ps or 0) for event, time in ops)])
+    lines = [clock.random_line("XLA Modules", [(Event(1, duration_ps=span), 0)])]
+    if chance(rng, 0.8):
+        lines += random_split(rng, "Steps", random_steps(rng, metadata, span), clock)
+    if chance(rng, 0.98):
+        lines += random_split(rng, "XLA Ops", ops, clock)
+    lines.append(clock.random_line("Async XLA Ops", random_ops(rng, metadata)))
+    if chance(rng, 0.2):
+        rng.shuffle(lines)
+    stats = [
+        names.stat("device_type_string", string(rng.choice(("TPU v6 Lite", "TPU v7x", "TPU v4")))),
+        names.stat("peak_teraflops_per_second", rng.choice((double(918.0), int64(459), NO_VALUE))),
+        names.stat("peak_hbm_bw_gigabytes_per_second", rng.choice((double(1638.0), NO_VALUE))),
+    ]
+    return Plane(name, lines, metadata, names.metadata(), stats, id=rng.choice((None, 0, 3)))
+
+
+# --- options and the whole -----------------------------------------------------------------------
+
+
+def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if chance(rng, 0.1):
+        options["device"] = rng.choice(("/device:TPU:1", "/device:TPU:0", "/device:TPU:9"))
+    if chance(rng, 0.12):
+        options["step"] = rng.choice((0, 0, 1, 2, -1, -2, 7, -9))
+    elif chance(rng, 0.1):
+        options["step_id"] = rng.choice(("0", "0", "1", "train", "nowhere", ""))
+    flags = {
+        "summary": ["include_comm"],
+        "by_source": ["include_comm", "include_data_move"],
+        "non_compute": ["include_comm", "no_comm_stalls"],
+    }
+    options |= {flag: True for flag in flags.get(mode, []) if chance(rng, 0.5)}
+    if mode == "summary" and chance(rng, 0.5):
+        options["top"] = rng.choice((0, 1, 2, 3, 100))
+    if mode == "roofline":
+        options |= random_roofline_options(rng, data)
+    return options
+
+
+def random_roofline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if chance(rng, 0.3):
+        options["chip"] = rng.choice(("v4", "v5e", "v5p", "v6e", "v7x", "profile"))
+    for peak in words("tflops_bf16 tflops_fp8 tflops_fp32 tflops_fp16 hbm_gibps"):
+        if chance(rng, 0.3):
+            options["peak_" + peak] = rng.choice((1e-3, 1.0, 576.75, 3436.6, 1e9))
+    if chance(rng, 0.3):
+        options["bytes"] = rng.choice(("hbm", "accessed"))
+    if chance(rng, 0.5):
+        present = [name for name in KERNELS if b"%" + name.encode() in data]
+        names = rng.sample(KERNELS, 1) if chance(rng, 0.1) else present
+        figures = ("1.2e12,3e9", "2e9,4096,bf16", "1e6,4096,fp32", "0,100", "5e9,0,bf16", "7,7,fp8")
+        options["kernel_cost"] = [f"{name}={rng.choice(figures)}" for name in names]
+    return options
+
+
+def random_case(rng: random.Random) -> tuple[bytes, str, dict[str, Any]]:
+    """The bytes of a file, a mode, and options that belong to it."""
+    names = ["/device:TPU:0"] if chance(rng, 0.99) else []
+    names += rng.choice(
+        ([], [], ["/device:TPU:1"], ["/device:TPU:0"], ["/device:TPU:0 SparseCore 0"])
+    )
+    planes = [random_plane(rng, name) for name in names]
+    planes.append(Plane("/host:CPU", [Line("main/1", [Event(1, 5, 5)], timestamp_ns=10**18)]))
+    if chance(rng, 0.3):
+        rng.shuffle(planes)
+    space = Space(planes, hostnames=["host-0"], extra=rng.choice((b"", UNKNOWN_FIELDS)))
+    mode = rng.choice(MODES)
+
+    def shuffled(fields: list[bytes]) -> list[bytes]:
+        return rng.sample(fields, len(fields))
+
+    data = encode(space, shuffled) if chance(rng, 0.2) else encode(space)
+    return data, mode, random_options(rng, mode, data)
