@@ -15,7 +15,7 @@ BUILTIN_CHIP = "v7x"
 PROFILE_CHIP = "profile"
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Peaks:
     """Peak rates of one device; None where the vendor publishes none."""
 
@@ -31,7 +31,7 @@ class Peaks:
         return peak
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Chip:
     """A row of the table: a generation, and how its traces name it (`device_type_string`)."""
 

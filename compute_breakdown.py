@@ -19,6 +19,7 @@ the normalized step to a function that turns it into a dict.
 from __future__ import annotations
 
 import argparse
+import gc
 import heapq
 import json
 import math
@@ -141,6 +142,7 @@ def kind_of(category: str, op_name: str) -> str | None:
 # HLO text: `%name = shape opcode(operands), attributes`.
 
 NAME = r"%?(?P<name>[\w.\-]+)"
+ARRAY_PARTS = ("dtype", "dims", "layout")
 ARRAY = r"(?P<dtype>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layout>[^}]*)\})?"
 OPCODE = r"\s*(?P<opcode>[a-z][\w\-]*)\("
 # A layout is `minor_to_major:T(tile)(tile)…S(memory space)`, all of it optional.
@@ -163,13 +165,17 @@ class Array:
 
     text: str
     dtype: str
-    dims: list[str]
+    dims: str
     layout: str | None
+
+    @property
+    def rank(self) -> int:
+        return self.dims.count(",") + 1 if self.dims else 0
 
     @property
     def n_elements(self) -> int:
         # A dynamic dimension, `<=128`, counts with its bound.
-        return math.prod(int(d) for d in (dim.lstrip("<=") for dim in self.dims) if d.isdigit())
+        return math.prod(map(int, re.findall(r"\d+", self.dims)))
 
     def order_and_tiles(self) -> tuple[str, str] | None:
         if self.layout is None:
@@ -183,13 +189,28 @@ class Array:
 class Instruction:
     """What an HLO text says. Tuples are flattened to their arrays, in order."""
 
+    text: str
     name: str
-    # Empty where the text is no more than a name.
-    opcode: str
     shape: str
     outputs: list[Array]
-    operands: list[Array]
-    target: str | None
+    # Empty where the text is no more than a name.
+    opcode: str
+    operands_at: int
+    _operands: list[Array] | None = None
+
+    @property
+    def operands(self) -> list[Array]:
+        """Parsed when first asked for: there can be hundreds, and few modes ask."""
+        if self._operands is None:
+            self._operands = parse_shape(self.text, self.operands_at)[0] if self.opcode else []
+        return self._operands
+
+    @property
+    def target(self) -> str | None:
+        if self.opcode != "custom-call":
+            return None
+        target = TARGET_RE.search(self.text, self.operands_at)
+        return target["target"] if target else None
 
     @property
     def base_name(self) -> str:
@@ -205,14 +226,15 @@ def parse_hlo(text: str) -> Instruction | None:
         return None
     start = result.end()
     outputs, end = parse_shape(text, start)
-    hlo = Instruction(result["name"], "", text[start:end], outputs, [], None)
     opcode = OPCODE_RE.match(text, end)
-    if opcode:
-        hlo.opcode = opcode["opcode"]
-        hlo.operands, attributes = parse_shape(text, opcode.end() - 1)
-        target = TARGET_RE.search(text, attributes)
-        hlo.target = target["target"] if target else None
-    return hlo
+    return Instruction(
+        text,
+        result["name"],
+        text[start:end],
+        outputs,
+        opcode["opcode"] if opcode else "",
+        opcode.end() - 1 if opcode else end,
+    )
 
 
 def parse_shape(text: str, start: int) -> tuple[list[Array], int]:
@@ -221,13 +243,13 @@ def parse_shape(text: str, start: int) -> tuple[list[Array], int]:
     Between the parentheses may stand names, commas and `/*index=5*/` comments: passed over.
     """
     if not text.startswith("(", start):
-        array = ARRAY_RE.match(text, start)
-        return ([to_array(array)], array.end()) if array else ([], start)
+        only = ARRAY_RE.match(text, start)
+        return ([Array(*only.group(0, *ARRAY_PARTS))], only.end()) if only else ([], start)
     arrays = []
     depth = 0
     for token in ARRAY_OR_PARENTHESIS_RE.finditer(text, start):
         if token["dtype"]:
-            arrays.append(to_array(token))
+            arrays.append(Array(*token.group(0, *ARRAY_PARTS)))
         elif token[0] == "(":
             depth += 1
         else:
@@ -237,9 +259,12 @@ def parse_shape(text: str, start: int) -> tuple[list[Array], int]:
     return arrays, len(text)
 
 
-def to_array(match: re.Match[str]) -> Array:
-    dims = match["dims"]
-    return Array(match[0], match["dtype"], dims.split(",") if dims else [], match["layout"])
+def main_dtype(arrays: list[Array]) -> str:
+    """The dtype of the array of most elements, the first of several."""
+    dtypes = {array.dtype for array in arrays}
+    if len(dtypes) == 1:
+        return dtypes.pop()
+    return max(arrays, key=lambda array: array.n_elements).dtype
 
 
 def dtype_class(hlo_dtype: str) -> str:
@@ -271,7 +296,7 @@ def dtype_and_layout_change(hlo: Instruction) -> tuple[bool | None, bool | None]
     if before is None:
         return None, None
     layouts = before.order_and_tiles(), after.order_and_tiles()
-    comparable = None not in layouts and len(before.dims) == len(after.dims)
+    comparable = None not in layouts and before.rank == after.rank
     return before.dtype != after.dtype, layouts[0] != layouts[1] if comparable else None
 
 
@@ -301,8 +326,7 @@ class Op:
     phase: str
     shape: str | None
     dtype: str
-    dtype_uncertain: bool
-    operand_dtype: str
+    dtype_is_given: bool
     flops: int | None
     model_flops: int | None
     bytes_accessed: int | None
@@ -318,6 +342,14 @@ class Op:
     def is_wait(self) -> bool:
         """Whether the core stands still until something asynchronous is done."""
         return self.category.endswith("-done")
+
+    @property
+    def dtype_uncertain(self) -> bool:
+        """Whether a matrix unit may have worked in another precision than the output shows."""
+        if self.dtype_is_given or self.dtype == OTHER or not MATMUL_CATEGORY.match(self.category):
+            return False
+        inputs = matmul_inputs(self.hlo) if self.hlo else []
+        return not inputs or any(dtype_class(array.dtype) != self.dtype for array in inputs)
 
     @property
     def is_opaque(self) -> bool:
@@ -593,7 +625,7 @@ def normalize(metadata: _proto.Metadata) -> Op:
     agg_key, agg_key_kind = agg_key_of(stack, tf_op, category)
     shape = as_text(stats.get("shape_with_layout")) or None
     outputs = (hlo.outputs if hlo else []) or parse_shape(shape or "", 0)[0]
-    dtype = dtype_class(max(outputs, key=lambda a: a.n_elements).dtype) if outputs else OTHER
+    dtype = dtype_class(main_dtype(outputs)) if outputs else OTHER
     return Op(
         text=metadata.name,
         hlo=hlo,
@@ -608,8 +640,7 @@ def normalize(metadata: _proto.Metadata) -> Op:
         phase=phase_of(name, tf_op),
         shape=shape,
         dtype=dtype,
-        dtype_uncertain=is_dtype_uncertain(category, dtype, hlo),
-        operand_dtype=operand_dtype_of(hlo),
+        dtype_is_given=False,
         flops=as_count(stats.get("flops")),
         model_flops=as_count(stats.get("model_flops")),
         bytes_accessed=as_count(stats.get("bytes_accessed")),
@@ -656,24 +687,6 @@ def phase_of(name: str, tf_op: str | None) -> str:
     return "forward" if "jvp(" in tf_op else "other"
 
 
-def is_dtype_uncertain(category: str, dtype: str, hlo: Instruction | None) -> bool:
-    """Whether a matrix unit may have worked in another precision than the output shows."""
-    if dtype == OTHER or not MATMUL_CATEGORY.match(category):
-        return False
-    inputs = matmul_inputs(hlo) if hlo else []
-    return not inputs or any(dtype_class(array.dtype) != dtype for array in inputs)
-
-
-def operand_dtype_of(hlo: Instruction | None) -> str:
-    """The dtype of the largest operand that a matrix unit could take; empty where there is none."""
-    inputs = matmul_inputs(hlo) if hlo else []
-    if not inputs:
-        return ""
-    dtype = max(inputs, key=lambda array: array.n_elements).dtype
-    named = dtype_class(dtype)
-    return dtype if named == OTHER else named
-
-
 def signature_of(category: str, hlo: Instruction | None) -> str:
     if hlo and hlo.opcode == "custom-call" and hlo.target:
         return f"custom-call:{hlo.target}"
@@ -706,17 +719,19 @@ class Timeline:
         self._last_start = self._last_end = ALL_TIME[0]
         self._last_leaf: Op | None = None
         self._containers: list[Span] = []
-        self._gaps: list[tuple[int, int, Gap]] = []
+        self._gaps: list[tuple[tuple[int, int], Gap]] = []
 
     def feed(self, spans: Sequence[Span]) -> bool:
         """Take (start, end, op) that start where the last one did, or later; else return False."""
         if self._is_open and spans and self.start == ALL_TIME[0]:
             self.start = self._covered = spans[0][0]
+        last_start = self._last_start
         for start, end, op in spans:
-            if start < self._last_start:
+            if start < last_start:
                 return False
-            self._last_start = start
-            self._last_end = max(self._last_end, end)
+            last_start = start
+            if end > self._last_end:
+                self._last_end = end
             if op.kind == CONTAINER:
                 self._containers = [c for c in self._containers if c[1] > self._covered]
                 self._containers.append((start, end, op))
@@ -728,6 +743,7 @@ class Timeline:
                 self.busy += end_within - self._covered
                 self._covered = end_within
                 self._last_leaf = op
+        self._last_start = last_start
         return True
 
     def finish(self) -> None:
@@ -737,7 +753,7 @@ class Timeline:
             self._add_gap(self.end, None)
 
     def longest_gaps(self) -> list[Gap]:
-        return [gap for _, _, gap in sorted(self._gaps, reverse=True)]
+        return [gap for _, gap in sorted(self._gaps, reverse=True)]
 
     def _add_gap(self, end: int, before: Op | None) -> None:
         start = in_container = self._covered
@@ -750,10 +766,13 @@ class Timeline:
             if overlap > 0:
                 self.container_self += overlap
                 in_container = min(container_end, end)
+        rank = end - start, -start
+        if len(self._gaps) == N_GAPS and rank < self._gaps[0][0]:
+            return
         # The innermost began last; of several that began together it is the first to end.
         inside = max(reversed(around), key=lambda c: (c[0], -c[1]))[2] if around else None
         gap = Gap(start, end - start, self._last_leaf, before, inside)
-        heapq.heappush(self._gaps, (gap.duration, -start, gap))
+        heapq.heappush(self._gaps, (rank, gap))
         if len(self._gaps) > N_GAPS:
             heapq.heappop(self._gaps)
 
@@ -990,8 +1009,15 @@ class Group:
 
     def operand_dtypes(self) -> dict[str, int]:
         """Time by the dtype of each op's largest operand that a matrix unit could take."""
-        known = [runs for runs in self.runs if runs.op.operand_dtype]
-        return {key: g.total for key, g in group_by(known, lambda op: op.operand_dtype).items()}
+        times: dict[str, int] = {}
+        for runs in self.runs:
+            inputs = matmul_inputs(runs.op.hlo) if runs.op.hlo else []
+            if inputs:
+                hlo_dtype = main_dtype(inputs)
+                named = dtype_class(hlo_dtype)
+                dtype = hlo_dtype if named == OTHER else named
+                times[dtype] = times.get(dtype, 0) + runs.total
+        return times
 
     def distinct(self, fact: Callable[[Op], str | None]) -> list[str]:
         return list(dict.fromkeys(x for runs in self.runs if (x := fact(runs.op)) is not None))
@@ -1476,7 +1502,7 @@ def with_cost(runs: Runs, cost: KernelCost) -> Runs:
         bytes_accessed=cost.n_bytes,
         hbm_bytes=cost.n_bytes,
         dtype=cost.dtype or runs.op.dtype,
-        dtype_uncertain=cost.dtype is None and runs.op.dtype_uncertain,
+        dtype_is_given=cost.dtype is not None,
     )
     return replace(runs, op=op)
 
@@ -1778,7 +1804,7 @@ def chip_notes(facts: ChipFacts, chip: str, peaks: _peaks.Peaks) -> list[str]:
 # The command line. A mode is a row of MODES; an option is a row of OPTIONS.
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Mode:
     name: str
     run: Callable[..., Answer]
@@ -1912,7 +1938,7 @@ class Parser(argparse.ArgumentParser):
         raise BadArguments(self.format_usage(), message)
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Request:
     """The command line, understood."""
 
@@ -2056,6 +2082,8 @@ def run(argv: Sequence[str] | None) -> tuple[Json, int, str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    # Nothing here makes cycles; looking for them all the same takes a sixth of the time.
+    gc.disable()
     try:
         fields, status, complaint = run(argv)
         if complaint and sys.stderr:

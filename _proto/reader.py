@@ -14,24 +14,17 @@ A line is read in three passes, each looking closer at less:
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from . import xplane_pb2 as pb
 from .errors import Damage
 from .source import Source
-from .wire import (
-    LENGTH,
-    decode,
-    explain,
-    fields,
-    known_fields,
-    parse,
-    text,
-    varint_size,
-)
+from .wire import LENGTH, decode, explain, fields, known_fields, parse, text
 
 _PIECE_BYTES = 1 << 18
 _TAIL_BYTES = 1 << 12
@@ -39,6 +32,7 @@ _TEXT_LIMIT = 64 << 20
 _EVENT_TAG = 4 << 3 | LENGTH
 _HBM = 1
 
+M = TypeVar("M", bound=Message)
 Value = float | int | str | bytes
 
 
@@ -65,7 +59,7 @@ class Trace:
         """Index a plane: where its lines and metadata lie, and what its stats are called."""
         source = self._source
         plane = Plane(name, source)
-        for at, field_name, start, end in known_fields(
+        for _, field_name, start, end in known_fields(
             pb.XPlane.DESCRIPTOR, source.read, *self._planes[name]
         ):
             if field_name == "lines":
@@ -74,10 +68,10 @@ class Trace:
             elif field_name == "event_metadata":
                 plane._event_metadata[_key(source, start, end)] = start, end
             elif field_name == "stat_metadata":
-                entry = decode(pb.StatMetadataEntry, source.read, start, end)
+                entry = decode(pb.StatMetadataEntry, source.read(start, end - start), start)
                 plane._stat_names[entry.key] = entry.value.name
             elif field_name == "stats":
-                plane._stats.append((at, start, end))
+                plane._stats.append((start, end))
         return plane
 
 
@@ -109,7 +103,7 @@ class Plane:
     _lines: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     _event_metadata: dict[int, tuple[int, int]] = field(default_factory=dict)
     _stat_names: dict[int, str] = field(default_factory=dict)
-    _stats: list[tuple[int, int, int]] = field(default_factory=list)
+    _stats: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def line_names(self) -> list[str]:
@@ -122,11 +116,15 @@ class Plane:
         span = self._event_metadata.get(metadata_id)
         if span is None:
             return None
-        entry = decode(pb.EventMetadataEntry, self._source.read, *span)
-        return Metadata(entry.value.name, self._named(entry.value.stats, span[0]))
+        start, end = span
+        entry = decode(pb.EventMetadataEntry, self._source.read(start, end - start), start)
+        return Metadata(entry.value.name, self._named(entry.value.stats, start))
 
     def stats(self) -> dict[str, Value]:
-        stats = [decode(pb.XStat, self._source.read, start, end) for _, start, end in self._stats]
+        stats = [
+            decode(pb.XStat, self._source.read(start, end - start), start)
+            for start, end in self._stats
+        ]
         return self._named(stats, self._stats[0][0] if stats else 0)
 
     def _named(self, stats: Sequence[pb.XStat], at: int) -> dict[str, Value]:
@@ -183,9 +181,6 @@ class _Piece:
     start: int
     end: int
     n_events: int
-    # What the events take, tags and lengths included; None where the framing is legal but not
-    # as a writer does it, so that sizes prove nothing.
-    event_bytes: int | None
     # Known once `Line.starts` has been here.
     first: int = 0
     last: int = -1
@@ -217,13 +212,20 @@ class Line:
     def starts(self) -> Iterator[list[int]]:
         """The offset_ps of all events that have one, sorted within each list."""
         for piece in self._pieces:
-            data = self._source.read(piece.start, piece.end - piece.start)
-            offsets = _offset_column(piece, data)
-            if offsets is None:
+            # Merging the events into columns loses which value belongs to which. For offsets
+            # alone that does no harm, as long as there is one for each event.
+            message = self._decode(pb.LineColumns, piece)
+            columns = message.events
+            if len(UnknownFieldSet(columns)):
+                data = self._read(piece)
                 explain(pb.LineEvents.DESCRIPTOR, data, piece.start)
-                events = _parse_events(piece, data)
-                piece.n_aggregated = sum(e.HasField("num_occurrences") for e in events)
-                offsets = [e.offset_ps for e in events if not e.HasField("num_occurrences")]
+            offsets = columns.offset_ps[:]
+            piece.n_aggregated = len(columns.num_occurrences)
+            if len(offsets) + piece.n_aggregated != piece.n_events:
+                events = self._decode(pb.LineEvents, piece).events
+                timed = [event for event in events if not event.HasField("num_occurrences")]
+                piece.n_aggregated = len(events) - len(timed)
+                offsets = [event.offset_ps for event in timed]
             if offsets:
                 offsets.sort()
                 piece.first, piece.last = offsets[0], offsets[-1]
@@ -237,14 +239,25 @@ class Line:
         for piece in self._pieces:
             if not (piece.first < end and start <= piece.last):
                 continue
-            events = _parse_events(piece, self._source.read(piece.start, piece.end - piece.start))
+            events: Iterable[pb.LineEvents.Event] = self._decode(pb.LineEvents, piece).events
             if piece.n_aggregated:
-                events = [e for e in events if not e.HasField("num_occurrences")]
+                events = (e for e in events if not e.HasField("num_occurrences"))
             yield [
                 (e.metadata_id, offset, e.duration_ps)
                 for e in events
                 if start <= (offset := e.offset_ps) < end
             ]
+
+    def _read(self, piece: _Piece) -> bytes:
+        return self._source.read(piece.start, piece.end - piece.start)
+
+    def _decode(self, kind: type[M], piece: _Piece) -> M:
+        data = self._read(piece)
+        message = parse(kind, data)
+        if message is None:
+            explain(pb.LineEvents.DESCRIPTOR, data, piece.start)
+            raise Damage(piece.start, "the protobuf parser refuses it")
+        return message
 
 
 def _read_line(source: Source, start: int, end: int) -> Line:
@@ -252,19 +265,15 @@ def _read_line(source: Source, start: int, end: int) -> Line:
     while start < end:
         data = source.read(start, min(_PIECE_BYTES, end - start))
         size = len(data) if start + len(data) == end else _guess_boundary(data)
-        frame = parse(pb.LineFrame, data[:size])
-        if frame is None or not size or frame.ByteSize() != size:
+        frame = parse(pb.LineFrame, data[:size]) if size else None
+        if frame is None or len(UnknownFieldSet(frame)):
             size = _walk_boundary(source, start, end) - start
-            frame = decode(pb.LineFrame, source.read, start, start + size)
+            frame = decode(pb.LineFrame, source.read(start, size), start)
         if frame.HasField("name"):
             line.name = frame.name
         if frame.HasField("timestamp_ns"):
             line.timestamp_ns = frame.timestamp_ns
-        n_events = len(frame.events)
-        as_written = frame.ByteSize() == size
-        frame.ClearField("events")
-        event_bytes = size - frame.ByteSize() if as_written else None
-        line._pieces.append(_Piece(start, start + size, n_events, event_bytes))
+        line._pieces.append(_Piece(start, start + size, len(frame.events)))
         start += size
     return line
 
@@ -300,36 +309,3 @@ def _walk_boundary(source: Source, start: int, end: int) -> int:
             break
         boundary = stop
     return boundary
-
-
-def _offset_column(piece: _Piece, data: bytes) -> list[int] | None:
-    """All offsets of a piece at once; None where the columns can't be trusted.
-
-    Merging events into columns loses which value belongs to which event. For offsets alone that
-    does no harm if every event has one. The sizes prove that the parser left nothing out (a
-    field of a wrong wire type, say): whatever it leaves out makes the columns smaller than the
-    events were.
-    """
-    message = parse(pb.LineColumns, data)
-    if message is None or piece.event_bytes is None:
-        return None
-    columns = message.events
-    heads = piece.event_bytes - columns.ByteSize()
-    # A tag and a length are two bytes for an event of up to 127.
-    if heads != 2 * piece.n_events and heads != _head_bytes(data):
-        return None
-    piece.n_aggregated = len(columns.num_occurrences)
-    if len(columns.offset_ps) + piece.n_aggregated != piece.n_events:
-        return None
-    return columns.offset_ps[:]
-
-
-def _head_bytes(data: bytes) -> int:
-    return sum(1 + varint_size(len(event)) for event in pb.LineFrame.FromString(data).events)
-
-
-def _parse_events(piece: _Piece, data: bytes) -> Sequence[pb.LineEvents.Event]:
-    try:
-        return pb.LineEvents.FromString(data).events
-    except DecodeError:
-        raise Damage(piece.start, "the protobuf parser refuses these events") from None

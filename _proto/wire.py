@@ -179,10 +179,6 @@ def text(data: bytes, at: int, what: str) -> str:
         raise Damage(at, f"{what} is not UTF-8") from None
 
 
-def varint_size(value: int) -> int:
-    return max(1, (value.bit_length() + 6) // 7)
-
-
 class FramingCheck:
     """Checks the top-level framing of a message that arrives in chunks, up to the first group.
 
@@ -209,25 +205,29 @@ class FramingCheck:
         self._base = keep
 
 
-def decode(kind: type[M], read: Read, start: int, end: int) -> M:
-    """Decode one message; raise Damage where any field that its schema knows can't be read."""
-    data = read(start, end - start)
+def decode(kind: type[M], data: bytes, at: int) -> M:
+    """Decode a message that stands at offset `at`.
+
+    Raises Damage where any field that its schema knows can't be read.
+    """
     message = parse(kind, data)
-    if message is None or message.ByteSize() != len(data):
-        explain(kind.DESCRIPTOR, data, start)
-        if message is None:
-            raise Damage(start, "the protobuf parser refuses it")
+    if message is not None:
+        # What the parser leaves out makes the message smaller.
+        message.DiscardUnknownFields()
+        if message.ByteSize() == len(data):
+            return message
+    explain(kind.DESCRIPTOR, data, at)
+    if message is None:
+        raise Damage(at, "the protobuf parser refuses it")
     return message
 
 
 def parse(kind: type[M], data: bytes) -> M | None:
-    """Decode what the schema knows, without a word on what it does not; None where it fails."""
+    """Decode what the schema knows, silent on all else; None where the parser refuses it."""
     try:
-        message = kind.FromString(data)
+        return kind.FromString(data)
     except DecodeError:
         return None
-    message.DiscardUnknownFields()
-    return message
 
 
 def explain(schema: Descriptor, data: bytes, base: int) -> None:

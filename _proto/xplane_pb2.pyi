@@ -22,12 +22,12 @@ class LineColumns(_message.Message):
         NUM_OCCURRENCES_FIELD_NUMBER: _ClassVar[int]
         OFFSET_PS_FIELD_NUMBER: _ClassVar[int]
         STATS_FIELD_NUMBER: _ClassVar[int]
-        duration_ps: _containers.RepeatedScalarFieldContainer[int]
-        metadata_id: _containers.RepeatedScalarFieldContainer[int]
+        duration_ps: int
+        metadata_id: int
         num_occurrences: _containers.RepeatedScalarFieldContainer[int]
         offset_ps: _containers.RepeatedScalarFieldContainer[int]
-        stats: _containers.RepeatedScalarFieldContainer[bytes]
-        def __init__(self, metadata_id: _Optional[_Iterable[int]] = ..., offset_ps: _Optional[_Iterable[int]] = ..., duration_ps: _Optional[_Iterable[int]] = ..., stats: _Optional[_Iterable[bytes]] = ..., num_occurrences: _Optional[_Iterable[int]] = ...) -> None: ...
+        stats: bytes
+        def __init__(self, metadata_id: _Optional[int] = ..., offset_ps: _Optional[_Iterable[int]] = ..., duration_ps: _Optional[int] = ..., stats: _Optional[bytes] = ..., num_occurrences: _Optional[_Iterable[int]] = ...) -> None: ...
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     events: LineColumns.Columns
     def __init__(self, events: _Optional[_Union[LineColumns.Columns, _Mapping]] = ...) -> None: ...
