@@ -7,8 +7,11 @@ chip as GiB, half of it for each of the chip's two devices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DTYPES = ("bf16", "fp8", "fp32", "fp16")
 BUILTIN_CHIP = "v7x"

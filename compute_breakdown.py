@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # /// script
 # requires-python = ">=3.10"
-# dependencies = ["protobuf>=4.21"]
+# dependencies = ["protobuf>=4.21.1"]
 # ///
 """Where does a TPU step's time go, by source line?
 
@@ -23,15 +23,23 @@ import gc
 import heapq
 import json
 import math
-import operator
 import os
 import re
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
+
+# Type checkers take a variable of this name as true. No line that runs needs what it guards, and
+# importing it would take as long as parsing the command line.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from fractions import Fraction
+    from typing import Any, NoReturn, TextIO, TypeVar
+
+    K = TypeVar("K")
+    Json = dict[str, Any]
 
 # From a clone this file is a script; installed, it is the package of its neighbours.
 if TYPE_CHECKING or not __package__:
@@ -40,12 +48,7 @@ if TYPE_CHECKING or not __package__:
 else:
     from . import _peaks, _proto
 
-if TYPE_CHECKING:
-    from fractions import Fraction
-
 __version__ = "1.0.0"
-
-Json = dict[str, Any]
 
 # ----------------------------------------------------------------------------------------------
 # Vocabulary: every category has one kind.
@@ -409,13 +412,13 @@ class Step:
     # Leaves and containers, in order of appearance.
     runs: list[Runs]
     containers: list[Runs]
-    n_unresolved: int
+    n_dropped: int
     busy: int
     container_self: int
     # The longest, in order.
     gaps: list[Gap]
     steps: list[StepEvent]
-    chip: ChipFacts
+    device_stats: dict[str, _proto.Value]
     notes: list[str]
 
     @property
@@ -424,15 +427,6 @@ class Step:
 
     def of_kind(self, *kinds: str) -> list[Runs]:
         return [runs for runs in self.runs if runs.op.kind in kinds]
-
-
-@dataclass(slots=True)
-class ChipFacts:
-    """What the trace says of its device."""
-
-    device_type: str | None
-    peak_tflops: float | None
-    peak_hbm_gbps: float | None
 
 
 class Absent(Exception):
@@ -453,40 +447,27 @@ SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
 STEPS_LINE, OPS_LINE = "Steps", "XLA Ops"
 
 
-@dataclass(slots=True)
-class TraceFile:
-    path: str
-
-    @property
-    def name(self) -> str:
-        return os.path.basename(self.path)
-
-    @property
-    def host(self) -> str:
-        return re.sub(r"\.xplane\.pb(?:\.gz)?\Z", "", self.name)
-
-
-def find_files(profile: str, notes: list[str]) -> list[TraceFile]:
+def find_files(profile: str, notes: list[str]) -> dict[str, str]:
     """The trace files that a path means, by host; a note says which run was taken."""
     try:
         if not os.path.isdir(profile):
             os.stat(profile)
-            return [TraceFile(profile)]
+            return {host_of(profile): profile}
         files = files_in(profile)
         if files:
             return files
-        runs_folder = os.path.join(profile, "plugins", "profile")
-        if not os.path.isdir(runs_folder):
-            runs_folder = profile
+        folder = os.path.join(profile, "plugins", "profile")
+        if not os.path.isdir(folder):
+            folder = profile
         runs = sorted(
-            entry.name
-            for entry in os.scandir(runs_folder)
-            if entry.is_dir() and files_in(entry.path)
+            run
+            for run in os.listdir(folder)
+            if os.path.isdir(path := os.path.join(folder, run)) and files_in(path)
         )
         if runs:
             taken = f"run {runs[-1]} taken"
             notes.append(taken if len(runs) == 1 else f"{taken}, the newest of {len(runs)}")
-            return files_in(os.path.join(runs_folder, runs[-1]))
+            return files_in(os.path.join(folder, runs[-1]))
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError) as error:
@@ -494,15 +475,18 @@ def find_files(profile: str, notes: list[str]) -> list[TraceFile]:
     raise Absent("no_xplane_pb", 0)
 
 
-def files_in(folder: str) -> list[TraceFile]:
-    """The trace files in a folder, by name; of a plain and a gzipped one of one name the plain."""
-    by_host: dict[str, TraceFile] = {}
+def files_in(folder: str) -> dict[str, str]:
+    """The trace files in a folder, by host; of a plain and a gzipped one of one name the plain."""
+    files: dict[str, str] = {}
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         if name.endswith(SUFFIXES) and not os.path.isdir(path):
-            file = TraceFile(path)
-            by_host.setdefault(file.host, file)
-    return sorted(by_host.values(), key=lambda file: file.host)
+            files.setdefault(host_of(path), path)
+    return dict(sorted(files.items()))
+
+
+def host_of(path: str) -> str:
+    return re.sub(r"\.xplane\.pb(?:\.gz)?\Z", "", os.path.basename(path))
 
 
 def unreadable(path: str, error: Exception) -> Absent:
@@ -777,24 +761,17 @@ class Timeline:
             heapq.heappop(self._gaps)
 
 
-@dataclass(slots=True)
-class Folded:
-    """What the events of a window come to."""
-
-    # In order of appearance.
-    runs: list[Runs]
-    timeline: Timeline
-    n_dropped: int
-
-
 def fold(
     plane: _proto.Plane,
     lines: Sequence[_proto.Line],
     base: int,
     window: StepEvent | None,
     notes: list[str],
-) -> Folded:
-    """Fold all events that start in the window; without one, all there are."""
+) -> tuple[list[Runs], Timeline, int]:
+    """Fold all events that start in the window; without one, all there are.
+
+    Returns the runs in order of appearance, the timeline, and how many events were dropped.
+    """
     ops: dict[int, Op | None] = {}
     runs_of: dict[int, Runs] = {}
     timeline = Timeline(window)
@@ -848,11 +825,10 @@ def fold(
     ):
         if n:
             notes.append(f"{n} XLA Ops events left out: they {what}")
-    runs_met = list(runs_of.values())
-    n_endless = sum(runs.op.has_endless_fact for runs in runs_met)
+    n_endless = sum(runs.op.has_endless_fact for runs in runs_of.values())
     if n_endless:
         notes.append(f"flops or bytes of {n_endless} ops are not finite: treated as absent")
-    return Folded(runs_met, timeline, n_unresolved + n_negative + n_aggregated)
+    return list(runs_of.values()), timeline, n_unresolved + n_negative + n_aggregated
 
 
 def read_events(
@@ -875,71 +851,57 @@ def normalize_step(plane: _proto.Plane, choice: StepChoice, notes: list[str]) ->
     steps = read_steps(plane, base, notes)
     count_starts(lines, base, steps)
     picked = pick_step(steps, choice, sum(line.n_events for line in lines), notes)
-    folded = fold(plane, lines, base, picked, notes)
+    runs, timeline, n_dropped = fold(plane, lines, base, picked, notes)
     if picked is None:
-        if not folded.runs:
+        if not runs:
             raise Absent("empty_xla_ops_line", 0)
         notes.append("no Steps line; using the whole XLA Ops window")
-    timeline = folded.timeline
     return Step(
         picked=picked,
         start=timeline.start,
         end=timeline.end,
-        runs=[runs for runs in folded.runs if runs.op.kind != CONTAINER],
-        containers=[runs for runs in folded.runs if runs.op.kind == CONTAINER],
-        n_unresolved=folded.n_dropped,
+        runs=[each for each in runs if each.op.kind != CONTAINER],
+        containers=[each for each in runs if each.op.kind == CONTAINER],
+        n_dropped=n_dropped,
         busy=timeline.busy,
         container_self=timeline.container_self,
         gaps=timeline.longest_gaps(),
         steps=steps,
-        chip=read_chip(plane),
+        device_stats=plane.stats(),
         notes=notes,
     )
 
 
-def read_chip(plane: _proto.Plane) -> ChipFacts:
-    stats = plane.stats()
-
-    def number(name: str) -> float | None:
-        value = stats.get(name)
-        return float(value) if isinstance(value, (int, float)) and value > 0 else None
-
-    return ChipFacts(
-        as_text(stats.get("device_type_string")) or None,
-        number("peak_teraflops_per_second"),
-        number("peak_hbm_bw_gigabytes_per_second"),
-    )
-
-
 def load(
-    files: Sequence[TraceFile],
+    files: dict[str, str],
     host: str | None,
     device: str,
     choice: StepChoice,
     notes: list[str],
     on_read: Callable[[int, int], None] | None,
-) -> tuple[TraceFile, Step]:
+) -> tuple[str, Step]:
     """The step of that host's file, or else of the first that can be read and has the device."""
     if host is not None:
-        named = [file for file in files if file.host == host]
-        if not named:
-            hosts = [file.host for file in files]
-            raise Absent("host_not_found", 1, detail=f"no host {host!r}", available_hosts=hosts)
-        files = named
+        if host not in files:
+            raise Absent(
+                "host_not_found", 1, detail=f"no host {host!r}", available_hosts=list(files)
+            )
+        files = {host: files[host]}
     failures: list[Absent] = []
     devices: list[str] = []
-    for file in files:
+    for path in files.values():
         n_notes = len(notes)
         try:
-            with _proto.open_trace(file.path, on_read) as trace:
+            with _proto.open_trace(path, on_read) as trace:
                 if device not in trace.plane_names:
                     devices += trace.plane_names
                     continue
                 if len(files) > 1:
-                    notes.append(f"{file.name} taken, of {len(files)} files; --host takes another")
-                return file, normalize_step(trace.plane(device), choice, notes)
+                    name = os.path.basename(path)
+                    notes.append(f"{name} taken, of {len(files)} files; --host takes another")
+                return path, normalize_step(trace.plane(device), choice, notes)
         except (_proto.Damage, OSError) as error:
-            failures.append(unreadable(file.path, error))
+            failures.append(unreadable(path, error))
             del notes[n_notes:]
             if len(files) > 1:
                 notes.append(f"a file can't be read: {failures[-1].fields['detail']}")
@@ -950,8 +912,6 @@ def load(
 
 # ----------------------------------------------------------------------------------------------
 # Aggregation: runs into groups, groups into numbers.
-
-SOURCE_KEY = operator.attrgetter("agg_key", "kind")
 
 
 @dataclass(slots=True)
@@ -1021,9 +981,6 @@ class Group:
 
     def distinct(self, fact: Callable[[Op], str | None]) -> list[str]:
         return list(dict.fromkeys(x for runs in self.runs if (x := fact(runs.op)) is not None))
-
-
-K = TypeVar("K")
 
 
 def group_by(runs: Iterable[Runs], key: Callable[[Op], K]) -> dict[K, Group]:
@@ -1137,7 +1094,7 @@ def totals_of(step: Step) -> Json:
         "n_events_total": sum(n_of.values()),
         **{f"n_events_{kind}": n for kind, n in n_of.items()},
         "n_events_container": sum(runs.n for runs in step.containers),
-        "n_events_unresolved": step.n_unresolved,
+        "n_events_unresolved": step.n_dropped,
         **{f"{kind}_duration_ps": duration for kind, duration in time_of.items()},
         "non_while_duration_ps_sum": sum(time_of.values()),
         "while_container_duration_ps": in_while,
@@ -1602,12 +1559,8 @@ def roofline(
     kernel_cost: Sequence[KernelCost] = (),
     **overrides: float,
 ) -> Answer:
-    chip_peaks = (
-        _peaks.of_profile(step.chip.peak_tflops, step.chip.peak_hbm_gbps)
-        if chip == _peaks.PROFILE_CHIP
-        else _peaks.builtin(chip)
-    )
-    peaks = _peaks.override(chip_peaks, overrides)
+    own = peaks_of_device(step)
+    peaks = _peaks.override(own if chip == _peaks.PROFILE_CHIP else _peaks.builtin(chip), overrides)
     tflops = {dtype: peaks.tflops(dtype) for dtype in _peaks.DTYPES}
     roofs = Roofs(
         {dtype: exact(peak) for dtype, peak in tflops.items() if peak is not None},
@@ -1643,7 +1596,7 @@ def roofline(
             "groups": [roofline_row(verdict) for verdict in verdicts],
             "skipped_groups": skipped_fields(skipped),
         },
-        notes=[*roofline_notes(verdicts), *chip_notes(step.chip, chip, peaks)],
+        notes=[*roofline_notes(verdicts), *chip_notes(step, chip, own, peaks)],
     )
 
 
@@ -1779,24 +1732,35 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
     return notes
 
 
-def chip_notes(facts: ChipFacts, chip: str, peaks: _peaks.Peaks) -> list[str]:
+def peaks_of_device(step: Step) -> _peaks.Peaks:
+    """The peaks that the trace gives for its own device."""
+
+    def positive(name: str) -> float | None:
+        value = step.device_stats.get(name)
+        return float(value) if isinstance(value, (int, float)) and 0 < value < math.inf else None
+
+    return _peaks.of_profile(
+        positive("peak_teraflops_per_second"), positive("peak_hbm_bw_gigabytes_per_second")
+    )
+
+
+def chip_notes(step: Step, chip: str, own: _peaks.Peaks, used: _peaks.Peaks) -> list[str]:
     """Whether the peaks in use are those of the device that the trace is of."""
     notes = []
-    fits = _peaks.chip_of(facts.device_type) if facts.device_type else None
-    if facts.device_type and chip not in (fits, _peaks.PROFILE_CHIP):
+    device_type = as_text(step.device_stats.get("device_type_string"))
+    fits = _peaks.chip_of(device_type)
+    if device_type and chip not in (fits, _peaks.PROFILE_CHIP):
         notes.append(
-            f"the trace is of a {facts.device_type!r}, the peaks are those of {chip}:"
+            f"the trace is of a {device_type!r}, the peaks are those of {chip}:"
             f" --chip {fits or _peaks.PROFILE_CHIP} fits"
         )
-    own = _peaks.of_profile(facts.peak_tflops, facts.peak_hbm_gbps)
-    for what, theirs, used in (
-        ("bf16 peak is {} TFLOPS", own.bf16, peaks.bf16),
-        ("HBM peak is {} GiB/s", own.hbm_gibps, peaks.hbm_gibps),
+    for what, its_own, in_use in (
+        ("bf16 peak is {} TFLOPS", own.bf16, used.bf16),
+        ("HBM peak is {} GiB/s", own.hbm_gibps, used.hbm_gibps),
     ):
-        if theirs and used and abs(theirs - used) > 0.02 * used:
-            notes.append(
-                f"the trace's own {what.format(round(theirs, 3))}, used is {round(used, 3)}"
-            )
+        if its_own and in_use and abs(its_own - in_use) > 0.02 * in_use:
+            peak_note = what.format(round(its_own, 3))
+            notes.append(f"the trace's own {peak_note}, used is {round(in_use, 3)}")
     return notes
 
 
@@ -2026,7 +1990,7 @@ def answer(request: Request, notes: list[str]) -> Json:
     progress = Progress(sys.stderr) if sys.stderr and sys.stderr.isatty() else None
     try:
         files = find_files(request.profile, notes)
-        file, step = load(files, request.host, request.device, request.choice, notes, progress)
+        path, step = load(files, request.host, request.device, request.choice, notes, progress)
         said = request.mode.run(step, **request.mode_options)
     finally:
         if progress:
@@ -2035,7 +1999,7 @@ def answer(request: Request, notes: list[str]) -> Json:
         "status": "ok",
         "mode": request.mode.name,
         "profile_dir": request.profile,
-        "xplane_file": file.name,
+        "xplane_file": os.path.basename(path),
         "device": request.device,
         "step_id": step.picked.index if step.picked else None,
         "step_name": step.picked.name if step.picked else None,

@@ -5,13 +5,14 @@ This is its face. It costs nothing to import; opening a trace imports protobuf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from .errors import Damage
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from .reader import Line, Metadata, Plane, Trace, Value
 
 __all__ = ["Damage", "Line", "Metadata", "Plane", "Trace", "Value", "open_trace"]
