@@ -1936,12 +1936,13 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     modes_of: dict[str, list[str]] = {}
     dest_of = {flag: parser.add_argument(flag, **OPTIONS[flag]).dest for flag in PIPELINE_OPTIONS}
     for mode in MODES:
-        section = parser.add_argument_group(
-            f"--mode {mode.name}",
-            f"{mode.says}\nexample: %(prog)s PROFILE --mode {mode.name} {mode.example}",
-        )
+        says = f"{mode.says}\nexample: %(prog)s PROFILE --mode {mode.name} {mode.example}"
+        shared = [flag for flag in mode.options if flag in modes_of]
+        if shared:
+            says += f"\nalso takes {', '.join(shared)}"
+        section = parser.add_argument_group(f"--mode {mode.name}", says)
         for flag in mode.options:
-            if flag not in modes_of:
+            if flag not in shared:
                 dest_of[flag] = section.add_argument(flag, **OPTIONS[flag]).dest
             modes_of.setdefault(flag, []).append(mode.name)
     given = vars(parser.parse_args(argv))

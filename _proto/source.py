@@ -57,7 +57,7 @@ def open_source(
         if path.endswith(".gz") and not gzipped:
             raise Damage(0, "not gzip data")
         if gzipped:
-            inflated = _inflate(fd, gzip_limit)
+            inflated = _inflate(fd, gzip_limit, on_read)
             os.close(fd)
             fd = inflated
         yield Source(fd, on_read)
@@ -65,7 +65,7 @@ def open_source(
         os.close(fd)
 
 
-def _inflate(fd: int, limit: int) -> int:
+def _inflate(fd: int, limit: int, on_read: Callable[[int, int], None] | None) -> int:
     """Decompress into a temporary file without a name; return its descriptor.
 
     The top-level framing is checked on the way, so that data which can't be a trace (a bomb of
@@ -89,6 +89,8 @@ def _inflate(fd: int, limit: int) -> int:
                 if written > limit:
                     raise Damage(limit, f"gzip data expands past the limit of {limit} bytes")
                 unpacked.write(chunk)
+                if on_read is not None:
+                    on_read(packed.tell(), os.fstat(fd).st_size)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise Damage(written, f"bad gzip data: {error}") from error
         unpacked.flush()
