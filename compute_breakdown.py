@@ -1833,10 +1833,17 @@ def cost(text: str) -> KernelCost:
     name, _, figures = text.rpartition("=")
     flops, n_bytes, *rest = figures.split(",")
     (dtype,) = rest or (None,)
-    counts = [int(float(figure)) for figure in (flops, n_bytes)]
-    if not name or not all(0 <= n < 1 << 63 for n in counts) or dtype not in (None, *_peaks.DTYPES):
+    if not name or dtype not in (None, *_peaks.DTYPES):
         raise ValueError
-    return KernelCost(name, counts[0], counts[1], dtype)
+    return KernelCost(name, whole(flops), whole(n_bytes), dtype)
+
+
+def whole(text: str) -> int:
+    """A count of flops or bytes, as digits or as in 1.2e12."""
+    number = int(text) if text.isdecimal() else float(text)
+    if not 0 <= number < 1 << 63:
+        raise ValueError
+    return int(number)
 
 
 # What argparse is told of each option. None has a default here: the modes have them.
@@ -2050,18 +2057,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Nothing here makes cycles; looking for them all the same takes a sixth of the time.
     gc.disable()
     try:
-        fields, status, complaint = run(argv)
-        if complaint and sys.stderr:
-            sys.stderr.write(complaint)
-        sys.stdout.write(json.dumps(fields, allow_nan=False) + "\n")
-        sys.stdout.flush()
+        try:
+            fields, status, complaint = run(argv)
+            say(sys.stderr, complaint)
+            say(sys.stdout, json.dumps(fields, allow_nan=False) + "\n")
+        finally:
+            # Here and not on the interpreter's way out, where nobody could catch what happens.
+            say(sys.stdout, "")
     except BrokenPipeError:
-        # Whoever read stdout has gone; nor may the interpreter flush it once more on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        status = 141
+    except OSError as error:
+        say(sys.stderr, f"compute_breakdown: can't write: {error.strerror}\n")
+        status = 1
     except KeyboardInterrupt:
         return 130
+    else:
+        return status
+    # What couldn't be written must not be tried again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
+
+
+def say(stream: TextIO | None, text: str) -> None:
+    """Write and flush; a stream that was closed from the start is None."""
+    if stream is not None:
+        stream.write(text)
+        stream.flush()
 
 
 if __name__ == "__main__":
