@@ -26,7 +26,7 @@ from .errors import Damage
 from .source import Source
 from .wire import LENGTH, decode, explain, fields, known_fields, parse, text
 
-_PIECE_BYTES = 1 << 18
+_PIECE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 12
 _TEXT_LIMIT = 64 << 20
 _EVENT_TAG = 4 << 3 | LENGTH
