@@ -28,6 +28,7 @@ import re
 import sys
 import time
 from bisect import bisect_left
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 # Type checkers take a variable of this name as true. No line that runs needs what it guards, and
@@ -1382,7 +1383,7 @@ def any_known(answers: Iterable[bool | None]) -> bool | None:
 
 N_TOP_SKIPPED = 10
 N_TOP_SHORTFALL = 10
-OPAQUE = "opaque"
+OPAQUE, XLA = "opaque", "xla"
 SKIP_REASONS = {
     OPAQUE: "n_no_flops",
     "no_flops": "n_no_flops",
@@ -1432,13 +1433,13 @@ def split_by_knowledge(runs: Sequence[Runs], costs: dict[str, KernelCost]) -> li
     def knowledge(op: Op) -> str:
         if op.kernel in costs:
             return f"kernel {op.kernel}"
-        return OPAQUE if op.is_opaque else "xla"
+        return OPAQUE if op.is_opaque else XLA
 
     parts = []
     for whole in group_by_source(runs):
         pieces = group_by(whole.runs, knowledge)
         opaque_time = pieces[OPAQUE].total if OPAQUE in pieces else 0
-        for known_by, piece in pieces.items():
+        for known_by, piece in sorted(pieces.items(), key=lambda item: item[0] != XLA):
             cost = costs.get(piece.op.kernel or "")
             parts.append(
                 Part(
@@ -1446,7 +1447,7 @@ def split_by_knowledge(runs: Sequence[Runs], costs: dict[str, KernelCost]) -> li
                     Group([with_cost(runs, cost) for runs in piece.runs]) if cost else piece,
                     is_opaque=known_by == OPAQUE,
                     cost=cost,
-                    opaque_time=opaque_time if known_by == "xla" else 0,
+                    opaque_time=opaque_time if known_by == XLA else 0,
                 )
             )
     return parts
@@ -1623,7 +1624,7 @@ def roofline_row(verdict: Verdict) -> Json:
         "source_inner": op.source_inner,
         "tf_op": op.tf_op,
         "kernel": part.cost.kernel if part.cost else None,
-        "cost_source": "user" if part.cost else "xla",
+        "cost_source": "user" if part.cost else XLA,
         "hlo_categories": group.executions_by(lambda op: op.category),
         "n_executions": group.n,
         "total_dur_ps": total,
@@ -1908,6 +1909,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise BadArguments(self.format_usage(), message)
 
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        # After --help. Flushed here, where `main` still catches what happens.
+        write(sys.stdout, "")
+        super().exit(status, message)
+
 
 @dataclass(slots=True)
 class Request:
@@ -2057,28 +2063,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Nothing here makes cycles; looking for them all the same takes a sixth of the time.
     gc.disable()
     try:
-        try:
-            fields, status, complaint = run(argv)
-            say(sys.stderr, complaint)
-            say(sys.stdout, json.dumps(fields, allow_nan=False) + "\n")
-        finally:
-            # Here and not on the interpreter's way out, where nobody could catch what happens.
-            say(sys.stdout, "")
-    except BrokenPipeError:
-        status = 141
-    except OSError as error:
-        say(sys.stderr, f"compute_breakdown: can't write: {error.strerror}\n")
-        status = 1
+        fields, status, complaint = run(argv)
+        write(sys.stdout, json.dumps(fields, allow_nan=False) + "\n")
     except KeyboardInterrupt:
         return 130
-    else:
-        return status
-    # What couldn't be written must not be tried again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        # What couldn't be written must not be tried again on the way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return 141
+        status, complaint = 1, f"compute_breakdown: can't write: {error.strerror}\n"
+    with suppress(OSError):
+        write(sys.stderr, complaint)
     return status
 
 
-def say(stream: TextIO | None, text: str) -> None:
+def write(stream: TextIO | None, text: str) -> None:
     """Write and flush; a stream that was closed from the start is None."""
     if stream is not None:
         stream.write(text)
