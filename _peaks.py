@@ -55,7 +55,7 @@ CHIPS = {
 
 
 def gibps(gbps: float) -> float:
-    return gbps * 10**9 / 2**30
+    return gbps / 2**30 * 10**9
 
 
 def builtin(name: str) -> Peaks:

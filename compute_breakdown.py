@@ -147,10 +147,10 @@ def kind_of(category: str, op_name: str) -> str | None:
 
 NAME = r"%?(?P<name>[\w.\-]+)"
 ARRAY_PARTS = ("dtype", "dims", "layout")
-ARRAY = r"(?P<dtype>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layout>[^}]*)\})?"
+ARRAY = r"\b(?P<dtype>[a-z][a-z0-9]*)\[(?P<dims>[0-9,<=? ]*)\](?:\{(?P<layout>[^{}]*)\})?"
 OPCODE = r"\s*(?P<opcode>[a-z][\w\-]*)\("
 # A layout is `minor_to_major:T(tile)(tile)…S(memory space)`, all of it optional.
-TILES = r"T(?P<tiles>(?:\([^)]*\))+)"
+TILES = r"T(?P<tiles>(?:\([^()]*\))+)"
 TARGET = r'custom_call_target="(?P<target>[^"]*)"'
 
 RESULT_RE = re.compile(rf"\s*(?:ROOT\s+)?{NAME}\s*(?:=\s*|\Z)")
@@ -703,13 +703,18 @@ class Timeline:
         self._covered = self.start
         self._last_start = self._last_end = ALL_TIME[0]
         self._last_leaf: Op | None = None
+        # Containers that may not be over yet, the innermost last.
         self._containers: list[Span] = []
+        # Until when some container reaches that began before the last leaf ended, and the spans
+        # of those that began since then.
+        self._contained = self.start
+        self._begun_since: list[tuple[int, int]] = []
         self._gaps: list[tuple[tuple[int, int], Gap]] = []
 
     def feed(self, spans: Sequence[Span]) -> bool:
         """Take (start, end, op) that start where the last one did, or later; else return False."""
         if self._is_open and spans and self.start == ALL_TIME[0]:
-            self.start = self._covered = spans[0][0]
+            self.start = self._covered = self._contained = spans[0][0]
         last_start = self._last_start
         for start, end, op in spans:
             if start < last_start:
@@ -718,8 +723,7 @@ class Timeline:
             if end > self._last_end:
                 self._last_end = end
             if op.kind == CONTAINER:
-                self._containers = [c for c in self._containers if c[1] > self._covered]
-                self._containers.append((start, end, op))
+                self._begin_container((start, end, op))
             elif end > self._covered and end > start:
                 if start > self._covered:
                     self._add_gap(start, op)
@@ -740,26 +744,50 @@ class Timeline:
     def longest_gaps(self) -> list[Gap]:
         return [gap for _, gap in sorted(self._gaps, reverse=True)]
 
+    def _begin_container(self, span: Span) -> None:
+        start, end, _ = span
+        place = len(self._containers)
+        # Of those that begin together the first to end is the innermost.
+        while place and self._containers[place - 1][0] == start:
+            if self._containers[place - 1][1] >= end:
+                break
+            place -= 1
+        self._containers.insert(place, span)
+        if start <= self._covered:
+            self._contained = max(self._contained, end)
+        else:
+            self._begun_since.append((start, end))
+
     def _add_gap(self, end: int, before: Op | None) -> None:
-        start = in_container = self._covered
-        around = []
-        for container in self._containers:
-            container_start, container_end, _ = container
-            if container_start <= start < container_end:
-                around.append(container)
-            overlap = min(container_end, end) - max(container_start, in_container)
-            if overlap > 0:
-                self.container_self += overlap
-                in_container = min(container_end, end)
+        start = self._covered
+        self.container_self += max(0, min(self._contained, end) - start)
+        self._contained = max(self._contained, start)
+        for container_start, container_end in self._begun_since:
+            first = max(container_start, self._contained)
+            self.container_self += max(0, min(container_end, end) - first)
+            self._contained = max(self._contained, container_end)
+        self._begun_since.clear()
         rank = end - start, -start
-        if len(self._gaps) == N_GAPS and rank < self._gaps[0][0]:
-            return
-        # The innermost began last; of several that began together it is the first to end.
-        inside = max(reversed(around), key=lambda c: (c[0], -c[1]))[2] if around else None
-        gap = Gap(start, end - start, self._last_leaf, before, inside)
-        heapq.heappush(self._gaps, (rank, gap))
-        if len(self._gaps) > N_GAPS:
-            heapq.heappop(self._gaps)
+        if len(self._gaps) < N_GAPS or rank > self._gaps[0][0]:
+            gap = Gap(start, end - start, self._last_leaf, before, self._innermost(start))
+            heapq.heappush(self._gaps, (rank, gap))
+            if len(self._gaps) > N_GAPS:
+                heapq.heappop(self._gaps)
+
+    def _innermost(self, at: int) -> Op | None:
+        """The innermost container around a time no earlier than at the last call."""
+        later = []
+        inside = None
+        while self._containers and inside is None:
+            start, end, op = self._containers[-1]
+            if start <= at < end:
+                inside = op
+            else:
+                span = self._containers.pop()
+                if end > at:
+                    later.append(span)
+        self._containers += reversed(later)
+        return inside
 
 
 def fold(
@@ -1399,6 +1427,13 @@ def exact(number: float) -> Fraction:
     return Fraction(number)
 
 
+def rounded(number: Fraction, digits: int) -> float | None:
+    try:
+        return round(float(number), digits)
+    except OverflowError:  # peaks at the edge of what a float can be
+        return None
+
+
 @dataclass(slots=True)
 class KernelCost:
     """What the user says of a kernel, per execution."""
@@ -1529,7 +1564,7 @@ class Verdict:
         return "compute" if self.t_compute >= self.t_hbm else "memory"
 
     def utilization(self, t: Fraction) -> float | None:
-        return round(float(t / self.total), 6) if self.total else None
+        return rounded(t / self.total, 6) if self.total else None
 
 
 def judge(part: Part, roofs: Roofs) -> Verdict | str:
@@ -1585,7 +1620,7 @@ def roofline(
                 **{f"peak_tflops_{dtype}": peak for dtype, peak in tflops.items()},
                 "peak_hbm_gibps": peaks.hbm_gibps,
                 "ridge_points": {
-                    dtype: round(float(ridge), 4)
+                    dtype: rounded(ridge, 4)
                     for dtype, ridge in ridge_points.items()
                     if ridge is not None
                 },
@@ -1638,7 +1673,7 @@ def roofline_row(verdict: Verdict) -> Json:
         "arithmetic_intensity": (
             round(verdict.flops / verdict.n_bytes, 4) if verdict.n_bytes else None
         ),
-        "ridge_point": round(float(verdict.ridge_point), 4),
+        "ridge_point": rounded(verdict.ridge_point, 4),
         "bound": verdict.bound,
         "t_compute_theory_ps": round(verdict.t_compute),
         "t_hbm_theory_ps": round(verdict.t_hbm),
@@ -1648,9 +1683,7 @@ def roofline_row(verdict: Verdict) -> Json:
         "hbm_util": verdict.utilization(verdict.t_hbm),
         "roofline_util": verdict.utilization(verdict.t_roofline),
         "shortfall_ps": verdict.shortfall,
-        "shortfall_pct": (
-            round(float(100 * (1 - verdict.t_roofline / total)), 3) if total else None
-        ),
+        "shortfall_pct": rounded(100 * (1 - verdict.t_roofline / total), 3) if total else None,
         "shortfall_per_op_ps": None if per_op is None else total - per_op,
         "opaque_dur_ps": part.opaque_time,
     }
@@ -1660,8 +1693,8 @@ def step_summary(verdicts: Sequence[Verdict], compute: int) -> Json:
     rooflined = sum(verdict.total for verdict in verdicts)
 
     def average(t_of: Callable[[Verdict], Fraction]) -> float | None:
-        weighed = [t_of(verdict) for verdict in verdicts if verdict.total]
-        return round(float(sum(weighed) / rooflined), 6) if rooflined else None
+        weighed = sum((t_of(each) for each in verdicts if each.total), exact(0))
+        return rounded(weighed / rooflined, 6) if rooflined else None
 
     largest = sorted(
         verdicts, key=lambda verdict: (-verdict.shortfall, verdict.part.whole.op.agg_key)

@@ -14,7 +14,7 @@ A line is read in three passes, each looking closer at less:
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -24,13 +24,16 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from . import xplane_pb2 as pb
 from .errors import Damage
 from .source import Source
-from .wire import LENGTH, decode, explain, fields, known_fields, parse, text
+from .wire import LENGTH, VARINT, decode, explain, fields, known_fields, parse, text
 
 _PIECE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 12
-_TEXT_LIMIT = 64 << 20
+_TEXT_LIMIT = 4 << 20
 _EVENT_TAG = 4 << 3 | LENGTH
 _HBM = 1
+_ENTRY = pb.EventMetadataEntry.DESCRIPTOR
+_VALUE = pb.XEventMetadata.DESCRIPTOR
+_STAT = pb.XStat.DESCRIPTOR
 
 M = TypeVar("M", bound=Message)
 Value = float | int | str | bytes
@@ -118,31 +121,50 @@ class Plane:
             return None
         start, end = span
         entry = decode(pb.EventMetadataEntry, self._source.read(start, end - start), start)
-        return Metadata(entry.value.name, self._named(entry.value.stats, start))
+        stats: dict[str, Value] = {}
+        try:
+            for stat in entry.value.stats:
+                self._add(stat, start, stats)
+        except Damage:
+            for at, packed in _compressed_fields(self._source, start, end):
+                _inflate(packed, at)
+            raise
+        return Metadata(entry.value.name, stats)
 
     def stats(self) -> dict[str, Value]:
-        stats = [
-            decode(pb.XStat, self._source.read(start, end - start), start)
-            for start, end in self._stats
-        ]
-        return self._named(stats, self._stats[0][0] if stats else 0)
-
-    def _named(self, stats: Sequence[pb.XStat], at: int) -> dict[str, Value]:
-        """The stats that have a name and a value; of two of one name, the first."""
+        """The plane's own stats."""
         named: dict[str, Value] = {}
-        for stat in stats:
-            name = self._stat_names.get(stat.metadata_id)
-            kind = stat.WhichOneof("value")
-            if name is None or kind is None or name in named:
-                continue
-            value: Value | None = getattr(stat, kind)
-            if kind == "ref_value":
-                value = self._stat_names.get(stat.ref_value)
-            elif kind == "compressed_str_value":
-                value = _inflate(stat.compressed_str_value, at)
-            if value is not None:
-                named[name] = value
+        for start, end in self._stats:
+            stat = decode(pb.XStat, self._source.read(start, end - start), start)
+            self._add(stat, start, named)
         return named
+
+    def _add(self, stat: pb.XStat, at: int, named: dict[str, Value]) -> None:
+        """Add a stat that has a name and a value; of two of one name, the first."""
+        name = self._stat_names.get(stat.metadata_id)
+        kind = stat.WhichOneof("value")
+        if name is None or kind is None or name in named:
+            return
+        value: Value | None = getattr(stat, kind)
+        if kind == "ref_value":
+            value = self._stat_names.get(stat.ref_value)
+        elif kind == "compressed_str_value":
+            value = _inflate(stat.compressed_str_value, at)
+        if value is not None:
+            named[name] = value
+
+
+def _compressed_fields(source: Source, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Where the compressed strings of an entry of event metadata stand, and what they hold."""
+    for _, of_entry, value, stop in known_fields(_ENTRY, source.read, start, end):
+        if of_entry != "value":
+            continue
+        for _, of_value, stat, stat_end in known_fields(_VALUE, source.read, value, stop):
+            if of_value != "stats":
+                continue
+            for at, name, packed, packed_end in known_fields(_STAT, source.read, stat, stat_end):
+                if name == "compressed_str_value":
+                    yield at, source.read(packed, packed_end - packed)
 
 
 def _inflate(data: bytes, at: int) -> str:
@@ -151,8 +173,8 @@ def _inflate(data: bytes, at: int) -> str:
         plain = inflater.decompress(data, _TEXT_LIMIT)
     except zlib.error as error:
         raise Damage(at, f"a compressed string is damaged: {error}") from None
-    if not inflater.eof:
-        raise Damage(at, "a compressed string is cut off, or too large")
+    if not inflater.eof or inflater.unused_data:
+        raise Damage(at, "a compressed string is cut off, too large, or followed by garbage")
     return text(plain, at, "a compressed string")
 
 
@@ -168,10 +190,13 @@ def _name(kind: type[pb.XPlane] | type[pb.XLine], source: Source, start: int, en
 
 def _key(source: Source, start: int, end: int) -> int:
     """The key of an entry of the map of event metadata, whose value stays unopened."""
-    for _, number, _, value, _ in fields(source.read, start, end):
+    key = 0
+    for at, number, wire, value, _ in fields(source.read, start, end):
         if number == 1:
-            return value - (1 << 64) if value >> 63 else value
-    return 0
+            if wire != VARINT:
+                raise Damage(at, f"a key has wire type {wire}")
+            key = value - (1 << 64) if value >> 63 else value
+    return key
 
 
 @dataclass(slots=True)
@@ -185,6 +210,7 @@ class _Piece:
     first: int = 0
     last: int = -1
     n_aggregated: int = 0
+    has_column: bool = False
 
 
 @dataclass(slots=True)
@@ -212,20 +238,22 @@ class Line:
     def starts(self) -> Iterator[list[int]]:
         """The offset_ps of all events that have one, sorted within each list."""
         for piece in self._pieces:
-            # Merging the events into columns loses which value belongs to which. For offsets
-            # alone that does no harm, as long as there is one for each event.
-            message = self._decode(pb.LineColumns, piece)
-            columns = message.events
-            if len(UnknownFieldSet(columns)):
-                data = self._read(piece)
+            data = self._read(piece)
+            merged = _parse_events(pb.LineMerged, data, piece.start)
+            if len(UnknownFieldSet(merged.events)):
                 explain(pb.LineEvents.DESCRIPTOR, data, piece.start)
-            offsets = columns.offset_ps[:]
-            piece.n_aggregated = len(columns.num_occurrences)
-            if len(offsets) + piece.n_aggregated != piece.n_events:
-                events = self._decode(pb.LineEvents, piece).events
-                timed = [event for event in events if not event.HasField("num_occurrences")]
-                piece.n_aggregated = len(events) - len(timed)
-                offsets = [event.offset_ps for event in timed]
+            offsets = _parse_events(pb.LineOffsets, data, piece.start).events.offset_ps[:]
+            # A column doesn't tell which value is whose. For offsets alone that does no harm, as
+            # long as there are as many as events; in a short line it isn't worth wondering.
+            piece.has_column = (
+                len(self._pieces) > 1
+                and len(offsets) == piece.n_events
+                and not merged.events.HasField("num_occurrences")
+            )
+            if not piece.has_column:
+                events = _parse_events(pb.LineEvents, data, piece.start).events
+                offsets = [e.offset_ps for e in events if not e.HasField("num_occurrences")]
+                piece.n_aggregated = piece.n_events - len(offsets)
             if offsets:
                 offsets.sort()
                 piece.first, piece.last = offsets[0], offsets[-1]
@@ -239,25 +267,31 @@ class Line:
         for piece in self._pieces:
             if not (piece.first < end and start <= piece.last):
                 continue
-            events: Iterable[pb.LineEvents.Event] = self._decode(pb.LineEvents, piece).events
+            data = self._read(piece)
+            events = list(_parse_events(pb.LineEvents, data, piece.start).events)
             if piece.n_aggregated:
-                events = (e for e in events if not e.HasField("num_occurrences"))
+                events = [e for e in events if not e.HasField("num_occurrences")]
+            offsets = [e.offset_ps for e in events]
+            if piece.has_column:
+                column = _parse_events(pb.LineOffsets, data, piece.start).events.offset_ps[:]
+                if offsets != column:
+                    raise Damage(piece.start, "an event starts twice, another not at all")
             yield [
                 (e.metadata_id, offset, e.duration_ps)
-                for e in events
-                if start <= (offset := e.offset_ps) < end
+                for e, offset in zip(events, offsets, strict=True)
+                if start <= offset < end
             ]
 
     def _read(self, piece: _Piece) -> bytes:
         return self._source.read(piece.start, piece.end - piece.start)
 
-    def _decode(self, kind: type[M], piece: _Piece) -> M:
-        data = self._read(piece)
-        message = parse(kind, data)
-        if message is None:
-            explain(pb.LineEvents.DESCRIPTOR, data, piece.start)
-            raise Damage(piece.start, "the protobuf parser refuses it")
-        return message
+
+def _parse_events(kind: type[M], data: bytes, at: int) -> M:
+    message = parse(kind, data)
+    if message is None:
+        explain(pb.LineEvents.DESCRIPTOR, data, at)
+        raise Damage(at, "the protobuf parser refuses it")
+    return message
 
 
 def _read_line(source: Source, start: int, end: int) -> Line:

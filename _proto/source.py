@@ -18,13 +18,15 @@ GZIP_MAGIC = b"\x1f\x8b"
 GZIP_LIMIT = 16 << 30
 _CHUNK = 1 << 20
 
+OnRead = Callable[[int, int], None]
+
 
 class Source:
     """An open file. `on_read` is told the position after every read (for a progress display)."""
 
     __slots__ = ("_fd", "_on_read", "size")
 
-    def __init__(self, fd: int, on_read: Callable[[int, int], None] | None = None) -> None:
+    def __init__(self, fd: int, on_read: OnRead | None = None) -> None:
         self._fd = fd
         self._on_read = on_read
         self.size = os.fstat(fd).st_size
@@ -44,7 +46,7 @@ class Source:
 @contextmanager
 def open_source(
     path: str,
-    on_read: Callable[[int, int], None] | None = None,
+    on_read: OnRead | None = None,
     gzip_limit: int = GZIP_LIMIT,
 ) -> Iterator[Source]:
     """Open `path`, gzipped or not; raise OSError or Damage where that can't be done."""
@@ -65,33 +67,54 @@ def open_source(
         os.close(fd)
 
 
-def _inflate(fd: int, limit: int, on_read: Callable[[int, int], None] | None) -> int:
+def _inflate(fd: int, limit: int, on_read: OnRead | None) -> int:
     """Decompress into a temporary file without a name; return its descriptor.
 
     The top-level framing is checked on the way, so that data which can't be a trace (a bomb of
     zeros, say) stops at its first bad field and not at the limit.
     """
-    import gzip
     import tempfile
-    import zlib
 
     framing = FramingCheck()
+    size = os.fstat(fd).st_size
     written = 0
-    with (
-        os.fdopen(fd, "rb", closefd=False) as packed,
-        gzip.GzipFile(fileobj=packed) as stream,
-        tempfile.TemporaryFile() as unpacked,
-    ):
-        try:
-            while chunk := stream.read(_CHUNK):
-                framing.feed(chunk)
-                written += len(chunk)
-                if written > limit:
-                    raise Damage(limit, f"gzip data expands past the limit of {limit} bytes")
-                unpacked.write(chunk)
-                if on_read is not None:
-                    on_read(packed.tell(), os.fstat(fd).st_size)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise Damage(written, f"bad gzip data: {error}") from error
-        unpacked.flush()
-        return os.dup(unpacked.fileno())
+    with tempfile.TemporaryFile() as plain:
+        for chunk in _gunzip(fd):
+            framing.feed(chunk)
+            written += len(chunk)
+            if written > limit:
+                raise Damage(limit, f"gzip data expands past the limit of {limit} bytes")
+            plain.write(chunk)
+            if on_read is not None:
+                on_read(os.lseek(fd, 0, os.SEEK_CUR), size)
+        plain.flush()
+        return os.dup(plain.fileno())
+
+
+def _gunzip(fd: int) -> Iterator[bytes]:
+    """Decompress all members of a gzip file, in chunks, up to the first byte that is damaged.
+
+    (The module `gzip` would keep the last, incomplete chunk of a file that was cut off.)
+    """
+    import zlib
+
+    done = 0
+    packed = os.read(fd, _CHUNK)
+    while packed:
+        inflater = zlib.decompressobj(wbits=31)
+        while not inflater.eof:
+            try:
+                chunk = inflater.decompress(packed, _CHUNK)
+            except zlib.error as error:
+                raise Damage(done, f"bad gzip data: {error}") from None
+            done += len(chunk)
+            yield chunk
+            packed = inflater.unconsumed_tail
+            if not packed and len(chunk) < _CHUNK and not inflater.eof:
+                packed = os.read(fd, _CHUNK)
+                if not packed:
+                    raise Damage(done, "the gzip data is cut off")
+        # Zeros may pad the end of a file, or of a tape's block.
+        packed = inflater.unused_data.lstrip(b"\0")
+        while not packed and (more := os.read(fd, _CHUNK)):
+            packed = more.lstrip(b"\0")

@@ -226,7 +226,8 @@ def parse(kind: type[M], data: bytes) -> M | None:
     """Decode what the schema knows, silent on all else; None where the parser refuses it."""
     try:
         return kind.FromString(data)
-    except DecodeError:
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        # The latter two from protobuf's parser in Python, where there is no wheel of that in C.
         return None
 
 

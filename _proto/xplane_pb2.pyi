@@ -13,25 +13,6 @@ class EventMetadataEntry(_message.Message):
     value: XEventMetadata
     def __init__(self, key: _Optional[int] = ..., value: _Optional[_Union[XEventMetadata, _Mapping]] = ...) -> None: ...
 
-class LineColumns(_message.Message):
-    __slots__ = ["events"]
-    class Columns(_message.Message):
-        __slots__ = ["duration_ps", "metadata_id", "num_occurrences", "offset_ps", "stats"]
-        DURATION_PS_FIELD_NUMBER: _ClassVar[int]
-        METADATA_ID_FIELD_NUMBER: _ClassVar[int]
-        NUM_OCCURRENCES_FIELD_NUMBER: _ClassVar[int]
-        OFFSET_PS_FIELD_NUMBER: _ClassVar[int]
-        STATS_FIELD_NUMBER: _ClassVar[int]
-        duration_ps: int
-        metadata_id: int
-        num_occurrences: _containers.RepeatedScalarFieldContainer[int]
-        offset_ps: _containers.RepeatedScalarFieldContainer[int]
-        stats: bytes
-        def __init__(self, metadata_id: _Optional[int] = ..., offset_ps: _Optional[_Iterable[int]] = ..., duration_ps: _Optional[int] = ..., stats: _Optional[bytes] = ..., num_occurrences: _Optional[_Iterable[int]] = ...) -> None: ...
-    EVENTS_FIELD_NUMBER: _ClassVar[int]
-    events: LineColumns.Columns
-    def __init__(self, events: _Optional[_Union[LineColumns.Columns, _Mapping]] = ...) -> None: ...
-
 class LineEvents(_message.Message):
     __slots__ = ["events"]
     class Event(_message.Message):
@@ -66,6 +47,44 @@ class LineFrame(_message.Message):
     name: str
     timestamp_ns: int
     def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., timestamp_ns: _Optional[int] = ..., events: _Optional[_Iterable[bytes]] = ..., duration_ps: _Optional[int] = ..., display_id: _Optional[int] = ..., display_name: _Optional[str] = ...) -> None: ...
+
+class LineMerged(_message.Message):
+    __slots__ = ["events"]
+    class Event(_message.Message):
+        __slots__ = ["duration_ps", "metadata_id", "num_occurrences", "offset_ps", "stats"]
+        DURATION_PS_FIELD_NUMBER: _ClassVar[int]
+        METADATA_ID_FIELD_NUMBER: _ClassVar[int]
+        NUM_OCCURRENCES_FIELD_NUMBER: _ClassVar[int]
+        OFFSET_PS_FIELD_NUMBER: _ClassVar[int]
+        STATS_FIELD_NUMBER: _ClassVar[int]
+        duration_ps: int
+        metadata_id: int
+        num_occurrences: int
+        offset_ps: int
+        stats: bytes
+        def __init__(self, metadata_id: _Optional[int] = ..., offset_ps: _Optional[int] = ..., duration_ps: _Optional[int] = ..., stats: _Optional[bytes] = ..., num_occurrences: _Optional[int] = ...) -> None: ...
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: LineMerged.Event
+    def __init__(self, events: _Optional[_Union[LineMerged.Event, _Mapping]] = ...) -> None: ...
+
+class LineOffsets(_message.Message):
+    __slots__ = ["events"]
+    class Column(_message.Message):
+        __slots__ = ["duration_ps", "metadata_id", "num_occurrences", "offset_ps", "stats"]
+        DURATION_PS_FIELD_NUMBER: _ClassVar[int]
+        METADATA_ID_FIELD_NUMBER: _ClassVar[int]
+        NUM_OCCURRENCES_FIELD_NUMBER: _ClassVar[int]
+        OFFSET_PS_FIELD_NUMBER: _ClassVar[int]
+        STATS_FIELD_NUMBER: _ClassVar[int]
+        duration_ps: int
+        metadata_id: int
+        num_occurrences: int
+        offset_ps: _containers.RepeatedScalarFieldContainer[int]
+        stats: bytes
+        def __init__(self, metadata_id: _Optional[int] = ..., offset_ps: _Optional[_Iterable[int]] = ..., duration_ps: _Optional[int] = ..., stats: _Optional[bytes] = ..., num_occurrences: _Optional[int] = ...) -> None: ...
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: LineOffsets.Column
+    def __init__(self, events: _Optional[_Union[LineOffsets.Column, _Mapping]] = ...) -> None: ...
 
 class MemoryAccessBreakdown(_message.Message):
     __slots__ = ["accesses"]
