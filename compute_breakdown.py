@@ -179,7 +179,9 @@ class Array:
     @property
     def n_elements(self) -> int:
         # A dynamic dimension, `<=128`, counts with its bound.
-        return math.prod(map(int, re.findall(r"\d+", self.dims)))
+        # Python reads no number of thousands of digits, nor need it: the text is nonsense then.
+        dims = re.findall(r"\d+", self.dims)
+        return math.prod(int(dim) if len(dim) < 20 else 1 << 64 for dim in dims)
 
     def order_and_tiles(self) -> tuple[str, str] | None:
         if self.layout is None:
@@ -629,7 +631,7 @@ def normalize(metadata: _proto.Metadata) -> Op:
         flops=as_count(stats.get("flops")),
         model_flops=as_count(stats.get("model_flops")),
         bytes_accessed=as_count(stats.get("bytes_accessed")),
-        hbm_bytes=metadata.hbm_bytes,
+        hbm_bytes=as_count(metadata.hbm_bytes),
         signature=signature_of(category, hlo),
         has_endless_fact=any(
             isinstance(value := stats.get(fact), float) and not math.isfinite(value)
@@ -1456,6 +1458,10 @@ class Part:
     opaque_time: int
 
     @property
+    def kernel(self) -> str:
+        return self.cost.kernel if self.cost else ""
+
+    @property
     def dtype(self) -> str:
         """The dtype that holds most of the time, the first of several."""
         times = self.group.time_by(lambda op: op.dtype)
@@ -1492,6 +1498,7 @@ def with_cost(runs: Runs, cost: KernelCost) -> Runs:
     op = replace(
         runs.op,
         flops=cost.flops,
+        model_flops=None,
         bytes_accessed=cost.n_bytes,
         hbm_bytes=cost.n_bytes,
         dtype=cost.dtype or runs.op.dtype,
@@ -1658,7 +1665,7 @@ def roofline_row(verdict: Verdict) -> Json:
         "agg_key_kind": op.agg_key_kind,
         "source_inner": op.source_inner,
         "tf_op": op.tf_op,
-        "kernel": part.cost.kernel if part.cost else None,
+        "kernel": part.kernel or None,
         "cost_source": "user" if part.cost else XLA,
         "hlo_categories": group.executions_by(lambda op: op.category),
         "n_executions": group.n,
@@ -1697,7 +1704,7 @@ def step_summary(verdicts: Sequence[Verdict], compute: int) -> Json:
         return rounded(weighed / rooflined, 6) if rooflined else None
 
     largest = sorted(
-        verdicts, key=lambda verdict: (-verdict.shortfall, verdict.part.whole.op.agg_key)
+        verdicts, key=lambda each: (-each.shortfall, each.part.whole.op.agg_key, each.part.kernel)
     )
     known = [(each.total, round(each.t_per_op)) for each in verdicts if each.t_per_op is not None]
     return {
@@ -1760,7 +1767,7 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
     n_differ = 0
     for verdict in verdicts:
         model_flops = verdict.part.group.sum_of(lambda op: op.model_flops)
-        n_differ += not verdict.part.cost and model_flops not in (None, verdict.flops)
+        n_differ += model_flops not in (None, verdict.flops)
     if n_differ:
         notes.append(f"{n_differ} groups have a flops_sum that differs from model_flops_sum")
     return notes
@@ -1789,12 +1796,11 @@ def chip_notes(step: Step, chip: str, own: _peaks.Peaks, used: _peaks.Peaks) -> 
             f" --chip {fits or _peaks.PROFILE_CHIP} fits"
         )
     for what, its_own, in_use in (
-        ("bf16 peak is {} TFLOPS", own.bf16, used.bf16),
-        ("HBM peak is {} GiB/s", own.hbm_gibps, used.hbm_gibps),
+        ("bf16 peak is {:.6g} TFLOPS", own.bf16, used.bf16),
+        ("HBM peak is {:.6g} GiB/s", own.hbm_gibps, used.hbm_gibps),
     ):
         if its_own and in_use and abs(its_own - in_use) > 0.02 * in_use:
-            peak_note = what.format(round(its_own, 3))
-            notes.append(f"the trace's own {peak_note}, used is {round(in_use, 3)}")
+            notes.append(f"the trace's own {what.format(its_own)}, the one used is {in_use:.6g}")
     return notes
 
 
@@ -1850,13 +1856,15 @@ MODES = (
 
 
 def count(text: str) -> int:
-    number = int(text)
-    if number < 0:
+    """A whole number, 0 or more; also written as 1.2e12."""
+    number = int(text) if text.isdecimal() else float(text)
+    if not (0 <= number < 1 << 63 and number == int(number)):
         raise ValueError
-    return number
+    return int(number)
 
 
 def peak(text: str) -> float:
+    """A finite number above 0."""
     number = float(text)
     if not 0 < number < math.inf:
         raise ValueError
@@ -1864,20 +1872,26 @@ def peak(text: str) -> float:
 
 
 def cost(text: str) -> KernelCost:
+    """NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of bf16, fp8, fp32, fp16."""
     name, _, figures = text.rpartition("=")
     flops, n_bytes, *rest = figures.split(",")
     (dtype,) = rest or (None,)
     if not name or dtype not in (None, *_peaks.DTYPES):
         raise ValueError
-    return KernelCost(name, whole(flops), whole(n_bytes), dtype)
+    return KernelCost(name, count(flops), count(n_bytes), dtype)
 
 
-def whole(text: str) -> int:
-    """A count of flops or bytes, as digits or as in 1.2e12."""
-    number = int(text) if text.isdecimal() else float(text)
-    if not 0 <= number < 1 << 63:
-        raise ValueError
-    return int(number)
+def checked(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    """For argparse: whose refusal says what would have been right, in the words of `kind`."""
+
+    def convert(text: str) -> Any:
+        try:
+            return kind(text)
+        except ValueError:
+            wanted = (kind.__doc__ or "").rstrip(".")
+            raise argparse.ArgumentTypeError(f"{text!r} is not: {wanted}") from None
+
+    return convert
 
 
 # What argparse is told of each option. None has a default here: the modes have them.
@@ -1894,7 +1908,7 @@ OPTIONS: dict[str, Json] = {
         "help": "which step by time, from 0; negative from the end (default: the busiest)",
     },
     "--step-id": {"metavar": "NAME", "help": "which step, by its exact name"},
-    "--top": {"metavar": "K", "type": count, "help": "how many groups (default: 50)"},
+    "--top": {"metavar": "K", "type": checked(count), "help": "how many groups (default: 50)"},
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
     "--no-comm-stalls": {"action": "store_true", "help": "leave out waits for communication"},
@@ -1906,7 +1920,7 @@ OPTIONS: dict[str, Json] = {
         f"--peak-tflops-{dtype}": {
             "dest": dtype,
             "metavar": "X",
-            "type": peak,
+            "type": checked(peak),
             "help": f"override the {dtype} peak",
         }
         for dtype in _peaks.DTYPES
@@ -1914,7 +1928,7 @@ OPTIONS: dict[str, Json] = {
     "--peak-hbm-gibps": {
         "dest": "hbm_gibps",
         "metavar": "X",
-        "type": peak,
+        "type": checked(peak),
         "help": "override the HBM peak, in GiB/s",
     },
     "--bytes": {
@@ -1924,7 +1938,7 @@ OPTIONS: dict[str, Json] = {
     },
     "--kernel-cost": {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
-        "type": cost,
+        "type": checked(cost),
         "action": "append",
         "help": "what one execution of a custom kernel costs (repeatable)",
     },
@@ -1998,6 +2012,9 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
             parser.error(f"{flag} belongs to --mode {' or '.join(names)}")
     if "step" in given and "step_id" in given:
         parser.error("--step and --step-id exclude each other")
+    kernels = [cost.kernel for cost in given.get("kernel_cost", ())]
+    if len(set(kernels)) < len(kernels):
+        parser.error("--kernel-cost was given twice for one kernel")
     return Request(
         profile=given["profile"],
         mode=mode,

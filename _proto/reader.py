@@ -34,6 +34,8 @@ _HBM = 1
 _ENTRY = pb.EventMetadataEntry.DESCRIPTOR
 _VALUE = pb.XEventMetadata.DESCRIPTOR
 _STAT = pb.XStat.DESCRIPTOR
+_LINE = pb.XLine.DESCRIPTOR
+_EVENT = pb.XEvent.DESCRIPTOR
 
 M = TypeVar("M", bound=Message)
 Value = float | int | str | bytes
@@ -283,7 +285,7 @@ class Line:
             ]
 
     def _read(self, piece: _Piece) -> bytes:
-        return self._source.read(piece.start, piece.end - piece.start)
+        return _read_slice(self._source, piece.start, piece.end)
 
 
 def _parse_events(kind: type[M], data: bytes, at: int) -> M:
@@ -302,7 +304,7 @@ def _read_line(source: Source, start: int, end: int) -> Line:
         frame = parse(pb.LineFrame, data[:size]) if size else None
         if frame is None or len(UnknownFieldSet(frame)):
             size = _walk_boundary(source, start, end) - start
-            frame = decode(pb.LineFrame, source.read(start, size), start)
+            frame = decode(pb.LineFrame, _read_slice(source, start, start + size), start)
         if frame.HasField("name"):
             line.name = frame.name
         if frame.HasField("timestamp_ns"):
@@ -310,6 +312,20 @@ def _read_line(source: Source, start: int, end: int) -> Line:
         line._pieces.append(_Piece(start, start + size, len(frame.events)))
         start += size
     return line
+
+
+def _read_slice(source: Source, start: int, end: int) -> bytes:
+    """Read whole fields of a line; of an event that is too large for a piece, all but its stats."""
+    if end - start > _PIECE_BYTES:
+        for _, of_line, value, stop in known_fields(_LINE, source.read, start, end):
+            if of_line == "events":
+                slim = [
+                    source.read(at, field_end - at)
+                    for at, of_event, _, field_end in known_fields(_EVENT, source.read, value, stop)
+                    if of_event != "stats"
+                ]
+                return pb.LineFrame(events=[b"".join(slim)]).SerializeToString()
+    return source.read(start, end - start)
 
 
 def _guess_boundary(data: bytes) -> int:

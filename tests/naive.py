@@ -1524,7 +1524,9 @@ class Roofline:
             "n_executions": len(part.events),
             "total_dur_ps": total,
             "flops_sum": number(flops),
-            "model_flops_sum": number(fact_sum(e.op.model_flops for e in part.events)),
+            "model_flops_sum": number(
+                fact_sum(e.op.model_flops for e in part.events if part.kernel is None)
+            ),
             "bytes_accessed_sum": number(accessed),
             "dtype": cost.dtype,
             "dtype_uncertain": is_uncertain,
@@ -1557,7 +1559,7 @@ class Roofline:
         rows = [self.row(part) for part in rooflined]
         if any(row["roofline_util"] is not None and row["roofline_util"] > 1 for row in rows):
             self.step.notes.append("~some rows have a roofline_util above 1")
-        if any(row["flops_sum"] != row["model_flops_sum"] for row in rows):
+        if any(row["model_flops_sum"] not in (None, row["flops_sum"]) for row in rows):
             self.step.notes.append("~some rows' flops_sum and model_flops_sum differ")
         return {
             "chip": self.options.chip,
