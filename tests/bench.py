@@ -1,0 +1,125 @@
+"""Measures wall time and peak memory of every mode, against the floor.
+
+    python3 tests/bench.py [FILE.xplane.pb]
+
+Without a file it builds the trace of tests/make_trace.py. The floor is a process that starts
+Python, imports protobuf, reads the bytes of that one `XLA Ops` line and decodes them with the C
+parser. Floor and mode take turns, so that whatever else the machine does hits both. The second
+table is of the same trace with the other planes doubled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MODES = ("summary", "by_source", "non_compute", "roofline")
+ROUNDS = 5
+# ru_maxrss is in KiB, on macOS in bytes.
+MAXRSS_PER_MIB = 1 << (20 if sys.platform == "darwin" else 10)
+
+# This process imports neither protobuf nor the program: it has to stay small, because a child's
+# peak memory counts from that of the process it was forked from.
+ABOUT = """
+import google.protobuf, os, platform
+from google.protobuf.internal import api_implementation
+print(f"protobuf {google.protobuf.__version__} ({api_implementation.Type()}),"
+      f" Python {platform.python_version()}, {os.cpu_count()} cores")
+"""
+LOCATE = """
+import sys
+from _proto import open_trace
+with open_trace(sys.argv[1]) as trace:
+    print(*trace.plane("/device:TPU:0")._lines["XLA Ops"][0])
+"""
+FLOOR = """
+import os, sys
+from _proto import xplane_pb2
+start, end = map(int, sys.argv[2:])
+with open(sys.argv[1], "rb") as file:
+    xplane_pb2.XLine.FromString(os.pread(file.fileno(), end - start, start))
+"""
+
+
+def ask(code: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def measure(*arguments: str) -> tuple[float, float]:
+    """Run Python with these arguments: seconds and peak MiB."""
+    to_null = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
+    begin = time.perf_counter()
+    pid = os.posix_spawn(
+        sys.executable, [sys.executable, *arguments], os.environ, file_actions=[to_null]
+    )
+    _, status, usage = os.wait4(pid, 0)
+    seconds = time.perf_counter() - begin
+    if status:
+        sys.exit(f"failed: {' '.join(arguments)}")
+    return seconds, usage.ru_maxrss / MAXRSS_PER_MIB
+
+
+def print_table(title: str, path: str) -> None:
+    """Print the table of one file; the ratio is the median of the ratios of the single turns."""
+    floor = ("-c", FLOOR, path, *ask(LOCATE, path).split())
+    print(f"\n{title}, {os.path.getsize(path) / 1e6:.0f} MB\n")
+    print("mode          wall s   x floor   peak MiB")
+    floors = [measure(*floor)]
+    for mode in MODES:
+        command = (str(ROOT / "compute_breakdown.py"), path, "--mode", mode)
+        measure(*command)
+        turns = [(measure(*floor), measure(*command)) for _ in range(ROUNDS)]
+        floors += [of_floor for of_floor, _ in turns]
+        ratio = statistics.median(of_mode[0] / of_floor[0] for of_floor, of_mode in turns)
+        print_row(mode, [of_mode for _, of_mode in turns], f"{ratio:.2f}")
+    print_row("floor", floors[1:], "")
+    print_row("python -c pass", [measure("-c", "pass") for _ in range(ROUNDS)], "")
+
+
+def print_row(name: str, measured: list[tuple[float, float]], ratio: str) -> None:
+    wall = statistics.median(seconds for seconds, _ in measured)
+    peak = max(mib for _, mib in measured)
+    print(f"{name:14}{wall:6.3f}{ratio:>10}{peak:11.1f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Wall time and peak memory of every mode.")
+    parser.add_argument("file", nargs="?", metavar="FILE.xplane.pb")
+    given: str | None = parser.parse_args().file
+    print(ask(ABOUT))
+    with tempfile.TemporaryDirectory() as folder:
+        # The floor imports the schema. Compiled modules are kept, as they are from any first run
+        # to the next, whatever the environment says; but not in the repository.
+        os.environ |= {"PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": folder}
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        path = os.path.abspath(given or Path(folder, "bench.xplane.pb"))
+        if not given:
+            subprocess.run([sys.executable, "-m", "tests.make_trace", path], cwd=ROOT, check=True)
+        print_table("As it is", path)
+        # Messages merge by concatenation: everything a second time, and of two planes of one
+        # name the first is taken.
+        doubled = str(Path(folder, "doubled.xplane.pb"))
+        with open(doubled, "wb") as out:
+            for _ in range(2):
+                with open(path, "rb") as trace:
+                    shutil.copyfileobj(trace, out)
+        print_table("Other planes doubled", doubled)
+
+
+if __name__ == "__main__":
+    main()
