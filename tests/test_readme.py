@@ -1,0 +1,919 @@
+"""Holds README.md and SKILL.md against the program: fields, options, exits, figures, recipes."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import functools
+import io
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import _peaks
+import compute_breakdown
+from tests import xspace
+from tests.harness import DEMO, ROOT, SCRIPT, Outcome, run
+from tests.xspace import op, tpu_plane, trace
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SKILL = (ROOT / "SKILL.md").read_text(encoding="utf-8")
+DEMO_IN_README = "tests/data/demo"
+MODES = tuple(mode.name for mode in compute_breakdown.MODES)
+ABSENT = "absent"
+
+Json = dict[str, Any]
+
+# ----------------------------------------------------------------------------------------------
+# Reading the pages.
+
+
+@dataclass
+class Block:
+    """A fenced block and the headings it stands under."""
+
+    section: str
+    heading: str
+    language: str
+    text: str
+
+
+def blocks(page: str) -> list[Block]:
+    found = []
+    section = heading = ""
+    fence: Block | None = None
+    for line in page.splitlines(keepends=True):
+        if line.startswith("```"):
+            if fence is None:
+                fence = Block(section, heading, line.strip().removeprefix("```"), "")
+            else:
+                found.append(fence)
+                fence = None
+        elif fence is not None:
+            fence.text += line
+        elif line.startswith("## "):
+            section = heading = line[3:].strip()
+        elif line.startswith("### "):
+            heading = line[4:].strip()
+    return found
+
+
+def tables(page: str) -> Iterator[list[list[str]]]:
+    """The tables, each as rows of cells, the header first, the rule left out."""
+    rows: list[list[str]] = []
+    for line in [*page.splitlines(), ""]:
+        if line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if not all(set(cell) <= set("-: ") and cell for cell in cells):
+                rows.append(cells)
+        elif rows:
+            yield rows
+            rows = []
+
+
+def table(page: str, *first_cells: str) -> list[list[str]]:
+    """The rows of the one table whose header begins so."""
+    (found,) = [rows for rows in tables(page) if rows[0][: len(first_cells)] == list(first_cells)]
+    return found[1:]
+
+
+def code(cell: str) -> str:
+    quoted = re.search(r"`([^`]*)`", cell)
+    return quoted[1] if quoted else ""
+
+
+# ----------------------------------------------------------------------------------------------
+# Runs that between them print all there is.
+
+UNTRACED = xspace.Op("", {}, 0, 0)
+KERNEL = ', custom_call_target="tpu_custom_call"'
+
+
+def mixed_trace() -> bytes:
+    """What the demo lacks: ops of unknown make, events that resolve to nothing, dead sources."""
+    stack = "model.py:7:3"
+    ops = [
+        UNTRACED,
+        # Ten signatures in one group, more shapes than are listed.
+        *(
+            op(f"f{'x' * i}", "loop fusion", 10 * i, 10, stack=stack, shape=f"f32[{i + 1}]{{0}}")
+            for i in range(10)
+        ),
+        op("a", "loop fusion", 100, 10, tf_op="jit(f)/add:", flops=8, bytes_accessed=64),
+        op("b", "loop fusion", 110, 10, tf_op="jit(f)/sub:", shape="bf16[8]{0}", flops=8),
+        op("bare", "convolution fusion", 120, 0, shape="bf16[8]{0}", flops=8, bytes_accessed=64),
+        op("part", "mystery", 120, 10),
+        op("k.1", "custom-call", 130, 10, attributes=KERNEL, shape="bf16[8]{0}"),
+        op("copy.1", "data formatting", 140, 10, text="%copy.1 = f32[8] copy(f32[8] %x)"),
+        op("all-reduce.1", "all-reduce", 150, 10),
+        op("r", "convolution fusion", 160, 10, shape="bf16[9]{0}", flops=8, bytes_accessed=64),
+    ]
+    space = xspace.Space([tpu_plane(ops)])
+    events = space.planes[0].lines[0].events
+    events += [xspace.Event(999, 10, 1), xspace.Event(events[1].metadata_id, 10, -5)]
+    return xspace.encode(space)
+
+
+def unnamed_steps() -> bytes:
+    plane = tpu_plane([op("a", "loop fusion", 0, 10)], steps=[("0", 0, 20)])
+    plane.event_metadata = [each for each in plane.event_metadata if each.name != "0"]
+    return xspace.encode(xspace.Space([plane]))
+
+
+def hand_made_traces() -> list[bytes]:
+    return [
+        mixed_trace(),
+        unnamed_steps(),
+        # All at one instant, so nothing to divide by.
+        trace(
+            [
+                op("v", "convolution fusion", 0, shape="bf16[8]{0}", flops=8, bytes_accessed=8,
+                   memory_access_breakdown=b""),
+                op("k", "custom-call", 0, attributes=KERNEL),
+                op("all-reduce.1", "all-reduce", 0),
+            ]
+        ),
+        # A gap at the start of the step.
+        trace([op("a", "loop fusion", 10, 10)], steps=[("0", 0, 30)]),
+        # A step of no length; no compute.
+        trace([], steps=[("0", 5, 0)]),
+        # No traffic: an intensity of no value under --bytes hbm. No fp32 peak: no roof per op.
+        trace(
+            [
+                op("v", "convolution fusion", 0, 10, shape="bf16[8]{0}", flops=8, stack="m.py:1",
+                   bytes_accessed=8, memory_access_breakdown=b""),
+                op("w", "loop fusion", 10, 5, shape="f32[8]{0}", flops=8, stack="m.py:1",
+                   bytes_accessed=8, memory_access_breakdown=b""),
+                op("x", "loop fusion", 15, 5, shape="s32[]", flops=8, tf_op="jit(f)/x:"),
+            ]
+        ),
+    ]  # fmt: skip
+
+
+ALL_OPTIONS = {
+    "summary": ["--top=3", "--include-comm"],
+    "by_source": ["--include-data-move", "--include-comm"],
+    "non_compute": ["--include-comm"],
+    "roofline": ["--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
+}
+DEMO_KERNEL = "--kernel-cost=flash_attention=34359738368,67108864,bf16"
+
+
+@functools.cache
+def answers() -> list[Json]:
+    """Answers of every mode, with and without options."""
+    found = [demo("roofline", DEMO_KERNEL)]
+    for mode in MODES:
+        found += [demo(mode), demo(mode, *ALL_OPTIONS[mode])]
+        for data in hand_made_traces():
+            for options in ([], ALL_OPTIONS[mode]):
+                outcome = run(data, mode, *options)
+                if outcome.object["status"] != "ok":
+                    raise AssertionError(outcome)
+                found.append(outcome.object)
+    return found
+
+
+@functools.cache
+def demo(mode: str, *options: str) -> Json:
+    outcome = run(DEMO, mode, *options)
+    if outcome.object["status"] != "ok":
+        raise AssertionError(outcome)
+    return outcome.object
+
+
+@functools.cache
+def refusals() -> list[Outcome]:
+    """One outcome of every reason, more of some."""
+    no_line = xspace.Space([xspace.Plane("/device:TPU:0", [xspace.Line("Steps")])])
+    found = [
+        run("no such path", "summary"),
+        run(DEMO, "summary", "--device", "none"),
+        run(xspace.encode(no_line), "summary"),
+        run(trace([]), "summary"),
+        run(b"garbage", "summary"),
+        run(DEMO, "summary", "--step", "99"),
+        run(unnamed_steps(), "summary", "--step", "99"),
+        run(DEMO, "summary", "--host", "none"),
+        run(DEMO, "roofline", "--kernel-cost", "none=1,1"),
+        run(DEMO, "summary", "--chip", "v4"),
+    ]
+    missing = ModuleNotFoundError("No module named 'google.protobuf'")
+    with mock.patch.object(compute_breakdown, "load", side_effect=missing):
+        found.append(run(DEMO, "summary"))
+    return found
+
+
+# ----------------------------------------------------------------------------------------------
+# Fields.
+
+
+@dataclass
+class FieldTables:
+    """What the tables say: a type for every field of every object of every mode."""
+
+    types: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    seen: set[tuple[str, str, str]] = field(default_factory=set)
+    seen_null: set[tuple[str, str, str]] = field(default_factory=set)
+    errors: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, page: str) -> FieldTables:
+        """The path of its objects heads each table: `.totals`, `.groups[]` in by_source."""
+        found = cls()
+        for header, *rows in tables(page):
+            for path, mode in re.findall(r"`(\.[\w.\[\]]*)`(?: (?:in|when) (\w+))?", header[0]):
+                for each in [mode] if mode else MODES:
+                    types = found.types.setdefault((each, path), {})
+                    for name, type_name, *_ in rows:
+                        if code(name) in types:
+                            found.errors.append(f"{each} {path}: {name} twice")
+                        types[code(name)] = type_name
+        return found
+
+    def check_object(self, mode: str, path: str, value: Json) -> None:
+        types = self.types.get((mode, path))
+        if types is None:
+            self.errors.append(f"{mode}: no table for {path}")
+            return
+        for name, inner in value.items():
+            if name not in types:
+                self.errors.append(f"{mode} prints {path} {name}, which no table names")
+                continue
+            self.seen.add((mode, path, name))
+            type_name, _, null = types[name].partition(" or null")
+            if inner is None:
+                self.seen_null.add((mode, path, name))
+                if null or types[name].endswith(" or null"):
+                    continue
+            self.check(mode, f"{path.rstrip('.')}.{name}", type_name, inner)
+
+    def check(self, mode: str, path: str, type_name: str, value: object) -> None:
+        match type_name.split(":")[0], value:
+            case "object", dict():
+                self.check_object(mode, path, value)
+            case "list of objects", list():
+                for each in value:
+                    self.check_object(mode, f"{path}[]", each)
+            case "map of objects", dict():
+                for each in value.values():
+                    self.check_object(mode, f"{path}[]", each)
+            case "map", dict():
+                for each in value.values():
+                    self.check(mode, path, type_name.rpartition("→")[2].strip(), each)
+            case "list of text (or null)", list() if all(
+                isinstance(each, str | None) for each in value
+            ):
+                pass
+            case "list of text", list() if all(isinstance(each, str) for each in value):
+                pass
+            case "list of ps", list() if all(type(each) is int for each in value):
+                pass
+            case "ps", int() if type(value) is int:
+                pass
+            case "count", int() if type(value) is int and value >= 0:
+                pass
+            case "percent" | "fraction" | "number", int() | float() if type(value) is not bool:
+                pass
+            case "text", str():
+                pass
+            case "boolean", bool():
+                pass
+            case _:
+                self.errors.append(f"{mode} {path}: {json.dumps(value)[:60]} is no {type_name!r}")
+
+    def named(self) -> set[tuple[str, str, str]]:
+        return {(mode, path, name) for (mode, path), names in self.types.items() for name in names}
+
+
+class Fields(unittest.TestCase):
+    tables: FieldTables
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.tables = FieldTables.of(README)
+        for answer in answers():
+            cls.tables.check_object(answer["mode"], ".", answer)
+        for outcome in refusals():
+            cls.tables.check_object(ABSENT, ".", outcome.object)
+
+    def test_every_printed_field_is_in_a_table_with_its_type(self) -> None:
+        self.assertEqual(sorted(set(self.tables.errors)), [])
+
+    def test_every_field_in_a_table_is_printed(self) -> None:
+        self.assertEqual(sorted(self.tables.named() - self.tables.seen), [])
+
+    def test_what_can_be_null_was_null_in_some_run(self) -> None:
+        nullable = {
+            (path, name)
+            for (_, path), types in self.tables.types.items()
+            for name, type_name in types.items()
+            if type_name.endswith(" or null")
+        }
+        seen = {(path, name) for _, path, name in self.tables.seen_null}
+        self.assertEqual(sorted(nullable - seen), [])
+
+
+class FieldChecks(unittest.TestCase):
+    """The check itself fails where it should."""
+
+    PAGE = "| `.` in summary | type | meaning |\n|---|---|---|\n| `a` | ps | x |\n"
+
+    def errors(self, value: Json) -> list[str]:
+        found = FieldTables.of(self.PAGE)
+        found.check_object("summary", ".", value)
+        return found.errors
+
+    def test_a_field_without_a_table_fails(self) -> None:
+        self.assertEqual(self.errors({"a": 1}), [])
+        self.assertEqual(len(self.errors({"a": 1, "b": 1})), 1)
+
+    def test_another_type_or_a_null_fails(self) -> None:
+        values: list[object] = [1.5, True, "1", None, {}, []]
+        for value in values:
+            with self.subTest(value=value):
+                self.assertEqual(len(self.errors({"a": value})), 1)
+
+
+class Exits(unittest.TestCase):
+    def test_the_table_says_what_happens(self) -> None:
+        said = {
+            code(reason): (int(status), stderr)
+            for _, reason, status, stderr in table(README, "situation", "`reason`")
+            if reason
+        }
+        happens: dict[str, tuple[int, str]] = {}
+        for outcome in refusals():
+            complaint = outcome.stderr.splitlines()
+            stderr = ["empty", "one line", "usage and one line"][len(complaint)]
+            happens[outcome.object["reason"]] = outcome.status, stderr
+        self.assertEqual(said, happens)
+
+    def test_no_reason_is_forgotten(self) -> None:
+        raised = set(re.findall(r'\bAbsent\(\s*"(\w+)"', SCRIPT.read_text(encoding="utf-8")))
+        self.assertEqual(raised, {outcome.object["reason"] for outcome in refusals()})
+
+    def test_detail_is_there_wherever_the_exit_is_not_0(self) -> None:
+        for outcome in refusals():
+            self.assertEqual("detail" in outcome.object, outcome.status != 0, outcome.object)
+
+
+# ----------------------------------------------------------------------------------------------
+# Options, peaks, set-up.
+
+
+class Options(unittest.TestCase):
+    def test_the_table_and_the_help_name_the_same_options(self) -> None:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), self.assertRaises(SystemExit):
+            compute_breakdown.main(["--help"])
+        in_help = re.findall(r"^  (?:-h, )?(--[\w-]+)", printed.getvalue(), re.MULTILINE)
+        in_table = [code(row[0]).split()[0] for row in table(README, "option")]
+        self.assertEqual(sorted(in_table), sorted(in_help))
+
+    def test_the_table_names_the_modes_of_each_option(self) -> None:
+        for option, said, *_ in table(README, "option"):
+            flag = code(option).split()[0]
+            modes = [m.name for m in compute_breakdown.MODES if flag in m.options]
+            with self.subTest(option=flag):
+                self.assertEqual(sorted(said.split(", ")), sorted(modes or [said]))
+                self.assertIn(said, [", ".join(modes), "all", ""])
+
+    def test_no_page_shows_an_option_that_is_none(self) -> None:
+        known = {*compute_breakdown.OPTIONS, "--mode", "--version", "--help"}
+        shown = set()
+        for page in (README, SKILL):
+            commands = re.findall(r"(?:compute-breakdown|compute_breakdown\.py)[^|\n`]*", page)
+            shown |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", " ".join(commands)))
+        quoted = set(re.findall(r"`(--[a-z][\w-]*)", README + SKILL))
+        self.assertLessEqual((shown | quoted) - {"--from"}, known)
+
+
+class Peaks(unittest.TestCase):
+    def test_the_table_is_that_of_the_program(self) -> None:
+        rows = {code(chip): (bf16, fp8, hbm) for chip, bf16, fp8, hbm in table(README, "chip")}
+        known = {}
+        for name, chip in _peaks.CHIPS.items():
+            gbps, gibps = chip.hbm_gbps, chip.hbm_gibps
+            hbm = f"{gbps:g} GB/s" if gbps is not None else f"{gibps:g} GiB/s"
+            known[name] = f"{chip.bf16:g}", f"{chip.fp8:g}" if chip.fp8 else "", hbm
+        self.assertEqual(rows, known)
+
+
+class SetUp(unittest.TestCase):
+    def test_two_lines_at_the_top_are_what_ci_runs(self) -> None:
+        commands = [block.text.strip() for block in blocks(README) if block.section == ""]
+        self.assertEqual(len([c for c in commands if c.startswith("python3 -m venv")]), 2)
+        ci = ROOT / ".ci" / "run"
+        if not ci.exists():
+            self.skipTest("no .ci/run")
+        for command in commands[:2]:
+            self.assertNotIn("\n", command)
+            self.assertIn(command, ci.read_text(encoding="utf-8"))
+
+    def test_pages_name_no_path_of_a_machine(self) -> None:
+        for page in (README, SKILL, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")):
+            paths = set(re.findall(r"(?<![\w.$\"/…-])/(?:home|work|tmp|root|Users)\b[\w/]*", page))
+            self.assertLessEqual({path for path in paths if "/home/dev/" not in path}, set())
+
+    def test_version_has_an_entry_in_the_changelog(self) -> None:
+        changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+        self.assertIn(f"\n## [{compute_breakdown.__version__}]", changelog)
+
+
+# ----------------------------------------------------------------------------------------------
+# Figures.
+
+ELLIPSIS = "…"
+TOKEN_RE = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
+
+
+def parse_excerpt(text: str) -> Any:
+    """JSON in which a bare `…` stands for elements or members that were left out."""
+    out = []
+    open_brackets = ""
+    for token in TOKEN_RE.findall(text):
+        if token in "[{":
+            open_brackets += token
+        elif token in "]}":
+            open_brackets = open_brackets[:-1]
+        out.append(token)
+        if token == ELLIPSIS:
+            out[-1] = f'"{ELLIPSIS}"' + (": null" if open_brackets[-1] == "{" else "")
+    return json.loads("".join(out))
+
+
+def is_excerpt(excerpt: Any, whole: Any) -> bool:
+    """Whether all that the excerpt shows is there, in order; and all there is, but at a `…`."""
+    match excerpt, whole:
+        case dict(), dict():
+            shown = [name for name in excerpt if name != ELLIPSIS]
+            return (
+                shown == [name for name in whole if name in excerpt]
+                and (ELLIPSIS in excerpt or len(shown) == len(whole))
+                and all(is_excerpt(excerpt[name], whole[name]) for name in shown)
+            )
+        case list(), list():
+            return is_part_of_list(excerpt, whole)
+        case str(), str() if ELLIPSIS in excerpt:
+            parts = ".*".join(map(re.escape, excerpt.split(ELLIPSIS)))
+            return re.fullmatch(parts, whole, re.DOTALL) is not None
+        case _:
+            return type(excerpt) is type(whole) and bool(excerpt == whole)
+
+
+def is_part_of_list(excerpt: Sequence[Any], whole: Sequence[Any]) -> bool:
+    if not excerpt:
+        return not whole
+    if excerpt[0] == ELLIPSIS:
+        return any(is_part_of_list(excerpt[1:], whole[i:]) for i in range(len(whole) + 1))
+    return (
+        bool(whole) and is_excerpt(excerpt[0], whole[0]) and is_part_of_list(excerpt[1:], whole[1:])
+    )
+
+
+def first_difference(excerpt: Any, whole: Any, path: str = "") -> str:
+    """Where an excerpt goes wrong, for the failure's message."""
+    if isinstance(excerpt, dict) and isinstance(whole, dict):
+        for name, value in excerpt.items():
+            if name != ELLIPSIS and not is_excerpt(value, whole.get(name)):
+                return first_difference(value, whole.get(name), f"{path}.{name}")
+    return f"{path or '.'}: {json.dumps(excerpt, ensure_ascii=False)[:300]}"
+
+
+class Excerpts(unittest.TestCase):
+    def test_what_the_examples_show_is_what_is_printed(self) -> None:
+        shown = blocks(README)
+        modes = set()
+        for before, excerpt in itertools.pairwise(shown):
+            if excerpt.language != "json":
+                continue
+            program, profile, *arguments = shlex.split(before.text)
+            self.assertEqual((program, profile), ("compute-breakdown", DEMO_IN_README))
+            modes.add(arguments[1])
+            with self.subTest(command=before.text.strip()):
+                real = demo(arguments[1], *arguments[2:])
+                parsed = parse_excerpt(excerpt.text)
+                if not is_excerpt(parsed, real):
+                    self.fail(first_difference(parsed, real))
+        self.assertEqual(modes, set(MODES))
+
+    def test_an_excerpt_that_is_not_true_fails(self) -> None:
+        whole = {"a": 1, "b": [{"c": 2, "d": "text"}, {"c": 3}]}
+        for text, expected in (
+            ('{"a": 1, …}', True),
+            ('{"a": 1}', False),
+            ('{"a": 2, …}', False),
+            ('{"a": 1.0, …}', False),
+            ('{"z": 1, …}', False),
+            ('{"b": […, {"c": 3}], …}', True),
+            ('{"b": [{"c": 3}, …], …}', False),
+            ('{"b": [{"d": "t…t", …}, …], …}', True),
+            ('{"b": [{"d": "x…t", …}, …], …}', False),
+            ('{"b": [{"c": 2, …}], …}', False),
+        ):
+            with self.subTest(text=text):
+                self.assertEqual(is_excerpt(parse_excerpt(text), whole), expected)
+
+    def test_figures_in_the_prose_are_true(self) -> None:
+        summary, roof = demo("summary"), demo("roofline")
+        with_kernel = demo("roofline", DEMO_KERNEL)["step_summary"]
+        lines = demo("by_source")["groups"]
+        accessed = sum(group["bytes_accessed_sum"] or 0 for group in lines)
+        hbm = sum(group["hbm_bytes_sum"] or 0 for group in lines)
+        waits = {row["waits_for"]: row for row in summary["comm_rollup"]}
+        kernels = sum(row["total_dur_ps"] for row in summary["kernels"])
+        mlp = max(roof["groups"], key=lambda group: group["shortfall_ps"])
+        first = summary["top_compute_groups"][0]
+        loss = next(g for g in lines if (g["source_inner"] or "").endswith("train.py:49"))
+        covered = roof["step_summary"]["rooflined_pct_of_compute"]
+        for claim in (
+            f"`while_pct_of_step` is {summary['totals']['while_pct_of_step']} in the demo",
+            f"hardly ever idle ({summary['totals']['idle_pct_of_step']:.1f} %)",
+            f"costs {summary['by_phase_rollup']['recompute']['pct_of_compute']:.1f} % of compute",
+            f"for {waits['all-to-all']['pct_of_step']:.1f} % of the step",
+            f"takes {loss['pct_of_compute']:.0f} % of compute",
+            f"{loss['flops_sum'] / loss['bytes_accessed_sum']:.1f} flops a byte",
+            f"{100 * (1 - hbm / accessed):.0f} % of it never leaves the chip",
+            f"overstates HBM bytes by {100 * (accessed / hbm - 1):.0f} %",
+            f"{100 * roof['step_summary']['weighted_avg_mfu']:.0f} % MFU, but of {covered:.0f} %",
+            f"{mlp['shortfall_per_op_ps'] / 1e9:.2f} ms of its time are lost",
+            f"rather than {mlp['shortfall_ps'] / 1e9:.2f} ms",
+            f"from {covered:.0f} % to {with_kernel['rooflined_pct_of_compute']:.0f} %",
+            f"{100 * with_kernel['weighted_avg_mfu']:.0f} %. The kernel",
+        ):
+            with self.subTest(claim=claim):
+                self.assertIn(claim, README)
+        self.assertAlmostEqual(kernels / summary["totals"]["compute_duration_ps"], 0.5, 1)
+        self.assertGreater(2 * first["phases"]["recompute"], first["total_dur_ps"])
+        collectives = [row for name, row in waits.items() if name not in ("dma", "sparse_core")]
+        self.assertGreater(
+            waits["all-to-all"]["sync_dur_ps"], sum(row["wait_dur_ps"] for row in collectives)
+        )
+        shape = (4, 4, 2048, 128)
+        self.assertIn(f"bf16[{','.join(map(str, shape))}]", summary["kernels"][0]["shapes_in"][0])
+        flops = 2 * 2 * 4 * 4 * 2048**2 * 128
+        array = 4 * 4 * 2048 * 128
+        self.assertIn(f"={flops},{4 * 2 * array + 2 * 4 * array},bf16\n", README)
+
+
+# ----------------------------------------------------------------------------------------------
+# Recipes.
+
+RECIPES = {block.heading: block.text for block in blocks(README) if block.section == "Recipes"}
+TOOLS = ("bash", "jq", "xargs", "expand")
+
+
+def rows_of(printed: str, separator: str | None = "\t") -> list[list[str]]:
+    return [line.split(separator) for line in printed.splitlines()]
+
+
+def us(ps: int) -> float:
+    return ps / 1e6
+
+
+def summed(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = defaultdict(int)
+    for key, value in pairs:
+        sums[key] += value
+    return dict(sums)
+
+
+def all_groups(*options: str) -> list[Json]:
+    groups: list[Json] = demo("by_source", "--include-data-move", "--include-comm", *options)[
+        "groups"
+    ]
+    return groups
+
+
+def without_number(frame: str) -> str:
+    return re.sub(r":\d+\Z", "", frame)
+
+
+@unittest.skipUnless(all(map(shutil.which, TOOLS)), f"needs {', '.join(TOOLS)}")
+class Recipes(unittest.TestCase):
+    folder: tempfile.TemporaryDirectory[str]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        installed = Path(cls.folder.name, "compute-breakdown")
+        command = shlex.join([sys.executable, str(SCRIPT)])
+        installed.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
+        installed.chmod(0o755)
+
+    def cook(self, recipe: str, profile: str = DEMO_IN_README) -> str:
+        text = RECIPES[recipe].replace(DEMO_IN_README, shlex.quote(profile))
+        done = subprocess.run(
+            ["bash", "-c", text],
+            cwd=ROOT,
+            env={**os.environ, "PATH": f"{self.folder.name}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        self.assertEqual((done.stderr, done.returncode), ("", 0))
+        return done.stdout
+
+    def assert_times(self, printed: Sequence[str], times: Sequence[int]) -> None:
+        """Microseconds, rounded to one decimal."""
+        self.assertEqual(len(printed), len(times))
+        for text, ps in zip(printed, times, strict=True):
+            self.assertAlmostEqual(float(text), us(ps), delta=0.0501)
+
+    def test_every_recipe_is_checked(self) -> None:
+        checked = "".join(
+            name.removeprefix("test_") + "\n" for name in dir(self) if name.startswith("test_")
+        )
+        for recipe in RECIPES:
+            with self.subTest(recipe=recipe):
+                self.assertIn(re.sub(r"\W+", "_", recipe.lower()) + "\n", checked)
+
+    def test_top_ten_as_a_text_table(self) -> None:
+        header, *rows = rows_of(self.cook("Top ten as a text table"), None)
+        self.assertEqual(" ".join(header), "us % compute runs line")
+        groups = demo("summary")["top_compute_groups"][:10]
+        self.assert_times([row[0] for row in rows], [group["total_dur_ps"] for group in groups])
+        self.assertEqual(
+            [[float(row[1]), int(row[2]), row[3]] for row in rows],
+            [[g["pct_of_compute"], g["n_executions"], g["source_inner"]] for g in groups],
+        )
+
+    def test_time_per_file(self) -> None:
+        rows = rows_of(self.cook("Time per file"))
+        times = summed(
+            (without_number(group["source_inner"] or "(no source)"), group["total_dur_ps"])
+            for group in all_groups()
+        )
+        ranked = sorted(times, key=lambda name: -times[name])
+        self.assertEqual([row[2] for row in rows], ranked)
+        self.assert_times([row[0] for row in rows], [times[name] for name in ranked])
+        step = demo("summary")["step_duration_ps"]
+        for row in rows:
+            self.assertAlmostEqual(float(row[1]), 100 * times[row[2]] / step, delta=0.0501)
+
+    def test_time_per_module(self) -> None:
+        below = "/home/dev/model/"
+
+        def module(group: Json) -> str:
+            own = [f for f in (group["source_stack"] or "").split("\n") if f.startswith(below)]
+            return own[-1].removeprefix(below).split(":")[0] if own else "(elsewhere)"
+
+        rows = rows_of(self.cook("Time per module"))
+        times = summed((module(group), group["total_dur_ps"]) for group in all_groups())
+        self.assertEqual({row[1] for row in rows}, set(times))
+        self.assert_times([row[0] for row in rows], sorted(times.values(), reverse=True))
+        self.assert_times([row[0] for row in rows], [times[row[1]] for row in rows])
+
+    def test_share_of_a_scope(self) -> None:
+        answer = demo("by_source")
+        scoped = [
+            group["total_dur_ps"]
+            for group in answer["groups"]
+            if "mlp" in (group["tf_op"] or "").removesuffix(":").split("/")[-3:]
+        ]
+        self.assertGreater(len(scoped), 1)
+        share = 100 * sum(scoped) / answer["totals"]["compute_duration_ps"]
+        self.assertAlmostEqual(float(self.cook("Share of a scope")), share, delta=0.00051)
+
+    def test_casts_and_layout_changes_by_cost(self) -> None:
+        rows = rows_of(self.cook("Casts and layout changes by cost"))
+        expected = [
+            row
+            for row in demo("non_compute", "--no-comm-stalls")["by_source_within_category"]
+            if row["dtype_change"] or row["layout_change"]
+        ]
+        expected.sort(key=lambda row: -row["total_dur_ps"])
+        self.assert_times([row[0] for row in rows], [row["total_dur_ps"] for row in expected])
+        labels = {(True, False): "cast", (False, True): "layout", (True, True): "cast+layout"}
+        self.assertEqual(
+            [row[1:] for row in rows],
+            [
+                [
+                    labels[bool(row["dtype_change"]), bool(row["layout_change"])],
+                    row["hlo_category"],
+                    row["source_inner"] or row["agg_key"],
+                    row["shapes_in"][0],
+                    row["shapes_out"][0],
+                ]
+                for row in expected
+            ],
+        )
+        self.assertLessEqual({"cast", "layout"}, {row[1] for row in rows})
+
+    def test_mfu_with_its_coverage(self) -> None:
+        answer = demo("roofline")
+        figures = [float(x) for x in re.findall(r"[\d.]+", self.cook("MFU with its coverage"))]
+        peak = 1153.5
+        flops = sum(group["flops_sum"] for group in answer["groups"])
+        covered = sum(group["total_dur_ps"] for group in answer["groups"])
+        self.assertEqual({group["dtype"] for group in answer["groups"]}, {"bf16"})
+        compute = answer["totals"]["compute_duration_ps"]
+        for figure, expected in zip(
+            figures,
+            (
+                100 * flops / peak / covered,
+                100 * covered / compute,
+                100 * flops / peak / answer["step_duration_ps"],
+            ),
+            strict=True,
+        ):
+            self.assertAlmostEqual(figure, expected, delta=0.0501)
+
+    def test_mfu_with_its_coverage_where_there_is_none(self) -> None:
+        path = Path(self.folder.name, "bare.xplane.pb")
+        path.write_bytes(trace([op("a", "loop fusion", 0, 10)]))
+        self.assertEqual(
+            self.cook("MFU with its coverage", str(path)), "no MFU: nothing could be judged\n"
+        )
+
+    def test_exposed_communication(self) -> None:
+        answer = demo("summary")
+        waits = [
+            row["sync_dur_ps"] + row["wait_dur_ps"]
+            for row in answer["comm_rollup"]
+            if row["waits_for"] in compute_breakdown.COLLECTIVES
+        ]
+        share = 100 * sum(waits) / answer["step_duration_ps"]
+        self.assertAlmostEqual(float(self.cook("Exposed communication")), share, delta=0.00051)
+        # Nothing but the starts of what is asynchronous is left of kind comm.
+        self.assertAlmostEqual(share, answer["by_kind_rollup"]["comm"]["pct_of_step"], delta=0.01)
+
+    def test_two_runs_side_by_side(self) -> None:
+        rows = rows_of(self.cook("Two runs side by side"))
+        before, after = (
+            summed((g["source_inner"] or g["agg_key"], g["total_dur_ps"]) for g in all_groups(step))
+            for step in ("--step=0", "--step=-1")
+        )
+        self.assertEqual({row[3] for row in rows}, before.keys() | after.keys())
+        lines = [row[3] for row in rows]
+        differences = [after.get(line, 0) - before.get(line, 0) for line in lines]
+        self.assertEqual(differences, sorted(differences, reverse=True))
+        self.assert_times([row[0] for row in rows], [before.get(line, 0) for line in lines])
+        self.assert_times([row[1] for row in rows], [after.get(line, 0) for line in lines])
+        self.assert_times([row[2] for row in rows], differences)
+
+    def test_flame_graph(self) -> None:
+        stacks = [line.rpartition(" ") for line in self.cook("Flame graph").splitlines()]
+        groups = all_groups()
+        self.assertEqual([int(ps) for *_, ps in stacks], [g["total_dur_ps"] for g in groups])
+        for (stack, *_), group in zip(stacks, groups, strict=True):
+            frames = stack.split(";")
+            if group["source_stack"]:
+                self.assertEqual(
+                    frames,
+                    [without_number(f) for f in group["source_stack"].split("\n") if f.strip()],
+                )
+                self.assertEqual(frames[-1], group["source_inner"])
+            else:
+                self.assertEqual(frames, [group["agg_key"]])
+
+    def test_flame_graph_of_awkward_frames(self) -> None:
+        path = Path(self.folder.name, "frames.xplane.pb")
+        stack = "<module 'a;b'>:1:2\n \nno column.py:7\nc d.py:3:4\n"
+        path.write_bytes(trace([op("a", "loop fusion", 0, 10, stack=stack)]))
+        self.assertEqual(
+            self.cook("Flame graph", str(path)), "<module 'a,b'>:1;no column.py:7;c d.py:3 10\n"
+        )
+
+    def test_roofline_points_as_csv(self) -> None:
+        header, *rows = csv.reader(self.cook("Roofline points as CSV").splitlines())
+        self.assertEqual(header[3:5], ["tflops", "attainable_tflops"])
+        groups = demo("roofline")["groups"]
+        for row, group in zip(rows, groups, strict=True):
+            self.assertEqual(
+                [row[0], row[1], float(row[2]), row[5], float(row[6])],
+                [
+                    group["source_inner"] or group["agg_key"],
+                    group["dtype"],
+                    group["arithmetic_intensity"],
+                    group["bound"],
+                    us(group["total_dur_ps"]),
+                ],
+            )
+            attained, attainable = float(row[3]), float(row[4])
+            self.assertAlmostEqual(attained / 1153.5, group["mfu"], delta=1e-6)
+            roof = min(
+                1153.5, group["flops_sum"] / group["bytes_accessed_sum"] * 3690 * 2**30 / 1e12
+            )
+            self.assertAlmostEqual(attainable / roof, 1, delta=1e-3)
+
+    def assert_ranking(self, printed: str, answers_by_name: dict[str, Json]) -> None:
+        rows = rows_of(printed)
+        names = sorted(
+            answers_by_name, key=lambda name: (-answers_by_name[name]["step_duration_ps"], name)
+        )
+        self.assertEqual([row[0] for row in rows], names)
+        for row in rows:
+            answer = answers_by_name[row[0]]
+            waits = sum(r["sync_dur_ps"] + r["wait_dur_ps"] for r in answer["comm_rollup"])
+            busy = answer["totals"]["busy_duration_ps"]
+            self.assert_times(row[1:], [answer["step_duration_ps"], busy - waits, waits])
+
+    def test_all_devices_of_a_host(self) -> None:
+        devices = [f"/device:TPU:{i}" for i in (0, 1)]
+        self.assert_ranking(
+            self.cook("All devices of a host"),
+            {name: demo("summary", "--step=0", "--device", name) for name in devices},
+        )
+
+    def test_all_hosts_of_a_run(self) -> None:
+        self.assert_ranking(
+            self.cook("All hosts of a run"), {"t1v-n-0": demo("summary", "--step=0")}
+        )
+
+    def test_all_hosts_of_a_run_of_several(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            durations = {"host-a": 30, "host-b": 50, "host-c": 40}
+            for name, duration in durations.items():
+                ops = [op("a", "loop fusion", 0, duration), op("all-reduce.1", "all-reduce", 60, 5)]
+                data = trace(ops, steps=[("0", 0, 100 + duration)])
+                Path(folder, f"{name}.xplane.pb").write_bytes(data)
+            self.assert_ranking(
+                self.cook("All hosts of a run", folder),
+                {name: run(folder, "summary", "--host", name).object for name in durations},
+            )
+
+
+# ----------------------------------------------------------------------------------------------
+# SKILL.md.
+
+
+def values_at(value: Any, path: str) -> list[Any]:
+    """The values at a path as jq writes it; a name that isn't there is an error."""
+    found = [value]
+    for name, brackets in re.findall(r"\.(\w+)((?:\[\])*)", path):
+        found = [each[name] for each in found]
+        if brackets:
+            found = [
+                inner
+                for each in found
+                for inner in (each.values() if isinstance(each, dict) else each)
+            ]
+    return found
+
+
+class Skill(unittest.TestCase):
+    def test_front_matter(self) -> None:
+        opening, front_matter, body = SKILL.split("---\n", 2)
+        self.assertEqual(opening, "")
+        self.assertTrue(body.startswith("\n# "))
+        entries = dict(line.split(": ", 1) for line in front_matter.splitlines())
+        self.assertEqual(list(entries), ["name", "description", "argument-hint"])
+        self.assertEqual(entries["name"], "compute-breakdown")
+        self.assertIn("Use it when", entries["description"])
+        self.assertLess(len(entries["description"]), 1024)
+        # Plain YAML scalars hold no ": " and no " #", quoted ones are closed.
+        self.assertNotRegex(entries["description"], r": | #|\A[\W]")
+        self.assertRegex(entries["argument-hint"], r'\A"[^"\\]*"\Z')
+
+    def test_every_path_of_the_cheat_sheet_is_there_in_its_modes(self) -> None:
+        rows = table(SKILL, "path", "mode")
+        self.assertGreater(len(rows), 20)
+        for path, modes, meaning in rows:
+            for each in re.findall(r"`(\.[\w.\[\]]+)`", f"{path} {meaning}"):
+                for mode in MODES if modes == "all" else modes.split(", "):
+                    with self.subTest(path=each, mode=mode):
+                        self.assertTrue(values_at(demo(mode), each))
+
+    def test_every_name_in_it_is_one(self) -> None:
+        documented = FieldTables.of(README)
+        known = {name for _, _, name in documented.named()} | set(MODES)
+        known |= {outcome.object["reason"] for outcome in refusals()}
+        known |= {*compute_breakdown.SKIP_REASONS, "sparse_core", "data_move", "tpu_custom_call"}
+        named = re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)
+        shapes = {"head_dim", "decoder_layer", "dot_general"}
+        self.assertLessEqual(set(named) - shapes, known)
+
+    def test_its_commands_work_from_another_folder(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            command = f'{shlex.quote(sys.executable)} "$SKILL/compute_breakdown.py"'
+            self.assertIn('python3 "$SKILL/compute_breakdown.py" PROFILE --mode summary', SKILL)
+            done = subprocess.run(
+                ["sh", "-c", f"{command} {shlex.quote(str(DEMO))} --mode summary"],
+                cwd=folder,
+                env={**os.environ, "SKILL": str(ROOT)},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            self.assertEqual(json.loads(done.stdout)["status"], "ok")
+
+
+if __name__ == "__main__":
+    unittest.main()
