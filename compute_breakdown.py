@@ -146,7 +146,6 @@ def kind_of(category: str, op_name: str) -> str | None:
 # HLO text: `%name = shape opcode(operands), attributes`.
 
 NAME = r"%?(?P<name>[\w.\-]+)"
-ARRAY_PARTS = ("dtype", "dims", "layout")
 ARRAY = r"\b(?P<dtype>[a-z][a-z0-9]*)\[(?P<dims>[0-9,<=? ]*)\](?:\{(?P<layout>[^{}]*)\})?"
 OPCODE = r"\s*(?P<opcode>[a-z][\w\-]*)\("
 # A layout is `minor_to_major:T(tile)(tile)…S(memory space)`, all of it optional.
@@ -250,12 +249,12 @@ def parse_shape(text: str, start: int) -> tuple[list[Array], int]:
     """
     if not text.startswith("(", start):
         only = ARRAY_RE.match(text, start)
-        return ([Array(*only.group(0, *ARRAY_PARTS))], only.end()) if only else ([], start)
+        return ([Array(*only.group(0, 1, 2, 3))], only.end()) if only else ([], start)
     arrays = []
     depth = 0
     for token in ARRAY_OR_PARENTHESIS_RE.finditer(text, start):
-        if token["dtype"]:
-            arrays.append(Array(*token.group(0, *ARRAY_PARTS)))
+        if token.lastindex:
+            arrays.append(Array(*token.group(0, 1, 2, 3)))
         elif token[0] == "(":
             depth += 1
         else:
@@ -284,7 +283,8 @@ MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
 
 def matmul_inputs(hlo: Instruction) -> list[Array]:
     """The operands that a matrix unit could take: not scalars; floats or narrow integers."""
-    return [a for a in hlo.operands if a.dims and MATMUL_INPUT_RE.fullmatch(a.dtype)]
+    fit = {dtype for dtype in {a.dtype for a in hlo.operands} if MATMUL_INPUT_RE.fullmatch(dtype)}
+    return [a for a in hlo.operands if a.dims and a.dtype in fit]
 
 
 def moved_array(hlo: Instruction) -> Array | None:
