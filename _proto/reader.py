@@ -241,18 +241,21 @@ class Line:
         """The offset_ps of all events that have one, sorted within each list."""
         for piece in self._pieces:
             data = self._read(piece)
-            merged = _parse_events(pb.LineMerged, data, piece.start)
-            if len(UnknownFieldSet(merged.events)):
+            column = _parse_events(pb.LineOffsets, data, piece.start).events
+            if len(UnknownFieldSet(column)):
                 explain(pb.LineEvents.DESCRIPTOR, data, piece.start)
-            offsets = _parse_events(pb.LineOffsets, data, piece.start).events.offset_ps[:]
+            offsets = column.offset_ps[:]
             # A column doesn't tell which value is whose. For offsets alone that does no harm, as
             # long as there are as many as events; in a short line it isn't worth wondering.
             piece.has_column = (
                 len(self._pieces) > 1
                 and len(offsets) == piece.n_events
-                and not merged.events.HasField("num_occurrences")
+                and not column.HasField("num_occurrences")
             )
             if not piece.has_column:
+                merged = _parse_events(pb.LineMerged, data, piece.start).events
+                if len(UnknownFieldSet(merged)):
+                    explain(pb.LineEvents.DESCRIPTOR, data, piece.start)
                 events = _parse_events(pb.LineEvents, data, piece.start).events
                 offsets = [e.offset_ps for e in events if not e.HasField("num_occurrences")]
                 piece.n_aggregated = piece.n_events - len(offsets)
@@ -275,8 +278,9 @@ class Line:
                 events = [e for e in events if not e.HasField("num_occurrences")]
             offsets = [e.offset_ps for e in events]
             if piece.has_column:
-                column = _parse_events(pb.LineOffsets, data, piece.start).events.offset_ps[:]
-                if offsets != column:
+                column = _parse_events(pb.LineOffsets, data, piece.start).events
+                if offsets != column.offset_ps[:]:
+                    explain(pb.LineEvents.DESCRIPTOR, data, piece.start)
                     raise Damage(piece.start, "an event starts twice, another not at all")
             yield [
                 (e.metadata_id, offset, e.duration_ps)
