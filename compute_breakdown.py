@@ -529,12 +529,15 @@ def read_steps(plane: _proto.Plane, base: int, notes: list[str]) -> list[StepEve
     if n_dropped:
         notes.append(f"{n_dropped} events of the Steps line left out: they have no valid time")
     spans.sort(key=lambda span: span[0])
-    steps = []
-    for index, (start, duration, metadata_id) in enumerate(spans):
-        metadata = plane.metadata(metadata_id)
-        name = metadata.name if metadata else None
-        steps.append(StepEvent(index, name, start, start + duration))
-    return steps
+    names: dict[int, str | None] = {}
+    for _, _, metadata_id in spans:
+        if metadata_id not in names:
+            metadata = plane.metadata(metadata_id)
+            names[metadata_id] = metadata.name if metadata else None
+    return [
+        StepEvent(index, names[metadata_id], start, start + duration)
+        for index, (start, duration, metadata_id) in enumerate(spans)
+    ]
 
 
 def count_starts(lines: Sequence[_proto.Line], base: int, steps: Sequence[StepEvent]) -> None:
@@ -2114,7 +2117,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.disable()
     try:
         fields, status, complaint = run(argv)
-        write(sys.stdout, json.dumps(fields, allow_nan=False) + "\n")
+        # Escaped so that the line can be put into a page as it is.
+        line = json.dumps(fields, allow_nan=False).replace("</", r"<\/")
+        write(sys.stdout, f"{line}\n")
     except KeyboardInterrupt:
         return 130
     except OSError as error:

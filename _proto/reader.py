@@ -14,6 +14,7 @@ A line is read in three passes, each looking closer at less:
 from __future__ import annotations
 
 import zlib
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -24,18 +25,20 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from . import xplane_pb2 as pb
 from .errors import Damage
 from .source import Source
-from .wire import LENGTH, VARINT, decode, explain, fields, known_fields, parse, text
+from .wire import LENGTH, VARINT, Schema, decode, explain, fields, known_fields, parse, text
 
 _PIECE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 12
 _TEXT_LIMIT = 4 << 20
 _EVENT_TAG = 4 << 3 | LENGTH
 _HBM = 1
-_ENTRY = pb.EventMetadataEntry.DESCRIPTOR
-_VALUE = pb.XEventMetadata.DESCRIPTOR
-_STAT = pb.XStat.DESCRIPTOR
-_LINE = pb.XLine.DESCRIPTOR
-_EVENT = pb.XEvent.DESCRIPTOR
+_SPACE, _PLANE, _LINE, _EVENT, _STAT, _ENTRY, _METADATA = (
+    Schema(kind.DESCRIPTOR)
+    for kind in (
+        *(pb.XSpace, pb.XPlane, pb.XLine, pb.XEvent, pb.XStat),
+        *(pb.EventMetadataEntry, pb.XEventMetadata),
+    )
+)
 
 M = TypeVar("M", bound=Message)
 Value = float | int | str | bytes
@@ -49,12 +52,10 @@ class Trace:
             raise Damage(0, "the file is empty")
         self._source = source
         self._planes: dict[str, tuple[int, int]] = {}
-        for _, field_name, start, end in known_fields(
-            pb.XSpace.DESCRIPTOR, source.read, 0, source.size
-        ):
+        for _, field_name, start, end in known_fields(_SPACE, source.read, 0, source.size):
             if field_name == "planes":
                 # Of two planes of one name, the first.
-                self._planes.setdefault(_name(pb.XPlane, source, start, end), (start, end))
+                self._planes.setdefault(_name(_PLANE, source, start, end), (start, end))
 
     @property
     def plane_names(self) -> list[str]:
@@ -64,11 +65,9 @@ class Trace:
         """Index a plane: where its lines and metadata lie, and what its stats are called."""
         source = self._source
         plane = Plane(name, source)
-        for _, field_name, start, end in known_fields(
-            pb.XPlane.DESCRIPTOR, source.read, *self._planes[name]
-        ):
+        for _, field_name, start, end in known_fields(_PLANE, source.read, *self._planes[name]):
             if field_name == "lines":
-                line_name = _name(pb.XLine, source, start, end)
+                line_name = _name(_LINE, source, start, end)
                 plane._lines.setdefault(line_name, []).append((start, end))
             elif field_name == "event_metadata":
                 plane._event_metadata[_key(source, start, end)] = start, end
@@ -76,7 +75,7 @@ class Trace:
                 entry = decode(pb.StatMetadataEntry, source.read(start, end - start), start)
                 plane._stat_names[entry.key] = entry.value.name
             elif field_name == "stats":
-                plane._stats.append((start, end))
+                plane._stats.extend((start, end))
         return plane
 
 
@@ -108,7 +107,8 @@ class Plane:
     _lines: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     _event_metadata: dict[int, tuple[int, int]] = field(default_factory=dict)
     _stat_names: dict[int, str] = field(default_factory=dict)
-    _stats: list[tuple[int, int]] = field(default_factory=list)
+    # Start, end, start, end, …
+    _stats: array[int] = field(default_factory=lambda: array("q"))
 
     @property
     def line_names(self) -> list[str]:
@@ -128,17 +128,21 @@ class Plane:
             for stat in entry.value.stats:
                 self._add(stat, start, stats)
         except Damage:
-            for at, packed in _compressed_fields(self._source, start, end):
-                _inflate(packed, at)
+            for stat_start, stat_end in _stats_of(self._source, start, end):
+                _blame_compressed(self._source, stat_start, stat_end)
             raise
         return Metadata(entry.value.name, stats)
 
     def stats(self) -> dict[str, Value]:
         """The plane's own stats."""
         named: dict[str, Value] = {}
-        for start, end in self._stats:
+        for start, end in zip(self._stats[::2], self._stats[1::2], strict=True):
             stat = decode(pb.XStat, self._source.read(start, end - start), start)
-            self._add(stat, start, named)
+            try:
+                self._add(stat, start, named)
+            except Damage:
+                _blame_compressed(self._source, start, end)
+                raise
         return named
 
     def _add(self, stat: pb.XStat, at: int, named: dict[str, Value]) -> None:
@@ -156,17 +160,20 @@ class Plane:
             named[name] = value
 
 
-def _compressed_fields(source: Source, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Where the compressed strings of an entry of event metadata stand, and what they hold."""
+def _stats_of(source: Source, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where the stats of an entry of event metadata stand."""
     for _, of_entry, value, stop in known_fields(_ENTRY, source.read, start, end):
-        if of_entry != "value":
-            continue
-        for _, of_value, stat, stat_end in known_fields(_VALUE, source.read, value, stop):
-            if of_value != "stats":
-                continue
-            for at, name, packed, packed_end in known_fields(_STAT, source.read, stat, stat_end):
-                if name == "compressed_str_value":
-                    yield at, source.read(packed, packed_end - packed)
+        if of_entry == "value":
+            for _, of_value, stat, stat_end in known_fields(_METADATA, source.read, value, stop):
+                if of_value == "stats":
+                    yield stat, stat_end
+
+
+def _blame_compressed(source: Source, start: int, end: int) -> None:
+    """Raise Damage at the field of a stat that holds a compressed string and can't be read."""
+    for at, name, packed, stop in known_fields(_STAT, source.read, start, end):
+        if name == "compressed_str_value":
+            _inflate(source.read(packed, stop - packed), at)
 
 
 def _inflate(data: bytes, at: int) -> str:
@@ -180,8 +187,8 @@ def _inflate(data: bytes, at: int) -> str:
     return text(plain, at, "a compressed string")
 
 
-def _name(kind: type[pb.XPlane] | type[pb.XLine], source: Source, start: int, end: int) -> str:
-    for at, name, value, stop in known_fields(kind.DESCRIPTOR, source.read, start, end):
+def _name(schema: Schema, source: Source, start: int, end: int) -> str:
+    for at, name, value, stop in known_fields(schema, source.read, start, end):
         if name == "name":
             return text(source.read(value, stop - value), at, "a name")
         if name == "events":
@@ -194,9 +201,9 @@ def _key(source: Source, start: int, end: int) -> int:
     """The key of an entry of the map of event metadata, whose value stays unopened."""
     key = 0
     for at, number, wire, value, _ in fields(source.read, start, end):
+        if wire != {1: VARINT, 2: LENGTH}.get(number, wire):
+            raise Damage(at, f"field {number} of a map entry has wire type {wire}")
         if number == 1:
-            if wire != VARINT:
-                raise Damage(at, f"a key has wire type {wire}")
             key = value - (1 << 64) if value >> 63 else value
     return key
 

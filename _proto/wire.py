@@ -17,7 +17,9 @@ from .errors import Damage
 VARINT, FIXED64, LENGTH, GROUP_START, GROUP_END, FIXED32 = range(6)
 
 _TAG_BYTES = 5
+_LENGTH_BYTES = 5
 _VARINT_BYTES = 10
+_FIXED_BYTES = {FIXED64: 8, FIXED32: 4, GROUP_START: 0, GROUP_END: 0}
 _HEAD_BYTES = _TAG_BYTES + _VARINT_BYTES
 _WINDOW = 4096
 _GROUP_DEPTH = 100
@@ -48,9 +50,12 @@ def fields(read: Read, start: int, end: int) -> Iterator[tuple[int, int, int, in
 
     The value of a VARINT is its number, that of all others the offset of their first byte, so
     that the payload of a LENGTH field is [value, end). Skips over payloads without reading them.
+    Groups, long deprecated and still legal, come as one field each.
     """
     window, base = b"", start
     at = start
+    # Of the groups around `at`, the outermost first: number and offset.
+    groups: list[tuple[int, int]] = []
     while at < end:
         i = at - base
         seen = len(window)
@@ -61,24 +66,32 @@ def fields(read: Read, start: int, end: int) -> Iterator[tuple[int, int, int, in
             number, wire, value, i = _field(window, i, at)
         except IndexError:
             raise Damage(at, "the message ends inside a field") from None
-        if wire == VARINT:
-            stop = base + i
-        elif wire == LENGTH:
-            stop = base + i + value
-            if stop > end:
-                left = end - base - i
+        stop = base + i
+        if wire == LENGTH:
+            if stop + value > end:
+                left = end - stop
                 raise Damage(at, f"field {number} claims {value} bytes where {left} are left")
-            value = base + i
-        elif wire == GROUP_START:
-            value = base + i
-            stop = _group_end(read, value, end, number, at)
-        else:
-            value = base + i
-            stop = value + (8 if wire == FIXED64 else 4)
+            value, stop = stop, stop + value
+        elif wire != VARINT:
+            value = stop
+            stop += _FIXED_BYTES[wire]
             if stop > end:
                 raise Damage(at, "the message ends inside a field")
-        yield at, number, wire, value, stop
+        if wire == GROUP_START:
+            groups.append((number, at))
+            if len(groups) > _GROUP_DEPTH:
+                raise Damage(groups[0][1], "groups nested too deep")
+        elif wire == GROUP_END:
+            if not groups or groups[-1][0] != number:
+                raise Damage(at, "the end of a group that was not begun")
+            _, begun = groups.pop()
+            if not groups:
+                yield begun, number, GROUP_START, begun, stop
+        elif not groups:
+            yield at, number, wire, value, stop
         at = stop
+    if groups:
+        raise Damage(groups[0][1], "the message ends inside a group")
 
 
 def _field(data: bytes, i: int, at: int) -> tuple[int, int, int, int]:
@@ -96,14 +109,13 @@ def _field(data: bytes, i: int, at: int) -> tuple[int, int, int, int]:
     if number == 0:
         raise Damage(at, "field number 0")
     if wire in (VARINT, LENGTH):
-        value = data[i]
+        value, start = data[i], i
+        i += 1
         if value > 127:
-            value, i = _varint(data, i, at)
-        else:
-            i += 1
+            value, i = _varint(data, start, at)
+            if wire == LENGTH and i - start > _LENGTH_BYTES:
+                raise Damage(at, "a length of more than 5 bytes")
         return number, wire, value, i
-    if wire == GROUP_END:
-        raise Damage(at, "the end of a group that was not begun")
     if wire > FIXED32:
         raise Damage(at, f"wire type {wire}, which does not exist")
     return number, wire, 0, i
@@ -124,42 +136,25 @@ def _varint(data: bytes, i: int, at: int) -> tuple[int, int]:
             raise Damage(at, "a varint longer than 10 bytes")
 
 
-def _group_end(read: Read, start: int, end: int, number: int, at: int) -> int:
-    """Find where an (unknown, long deprecated, still legal) group ends."""
-    open_groups = [number]
-    position = start
-    while open_groups:
-        head = read(position, min(_HEAD_BYTES, end - position))
-        try:
-            tag, i = _varint(head, 0, position)
-            if tag & 7 == GROUP_END:
-                if open_groups.pop() != tag >> 3:
-                    raise Damage(position, "the end of a group that was not begun")
-                position += i
-                continue
-            inner, wire, value, i = _field(head, 0, position)
-        except IndexError:
-            raise Damage(at, "the message ends inside a group") from None
-        position += i
-        if wire == GROUP_START:
-            open_groups.append(inner)
-            if len(open_groups) > _GROUP_DEPTH:
-                raise Damage(at, "groups nested too deep")
-        elif wire != VARINT:
-            position += {LENGTH: value, FIXED64: 8, FIXED32: 4}[wire]
-        if position > end:
-            raise Damage(at, "the message ends inside a group")
-    return position
+class Schema:
+    """A message type by the numbers of its fields."""
+
+    __slots__ = ("fields", "name")
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        self.name: str = descriptor.name
+        self.fields = {
+            field.number: (field.name, _wire_types(field)) for field in descriptor.fields
+        }
 
 
 def known_fields(
-    schema: Descriptor, read: Read, start: int, end: int
+    schema: Schema, read: Read, start: int, end: int
 ) -> Iterator[tuple[int, str, int, int]]:
     """Walk the fields that the schema knows: yield (offset, name, value, end of the field)."""
-    known = {field.number: (field.name, _wire_types(field)) for field in schema.fields}
     for at, number, wire, value, stop in fields(read, start, end):
-        if number in known:
-            name, wire_types = known[number]
+        if number in schema.fields:
+            name, wire_types = schema.fields[number]
             if wire not in wire_types:
                 raise Damage(at, f"{schema.name}.{name} has wire type {wire}")
             yield at, name, value, stop
@@ -196,10 +191,10 @@ class FramingCheck:
         while self._next + _HEAD_BYTES <= end:
             _, wire, value, i = _field(data, self._next - self._base, self._next)
             self._next = self._base + i
-            if wire == GROUP_START:
+            if wire in (GROUP_START, GROUP_END):
                 self._next = _NOWHERE
             elif wire != VARINT:
-                self._next += {LENGTH: value, FIXED64: 8, FIXED32: 4}[wire]
+                self._next += value if wire == LENGTH else _FIXED_BYTES[wire]
         keep = min(max(self._next, self._base), end)
         self._rest = data[keep - self._base :]
         self._base = keep
@@ -231,7 +226,7 @@ def parse(kind: type[M], data: bytes) -> M | None:
         return None
 
 
-def explain(schema: Descriptor, data: bytes, base: int) -> None:
+def explain(descriptor: Descriptor, data: bytes, base: int) -> None:
     """Raise Damage at the first field that can't be read; return if it is all legal.
 
     Legal is also what no writer does, such as fields in any order, given twice, or unknown.
@@ -240,13 +235,13 @@ def explain(schema: Descriptor, data: bytes, base: int) -> None:
     def read(start: int, length: int) -> bytes:
         return data[start - base : start - base + length]
 
-    _explain(schema, read, base, base + len(data))
+    _explain(descriptor, read, base, base + len(data))
 
 
-def _explain(schema: Descriptor, read: Read, start: int, end: int) -> None:
-    for at, name, value, stop in known_fields(schema, read, start, end):
-        field = schema.fields_by_name[name]
+def _explain(descriptor: Descriptor, read: Read, start: int, end: int) -> None:
+    for at, name, value, stop in known_fields(Schema(descriptor), read, start, end):
+        field = descriptor.fields_by_name[name]
         if field.type == _STRING:
-            text(read(value, stop - value), at, f"{schema.name}.{name}")
+            text(read(value, stop - value), at, f"{descriptor.name}.{name}")
         elif field.type == _MESSAGE:
             _explain(field.message_type, read, value, stop)
