@@ -27,7 +27,7 @@ import os
 import re
 import sys
 import time
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -221,7 +221,8 @@ class Instruction:
     def base_name(self) -> str:
         """The name without its SSA parts: `fusion.48.clone.3` is a `fusion`."""
         parts = self.name.split(".")
-        return ".".join(part for part in parts if not SSA_PART_RE.fullmatch(part))
+        named = ".".join(part for part in parts if not SSA_PART_RE.fullmatch(part))
+        return named or self.name
 
 
 def parse_hlo(text: str) -> Instruction | None:
@@ -751,13 +752,8 @@ class Timeline:
 
     def _begin_container(self, span: Span) -> None:
         start, end, _ = span
-        place = len(self._containers)
         # Of those that begin together the first to end is the innermost.
-        while place and self._containers[place - 1][0] == start:
-            if self._containers[place - 1][1] >= end:
-                break
-            place -= 1
-        self._containers.insert(place, span)
+        insort(self._containers, span, key=lambda c: (c[0], -c[1]))
         if start <= self._covered:
             self._contained = max(self._contained, end)
         else:
@@ -1259,9 +1255,9 @@ def comm_rollup(step: Step) -> list[Json]:
 
 def waits_for(op: Op) -> str:
     """Whom the core waits for in an op that is communication or a wait."""
-    if op.category == "all-reduce-scatter fusion":
-        return "reduce-scatter"
     name = op.name if op.category in ASYNC else op.category.replace(" ", "-")
+    if name.startswith("all-reduce-scatter"):
+        return "reduce-scatter"
     collective = COLLECTIVE_NAME.match(name)
     if collective:
         return collective[1]

@@ -534,7 +534,8 @@ def is_ssa_part(segment: str) -> bool:
 
 
 def without_ssa_parts(name: str) -> str:
-    return ".".join(segment for segment in name.split(".") if not is_ssa_part(segment))
+    """Where nothing would be left, the name as it is."""
+    return ".".join(segment for segment in name.split(".") if not is_ssa_part(segment)) or name
 
 
 @dataclass
@@ -738,8 +739,9 @@ class Op:
     @cached_property
     def waits_for(self) -> str:
         # The category tells most; only what runs behind an async-done or a copy-done needs the
-        # op's own name. An all-reduce-scatter fusion computes a reduce-scatter.
-        if self.category == "all-reduce-scatter fusion":
+        # op's own name. An all-reduce-scatter computes a reduce-scatter.
+        named = self.hlo.name if self.category in ASYNC else self.category
+        if (named or "").startswith("all-reduce-scatter"):
             return "reduce-scatter"
         for collective in COLLECTIVES:
             if has_prefix(self.category.replace(" ", "."), collective):
