@@ -1,0 +1,382 @@
+"""Real HLO: what holds of every answer, on every step and device, and figures known beforehand."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import itertools
+import re
+import tempfile
+import unittest
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.harness import DEMO, ROOT, answer, command
+
+# A real capture that is not part of the repository; looked at where it lies beside it.
+CAPTURE = ROOT.parent / "shared" / "profiles" / "v6e-host-offload.xplane.pb"
+
+Json = dict[str, Any]
+KINDS = ("compute", "data_move", "comm", "other")
+BY_SOURCE_OPTIONS = {
+    (): ("compute",),
+    ("--include-data-move",): ("compute", "data_move"),
+    ("--include-comm",): ("compute", "comm"),
+    ("--include-data-move", "--include-comm"): ("compute", "data_move", "comm"),
+}
+NON_COMPUTE_OPTIONS = (
+    (),
+    ("--include-comm",),
+    ("--no-comm-stalls",),
+    ("--include-comm", "--no-comm-stalls"),
+)
+ROOFLINE_OPTIONS = (
+    (),
+    ("--peak-tflops-fp32", "70", "--chip", "v6e"),
+    ("--bytes", "hbm", "--peak-tflops-fp32", "70"),
+)
+KERNEL_COST = ("--kernel-cost", "flash_attention=3.4e10,6.7e7")
+
+
+def sum_of(rows: list[Json], field: str = "total_dur_ps") -> int:
+    return sum(row[field] for row in rows)
+
+
+Window = tuple[str, ...]
+
+
+@functools.cache
+def say(profile: str, window: Window, mode: str, *options: str) -> Json:
+    return answer(profile, mode, *window, *options)
+
+
+def in_each_window(
+    test: Callable[[Any, Window, Json], None],
+) -> Callable[[Base.Invariants], None]:
+    """A test of every window of the case's profile, given the window and its totals."""
+
+    @functools.wraps(test)
+    def run_all(self: Base.Invariants) -> None:
+        for window in self.windows:
+            with self.subTest(window=window):
+                test(self, window, self.say(window, "summary")["totals"])
+
+    return run_all
+
+
+class Base:
+    """Keeps the loader from what has no profile yet."""
+
+    class Invariants(unittest.TestCase):
+        """What holds of any trace."""
+
+        profile: str
+        windows: tuple[Window, ...]
+        with_kernels = False
+
+        def say(self, window: Window, mode: str, *options: str) -> Json:
+            return say(self.profile, window, mode, *options)
+
+        @in_each_window
+        def test_totals_are_equal_in_all_modes(self, window: Window, totals: Json) -> None:
+            for mode in ("by_source", "non_compute", "roofline"):
+                said = self.say(window, mode)["totals"]
+                self.assertEqual({key: said[key] for key in totals}, totals)
+
+        @in_each_window
+        def test_totals_agree_with_each_other(self, _: Window, totals: Json) -> None:
+            for what, whole in (
+                ("n_events_{}", "n_events_total"),
+                ("{}_duration_ps", "non_while_duration_ps_sum"),
+            ):
+                parts = sum(totals[what.format(kind)] for kind in KINDS)
+                self.assertEqual(parts, totals[whole])
+            self.assertEqual(sum(totals["agg_key_coverage"].values()), totals["n_events_total"])
+            self.assertLessEqual(totals["busy_duration_ps"], totals["non_while_duration_ps_sum"])
+
+        @in_each_window
+        def test_groups_by_source_sum_up_to_their_kinds(self, window: Window, totals: Json) -> None:
+            for options, kinds in BY_SOURCE_OPTIONS.items():
+                said = self.say(window, "by_source", *options)
+                by_kind: Counter[str] = Counter()
+                for row in said["groups"]:
+                    by_kind[row["kind"]] += row["total_dur_ps"]
+                self.assertEqual(by_kind, {kind: totals[f"{kind}_duration_ps"] for kind in kinds})
+                self.assertEqual(said["totals"]["n_groups_total"], len(said["groups"]))
+                keys = [(row["agg_key"], row["kind"]) for row in said["groups"]]
+                self.assertEqual(len(keys), len(set(keys)))
+
+        @in_each_window
+        def test_a_breakdown_and_its_overflow_are_the_group(self, window: Window, _: Json) -> None:
+            rows = [
+                *self.say(window, "by_source", "--include-data-move", "--include-comm")["groups"],
+                *self.say(window, "summary", "--include-comm")["top_compute_groups"],
+            ]
+            for row in rows:
+                parts = row["hlo_op_breakdown"] + [row["hlo_op_breakdown_overflow"] or {}]
+                for field in ("total_dur_ps", "n_executions"):
+                    self.assertEqual(sum(part.get(field, 0) for part in parts), row[field])
+                for field in ("phases", "hlo_categories"):
+                    whole = "total_dur_ps" if field == "phases" else "n_executions"
+                    self.assertEqual(sum(row[field].values()), row[whole])
+
+        @in_each_window
+        def test_top_and_tail_are_the_ranked_kinds(self, window: Window, totals: Json) -> None:
+            for comm, top in itertools.product(((), ("--include-comm",)), ("0", "7")):
+                said = self.say(window, "summary", *comm, "--top", top)
+                ranked = totals["compute_duration_ps"] + totals["comm_duration_ps"] * len(comm)
+                rows, tail = said["top_compute_groups"], said["tail_compute"]
+                self.assertEqual(sum_of(rows) + tail["dur_ps"], ranked)
+                order = [(-row["total_dur_ps"], row["agg_key"], row.get("kind")) for row in rows]
+                self.assertEqual(order, sorted(order))
+                self.assertEqual([row["rank"] for row in rows], list(range(1, 1 + len(rows))))
+
+        @in_each_window
+        def test_categories_and_rollups_sum_up_to_their_kinds(
+            self, window: Window, totals: Json
+        ) -> None:
+            said = self.say(window, "summary")
+            for kind in KINDS:
+                rows = [row for row in said["by_hlo_category"] if row["kind"] == kind]
+                rollup = said["by_kind_rollup"][kind]
+                for duration in (sum_of(rows), rollup["dur_ps"]):
+                    self.assertEqual(duration, totals[f"{kind}_duration_ps"])
+                for n in (sum_of(rows, "n_executions"), rollup["n"]):
+                    self.assertEqual(n, totals[f"n_events_{kind}"])
+            phases = said["by_phase_rollup"].values()
+            self.assertEqual(sum(row["dur_ps"] for row in phases), totals["compute_duration_ps"])
+            waits = sum_of(said["comm_rollup"], "wait_dur_ps")
+            self.assertEqual(waits, totals["wait_duration_ps"])
+            for step in said["steps"]:
+                self.assertEqual("picked" in step, step["index"] == said["step_id"])
+
+        @in_each_window
+        def test_busy_and_idle_are_the_step(self, window: Window, totals: Json) -> None:
+            said = self.say(window, "summary")
+            start, end = said["step_window_ps"]
+            self.assertEqual(end - start, said["step_duration_ps"])
+            busy, idle = totals["busy_duration_ps"], totals["idle_duration_ps"]
+            self.assertEqual(busy + idle, said["step_duration_ps"])
+            self.assertLessEqual(totals["container_self_duration_ps"], idle)
+            gaps = [(-gap["dur_ps"], gap["start_ps"]) for gap in said["idle_gaps"]]
+            self.assertEqual(gaps, sorted(gaps))
+            self.assertLessEqual(-sum(gap[0] for gap in gaps), idle)
+
+        @in_each_window
+        def test_both_tables_of_non_compute_sum_up(self, window: Window, totals: Json) -> None:
+            for options in NON_COMPUTE_OPTIONS:
+                said = self.say(window, "non_compute", *options)
+                for table in ("by_category", "by_source_within_category"):
+                    total = said["totals"]["non_compute_duration_ps"]
+                    self.assertEqual(sum_of(said[table]), total)
+                if options == ("--no-comm-stalls",):
+                    self.assertEqual(total, totals["data_move_duration_ps"])
+                if options == ("--include-comm",):
+                    moved = totals["data_move_duration_ps"] + totals["comm_duration_ps"]
+                    self.assertEqual(total, moved)
+
+        @in_each_window
+        def test_rooflined_and_skipped_are_compute(self, window: Window, totals: Json) -> None:
+            whole = {row["agg_key"]: row for row in self.say(window, "by_source")["groups"]}
+            for options in (*ROOFLINE_OPTIONS, *([KERNEL_COST] if self.with_kernels else [])):
+                said = self.say(window, "roofline", *options)
+                skipped, of_step = said["skipped_groups"], said["step_summary"]
+                self.assertEqual(
+                    of_step["rooflined_dur_ps"] + skipped["total_dur_ps_skipped"],
+                    totals["compute_duration_ps"],
+                )
+                self.assertEqual(sum_of(said["groups"]), of_step["rooflined_dur_ps"])
+                self.assertEqual(
+                    sum_of(said["groups"], "shortfall_ps"), of_step["step_shortfall_ps"]
+                )
+                costed: Counter[str] = Counter()
+                for row in said["groups"]:
+                    if row["cost_source"] == "user":
+                        costed[row["agg_key"]] += row["total_dur_ps"]
+                for row in said["groups"]:
+                    if row["cost_source"] == "xla":
+                        parts = row["total_dur_ps"] + row["opaque_dur_ps"] + costed[row["agg_key"]]
+                        self.assertEqual(parts, whole[row["agg_key"]]["total_dur_ps"])
+                    expected = row["total_dur_ps"] - row["t_roofline_theory_ps"]
+                    self.assertEqual(row["shortfall_ps"], expected)
+
+
+class Demo(Base.Invariants):
+    """A dense transformer's training step as compiled for TPU7x."""
+
+    windows = tuple(
+        ("--device", f"/device:TPU:{device}", "--step", str(step))
+        for device in (0, 1)
+        for step in (0, 1, 2)
+    )
+    with_kernels = True
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        # Unzipped once: the cases read it a hundred times.
+        (zipped,) = DEMO.rglob("*.xplane.pb.gz")
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        path = Path(folder.name) / "demo.xplane.pb"
+        path.write_bytes(gzip.decompress(zipped.read_bytes()))
+        cls.profile = str(path)
+
+    @in_each_window
+    def test_every_category_is_known(self, _: Window, totals: Json) -> None:
+        self.assertEqual(totals["unknown_categories"], {})
+        self.assertEqual(totals["n_events_unresolved"], 0)
+        self.assertEqual(totals["n_events_other"], 0)
+
+    @in_each_window
+    def test_leaves_are_disjoint_so_busy_is_their_sum(self, _: Window, totals: Json) -> None:
+        self.assertEqual(totals["busy_duration_ps"], totals["non_while_duration_ps_sum"])
+
+    def test_the_steps(self) -> None:
+        for device in (0, 1):
+            said = self.say(("--device", f"/device:TPU:{device}"), "summary")
+            self.assertEqual([step["name"] for step in said["steps"]], ["100", "101", "102"])
+            self.assertEqual([step["n_xla_ops_events"] for step in said["steps"]], [1493] * 3)
+            self.assertEqual(said["step_id"], 0)
+            self.assertIn(
+                "auto-picked busiest step (idx=0, n_xla_ops_events=1493 of 4479 in 3 steps)",
+                said["notes"],
+            )
+
+    def test_unfused_casts_show_up(self) -> None:
+        (row,) = [
+            row
+            for row in self.say(self.windows[0], "summary")["by_hlo_category"]
+            if row["hlo_category"] == "convert"
+        ]
+        self.assertEqual((row["kind"], round(row["total_dur_ps"] / 10**6, 1)), ("data_move", 57.6))
+
+    def test_local_transfers_are_no_communication(self) -> None:
+        rows = self.say(self.windows[0], "by_source", "--include-data-move", "--include-comm")
+        local = re.compile(r"%(slice|copy|gather_offload|scatter_offload|sparse-core)")
+        kinds: dict[bool, set[str]] = {True: set(), False: set()}
+        for row in rows["groups"]:
+            for part in row["hlo_op_breakdown"]:
+                if part["hlo_category"] in ("async-start", "async-done"):
+                    kinds[bool(local.match(part["example_hlo_op"]))].add(row["kind"])
+        self.assertEqual(kinds, {True: {"data_move"}, False: {"comm"}})
+
+    @in_each_window
+    def test_changes_are_unknown_only_where_nothing_can_be_compared(
+        self, window: Window, _: Json
+    ) -> None:
+        rows = self.say(window, "non_compute", "--include-comm")["by_source_within_category"]
+        for row in rows:
+            starts = row["hlo_category"].endswith("-start")
+            unknown = starts or not row["shapes_in"]
+            self.assertEqual(row["dtype_change"] is None, unknown, row["example_hlo_op"])
+            if not starts:
+                self.assertEqual(not row["shapes_in"], row["hlo_category"] == "iota")
+            if row["layout_change"] is None and not unknown:
+                ranks = [
+                    {shape.split("]")[0].count(",") for shape in row[side]}
+                    for side in ("shapes_in", "shapes_out")
+                ]
+                self.assertNotEqual(ranks[0], ranks[1], row["example_hlo_op"])
+
+    @in_each_window
+    def test_tuple_shaped_fusions_have_a_dtype(self, window: Window, totals: Json) -> None:
+        said = self.say(window, "roofline", "--peak-tflops-fp32", "70")
+        opaque = sum(
+            row["total_dur_ps"]
+            for row in said["skipped_groups"]["top_skipped"]
+            if row["reason"] == "opaque"
+        )
+        judged = said["step_summary"]["rooflined_dur_ps"]
+        self.assertGreaterEqual(judged, 0.95 * (totals["compute_duration_ps"] - opaque))
+
+    @in_each_window
+    def test_opaque_kernels_are_half_of_compute_and_dilute_nothing(
+        self, window: Window, totals: Json
+    ) -> None:
+        said = self.say(window, "roofline")
+        opaque = [row for row in said["skipped_groups"]["top_skipped"] if row["reason"] == "opaque"]
+        share = sum_of(opaque) / totals["compute_duration_ps"]
+        self.assertEqual(round(share, 1), 0.5)
+        for row in opaque[:2]:
+            self.assertTrue(row["source_inner"].endswith("flash_attention.py:199"))
+            self.assertEqual(row["top_signature"], "custom-call:tpu_custom_call")
+        for row in said["groups"]:
+            self.assertNotIn("custom-call", row["hlo_categories"])
+
+    def test_the_kernels_are_those_of_flash_attention(self) -> None:
+        rows = self.say(self.windows[0], "summary")["kernels"]
+        self.assertEqual(
+            [(row["kernel"].partition("_block")[0], row["n_executions"]) for row in rows],
+            [("flash_attention", 8), ("flash_mha_bwd_dkv", 4), ("flash_mha_bwd_dq", 4)],
+        )
+
+    def test_every_phase_is_met_but_nothing_is_lost(self) -> None:
+        rollup = self.say(self.windows[0], "summary")["by_phase_rollup"]
+        self.assertEqual(list(rollup), ["forward", "backward", "recompute", "other", "unknown"])
+        self.assertTrue(all(row["n"] for row in rollup.values()))
+
+    def test_most_exposed_communication_is_synchronous(self) -> None:
+        rows = {
+            row["waits_for"]: row for row in self.say(self.windows[0], "summary")["comm_rollup"]
+        }
+        collectives = [
+            row for name, row in rows.items() if name not in ("host", "dma", "sparse_core")
+        ]
+        sync, wait = sum_of(collectives, "sync_dur_ps"), sum_of(collectives, "wait_dur_ps")
+        self.assertGreaterEqual(sync, wait)
+        self.assertEqual(rows["all-to-all"]["wait_dur_ps"], 0)
+        self.assertEqual(rows["all-gather"]["sync_dur_ps"], 0)
+
+    def test_same_input_same_bytes(self) -> None:
+        # In processes of their own, so that strings have other hashes in each.
+        for mode in ("summary", "roofline"):
+            first, second = (command(DEMO, "--mode", mode) for _ in range(2))
+            self.assertEqual(list(first.object.items()), list(second.object.items()))
+
+
+@unittest.skipUnless(CAPTURE.exists(), "the capture isn't here")
+class Capture(Base.Invariants):
+    """A real TPU v6e that offloads to its host: no steps, f32, and mostly waiting for copies."""
+
+    profile = str(CAPTURE)
+    windows = tuple(("--device", f"/device:TPU:{device}") for device in range(4))
+
+    def test_without_steps_it_is_the_whole_window(self) -> None:
+        said = self.say(self.windows[0], "summary")
+        self.assertEqual((said["step_id"], said["step_name"], said["steps"]), (None, None, []))
+        self.assertEqual(said["notes"], ["no Steps line; using the whole XLA Ops window"])
+
+    def test_it_waits_for_copies(self) -> None:
+        said = self.say(self.windows[0], "summary")
+        row = said["by_hlo_category"][0]
+        self.assertEqual(
+            (row["hlo_category"], row["kind"], row["total_dur_ps"]),
+            ("copy-done", "data_move", 76_048_366_581_550),
+        )
+        self.assertEqual(said["totals"]["while_container_duration_ps"], 0)
+        self.assertEqual(said["totals"]["wait_duration_ps"], 76_048_366_581_550)
+        self.assertEqual(said["comm_rollup"][0]["waits_for"], "host")
+
+    def test_fp32_has_no_peak_until_it_is_given(self) -> None:
+        skipped = self.say(self.windows[0], "roofline")["skipped_groups"]
+        self.assertEqual(skipped["n_peak_unknown_for_dtype"], 1)
+        given = self.say(self.windows[0], "roofline", "--peak-tflops-fp32", "70")
+        self.assertEqual(given["skipped_groups"]["n_peak_unknown_for_dtype"], 0)
+        (row,) = given["groups"]
+        self.assertEqual((row["dtype"], row["bound"], row["n_executions"]), ("fp32", "memory", 300))
+        self.assertEqual(row["flops_sum"], 300 * 1_342_177_280)
+        self.assertEqual(row["bytes_accessed_sum"], 300 * 10_737_418_240)
+        self.assertEqual(row["arithmetic_intensity"], 0.125)
+
+    def test_its_own_peaks(self) -> None:
+        used = self.say(self.windows[0], "roofline", "--chip", "profile")["peaks_used"]
+        self.assertEqual(used["peak_tflops_bf16"], 918.0)
+        self.assertEqual(round(used["peak_hbm_gibps"], 1), 1525.5)
+        notes = self.say(self.windows[0], "roofline")["notes"]
+        self.assertTrue(any("--chip v6e" in note for note in notes))
+
+
+if __name__ == "__main__":
+    unittest.main()
