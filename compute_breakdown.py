@@ -473,10 +473,11 @@ def find_files(profile: str, notes: list[str]) -> dict[str, str]:
             notes.append(taken if len(runs) == 1 else f"{taken}, the newest of {len(runs)}")
             return files_in(os.path.join(folder, runs[-1]))
     except (FileNotFoundError, NotADirectoryError):
-        pass
+        raise Absent("no_xplane_pb", 0, detail="no such path") from None
     except (OSError, ValueError) as error:
         raise unreadable(profile, error) from None
-    raise Absent("no_xplane_pb", 0)
+    detail = "neither this directory nor plugins/profile below it holds an .xplane.pb file"
+    raise Absent("no_xplane_pb", 0, detail=detail)
 
 
 def files_in(folder: str) -> dict[str, str]:
@@ -1855,7 +1856,6 @@ MODES = (
 
 
 def count(text: str) -> int:
-    """A whole number, 0 or more; also written as 1.2e12."""
     number = int(text) if text.isdecimal() else float(text)
     if not (0 <= number < 1 << 63 and number == int(number)):
         raise ValueError
@@ -1863,7 +1863,6 @@ def count(text: str) -> int:
 
 
 def peak(text: str) -> float:
-    """A finite number above 0."""
     number = float(text)
     if not 0 < number < math.inf:
         raise ValueError
@@ -1871,7 +1870,6 @@ def peak(text: str) -> float:
 
 
 def cost(text: str) -> KernelCost:
-    """NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of bf16, fp8, fp32, fp16."""
     name, _, figures = text.rpartition("=")
     flops, n_bytes, *rest = figures.split(",")
     (dtype,) = rest or (None,)
@@ -1880,17 +1878,24 @@ def cost(text: str) -> KernelCost:
     return KernelCost(name, count(flops), count(n_bytes), dtype)
 
 
-def checked(kind: Callable[[str], Any]) -> Callable[[str], Any]:
-    """For argparse: whose refusal says what would have been right, in the words of `kind`."""
+def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any]:
+    """For argparse, whose refusal then says what would have been right."""
 
-    def convert(text: str) -> Any:
+    def convert_or_refuse(text: str) -> Any:
         try:
-            return kind(text)
+            return convert(text)
         except ValueError:
-            wanted = (kind.__doc__ or "").rstrip(".")
-            raise argparse.ArgumentTypeError(f"{text!r} is not: {wanted}") from None
+            raise argparse.ArgumentTypeError(f"takes {wanted}, not {text!r}") from None
 
-    return convert
+    return convert_or_refuse
+
+
+TO_COUNT = converter(count, "a whole number from 0")
+TO_INDEX = converter(int, "a whole number")
+TO_PEAK = converter(peak, "a finite number above 0")
+TO_COST = converter(
+    cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
+)
 
 
 # What argparse is told of each option. None has a default here: the modes have them.
@@ -1903,11 +1908,11 @@ OPTIONS: dict[str, Json] = {
     },
     "--step": {
         "metavar": "N",
-        "type": int,
+        "type": TO_INDEX,
         "help": "which step by time, from 0; negative from the end (default: the busiest)",
     },
     "--step-id": {"metavar": "NAME", "help": "which step, by its exact name"},
-    "--top": {"metavar": "K", "type": checked(count), "help": "how many groups (default: 50)"},
+    "--top": {"metavar": "K", "type": TO_COUNT, "help": "how many groups (default: 50)"},
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
     "--no-comm-stalls": {"action": "store_true", "help": "leave out waits for communication"},
@@ -1919,7 +1924,7 @@ OPTIONS: dict[str, Json] = {
         f"--peak-tflops-{dtype}": {
             "dest": dtype,
             "metavar": "X",
-            "type": checked(peak),
+            "type": TO_PEAK,
             "help": f"override the {dtype} peak",
         }
         for dtype in _peaks.DTYPES
@@ -1927,7 +1932,7 @@ OPTIONS: dict[str, Json] = {
     "--peak-hbm-gibps": {
         "dest": "hbm_gibps",
         "metavar": "X",
-        "type": checked(peak),
+        "type": TO_PEAK,
         "help": "override the HBM peak, in GiB/s",
     },
     "--bytes": {
@@ -1937,7 +1942,7 @@ OPTIONS: dict[str, Json] = {
     },
     "--kernel-cost": {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
-        "type": checked(cost),
+        "type": TO_COST,
         "action": "append",
         "help": "what one execution of a custom kernel costs (repeatable)",
     },
