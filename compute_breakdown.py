@@ -12,8 +12,8 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object on stdout, in on
     non_compute  what is data movement and waiting rather than math
     roofline     how far each source line is from what the chip could do
 
-All modes share one pipeline: find the file, pick a step, fold the events of its ops, and hand
-the normalized step to a function that turns it into a dict.
+All modes share one pipeline: find the file, pick a step, normalize its ops, fold their events,
+and hand the step to a function that turns it into a dict.
 """
 
 from __future__ import annotations
@@ -160,6 +160,8 @@ TILES_RE = re.compile(TILES)
 TARGET_RE = re.compile(TARGET)
 SSA_PART_RE = re.compile(r"\d+|(?:clone|cloned|remat)\d*")
 HOST_MEMORY = "S(5)"
+# Shaped like arrays, but nothing is in them.
+NO_DATA = ("token", "opaque")
 
 
 @dataclass(slots=True)
@@ -250,12 +252,15 @@ def parse_shape(text: str, start: int) -> tuple[list[Array], int]:
     """
     if not text.startswith("(", start):
         only = ARRAY_RE.match(text, start)
-        return ([Array(*only.group(0, 1, 2, 3))], only.end()) if only else ([], start)
+        if only is None:
+            return [], start
+        return [Array(*only.group(0, 1, 2, 3))] * (only[1] not in NO_DATA), only.end()
     arrays = []
     depth = 0
     for token in ARRAY_OR_PARENTHESIS_RE.finditer(text, start):
         if token.lastindex:
-            arrays.append(Array(*token.group(0, 1, 2, 3)))
+            if token[1] not in NO_DATA:
+                arrays.append(Array(*token.group(0, 1, 2, 3)))
         elif token[0] == "(":
             depth += 1
         else:
@@ -444,7 +449,7 @@ class Absent(Exception):
 
 
 # ----------------------------------------------------------------------------------------------
-# Stage 1, load: from a path to one plane of one file.
+# Stage 1, find: from a path to trace files.
 
 DEVICE = "/device:TPU:0"
 SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
@@ -463,21 +468,30 @@ def find_files(profile: str, notes: list[str]) -> dict[str, str]:
         folder = os.path.join(profile, "plugins", "profile")
         if not os.path.isdir(folder):
             folder = profile
-        runs = sorted(
-            run
-            for run in os.listdir(folder)
-            if os.path.isdir(path := os.path.join(folder, run)) and files_in(path)
-        )
-        if runs:
-            taken = f"run {runs[-1]} taken"
-            notes.append(taken if len(runs) == 1 else f"{taken}, the newest of {len(runs)}")
-            return files_in(os.path.join(folder, runs[-1]))
+        files = files_of_newest_run(folder, notes)
+        if files:
+            return files
     except (FileNotFoundError, NotADirectoryError):
         raise Absent("no_xplane_pb", 0, detail="no such path") from None
     except (OSError, ValueError) as error:
         raise unreadable(profile, error) from None
-    detail = "neither this directory nor plugins/profile below it holds an .xplane.pb file"
+    detail = "no .xplane.pb file in this directory, nor in a run below it or its plugins/profile"
     raise Absent("no_xplane_pb", 0, detail=detail)
+
+
+def files_of_newest_run(folder: str, notes: list[str]) -> dict[str, str]:
+    """Runs are named by time: the greatest name that holds a trace."""
+    runs = [run for run in os.listdir(folder) if os.path.isdir(os.path.join(folder, run))]
+    for run in sorted(runs, reverse=True):
+        try:
+            files = files_in(os.path.join(folder, run))
+        except OSError as error:
+            notes.append(f"run {run} can't be listed: {error.strerror}")
+            continue
+        if files:
+            notes.append(f"run {run} taken" + (", the newest with a trace" * (len(runs) > 1)))
+            return files
+    return {}
 
 
 def files_in(folder: str) -> dict[str, str]:
@@ -519,8 +533,6 @@ def read_steps(plane: _proto.Plane, base: int, notes: list[str]) -> list[StepEve
     n_dropped = 0
     for line in plane.lines(STEPS_LINE):
         shift = line.base_ps - base
-        for _ in line.starts():
-            pass
         n_dropped += line.n_aggregated
         for events in line.events(*ALL_TIME):
             for metadata_id, offset, duration in events:
@@ -712,16 +724,15 @@ class Timeline:
         self._last_leaf: Op | None = None
         # Containers that may not be over yet, the innermost last.
         self._containers: list[Span] = []
-        # Until when some container reaches that began before the last leaf ended, and the spans
-        # of those that began since then.
-        self._contained = self.start
-        self._begun_since: list[tuple[int, int]] = []
+        # The last stretch without a break in which some container runs.
+        self._contained_from = self._contained = self.start
         self._gaps: list[tuple[tuple[int, int], Gap]] = []
 
     def feed(self, spans: Sequence[Span]) -> bool:
         """Take (start, end, op) that start where the last one did, or later; else return False."""
         if self._is_open and spans and self.start == ALL_TIME[0]:
-            self.start = self._covered = self._contained = spans[0][0]
+            self.start = self._covered = spans[0][0]
+            self._contained_from = self._contained = self.start
         last_start = self._last_start
         for start, end, op in spans:
             if start < last_start:
@@ -753,22 +764,22 @@ class Timeline:
 
     def _begin_container(self, span: Span) -> None:
         start, end, _ = span
+        while self._containers and self._containers[-1][1] <= self._covered:
+            self._containers.pop()
         # Of those that begin together the first to end is the innermost.
         insort(self._containers, span, key=lambda c: (c[0], -c[1]))
-        if start <= self._covered:
-            self._contained = max(self._contained, end)
-        else:
-            self._begun_since.append((start, end))
+        if start > self._contained:
+            self.container_self += self._contained_since(self._covered, start)
+            self._contained_from = self._contained = start
+        self._contained = max(self._contained, end)
+
+    def _contained_since(self, start: int, end: int) -> int:
+        """How much of the last contained stretch lies between two times."""
+        return max(0, min(self._contained, end) - max(self._contained_from, start))
 
     def _add_gap(self, end: int, before: Op | None) -> None:
         start = self._covered
-        self.container_self += max(0, min(self._contained, end) - start)
-        self._contained = max(self._contained, start)
-        for container_start, container_end in self._begun_since:
-            first = max(container_start, self._contained)
-            self.container_self += max(0, min(container_end, end) - first)
-            self._contained = max(self._contained, container_end)
-        self._begun_since.clear()
+        self.container_self += self._contained_since(start, end)
         rank = end - start, -start
         if len(self._gaps) < N_GAPS or rank > self._gaps[0][0]:
             gap = Gap(start, end - start, self._last_leaf, before, self._innermost(start))
@@ -873,8 +884,12 @@ def read_events(
             yield [(i, offset + shift, d) for i, offset, d in events] if shift else events
 
 
-def normalize_step(plane: _proto.Plane, choice: StepChoice, notes: list[str]) -> Step:
-    """Stages 2 to 4: all that the modes ask of the step that the choice names."""
+# ----------------------------------------------------------------------------------------------
+# The stages in a row.
+
+
+def step_of_plane(plane: _proto.Plane, choice: StepChoice, notes: list[str]) -> Step:
+    """All that the modes ask of the step that the choice names."""
     lines = plane.lines(OPS_LINE)
     if not lines:
         raise Absent("no_xla_ops_line", 0, available_lines=plane.line_names)
@@ -903,7 +918,7 @@ def normalize_step(plane: _proto.Plane, choice: StepChoice, notes: list[str]) ->
     )
 
 
-def load(
+def step_of_files(
     files: dict[str, str],
     host: str | None,
     device: str,
@@ -930,7 +945,7 @@ def load(
                 if len(files) > 1:
                     name = os.path.basename(path)
                     notes.append(f"{name} taken, of {len(files)} files; --host takes another")
-                return path, normalize_step(trace.plane(device), choice, notes)
+                return path, step_of_plane(trace.plane(device), choice, notes)
         except (_proto.Damage, OSError) as error:
             failures.append(unreadable(path, error))
             del notes[n_notes:]
@@ -1855,7 +1870,15 @@ MODES = (
 )
 
 
+def natural(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
+
+
 def count(text: str) -> int:
+    """Of flops or bytes: also written as 1.2e12."""
     number = int(text) if text.isdecimal() else float(text)
     if not (0 <= number < 1 << 63 and number == int(number)):
         raise ValueError
@@ -1890,7 +1913,7 @@ def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any
     return convert_or_refuse
 
 
-TO_COUNT = converter(count, "a whole number from 0")
+TO_NATURAL = converter(natural, "a whole number from 0")
 TO_INDEX = converter(int, "a whole number")
 TO_PEAK = converter(peak, "a finite number above 0")
 TO_COST = converter(
@@ -1912,7 +1935,7 @@ OPTIONS: dict[str, Json] = {
         "help": "which step by time, from 0; negative from the end (default: the busiest)",
     },
     "--step-id": {"metavar": "NAME", "help": "which step, by its exact name"},
-    "--top": {"metavar": "K", "type": TO_COUNT, "help": "how many groups (default: 50)"},
+    "--top": {"metavar": "K", "type": TO_NATURAL, "help": "how many groups (default: 50)"},
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
     "--no-comm-stalls": {"action": "store_true", "help": "leave out waits for communication"},
@@ -2058,7 +2081,9 @@ def answer(request: Request, notes: list[str]) -> Json:
     progress = Progress(sys.stderr) if sys.stderr and sys.stderr.isatty() else None
     try:
         files = find_files(request.profile, notes)
-        path, step = load(files, request.host, request.device, request.choice, notes, progress)
+        path, step = step_of_files(
+            files, request.host, request.device, request.choice, notes, progress
+        )
         said = request.mode.run(step, **request.mode_options)
     finally:
         if progress:
@@ -2094,8 +2119,9 @@ def run(argv: Sequence[str] | None) -> tuple[Json, int, str]:
         absent = error
     except MemoryError:
         absent = Absent("unreadable_xplane_pb", 1, detail="not enough memory to read it")
-    except ModuleNotFoundError as error:
-        absent = Absent("protobuf_not_installed", 1, detail=f"{error}: pip install protobuf")
+    except ImportError as error:
+        advice = f"{error}; it takes protobuf 4.21.1 or newer: pip install 'protobuf>=4.21.1'"
+        absent = Absent("protobuf_not_installed", 1, detail=advice)
     fields: Json = {
         "status": "absent",
         "reason": absent.reason,

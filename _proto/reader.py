@@ -230,6 +230,8 @@ class Line:
     timestamp_ns: int
     _source: Source
     _pieces: list[_Piece]
+    # Whether `starts` has been through, and the pieces know what they hold.
+    _is_indexed: bool = False
 
     @property
     def base_ps(self) -> int:
@@ -241,7 +243,8 @@ class Line:
 
     @property
     def n_aggregated(self) -> int:
-        """How many events tell how often something occurred, not when. (After `starts`.)"""
+        """How many events tell how often something occurred, not when."""
+        self._index()
         return sum(piece.n_aggregated for piece in self._pieces)
 
     def starts(self) -> Iterator[list[int]]:
@@ -270,12 +273,19 @@ class Line:
                 offsets.sort()
                 piece.first, piece.last = offsets[0], offsets[-1]
                 yield offsets
+        self._is_indexed = True
+
+    def _index(self) -> None:
+        if not self._is_indexed:
+            for _ in self.starts():
+                pass
 
     def events(self, start: int, end: int) -> Iterator[list[tuple[int, int, int]]]:
-        """The (metadata id, offset_ps, duration_ps) of the events in `start <= offset_ps < end`.
+        """The events in `start <= offset_ps < end`, in the file's order.
 
-        In the file's order, and only after `starts`.
+        Each is its metadata id, offset_ps and duration_ps.
         """
+        self._index()
         for piece in self._pieces:
             if not (piece.first < end and start <= piece.last):
                 continue

@@ -149,7 +149,12 @@ PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
     "%c = f32[2]{0} constant({1, -2.5e3})": ("c", "constant", ["f32[2]{0}"], []),
     "%c = s32[] constant(-7)": ("c", "constant", ["s32[]"], []),
     "%p = bf16[4]{0} parameter(0)": ("p", "parameter", ["bf16[4]{0}"], []),
-    "%t = token[] after-all()": ("t", "after-all", ["token[]"], []),
+    # nothing is in a token
+    "%t = token[] after-all()": ("t", "after-all", [], []),
+    "%s = token[] send-done((f32[8]{0}, u32[], token[]) %a)": (
+        *("s", "send-done"),
+        *([], ["f32[8]{0}", "u32[]"]),
+    ),
     "%e = () tuple()": ("e", "tuple", [], []),
     "%n = ((((s4[8]{0:T(8)E(4)})))) tuple(((s4[8]{0})) %a)": (
         "n",
@@ -479,6 +484,15 @@ class Changes(unittest.TestCase):
         ):
             with self.subTest(after=after, before=before):
                 self.assertEqual(copied(after, before), expected)
+
+    def test_tokens_are_nothing_to_compare(self) -> None:
+        for category, text in (
+            ("send-done", "%s = token[] send-done((f32[8]{0}, u32[], token[]) %a)"),
+            ("infeed", "%i = ((f32[8]{0}), token[]) infeed(token[] %t)"),
+        ):
+            with self.subTest(category):
+                row = group(category, mode="non_compute", text=text)
+                self.assertEqual((row["dtype_change"], row["layout_change"]), (None, None))
 
     def test_nothing_to_compare_is_not_no_change(self) -> None:
         for text in (

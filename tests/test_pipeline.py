@@ -8,6 +8,8 @@ import time
 import unittest
 from typing import Any
 
+import _proto.reader
+import compute_breakdown
 from tests.harness import answer, run
 from tests.xspace import (
     Event,
@@ -523,6 +525,16 @@ class Timelines(unittest.TestCase):
         self.assertLess(time.process_time() - began, 2)
         self.assertEqual(step["n_events_container"], 10_000)
         self.assertEqual(step["container_self_duration_ps"], 10_009 - 5)
+
+    def test_containers_that_are_over_take_no_memory(self) -> None:
+        loop, work = (
+            compute_breakdown.normalize(_proto.reader.Metadata("", {"hlo_category": category}))
+            for category in ("while", "loop fusion")
+        )
+        timeline = compute_breakdown.Timeline(None)
+        for i in range(1000):
+            self.assertTrue(timeline.feed([(i, i + 1, loop), (i, i + 1, work)]))
+        self.assertLess(len(timeline._containers), 3)
 
     def test_every_kind_of_leaf_is_busy(self) -> None:
         for category in ("loop fusion", "copy", "copy-done", "all-reduce", "tuple", "unheard-of"):

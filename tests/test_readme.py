@@ -212,7 +212,7 @@ def refusals() -> list[Outcome]:
         run(DEMO, "summary", "--chip", "v4"),
     ]
     missing = ModuleNotFoundError("No module named 'google.protobuf'")
-    with mock.patch.object(compute_breakdown, "load", side_effect=missing):
+    with mock.patch.object(compute_breakdown, "step_of_files", side_effect=missing):
         found.append(run(DEMO, "summary"))
     return found
 

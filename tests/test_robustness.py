@@ -904,6 +904,26 @@ class ProfileTest(RobustnessTest):
             self.assertEqual(fields["status"], "ok")
             self.assertTrue(any("2025_06_01" in note for note in fields["notes"]))
 
+    def test_a_run_that_cannot_be_listed_hides_no_other(self) -> None:
+        for name in ("2024_01_01", "2025_01_01", "2026_01_01"):
+            self.file(f"plugins/profile/{name}/host.xplane.pb", SMALL)
+        list_files = compute_breakdown.files_in
+
+        def files_in(folder: str) -> dict[str, str]:
+            if folder.endswith(("2024_01_01", "2026_01_01")):
+                raise PermissionError(13, "Permission denied")
+            return list_files(folder)
+
+        with mock.patch.object(compute_breakdown, "files_in", files_in):
+            notes = run(self.folder / "plugins/profile").object["notes"]
+        self.assertEqual(
+            notes[:2],
+            [
+                "run 2026_01_01 can't be listed: Permission denied",
+                "run 2025_01_01 taken, the newest with a trace",
+            ],
+        )
+
     def test_plain_and_gzipped_side_by_side(self) -> None:
         self.file("host.xplane.pb.gz", b"broken")
         self.file("host.xplane.pb", SMALL)
