@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DTYPES = ("bf16", "fp8", "fp32", "fp16")
-BUILTIN_CHIP = "v7x"
+DEFAULT_CHIP = "v7x"
 PROFILE_CHIP = "profile"
 
 

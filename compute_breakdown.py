@@ -1203,15 +1203,7 @@ def summary(step: Step, *, top: int = 50, include_comm: bool = False) -> Answer:
                 }
                 for kind in KINDS
             },
-            "by_phase_rollup": {
-                phase: {
-                    "n": sum(runs.n for runs in in_phase),
-                    "dur_ps": total_of(in_phase),
-                    "pct_of_compute": percent(total_of(in_phase), compute),
-                }
-                for phase in PHASES
-                for in_phase in [[r for r in step.of_kind(COMPUTE) if r.op.phase == phase]]
-            },
+            "by_phase_rollup": phase_rollup(step, compute),
             "by_hlo_category": category_rows(step),
             "comm_rollup": comm_rollup(step),
             "kernels": kernel_rows(step),
@@ -1219,6 +1211,18 @@ def summary(step: Step, *, top: int = 50, include_comm: bool = False) -> Answer:
             "steps": [step_row(each, step) for each in step.steps],
         }
     )
+
+
+def phase_rollup(step: Step, compute: int) -> Json:
+    rollup = {}
+    for phase in PHASES:
+        runs = [each for each in step.of_kind(COMPUTE) if each.op.phase == phase]
+        rollup[phase] = {
+            "n": sum(each.n for each in runs),
+            "dur_ps": total_of(runs),
+            "pct_of_compute": percent(total_of(runs), compute),
+        }
+    return rollup
 
 
 def step_row(each: StepEvent, step: Step) -> Json:
@@ -1277,18 +1281,15 @@ def waits_for(op: Op) -> str:
     collective = COLLECTIVE_NAME.match(name)
     if collective:
         return collective[1]
-    if is_host_transfer(op):
+    arrays = [*op.hlo.outputs, *op.hlo.operands] if op.hlo else []
+    if (op.kind == COMM and op.category not in ASYNC) or any(
+        HOST_MEMORY in (array.layout or "") for array in arrays
+    ):
+        # What is communication and no collective goes to the host and back.
         return "host"
     if "sparse-core" in op.name or "offload" in op.name:
         return "sparse_core"
     return "dma"
-
-
-def is_host_transfer(op: Op) -> bool:
-    if op.kind == COMM and op.category not in ASYNC:
-        return True
-    arrays = [*op.hlo.outputs, *op.hlo.operands] if op.hlo else []
-    return any(HOST_MEMORY in (array.layout or "") for array in arrays)
 
 
 def kernel_rows(step: Step) -> list[Json]:
@@ -1542,7 +1543,7 @@ class Roofs:
         """The sum of each execution's own roof; None where one of them can't be known."""
         if self.hbm is None or self.bytes_of(group) is None:
             return None
-        roof = self.hbm * 0
+        roof = exact(0)
         for runs in group.runs:
             op = runs.op
             n_bytes = op.hbm_bytes if self.hbm_only else op.bytes_accessed
@@ -1612,7 +1613,7 @@ def judge(part: Part, roofs: Roofs) -> Verdict | str:
 def roofline(
     step: Step,
     *,
-    chip: str = _peaks.BUILTIN_CHIP,
+    chip: str = _peaks.DEFAULT_CHIP,
     traffic: str = "accessed",
     kernel_cost: Sequence[KernelCost] = (),
     **overrides: float,
@@ -1941,7 +1942,8 @@ OPTIONS: dict[str, Json] = {
     "--no-comm-stalls": {"action": "store_true", "help": "leave out waits for communication"},
     "--chip": {
         "choices": [*_peaks.CHIPS, _peaks.PROFILE_CHIP],
-        "help": "whose peaks; profile: those that the trace gives (default: v7x)",
+        "help": "whose peaks; profile: those that the trace gives"
+        f" (default: {_peaks.DEFAULT_CHIP})",
     },
     **{
         f"--peak-tflops-{dtype}": {

@@ -155,7 +155,7 @@ class Plane:
         if kind == "ref_value":
             value = self._stat_names.get(stat.ref_value)
         elif kind == "compressed_str_value":
-            value = _inflate(stat.compressed_str_value, at)
+            value = _inflate_text(stat.compressed_str_value, at)
         if value is not None:
             named[name] = value
 
@@ -173,10 +173,10 @@ def _blame_compressed(source: Source, start: int, end: int) -> None:
     """Raise Damage at the field of a stat that holds a compressed string and can't be read."""
     for at, name, packed, stop in known_fields(_STAT, source.read, start, end):
         if name == "compressed_str_value":
-            _inflate(source.read(packed, stop - packed), at)
+            _inflate_text(source.read(packed, stop - packed), at)
 
 
-def _inflate(data: bytes, at: int) -> str:
+def _inflate_text(data: bytes, at: int) -> str:
     inflater = zlib.decompressobj(wbits=31)
     try:
         plain = inflater.decompress(data, _TEXT_LIMIT)

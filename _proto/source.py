@@ -59,7 +59,7 @@ def open_source(
         if path.endswith(".gz") and not gzipped:
             raise Damage(0, "not gzip data")
         if gzipped:
-            inflated = _inflate(fd, gzip_limit, on_read)
+            inflated = _unpack(fd, gzip_limit, on_read)
             os.close(fd)
             fd = inflated
         yield Source(fd, on_read)
@@ -67,7 +67,7 @@ def open_source(
         os.close(fd)
 
 
-def _inflate(fd: int, limit: int, on_read: OnRead | None) -> int:
+def _unpack(fd: int, limit: int, on_read: OnRead | None) -> int:
     """Decompress into a temporary file without a name; return its descriptor.
 
     The top-level framing is checked on the way, so that data which can't be a trace (a bomb of
