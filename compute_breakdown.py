@@ -36,11 +36,15 @@ from dataclasses import dataclass, field, replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from dataclasses import dataclass as record
     from fractions import Fraction
     from typing import Any, NoReturn, TextIO, TypeVar
 
     K = TypeVar("K")
     Json = dict[str, Any]
+else:
+    # Records are not compared and not printed: making the methods takes 3 ms of every start.
+    record = dataclass(slots=True, eq=False, repr=False)
 
 # From a clone this file is a script; installed, it is the package of its neighbours.
 if TYPE_CHECKING or not __package__:
@@ -164,7 +168,7 @@ HOST_MEMORY = "S(5)"
 NO_DATA = ("token", "opaque")
 
 
-@dataclass(slots=True)
+@record
 class Array:
     """The shape of an array, as written and taken apart."""
 
@@ -192,7 +196,7 @@ class Array:
         return order, tiles["tiles"] if tiles else ""
 
 
-@dataclass(slots=True)
+@record
 class Instruction:
     """What an HLO text says. Tuples are flattened to their arrays, in order."""
 
@@ -321,7 +325,7 @@ PHASES = ("forward", "backward", "recompute", "other", "unknown")
 STACK, TF_OP, NO_SOURCE = KEY_KINDS = ("stack", "tf_op", "no_source")
 
 
-@dataclass(slots=True)
+@record
 class Op:
     """What is true of every execution of an op: one entry of the event metadata, normalized."""
 
@@ -376,7 +380,7 @@ class Op:
         return self.hlo.base_name
 
 
-@dataclass(slots=True)
+@record
 class Runs:
     """The executions of an op within the step."""
 
@@ -389,7 +393,7 @@ class Runs:
     longest_at: int = 0
 
 
-@dataclass(slots=True)
+@record
 class Gap:
     """A stretch of the step in which no leaf op runs, and what stands around it."""
 
@@ -400,7 +404,7 @@ class Gap:
     inside: Op | None
 
 
-@dataclass(slots=True)
+@record
 class StepEvent:
     """An event of the Steps line; times on the offset base of the ops line."""
 
@@ -411,7 +415,7 @@ class StepEvent:
     n_events: int = 0
 
 
-@dataclass(slots=True)
+@record
 class Step:
     """A step with all that the modes ask of it."""
 
@@ -519,7 +523,7 @@ def unreadable(path: str, error: Exception) -> Absent:
 # Stage 2, pick: from the Steps line to one window on the ops line.
 
 
-@dataclass(slots=True)
+@record
 class StepChoice:
     """What the command line says of the step: an index, a name, or nothing."""
 
@@ -960,7 +964,7 @@ def step_of_files(
 # Aggregation: runs into groups, groups into numbers.
 
 
-@dataclass(slots=True)
+@record
 class Group:
     """Runs that belong together; times and counts are over all their executions."""
 
@@ -1169,7 +1173,7 @@ def coverage(runs: Iterable[Runs]) -> dict[str, int]:
 # The modes: each a function from the normalized step to what it adds to the answer.
 
 
-@dataclass(slots=True)
+@record
 class Answer:
     """What a mode says beyond what all say."""
 
@@ -1452,7 +1456,7 @@ def rounded(number: Fraction, digits: int) -> float | None:
         return None
 
 
-@dataclass(slots=True)
+@record
 class KernelCost:
     """What the user says of a kernel, per execution."""
 
@@ -1462,7 +1466,7 @@ class KernelCost:
     dtype: str | None
 
 
-@dataclass(slots=True)
+@record
 class Part:
     """What of a source group is judged by itself: what XLA knows of it, or one kernel."""
 
@@ -1523,7 +1527,7 @@ def with_cost(runs: Runs, cost: KernelCost) -> Runs:
     return replace(runs, op=op)
 
 
-@dataclass(slots=True)
+@record
 class Roofs:
     """Peaks as exact rates per picosecond, and which bytes count against them."""
 
@@ -1557,7 +1561,7 @@ class Roofs:
         return roof
 
 
-@dataclass(slots=True)
+@record
 class Verdict:
     """How far a part is from its roof: times in picoseconds, exact."""
 
@@ -1824,7 +1828,7 @@ def chip_notes(step: Step, chip: str, own: _peaks.Peaks, used: _peaks.Peaks) -> 
 # The command line. A mode is a row of MODES; an option is a row of OPTIONS.
 
 
-@dataclass(slots=True)
+@record
 class Mode:
     name: str
     run: Callable[..., Answer]
@@ -1991,7 +1995,7 @@ class Parser(argparse.ArgumentParser):
         super().exit(status, message)
 
 
-@dataclass(slots=True)
+@record
 class Request:
     """The command line, understood."""
 
@@ -2009,7 +2013,8 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         usage="%(prog)s PROFILE --mode MODE [options]",
         description="Where does a TPU step's time go, by source line? Prints one JSON object.",
         argument_default=argparse.SUPPRESS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        # Of a given width: to ask the terminal, argparse imports a module that takes 3 ms.
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=80),
         allow_abbrev=False,
     )
     parser.add_argument(
