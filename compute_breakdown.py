@@ -432,7 +432,6 @@ class Step:
     gaps: list[Gap]
     steps: list[StepEvent]
     device_stats: dict[str, _proto.Value]
-    notes: list[str]
 
     @property
     def duration(self) -> int:
@@ -485,16 +484,20 @@ def find_files(profile: str, notes: list[str]) -> dict[str, str]:
 
 def files_of_newest_run(folder: str, notes: list[str]) -> dict[str, str]:
     """Runs are named by time: the greatest name that holds a trace."""
+    refused = None
     runs = [run for run in os.listdir(folder) if os.path.isdir(os.path.join(folder, run))]
     for run in sorted(runs, reverse=True):
         try:
             files = files_in(os.path.join(folder, run))
         except OSError as error:
             notes.append(f"run {run} can't be listed: {error.strerror}")
+            refused = error
             continue
         if files:
             notes.append(f"run {run} taken" + (", the newest with a trace" * (len(runs) > 1)))
             return files
+    if refused is not None:
+        raise refused
     return {}
 
 
@@ -918,7 +921,6 @@ def step_of_plane(plane: _proto.Plane, choice: StepChoice, notes: list[str]) -> 
         gaps=timeline.longest_gaps(),
         steps=steps,
         device_stats=plane.stats(),
-        notes=notes,
     )
 
 
@@ -1045,13 +1047,9 @@ def group_by(runs: Iterable[Runs], key: Callable[[Op], K]) -> dict[K, Group]:
     return groups
 
 
-def group_by_source(runs: Iterable[Runs]) -> list[Group]:
-    """Group by source key; groups never mix kinds."""
-    return list(group_by(runs, lambda op: (op.agg_key, op.kind)).values())
-
-
-def by_time(groups: Iterable[Group]) -> list[Group]:
-    return sorted(groups, key=lambda group: (-group.total, group.op.agg_key, group.op.kind))
+def source_key(op: Op) -> tuple[str, str]:
+    """Groups never mix kinds."""
+    return op.agg_key, op.kind
 
 
 def percent(part: float, whole: int) -> float | None:
@@ -1184,9 +1182,8 @@ class Answer:
 
 def summary(step: Step, *, top: int = 50, include_comm: bool = False) -> Answer:
     compute = total_of(step.of_kind(COMPUTE))
-    groups = by_time(
-        group_by_source(step.of_kind(COMPUTE, COMM) if include_comm else step.of_kind(COMPUTE))
-    )
+    kinds = (COMPUTE, COMM) if include_comm else (COMPUTE,)
+    groups = [group for _, group in ranked_by(step.of_kind(*kinds), source_key)]
     rows = []
     for rank, group in enumerate(groups[:top], 1):
         row = {"rank": rank, **group_fields(group, compute, step)}
@@ -1331,7 +1328,7 @@ def by_source(step: Step, *, include_data_move: bool = False, include_comm: bool
     kinds = [COMPUTE, *([DATA_MOVE] * include_data_move), *([COMM] * include_comm)]
     compute = total_of(step.of_kind(COMPUTE))
     rows = []
-    for group in group_by_source(step.of_kind(*kinds)):
+    for group in group_by(step.of_kind(*kinds), source_key).values():
         shapes = group.distinct(lambda op: op.shape)
         rows.append(
             {
@@ -1497,7 +1494,7 @@ def split_by_knowledge(runs: Sequence[Runs], costs: dict[str, KernelCost]) -> li
         return OPAQUE if op.is_opaque else XLA
 
     parts = []
-    for whole in group_by_source(runs):
+    for whole in group_by(runs, source_key).values():
         pieces = group_by(whole.runs, knowledge)
         opaque_time = pieces[OPAQUE].total if OPAQUE in pieces else 0
         for known_by, piece in sorted(pieces.items(), key=lambda item: item[0] != XLA):

@@ -1,8 +1,9 @@
 """The protobuf wire format: walking a message field by field, and saying where it is damaged.
 
 The C parser decodes fast but says no more than "error", and puts a known field of a wrong wire
-type silently aside. So everything is decoded by `decode`, which compares the size of what was
-understood with the size of what was there, and only where they differ walks the bytes itself.
+type silently aside. So `decode` compares the size of what was understood with the size of what
+was there, and only where they differ are the bytes walked here, by `explain`. (For a line's many
+events the reader looks at what was put aside instead: sizing them costs as much as decoding.)
 """
 
 from __future__ import annotations

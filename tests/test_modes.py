@@ -534,6 +534,15 @@ class IdleGaps(unittest.TestCase):
             ],
         )
 
+    def test_a_container_that_ends_soon_is_still_around(self) -> None:
+        ops = [
+            op("w.1", "while", 0, 21),
+            leaf(0, 20, "a"),
+            op("w.2", "while", 30, 10),
+            leaf(60, 40, "b"),
+        ]
+        self.assertEqual(column(self.gaps(ops), "start_ps", "inside"), [(20, "w.1")])
+
     def test_the_ten_longest_and_of_equals_the_earliest(self) -> None:
         # Gaps of 2 ps at 0, 3, … 30, then one of 67 to the end.
         ops = [leaf(3 * i + 2, 1) for i in range(11)]

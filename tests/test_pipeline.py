@@ -480,6 +480,7 @@ TIMELINES: dict[str, tuple[list[tuple[int, int]], list[tuple[int, int]], int, in
     "overlapping containers": ([(10, 30), (30, 30)], [(35, 10)], 10, 40),
     "one container after another": ([(10, 10), (20, 10), (50, 10)], [(15, 10)], 10, 20),
     "two containers in one gap": ([(10, 10), (40, 20)], [(0, 5), (80, 5)], 10, 30),
+    "containers a moment apart": ([(10, 10), (21, 9), (31, 9)], [(60, 5)], 5, 28),
     "short container in a long one's gap": ([(0, 100), (5, 5)], [(50, 10)], 10, 90),
     "short container under a leaf in a long one": ([(0, 100), (5, 2)], [(0, 10), (50, 10)], 20, 80),
     "containers of one start": ([(10, 20), (10, 60), (10, 5)], [(20, 10)], 10, 50),

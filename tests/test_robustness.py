@@ -904,6 +904,18 @@ class ProfileTest(RobustnessTest):
             self.assertEqual(fields["status"], "ok")
             self.assertTrue(any("2025_06_01" in note for note in fields["notes"]))
 
+    def test_a_run_that_cannot_be_listed_may_hold_a_trace(self) -> None:
+        (self.folder / "2025_01_01").mkdir()
+        list_files = compute_breakdown.files_in
+
+        def files_in(folder: str) -> dict[str, str]:
+            if folder.endswith("2025_01_01"):
+                raise PermissionError(13, "Permission denied", folder)
+            return list_files(folder)
+
+        with mock.patch.object(compute_breakdown, "files_in", files_in):
+            self.assert_absent(run(self.folder), "unreadable_xplane_pb")
+
     def test_a_run_that_cannot_be_listed_hides_no_other(self) -> None:
         for name in ("2024_01_01", "2025_01_01", "2026_01_01"):
             self.file(f"plugins/profile/{name}/host.xplane.pb", SMALL)
