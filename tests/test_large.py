@@ -331,6 +331,13 @@ class Columns(InFolder):
             for events in ([surplus, neither], [neither, surplus]):
                 with self.subTest(events=events), suppress(_proto.Damage):
                     self.check(events)
+                # In several pieces, each of which has as many offsets as events.
+                with (
+                    self.subTest(pieces_of=events),
+                    pieces_of(40),
+                    suppress(_proto.Damage),
+                ):
+                    self.check(events * 8)
 
     def test_random_events(self) -> None:
         for seed in range(400):
