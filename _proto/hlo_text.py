@@ -1,0 +1,193 @@
+"""The grammar of HLO texts: `%name = shape opcode(operands), attributes`.
+
+An op's text is what a trace tells of its shapes, opcode and operands. It is taken apart as far
+as somebody asks, and as far as it is one: of any other text all parts are empty.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+NAME = r"%?(?P<name>[\w.\-]+)"
+ARRAY = r"\b(?P<dtype>[a-z][a-z0-9]*)\[(?P<dims>[0-9,<=? ]*)\](?:\{(?P<layout>[^{}]*)\})?"
+OPCODE = r"\s*(?P<opcode>[a-z][\w\-]*)\("
+# A layout is `minor_to_major:T(tile)(tile)…S(memory space)`, all of it optional.
+TILES = r"T(?P<tiles>(?:\([^()]*\))+)"
+MEMORY_SPACE = r"S\((?P<space>\d+)\)"
+TARGET = r'custom_call_target="(?P<target>[^"]*)"'
+
+RESULT_RE = re.compile(rf"\s*(?:ROOT\s+)?{NAME}\s*(?:=\s*|\Z)")
+ARRAY_RE = re.compile(ARRAY)
+ARRAY_OR_PARENTHESIS_RE = re.compile(rf"{ARRAY}|[()]")
+OPCODE_RE = re.compile(OPCODE)
+TILES_RE = re.compile(TILES)
+MEMORY_SPACE_RE = re.compile(MEMORY_SPACE)
+TARGET_RE = re.compile(TARGET)
+SSA_PART_RE = re.compile(r"\d+|(?:clone|cloned|remat)\d*")
+
+# Of memory spaces: any other is on the chip.
+HBM, HOST_MEMORY = 0, 5
+# Shaped like arrays, but nothing is in them.
+NO_DATA = ("token", "opaque")
+
+
+class Array:
+    """The shape of an array, as written and taken apart."""
+
+    __slots__ = ("dims", "dtype", "layout", "text")
+
+    def __init__(self, text: str, dtype: str, dims: str, layout: str | None) -> None:
+        self.text = text
+        self.dtype = dtype
+        self.dims = dims
+        self.layout = layout
+
+    def __repr__(self) -> str:
+        return f"Array({self.text!r})"
+
+    @property
+    def rank(self) -> int:
+        return self.dims.count(",") + 1 if self.dims else 0
+
+    @property
+    def n_elements(self) -> int:
+        # A dynamic dimension, `<=128`, counts with its bound.
+        # Python reads no number of thousands of digits, nor need it: the text is nonsense then.
+        dims = re.findall(r"\d+", self.dims)
+        return math.prod(int(dim) if len(dim) < 20 else 1 << 64 for dim in dims)
+
+    @property
+    def memory_space(self) -> int:
+        space = MEMORY_SPACE_RE.search(self.layout or "")
+        return int(space["space"][:20]) if space else HBM
+
+    def order_and_tiles(self) -> tuple[str, str] | None:
+        if self.layout is None:
+            return None
+        order, _, rest = self.layout.partition(":")
+        tiles = TILES_RE.search(rest)
+        return order, tiles["tiles"] if tiles else ""
+
+
+class Instruction:
+    """What an HLO text says. Tuples are flattened to their arrays, in order."""
+
+    __slots__ = ("_opcode", "_operands", "_outputs", "_shape_end", "_shape_start", "name", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        result = RESULT_RE.match(text)
+        self.name: str = result["name"] if result else ""
+        self._shape_start = result.end() if result else len(text)
+        # Parsed when first asked for: there can be hundreds of operands, and few modes ask.
+        self._shape_end = -1
+        self._outputs: list[Array] = []
+        self._opcode: re.Match[str] | None = None
+        self._operands: list[Array] | None = None
+
+    def __repr__(self) -> str:
+        return f"Instruction({self.text!r})"
+
+    def _parse_result(self) -> None:
+        if self._shape_end < 0:
+            self._outputs, self._shape_end = parse_shape(self.text, self._shape_start)
+            self._opcode = OPCODE_RE.match(self.text, self._shape_end)
+
+    @property
+    def outputs(self) -> list[Array]:
+        self._parse_result()
+        return self._outputs
+
+    @property
+    def shape(self) -> str:
+        """The text of the output's shape, tuples whole."""
+        self._parse_result()
+        return self.text[self._shape_start : self._shape_end]
+
+    @property
+    def opcode(self) -> str:
+        """Empty where the text is no more than a name."""
+        self._parse_result()
+        return self._opcode["opcode"] if self._opcode else ""
+
+    @property
+    def operands(self) -> list[Array]:
+        if self._operands is None:
+            self._parse_result()
+            at = self._opcode.end() - 1 if self._opcode else len(self.text)
+            self._operands = parse_shape(self.text, at)[0]
+        return self._operands
+
+    @property
+    def target(self) -> str | None:
+        if self.opcode != "custom-call" or self._opcode is None:
+            return None
+        target = TARGET_RE.search(self.text, self._opcode.end())
+        return target["target"] if target else None
+
+    @property
+    def base_name(self) -> str:
+        """The name without its SSA parts: `fusion.48.clone.3` is a `fusion`."""
+        parts = self.name.split(".")
+        named = ".".join(part for part in parts if not SSA_PART_RE.fullmatch(part))
+        return named or self.name
+
+    @property
+    def is_on_chip(self) -> bool:
+        """Whether all arrays that the text shows, if any, lie on the chip."""
+        arrays = [*self.outputs, *self.operands]
+        off_chip = any(array.memory_space in (HBM, HOST_MEMORY) for array in arrays)
+        return bool(arrays) and not off_chip
+
+    @property
+    def moved_array(self) -> Array | None:
+        """The array whose data the op moves: its first operand, for want of any better word."""
+        # The operand of a copy-done is (destination, source, context), the first shaped as its
+        # output.
+        is_done = self.opcode == "copy-done" and len(self.operands) > 1
+        place = len(self.outputs) if is_done else 0
+        return self.operands[place] if place < len(self.operands) else None
+
+
+def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
+    """The arrays of the array, tuple or operand list that begins at `start`, and where it ends.
+
+    Between the parentheses may stand names, commas and `/*index=5*/` comments: passed over.
+    """
+    if not text.startswith("(", start):
+        only = ARRAY_RE.match(text, start)
+        if only is None:
+            return [], start
+        return [Array(*only.group(0, 1, 2, 3))] * (only[1] not in NO_DATA), only.end()
+    arrays = []
+    depth = 0
+    for token in ARRAY_OR_PARENTHESIS_RE.finditer(text, start):
+        if token.lastindex:
+            if token[1] not in NO_DATA:
+                arrays.append(Array(*token.group(0, 1, 2, 3)))
+        elif token[0] == "(":
+            depth += 1
+        else:
+            depth -= 1
+            if depth == 0:
+                return arrays, token.end()
+    return arrays, len(text)
+
+
+def main_dtype(arrays: list[Array]) -> str:
+    """The dtype of the array of most elements, the first of several."""
+    dtypes = {array.dtype for array in arrays}
+    if len(dtypes) == 1:
+        return dtypes.pop()
+    return max(arrays, key=lambda array: array.n_elements).dtype
+
+
+def dtype_and_layout_change(hlo: Instruction) -> tuple[bool | None, bool | None]:
+    """Whether an op changes the dtype, and the layout; None where that can't be compared."""
+    before, after = hlo.moved_array, hlo.outputs[0] if hlo.outputs else None
+    if before is None or after is None:
+        return None, None
+    layouts = before.order_and_tiles(), after.order_and_tiles()
+    comparable = None not in layouts and before.rank == after.rank
+    return before.dtype != after.dtype, layouts[0] != layouts[1] if comparable else None
