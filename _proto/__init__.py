@@ -1,4 +1,4 @@
-"""All that knows the bytes of an xplane.pb: the schema, the framing, the reader.
+"""All that knows how a trace is written: its bytes, and the HLO texts in it.
 
 This is its face. It costs nothing to import; opening a trace imports protobuf.
 """
@@ -8,14 +8,38 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from .errors import Damage
+from .hlo_text import (
+    HOST_MEMORY,
+    Array,
+    Instruction,
+    dtype_and_layout_change,
+    main_dtype,
+    parse_shape,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .reader import Line, Metadata, Plane, Trace, Value
+    from .lines import Events, Line
+    from .reader import Metadata, Plane, Trace, Value
 
-__all__ = ["Damage", "Line", "Metadata", "Plane", "Trace", "Value", "open_trace"]
+__all__ = [
+    "HOST_MEMORY",
+    "Array",
+    "Damage",
+    "Events",
+    "Instruction",
+    "Line",
+    "Metadata",
+    "Plane",
+    "Trace",
+    "Value",
+    "dtype_and_layout_change",
+    "main_dtype",
+    "open_trace",
+    "parse_shape",
+]
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError, EncodeError, Message
 
 from .errors import Damage
 
@@ -225,6 +225,18 @@ def parse(kind: type[M], data: bytes) -> M | None:
     except (DecodeError, UnicodeDecodeError, RecursionError):
         # The latter two from protobuf's parser in Python, where there is no wheel of that in C.
         return None
+
+
+def is_complete(message: Message, data: bytes) -> bool:
+    """Whether a message decoded from these bytes has all that it requires, and all of it once.
+
+    Written again, what was given twice makes it shorter, as does a number in more bytes than it
+    takes; fields that the schema doesn't know are kept.
+    """
+    try:
+        return len(message.SerializeToString()) == len(data)
+    except EncodeError:
+        return False
 
 
 def explain(descriptor: Descriptor, data: bytes, base: int) -> None:

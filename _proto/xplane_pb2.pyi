@@ -16,16 +16,37 @@ class EventMetadataEntry(_message.Message):
 class LineEvents(_message.Message):
     __slots__ = ["events"]
     class Event(_message.Message):
-        __slots__ = ["duration_ps", "metadata_id", "num_occurrences", "offset_ps"]
+        __slots__ = ["duration_ps", "metadata_id", "num_occurrences", "offset_ps", "stats"]
         DURATION_PS_FIELD_NUMBER: _ClassVar[int]
         METADATA_ID_FIELD_NUMBER: _ClassVar[int]
         NUM_OCCURRENCES_FIELD_NUMBER: _ClassVar[int]
         OFFSET_PS_FIELD_NUMBER: _ClassVar[int]
+        STATS_FIELD_NUMBER: _ClassVar[int]
         duration_ps: int
         metadata_id: int
         num_occurrences: int
         offset_ps: int
-        def __init__(self, metadata_id: _Optional[int] = ..., offset_ps: _Optional[int] = ..., num_occurrences: _Optional[int] = ..., duration_ps: _Optional[int] = ...) -> None: ...
+        stats: _containers.RepeatedCompositeFieldContainer[LineEvents.Stat]
+        def __init__(self, metadata_id: _Optional[int] = ..., offset_ps: _Optional[int] = ..., num_occurrences: _Optional[int] = ..., duration_ps: _Optional[int] = ..., stats: _Optional[_Iterable[_Union[LineEvents.Stat, _Mapping]]] = ...) -> None: ...
+    class Stat(_message.Message):
+        __slots__ = ["bytes_value", "compressed_str_value", "double_value", "int64_value", "metadata_id", "ref_value", "str_value", "uint64_value"]
+        BYTES_VALUE_FIELD_NUMBER: _ClassVar[int]
+        COMPRESSED_STR_VALUE_FIELD_NUMBER: _ClassVar[int]
+        DOUBLE_VALUE_FIELD_NUMBER: _ClassVar[int]
+        INT64_VALUE_FIELD_NUMBER: _ClassVar[int]
+        METADATA_ID_FIELD_NUMBER: _ClassVar[int]
+        REF_VALUE_FIELD_NUMBER: _ClassVar[int]
+        STR_VALUE_FIELD_NUMBER: _ClassVar[int]
+        UINT64_VALUE_FIELD_NUMBER: _ClassVar[int]
+        bytes_value: bytes
+        compressed_str_value: bytes
+        double_value: float
+        int64_value: int
+        metadata_id: int
+        ref_value: int
+        str_value: bytes
+        uint64_value: int
+        def __init__(self, metadata_id: _Optional[int] = ..., double_value: _Optional[float] = ..., uint64_value: _Optional[int] = ..., int64_value: _Optional[int] = ..., str_value: _Optional[bytes] = ..., bytes_value: _Optional[bytes] = ..., ref_value: _Optional[int] = ..., compressed_str_value: _Optional[bytes] = ...) -> None: ...
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedCompositeFieldContainer[LineEvents.Event]
     def __init__(self, events: _Optional[_Iterable[_Union[LineEvents.Event, _Mapping]]] = ...) -> None: ...
@@ -61,30 +82,30 @@ class LineMerged(_message.Message):
         metadata_id: int
         num_occurrences: int
         offset_ps: int
-        stats: bytes
-        def __init__(self, metadata_id: _Optional[int] = ..., offset_ps: _Optional[int] = ..., duration_ps: _Optional[int] = ..., stats: _Optional[bytes] = ..., num_occurrences: _Optional[int] = ...) -> None: ...
+        stats: LineMerged.Stat
+        def __init__(self, metadata_id: _Optional[int] = ..., offset_ps: _Optional[int] = ..., duration_ps: _Optional[int] = ..., stats: _Optional[_Union[LineMerged.Stat, _Mapping]] = ..., num_occurrences: _Optional[int] = ...) -> None: ...
+    class Stat(_message.Message):
+        __slots__ = ["bytes_value", "compressed_str_value", "double_value", "int64_value", "metadata_id", "ref_value", "str_value", "uint64_value"]
+        BYTES_VALUE_FIELD_NUMBER: _ClassVar[int]
+        COMPRESSED_STR_VALUE_FIELD_NUMBER: _ClassVar[int]
+        DOUBLE_VALUE_FIELD_NUMBER: _ClassVar[int]
+        INT64_VALUE_FIELD_NUMBER: _ClassVar[int]
+        METADATA_ID_FIELD_NUMBER: _ClassVar[int]
+        REF_VALUE_FIELD_NUMBER: _ClassVar[int]
+        STR_VALUE_FIELD_NUMBER: _ClassVar[int]
+        UINT64_VALUE_FIELD_NUMBER: _ClassVar[int]
+        bytes_value: bytes
+        compressed_str_value: bytes
+        double_value: float
+        int64_value: int
+        metadata_id: int
+        ref_value: int
+        str_value: bytes
+        uint64_value: int
+        def __init__(self, metadata_id: _Optional[int] = ..., double_value: _Optional[float] = ..., uint64_value: _Optional[int] = ..., int64_value: _Optional[int] = ..., str_value: _Optional[bytes] = ..., bytes_value: _Optional[bytes] = ..., ref_value: _Optional[int] = ..., compressed_str_value: _Optional[bytes] = ...) -> None: ...
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     events: LineMerged.Event
     def __init__(self, events: _Optional[_Union[LineMerged.Event, _Mapping]] = ...) -> None: ...
-
-class LineOffsets(_message.Message):
-    __slots__ = ["events"]
-    class Column(_message.Message):
-        __slots__ = ["duration_ps", "metadata_id", "num_occurrences", "offset_ps", "stats"]
-        DURATION_PS_FIELD_NUMBER: _ClassVar[int]
-        METADATA_ID_FIELD_NUMBER: _ClassVar[int]
-        NUM_OCCURRENCES_FIELD_NUMBER: _ClassVar[int]
-        OFFSET_PS_FIELD_NUMBER: _ClassVar[int]
-        STATS_FIELD_NUMBER: _ClassVar[int]
-        duration_ps: int
-        metadata_id: int
-        num_occurrences: int
-        offset_ps: _containers.RepeatedScalarFieldContainer[int]
-        stats: bytes
-        def __init__(self, metadata_id: _Optional[int] = ..., offset_ps: _Optional[_Iterable[int]] = ..., duration_ps: _Optional[int] = ..., stats: _Optional[bytes] = ..., num_occurrences: _Optional[int] = ...) -> None: ...
-    EVENTS_FIELD_NUMBER: _ClassVar[int]
-    events: LineOffsets.Column
-    def __init__(self, events: _Optional[_Union[LineOffsets.Column, _Mapping]] = ...) -> None: ...
 
 class MemoryAccessBreakdown(_message.Message):
     __slots__ = ["accesses"]

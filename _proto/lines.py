@@ -1,0 +1,344 @@
+"""Reads the events of a line, in pieces of bounded size and mostly in columns.
+
+Any slice of a line's payload that holds whole events is itself a valid line, so memory does not
+depend on how long it is. A line is read in three passes, each looking closer at less:
+
+1. `read_line` cuts it into pieces and counts the events of each, without opening one.
+2. `Line.starts` decodes when the events begin.
+3. `Line.events` decodes all that an event says of its time, in the pieces that reach into a
+   window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import TypeVar
+
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from . import columns_pb2 as columns
+from . import xplane_pb2 as pb
+from .errors import Damage
+from .source import Source
+from .wire import LENGTH, Schema, decode, explain, fields, is_complete, known_fields, parse
+
+_PIECE_BYTES = 1 << 16
+_TAIL_BYTES = 1 << 12
+_EVENT_TAG = 4 << 3 | LENGTH
+_INT64_END = 1 << 63
+_LINE, _EVENT = (Schema(kind.DESCRIPTOR) for kind in (pb.XLine, pb.XEvent))
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(slots=True)
+class Events:
+    """Events of a line in columns, in the file's order; aggregated ones are left out.
+
+    The last two columns are what the core measured: both None where an event lacks one of them.
+    """
+
+    metadata_ids: list[int]
+    offsets: list[int]
+    durations: list[int]
+    device_offsets: list[int | None]
+    device_durations: list[int | None]
+
+    def add_device_times(self, times: tuple[int | None, int | None]) -> None:
+        self.device_offsets.append(times[0])
+        self.device_durations.append(times[1])
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def rows(self) -> Iterator[tuple[int, int, int, int | None, int | None]]:
+        """Event by event."""
+        columns = self.metadata_ids, self.offsets, self.durations
+        return zip(*columns, self.device_offsets, self.device_durations, strict=True)
+
+    def where(self, keep: Sequence[bool]) -> Events:
+        """Those of the events that are to be kept."""
+        return Events(
+            list(compress(self.metadata_ids, keep)),
+            list(compress(self.offsets, keep)),
+            list(compress(self.durations, keep)),
+            list(compress(self.device_offsets, keep)),
+            list(compress(self.device_durations, keep)),
+        )
+
+
+@dataclass(slots=True)
+class DeviceStats:
+    """The ids of the stats in which an event says what the core measured."""
+
+    offset_ids: frozenset[int]
+    duration_ids: frozenset[int]
+
+    def are_offset_and_duration(self, ids: Sequence[int]) -> bool:
+        return len(ids) == 2 and ids[0] in self.offset_ids and ids[1] in self.duration_ids
+
+    def times(self, stats: Iterable[tuple[int, int | None]]) -> tuple[int | None, int | None]:
+        """The offset and the duration; both None where one of them is no time, or not there.
+
+        Of several stats of one name the last counts.
+        """
+        offset = duration = None
+        for stat_id, value in stats:
+            time = value if value is not None and 0 <= value < _INT64_END else None
+            if stat_id in self.offset_ids:
+                offset = time
+            elif stat_id in self.duration_ids:
+                duration = time
+        return (None, None) if offset is None or duration is None else (offset, duration)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A slice of a line's payload that holds whole fields."""
+
+    start: int
+    end: int
+    n_events: int
+    # Known once `Line.starts` has been here.
+    first: int = 0
+    last: int = -1
+    n_aggregated: int = 0
+
+
+@dataclass(slots=True)
+class Line:
+    """One timeline. Its events stand at `timestamp_ns * 1000 + offset_ps`."""
+
+    name: str
+    timestamp_ns: int
+    _source: Source
+    _device_stats: DeviceStats
+    _pieces: list[_Piece]
+    # Whether `starts` has been through, and the pieces know what they hold.
+    _is_indexed: bool = False
+
+    @property
+    def base_ps(self) -> int:
+        return self.timestamp_ns * 1000
+
+    @property
+    def n_events(self) -> int:
+        return sum(piece.n_events for piece in self._pieces)
+
+    @property
+    def n_aggregated(self) -> int:
+        """How many events tell how often something occurred, not when."""
+        self._index()
+        return sum(piece.n_aggregated for piece in self._pieces)
+
+    def starts(self) -> Iterator[list[int]]:
+        """The offset_ps of all events that have one, sorted within each list."""
+        for piece in self._pieces:
+            data = self._read(piece)
+            offsets = _column_of_starts(data, piece)
+            if offsets is None:
+                _refuse_misfits(data, piece.start)
+                events = _parse(pb.LineEvents, data, piece.start).events
+                offsets = [e.offset_ps for e in events if not e.HasField("num_occurrences")]
+                piece.n_aggregated = piece.n_events - len(offsets)
+            if offsets:
+                offsets.sort()
+                piece.first, piece.last = offsets[0], offsets[-1]
+                yield offsets
+        self._is_indexed = True
+
+    def _index(self) -> None:
+        if not self._is_indexed:
+            for _ in self.starts():
+                pass
+
+    def events(self, start: int, end: int) -> Iterator[Events]:
+        """The events in `start <= offset_ps < end`, in the file's order."""
+        self._index()
+        for piece in self._pieces:
+            if piece.first < end and start <= piece.last:
+                data = self._read(piece)
+                events = _columns_of_events(data, piece.start, self._device_stats)
+                if events is None:
+                    _refuse_misfits(data, piece.start)
+                    events = _events_one_by_one(data, piece.start, self._device_stats)
+                if not (start <= piece.first and piece.last < end):
+                    events = events.where([start <= offset < end for offset in events.offsets])
+                yield events
+
+    def _read(self, piece: _Piece) -> bytes:
+        return _read_slice(self._source, piece.start, piece.end)
+
+
+def _parse(kind: type[M], data: bytes, at: int) -> M:
+    message = parse(kind, data)
+    if message is None:
+        explain(pb.LineEvents.DESCRIPTOR, data, at)
+        raise Damage(at, "the protobuf parser refuses it")
+    return message
+
+
+def _column_of_starts(data: bytes, piece: _Piece) -> list[int] | None:
+    """When the events of a piece begin; None where a column can't tell."""
+    column = _parse(columns.LineStarts, data, piece.start).events
+    offsets = column.offset_ps
+    if (
+        len(offsets) == piece.n_events
+        and not column.HasField("num_occurrences")
+        and not _has_misfits(column)
+        and is_complete(_parse(columns.LineEachStarts, data, piece.start), data)
+    ):
+        return offsets[:]
+    return None
+
+
+def _columns_of_events(data: bytes, at: int, device: DeviceStats) -> Events | None:
+    """The events of a piece, as nearly all are written; None where there is one of another form.
+
+    Nearly all have two stats, and these two. The few others, as loops that have none and
+    reductions that have more, are looked at one by one, and the stretches between them are
+    whole columns.
+    """
+    merged = _parse(columns.LineStats, data, at).events
+    kinds = [field.name for field, _ in merged.stats.ListFields()]
+    if (
+        merged.HasField("num_occurrences")
+        or len(UnknownFieldSet(merged.stats))
+        or kinds not in ([], ["metadata_id", "uint64_value"])
+        or _has_misfits(merged)
+    ):
+        return None
+    each = parse(columns.LineEachStat, data)
+    if each is None or not is_complete(each, data):
+        return None
+    events = list(each.events)
+    durations = [event.duration_ps for event in events]
+    n_stats = [len(event.stats) for event in events]
+    found = Events(merged.metadata_id[:], merged.offset_ps[:], durations, [], [])
+    stat_ids, values = merged.stats.metadata_id[:], merged.stats.uint64_value[:]
+    if not (
+        len(found.metadata_ids) == len(found.offsets) == len(events)
+        and len(stat_ids) == len(values) == sum(n_stats)
+    ):
+        return None
+    begin = at = 0
+    for i in (*(i for i, n in enumerate(n_stats) if n != 2), len(events)):
+        n = i - begin
+        end = at + 2 * n
+        pair = stat_ids[at : at + 2] if n else []
+        if stat_ids[at:end] != pair * n or max(values[at:end], default=0) >= _INT64_END:
+            return None
+        if device.are_offset_and_duration(pair):
+            found.device_offsets += values[at:end:2]
+            found.device_durations += values[at + 1 : end : 2]
+        elif device.are_offset_and_duration(pair[::-1]):
+            found.device_offsets += values[at + 1 : end : 2]
+            found.device_durations += values[at:end:2]
+        elif n:
+            return None
+        if i < len(events):
+            at, end = end, end + n_stats[i]
+            found.add_device_times(device.times(zip(stat_ids[at:end], values[at:end], strict=True)))
+        at, begin = end, i + 1
+    return found
+
+
+def _events_one_by_one(data: bytes, at: int, device: DeviceStats) -> Events:
+    found = Events([], [], [], [], [])
+    for event in _parse(pb.LineEvents, data, at).events:
+        if not event.HasField("num_occurrences"):
+            found.metadata_ids.append(event.metadata_id)
+            found.offsets.append(event.offset_ps)
+            found.durations.append(event.duration_ps)
+            found.add_device_times(device.times(_integers(event.stats)))
+    return found
+
+
+def _integers(stats: Iterable[pb.LineEvents.Stat]) -> Iterator[tuple[int, int | None]]:
+    """The stats that have a value, by id; None for a value that is no integer."""
+    for stat in stats:
+        kind = stat.WhichOneof("value")
+        if kind is not None:
+            is_integer = kind in ("uint64_value", "int64_value")
+            yield stat.metadata_id, getattr(stat, kind) if is_integer else None
+
+
+def _has_misfits(message: Message) -> bool:
+    """Whether a field that the schema knows was put aside because of its wire type."""
+    known = message.DESCRIPTOR.fields_by_number
+    aside = UnknownFieldSet(message)
+    return any(aside[i].field_number in known for i in range(len(aside)))
+
+
+def _refuse_misfits(data: bytes, at: int) -> None:
+    merged = _parse(pb.LineMerged, data, at).events
+    if _has_misfits(merged) or _has_misfits(merged.stats):
+        explain(pb.LineEvents.DESCRIPTOR, data, at)
+
+
+def read_line(source: Source, start: int, end: int, device_stats: DeviceStats) -> Line:
+    line = Line("", 0, source, device_stats, [])
+    while start < end:
+        data = source.read(start, min(_PIECE_BYTES, end - start))
+        size = len(data) if start + len(data) == end else _guess_boundary(data)
+        frame = parse(pb.LineFrame, data[:size]) if size else None
+        if frame is None or len(UnknownFieldSet(frame)):
+            size = _walk_boundary(source, start, end) - start
+            frame = decode(pb.LineFrame, _read_slice(source, start, start + size), start)
+        if frame.HasField("name"):
+            line.name = frame.name
+        if frame.HasField("timestamp_ns"):
+            line.timestamp_ns = frame.timestamp_ns
+        line._pieces.append(_Piece(start, start + size, len(frame.events)))
+        start += size
+    return line
+
+
+def _read_slice(source: Source, start: int, end: int) -> bytes:
+    """Read whole fields of a line; of an event that is too large for a piece, all but its stats."""
+    if end - start > _PIECE_BYTES:
+        for _, of_line, value, stop in known_fields(_LINE, source.read, start, end):
+            if of_line == "events":
+                slim = [
+                    source.read(at, field_end - at)
+                    for at, of_event, _, field_end in known_fields(_EVENT, source.read, value, stop)
+                    if of_event != "stats"
+                ]
+                return pb.LineFrame(events=[b"".join(slim)]).SerializeToString()
+    return source.read(start, end - start)
+
+
+def _guess_boundary(data: bytes) -> int:
+    """Guess where the last whole event of a slice ends, without walking it from its start.
+
+    From any byte that looks like an event's tag, hop from length to length: a chain of hops that
+    reaches the end of the slice has, almost surely, joined the chain of the real events. Whether
+    it has is for the parser to say: it accepts a slice only if the fields end exactly with it.
+    """
+    size = len(data)
+    candidate = data.find(_EVENT_TAG, max(0, size - _TAIL_BYTES))
+    while candidate >= 0:
+        at = boundary = candidate
+        while at + 3 < size and data[at] == _EVENT_TAG:
+            boundary = at
+            length = data[at + 1]
+            at += 2 + length
+            if length > 127:
+                at += 1 - 128 + (data[boundary + 2] << 7)
+        if at + 3 >= size and boundary > candidate:
+            return boundary
+        candidate = data.find(_EVENT_TAG, candidate + 1)
+    return 0
+
+
+def _walk_boundary(source: Source, start: int, end: int) -> int:
+    """Where the last whole field within a piece's size ends, or else the first field."""
+    boundary = start
+    for _, _, _, _, stop in fields(source.read, start, end):
+        if stop > start + _PIECE_BYTES and boundary > start:
+            break
+        boundary = stop
+    return boundary
