@@ -12,8 +12,9 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object on stdout, in on
     non_compute  what is data movement and waiting rather than math
     roofline     how far each source line is from what the chip could do
 
-All modes share one pipeline: find the file, pick a step, normalize its ops, fold their events,
-and hand the step to a function that turns it into a dict.
+All modes share one pipeline: find the files, open a device, pick a step, admit the events that
+start in it, fold them into executions of ops and a timeline, and hand the step to a function that
+turns it into a dict.
 """
 
 from __future__ import annotations
@@ -27,15 +28,20 @@ import os
 import re
 import sys
 import time
-from bisect import bisect_left, insort
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate, chain, compress
+from operator import add, sub
 
 # Type checkers take a variable of this name as true. No line that runs needs what it guards, and
 # importing it would take as long as parsing the command line.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from dataclasses import dataclass as record
     from fractions import Fraction
     from typing import Any, NoReturn, TextIO, TypeVar
@@ -43,8 +49,8 @@ if TYPE_CHECKING:
     K = TypeVar("K")
     Json = dict[str, Any]
 else:
-    # Records are not compared and not printed: making the methods takes 3 ms of every start.
-    record = dataclass(slots=True, eq=False, repr=False)
+    # Records are not compared: making the methods takes its time at every start.
+    record = dataclass(slots=True, eq=False)
 
 # From a clone this file is a script; installed, it is the package of its neighbours.
 if TYPE_CHECKING or not __package__:
@@ -70,6 +76,7 @@ COLLECTIVES = (
 ).split(", ")
 HOST_TRANSFERS = ("host send", "host recv")
 ASYNC = ("async-start", "async-update", "async-done")
+ASYNC_COLLECTIVE_START, ASYNC_COLLECTIVE_DONE = "async-collective-start", "async-collective-done"
 
 CATEGORIES = {
     CONTAINER: "while, conditional, call, megacore fusion",
@@ -131,6 +138,10 @@ DMA_NAME = starts_with_name(
     ["slice", "dynamic-slice", "dynamic-update-slice", "copy", "pad", "concatenate"]
 )
 
+# On v5e and its like an asynchronous collective is a pair of fusions. (Those between the two are
+# math that carries pieces of it.)
+ASYNC_COLLECTIVE_NAME = starts_with_name([ASYNC_COLLECTIVE_START, ASYNC_COLLECTIVE_DONE])
+
 MATMUL_CATEGORY = re.compile(
     r"\A(?:convolution(?: .*)?|dot|ragged-dot|output fusion|custom fusion|custom-call)\Z"
 )
@@ -138,148 +149,20 @@ MATMUL_CATEGORY = re.compile(
 
 def kind_of(category: str, op_name: str) -> str | None:
     """The kind of a category; None where the category stands in no row."""
-    if category in ASYNC and (DMA_NAME.match(op_name) or SPARSE_CORE_NAME.match(op_name)):
-        return DATA_MOVE
     kind = KIND_OF.get(category)
     if kind is None:
         kind = next((kind for kind, family in FAMILIES if family.search(category)), None)
+    if category in ASYNC and (DMA_NAME.match(op_name) or SPARSE_CORE_NAME.match(op_name)):
+        return DATA_MOVE
+    if kind != CONTAINER and async_collective(category, op_name):
+        return COMM
     return kind
 
 
-# ----------------------------------------------------------------------------------------------
-# HLO text: `%name = shape opcode(operands), attributes`.
-
-NAME = r"%?(?P<name>[\w.\-]+)"
-ARRAY = r"\b(?P<dtype>[a-z][a-z0-9]*)\[(?P<dims>[0-9,<=? ]*)\](?:\{(?P<layout>[^{}]*)\})?"
-OPCODE = r"\s*(?P<opcode>[a-z][\w\-]*)\("
-# A layout is `minor_to_major:T(tile)(tile)…S(memory space)`, all of it optional.
-TILES = r"T(?P<tiles>(?:\([^()]*\))+)"
-TARGET = r'custom_call_target="(?P<target>[^"]*)"'
-
-RESULT_RE = re.compile(rf"\s*(?:ROOT\s+)?{NAME}\s*(?:=\s*|\Z)")
-ARRAY_RE = re.compile(ARRAY)
-ARRAY_OR_PARENTHESIS_RE = re.compile(rf"{ARRAY}|[()]")
-OPCODE_RE = re.compile(OPCODE)
-TILES_RE = re.compile(TILES)
-TARGET_RE = re.compile(TARGET)
-SSA_PART_RE = re.compile(r"\d+|(?:clone|cloned|remat)\d*")
-HOST_MEMORY = "S(5)"
-# Shaped like arrays, but nothing is in them.
-NO_DATA = ("token", "opaque")
-
-
-@record
-class Array:
-    """The shape of an array, as written and taken apart."""
-
-    text: str
-    dtype: str
-    dims: str
-    layout: str | None
-
-    @property
-    def rank(self) -> int:
-        return self.dims.count(",") + 1 if self.dims else 0
-
-    @property
-    def n_elements(self) -> int:
-        # A dynamic dimension, `<=128`, counts with its bound.
-        # Python reads no number of thousands of digits, nor need it: the text is nonsense then.
-        dims = re.findall(r"\d+", self.dims)
-        return math.prod(int(dim) if len(dim) < 20 else 1 << 64 for dim in dims)
-
-    def order_and_tiles(self) -> tuple[str, str] | None:
-        if self.layout is None:
-            return None
-        order, _, rest = self.layout.partition(":")
-        tiles = TILES_RE.search(rest)
-        return order, tiles["tiles"] if tiles else ""
-
-
-@record
-class Instruction:
-    """What an HLO text says. Tuples are flattened to their arrays, in order."""
-
-    text: str
-    name: str
-    shape: str
-    outputs: list[Array]
-    # Empty where the text is no more than a name.
-    opcode: str
-    operands_at: int
-    _operands: list[Array] | None = None
-
-    @property
-    def operands(self) -> list[Array]:
-        """Parsed when first asked for: there can be hundreds, and few modes ask."""
-        if self._operands is None:
-            self._operands = parse_shape(self.text, self.operands_at)[0] if self.opcode else []
-        return self._operands
-
-    @property
-    def target(self) -> str | None:
-        if self.opcode != "custom-call":
-            return None
-        target = TARGET_RE.search(self.text, self.operands_at)
-        return target["target"] if target else None
-
-    @property
-    def base_name(self) -> str:
-        """The name without its SSA parts: `fusion.48.clone.3` is a `fusion`."""
-        parts = self.name.split(".")
-        named = ".".join(part for part in parts if not SSA_PART_RE.fullmatch(part))
-        return named or self.name
-
-
-def parse_hlo(text: str) -> Instruction | None:
-    """Parse an op's HLO text, as far as it is one; None where it doesn't even begin with a name."""
-    result = RESULT_RE.match(text)
-    if result is None:
-        return None
-    start = result.end()
-    outputs, end = parse_shape(text, start)
-    opcode = OPCODE_RE.match(text, end)
-    return Instruction(
-        text,
-        result["name"],
-        text[start:end],
-        outputs,
-        opcode["opcode"] if opcode else "",
-        opcode.end() - 1 if opcode else end,
-    )
-
-
-def parse_shape(text: str, start: int) -> tuple[list[Array], int]:
-    """The arrays of the array, tuple or operand list that begins at `start`, and where it ends.
-
-    Between the parentheses may stand names, commas and `/*index=5*/` comments: passed over.
-    """
-    if not text.startswith("(", start):
-        only = ARRAY_RE.match(text, start)
-        if only is None:
-            return [], start
-        return [Array(*only.group(0, 1, 2, 3))] * (only[1] not in NO_DATA), only.end()
-    arrays = []
-    depth = 0
-    for token in ARRAY_OR_PARENTHESIS_RE.finditer(text, start):
-        if token.lastindex:
-            if token[1] not in NO_DATA:
-                arrays.append(Array(*token.group(0, 1, 2, 3)))
-        elif token[0] == "(":
-            depth += 1
-        else:
-            depth -= 1
-            if depth == 0:
-                return arrays, token.end()
-    return arrays, len(text)
-
-
-def main_dtype(arrays: list[Array]) -> str:
-    """The dtype of the array of most elements, the first of several."""
-    dtypes = {array.dtype for array in arrays}
-    if len(dtypes) == 1:
-        return dtypes.pop()
-    return max(arrays, key=lambda array: array.n_elements).dtype
+def async_collective(category: str, op_name: str) -> str | None:
+    """Which end of an asynchronous collective an op is, if it is a fusion that is one."""
+    name = ASYNC_COLLECTIVE_NAME.match(op_name) if category.endswith("fusion") else None
+    return name[1] if name else None
 
 
 def dtype_class(hlo_dtype: str) -> str:
@@ -288,109 +171,222 @@ def dtype_class(hlo_dtype: str) -> str:
     return {"bf16": "bf16", "f32": "fp32", "f16": "fp16"}.get(hlo_dtype, OTHER)
 
 
-MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
+def as_text(value: _proto.Value | None) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if isinstance(value, str) else ""
 
 
-def matmul_inputs(hlo: Instruction) -> list[Array]:
-    """The operands that a matrix unit could take: not scalars; floats or narrow integers."""
-    fit = {dtype for dtype in {a.dtype for a in hlo.operands} if MATMUL_INPUT_RE.fullmatch(dtype)}
-    return [a for a in hlo.operands if a.dims and a.dtype in fit]
-
-
-def moved_array(hlo: Instruction) -> Array | None:
-    """The array whose data the op moves: its first operand, for want of any better word."""
-    # The operand of a copy-done is (destination, source, context), the first shaped as its output.
-    place = len(hlo.outputs) if hlo.opcode == "copy-done" and len(hlo.operands) > 1 else 0
-    return hlo.operands[place] if place < len(hlo.operands) else None
-
-
-def dtype_and_layout_change(hlo: Instruction) -> tuple[bool | None, bool | None]:
-    """Whether an op changes the dtype, and the layout; None where that can't be compared."""
-    if not hlo.outputs:
-        return None, None
-    before, after = moved_array(hlo), hlo.outputs[0]
-    if before is None:
-        return None, None
-    layouts = before.order_and_tiles(), after.order_and_tiles()
-    comparable = None not in layouts and before.rank == after.rank
-    return before.dtype != after.dtype, layouts[0] != layouts[1] if comparable else None
+def as_count(value: _proto.Value | None) -> int | None:
+    """Flops or bytes; None for what can't be a count (the compiler writes -1 for unknown)."""
+    if isinstance(value, (int, float)) and 0 <= value < 1 << 63:
+        return int(value)
+    return None
 
 
 # ----------------------------------------------------------------------------------------------
-# The normalized step: ops, their runs, and the time between them.
+# Ops: what is true of every execution of one.
 
-# Further than any int64 of nanoseconds or picoseconds reaches.
-ALL_TIME = -(1 << 80), 1 << 80
 PHASES = ("forward", "backward", "recompute", "other", "unknown")
 STACK, TF_OP, NO_SOURCE = KEY_KINDS = ("stack", "tf_op", "no_source")
 
+FRAME_RE = re.compile(r"(.*:\d+):\d+\Z", re.DOTALL)
+# In the stat memory_access_breakdown.
+HBM_SPACE = 1
+MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
 
-@record
+
 class Op:
-    """What is true of every execution of an op: one entry of the event metadata, normalized."""
+    """One entry of the event metadata, normalized; what few modes ask for, when it is asked for."""
 
-    text: str
-    hlo: Instruction | None
-    category: str
-    kind: str
-    known: bool
-    agg_key: str
-    agg_key_kind: str
-    source_stack: str | None
-    source_inner: str | None
-    tf_op: str | None
-    phase: str
-    shape: str | None
-    dtype: str
-    dtype_is_given: bool
-    flops: int | None
-    model_flops: int | None
-    bytes_accessed: int | None
-    hbm_bytes: int | None
-    has_endless_fact: bool
-    signature: str
+    def __init__(self, metadata: _proto.Metadata) -> None:
+        stats = metadata.stats
+        self.metadata = metadata
+        self.hlo = _proto.Instruction(metadata.name)
+        self.category = as_text(stats.get("hlo_category")) or NO_CATEGORY
+        if self.category == "non-fusion elementwise" and self.hlo.opcode == CAST:
+            # The profiler hides casts among the elementwise math.
+            self.category = CAST
+        kind = kind_of(self.category, self.hlo.name)
+        self.kind = kind or OTHER
+        self.is_known = kind is not None
+        self.async_collective = async_collective(self.category, self.hlo.name)
+        stack = as_text(stats.get("source_stack"))
+        self.source_stack = stack if stack.strip() else None
+        self.tf_op = as_text(stats.get("tf_op")) or None
+        self.agg_key, self.agg_key_kind = agg_key_of(self.source_stack, self.tf_op, self.category)
+
+    def __repr__(self) -> str:
+        return f"Op({self.text!r})"
+
+    @property
+    def text(self) -> str:
+        return self.metadata.name
 
     @property
     def name(self) -> str:
-        return self.hlo.name if self.hlo else ""
+        return self.hlo.name
+
+    @property
+    def is_container(self) -> bool:
+        return self.kind == CONTAINER
 
     @property
     def is_wait(self) -> bool:
         """Whether the core stands still until something asynchronous is done."""
-        return self.category.endswith("-done")
+        return self.category.endswith("-done") or self.async_collective == ASYNC_COLLECTIVE_DONE
 
     @property
+    def is_start(self) -> bool:
+        """Whether it only sets off what another op waits for."""
+        return self.category.endswith("-start") or self.async_collective == ASYNC_COLLECTIVE_START
+
+    @cached_property
+    def source_inner(self) -> str | None:
+        """The innermost frame, as `file:line`; without a stack, what else tells the line."""
+        if self.source_stack is None:
+            return as_text(self.metadata.stats.get("source")) or None
+        last = self.source_stack.rstrip().rpartition("\n")[2].strip()
+        frame = FRAME_RE.match(last)
+        return frame[1] if frame else last
+
+    @cached_property
+    def phase(self) -> str:
+        if self.tf_op is None:
+            return "unknown"
+        if ".remat" in self.name or "/rematted_computation/" in self.tf_op:
+            return "recompute"
+        if "transpose(" in self.tf_op and "jvp" in self.tf_op:
+            return "backward"
+        return "forward" if "jvp(" in self.tf_op else "other"
+
+    @cached_property
+    def signature(self) -> str:
+        if self.hlo.target:
+            return f"custom-call:{self.hlo.target}"
+        if self.hlo.name and (self.category.endswith("fusion") or self.category in ASYNC):
+            return f"{self.hlo.base_name} [{self.category}]"
+        return f"{self.hlo.opcode or '<no text>'} [{self.category}]"
+
+    @cached_property
+    def kernel(self) -> str | None:
+        """The name of the custom (Pallas) kernel that it runs."""
+        return self.hlo.base_name if self.hlo.target == "tpu_custom_call" else None
+
+    @cached_property
+    def shape(self) -> str | None:
+        return as_text(self.metadata.stats.get("shape_with_layout")) or None
+
+    @cached_property
+    def dtype(self) -> str:
+        """That of the output: of its array of most elements."""
+        outputs = self.hlo.outputs or _proto.parse_shape(self.shape or "")[0]
+        return dtype_class(_proto.main_dtype(outputs)) if outputs else OTHER
+
+    @cached_property
+    def matmul_inputs(self) -> list[_proto.Array]:
+        """The operands that a matrix unit could take: not scalars; floats or narrow integers."""
+        operands = [array for array in self.hlo.operands if array.dims]
+        fit = set(filter(MATMUL_INPUT_RE.fullmatch, {array.dtype for array in operands}))
+        return [array for array in operands if array.dtype in fit]
+
+    @cached_property
+    def operand_dtype(self) -> str | None:
+        """That of the largest of them; other dtypes than floats by their name in HLO."""
+        if not self.matmul_inputs:
+            return None
+        dtype = _proto.main_dtype(self.matmul_inputs)
+        named = dtype_class(dtype)
+        return dtype if named == OTHER else named
+
+    @cached_property
     def dtype_uncertain(self) -> bool:
         """Whether a matrix unit may have worked in another precision than the output shows."""
-        if self.dtype_is_given or self.dtype == OTHER or not MATMUL_CATEGORY.match(self.category):
+        if self.dtype == OTHER or not MATMUL_CATEGORY.match(self.category):
             return False
-        inputs = matmul_inputs(self.hlo) if self.hlo else []
-        return not inputs or any(dtype_class(array.dtype) != self.dtype for array in inputs)
+        inputs = {dtype_class(array.dtype) for array in self.matmul_inputs}
+        return inputs != {self.dtype}
+
+    @cached_property
+    def flops(self) -> int | None:
+        return self.count("flops")
+
+    @cached_property
+    def model_flops(self) -> int | None:
+        return self.count("model_flops")
+
+    @cached_property
+    def bytes_accessed(self) -> int | None:
+        return self.count("bytes_accessed")
+
+    @cached_property
+    def hbm_bytes(self) -> int | None:
+        """Bytes to and from HBM; None where the trace doesn't tell."""
+        accesses = self.metadata.accesses
+        if accesses is None or (
+            # An empty list is no answer: real copies of gigabytes to the host carry one. Unless
+            # whatever the text shows lies on the chip.
+            not accesses and self.bytes_accessed and not self.hlo.is_on_chip
+        ):
+            return None
+        return as_count(sum(n_bytes for space, n_bytes in accesses if space == HBM_SPACE))
+
+    def count(self, stat: str) -> int | None:
+        return as_count(self.metadata.stats.get(stat))
+
+    @property
+    def has_endless_fact(self) -> bool:
+        facts = map(self.metadata.stats.get, ("flops", "model_flops", "bytes_accessed"))
+        return any(isinstance(fact, float) and not math.isfinite(fact) for fact in facts)
 
     @property
     def is_opaque(self) -> bool:
         """Whether it is a black box to XLA: a kernel, a buffer placeholder."""
         return self.category == "custom-call" and not self.flops
 
-    @property
-    def kernel(self) -> str | None:
-        """The name of the custom (Pallas) kernel that it runs."""
-        if self.hlo is None or self.hlo.target != "tpu_custom_call":
-            return None
-        return self.hlo.base_name
+
+def agg_key_of(stack: str | None, tf_op: str | None, category: str) -> tuple[str, str]:
+    if stack:
+        import hashlib
+
+        digest = hashlib.sha1(stack.encode(), usedforsecurity=False).hexdigest()
+        return f"stack:{digest[:16]}", STACK
+    if tf_op:
+        return f"tfop:{tf_op}", TF_OP
+    return f"<no source>:{category}", NO_SOURCE
+
+
+# ----------------------------------------------------------------------------------------------
+# Records that flow from stage to stage.
+
+# Beyond any int64 of nanoseconds or picoseconds.
+BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
 
 
 @record
-class Runs:
-    """The executions of an op within the step."""
+class StepEvent:
+    """A step as the trace draws it; times on the offset base of the ops line."""
+
+    index: int
+    name: str | None
+    start: int
+    end: int
+    # Its start and end by the device's clock, where its event tells.
+    device_span: tuple[int, int] | None
+    n_events: int = 0
+
+
+@record
+class Executions:
+    """The executions of an op within a window."""
 
     op: Op
-    n: int = 0
-    total: int = 0
-    shortest: int = ALL_TIME[1]
-    longest: int = -1
+    n: int
+    total: int
+    shortest: int
+    longest: int
     # Which event was the longest, by its place in the file; the first of several.
-    longest_at: int = 0
+    longest_at: int
 
 
 @record
@@ -405,58 +401,75 @@ class Gap:
 
 
 @record
-class StepEvent:
-    """An event of the Steps line; times on the offset base of the ops line."""
+class Timeline:
+    """The window between two times, and how it is filled."""
 
-    index: int
-    name: str | None
     start: int
     end: int
-    n_events: int = 0
-
-
-@record
-class Step:
-    """A step with all that the modes ask of it."""
-
-    picked: StepEvent | None
-    start: int
-    end: int
-    # Leaves and containers, in order of appearance.
-    runs: list[Runs]
-    containers: list[Runs]
-    n_dropped: int
+    # Some leaf runs; some container runs, and no leaf.
     busy: int
     container_self: int
     # The longest, in order.
     gaps: list[Gap]
-    steps: list[StepEvent]
-    device_stats: dict[str, _proto.Value]
 
     @property
     def duration(self) -> int:
         return self.end - self.start
 
-    def of_kind(self, *kinds: str) -> list[Runs]:
-        return [runs for runs in self.runs if runs.op.kind in kinds]
+
+@record
+class Step:
+    """What ran in one window of a device: all that the modes ask for."""
+
+    device: Device
+    picked: StepEvent | None
+    clock: str
+    timeline: Timeline
+    # In order of appearance.
+    leaves: list[Executions]
+    by_kind: dict[str, Group]
+    containers: list[Executions]
+    n_dropped: int
+
+    @property
+    def duration(self) -> int:
+        return self.timeline.duration
+
+    def of_kinds(self, *kinds: str) -> list[Executions]:
+        return [each for each in self.leaves if each.op.kind in kinds]
+
+
+# Of the process, by why there is no answer. What could simply not be there is no failure.
+EXIT_STATUS = {
+    "no_xplane_pb": 0,
+    "device_not_found": 0,
+    "no_xla_ops_line": 0,
+    "empty_xla_ops_line": 0,
+    "unreadable_xplane_pb": 1,
+    "step_not_found": 1,
+    "host_not_found": 1,
+    "kernel_not_found": 1,
+    "protobuf_not_installed": 1,
+    "bad_arguments": 2,
+}
+# By how else it ends; the latter two as a shell reports the signals.
+OK, CANT_WRITE, INTERRUPTED, CLOSED_PIPE = 0, 1, 130, 141
 
 
 class Absent(Exception):
     """There is no answer; why, and what else the answer's object says."""
 
-    def __init__(self, reason: str, exit_status: int, **fields: object) -> None:
+    def __init__(self, reason: str, **fields: object) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.exit_status = exit_status
+        self.exit_status = EXIT_STATUS[reason]
         self.fields = fields
 
 
 # ----------------------------------------------------------------------------------------------
 # Stage 1, find: from a path to trace files.
 
-DEVICE = "/device:TPU:0"
 SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
-STEPS_LINE, OPS_LINE = "Steps", "XLA Ops"
 
 
 def find_files(profile: str, notes: list[str]) -> dict[str, str]:
@@ -475,11 +488,11 @@ def find_files(profile: str, notes: list[str]) -> dict[str, str]:
         if files:
             return files
     except (FileNotFoundError, NotADirectoryError):
-        raise Absent("no_xplane_pb", 0, detail="no such path") from None
+        raise Absent("no_xplane_pb", detail="no such path") from None
     except (OSError, ValueError) as error:
         raise unreadable(profile, error) from None
     detail = "no .xplane.pb file in this directory, nor in a run below it or its plugins/profile"
-    raise Absent("no_xplane_pb", 0, detail=detail)
+    raise Absent("no_xplane_pb", detail=detail)
 
 
 def files_of_newest_run(folder: str, notes: list[str]) -> dict[str, str]:
@@ -519,354 +532,256 @@ def unreadable(path: str, error: Exception) -> Absent:
     what = str(error)
     if isinstance(error, OSError):
         what = f"byte 0: {error.strerror or what}"
-    return Absent("unreadable_xplane_pb", 1, detail=f"{os.path.basename(path)}: {what}")
+    return Absent("unreadable_xplane_pb", detail=f"{os.path.basename(path)}: {what}")
 
 
 # ----------------------------------------------------------------------------------------------
-# Stage 2, pick: from the Steps line to one window on the ops line.
+# Stage 2, open: from a trace to one of its devices, and to its steps.
+
+DEVICE = "/device:TPU:0"
+STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
 
 
 @record
-class StepChoice:
-    """What the command line says of the step: an index, a name, or nothing."""
+class Device:
+    """What all steps of one device share. Times stand on the offset base of its ops line."""
 
-    index: int | None = None
-    name: str | None = None
+    plane: _proto.Plane
+    lines: list[_proto.Line]
+    base: int
+    steps: list[StepEvent]
+    step_source: str
+    stats: dict[str, _proto.Value]
+    _ops: dict[int, Op | None]
+
+    def op(self, metadata_id: int) -> Op | None:
+        """Each entry of the metadata is normalized once, whoever asks."""
+        if metadata_id not in self._ops:
+            metadata = self.plane.metadata(metadata_id)
+            self._ops[metadata_id] = Op(metadata) if metadata else None
+        return self._ops[metadata_id]
+
+    @property
+    def type(self) -> str | None:
+        return as_text(self.stats.get("device_type_string")) or None
+
+    @property
+    def n_events(self) -> int:
+        return sum(line.n_events for line in self.lines)
 
 
-def read_steps(plane: _proto.Plane, base: int, notes: list[str]) -> list[StepEvent]:
-    """The events of the Steps line, sorted by start, on the offset base of the ops line."""
-    spans = []
+def open_device(plane: _proto.Plane, notes: list[str]) -> Device:
+    lines = plane.lines(OPS_LINE)
+    if not lines:
+        raise Absent("no_xla_ops_line", available_lines=plane.line_names)
+    base = lines[0].base_ps
+    steps, source = read_steps(plane, STEPS_LINE, base, notes), "steps"
+    if not steps:
+        steps, source = read_steps(plane, MODULES_LINE, base, notes), "modules"
+        if steps:
+            notes.append("no Steps line; executions of programs (XLA Modules) are taken as steps")
+    count_starts(lines, base, steps)
+    return Device(plane, lines, base, steps, source, plane.stats(), {})
+
+
+def read_steps(plane: _proto.Plane, line_name: str, base: int, notes: list[str]) -> list[StepEvent]:
+    """The events of a line as steps, sorted by start."""
+    steps = []
     n_dropped = 0
-    for line in plane.lines(STEPS_LINE):
+    names: dict[int, str | None] = {}
+    for line in plane.lines(line_name):
         shift = line.base_ps - base
         n_dropped += line.n_aggregated
-        for events in line.events(*ALL_TIME):
-            for metadata_id, offset, duration in events:
+        for events in line.events(BEFORE_ALL, AFTER_ALL):
+            for metadata_id, offset, duration, device_start, device_duration in events.rows():
                 if duration < 0:
                     n_dropped += 1
-                else:
-                    spans.append((offset + shift, duration, metadata_id))
+                    continue
+                if metadata_id not in names:
+                    metadata = plane.metadata(metadata_id)
+                    names[metadata_id] = metadata.name if metadata else None
+                start = offset + shift
+                span = None
+                if device_start is not None and device_duration is not None:
+                    span = device_start, device_start + device_duration
+                steps.append(StepEvent(0, names[metadata_id], start, start + duration, span, 0))
     if n_dropped:
-        notes.append(f"{n_dropped} events of the Steps line left out: they have no valid time")
-    spans.sort(key=lambda span: span[0])
-    names: dict[int, str | None] = {}
-    for _, _, metadata_id in spans:
-        if metadata_id not in names:
-            metadata = plane.metadata(metadata_id)
-            names[metadata_id] = metadata.name if metadata else None
-    return [
-        StepEvent(index, names[metadata_id], start, start + duration)
-        for index, (start, duration, metadata_id) in enumerate(spans)
-    ]
+        notes.append(
+            f"{n_dropped} events of the {line_name} line left out: they have no valid time"
+        )
+    steps.sort(key=lambda step: step.start)
+    for index, step in enumerate(steps):
+        step.index = index
+    return steps
 
 
 def count_starts(lines: Sequence[_proto.Line], base: int, steps: Sequence[StepEvent]) -> None:
     """Count into each step the ops that start in it."""
+    # How many start before a border is the sum of two: of the lists that reach around it the
+    # part before it, and all of the lists that end before it, noted at the first such border.
+    borders = sorted({border for step in steps for border in (step.start, step.end)})
+    within = dict.fromkeys(borders, 0)
+    before = [0] * (len(borders) + 1)
     for line in lines:
         shift = line.base_ps - base
         for offsets in line.starts():
-            first, last = offsets[0] + shift, offsets[-1] + shift
-            for step in steps:
-                if step.start <= last and first < step.end:
-                    step.n_events += bisect_left(offsets, step.end - shift)
-                    step.n_events -= bisect_left(offsets, step.start - shift)
+            first = bisect_right(borders, offsets[0] + shift)
+            last = bisect_right(borders, offsets[-1] + shift)
+            for border in borders[first:last]:
+                within[border] += bisect_left(offsets, border - shift)
+            before[last] += len(offsets)
+    n_before = {
+        border: within[border] + n for border, n in zip(borders, accumulate(before), strict=False)
+    }
+    for step in steps:
+        step.n_events = n_before[step.end] - n_before[step.start]
 
 
-def pick_step(
-    steps: Sequence[StepEvent], choice: StepChoice, n_events: int, notes: list[str]
-) -> StepEvent | None:
-    """The step that the choice names, or else the busiest; None where there are no steps."""
-    if choice.index is not None:
-        if -len(steps) <= choice.index < len(steps):
-            return steps[choice.index]
-        raise step_not_found(steps, f"no step {choice.index} among {len(steps)}")
-    if choice.name is not None:
+# ----------------------------------------------------------------------------------------------
+# Stage 3, pick: from the steps to the one that is asked for.
+
+ALL_STEPS = "all"
+
+
+@record
+class StepChoice:
+    """What the command line says of the step: an index or `all`, a name, or nothing."""
+
+    index: int | str | None = None
+    name: str | None = None
+
+
+def pick_step(device: Device, choice: StepChoice, notes: list[str]) -> StepEvent | None:
+    """The step that the choice names, or else the busiest; None where all ops are the step."""
+    steps = device.steps
+    if choice.index == ALL_STEPS:
+        return None
+    if isinstance(choice.index, int):
+        if not -len(steps) <= choice.index < len(steps):
+            raise step_not_found(steps, f"no step {choice.index} among {len(steps)}")
+        picked = steps[choice.index]
+    elif choice.name is not None:
         named = [step for step in steps if step.name == choice.name]
         if not named:
             raise step_not_found(steps, f"no step is named {choice.name!r}")
+        picked, n_busy = busiest(named)
         if len(named) > 1:
+            busy = f"typical of {n_busy} as busy" if n_busy else "the middle one"
             notes.append(
-                f"{len(named)} steps are named {choice.name!r}; took the earliest"
-                f" (idx={named[0].index})"
+                f"{len(named)} steps are named {choice.name!r}; took idx={picked.index}, {busy}"
             )
-        return named[0]
-    if not steps:
+    elif steps:
+        picked, n_busy = busiest(steps)
+        if n_busy:
+            typical = f"; typical of {n_busy} as busy" if n_busy > 1 else ""
+            notes.append(
+                f"auto-picked busiest step (idx={picked.index}, n_xla_ops_events={picked.n_events}"
+                f" of {device.n_events} in {len(steps)} steps{typical})"
+            )
+        else:
+            notes.append(f"no op starts in any step; took the middle one (idx={picked.index})")
+    else:
         return None
-    busiest = max(steps, key=lambda step: step.n_events)
-    if busiest.n_events:
-        notes.append(
-            f"auto-picked busiest step (idx={busiest.index}, n_xla_ops_events={busiest.n_events}"
-            f" of {n_events} in {len(steps)} steps)"
-        )
-        return busiest
-    middle = steps[len(steps) // 2]
-    notes.append(f"no op starts in any step; took the middle one (idx={middle.index})")
-    return middle
+    if not picked.n_events:
+        notes.append("no op starts in this step: it shows idle time only")
+    return picked
+
+
+def busiest(steps: Sequence[StepEvent]) -> tuple[StepEvent, int]:
+    """The typical of the busiest steps, and how many these are; the middle one if none is busy."""
+    n_events = max(step.n_events for step in steps)
+    if not n_events:
+        return steps[len(steps) // 2], 0
+    busy = [step for step in steps if step.n_events == n_events]
+    busy.sort(key=lambda step: (step.end - step.start, step.start))
+    return busy[(len(busy) - 1) // 2], len(busy)
 
 
 def step_not_found(steps: Sequence[StepEvent], detail: str) -> Absent:
-    return Absent("step_not_found", 1, detail=detail, available_steps=[step.name for step in steps])
+    return Absent("step_not_found", detail=detail, available_steps=[step.name for step in steps])
 
 
 # ----------------------------------------------------------------------------------------------
-# Stage 3, normalize: each metadata entry once.
-
-FRAME_RE = re.compile(r"(.*:\d+):\d+\Z", re.DOTALL)
-
-
-def normalize(metadata: _proto.Metadata) -> Op:
-    stats = metadata.stats
-    hlo = parse_hlo(metadata.name)
-    name = hlo.name if hlo else ""
-    category = as_text(stats.get("hlo_category")) or NO_CATEGORY
-    if category == "non-fusion elementwise" and hlo and hlo.opcode == CAST:
-        # The profiler hides casts among the elementwise math.
-        category = CAST
-    kind = kind_of(category, name)
-    stack: str | None = as_text(stats.get("source_stack"))
-    frames = [frame.strip() for frame in stack.split("\n") if frame.strip()] if stack else []
-    tf_op = as_text(stats.get("tf_op")) or None
-    if frames:
-        frame = FRAME_RE.match(frames[-1])
-        source_inner = frame[1] if frame else frames[-1]
-    else:
-        stack = None
-        source_inner = as_text(stats.get("source")) or None
-    agg_key, agg_key_kind = agg_key_of(stack, tf_op, category)
-    shape = as_text(stats.get("shape_with_layout")) or None
-    outputs = (hlo.outputs if hlo else []) or parse_shape(shape or "", 0)[0]
-    dtype = dtype_class(main_dtype(outputs)) if outputs else OTHER
-    return Op(
-        text=metadata.name,
-        hlo=hlo,
-        category=category,
-        kind=kind or OTHER,
-        known=kind is not None,
-        agg_key=agg_key,
-        agg_key_kind=agg_key_kind,
-        source_stack=stack,
-        source_inner=source_inner,
-        tf_op=tf_op,
-        phase=phase_of(name, tf_op),
-        shape=shape,
-        dtype=dtype,
-        dtype_is_given=False,
-        flops=as_count(stats.get("flops")),
-        model_flops=as_count(stats.get("model_flops")),
-        bytes_accessed=as_count(stats.get("bytes_accessed")),
-        hbm_bytes=as_count(metadata.hbm_bytes),
-        signature=signature_of(category, hlo),
-        has_endless_fact=any(
-            isinstance(value := stats.get(fact), float) and not math.isfinite(value)
-            for fact in ("flops", "model_flops", "bytes_accessed")
-        ),
-    )
+# Stage 4, admit: the events that start in the window, and where they lie on the device's clock.
+#
+# A profiler writes two times of an op. `offset_ps` is fitted to the host's clock, and only there
+# do steps and ops meet, so it decides what belongs to a step. But the fit bends: it jumps, ops
+# are stretched over their successors and these shrink to nothing. How long an op took, and where
+# it lies among the others, is what the core measured.
 
 
-def as_text(value: _proto.Value | None) -> str:
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return value if isinstance(value, str) else ""
+@record
+class Piece:
+    """Admitted events, by the trace's clock and by the device's; none of the latter is 0, 0."""
+
+    # The trace's times count from here.
+    base: int
+    metadata_ids: array[int]
+    starts: array[int]
+    durations: array[int]
+    device_starts: array[int]
+    device_durations: array[int]
+    # Which of them have no device times.
+    unmeasured: list[int]
+
+    def on_trace(self) -> tuple[list[int], list[int]]:
+        """When each starts, and when each ends."""
+        starts = [start + self.base for start in self.starts]
+        return starts, list(map(add, starts, self.durations))
+
+    def marks(self) -> tuple[list[int], list[int]]:
+        """The starts and ends of what was measured: by the trace's clock, and by the device's."""
+        starts, ends = self.on_trace()
+        trace = starts + ends
+        device = [*self.device_starts, *map(add, self.device_starts, self.device_durations)]
+        if self.unmeasured:
+            n = len(starts)
+            measured = [True] * n
+            for i in self.unmeasured:
+                measured[i] = False
+            trace = list(compress(trace, measured * 2))
+            device = list(compress(device, measured * 2))
+        return trace, device
 
 
-def as_count(value: _proto.Value | None) -> int | None:
-    """Flops or bytes; None for what can't be a count (the compiler writes -1 for unknown)."""
-    if isinstance(value, (int, float)) and 0 <= value < 1 << 63:
-        return int(value)
-    return None
+@record
+class Admitted:
+    """The events of a window, and what of it had to be left out."""
+
+    pieces: list[Piece]
+    n_dropped: int
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the core measured any of them."""
+        return any(len(piece.unmeasured) < len(piece.starts) for piece in self.pieces)
+
+    def span(self) -> tuple[int, int]:
+        """From the first start to the last end, by the trace's clock."""
+        times = [piece.on_trace() for piece in self.pieces]
+        return min(min(starts) for starts, _ in times), max(max(ends) for _, ends in times)
 
 
-def agg_key_of(stack: str | None, tf_op: str | None, category: str) -> tuple[str, str]:
-    if stack:
-        import hashlib
-
-        digest = hashlib.sha1(stack.encode(), usedforsecurity=False).hexdigest()
-        return f"stack:{digest[:16]}", STACK
-    if tf_op:
-        return f"tfop:{tf_op}", TF_OP
-    return f"<no source>:{category}", NO_SOURCE
-
-
-def phase_of(name: str, tf_op: str | None) -> str:
-    if tf_op is None:
-        return "unknown"
-    if ".remat" in name or "/rematted_computation/" in tf_op:
-        return "recompute"
-    if "transpose(" in tf_op and "jvp" in tf_op:
-        return "backward"
-    return "forward" if "jvp(" in tf_op else "other"
-
-
-def signature_of(category: str, hlo: Instruction | None) -> str:
-    if hlo and hlo.opcode == "custom-call" and hlo.target:
-        return f"custom-call:{hlo.target}"
-    if hlo and (category.endswith("fusion") or category in ASYNC):
-        return f"{hlo.base_name} [{category}]"
-    opcode = hlo.opcode if hlo else ""
-    return f"{opcode or '<no text>'} [{category}]"
-
-
-# ----------------------------------------------------------------------------------------------
-# Stage 4, fold: the events of the window into the runs of their ops, and into a timeline.
-
-N_GAPS = 10
-Span = tuple[int, int, Op]
-
-
-class Timeline:
-    """Sweeps over ops in order of their start: when is a leaf running, when none?
-
-    An instant op takes no time, so it neither ends a gap nor counts as a neighbour of one.
-    """
-
-    def __init__(self, window: StepEvent | None) -> None:
-        """Without a window it spans from the first start to the last end."""
-        self.start, self.end = (window.start, window.end) if window else ALL_TIME
-        self.busy = 0
-        self.container_self = 0
-        self._is_open = window is None
-        self._covered = self.start
-        self._last_start = self._last_end = ALL_TIME[0]
-        self._last_leaf: Op | None = None
-        # Containers that may not be over yet, the innermost last.
-        self._containers: list[Span] = []
-        # The last stretch without a break in which some container runs.
-        self._contained_from = self._contained = self.start
-        self._gaps: list[tuple[tuple[int, int], Gap]] = []
-
-    def feed(self, spans: Sequence[Span]) -> bool:
-        """Take (start, end, op) that start where the last one did, or later; else return False."""
-        if self._is_open and spans and self.start == ALL_TIME[0]:
-            self.start = self._covered = spans[0][0]
-            self._contained_from = self._contained = self.start
-        last_start = self._last_start
-        for start, end, op in spans:
-            if start < last_start:
-                return False
-            last_start = start
-            if end > self._last_end:
-                self._last_end = end
-            if op.kind == CONTAINER:
-                self._begin_container((start, end, op))
-            elif end > self._covered and end > start:
-                if start > self._covered:
-                    self._add_gap(start, op)
-                    self._covered = start
-                end_within = min(end, self.end)
-                self.busy += end_within - self._covered
-                self._covered = end_within
-                self._last_leaf = op
-        self._last_start = last_start
-        return True
-
-    def finish(self) -> None:
-        if self._is_open:
-            self.end = self._last_end
-        if self._covered < self.end:
-            self._add_gap(self.end, None)
-
-    def longest_gaps(self) -> list[Gap]:
-        return [gap for _, gap in sorted(self._gaps, reverse=True)]
-
-    def _begin_container(self, span: Span) -> None:
-        start, end, _ = span
-        while self._containers and self._containers[-1][1] <= self._covered:
-            self._containers.pop()
-        # Of those that begin together the first to end is the innermost.
-        insort(self._containers, span, key=lambda c: (c[0], -c[1]))
-        if start > self._contained:
-            self.container_self += self._contained_since(self._covered, start)
-            self._contained_from = self._contained = start
-        self._contained = max(self._contained, end)
-
-    def _contained_since(self, start: int, end: int) -> int:
-        """How much of the last contained stretch lies between two times."""
-        return max(0, min(self._contained, end) - max(self._contained_from, start))
-
-    def _add_gap(self, end: int, before: Op | None) -> None:
-        start = self._covered
-        self.container_self += self._contained_since(start, end)
-        rank = end - start, -start
-        if len(self._gaps) < N_GAPS or rank > self._gaps[0][0]:
-            gap = Gap(start, end - start, self._last_leaf, before, self._innermost(start))
-            heapq.heappush(self._gaps, (rank, gap))
-            if len(self._gaps) > N_GAPS:
-                heapq.heappop(self._gaps)
-
-    def _innermost(self, at: int) -> Op | None:
-        """The innermost container around a time no earlier than at the last call."""
-        later = []
-        inside = None
-        while self._containers and inside is None:
-            start, end, op = self._containers[-1]
-            if start <= at < end:
-                inside = op
-            else:
-                span = self._containers.pop()
-                if end > at:
-                    later.append(span)
-        self._containers += reversed(later)
-        return inside
-
-
-def fold(
-    plane: _proto.Plane,
-    lines: Sequence[_proto.Line],
-    base: int,
-    window: StepEvent | None,
-    notes: list[str],
-) -> tuple[list[Runs], Timeline, int]:
-    """Fold all events that start in the window; without one, all there are.
-
-    Returns the runs in order of appearance, the timeline, and how many events were dropped.
-    """
-    ops: dict[int, Op | None] = {}
-    runs_of: dict[int, Runs] = {}
-    timeline = Timeline(window)
-    in_order = True
-    n_unresolved = n_negative = place = 0
-    for events in read_events(lines, base, window):
-        spans = []
-        for metadata_id, start, duration in events:
-            place += 1
-            runs = runs_of.get(metadata_id)
-            if runs is None or duration < 0:
-                if metadata_id not in ops:
-                    metadata = plane.metadata(metadata_id)
-                    ops[metadata_id] = normalize(metadata) if metadata else None
-                op = ops[metadata_id]
-                if op is None:
-                    n_unresolved += 1
-                    continue
-                if duration < 0:
-                    n_negative += 1
-                    continue
-                runs = runs_of[metadata_id] = Runs(op)
-            runs.n += 1
-            runs.total += duration
-            if duration > runs.longest:
-                runs.longest, runs.longest_at = duration, place
-            if duration < runs.shortest:
-                runs.shortest = duration
-            spans.append((start, start + duration, runs.op))
-        in_order = in_order and timeline.feed(spans)
-    if not in_order:
-        # Rare: a line that isn't sorted, or several lines. All spans at once, then.
-        timeline = Timeline(window)
-        timeline.feed(
-            sorted(
-                (
-                    (start, start + duration, runs_of[metadata_id].op)
-                    for events in read_events(lines, base, window)
-                    for metadata_id, start, duration in events
-                    if duration >= 0 and metadata_id in runs_of
-                ),
-                key=lambda span: span[0],
-            )
-        )
-    timeline.finish()
-    n_aggregated = sum(line.n_aggregated for line in lines)
+def admit(device: Device, window: StepEvent | None, notes: list[str]) -> Admitted:
+    """The events that start in the window; without one, all there are."""
+    pieces = []
+    n_unresolved = n_negative = 0
+    for line in device.lines:
+        shift = line.base_ps - device.base
+        first, end = (window.start, window.end) if window else (BEFORE_ALL, AFTER_ALL)
+        for events in line.events(first - shift, end - shift):
+            unknown = {i for i in set(events.metadata_ids) if device.op(i) is None}
+            resolved = events
+            if unknown:
+                resolved = events.where([i not in unknown for i in events.metadata_ids])
+                n_unresolved += len(events) - len(resolved)
+            valid = resolved
+            if min(resolved.durations, default=0) < 0:
+                valid = resolved.where([duration >= 0 for duration in resolved.durations])
+                n_negative += len(resolved) - len(valid)
+            if len(valid):
+                pieces.append(piece_of(valid, shift))
+    n_aggregated = sum(line.n_aggregated for line in device.lines)
     for n, what in (
         (n_unresolved, "have a metadata id that resolves to nothing"),
         (n_negative, "have a negative duration"),
@@ -874,57 +789,319 @@ def fold(
     ):
         if n:
             notes.append(f"{n} XLA Ops events left out: they {what}")
-    n_endless = sum(runs.op.has_endless_fact for runs in runs_of.values())
-    if n_endless:
-        notes.append(f"flops or bytes of {n_endless} ops are not finite: treated as absent")
-    return list(runs_of.values()), timeline, n_unresolved + n_negative + n_aggregated
+    return Admitted(pieces, n_unresolved + n_negative + n_aggregated)
 
 
-def read_events(
-    lines: Sequence[_proto.Line], base: int, window: StepEvent | None
-) -> Iterator[list[tuple[int, int, int]]]:
-    """The (metadata id, start, duration) of all events of the window, in the file's order."""
-    for line in lines:
-        shift = line.base_ps - base
-        bounds = (window.start - shift, window.end - shift) if window else ALL_TIME
-        for events in line.events(*bounds):
-            yield [(i, offset + shift, d) for i, offset, d in events] if shift else events
+def piece_of(events: _proto.Events, base: int) -> Piece:
+    starts, durations = events.device_offsets, events.device_durations
+    unmeasured = [i for i, start in enumerate(starts) if start is None]
+    return Piece(
+        base,
+        # In arrays, a step of a million events takes 40 MB.
+        array("q", events.metadata_ids),
+        array("q", events.offsets),
+        array("q", events.durations),
+        array("q", [start or 0 for start in starts]),
+        array("q", [duration or 0 for duration in durations]),
+        unmeasured,
+    )
+
+
+def shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
+    """How far each of these times of the trace's clock is from the device's.
+
+    As far as the latest start or end of a measured op at or before it; before all of them as the
+    start of the first op.
+    """
+    asked = sorted(set(times))
+    # Behind each time the latest mark before it, as far as it lies behind the time before.
+    latest: list[tuple[int, int] | None] = [None] * (len(asked) + 1)
+    first_start: tuple[int, int] | None = None
+    for piece in pieces:
+        trace, device = piece.marks()
+        if not trace:
+            continue
+        n = len(trace) // 2
+        earliest = min(zip(trace[:n], device[:n], strict=True))
+        if first_start is None or earliest < first_start:
+            first_start = earliest
+        around = bisect_left(asked, min(trace)), bisect_left(asked, max(trace))
+        marks = sorted(zip(trace, device, strict=True)) if around[0] < around[1] else []
+        for i in range(*around):
+            before = bisect_right(marks, (asked[i], AFTER_ALL))
+            latest[i] = later(latest[i], marks[before - 1] if before else None)
+        latest[around[1]] = later(latest[around[1]], max(zip(trace, device, strict=True)))
+    found = {}
+    mark = None
+    for moment, candidate in zip(asked, latest, strict=False):
+        mark = later(mark, candidate)
+        nearest = mark or first_start or (0, 0)
+        found[moment] = nearest[1] - nearest[0]
+    return found
+
+
+def later(mark: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
+    return other if mark is None or (other is not None and other > mark) else mark
+
+
+# ----------------------------------------------------------------------------------------------
+# Stage 5, fold: admitted events into the executions of their ops, and into a timeline.
+
+ON_DEVICE, ON_TRACE = "device", "trace"
+
+
+@record
+class Clock:
+    """Tells when ops ran: by the device's clock if the core measured any of them."""
+
+    name: str
+    # From the trace's clock to the device's, at the times where it is asked for.
+    shifts: dict[int, int]
+
+    def times(self, piece: Piece) -> tuple[list[int], list[int]]:
+        """When each event of a piece starts, and how long it lasts."""
+        if self.name == ON_TRACE:
+            return piece.on_trace()[0], piece.durations.tolist()
+        starts, durations = piece.device_starts.tolist(), piece.device_durations.tolist()
+        for i in piece.unmeasured:
+            start = piece.base + piece.starts[i]
+            end = start + piece.durations[i]
+            starts[i] = self.moved(start)
+            durations[i] = max(0, self.moved(end) - starts[i])
+        return starts, durations
+
+    def moved(self, time: int) -> int:
+        return time + self.shifts[time]
+
+
+def clock_of(admitted: Admitted, end: int) -> Clock:
+    """The clock for these events, and for a window that ends there by the trace's."""
+    if not admitted.is_measured:
+        return Clock(ON_TRACE, {end: 0})
+    asked = {end}
+    for piece in admitted.pieces:
+        for i in piece.unmeasured:
+            start = piece.base + piece.starts[i]
+            asked |= {start, start + piece.durations[i]}
+    return Clock(ON_DEVICE, shifts(admitted.pieces, asked))
+
+
+def window_of(
+    admitted: Admitted, clock: Clock, picked: StepEvent | None, start: int, end: int
+) -> tuple[int, int]:
+    """Where a window lies by the clock, that lies between these times by the trace's."""
+    if picked and picked.device_span and clock.name == ON_DEVICE:
+        return picked.device_span
+    # No admitted op lies before the start of its step. So this moves with the op that begins
+    # first by the clock, wherever the fit bends.
+    first, shift = AFTER_ALL, 0
+    for piece in admitted.pieces:
+        starts, _ = clock.times(piece)
+        if min(starts) < first:
+            first = min(starts)
+            shift = first - piece.base - piece.starts[starts.index(first)]
+    return start + shift, max(start + shift, clock.moved(end))
+
+
+def clock_notes(admitted: Admitted, clock: Clock, window: tuple[int, int]) -> list[str]:
+    """How much of the times is the fit's doing, where that is more than one percent."""
+    measured = off = worst = 0
+    for piece in admitted.pieces:
+        _, durations = clock.times(piece)
+        differences = list(map(abs, map(sub, piece.durations, durations)))
+        measured += sum(durations)
+        off += sum(differences)
+        worst = max(worst, *differences)
+    if clock.name == ON_TRACE or not (100 * off > measured or 100 * worst > window[1] - window[0]):
+        return []
+    return [
+        "durations are the device's; by the trace's clock, which trace viewers draw and `steps`"
+        f" lists, those of ops differ by {off} ps in all, one by {worst} ps"
+    ]
+
+
+def fold(device: Device, admitted: Admitted, clock: Clock) -> dict[int, Executions]:
+    """The executions of each op, by metadata id, in order of appearance."""
+    found: dict[int, Executions] = {}
+    n_before = 0
+    for piece in admitted.pieces:
+        _, durations = clock.times(piece)
+        lasting: defaultdict[int, list[int]] = defaultdict(list)
+        places: defaultdict[int, list[int]] = defaultdict(list)
+        for place, metadata_id in enumerate(piece.metadata_ids, n_before):
+            lasting[metadata_id].append(durations[place - n_before])
+            places[metadata_id].append(place)
+        n_before += len(durations)
+        for metadata_id, of_op in lasting.items():
+            shortest, longest = min(of_op), max(of_op)
+            each = found.get(metadata_id)
+            if each is None:
+                op = device.op(metadata_id)
+                assert op is not None  # or else its events weren't admitted
+                each = found[metadata_id] = Executions(op, 0, 0, AFTER_ALL, -1, 0)
+            each.n += len(of_op)
+            each.total += sum(of_op)
+            each.shortest = min(shortest, each.shortest)
+            if longest > each.longest:
+                each.longest = longest
+                each.longest_at = places[metadata_id][of_op.index(longest)]
+    return found
+
+
+N_GAPS = 10
+Span = tuple[int, int, int]
+
+
+def timeline_of(
+    device: Device, admitted: Admitted, clock: Clock, window: tuple[int, int]
+) -> Timeline:
+    """How the window is filled: when a leaf runs, when only a container, when nothing."""
+    ids = set().union(*(piece.metadata_ids for piece in admitted.pieces))
+    containers = {i for i in ids if (op := device.op(i)) and op.is_container}
+    enclosing = [
+        (start, start + duration, metadata_id)
+        for start, duration, metadata_id in (events_of(admitted, clock) if containers else ())
+        if metadata_id in containers
+    ]
+    sweep = Sweep(window, merged(enclosing))
+    if not sweep.feed(events_of(admitted, clock), containers):
+        # Rare: a line that isn't sorted, or several lines. All at once, then.
+        sweep = Sweep(window, merged(enclosing))
+        sweep.feed(sorted(events_of(admitted, clock), key=lambda event: event[0]), containers)
+    gaps = []
+    for (duration, negative_start), after, before in sorted(sweep.longest, reverse=True):
+        inside = innermost(enclosing, -negative_start)
+        after_op, before_op, inside_op = (
+            None if i is None else device.op(i) for i in (after, before, inside)
+        )
+        gaps.append(Gap(-negative_start, duration, after_op, before_op, inside_op))
+    return Timeline(*window, sweep.busy, sweep.contained, gaps)
+
+
+def events_of(admitted: Admitted, clock: Clock) -> Iterator[Span]:
+    """When each event starts, how long it lasts, and its metadata id."""
+    return chain.from_iterable(
+        zip(*clock.times(piece), piece.metadata_ids, strict=True) for piece in admitted.pieces
+    )
+
+
+def merged(spans: Iterable[Span]) -> list[tuple[int, int]]:
+    """The stretches that spans of (start, end, …) cover, in order and apart."""
+    stretches: list[tuple[int, int]] = []
+    for start, end, _ in sorted(spans):
+        if stretches and start <= stretches[-1][1]:
+            stretches[-1] = stretches[-1][0], max(stretches[-1][1], end)
+        else:
+            stretches.append((start, end))
+    return stretches
+
+
+def innermost(spans: Sequence[Span], at: int) -> int | None:
+    """What stands third in the innermost of the (start, end, …) around a time.
+
+    That is the last to start; of those that start together the first to end, and of these the
+    last in the file, which lists the outer ones first.
+    """
+    around = [
+        (start, -end, place) for place, (start, end, _) in enumerate(spans) if start <= at < end
+    ]
+    return spans[max(around)[2]][2] if around else None
+
+
+class Sweep:
+    """Goes over leaves in order of their start, and adds up what lies between and under them.
+
+    An instant op takes no time, so it neither ends a gap nor counts as a neighbour of one.
+    """
+
+    def __init__(self, window: tuple[int, int], stretches: list[tuple[int, int]]) -> None:
+        self.start, self.end = window
+        # How long some leaf runs; how long none does, but a container.
+        self.busy = 0
+        self.contained = 0
+        # The longest gaps as a heap: (duration, -start), and the ops before and behind.
+        self.longest: list[tuple[tuple[int, int], int | None, int | None]] = []
+        self._stretches = stretches
+        self._passed = 0
+
+    def feed(self, events: Iterable[Span], containers: Container[int]) -> bool:
+        """Take (start, duration, metadata id) in order of their starts; False if they are not."""
+        covered, window_end = self.start, self.end
+        busy = 0
+        last_start = BEFORE_ALL
+        last: int | None = None
+        for start, duration, metadata_id in events:
+            if metadata_id in containers:
+                continue
+            if start < last_start:
+                return False
+            last_start = start
+            end = start + duration
+            if end > covered and duration and start < window_end:
+                if start > covered:
+                    self._add_gap(covered, start, last, metadata_id)
+                    covered = start
+                end = min(end, window_end)
+                busy += end - covered
+                covered = end
+                last = metadata_id
+        self.busy = busy
+        self._add_gap(covered, window_end, last, None)
+        return True
+
+    def _add_gap(self, start: int, end: int, after: int | None, before: int | None) -> None:
+        if start >= end:
+            return
+        stretches = self._stretches
+        while self._passed < len(stretches) and stretches[self._passed][1] <= start:
+            self._passed += 1
+        for i in range(self._passed, len(stretches)):
+            first, last = stretches[i]
+            if first >= end:
+                break
+            self.contained += min(last, end) - max(first, start)
+        rank = end - start, -start
+        if len(self.longest) < N_GAPS:
+            heapq.heappush(self.longest, (rank, after, before))
+        elif rank > self.longest[0][0]:
+            heapq.heapreplace(self.longest, (rank, after, before))
 
 
 # ----------------------------------------------------------------------------------------------
 # The stages in a row.
 
 
-def step_of_plane(plane: _proto.Plane, choice: StepChoice, notes: list[str]) -> Step:
-    """All that the modes ask of the step that the choice names."""
-    lines = plane.lines(OPS_LINE)
-    if not lines:
-        raise Absent("no_xla_ops_line", 0, available_lines=plane.line_names)
-    base = lines[0].base_ps
-    steps = read_steps(plane, base, notes)
-    count_starts(lines, base, steps)
-    picked = pick_step(steps, choice, sum(line.n_events for line in lines), notes)
-    runs, timeline, n_dropped = fold(plane, lines, base, picked, notes)
+def read_step(device: Device, picked: StepEvent | None, notes: list[str]) -> Step:
+    """All that the modes ask of one window of a device; without a step, of all its ops."""
+    admitted = admit(device, picked, notes)
     if picked is None:
-        if not runs:
-            raise Absent("empty_xla_ops_line", 0)
-        notes.append("no Steps line; using the whole XLA Ops window")
+        if not admitted.pieces:
+            raise Absent("empty_xla_ops_line")
+        if not device.steps:
+            notes.append("no Steps line; using the whole XLA Ops window")
+    first, last = admitted.span() if picked is None else (picked.start, picked.end)
+    clock = clock_of(admitted, last)
+    window = window_of(admitted, clock, picked, first, last)
+    executions = list(fold(device, admitted, clock).values())
+    leaves = [each for each in executions if not each.op.is_container]
+    by_kind = group_by(leaves, lambda op: op.kind)
+    notes += clock_notes(admitted, clock, window)
+    n_endless = sum(each.op.has_endless_fact for each in executions)
+    if n_endless:
+        notes.append(f"flops or bytes of {n_endless} ops are not finite: treated as absent")
     return Step(
+        device=device,
         picked=picked,
-        start=timeline.start,
-        end=timeline.end,
-        runs=[each for each in runs if each.op.kind != CONTAINER],
-        containers=[each for each in runs if each.op.kind == CONTAINER],
-        n_dropped=n_dropped,
-        busy=timeline.busy,
-        container_self=timeline.container_self,
-        gaps=timeline.longest_gaps(),
-        steps=steps,
-        device_stats=plane.stats(),
+        clock=clock.name,
+        timeline=timeline_of(device, admitted, clock, window),
+        leaves=leaves,
+        by_kind={kind: by_kind.get(kind) or Group([]) for kind in KINDS},
+        containers=[each for each in executions if each.op.is_container],
+        n_dropped=admitted.n_dropped,
     )
 
 
-def step_of_files(
+def read_step_of_files(
     files: dict[str, str],
     host: str | None,
     device: str,
@@ -935,9 +1112,7 @@ def step_of_files(
     """The step of that host's file, or else of the first that can be read and has the device."""
     if host is not None:
         if host not in files:
-            raise Absent(
-                "host_not_found", 1, detail=f"no host {host!r}", available_hosts=list(files)
-            )
+            raise Absent("host_not_found", detail=f"no host {host!r}", available_hosts=list(files))
         files = {host: files[host]}
     failures: list[Absent] = []
     devices: list[str] = []
@@ -951,7 +1126,8 @@ def step_of_files(
                 if len(files) > 1:
                     name = os.path.basename(path)
                     notes.append(f"{name} taken, of {len(files)} files; --host takes another")
-                return path, step_of_plane(trace.plane(device), choice, notes)
+                opened = open_device(trace.plane(device), notes)
+                return path, read_step(opened, pick_step(opened, choice, notes), notes)
         except (_proto.Damage, OSError) as error:
             failures.append(unreadable(path, error))
             del notes[n_notes:]
@@ -959,92 +1135,75 @@ def step_of_files(
                 notes.append(f"a file can't be read: {failures[-1].fields['detail']}")
     if len(failures) == len(files):
         raise failures[0]
-    raise Absent("device_not_found", 0, available_devices=list(dict.fromkeys(devices)))
+    raise Absent("device_not_found", available_devices=list(dict.fromkeys(devices)))
 
 
 # ----------------------------------------------------------------------------------------------
-# Aggregation: runs into groups, groups into numbers.
+# Figures: executions into groups, groups into numbers.
 
 
-@record
 class Group:
-    """Runs that belong together; times and counts are over all their executions."""
+    """Executions that belong together; times and counts are over all of them."""
 
-    runs: list[Runs]
+    __slots__ = ("members", "n", "total")
+
+    def __init__(self, members: list[Executions]) -> None:
+        self.members = members
+        self.n = sum(each.n for each in members)
+        self.total = sum(each.total for each in members)
+
+    def __repr__(self) -> str:
+        return f"Group({self.members!r})"
 
     @property
     def op(self) -> Op:
         """The first member, which speaks for the group."""
-        return self.runs[0].op
+        return self.members[0].op
 
     @property
-    def n(self) -> int:
-        return sum(runs.n for runs in self.runs)
+    def longest(self) -> Executions:
+        return max(self.members, key=lambda each: (each.longest, -each.longest_at))
 
-    @property
-    def total(self) -> int:
-        return sum(runs.total for runs in self.runs)
-
-    @property
-    def longest(self) -> Runs:
-        return max(self.runs, key=lambda runs: (runs.longest, -runs.longest_at))
-
-    def durations(self) -> Json:
-        return {
-            "total_dur_ps": self.total,
-            "min_dur_ps": min(runs.shortest for runs in self.runs),
-            "max_dur_ps": self.longest.longest,
-            "avg_dur_ps": round(self.total / self.n),
-        }
+    def where(self, fact: Callable[[Op], object]) -> Group:
+        return Group([each for each in self.members if fact(each.op)])
 
     def sum_of(self, fact: Callable[[Op], int | None]) -> int | None:
         """Sum a fact over the executions that carry it; None where none does."""
-        facts = [(runs.n, fact(runs.op)) for runs in self.runs]
-        known = [n * value for n, value in facts if value is not None]
-        return sum(known) if known else None
+        return sum_known((each.n, fact(each.op)) for each in self.members)
 
     def executions_by(self, fact: Callable[[Op], str]) -> dict[str, int]:
-        return {key: group.n for key, group in group_by(self.runs, fact).items()}
+        return {key: group.n for key, group in group_by(self.members, fact).items()}
 
     def time_by(self, fact: Callable[[Op], str]) -> dict[str, int]:
-        return {key: group.total for key, group in group_by(self.runs, fact).items()}
+        return {key: group.total for key, group in group_by(self.members, fact).items()}
 
     def hbm_bytes(self) -> int | None:
         """Bytes to and from HBM; None where a member that moves bytes doesn't say where."""
-        if any(runs.op.bytes_accessed and runs.op.hbm_bytes is None for runs in self.runs):
+        if any(each.op.bytes_accessed and each.op.hbm_bytes is None for each in self.members):
             return None
         return self.sum_of(lambda op: op.hbm_bytes)
 
-    @property
-    def dtype_uncertain(self) -> bool:
-        return any(runs.op.dtype_uncertain for runs in self.runs)
-
-    def operand_dtypes(self) -> dict[str, int]:
-        """Time by the dtype of each op's largest operand that a matrix unit could take."""
-        times: dict[str, int] = {}
-        for runs in self.runs:
-            inputs = matmul_inputs(runs.op.hlo) if runs.op.hlo else []
-            if inputs:
-                hlo_dtype = main_dtype(inputs)
-                named = dtype_class(hlo_dtype)
-                dtype = hlo_dtype if named == OTHER else named
-                times[dtype] = times.get(dtype, 0) + runs.total
-        return times
-
     def distinct(self, fact: Callable[[Op], str | None]) -> list[str]:
-        return list(dict.fromkeys(x for runs in self.runs if (x := fact(runs.op)) is not None))
+        return list(dict.fromkeys(x for each in self.members if (x := fact(each.op)) is not None))
 
 
-def group_by(runs: Iterable[Runs], key: Callable[[Op], K]) -> dict[K, Group]:
-    """Group runs by a fact of their op; groups and members in order of appearance."""
-    groups: dict[K, Group] = {}
-    for each in runs:
-        of_key = key(each.op)
-        if of_key in groups:
-            groups[of_key].runs.append(each)
-        else:
-            groups[of_key] = Group([each])
-    return groups
+def sum_known(facts: Iterable[tuple[int, int | None]]) -> int | None:
+    """How much (executions, of each) make; those of which it isn't known are left out."""
+    known = [n * value for n, value in facts if value is not None]
+    return sum(known) if known else None
+
+
+def group_by(members: Iterable[Executions], key: Callable[[Op], K]) -> dict[K, Group]:
+    """Group by a fact of the op; groups and members in order of appearance."""
+    groups: dict[K, list[Executions]] = {}
+    for each in members:
+        groups.setdefault(key(each.op), []).append(each)
+    return {of_key: Group(of_group) for of_key, of_group in groups.items()}
+
+
+def ranked_by(members: Iterable[Executions], key: Callable[[Op], Any]) -> list[tuple[Any, Group]]:
+    """Groups by a fact, costliest first; ties by the fact itself."""
+    return sorted(group_by(members, key).items(), key=lambda item: (-item[1].total, item[0]))
 
 
 def source_key(op: Op) -> tuple[str, str]:
@@ -1056,24 +1215,114 @@ def percent(part: float, whole: int) -> float | None:
     return round(100 * part / whole, 3) if whole else None
 
 
-def total_of(runs: Iterable[Runs]) -> int:
-    return sum(each.total for each in runs)
+@record
+class Exposed:
+    """What the core stands in for one thing: running it, or waiting until it is done."""
 
+    waits_for: str
+    group: Group
+    waits: Group
+
+    @property
+    def sync(self) -> int:
+        return self.group.total - self.waits.total
+
+
+def exposed(step: Step) -> list[Exposed]:
+    """Waits, and communication that runs on the core, by what they are for; longest first."""
+    group = Group(step.leaves).where(
+        lambda op: (
+            op.is_wait
+            or (op.kind == COMM and not op.is_start and not op.category.endswith("-update"))
+        )
+    )
+    return [
+        Exposed(name, of_name, of_name.where(lambda op: op.is_wait))
+        for name, of_name in ranked_by(group.members, waits_for)
+    ]
+
+
+def waits_for(op: Op) -> str:
+    """Whom the core waits for in an op that is communication or a wait."""
+    name = op.name if op.category in ASYNC else op.category.replace(" ", "-")
+    if name.startswith("all-reduce-scatter"):
+        return "reduce-scatter"
+    collective = COLLECTIVE_NAME.match(name)
+    if collective:
+        return collective[1]
+    if op.async_collective or (op.kind == COMM and op.category in ASYNC):
+        return "collective"
+    arrays = [*op.hlo.outputs, *op.hlo.operands]
+    if op.kind == COMM or any(array.memory_space == _proto.HOST_MEMORY for array in arrays):
+        # What is communication and no collective goes to the host and back.
+        return "host"
+    if "sparse-core" in op.name or "offload" in op.name:
+        return "sparse_core"
+    return "dma"
+
+
+def kernels(step: Step) -> list[tuple[str, Group]]:
+    """Custom kernels by name, costliest first."""
+    return ranked_by((each for each in step.leaves if each.op.kernel), lambda op: op.kernel)
+
+
+@record
+class Change:
+    """Whether ops of a group change something, and how long those run that do.
+
+    Both None where that can't be compared for any of them.
+    """
+
+    is_seen: bool | None
+    duration: int | None
+
+
+def changes(group: Group) -> tuple[Change, Change]:
+    """Of the dtype, and of the layout."""
+    of_members = [(each, changes_of(each.op)) for each in group.members]
+    dtype, layout = (
+        [(each.total, changed[i]) for each, changed in of_members if changed[i] is not None]
+        for i in range(2)
+    )
+    return change_of(dtype), change_of(layout)
+
+
+def change_of(comparable: Sequence[tuple[int, bool | None]]) -> Change:
+    if not comparable:
+        return Change(None, None)
+    return Change(
+        any(changed for _, changed in comparable),
+        sum(total for total, changed in comparable if changed),
+    )
+
+
+def changes_of(op: Op) -> tuple[bool | None, bool | None]:
+    if op.is_start or op.hlo.opcode.endswith("-start"):
+        # Nothing has moved yet.
+        return None, None
+    return _proto.dtype_and_layout_change(op.hlo)
+
+
+# ----------------------------------------------------------------------------------------------
+# Rows: what the modes write of figures.
 
 N_BREAKDOWN = 8
 N_SHAPES = 8
 N_SHAPES_PER_SIDE = 4
 
 
-def ranked_by(runs: Iterable[Runs], key: Callable[[Op], Any]) -> list[tuple[Any, Group]]:
-    """Groups by a fact, costliest first; ties by the fact itself."""
-    return sorted(group_by(runs, key).items(), key=lambda item: (-item[1].total, item[0]))
+def durations(group: Group) -> Json:
+    return {
+        "total_dur_ps": group.total,
+        "min_dur_ps": min(each.shortest for each in group.members),
+        "max_dur_ps": group.longest.longest,
+        "avg_dur_ps": round(group.total / group.n),
+    }
 
 
 def breakdown(group: Group) -> Json:
     """What a group is made of, by HLO signature; rows and overflow sum up to the group."""
-    signatures = ranked_by(group.runs, lambda op: op.signature)
-    total = group.total
+    signatures = ranked_by(group.members, lambda op: op.signature)
     rows = []
     for signature, part in signatures[:N_BREAKDOWN]:
         longest = part.longest
@@ -1083,7 +1332,7 @@ def breakdown(group: Group) -> Json:
                 "hlo_category": part.op.category,
                 "total_dur_ps": part.total,
                 "n_executions": part.n,
-                "pct_of_group": percent(part.total, total),
+                "pct_of_group": percent(part.total, group.total),
                 "example_hlo_op": longest.op.text,
                 "example_hlo_op_dur_ps": longest.longest,
             }
@@ -1107,14 +1356,14 @@ def source_fields(op: Op) -> Json:
     }
 
 
-def group_fields(group: Group, compute: int, step: Step) -> Json:
+def group_fields(group: Group, step: Step) -> Json:
     """The fields that a group has in summary and by_source alike."""
     longest = group.longest
     return {
         **source_fields(group.op),
         "n_executions": group.n,
-        **group.durations(),
-        "pct_of_compute": percent(group.total, compute),
+        **durations(group),
+        "pct_of_compute": percent(group.total, step.by_kind[COMPUTE].total),
         "pct_of_step": percent(group.total, step.duration),
         "hlo_categories": group.executions_by(lambda op: op.category),
         "flops_sum": group.sum_of(lambda op: op.flops),
@@ -1126,53 +1375,55 @@ def group_fields(group: Group, compute: int, step: Step) -> Json:
     }
 
 
+def tail_fields(groups: Iterable[Group]) -> Json:
+    left_out = [group.total for group in groups]
+    return {"n_groups_omitted": len(left_out), "dur_ps": sum(left_out)}
+
+
 def totals_of(step: Step) -> Json:
     """The same numbers in all modes."""
-    n_of = {kind: sum(runs.n for runs in step.of_kind(kind)) for kind in KINDS}
-    time_of = {kind: total_of(step.of_kind(kind)) for kind in KINDS}
+    leaves = Group(step.leaves)
+    timeline = step.timeline
     containers = {
         category: group.total
         for category, group in group_by(step.containers, lambda op: op.category).items()
     }
     in_while = containers.get("while", 0)
-    idle = step.duration - step.busy
-    wait = total_of(runs for runs in step.runs if runs.op.is_wait)
-    unknown = group_by((runs for runs in step.runs if not runs.op.known), lambda op: op.category)
+    idle = timeline.duration - timeline.busy
+    waits = leaves.where(lambda op: op.is_wait)
+    unknown = leaves.where(lambda op: not op.is_known)
     return {
-        "n_events_total": sum(n_of.values()),
-        **{f"n_events_{kind}": n for kind, n in n_of.items()},
-        "n_events_container": sum(runs.n for runs in step.containers),
+        "n_events_total": leaves.n,
+        **{f"n_events_{kind}": group.n for kind, group in step.by_kind.items()},
+        "n_events_container": sum(each.n for each in step.containers),
         "n_events_unresolved": step.n_dropped,
-        **{f"{kind}_duration_ps": duration for kind, duration in time_of.items()},
-        "non_while_duration_ps_sum": sum(time_of.values()),
+        **{f"{kind}_duration_ps": group.total for kind, group in step.by_kind.items()},
+        "non_while_duration_ps_sum": leaves.total,
         "while_container_duration_ps": in_while,
         "while_pct_of_step": percent(in_while, step.duration),
         "container_durations_ps": containers,
-        "container_self_duration_ps": step.container_self,
-        "busy_duration_ps": step.busy,
+        "container_self_duration_ps": timeline.container_self,
+        "busy_duration_ps": timeline.busy,
         "idle_duration_ps": idle,
         "idle_pct_of_step": percent(idle, step.duration),
-        "wait_duration_ps": wait,
-        "wait_pct_of_step": percent(wait, step.duration),
-        "agg_key_coverage": coverage(step.runs),
-        "unknown_categories": {category: group.n for category, group in unknown.items()},
+        "wait_duration_ps": waits.total,
+        "wait_pct_of_step": percent(waits.total, step.duration),
+        "agg_key_coverage": coverage(leaves),
+        "unknown_categories": unknown.executions_by(lambda op: op.category),
     }
 
 
-def coverage(runs: Iterable[Runs]) -> dict[str, int]:
+def coverage(group: Group) -> dict[str, int]:
     """Executions by the tier of their source key."""
-    counts = dict.fromkeys(KEY_KINDS, 0)
-    for each in runs:
-        counts[each.op.agg_key_kind] += each.n
-    return counts
+    return dict.fromkeys(KEY_KINDS, 0) | group.executions_by(lambda op: op.agg_key_kind)
 
 
 # ----------------------------------------------------------------------------------------------
-# The modes: each a function from the normalized step to what it adds to the answer.
+# The modes: each a function from the step to what it adds to the answer.
 
 
 @record
-class Answer:
+class Report:
     """What a mode says beyond what all say."""
 
     fields: Json
@@ -1180,64 +1431,50 @@ class Answer:
     notes: list[str] = field(default_factory=list)
 
 
-def summary(step: Step, *, top: int = 50, include_comm: bool = False) -> Answer:
-    compute = total_of(step.of_kind(COMPUTE))
+def summary(step: Step, *, top: int = 50, include_comm: bool = False) -> Report:
     kinds = (COMPUTE, COMM) if include_comm else (COMPUTE,)
-    groups = [group for _, group in ranked_by(step.of_kind(*kinds), source_key)]
+    groups = [group for _, group in ranked_by(step.of_kinds(*kinds), source_key)]
     rows = []
     for rank, group in enumerate(groups[:top], 1):
-        row = {"rank": rank, **group_fields(group, compute, step)}
+        row = {"rank": rank, **group_fields(group, step)}
         rows.append({**row, "kind": group.op.kind} if include_comm else row)
-    tail = groups[top:]
-    return Answer(
+    return Report(
         {
             "top_compute_groups": rows,
-            "tail_compute": {
-                "n_groups_omitted": len(tail),
-                "dur_ps": sum(group.total for group in tail),
-            },
+            "tail_compute": tail_fields(groups[top:]),
             "by_kind_rollup": {
                 kind: {
-                    "n": sum(runs.n for runs in step.of_kind(kind)),
-                    "dur_ps": (duration := total_of(step.of_kind(kind))),
-                    "pct_of_step": percent(duration, step.duration),
+                    "n": group.n,
+                    "dur_ps": group.total,
+                    "pct_of_step": percent(group.total, step.duration),
                 }
-                for kind in KINDS
+                for kind, group in step.by_kind.items()
             },
-            "by_phase_rollup": phase_rollup(step, compute),
+            "by_phase_rollup": phase_rollup(step.by_kind[COMPUTE]),
             "by_hlo_category": category_rows(step),
-            "comm_rollup": comm_rollup(step),
-            "kernels": kernel_rows(step),
-            "idle_gaps": [gap_row(gap, step) for gap in step.gaps],
-            "steps": [step_row(each, step) for each in step.steps],
+            "comm_rollup": [exposed_row(each, step) for each in exposed(step)],
+            "kernels": [kernel_row(kernel, group, step) for kernel, group in kernels(step)],
+            "idle_gaps": [gap_row(gap, step) for gap in step.timeline.gaps],
+            "steps": [step_row(each, step) for each in step.device.steps],
         }
     )
 
 
-def phase_rollup(step: Step, compute: int) -> Json:
-    rollup = {}
-    for phase in PHASES:
-        runs = [each for each in step.of_kind(COMPUTE) if each.op.phase == phase]
-        rollup[phase] = {
-            "n": sum(each.n for each in runs),
-            "dur_ps": total_of(runs),
-            "pct_of_compute": percent(total_of(runs), compute),
+def phase_rollup(compute: Group) -> Json:
+    phases = group_by(compute.members, lambda op: op.phase)
+    of_phase = {phase: phases.get(phase) or Group([]) for phase in PHASES}
+    return {
+        phase: {
+            "n": group.n,
+            "dur_ps": group.total,
+            "pct_of_compute": percent(group.total, compute.total),
         }
-    return rollup
-
-
-def step_row(each: StepEvent, step: Step) -> Json:
-    row = {
-        "index": each.index,
-        "name": each.name,
-        "duration_ps": each.end - each.start,
-        "n_xla_ops_events": each.n_events,
+        for phase, group in of_phase.items()
     }
-    return {**row, "picked": True} if each is step.picked else row
 
 
 def category_rows(step: Step) -> list[Json]:
-    ranked = ranked_by([*step.runs, *step.containers], lambda op: (op.category, op.kind))
+    ranked = ranked_by([*step.leaves, *step.containers], lambda op: (op.category, op.kind))
     return [
         {
             "hlo_category": category,
@@ -1250,67 +1487,30 @@ def category_rows(step: Step) -> list[Json]:
     ]
 
 
-def comm_rollup(step: Step) -> list[Json]:
-    """What the core waits for: synchronous collectives, and the ends of asynchronous ops."""
-    exposed = [
-        runs
-        for runs in step.runs
-        if runs.op.is_wait
-        or (runs.op.kind == COMM and not runs.op.category.endswith(("-start", "-update")))
-    ]
-    rows = []
-    for name, group in ranked_by(exposed, waits_for):
-        wait = total_of(runs for runs in group.runs if runs.op.is_wait)
-        rows.append(
-            {
-                "waits_for": name,
-                "n": group.n,
-                "sync_dur_ps": group.total - wait,
-                "wait_dur_ps": wait,
-                "pct_of_step": percent(group.total, step.duration),
-                "longest_hlo_op": group.longest.op.text,
-            }
-        )
-    return rows
+def exposed_row(each: Exposed, step: Step) -> Json:
+    return {
+        "waits_for": each.waits_for,
+        "n": each.group.n,
+        "sync_dur_ps": each.sync,
+        "wait_dur_ps": each.waits.total,
+        "pct_of_step": percent(each.group.total, step.duration),
+        "longest_hlo_op": each.group.longest.op.text,
+    }
 
 
-def waits_for(op: Op) -> str:
-    """Whom the core waits for in an op that is communication or a wait."""
-    name = op.name if op.category in ASYNC else op.category.replace(" ", "-")
-    if name.startswith("all-reduce-scatter"):
-        return "reduce-scatter"
-    collective = COLLECTIVE_NAME.match(name)
-    if collective:
-        return collective[1]
-    arrays = [*op.hlo.outputs, *op.hlo.operands] if op.hlo else []
-    if (op.kind == COMM and op.category not in ASYNC) or any(
-        HOST_MEMORY in (array.layout or "") for array in arrays
-    ):
-        # What is communication and no collective goes to the host and back.
-        return "host"
-    if "sparse-core" in op.name or "offload" in op.name:
-        return "sparse_core"
-    return "dma"
-
-
-def kernel_rows(step: Step) -> list[Json]:
-    rows = []
-    for kernel, group in ranked_by((r for r in step.runs if r.op.kernel), lambda op: op.kernel):
-        hlo = group.longest.op.hlo
-        rows.append(
-            {
-                "kernel": kernel,
-                "n_executions": group.n,
-                **group.durations(),
-                "pct_of_step": percent(group.total, step.duration),
-                "source_inner": group.op.source_inner,
-                "tf_op": group.op.tf_op,
-                "phases": group.time_by(lambda op: op.phase),
-                "shapes_in": [array.text for array in hlo.operands] if hlo else [],
-                "shapes_out": [hlo.shape] if hlo else [],
-            }
-        )
-    return rows
+def kernel_row(kernel: str, group: Group, step: Step) -> Json:
+    hlo = group.longest.op.hlo
+    return {
+        "kernel": kernel,
+        "n_executions": group.n,
+        **durations(group),
+        "pct_of_step": percent(group.total, step.duration),
+        "source_inner": group.op.source_inner,
+        "tf_op": group.op.tf_op,
+        "phases": group.time_by(lambda op: op.phase),
+        "shapes_in": [array.text for array in hlo.operands],
+        "shapes_out": [hlo.shape],
+    }
 
 
 def gap_row(gap: Gap, step: Step) -> Json:
@@ -1324,29 +1524,70 @@ def gap_row(gap: Gap, step: Step) -> Json:
     }
 
 
-def by_source(step: Step, *, include_data_move: bool = False, include_comm: bool = False) -> Answer:
+def step_row(each: StepEvent, step: Step) -> Json:
+    row = {
+        "index": each.index,
+        "name": each.name,
+        "duration_ps": each.end - each.start,
+        "n_xla_ops_events": each.n_events,
+    }
+    return {**row, "picked": True} if each is step.picked else row
+
+
+def by_source(
+    step: Step,
+    *,
+    include_data_move: bool = False,
+    include_comm: bool = False,
+    top: int | None = None,
+) -> Report:
     kinds = [COMPUTE, *([DATA_MOVE] * include_data_move), *([COMM] * include_comm)]
-    compute = total_of(step.of_kind(COMPUTE))
+    groups, tail = topmost(step.of_kinds(*kinds), source_key, top)
     rows = []
-    for group in group_by(step.of_kind(*kinds), source_key).values():
+    for group in groups:
         shapes = group.distinct(lambda op: op.shape)
         rows.append(
             {
                 "kind": group.op.kind,
-                **group_fields(group, compute, step),
+                **group_fields(group, step),
                 "model_flops_sum": group.sum_of(lambda op: op.model_flops),
                 "hbm_bytes_sum": group.hbm_bytes(),
                 "dtypes": group.executions_by(lambda op: op.dtype),
-                "dtype_uncertain": group.dtype_uncertain,
-                "operand_dtypes": group.operand_dtypes(),
+                "dtype_uncertain": any(each.op.dtype_uncertain for each in group.members),
+                "operand_dtypes": operand_dtypes(group),
                 "shapes": shapes[:N_SHAPES],
                 "shapes_truncated": len(shapes) > N_SHAPES,
             }
         )
-    return Answer({"groups": rows}, totals={"n_groups_total": len(rows)})
+    n_groups = len(rows) + (tail["n_groups_omitted"] if tail else 0)
+    return Report(
+        {"groups": rows, **({"tail": tail} if tail else {})}, {"n_groups_total": n_groups}
+    )
 
 
-def non_compute(step: Step, *, include_comm: bool = False, no_comm_stalls: bool = False) -> Answer:
+def topmost(
+    members: Iterable[Executions], key: Callable[[Op], Any], top: int | None
+) -> tuple[list[Group], Json | None]:
+    """The costliest groups, and the rest in a tail; or all of them, in order of appearance."""
+    if top is None:
+        return list(group_by(members, key).values()), None
+    ranked = [group for _, group in ranked_by(members, key)]
+    return ranked[:top], tail_fields(ranked[top:])
+
+
+def operand_dtypes(group: Group) -> dict[str, int]:
+    """Time by the dtype of each op's largest operand that a matrix unit could take."""
+    fed = group.where(lambda op: op.operand_dtype)
+    return fed.time_by(lambda op: op.operand_dtype or "")
+
+
+def non_compute(
+    step: Step,
+    *,
+    include_comm: bool = False,
+    no_comm_stalls: bool = False,
+    top: int | None = None,
+) -> Report:
     def is_stall(op: Op) -> bool:
         return op.kind == COMM and op.is_wait
 
@@ -1358,34 +1599,37 @@ def non_compute(step: Step, *, include_comm: bool = False, no_comm_stalls: bool 
     def label(op: Op) -> tuple[str, str]:
         return COMM_STALL if is_stall(op) else op.category, op.kind
 
-    runs = [runs for runs in step.runs if is_listed(runs.op)]
-    duration = total_of(runs)
+    listed = Group(step.leaves).where(is_listed)
     by_category = []
-    for (category, kind), group in group_by(runs, label).items():
+    for (category, kind), group in group_by(listed.members, label).items():
         by_category.append(
             {
                 "hlo_category": category,
                 "kind": kind,
                 "n_executions": group.n,
-                **group.durations(),
-                "n_groups": len(group_by(group.runs, lambda op: op.agg_key)),
-                "agg_key_coverage": coverage(group.runs),
+                **durations(group),
+                "n_groups": len(group_by(group.members, lambda op: op.agg_key)),
+                "agg_key_coverage": coverage(group),
             }
         )
     by_source_within = []
-    for (category, kind, _), group in group_by(runs, lambda op: (*label(op), op.agg_key)).items():
-        changes = [changes_of(runs.op) for runs in group.runs]
+    groups, tail = topmost(listed.members, lambda op: (op.agg_key, op.kind, label(op)[0]), top)
+    for group in groups:
+        category, kind = label(group.op)
+        dtype, layout = changes(group)
         by_source_within.append(
             {
                 "hlo_category": category,
                 "kind": kind,
                 **source_fields(group.op),
                 "n_executions": group.n,
-                **group.durations(),
+                **durations(group),
                 "shapes_in": group.distinct(shape_in)[:N_SHAPES_PER_SIDE],
                 "shapes_out": group.distinct(shape_out)[:N_SHAPES_PER_SIDE],
-                "dtype_change": any_known(dtype for dtype, _ in changes),
-                "layout_change": any_known(layout for _, layout in changes),
+                "dtype_change": dtype.is_seen,
+                "dtype_change_dur_ps": dtype.duration,
+                "layout_change": layout.is_seen,
+                "layout_change_dur_ps": layout.duration,
                 "example_hlo_op": group.longest.op.text,
             }
         )
@@ -1393,44 +1637,36 @@ def non_compute(step: Step, *, include_comm: bool = False, no_comm_stalls: bool 
         "asynchronous communication waits included as 'async-done (comm stall)'; "
         "pass --no-comm-stalls to leave them out"
     )
-    return Answer(
-        {"by_category": by_category, "by_source_within_category": by_source_within},
-        totals={
-            "non_compute_duration_ps": duration,
-            "non_compute_pct_of_step": percent(duration, step.duration),
-            "non_compute_pct_of_compute": percent(duration, total_of(step.of_kind(COMPUTE))),
+    return Report(
+        {
+            "by_category": by_category,
+            "by_source_within_category": by_source_within,
+            **({"tail": tail} if tail else {}),
         },
-        notes=[stalls] if any(is_stall(each.op) for each in runs) else [],
+        totals={
+            "non_compute_duration_ps": listed.total,
+            "non_compute_pct_of_step": percent(listed.total, step.duration),
+            "non_compute_pct_of_compute": percent(listed.total, step.by_kind[COMPUTE].total),
+        },
+        notes=[stalls] if any(is_stall(each.op) for each in listed.members) else [],
     )
 
 
-def changes_of(op: Op) -> tuple[bool | None, bool | None]:
-    if op.hlo is None or op.category.endswith("-start") or op.hlo.opcode.endswith("-start"):
-        # Nothing has moved yet.
-        return None, None
-    return dtype_and_layout_change(op.hlo)
-
-
 def shape_in(op: Op) -> str | None:
-    array = moved_array(op.hlo) if op.hlo else None
+    array = op.hlo.moved_array
     return array.text if array else None
 
 
 def shape_out(op: Op) -> str | None:
-    return op.hlo.shape if op.hlo and op.hlo.shape else None
-
-
-def any_known(answers: Iterable[bool | None]) -> bool | None:
-    """True where one is; None where none is known."""
-    known = [answer for answer in answers if answer is not None]
-    return any(known) if known else None
+    return op.hlo.shape or None
 
 
 # The roofline. Every ratio is kept exact until it is rounded, once, for output.
 
 N_TOP_SKIPPED = 10
 N_TOP_SHORTFALL = 10
-OPAQUE, XLA = "opaque", "xla"
+N_OVER_ROOF_NAMED = 3
+OPAQUE, XLA, USER = "opaque", "xla", "user"
 SKIP_REASONS = {
     OPAQUE: "n_no_flops",
     "no_flops": "n_no_flops",
@@ -1464,64 +1700,99 @@ class KernelCost:
 
 
 @record
+class Cost:
+    """What one execution of an op takes, and who says so."""
+
+    source: str
+    # Of a kernel that somebody other than XLA knows the cost of.
+    kernel: str | None
+    flops: int | None
+    model_flops: int | None
+    bytes_accessed: int | None
+    hbm_bytes: int | None
+    dtype: str
+    dtype_uncertain: bool
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.source, self.kernel or ""
+
+
+def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
+    told = by_user.get(op.kernel or "")
+    if told:
+        # The output's dtype is as uncertain as ever, what the user says is not.
+        dtype, is_uncertain = (told.dtype, False) if told.dtype else (op.dtype, op.dtype_uncertain)
+        size = told.n_bytes
+        return Cost(USER, op.kernel, told.flops, None, size, size, dtype, is_uncertain)
+    return Cost(
+        OPAQUE if op.is_opaque else XLA,
+        None,
+        op.flops,
+        op.model_flops,
+        op.bytes_accessed,
+        op.hbm_bytes,
+        op.dtype,
+        op.dtype_uncertain,
+    )
+
+
+@record
+class Costed:
+    """The executions of an op, with what one of them takes."""
+
+    executions: Executions
+    cost: Cost
+
+
 class Part:
     """What of a source group is judged by itself: what XLA knows of it, or one kernel."""
 
-    whole: Group
-    group: Group
-    is_opaque: bool
-    cost: KernelCost | None
-    # Time of the source group that XLA knows nothing of, told with what it knows.
-    opaque_time: int
+    def __init__(self, whole: Group, members: list[Costed], opaque_time: int) -> None:
+        self.whole = whole
+        self.members = members
+        # Time of the source group that XLA knows nothing of, told with what it knows.
+        self.opaque_time = opaque_time
+        self.group = Group([each.executions for each in members])
+        self.source, self.kernel = members[0].cost.source, members[0].cost.kernel
+        self.flops = self.sum_of(lambda cost: cost.flops)
+        self.model_flops = self.sum_of(lambda cost: cost.model_flops)
+        self.bytes_accessed = self.sum_of(lambda cost: cost.bytes_accessed)
+        self.dtype_uncertain = any(each.cost.dtype_uncertain for each in members)
+
+    def sum_of(self, fact: Callable[[Cost], int | None]) -> int | None:
+        """Sum a fact over the executions that carry it; None where none does."""
+        return sum_known((each.executions.n, fact(each.cost)) for each in self.members)
 
     @property
-    def kernel(self) -> str:
-        return self.cost.kernel if self.cost else ""
+    def hbm_bytes(self) -> int | None:
+        """None where a member that moves bytes doesn't say where."""
+        if any(each.cost.bytes_accessed and each.cost.hbm_bytes is None for each in self.members):
+            return None
+        return self.sum_of(lambda cost: cost.hbm_bytes)
 
     @property
     def dtype(self) -> str:
         """The dtype that holds most of the time, the first of several."""
-        times = self.group.time_by(lambda op: op.dtype)
+        times: dict[str, int] = {}
+        for each in self.members:
+            times[each.cost.dtype] = times.get(each.cost.dtype, 0) + each.executions.total
         return max(times, key=lambda dtype: times[dtype])
 
 
-def split_by_knowledge(runs: Sequence[Runs], costs: dict[str, KernelCost]) -> list[Part]:
+def parts_of(compute: Group, by_user: Mapping[str, KernelCost]) -> list[Part]:
     """Take the opaque executions out of their source groups, and kernels of known cost."""
-
-    def knowledge(op: Op) -> str:
-        if op.kernel in costs:
-            return f"kernel {op.kernel}"
-        return OPAQUE if op.is_opaque else XLA
-
     parts = []
-    for whole in group_by(runs, source_key).values():
-        pieces = group_by(whole.runs, knowledge)
-        opaque_time = pieces[OPAQUE].total if OPAQUE in pieces else 0
-        for known_by, piece in sorted(pieces.items(), key=lambda item: item[0] != XLA):
-            cost = costs.get(piece.op.kernel or "")
-            parts.append(
-                Part(
-                    whole,
-                    Group([with_cost(runs, cost) for runs in piece.runs]) if cost else piece,
-                    is_opaque=known_by == OPAQUE,
-                    cost=cost,
-                    opaque_time=opaque_time if known_by == XLA else 0,
-                )
-            )
+    for whole in group_by(compute.members, source_key).values():
+        pieces: dict[tuple[str, str], list[Costed]] = {}
+        for each in whole.members:
+            cost = cost_of(each.op, by_user)
+            pieces.setdefault(cost.key, []).append(Costed(each, cost))
+        opaque_time = sum(each.executions.total for each in pieces.get((OPAQUE, ""), ()))
+        # What XLA knows comes first.
+        for key, members in sorted(pieces.items(), key=lambda item: item[0] != (XLA, "")):
+            parts.append(Part(whole, members, opaque_time if key == (XLA, "") else 0))
     return parts
-
-
-def with_cost(runs: Runs, cost: KernelCost) -> Runs:
-    op = replace(
-        runs.op,
-        flops=cost.flops,
-        model_flops=None,
-        bytes_accessed=cost.n_bytes,
-        hbm_bytes=cost.n_bytes,
-        dtype=cost.dtype or runs.op.dtype,
-        dtype_is_given=cost.dtype is not None,
-    )
-    return replace(runs, op=op)
 
 
 @record
@@ -1535,26 +1806,24 @@ class Roofs:
     def ridge_point(self, dtype: str) -> Fraction | None:
         return self.flops[dtype] / self.hbm if self.hbm and dtype in self.flops else None
 
-    def bytes_of(self, group: Group) -> int | None:
-        if self.hbm_only:
-            return group.hbm_bytes()
-        return group.sum_of(lambda op: op.bytes_accessed)
+    def bytes_of(self, part: Part) -> int | None:
+        return part.hbm_bytes if self.hbm_only else part.bytes_accessed
 
-    def per_op(self, group: Group) -> Fraction | None:
+    def per_op(self, part: Part) -> Fraction | None:
         """The sum of each execution's own roof; None where one of them can't be known."""
-        if self.hbm is None or self.bytes_of(group) is None:
+        if self.hbm is None or self.bytes_of(part) is None:
             return None
         roof = exact(0)
-        for runs in group.runs:
-            op = runs.op
-            n_bytes = op.hbm_bytes if self.hbm_only else op.bytes_accessed
+        for each in part.members:
+            cost = each.cost
+            n_bytes = cost.hbm_bytes if self.hbm_only else cost.bytes_accessed
             t = (n_bytes or 0) / self.hbm
             # A matrix unit doesn't take other dtypes: of such ops the bytes are the roof.
-            if op.flops and op.dtype != OTHER:
-                if op.dtype not in self.flops:
+            if cost.flops and cost.dtype != OTHER:
+                if cost.dtype not in self.flops:
                     return None
-                t = max(t, op.flops / self.flops[op.dtype])
-            roof += runs.n * t
+                t = max(t, cost.flops / self.flops[cost.dtype])
+            roof += each.executions.n * t
         return roof
 
 
@@ -1587,59 +1856,81 @@ class Verdict:
         # arithmetic intensity >= ridge point, without dividing by no bytes
         return "compute" if self.t_compute >= self.t_hbm else "memory"
 
+    @property
+    def is_over_roof(self) -> bool:
+        """Whether it is faster than possible: a wrong dtype, peak or flop count."""
+        return (self.utilization(self.t_roofline) or 0) > 1
+
     def utilization(self, t: Fraction) -> float | None:
         return rounded(t / self.total, 6) if self.total else None
 
 
-def judge(part: Part, roofs: Roofs) -> Verdict | str:
-    """The verdict on a part, or the reason why there is none."""
-    group, dtype = part.group, part.dtype
-    flops = group.sum_of(lambda op: op.flops)
-    n_bytes = roofs.bytes_of(group)
-    if part.is_opaque:
-        return OPAQUE
+@record
+class Skipped:
+    """A part without a verdict, and why."""
+
+    part: Part
+    reason: str
+
+
+def judge(part: Part, roofs: Roofs) -> Verdict | Skipped:
+    dtype, flops, n_bytes = part.dtype, part.flops, roofs.bytes_of(part)
+    if part.source == OPAQUE:
+        return Skipped(part, OPAQUE)
     if not flops:
-        return "no_flops"
+        return Skipped(part, "no_flops")
     if n_bytes is None or (n_bytes == 0 and not roofs.hbm_only):
-        return "no_bytes"
+        return Skipped(part, "no_bytes")
     if dtype == OTHER:
-        return "dtype_other"
+        return Skipped(part, "dtype_other")
     ridge_point = roofs.ridge_point(dtype)
     if ridge_point is None or roofs.hbm is None:
-        return "peak_unknown_for_dtype"
+        return Skipped(part, "peak_unknown_for_dtype")
     t_compute, t_hbm = flops / roofs.flops[dtype], n_bytes / roofs.hbm
-    return Verdict(part, flops, n_bytes, t_compute, t_hbm, roofs.per_op(group), ridge_point)
+    return Verdict(part, flops, n_bytes, t_compute, t_hbm, roofs.per_op(part), ridge_point)
 
 
 def roofline(
     step: Step,
     *,
-    chip: str = _peaks.DEFAULT_CHIP,
+    chip: str | None = None,
     traffic: str = "accessed",
     kernel_cost: Sequence[KernelCost] = (),
-    **overrides: float,
-) -> Answer:
-    own = peaks_of_device(step)
-    peaks = _peaks.override(own if chip == _peaks.PROFILE_CHIP else _peaks.builtin(chip), overrides)
+    bf16: float | None = None,
+    fp8: float | None = None,
+    fp32: float | None = None,
+    fp16: float | None = None,
+    hbm_gibps: float | None = None,
+) -> Report:
+    own = peaks_of_device(step.device)
+    row = chip or _peaks.chip_of(step.device.type or "") or _peaks.DEFAULT_CHIP
+    peaks = _peaks.override(
+        own if row == _peaks.PROFILE_CHIP else _peaks.builtin(row),
+        bf16=bf16,
+        fp8=fp8,
+        fp32=fp32,
+        fp16=fp16,
+        hbm_gibps=hbm_gibps,
+    )
     tflops = {dtype: peaks.tflops(dtype) for dtype in _peaks.DTYPES}
     roofs = Roofs(
         {dtype: exact(peak) for dtype, peak in tflops.items() if peak is not None},
         None if peaks.hbm_gibps is None else exact(peaks.hbm_gibps) * 2**30 / 10**12,
         hbm_only=traffic == "hbm",
     )
-    compute = step.of_kind(COMPUTE)
+    compute = step.by_kind[COMPUTE]
     verdicts: list[Verdict] = []
-    skipped: list[tuple[Part, str]] = []
-    for part in split_by_knowledge(compute, kernels_by_cost(step, kernel_cost)):
-        verdict = judge(part, roofs)
-        if isinstance(verdict, Verdict):
-            verdicts.append(verdict)
+    skipped: list[Skipped] = []
+    for part in parts_of(compute, costs_by_kernel(compute, kernel_cost)):
+        judged = judge(part, roofs)
+        if isinstance(judged, Verdict):
+            verdicts.append(judged)
         else:
-            skipped.append((part, verdict))
+            skipped.append(judged)
     ridge_points = {dtype: roofs.ridge_point(dtype) for dtype in roofs.flops}
-    return Answer(
+    return Report(
         {
-            "chip": chip,
+            "chip": row,
             "peaks_used": {
                 **{f"peak_tflops_{dtype}": peak for dtype, peak in tflops.items()},
                 "peak_hbm_gibps": peaks.hbm_gibps,
@@ -1652,22 +1943,24 @@ def roofline(
                 "unit": "GiB/s (base-1024) per device",
                 "bytes": traffic,
             },
-            "step_summary": step_summary(verdicts, total_of(compute)),
+            "step_summary": step_summary(verdicts, compute.total),
             "groups": [roofline_row(verdict) for verdict in verdicts],
             "skipped_groups": skipped_fields(skipped),
         },
-        notes=[*roofline_notes(verdicts), *chip_notes(step, chip, own, peaks)],
+        notes=[
+            *roofline_notes(verdicts),
+            *chip_notes(step.device.type, chip, row, own, peaks),
+        ],
     )
 
 
-def kernels_by_cost(step: Step, costs: Sequence[KernelCost]) -> dict[str, KernelCost]:
-    kernels = list(dict.fromkeys(runs.op.kernel for runs in step.runs if runs.op.kernel))
+def costs_by_kernel(compute: Group, costs: Sequence[KernelCost]) -> dict[str, KernelCost]:
+    kernels = compute.distinct(lambda op: op.kernel)
     for cost in costs:
         if cost.kernel not in kernels:
             raise Absent(
                 "kernel_not_found",
-                1,
-                detail=f"no kernel of the step is named {cost.kernel!r}",
+                detail=f"no kernel of the step's compute is named {cost.kernel!r}",
                 available_kernels=kernels,
             )
     return {cost.kernel: cost for cost in costs}
@@ -1682,18 +1975,18 @@ def roofline_row(verdict: Verdict) -> Json:
         "agg_key_kind": op.agg_key_kind,
         "source_inner": op.source_inner,
         "tf_op": op.tf_op,
-        "kernel": part.kernel or None,
-        "cost_source": "user" if part.cost else XLA,
+        "kernel": part.kernel,
+        "cost_source": part.source,
         "hlo_categories": group.executions_by(lambda op: op.category),
         "n_executions": group.n,
         "total_dur_ps": total,
         "flops_sum": verdict.flops,
-        "model_flops_sum": group.sum_of(lambda op: op.model_flops),
-        "bytes_accessed_sum": group.sum_of(lambda op: op.bytes_accessed),
-        "hbm_bytes_sum": group.hbm_bytes(),
+        "model_flops_sum": part.model_flops,
+        "bytes_accessed_sum": part.bytes_accessed,
+        "hbm_bytes_sum": part.hbm_bytes,
         "dtype": part.dtype,
-        "dtype_uncertain": group.dtype_uncertain,
-        "operand_dtypes": group.operand_dtypes(),
+        "dtype_uncertain": part.dtype_uncertain,
+        "operand_dtypes": operand_dtypes(group),
         "arithmetic_intensity": (
             round(verdict.flops / verdict.n_bytes, 4) if verdict.n_bytes else None
         ),
@@ -1713,21 +2006,34 @@ def roofline_row(verdict: Verdict) -> Json:
     }
 
 
+def weighted_average(
+    verdicts: Iterable[Verdict], t_of: Callable[[Verdict], Fraction]
+) -> float | None:
+    """Of utilizations, by time: their base is the weight."""
+    weighed = [(t_of(each), each.total) for each in verdicts if each.total]
+    if not weighed:
+        return None
+    return rounded(sum((t for t, _ in weighed), exact(0)) / sum(total for _, total in weighed), 6)
+
+
 def step_summary(verdicts: Sequence[Verdict], compute: int) -> Json:
+    over = [verdict for verdict in verdicts if verdict.is_over_roof]
+    under = [verdict for verdict in verdicts if not verdict.is_over_roof]
     rooflined = sum(verdict.total for verdict in verdicts)
-
-    def average(t_of: Callable[[Verdict], Fraction]) -> float | None:
-        weighed = sum((t_of(each) for each in verdicts if each.total), exact(0))
-        return rounded(weighed / rooflined, 6) if rooflined else None
-
     largest = sorted(
-        verdicts, key=lambda each: (-each.shortfall, each.part.whole.op.agg_key, each.part.kernel)
+        verdicts,
+        key=lambda each: (-each.shortfall, each.part.whole.op.agg_key, each.part.kernel or ""),
     )
     known = [(each.total, round(each.t_per_op)) for each in verdicts if each.t_per_op is not None]
     return {
-        "weighted_avg_mfu": average(lambda verdict: verdict.t_compute),
-        "weighted_avg_hbm_util": average(lambda verdict: verdict.t_hbm),
-        "weighted_avg_roofline_util": average(lambda verdict: verdict.t_roofline),
+        "weighted_avg_mfu": weighted_average(verdicts, lambda each: each.t_compute),
+        "weighted_avg_hbm_util": weighted_average(verdicts, lambda each: each.t_hbm),
+        "weighted_avg_roofline_util": weighted_average(verdicts, lambda each: each.t_roofline),
+        "over_roof": {
+            "n_groups": len(over),
+            "total_dur_ps": sum(verdict.total for verdict in over),
+            "weighted_avg_mfu_without": weighted_average(under, lambda each: each.t_compute),
+        },
         "step_shortfall_ps": sum(verdict.shortfall for verdict in verdicts),
         "t_roofline_per_op_ps": sum(roof for _, roof in known) if known else None,
         "shortfall_per_op_ps": sum(total - roof for total, roof in known) if known else None,
@@ -1749,52 +2055,56 @@ def step_summary(verdicts: Sequence[Verdict], compute: int) -> Json:
     }
 
 
-def skipped_fields(skipped: Sequence[tuple[Part, str]]) -> Json:
+def skipped_fields(skipped: Sequence[Skipped]) -> Json:
     counts = dict.fromkeys(SKIP_REASONS.values(), 0)
-    for _, reason in skipped:
-        counts[SKIP_REASONS[reason]] += 1
+    for each in skipped:
+        counts[SKIP_REASONS[each.reason]] += 1
     longest = sorted(
-        skipped, key=lambda entry: (-entry[0].group.total, entry[0].whole.op.agg_key, entry[1])
+        skipped,
+        key=lambda each: (-each.part.group.total, each.part.whole.op.agg_key, each.reason),
     )
     return {
         **counts,
-        "total_dur_ps_skipped": sum(part.group.total for part, _ in skipped),
+        "total_dur_ps_skipped": sum(each.part.group.total for each in skipped),
         "top_skipped": [
             {
-                "agg_key": part.whole.op.agg_key,
-                "source_inner": part.whole.op.source_inner,
-                "tf_op": part.whole.op.tf_op,
-                "total_dur_ps": part.group.total,
-                "reason": reason,
-                "top_signature": ranked_by(part.group.runs, lambda op: op.signature)[0][0],
-                "example_hlo_op": part.group.longest.op.text,
+                "agg_key": each.part.whole.op.agg_key,
+                "source_inner": each.part.whole.op.source_inner,
+                "tf_op": each.part.whole.op.tf_op,
+                "total_dur_ps": each.part.group.total,
+                "reason": each.reason,
+                "top_signature": ranked_by(each.part.group.members, lambda op: op.signature)[0][0],
+                "example_hlo_op": each.part.group.longest.op.text,
             }
-            for part, reason in longest[:N_TOP_SKIPPED]
+            for each in longest[:N_TOP_SKIPPED]
         ],
     }
 
 
 def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
     notes = []
-    n_over = sum(verdict.t_roofline > verdict.total > 0 for verdict in verdicts)
-    if n_over:
+    over = [verdict for verdict in verdicts if verdict.is_over_roof]
+    if over:
+        over.sort(key=lambda each: (-each.total, each.part.whole.op.agg_key))
+        named = [
+            each.part.whole.op.source_inner or each.part.whole.op.agg_key
+            for each in over[:N_OVER_ROOF_NAMED]
+        ]
         notes.append(
-            f"{n_over} groups have a roofline_util above 1: a wrong dtype, peak or flop count"
+            f"{len(over)} groups have a roofline_util above 1, a wrong dtype, peak or flop count:"
+            f" {', '.join(named)}{', …' * (len(over) > len(named))}"
         )
-    n_differ = 0
-    for verdict in verdicts:
-        model_flops = verdict.part.group.sum_of(lambda op: op.model_flops)
-        n_differ += model_flops not in (None, verdict.flops)
+    n_differ = sum(each.part.model_flops not in (None, each.flops) for each in verdicts)
     if n_differ:
         notes.append(f"{n_differ} groups have a flops_sum that differs from model_flops_sum")
     return notes
 
 
-def peaks_of_device(step: Step) -> _peaks.Peaks:
+def peaks_of_device(device: Device) -> _peaks.Peaks:
     """The peaks that the trace gives for its own device."""
 
     def positive(name: str) -> float | None:
-        value = step.device_stats.get(name)
+        value = device.stats.get(name)
         return float(value) if isinstance(value, (int, float)) and 0 < value < math.inf else None
 
     return _peaks.of_profile(
@@ -1802,15 +2112,21 @@ def peaks_of_device(step: Step) -> _peaks.Peaks:
     )
 
 
-def chip_notes(step: Step, chip: str, own: _peaks.Peaks, used: _peaks.Peaks) -> list[str]:
-    """Whether the peaks in use are those of the device that the trace is of."""
+def chip_notes(
+    device_type: str | None, asked: str | None, row: str, own: _peaks.Peaks, used: _peaks.Peaks
+) -> list[str]:
+    """Whose peaks are used, where it isn't plain that they are those of the device."""
     notes = []
-    device_type = as_text(step.device_stats.get("device_type_string"))
-    fits = _peaks.chip_of(device_type)
-    if device_type and chip not in (fits, _peaks.PROFILE_CHIP):
+    fits = _peaks.chip_of(device_type or "")
+    device = f"a {device_type!r}" if device_type else "a device without a type"
+    if asked is None and (row != _peaks.DEFAULT_CHIP or fits is None):
+        notes.append(f"the trace is of {device}: peaks of {row} taken; --chip takes others")
+    elif device_type and row not in (fits, _peaks.PROFILE_CHIP):
+        advice = [f"--chip {fits} fits"] if fits else []
+        if not fits and own.bf16 and own.hbm_gibps:
+            advice = [f"--chip {_peaks.PROFILE_CHIP} takes its own"]
         notes.append(
-            f"the trace is of a {device_type!r}, the peaks are those of {chip}:"
-            f" --chip {fits or _peaks.PROFILE_CHIP} fits"
+            ": ".join([f"the trace is of {device}, the peaks are those of {row}", *advice])
         )
     for what, its_own, in_use in (
         ("bf16 peak is {:.6g} TFLOPS", own.bf16, used.bf16),
@@ -1828,7 +2144,7 @@ def chip_notes(step: Step, chip: str, own: _peaks.Peaks, used: _peaks.Peaks) -> 
 @record
 class Mode:
     name: str
-    run: Callable[..., Answer]
+    report: Callable[..., Report]
     says: str
     options: tuple[str, ...]
     example: str
@@ -1846,14 +2162,14 @@ MODES = (
         "by_source",
         by_source,
         "every source line, complete",
-        ("--include-data-move", "--include-comm"),
+        ("--include-data-move", "--include-comm", "--top"),
         "--include-data-move",
     ),
     Mode(
         "non_compute",
         non_compute,
         "what is data movement and waiting rather than math",
-        ("--no-comm-stalls", "--include-comm"),
+        ("--no-comm-stalls", "--include-comm", "--top"),
         "--no-comm-stalls",
     ),
     Mode(
@@ -1877,6 +2193,10 @@ def natural(text: str) -> int:
     if number < 0:
         raise ValueError
     return number
+
+
+def index_or_all(text: str) -> int | str:
+    return text if text == ALL_STEPS else int(text)
 
 
 def count(text: str) -> int:
@@ -1916,7 +2236,7 @@ def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any
 
 
 TO_NATURAL = converter(natural, "a whole number from 0")
-TO_INDEX = converter(int, "a whole number")
+TO_STEP = converter(index_or_all, f"a whole number, or {ALL_STEPS}")
 TO_PEAK = converter(peak, "a finite number above 0")
 TO_COST = converter(
     cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
@@ -1933,18 +2253,23 @@ OPTIONS: dict[str, Json] = {
     },
     "--step": {
         "metavar": "N",
-        "type": TO_INDEX,
-        "help": "which step by time, from 0; negative from the end (default: the busiest)",
+        "type": TO_STEP,
+        "help": "which step by time, from 0; negative from the end; all for every op"
+        " (default: the typical of the busiest)",
     },
     "--step-id": {"metavar": "NAME", "help": "which step, by its exact name"},
-    "--top": {"metavar": "K", "type": TO_NATURAL, "help": "how many groups (default: 50)"},
+    "--top": {
+        "metavar": "K",
+        "type": TO_NATURAL,
+        "help": "how many groups (default: 50 in summary, else all in order of appearance)",
+    },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
     "--no-comm-stalls": {"action": "store_true", "help": "leave out waits for communication"},
     "--chip": {
         "choices": [*_peaks.CHIPS, _peaks.PROFILE_CHIP],
         "help": "whose peaks; profile: those that the trace gives"
-        f" (default: {_peaks.DEFAULT_CHIP})",
+        f" (default: those of the trace's device, else {_peaks.DEFAULT_CHIP})",
     },
     **{
         f"--peak-tflops-{dtype}": {
@@ -2080,15 +2405,15 @@ class Progress:
             self._stream.flush()
 
 
-def answer(request: Request, notes: list[str]) -> Json:
+def analyse(request: Request, notes: list[str]) -> Json:
     """The whole pipeline."""
     progress = Progress(sys.stderr) if sys.stderr and sys.stderr.isatty() else None
     try:
         files = find_files(request.profile, notes)
-        path, step = step_of_files(
+        path, step = read_step_of_files(
             files, request.host, request.device, request.choice, notes, progress
         )
-        said = request.mode.run(step, **request.mode_options)
+        said = request.mode.report(step, **request.mode_options)
     finally:
         if progress:
             progress.erase()
@@ -2098,9 +2423,12 @@ def answer(request: Request, notes: list[str]) -> Json:
         "profile_dir": request.profile,
         "xplane_file": os.path.basename(path),
         "device": request.device,
+        "device_type": step.device.type,
+        "clock": step.clock,
+        "step_source": step.device.step_source if step.picked else None,
         "step_id": step.picked.index if step.picked else None,
         "step_name": step.picked.name if step.picked else None,
-        "step_window_ps": [step.start, step.end],
+        "step_window_ps": [step.timeline.start, step.timeline.end],
         "step_duration_ps": step.duration,
         "notes": [*notes, *said.notes],
         "totals": {**totals_of(step), **said.totals},
@@ -2108,24 +2436,34 @@ def answer(request: Request, notes: list[str]) -> Json:
     }
 
 
-def run(argv: Sequence[str] | None) -> tuple[Json, int, str]:
-    """The object to print, the exit status, and what to say on stderr."""
+@record
+class Outcome:
+    """What to print, the exit status, and what to say on stderr."""
+
+    fields: Json
+    status: int
+    complaint: str
+
+
+def outcome_of(argv: Sequence[str] | None) -> Outcome:
     request = None
     usage = ""
     notes: list[str] = []
     try:
         request = parse_command_line(argv)
-        return answer(request, notes), 0, ""
+        return Outcome(analyse(request, notes), OK, "")
     except BadArguments as error:
         usage = error.usage
-        absent = Absent("bad_arguments", 2, detail=str(error))
+        absent = Absent("bad_arguments", detail=str(error))
     except Absent as error:
         absent = error
     except MemoryError:
-        absent = Absent("unreadable_xplane_pb", 1, detail="not enough memory to read it")
+        absent = Absent("unreadable_xplane_pb", detail="not enough memory to read it")
     except ImportError as error:
+        if not (error.name or "").startswith("google"):
+            raise
         advice = f"{error}; it takes protobuf 4.21.1 or newer: pip install 'protobuf>=4.21.1'"
-        absent = Absent("protobuf_not_installed", 1, detail=advice)
+        absent = Absent("protobuf_not_installed", detail=advice)
     fields: Json = {
         "status": "absent",
         "reason": absent.reason,
@@ -2140,25 +2478,26 @@ def run(argv: Sequence[str] | None) -> tuple[Json, int, str]:
         detail = absent.fields.get("detail", "")
         line = f"compute_breakdown: {absent.reason}: {detail}"
         complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
-    return fields, absent.exit_status, complaint
+    return Outcome(fields, absent.exit_status, complaint)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     # Nothing here makes cycles; looking for them all the same takes a sixth of the time.
     gc.disable()
     try:
-        fields, status, complaint = run(argv)
+        outcome = outcome_of(argv)
+        status, complaint = outcome.status, outcome.complaint
         # Escaped so that the line can be put into a page as it is.
-        line = json.dumps(fields, allow_nan=False).replace("</", r"<\/")
+        line = json.dumps(outcome.fields, allow_nan=False).replace("</", r"<\/")
         write(sys.stdout, f"{line}\n")
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except OSError as error:
         # What couldn't be written must not be tried again on the way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
-            return 141
-        status, complaint = 1, f"compute_breakdown: can't write: {error.strerror}\n"
+            return CLOSED_PIPE
+        status, complaint = CANT_WRITE, f"compute_breakdown: can't write: {error.strerror}\n"
     with suppress(OSError):
         write(sys.stderr, complaint)
     return status

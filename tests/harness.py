@@ -31,8 +31,9 @@ def run(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
             path = Path(folder) / "test.xplane.pb"
             path.write_bytes(profile)
             return run(path, mode, *options)
-    fields, status, complaint = compute_breakdown.run([str(profile), "--mode", mode, *options])
-    return Outcome(json.loads(json.dumps(fields, allow_nan=False)), status, complaint)
+    outcome = compute_breakdown.outcome_of([str(profile), "--mode", mode, *options])
+    said = json.loads(json.dumps(outcome.fields, allow_nan=False))
+    return Outcome(said, outcome.status, outcome.complaint)
 
 
 def answer(profile: str | Path | bytes, mode: str, *options: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 Json = dict[str, Any]
 T = TypeVar("T")
 Label = TypeVar("Label", bound=Hashable)
+Key = TypeVar("Key", bound=tuple[str, ...])
 
 
 @dataclass
@@ -32,13 +33,13 @@ class Options:
     """The command line's options, by name."""
 
     device: str = "/device:TPU:0"
-    step: int | None = None
+    step: int | str | None = None  # "all" for every op of the device
     step_id: str | None = None
     include_comm: bool = False
-    top: int = 50
+    top: int | None = None
     include_data_move: bool = False
     no_comm_stalls: bool = False
-    chip: str = "v7x"
+    chip: str | None = None
     peak_tflops_bf16: float | None = None
     peak_tflops_fp8: float | None = None
     peak_tflops_fp32: float | None = None
@@ -110,7 +111,8 @@ StatValue = int | float | str | bytes
 
 
 def decode_stats(messages: list[bytes], names: dict[int, str]) -> dict[str, StatValue]:
-    """The stats that have a name and a value."""
+    """The stats that have a name and a value; of several of one name the last one counts, as of
+    the several entries that a protobuf map may have for one key."""
     stats: dict[str, StatValue] = {}
     for message in messages:
         stat = fields(message)
@@ -152,12 +154,46 @@ def number_of(stats: dict[str, StatValue], name: str) -> Fraction | None:
 
 
 @dataclass
+class Span:
+    """From when to when something ran, by one of the two clocks."""
+
+    start: int
+    end: int
+
+    @property
+    def duration(self) -> int:
+        return self.end - self.start
+
+    def holds(self, time: int | None) -> bool:
+        return time is not None and self.start <= time < self.end
+
+
+@dataclass
 class LineEvent:
     """An event as stored. `start` is absolute; None for an aggregated event, which has none."""
 
     metadata_id: int
     start: int | None
     duration: int
+    stats: dict[str, StatValue]
+
+    @property
+    def on_trace(self) -> Span | None:
+        """By the clock that is fitted to the host's; None if it has no valid time."""
+        if self.start is None or self.duration < 0:
+            return None
+        return Span(self.start, self.start + self.duration)
+
+    @property
+    def on_device(self) -> Span | None:
+        """As the core measured it; None if the event doesn't say."""
+        offset = self.stats.get("device_offset_ps")
+        duration = self.stats.get("device_duration_ps")
+        if not isinstance(offset, int) or not 0 <= offset < 2**63:
+            return None
+        if not isinstance(duration, int) or not 0 <= duration < 2**63:
+            return None
+        return Span(offset, offset + duration)
 
 
 @dataclass
@@ -167,7 +203,7 @@ class Line:
     events: list[LineEvent]
 
 
-def decode_line(data: bytes) -> Line:
+def decode_line(data: bytes, stat_names: dict[int, str]) -> Line:
     message = fields(data)
     timestamp_ps = signed(last(message, 3, 0)) * 1000
     events = []
@@ -175,7 +211,9 @@ def decode_line(data: bytes) -> Line:
         # Offset and num_occurrences are alternatives: the one written last holds.
         number, value = [(2, 0), *((n, v) for n, v in event if n in (2, 5))][-1]
         start = timestamp_ps + signed(value) if number == 2 else None
-        events.append(LineEvent(signed(last(event, 1, 0)), start, signed(last(event, 3, 0))))
+        stats = decode_stats(every(event, 4), stat_names)
+        duration = signed(last(event, 3, 0))
+        events.append(LineEvent(signed(last(event, 1, 0)), start, duration, stats))
     return Line(last(message, 2, b"").decode(), timestamp_ps, events)
 
 
@@ -202,7 +240,7 @@ def decode_plane(message: list[tuple[int, Any]]) -> Plane:
     stat_names = {i: last(m, 2, b"").decode() for i, m in decode_map(message, 5).items()}
     return Plane(
         name=plane_name(message),
-        lines=[decode_line(line) for line in every(message, 3)],
+        lines=[decode_line(line, stat_names) for line in every(message, 3)],
         ops={
             i: Op(last(m, 2, b"").decode(), decode_stats(every(m, 5), stat_names))
             for i, m in decode_map(message, 4).items()
@@ -492,8 +530,16 @@ def has_prefix(name: str | None, prefix: str) -> bool:
     )
 
 
+def is_async_fusion(category: str, name: str | None, which: str) -> bool:
+    """Whether it is the `start` or the `done` of an asynchronous collective that is a pair of
+    fusions, as on v5e."""
+    return category.endswith("fusion") and has_prefix(name, f"async-collective-{which}")
+
+
 def kind_of(category: str, name: str | None) -> str | None:
     """The kind of a category that is no container; None if no rule knows it."""
+    if any(is_async_fusion(category, name, which) for which in ("start", "done")):
+        return "comm"
     if category in ASYNC:
         return "data_move" if any(has_prefix(name, p) for p in LOCAL_ASYNC) else "comm"
     if category in COMM or category in COMM_FUSIONS:
@@ -569,8 +615,22 @@ class Op:
         return kind_of(self.category, self.hlo.name) or "other"
 
     @property
+    def is_async_fusion_start(self) -> bool:
+        return is_async_fusion(self.category, self.hlo.name, "start")
+
+    @property
+    def is_async_fusion_done(self) -> bool:
+        return is_async_fusion(self.category, self.hlo.name, "done")
+
+    @property
     def is_wait(self) -> bool:
-        return self.category.endswith("-done")
+        return self.category.endswith("-done") or self.is_async_fusion_done
+
+    @property
+    def is_synchronous_comm(self) -> bool:
+        """Communication that runs on the core."""
+        in_part = self.category.endswith(("-start", "-update")) or self.is_async_fusion_start
+        return self.kind == "comm" and not in_part and not self.is_wait
 
     @cached_property
     def source_stack(self) -> str | None:
@@ -618,7 +678,8 @@ class Op:
 
     @cached_property
     def hbm_bytes(self) -> Fraction | None:
-        """Memory space 1 of the breakdown; a breakdown without it is a known zero."""
+        """Memory space 1 of the breakdown; a breakdown without it is a known zero, an empty one
+        only where nothing else says that there must have been some."""
         breakdown = self.stats.get("memory_access_breakdown")
         if not isinstance(breakdown, bytes):
             return None
@@ -626,7 +687,15 @@ class Op:
             accesses = [fields(access) for access in every(fields(breakdown), 1)]
         except ValueError:
             return None
+        if not accesses and self.bytes_accessed and not self.is_all_on_chip:
+            return None
         return Fraction(sum(last(a, 3, 0) for a in accesses if last(a, 2, 0) == 1))
+
+    @property
+    def is_all_on_chip(self) -> bool:
+        """Whether the text shows arrays, and none of them in HBM or the host's memory."""
+        spaces = [array.memory_space for array in self.hlo.operand_arrays() + self.output_arrays]
+        return bool(spaces) and not any(space in ("", "(0)", "(5)") for space in spaces)
 
     @property
     def shape_with_layout(self) -> str | None:
@@ -687,7 +756,8 @@ class Op:
 
     @property
     def has_started_only(self) -> bool:
-        return self.category.endswith("-start") or (self.hlo.opcode or "").endswith("-start")
+        is_start = self.category.endswith("-start") or (self.hlo.opcode or "").endswith("-start")
+        return is_start or self.is_async_fusion_start
 
     @cached_property
     def dtype_changes(self) -> bool | None:
@@ -740,37 +810,41 @@ class Op:
     def waits_for(self) -> str:
         # The category tells most; only what runs behind an async-done or a copy-done needs the
         # op's own name. An all-reduce-scatter computes a reduce-scatter.
-        named = self.hlo.name if self.category in ASYNC else self.category
-        if (named or "").startswith("all-reduce-scatter"):
+        name = self.hlo.name or ""
+        telling = name if self.category in ASYNC else self.category.replace(" ", ".")
+        if telling.startswith("all-reduce-scatter"):
             return "reduce-scatter"
         for collective in COLLECTIVES:
-            if has_prefix(self.category.replace(" ", "."), collective):
+            if has_prefix(telling, collective):
                 return collective
-        if self.category.startswith("host ") or "infeed" in self.category:
-            return "host"
-        if "outfeed" in self.category:
-            return "host"
-        for collective in COLLECTIVES if self.category in ASYNC else ():
-            if has_prefix(self.hlo.name, collective):
-                return collective
-        name = self.hlo.name or ""
+        if self.kind == "comm" and (self.category in ASYNC or self.is_async_fusion_done):
+            return "collective"
         arrays = self.hlo.operand_arrays() + self.output_arrays
-        if any(array.memory_space == "(5)" for array in arrays):
+        if self.kind == "comm" or any(array.memory_space == "(5)" for array in arrays):
             return "host"
         return "sparse_core" if "offload" in name or "sparse-core" in name else "dma"
 
 
 @dataclass(eq=False)
 class Event:
-    """An admitted execution of a resolved op."""
+    """An admitted execution of a resolved op, by both clocks: the trace's decides where it
+    belongs, and all else is the device's."""
 
-    start: int
-    duration: int
     op: Op
+    on_trace: Span
+    on_device: Span
+
+    @property
+    def start(self) -> int:
+        return self.on_device.start
 
     @property
     def end(self) -> int:
-        return self.start + self.duration
+        return self.on_device.end
+
+    @property
+    def duration(self) -> int:
+        return self.on_device.duration
 
     @property
     def group(self) -> tuple[str, str]:
@@ -863,43 +937,115 @@ def length(intervals: list[tuple[int, int]]) -> int:
 
 @dataclass
 class Step:
+    """A step, or (without an index) the whole of the ops."""
+
+    index: int | None
     name: str | None
-    start: int
-    end: int
-    n_events: int
+    on_trace: Span
+    on_device: Span | None = None
+    n_events: int = 0
+
+    def admits(self, start: int | None) -> bool:
+        """An op by its start on the trace's clock. One without a time belongs to no step."""
+        return self.index is None or self.on_trace.holds(start)
 
 
-def read_steps(plane: Plane) -> list[Step]:
+def read_steps(plane: Plane, line_name: str) -> list[Step]:
+    """The events of a line that have a valid time."""
+    timed = [(span, e) for e in plane.events_of(line_name) if (span := e.on_trace) is not None]
+    timed.sort(key=lambda each: each[0].start)
     starts = [e.start for e in plane.events_of("XLA Ops")]
-    steps = []
-    for event in plane.events_of("Steps"):
-        if event.start is not None:
-            start, end = event.start, event.start + event.duration
-            n = sum(s is not None and start <= s < end for s in starts)
-            op = plane.ops.get(event.metadata_id)
-            steps.append(Step(op.text if op else None, start, end, n))
-    return sorted(steps, key=lambda step: step.start)
+    return [
+        Step(
+            index=i,
+            name=plane.ops[e.metadata_id].text if e.metadata_id in plane.ops else None,
+            on_trace=span,
+            on_device=e.on_device,
+            n_events=sum(map(span.holds, starts)),
+        )
+        for i, (span, e) in enumerate(timed)
+    ]
 
 
-def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[str]) -> int | None:
-    """The index of the step; None where the options name none."""
-    if options.step is not None:
-        index = options.step + (len(steps) if options.step < 0 else 0)
-        return index if 0 <= index < len(steps) else None
-    if options.step_id is not None:
-        matches = [i for i, step in enumerate(steps) if step.name == options.step_id]
-        if len(matches) > 1:
-            notes.append("~several steps of that name; took the earliest")
-        return matches[0] if matches else None
+def as_busy_as_any(steps: list[Step]) -> list[Step]:
+    most = max(step.n_events for step in steps)
+    return [step for step in steps if step.n_events == most]
+
+
+def busiest(steps: list[Step]) -> Step:
+    """The one with most ops; of equally busy ones the typical, if none has any the middle one."""
     if all(step.n_events == 0 for step in steps):
-        notes.append("~no op starts in any step; took the middle one")
-        return len(steps) // 2
-    index = max(range(len(steps)), key=lambda i: steps[i].n_events)
-    notes.append(
-        f"auto-picked busiest step (idx={index}, n_xla_ops_events={steps[index].n_events} of "
-        f"{n_on_line} in {len(steps)} steps)"
+        return steps[len(steps) // 2]
+    typical = sorted(
+        as_busy_as_any(steps), key=lambda step: (step.on_trace.duration, step.on_trace.start)
     )
-    return index
+    return typical[(len(typical) - 1) // 2]
+
+
+def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
+    if step.n_events == 0:
+        return "~no op starts in any step; took the middle one"
+    n_as_busy = len(as_busy_as_any(steps))
+    clause = f"; typical of {n_as_busy} as busy" if n_as_busy > 1 else ""
+    return (
+        f"auto-picked busiest step (idx={step.index}, n_xla_ops_events={step.n_events} of "
+        f"{n_on_line} in {len(steps)} steps{clause})"
+    )
+
+
+def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[str]) -> Step:
+    if isinstance(options.step, int):
+        index = options.step + (len(steps) if options.step < 0 else 0)
+        matches = [step for step in steps if step.index == index]
+    elif options.step_id is not None:
+        matches = [step for step in steps if step.name == options.step_id]
+    else:
+        matches = steps
+    if not matches:
+        raise AbsentError("step_not_found", available_steps=[step.name for step in steps])
+    step = busiest(matches)
+    if matches is steps:
+        notes.append(why_picked(step, steps, n_on_line))
+    elif len(matches) > 1:
+        notes.append("~several steps of that name; picked among them as among all")
+    if step.n_events == 0:
+        notes.append("no op starts in this step: it shows idle time only")
+    return step
+
+
+# --- the two clocks ------------------------------------------------------------------------------
+
+
+@dataclass
+class Clocks:
+    """What the ops that have device times tell of the trace's clock and the device's."""
+
+    timed: list[tuple[Span, Span]]  # on the trace's clock, on the device's
+
+    def delta(self, time: int) -> int:
+        """From a time on the trace's clock to the device's."""
+        starts = [(on_trace.start, on_device.start) for on_trace, on_device in self.timed]
+        ends = [(on_trace.end, on_device.end) for on_trace, on_device in self.timed]
+        if not starts:
+            return 0
+        before = [times for times in starts + ends if times[0] <= time]
+        on_trace, on_device = max(before) if before else min(starts)
+        return on_device - on_trace
+
+    def moved(self, span: Span) -> Span:
+        start = span.start + self.delta(span.start)
+        return Span(start, max(start, span.end + self.delta(span.end)))
+
+
+def window_of(step: Step, events: list[Event], clocks: Clocks) -> Span:
+    """The step's time on the clock that its ops' times are on."""
+    if clocks.timed and step.on_device is not None:
+        return step.on_device
+    # The first op's δ, not that of the step's own start: so no op lies before the window.
+    first = min(events, key=lambda e: e.start, default=None)
+    delta = first.on_device.start - first.on_trace.start if first else 0
+    start = step.on_trace.start + delta
+    return Span(start, max(start, step.on_trace.end + clocks.delta(step.on_trace.end)))
 
 
 # --- the analysis --------------------------------------------------------------------------------
@@ -922,7 +1068,7 @@ def analyse(data: bytes, mode: str, **given: Any) -> Json:
         return {"status": "absent", **common, **absent.answer}
 
 
-def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -> Json:
+def find_plane(data: bytes, options: Options) -> Plane:
     planes = [fields(plane) for plane in every(fields(data), 1)]
     chosen = [plane for plane in planes if plane_name(plane) == options.device]
     if not chosen:
@@ -932,58 +1078,81 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
     if not plane.lines_named("XLA Ops"):
         names = distinct(line.name for line in plane.lines)
         raise AbsentError("no_xla_ops_line", available_lines=names)
+    return plane
 
+
+def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -> Json:
+    plane = find_plane(data, options)
     on_line = plane.events_of("XLA Ops")
     usable = [
-        Event(e.start, e.duration, plane.ops[e.metadata_id])
+        (e, span)
         for e in on_line
-        if e.metadata_id in plane.ops and e.start is not None and e.duration >= 0
+        if (span := e.on_trace) is not None and e.metadata_id in plane.ops
     ]
-    steps = read_steps(plane)
-    by_option = options.step is not None or options.step_id is not None
-    if not usable and not steps and not by_option:
+    steps, source = read_steps(plane, "Steps"), "steps"
+    if not steps:
+        steps, source = read_steps(plane, "XLA Modules"), "modules"
+        if steps:
+            notes.append("no Steps line; executions of programs (XLA Modules) are taken as steps")
+
+    if options.step != "all" and (steps or options.step is not None or options.step_id is not None):
+        step = pick_step(steps, options, len(on_line), notes)
+    elif not usable:
         raise AbsentError("empty_xla_ops_line")
-
-    index: int | None = None
-    if steps or by_option:
-        index = pick_step(steps, options, len(on_line), notes) if steps else None
-        if index is None:
-            raise AbsentError("step_not_found", available_steps=[step.name for step in steps])
-        window = steps[index].start, steps[index].end
-        events = [e for e in usable if window[0] <= e.start < window[1]]
     else:
-        notes.append("no Steps line; using the whole XLA Ops window")
-        window = min(e.start for e in usable), max(e.end for e in usable)
-        events = usable
+        if not steps:
+            notes.append("no Steps line; using the whole XLA Ops window")
+        first, end = min(span.start for _, span in usable), max(span.end for _, span in usable)
+        step = Step(None, None, Span(first, end))
 
-    def is_dropped(event: LineEvent) -> bool:
-        if event.start is None:
-            return True  # without a time it belongs to no step: it is missing from each
-        in_step = index is None or window[0] <= event.start < window[1]
-        return in_step and (event.metadata_id not in plane.ops or event.duration < 0)
-
-    n_dropped = sum(map(is_dropped, on_line))
-    if n_dropped:
+    # Aggregated events have no time and belong to no step: they are missing from each.
+    dropped = [
+        e
+        for e in on_line
+        if e.start is None
+        or (step.admits(e.start) and (e.duration < 0 or e.metadata_id not in plane.ops))
+    ]
+    if dropped:
         notes.append("~some events dropped: unresolved, aggregated or of negative duration")
 
-    base = plane.lines_named("XLA Ops")[0].timestamp_ps
-    step = Picked(plane, options, notes, steps, index, window, base, events, n_dropped)
-    totals = step.totals()
+    admitted = [(e, span) for e, span in usable if step.admits(span.start)]
+    clocks = Clocks([(span, e.on_device) for e, span in admitted if e.on_device is not None])
+    events = [
+        Event(plane.ops[e.metadata_id], span, e.on_device or clocks.moved(span))
+        for e, span in admitted
+    ]
+    picked = Picked(
+        plane=plane,
+        options=options,
+        notes=notes,
+        steps=steps,
+        step=step,
+        window=window_of(step, events, clocks),
+        base=0 if clocks.timed else plane.lines_named("XLA Ops")[0].timestamp_ps,
+        events=events,
+        n_dropped=len(dropped),
+    )
+    if picked.clocks_differ:
+        notes.append("~the trace's clock differs from the device's; other steps are by the trace's")
+    totals = picked.totals()
     answer: Json = {
-        "step_id": index,
-        "step_name": None if index is None else steps[index].name,
-        "step_window_ps": [window[0] - base, window[1] - base],
-        "step_duration_ps": step.duration,
+        "device_type": text_of(plane.stats, "device_type_string") or None,
+        "clock": "device" if clocks.timed else "trace",
+        "step_source": None if step.index is None else source,
+        "step_id": step.index,
+        "step_name": step.name,
+        "step_window_ps": [picked.window.start - picked.base, picked.window.end - picked.base],
+        "step_duration_ps": picked.duration,
         "totals": totals,
     }
     if mode == "summary":
-        answer |= step.summary()
+        answer |= picked.summary()
     elif mode == "by_source":
-        answer |= step.by_source(totals)
+        answer |= picked.by_source(totals)
     elif mode == "non_compute":
-        answer |= step.non_compute(totals)
+        answer |= picked.non_compute(totals)
     else:
-        answer |= Roofline(step).answer()
+        answer |= Roofline(picked).answer()
     return answer
 
 
@@ -1021,28 +1190,49 @@ def breakdown(events: list[Event]) -> tuple[list[Json], Json | None]:
     return rows, overflow if left_out else None
 
 
-def any_change(changes: list[bool | None]) -> bool | None:
-    comparable = [change for change in changes if change is not None]
-    return any(comparable) if comparable else None
+def longest_first(groups: dict[Key, list[Event]]) -> list[list[Event]]:
+    ranked = sorted(groups, key=lambda group: (-duration(groups[group]), group))
+    return [groups[group] for group in ranked]
+
+
+def tail_of(left_out: list[list[Event]]) -> Json:
+    return {"n_groups_omitted": len(left_out), "dur_ps": sum(map(duration, left_out))}
+
+
+def any_change(events: list[Event], change: Callable[[Op], bool | None]) -> bool | None:
+    comparable = [e for e in events if change(e.op) is not None]
+    return any(change(e.op) for e in comparable) if comparable else None
+
+
+def change_time(events: list[Event], change: Callable[[Op], bool | None]) -> int | None:
+    """The time of those seen to change; None where none could be compared."""
+    comparable = [e for e in events if change(e.op) is not None]
+    return duration([e for e in comparable if change(e.op)]) if comparable else None
 
 
 @dataclass
 class Picked:
-    """The picked step: its window, in absolute time, and the events admitted to it."""
+    """The picked step: its window and the events admitted to it, all by the device's clock, or by
+    the trace's where that is the only one. Shown are times less `base`."""
 
     plane: Plane
     options: Options
     notes: list[str]
     steps: list[Step]
-    index: int | None
-    window: tuple[int, int]
+    step: Step
+    window: Span
     base: int
     events: list[Event]
     n_dropped: int
 
     @property
     def duration(self) -> int:
-        return self.window[1] - self.window[0]
+        return self.window.duration
+
+    @property
+    def clocks_differ(self) -> bool:
+        by = [abs(e.on_trace.duration - e.on_device.duration) for e in self.events]
+        return 100 * sum(by) > duration(self.events) or 100 * max([0, *by]) > self.duration
 
     @cached_property
     def containers(self) -> list[Event]:
@@ -1057,8 +1247,7 @@ class Picked:
 
     def covered(self, events: list[Event]) -> list[tuple[int, int]]:
         """The parts of the window in which one of the events runs."""
-        first, end = self.window
-        return union((max(e.start, first), min(e.end, end)) for e in events)
+        return union((max(e.start, self.window.start), min(e.end, self.window.end)) for e in events)
 
     def totals(self) -> Json:
         kind_events = {kind: self.of_kind(kind) for kind in KINDS}
@@ -1093,20 +1282,17 @@ class Picked:
     def summary(self) -> Json:
         kinds = ("compute", "comm") if self.options.include_comm else ("compute",)
         groups = grouped(self.of_kind(*kinds), lambda e: e.group)
-        ranked = sorted(groups, key=lambda group: (-duration(groups[group]), group))
-        tail = ranked[self.options.top :]
+        ranked = longest_first(groups)
+        top = 50 if self.options.top is None else self.options.top
         rows = []
-        for rank, group in enumerate(ranked[: self.options.top], 1):
-            row = {"rank": rank, **self.group_row(groups[group])}
+        for rank, events in enumerate(ranked[:top], 1):
+            row = {"rank": rank, **self.group_row(events)}
             if self.options.include_comm:
-                row["kind"] = group[1]
+                row["kind"] = events[0].op.kind
             rows.append(row)
         return {
             "top_compute_groups": rows,
-            "tail_compute": {
-                "n_groups_omitted": len(tail),
-                "dur_ps": sum(duration(groups[group]) for group in tail),
-            },
+            "tail_compute": tail_of(ranked[top:]),
             "by_kind_rollup": {
                 kind: {
                     "n": len(self.of_kind(kind)),
@@ -1166,13 +1352,13 @@ class Picked:
     def step_rows(self) -> list[Json]:
         return [
             {
-                "index": i,
+                "index": step.index,
                 "name": step.name,
-                "duration_ps": step.end - step.start,
+                "duration_ps": step.on_trace.duration,
                 "n_xla_ops_events": step.n_events,
-                **({"picked": True} if i == self.index else {}),
+                **({"picked": True} if step is self.step else {}),
             }
-            for i, step in enumerate(self.steps)
+            for step in self.steps
         ]
 
     def by_phase_rollup(self) -> Json:
@@ -1189,7 +1375,8 @@ class Picked:
 
     def idle_gaps(self) -> list[Json]:
         busy = self.covered(self.leaves)
-        edges = [self.window[0], *(edge for interval in busy for edge in interval), self.window[1]]
+        first, end = self.window.start, self.window.end
+        edges = [first, *(edge for interval in busy for edge in interval), end]
         gaps = [(s, e) for s, e in zip(edges[::2], edges[1::2], strict=True) if s < e]
         running = [e for e in self.leaves if e.duration > 0]
         rows = []
@@ -1207,18 +1394,15 @@ class Picked:
                     "start_ps": start - self.base,
                     "dur_ps": end - start,
                     "pct_of_step": pct(end - start, self.duration),
-                    "after_hlo_op": before[0] if before and start > self.window[0] else None,
-                    "before_hlo_op": after[0] if after and end < self.window[1] else None,
+                    "after_hlo_op": before[0] if before and start > self.window.start else None,
+                    "before_hlo_op": after[0] if after and end < self.window.end else None,
                     "inside": ties[-1].op.hlo.name if ties else None,
                 }
             )
         return rows
 
     def comm_rollup(self) -> list[Json]:
-        def is_synchronous(op: Op) -> bool:
-            return op.kind == "comm" and not op.category.endswith(("-start", "-update", "-done"))
-
-        exposed = [e for e in self.leaves if e.op.is_wait or is_synchronous(e.op)]
+        exposed = [e for e in self.leaves if e.op.is_wait or e.op.is_synchronous_comm]
         groups = grouped(exposed, lambda e: e.op.waits_for)
         return [
             {
@@ -1259,7 +1443,16 @@ class Picked:
         kinds += ["data_move"] if self.options.include_data_move else []
         groups = grouped(self.of_kind(*kinds), lambda e: e.group)
         totals["n_groups_total"] = len(groups)
-        return {"groups": [self.by_source_row(events) for events in groups.values()]}
+        shown, tail = self.shown(groups)
+        return {"groups": [self.by_source_row(events) for events in shown], **tail}
+
+    def shown(self, groups: dict[Key, list[Event]]) -> tuple[list[list[Event]], Json]:
+        """All groups as they appear, or with --top the longest, and what that leaves out."""
+        if self.options.top is None:
+            return list(groups.values()), {}
+        ranked = longest_first(groups)
+        tail = tail_of(ranked[self.options.top :])
+        return ranked[: self.options.top], {"tail": tail}
 
     def by_source_row(self, events: list[Event]) -> Json:
         shapes = distinct(e.op.shape_with_layout for e in events)
@@ -1292,6 +1485,10 @@ class Picked:
         def label(event: Event) -> tuple[str, str]:
             return stall_label if is_stall(event.op) else event.op.category, event.op.kind
 
+        def source(event: Event) -> tuple[str, str, str]:
+            category, kind = label(event)
+            return event.op.agg_key, kind, category
+
         listed = [e for e in self.leaves if is_listed(e.op)]
         if any(is_stall(e.op) for e in listed):
             self.notes.append(
@@ -1317,14 +1514,13 @@ class Picked:
                 }
             )
         sources = []
-        for ((category, kind), _), events in grouped(
-            listed, lambda e: (label(e), e.op.agg_key)
-        ).items():
+        shown, tail = self.shown(grouped(listed, source))
+        for events in shown:
             first = events[0].op
             sources.append(
                 {
-                    "hlo_category": category,
-                    "kind": kind,
+                    "hlo_category": label(events[0])[0],
+                    "kind": first.kind,
                     "agg_key": first.agg_key,
                     "agg_key_kind": first.agg_key_kind,
                     "source_inner": first.source_inner,
@@ -1333,12 +1529,14 @@ class Picked:
                     **times(events),
                     "shapes_in": distinct(e.op.shape_in for e in events)[:4],
                     "shapes_out": distinct(e.op.shape_out for e in events)[:4],
-                    "dtype_change": any_change([e.op.dtype_changes for e in events]),
-                    "layout_change": any_change([e.op.layout_changes for e in events]),
+                    "dtype_change": any_change(events, lambda op: op.dtype_changes),
+                    "dtype_change_dur_ps": change_time(events, lambda op: op.dtype_changes),
+                    "layout_change": any_change(events, lambda op: op.layout_changes),
+                    "layout_change_dur_ps": change_time(events, lambda op: op.layout_changes),
                     "example_hlo_op": longest(events).op.text,
                 }
             )
-        return {"by_category": categories, "by_source_within_category": sources}
+        return {"by_category": categories, "by_source_within_category": sources, **tail}
 
 
 # --- roofline ------------------------------------------------------------------------------------
@@ -1351,6 +1549,18 @@ CHIPS: dict[str, tuple[dict[str, float], float]] = {
     "v5e": ({"bf16": 197.0}, 819 * 10**9 / 2**30),
     "v4": ({"bf16": 275.0}, 1228 * 10**9 / 2**30),
 }
+DEVICE_TYPES = {
+    "v7x": ("TPU v7x", "TPU7x", "TPU v7"),
+    "v6e": ("TPU v6 Lite", "TPU v6e"),
+    "v5p": ("TPU v5", "TPU v5p"),
+    "v5e": ("TPU v5 Lite", "TPU v5e"),
+    "v4": ("TPU v4",),
+}
+
+
+def chip_of(device_type: str) -> str | None:
+    named = [chip for chip, names in DEVICE_TYPES.items() if device_type in names]
+    return named[0] if named else None
 
 
 @dataclass
@@ -1372,6 +1582,11 @@ class Part:
     is_opaque: bool = False
 
 
+def is_over_roof(row: Json) -> bool:
+    """As the row shows it, rounded: more than the peaks allow."""
+    return row["roofline_util"] is not None and row["roofline_util"] > 1
+
+
 class Roofline:
     def __init__(self, step: Picked) -> None:
         self.step = step
@@ -1381,21 +1596,25 @@ class Roofline:
             kernel, _, figures = cost.partition("=")
             flops, size, *dtype = figures.split(",")
             self.user_costs[kernel] = Fraction(flops), Fraction(size), [None, *dtype][-1]
-        kernels = list(step.kernel_groups())
+        kernels = distinct(e.op.kernel for e in step.of_kind("compute"))
         if not set(self.user_costs) <= set(kernels):
             raise AbsentError("kernel_not_found", available_kernels=kernels)
+        device_type = text_of(step.plane.stats, "device_type_string") or ""
+        self.chip = self.options.chip or chip_of(device_type) or "v7x"
+        if self.chip != "v7x" or chip_of(device_type) != "v7x":
+            step.notes.append("~the row of the table, or the device, isn't v7x")
         self.read_peaks()
 
     def read_peaks(self) -> None:
-        if self.options.chip == "profile":
+        if self.chip == "profile":
             tflops = self.plane_peak("peak_teraflops_per_second")
             gbps = self.plane_peak("peak_hbm_bw_gigabytes_per_second")
             known = {} if tflops is None else {"bf16": tflops}
             hbm = None if gbps is None else gbps * 10**9 / 2**30
             self.source = "profile"
         else:
-            known, hbm = CHIPS[self.options.chip]
-            self.source = f"builtin {self.options.chip} table"
+            known, hbm = CHIPS[self.chip]
+            self.source = f"builtin {self.chip} table"
         overrides = {d: getattr(self.options, f"peak_tflops_{d}") for d in FLOAT_DTYPES}
         override_hbm = self.options.peak_hbm_gibps
         if override_hbm is not None or any(v is not None for v in overrides.values()):
@@ -1559,12 +1778,12 @@ class Roofline:
         parts = self.parts()
         rooflined = [part for part in parts if self.skip_reason(part) is None]
         rows = [self.row(part) for part in rooflined]
-        if any(row["roofline_util"] is not None and row["roofline_util"] > 1 for row in rows):
+        if any(map(is_over_roof, rows)):
             self.step.notes.append("~some rows have a roofline_util above 1")
         if any(row["model_flops_sum"] not in (None, row["flops_sum"]) for row in rows):
             self.step.notes.append("~some rows' flops_sum and model_flops_sum differ")
         return {
-            "chip": self.options.chip,
+            "chip": self.chip,
             "peaks_used": self.peaks_used(),
             "step_summary": self.step_summary(rooflined, rows),
             "groups": rows,
@@ -1592,10 +1811,25 @@ class Roofline:
             "rooflined_pct_of_compute": pct(weight, compute),
             "skipped_pct_of_compute": pct(compute - weight, compute),
             "top_shortfall_groups": [{k: row[k] for k in shown} for row in ranked[:10]],
+            "over_roof": self.over_roof(rooflined, rows),
             **{
                 key: sum(row[key] for row in per_op) if per_op else None
                 for key in ("t_roofline_per_op_ps", "shortfall_per_op_ps")
             },
+        }
+
+    def over_roof(self, rooflined: list[Part], rows: list[Json]) -> Json:
+        over = [row for row in rows if is_over_roof(row)]
+        within = [part for part, row in zip(rooflined, rows, strict=True) if row not in over]
+        timed = [part for part in within if duration(part.events)]
+        return {
+            "n_groups": len(over),
+            "total_dur_ps": sum(row["total_dur_ps"] for row in over),
+            "weighted_avg_mfu_without": ratio(
+                sum(self.roofs(part)[0] for part in timed),
+                sum(duration(part.events) for part in timed),
+                6,
+            ),
         }
 
     def skipped(self, parts: list[Part]) -> Json:

@@ -2,13 +2,16 @@
 
 `random_case(rng)` gives the bytes of a file, a mode and options, for comparing the program with the
 naive implementation. Times come from a coarse grid and names from small pools, so that ties, shared
-groups, touching and overlapping ops are the rule. Everything follows from `rng` alone.
+groups, touching and overlapping ops are the rule. Of the two clocks, the trace's and the core's,
+some files have one, some two that agree, some two that are bent against each other. Everything
+follows from `rng` alone.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.xspace import (
@@ -19,6 +22,7 @@ from tests.xspace import (
     Plane,
     Space,
     Stat,
+    StatMetadata,
     StatNames,
     Value,
     bytes_field,
@@ -31,6 +35,7 @@ from tests.xspace import (
     raw,
     ref,
     string,
+    text_field,
     uint64,
 )
 
@@ -95,6 +100,7 @@ MATH_CATEGORIES = [
 FREQUENT_CATEGORIES = [
     *("copy-done", "copy-start", "data formatting", "all-reduce", "all-gather-done", "slice"),
     *("while", "conditional", "call", "megacore fusion", "async-start", "async-done", "async-done"),
+    *("fusion", "loopfusion"),
     *MATH_CATEGORIES,
 ]
 
@@ -104,6 +110,10 @@ ASYNC_NAMES = [
     *words("copy pad concatenate sparse-core-data-format gather_offload scatter_offload"),
     # no prefix of the above, or one that a letter follows
     *words("slicer copying padded sender all-gathering async-collective host gather barrier"),
+]
+ASYNC_FUSIONS = [
+    *words("async-collective-start async-collective-start_2 async-collective-done"),
+    *words("async-collective-done7 async-collective-doner async-collective-update"),
 ]
 NAMES = words("fusion add_fusion multiply_reduce-fusion copy constant_dynamic-slice_fusion")
 KERNELS = ["flash_attention", "my_kernel"]
@@ -227,6 +237,27 @@ SEEN_OPS = [
         "async-done(((f32[4,2047,16000]{2,1,0:T(8,128)}, s32[8188]{0:T(1024)}), "
         "f32[8188]{0:T(1024)}, (s32[8192]{0:T(1024)}, s32[25]{0:T(1)S(11)})) %start.update)",
     ),
+    (
+        "custom fusion",
+        "%async-collective-start.3",
+        "(bf16[1024,512]{1,0:T(8,128)(2,1)}, bf16[4096,512]{1,0:T(8,128)(2,1)}, u32[]{:S(2)})",
+        "fusion(bf16[1024,512]{1,0:T(8,128)(2,1)} %param.7), kind=kCustom, "
+        "calls=%async_collective_fusion.11",
+    ),
+    (
+        "custom fusion",
+        "%async-collective-done.3",
+        "bf16[4096,512]{1,0:T(8,128)(2,1)}",
+        "fusion(bf16[4096,512]{1,0:T(8,128)(2,1)} %get-tuple-element.90), kind=kCustom, "
+        "calls=%async_collective_fusion.12",
+    ),
+    (
+        "copy-done",
+        "%copy-done.2",
+        "f32[5,1024,1024,256]{3,2,1,0:T(8,128)S(5)}",
+        "copy-done((f32[5,1024,1024,256]{3,2,1,0:T(8,128)S(5)}, "
+        "f32[5,1024,1024,256]{3,2,1,0:T(8,128)}, u32[]{:S(2)}) %copy-start.2)",
+    ),
 ]
 NO_HLO = [
     "",
@@ -278,19 +309,23 @@ class TextMaker:
     def __init__(self, rng: random.Random, dtypes: Sequence[str]) -> None:
         self.rng = rng
         self.dtypes = dtypes
+        self.is_on_chip = False  # all arrays of the text at hand
 
     def array(self) -> str:
         rng = self.rng
         dims = rng.choices((1, 1, 2, 8, 16, 128, 2048), k=rng.choice((0, 1, 1, 2, 2, 3, 4)))
         shown = [f"<={d}" if chance(rng, 0.05) else str(d) for d in dims]
         text = f"{rng.choice(self.dtypes)}[{','.join(shown)}]"
-        if chance(rng, 0.15):
+        if not self.is_on_chip and chance(rng, 0.15):
             return text
         order = list(range(len(dims)))[::-1]
         if chance(rng, 0.3):
             rng.shuffle(order)
         tiling = rng.choice(("", "", "T(8,128)", "T(8,128)(2,1)", "T(1024)", "T(1)L(128)"))
-        layout = tiling + rng.choice(("", "", "S(1)", "S(5)", "S(2)"))
+        spaces = (
+            ("S(1)", "S(1)", "S(2)") if self.is_on_chip else ("", "", "", "S(0)", "S(1)", "S(5)")
+        )
+        layout = tiling + rng.choice(spaces)
         return f"{text}{{{','.join(map(str, order))}{':' if layout else ''}{layout}}}"
 
     def shape(self, depth: int = 0) -> str:
@@ -305,6 +340,8 @@ class TextMaker:
         rng = self.rng
         if opcode.startswith("async-"):
             return rng.choice(ASYNC_NAMES) + rng.choice(ASYNC_SUFFIXES)
+        if chance(rng, 0.2 if opcode == "fusion" else 0.02):
+            return rng.choice(ASYNC_FUSIONS) + rng.choice(SUFFIXES)
         names = KERNELS if opcode == "custom-call" else [*NAMES, opcode]
         return rng.choice(names) + rng.choice(SUFFIXES)
 
@@ -317,13 +354,15 @@ class TextMaker:
             return self.rng.choice(("5", "{1, 2}", "(1, {2, 3})", "-inf", '"a)b"'))
         if opcode == "parameter":
             return "0"
-        if opcode == "copy-done" and chance(self.rng, 0.8):
-            return f"({output}, {self.array()}, u32[]{{:S(2)}}) %copy-start.1"
+        if opcode == "copy-done":
+            whole = f"({output}, {self.array()}, u32[]{{:S(2)}}) %copy-start.1"
+            return self.rng.choice((whole, whole, whole, "%bare.2", f"{self.array()} %p.1"))
         return ", ".join(self.operand(output) for _ in range(self.rng.choice((0, 1, 1, 2, 3))))
 
     def text(self, opcode: str) -> tuple[str, str]:
         """An HLO text with that opcode, and its output's shape."""
         rng = self.rng
+        self.is_on_chip = chance(rng, 0.3)
         output = self.shape()
         attributes = rng.choice(("", ', metadata={op_name="a(b,\\"c\\")"}', ", dims={0,1}"))
         if opcode == "custom-call" and chance(rng, 0.9):
@@ -359,7 +398,7 @@ def random_breakdown(rng: random.Random) -> Value:
         return NO_VALUE
     accesses = [
         (rng.choice((1, 2)), rng.choice((0, 1, 1, 3)), rng.choice((0, 512, 10**9)))
-        for _ in range(rng.randrange(4))
+        for _ in range(rng.choice((0, 0, 1, 2, 3)))
     ]
     return raw(memory_access_breakdown(*accesses))
 
@@ -434,7 +473,10 @@ class OpPool:
 # --- lines and planes ----------------------------------------------------------------------------
 
 
-class Clock:
+TimedEvent = tuple[Event, int]
+
+
+class TraceClock:
     """The absolute times of one plane, and how they are written on a line of it."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -442,16 +484,128 @@ class Clock:
         self.origin_ns = rng.choice((0, 0, 0, 5, 1_741_722_097_000_000_000))
         self.base_ps = rng.choice((0, 0, 7000, 2**40, 2**62))
 
-    def random_line(self, name: str, metadata_and_times: Sequence[tuple[Event, int]]) -> Line:
+    def random_line(self, name: str, events: Sequence[TimedEvent]) -> Line:
         """A line of these events at these times, counted from the plane's origin."""
         timestamp_ns = max(0, self.origin_ns - self.rng.choice((0, 0, 0, 1, 3)))
         behind_ps = (self.origin_ns - timestamp_ns) * 1000 + self.base_ps
-        for event, time in metadata_and_times:
+        for event, time in events:
             if event.num_occurrences is None:
                 # An offset of zero may be written or not.
                 event.offset_ps = behind_ps + time or self.rng.choice((0, None))
-        events = [event for event, _ in metadata_and_times]
-        return Line(name, events, timestamp_ns or self.rng.choice((0, None)))
+        return Line(
+            name, [event for event, _ in events], timestamp_ns or self.rng.choice((0, None))
+        )
+
+    def random_lines(self, name: str, events: Sequence[TimedEvent]) -> list[Line]:
+        """One line of that name, or two."""
+        cut = self.rng.randrange(len(events) + 1) if chance(self.rng, 0.15) else None
+        parts = [events] if cut is None else [events[:cut], events[cut:]]
+        return [self.random_line(name, part) for part in parts]
+
+
+NO_TIMES = [
+    *(uint64(2**63), uint64(2**64 - 1), int64(-1), int64(-(2**63)), double(30.0), string("30")),
+    *(ref("30"), raw(b"\x1e"), compressed("30"), double(float("nan")), NO_VALUE),
+]
+ALIAS = 2**46  # the first of two stat metadata that share the names of device times
+
+
+class CoreClock:
+    """The times that the core measured, and how they are written on events.
+
+    The trace's clock is fitted to it and bent: it drifts, it jumps, and at some places it draws
+    ops as instant that were not. On some planes the two agree, on some only one exists.
+    """
+
+    def __init__(self, rng: random.Random, names: StatNames) -> None:
+        self.rng = rng
+        self.names = names
+        self.is_there = chance(rng, 0.65)
+        self.is_bent = chance(rng, 0.7)
+        self.origin = rng.choice((0, 0, 1000, 19_689_715_469_500, 2**62))
+        self.rate = rng.choice((1, 1, 2, 3)) if self.is_bent else 1
+        self.jumps = [
+            (rng.randrange(0, 600, 10), rng.choice((-300, -20, -10, 5, 10, 200)))
+            for _ in range(rng.choice((0, 1, 3)) if self.is_bent else 0)
+        ]
+        self.share_measured = rng.choice((1.0, 1.0, 0.9, 0.5, 0.1))
+        self.share_odd = rng.choice((0, 0, 0.05, 0.5))
+        self.share_with_more = rng.choice((0, 0, 0.1, 1.0))
+        self.grain = rng.choice((1, 1, 1, 50)) if self.is_bent else 1
+        self.integer = rng.choice((uint64, uint64, int64))
+
+    def at(self, time: int) -> int:
+        jumped = sum(by for place, by in self.jumps if place <= time)
+        fine = self.origin + time * self.rate + jumped
+        return max(0, fine - fine % self.grain)
+
+    def measure(self, events: Sequence[TimedEvent]) -> None:
+        """Write the core's times on the events, or on some; sometimes they lack what they need."""
+        for event, time in events:
+            stats = []
+            if self.is_there and chance(self.rng, self.share_measured):
+                stats = self.times(time, max(0, event.duration_ps or 0))
+            elif chance(self.rng, 0.1):
+                stats = self.rng.sample(self.times(time, 20), 1)
+            if chance(self.rng, self.share_with_more):
+                stats += self.more()
+            if chance(self.rng, 0.2):
+                self.rng.shuffle(stats)
+            event.stats += stats
+
+    def times(self, time: int, duration: int) -> list[Stat]:
+        rng = self.rng
+        start, end = self.at(time), self.at(time + duration)
+        if self.is_bent and chance(rng, 0.1):
+            end = start + rng.choice((0, 10, 100, 2000))
+        stats = []
+        for i, (name, value) in enumerate(
+            (("device_offset_ps", start), ("device_duration_ps", max(0, end - start)))
+        ):
+            stat = self.names.stat(name, self.integer(value))
+            odd = rng.choice((*NO_TIMES, self.integer(rng.randrange(0, 600, 10))))
+            if not chance(rng, self.share_odd):
+                stats.append(stat)
+            elif chance(rng, 0.3):  # twice; the last one counts
+                twice = [stat, self.names.stat(name, self.integer(rng.randrange(0, 600, 10)))]
+                stats += rng.sample(twice, 2)
+            elif chance(rng, 0.2):
+                stats.append(Stat(ALIAS + i, self.integer(value)))
+            elif chance(rng, 0.1):
+                stats.append(self.names.stat(name, uint64(2**63 - 1)))
+            else:
+                stats.append(self.names.stat(name, odd))
+        return stats
+
+    def more(self) -> list[Stat]:
+        """What else profilers write on events, and stats that don't mean anything."""
+        pool = [
+            self.names.stat("flow", uint64(616168051)),
+            self.names.stat("_a", int64(1)),
+            self.names.stat("hlo_op", string("copy-done.1")),
+            self.names.stat("all_reduce_unique_id", uint64(131073)),
+            *(Stat(2**50, uint64(30)), Stat(None, int64(3)), Stat(2**50)),
+        ]
+        return self.rng.sample(pool, self.rng.choice((1, 1, 2, 3)))
+
+    def aliases(self) -> list[StatMetadata]:
+        return [
+            StatMetadata(ALIAS, "device_offset_ps"),
+            StatMetadata(ALIAS + 1, "device_duration_ps"),
+        ]
+
+    def bend(self, ops: list[TimedEvent]) -> list[TimedEvent]:
+        """Draw some ops as instant, and some of these at their predecessor's offset."""
+        if not (self.is_there and self.is_bent) or chance(self.rng, 0.3):
+            return ops
+        bent: list[TimedEvent] = []
+        for event, time in ops:
+            is_drawn_instant = (event.duration_ps or 0) > 0 and chance(self.rng, 0.2)
+            if is_drawn_instant:
+                event.duration_ps = self.rng.choice((None, 0))
+            joins = is_drawn_instant and bent and chance(self.rng, 0.7)
+            bent.append((event, bent[-1][1] if joins else time))
+        return bent
 
 
 def random_metadata_ids(rng: random.Random, n: int) -> list[int | None]:
@@ -474,13 +628,13 @@ def random_event(rng: random.Random, ids: Sequence[int | None], is_long: bool) -
     return event
 
 
-def random_ops(rng: random.Random, metadata: Sequence[EventMetadata]) -> list[tuple[Event, int]]:
+def random_ops(rng: random.Random, metadata: Sequence[EventMetadata]) -> list[TimedEvent]:
     """Events and their times: packed end to end, or strewn over a coarse grid, nested and all."""
     is_packed = chance(rng, 0.5)
     ids = [m.id for m in metadata]
     now = 0
     out = []
-    for _ in range(rng.choice((0, 1, 4, 10, 20, 20, 40, 40, 60))):
+    for _ in range(rng.choice((0, 1, 4, 10, 10, 20, 20, 20, 40, 40, 60))):
         event = random_event(rng, ids, is_long=chance(rng, 0.1))
         time = now if is_packed else rng.randrange(60) * 10
         out.append((event, time))
@@ -490,33 +644,48 @@ def random_ops(rng: random.Random, metadata: Sequence[EventMetadata]) -> list[tu
     return out
 
 
+STEP_NAMES = ("0", "1", "2", "3", "4", "train", "step 7", "")
+PROGRAMS = ("jit_f(12190760917235803885)", "jit_g(7)", "jit_f(7)")
+
+
 def random_steps(
-    rng: random.Random, metadata: list[EventMetadata], span: int
-) -> list[tuple[Event, int]]:
-    """Steps over a span of time, their names added to the metadata."""
+    rng: random.Random,
+    metadata: list[EventMetadata],
+    span: int,
+    n_rounds: int,
+    names: Sequence[str],
+    first_id: int,
+) -> list[TimedEvent]:
+    """Steps, or executions of programs, over a span of time; their names go to the metadata.
+
+    Tidy ones follow one another, and there may be one for each of several equal rounds."""
     out = []
     tidy = chance(rng, 0.5)
-    n = rng.randrange(6)
+    few_names = rng.sample(names, 2)
+    n = n_rounds if tidy and n_rounds > 1 else rng.randrange(6)
     for i in range(n):
         length = max(10, span // n) if tidy else rng.choice((None, 50, 100, 300, 300, 600))
         time = i * (length or 0) if tidy else rng.randrange(0, min(span, 600) + 40, 10)
-        metadata_id = 2**41 + i
+        if tidy and chance(rng, 0.2):
+            length = rng.choice((10, 20, 50))
         if chance(rng, 0.97):
-            name = str(i) if tidy else rng.choice(("0", "1", "train", "step 7", ""))
-            metadata.append(EventMetadata(metadata_id, name))
-        out.append((Event(metadata_id, duration_ps=length), time))
+            name = names[i % len(names)] if tidy else rng.choice(few_names)
+            metadata.append(EventMetadata(first_id + i, name))
+        event = Event(first_id + i, duration_ps=length)
+        if chance(rng, 0.01):
+            event.num_occurrences = 3
+        elif chance(rng, 0.01):
+            event.duration_ps = -10
+        out.append((event, time))
     if chance(rng, 0.3):
         rng.shuffle(out)
     return out
 
 
-def random_split(
-    rng: random.Random, name: str, events: list[tuple[Event, int]], clock: Clock
-) -> list[Line]:
-    """One line of that name, or two."""
-    cut = rng.randrange(len(events) + 1) if chance(rng, 0.15) else None
-    parts = [events] if cut is None else [events[:cut], events[cut:]]
-    return [clock.random_line(name, part) for part in parts]
+DEVICE_TYPES = [
+    *("TPU v7x", "TPU7x", "TPU v6 Lite", "TPU v5 Lite", "TPU v5", "TPU v4", "TPU v12 Max"),
+    *("", None),
+]
 
 
 def random_plane(rng: random.Random, name: str) -> Plane:
@@ -524,26 +693,40 @@ def random_plane(rng: random.Random, name: str) -> Plane:
     pool = OpPool(rng, names)
     ids = random_metadata_ids(rng, rng.choice((1, 3, 6, 12, 30)))
     metadata = [pool.random_metadata(metadata_id) for metadata_id in ids]
-    clock = Clock(rng)
+    clock, core = TraceClock(rng), CoreClock(rng, names)
     ops = random_ops(rng, metadata)
-    for event, _ in ops:
-        if chance(rng, 0.2):  # the device's own clock, not to be taken for the op's times
-            event.stats.append(names.stat("device_duration_ps", uint64(rng.randrange(100))))
     span = max([1, *(time + (event.duration_ps or 0) for event, time in ops)])
-    lines = [clock.random_line("XLA Modules", [(Event(1, duration_ps=span), 0)])]
-    if chance(rng, 0.8):
-        lines += random_split(rng, "Steps", random_steps(rng, metadata, span), clock)
+    n_rounds = rng.choice((1, 1, 2, 3, 4)) if len(ops) <= 20 else 1
+    ops = [
+        (replace(event, stats=[]), time + i * span) for i in range(n_rounds) for event, time in ops
+    ]
+    span *= n_rounds
+    core.measure(ops)
+    ops = core.bend(ops)
+    lines = []
+    for line_name, step_names, first_id, share in (
+        ("Steps", STEP_NAMES, 2**41, 0.7),
+        ("XLA Modules", PROGRAMS, 2**42, 0.85),
+    ):
+        if chance(rng, share):
+            steps = random_steps(rng, metadata, span, n_rounds, step_names, first_id)
+            if chance(rng, 0.6):
+                core.measure(steps)
+            lines += clock.random_lines(line_name, steps)
     if chance(rng, 0.98):
-        lines += random_split(rng, "XLA Ops", ops, clock)
+        lines += clock.random_lines("XLA Ops", ops)
     lines.append(clock.random_line("Async XLA Ops", random_ops(rng, metadata)))
     if chance(rng, 0.2):
         rng.shuffle(lines)
     stats = [
-        names.stat("device_type_string", string(rng.choice(("TPU v6 Lite", "TPU v7x", "TPU v4")))),
         names.stat("peak_teraflops_per_second", rng.choice((double(918.0), int64(459), NO_VALUE))),
         names.stat("peak_hbm_bw_gigabytes_per_second", rng.choice((double(1638.0), NO_VALUE))),
     ]
-    return Plane(name, lines, metadata, names.metadata(), stats, id=rng.choice((None, 0, 3)))
+    device_type = rng.choice(DEVICE_TYPES)
+    if device_type is not None:
+        stats.append(names.stat("device_type_string", random_text_value(rng, device_type)))
+    stat_metadata = [*names.metadata(), *core.aliases()]
+    return Plane(name, lines, metadata, stat_metadata, stats, id=rng.choice((None, 0, 3)))
 
 
 # --- options and the whole -----------------------------------------------------------------------
@@ -554,16 +737,21 @@ def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]
     if chance(rng, 0.1):
         options["device"] = rng.choice(("/device:TPU:1", "/device:TPU:0", "/device:TPU:9"))
     if chance(rng, 0.12):
-        options["step"] = rng.choice((0, 0, 1, 2, -1, -2, 7, -9))
+        options["step"] = rng.choice((0, 0, 0, 1, 1, 2, -1, -1, -2, 7, -9))
     elif chance(rng, 0.1):
-        options["step_id"] = rng.choice(("0", "0", "1", "train", "nowhere", ""))
+        options["step"] = "all"
+    elif chance(rng, 0.12):
+        names = [*STEP_NAMES, *PROGRAMS]
+        # Those of several steps are the more interesting ones.
+        weights = [data.count(text_field(2, name)) ** 2 for name in names]
+        options["step_id"] = rng.choices([*names, "nowhere"], [*weights, 1])[0]
     flags = {
         "summary": ["include_comm"],
         "by_source": ["include_comm", "include_data_move"],
         "non_compute": ["include_comm", "no_comm_stalls"],
     }
     options |= {flag: True for flag in flags.get(mode, []) if chance(rng, 0.5)}
-    if mode == "summary" and chance(rng, 0.5):
+    if mode != "roofline" and chance(rng, 0.4):
         options["top"] = rng.choice((0, 1, 2, 3, 100))
     if mode == "roofline":
         options |= random_roofline_options(rng, data)
