@@ -26,12 +26,13 @@ _WINDOW = 4096
 _GROUP_DEPTH = 100
 _NOWHERE = 1 << 63
 
-# google.protobuf.descriptor.FieldDescriptor.TYPE_* -> wire type, for the types of our schema.
-_DOUBLE, _INT64, _UINT64, _STRING, _MESSAGE, _BYTES = 1, 3, 4, 9, 11, 12
+# google.protobuf.descriptor.FieldDescriptor.TYPE_* -> wire type, for the types of our schemas.
+_DOUBLE, _INT64, _UINT64, _BOOL, _STRING, _MESSAGE, _BYTES = 1, 3, 4, 8, 9, 11, 12
 _WIRE_TYPE = {
     _DOUBLE: FIXED64,
     _INT64: VARINT,
     _UINT64: VARINT,
+    _BOOL: VARINT,
     _STRING: LENGTH,
     _MESSAGE: LENGTH,
     _BYTES: LENGTH,

@@ -1,0 +1,301 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class AxisRef(_message.Message):
+    __slots__ = ["mesh_axis_index", "sub_axis_info"]
+    class SubAxis(_message.Message):
+        __slots__ = ["pre_size", "size"]
+        PRE_SIZE_FIELD_NUMBER: _ClassVar[int]
+        SIZE_FIELD_NUMBER: _ClassVar[int]
+        pre_size: int
+        size: int
+        def __init__(self, pre_size: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
+    MESH_AXIS_INDEX_FIELD_NUMBER: _ClassVar[int]
+    SUB_AXIS_INFO_FIELD_NUMBER: _ClassVar[int]
+    mesh_axis_index: int
+    sub_axis_info: AxisRef.SubAxis
+    def __init__(self, mesh_axis_index: _Optional[int] = ..., sub_axis_info: _Optional[_Union[AxisRef.SubAxis, _Mapping]] = ...) -> None: ...
+
+class BufferAllocation(_message.Message):
+    __slots__ = ["assigned", "color", "index", "is_constant", "is_entry_computation_parameter", "is_thread_local", "maybe_live_out", "parameter_number", "parameter_shape_index", "size"]
+    class Assigned(_message.Message):
+        __slots__ = ["logical_buffer_id", "offset", "size"]
+        LOGICAL_BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+        OFFSET_FIELD_NUMBER: _ClassVar[int]
+        SIZE_FIELD_NUMBER: _ClassVar[int]
+        logical_buffer_id: int
+        offset: int
+        size: int
+        def __init__(self, logical_buffer_id: _Optional[int] = ..., offset: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    COLOR_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    IS_CONSTANT_FIELD_NUMBER: _ClassVar[int]
+    IS_ENTRY_COMPUTATION_PARAMETER_FIELD_NUMBER: _ClassVar[int]
+    IS_THREAD_LOCAL_FIELD_NUMBER: _ClassVar[int]
+    MAYBE_LIVE_OUT_FIELD_NUMBER: _ClassVar[int]
+    PARAMETER_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PARAMETER_SHAPE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    assigned: _containers.RepeatedCompositeFieldContainer[BufferAllocation.Assigned]
+    color: int
+    index: int
+    is_constant: bool
+    is_entry_computation_parameter: bool
+    is_thread_local: bool
+    maybe_live_out: bool
+    parameter_number: int
+    parameter_shape_index: _containers.RepeatedScalarFieldContainer[int]
+    size: int
+    def __init__(self, index: _Optional[int] = ..., size: _Optional[int] = ..., is_thread_local: bool = ..., is_entry_computation_parameter: bool = ..., parameter_number: _Optional[int] = ..., maybe_live_out: bool = ..., color: _Optional[int] = ..., assigned: _Optional[_Iterable[_Union[BufferAllocation.Assigned, _Mapping]]] = ..., parameter_shape_index: _Optional[_Iterable[int]] = ..., is_constant: bool = ...) -> None: ...
+
+class BufferAssignment(_message.Message):
+    __slots__ = ["buffer_allocations", "heap_simulator_traces", "logical_buffers"]
+    BUFFER_ALLOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    HEAP_SIMULATOR_TRACES_FIELD_NUMBER: _ClassVar[int]
+    LOGICAL_BUFFERS_FIELD_NUMBER: _ClassVar[int]
+    buffer_allocations: _containers.RepeatedScalarFieldContainer[bytes]
+    heap_simulator_traces: _containers.RepeatedScalarFieldContainer[bytes]
+    logical_buffers: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, logical_buffers: _Optional[_Iterable[bytes]] = ..., buffer_allocations: _Optional[_Iterable[bytes]] = ..., heap_simulator_traces: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class CollectiveDeviceList(_message.Message):
+    __slots__ = ["iota_replica_group_list", "replica_groups"]
+    IOTA_REPLICA_GROUP_LIST_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    iota_replica_group_list: IotaReplicaGroupList
+    replica_groups: _containers.RepeatedCompositeFieldContainer[ReplicaGroup]
+    def __init__(self, replica_groups: _Optional[_Iterable[_Union[ReplicaGroup, _Mapping]]] = ..., iota_replica_group_list: _Optional[_Union[IotaReplicaGroupList, _Mapping]] = ...) -> None: ...
+
+class ComputationFrame(_message.Message):
+    __slots__ = ["instructions"]
+    INSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
+    instructions: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, instructions: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class DeviceAssignment(_message.Message):
+    __slots__ = ["computation_count", "replica_count"]
+    COMPUTATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_COUNT_FIELD_NUMBER: _ClassVar[int]
+    computation_count: int
+    replica_count: int
+    def __init__(self, replica_count: _Optional[int] = ..., computation_count: _Optional[int] = ...) -> None: ...
+
+class FileLocation(_message.Message):
+    __slots__ = ["column", "file_name_id", "line"]
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    FILE_NAME_ID_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    column: int
+    file_name_id: int
+    line: int
+    def __init__(self, file_name_id: _Optional[int] = ..., line: _Optional[int] = ..., column: _Optional[int] = ...) -> None: ...
+
+class HeapSimulatorTrace(_message.Message):
+    __slots__ = ["events"]
+    class Event(_message.Message):
+        __slots__ = ["buffer_id", "instruction_name", "kind", "share_with_canonical_id"]
+        BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+        INSTRUCTION_NAME_FIELD_NUMBER: _ClassVar[int]
+        KIND_FIELD_NUMBER: _ClassVar[int]
+        SHARE_WITH_CANONICAL_ID_FIELD_NUMBER: _ClassVar[int]
+        buffer_id: int
+        instruction_name: str
+        kind: int
+        share_with_canonical_id: int
+        def __init__(self, kind: _Optional[int] = ..., buffer_id: _Optional[int] = ..., instruction_name: _Optional[str] = ..., share_with_canonical_id: _Optional[int] = ...) -> None: ...
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[HeapSimulatorTrace.Event]
+    def __init__(self, events: _Optional[_Iterable[_Union[HeapSimulatorTrace.Event, _Mapping]]] = ...) -> None: ...
+
+class HloComputation(_message.Message):
+    __slots__ = ["execution_thread", "id", "instructions", "name", "root_id"]
+    EXECUTION_THREAD_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    INSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ROOT_ID_FIELD_NUMBER: _ClassVar[int]
+    execution_thread: str
+    id: int
+    instructions: _containers.RepeatedCompositeFieldContainer[HloInstruction]
+    name: str
+    root_id: int
+    def __init__(self, name: _Optional[str] = ..., instructions: _Optional[_Iterable[_Union[HloInstruction, _Mapping]]] = ..., id: _Optional[int] = ..., root_id: _Optional[int] = ..., execution_thread: _Optional[str] = ...) -> None: ...
+
+class HloInstruction(_message.Message):
+    __slots__ = ["async_execution_thread", "backend_config", "called_computation_ids", "collective_device_list", "id", "iota_collective_device_list", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "parameter_number", "precision_config", "replica_groups", "shape", "source_target_pairs"]
+    ASYNC_EXECUTION_THREAD_FIELD_NUMBER: _ClassVar[int]
+    BACKEND_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    CALLED_COMPUTATION_IDS_FIELD_NUMBER: _ClassVar[int]
+    COLLECTIVE_DEVICE_LIST_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    IOTA_COLLECTIVE_DEVICE_LIST_FIELD_NUMBER: _ClassVar[int]
+    MESH_AXES_REPLICA_GROUP_LIST_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OPCODE_FIELD_NUMBER: _ClassVar[int]
+    OPERAND_IDS_FIELD_NUMBER: _ClassVar[int]
+    PARAMETER_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PRECISION_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_TARGET_PAIRS_FIELD_NUMBER: _ClassVar[int]
+    async_execution_thread: str
+    backend_config: bytes
+    called_computation_ids: _containers.RepeatedScalarFieldContainer[int]
+    collective_device_list: bytes
+    id: int
+    iota_collective_device_list: bytes
+    mesh_axes_replica_group_list: bytes
+    metadata: OpMetadata
+    name: str
+    opcode: str
+    operand_ids: _containers.RepeatedScalarFieldContainer[int]
+    parameter_number: int
+    precision_config: bytes
+    replica_groups: _containers.RepeatedScalarFieldContainer[bytes]
+    shape: bytes
+    source_target_pairs: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., parameter_number: _Optional[int] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., async_execution_thread: _Optional[str] = ..., collective_device_list: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
+
+class HloModule(_message.Message):
+    __slots__ = ["computations", "device_assignment", "stack_frame_index"]
+    COMPUTATIONS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    STACK_FRAME_INDEX_FIELD_NUMBER: _ClassVar[int]
+    computations: _containers.RepeatedCompositeFieldContainer[HloComputation]
+    device_assignment: bytes
+    stack_frame_index: bytes
+    def __init__(self, computations: _Optional[_Iterable[_Union[HloComputation, _Mapping]]] = ..., device_assignment: _Optional[bytes] = ..., stack_frame_index: _Optional[bytes] = ...) -> None: ...
+
+class IotaReplicaGroupList(_message.Message):
+    __slots__ = ["iota_reshape_dims", "iota_transpose_perm", "num_devices_per_group", "num_replica_groups"]
+    IOTA_RESHAPE_DIMS_FIELD_NUMBER: _ClassVar[int]
+    IOTA_TRANSPOSE_PERM_FIELD_NUMBER: _ClassVar[int]
+    NUM_DEVICES_PER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    NUM_REPLICA_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    iota_reshape_dims: _containers.RepeatedScalarFieldContainer[int]
+    iota_transpose_perm: _containers.RepeatedScalarFieldContainer[int]
+    num_devices_per_group: int
+    num_replica_groups: int
+    def __init__(self, num_replica_groups: _Optional[int] = ..., num_devices_per_group: _Optional[int] = ..., iota_reshape_dims: _Optional[_Iterable[int]] = ..., iota_transpose_perm: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Layout(_message.Message):
+    __slots__ = ["memory_space"]
+    MEMORY_SPACE_FIELD_NUMBER: _ClassVar[int]
+    memory_space: int
+    def __init__(self, memory_space: _Optional[int] = ...) -> None: ...
+
+class LogicalBuffer(_message.Message):
+    __slots__ = ["color", "defined_at", "id", "size"]
+    class Location(_message.Message):
+        __slots__ = ["instruction_id", "shape_index"]
+        INSTRUCTION_ID_FIELD_NUMBER: _ClassVar[int]
+        SHAPE_INDEX_FIELD_NUMBER: _ClassVar[int]
+        instruction_id: int
+        shape_index: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, shape_index: _Optional[_Iterable[int]] = ..., instruction_id: _Optional[int] = ...) -> None: ...
+    COLOR_FIELD_NUMBER: _ClassVar[int]
+    DEFINED_AT_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    color: int
+    defined_at: LogicalBuffer.Location
+    id: int
+    size: int
+    def __init__(self, id: _Optional[int] = ..., size: _Optional[int] = ..., defined_at: _Optional[_Union[LogicalBuffer.Location, _Mapping]] = ..., color: _Optional[int] = ...) -> None: ...
+
+class Mesh(_message.Message):
+    __slots__ = ["axes", "device_ids"]
+    class Axis(_message.Message):
+        __slots__ = ["size"]
+        SIZE_FIELD_NUMBER: _ClassVar[int]
+        size: int
+        def __init__(self, size: _Optional[int] = ...) -> None: ...
+    AXES_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_IDS_FIELD_NUMBER: _ClassVar[int]
+    axes: _containers.RepeatedCompositeFieldContainer[Mesh.Axis]
+    device_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, axes: _Optional[_Iterable[_Union[Mesh.Axis, _Mapping]]] = ..., device_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class MeshAxesReplicaGroupList(_message.Message):
+    __slots__ = ["axes", "mesh"]
+    AXES_FIELD_NUMBER: _ClassVar[int]
+    MESH_FIELD_NUMBER: _ClassVar[int]
+    axes: _containers.RepeatedCompositeFieldContainer[AxisRef]
+    mesh: Mesh
+    def __init__(self, mesh: _Optional[_Union[Mesh, _Mapping]] = ..., axes: _Optional[_Iterable[_Union[AxisRef, _Mapping]]] = ...) -> None: ...
+
+class ModuleFrame(_message.Message):
+    __slots__ = ["computations"]
+    COMPUTATIONS_FIELD_NUMBER: _ClassVar[int]
+    computations: _containers.RepeatedCompositeFieldContainer[ComputationFrame]
+    def __init__(self, computations: _Optional[_Iterable[_Union[ComputationFrame, _Mapping]]] = ...) -> None: ...
+
+class OpMetadata(_message.Message):
+    __slots__ = ["op_name", "source_file", "source_line", "stack_frame_id"]
+    OP_NAME_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FILE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_LINE_FIELD_NUMBER: _ClassVar[int]
+    STACK_FRAME_ID_FIELD_NUMBER: _ClassVar[int]
+    op_name: str
+    source_file: str
+    source_line: int
+    stack_frame_id: int
+    def __init__(self, op_name: _Optional[str] = ..., source_file: _Optional[str] = ..., source_line: _Optional[int] = ..., stack_frame_id: _Optional[int] = ...) -> None: ...
+
+class PrecisionConfig(_message.Message):
+    __slots__ = ["algorithm", "operand_precision"]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    OPERAND_PRECISION_FIELD_NUMBER: _ClassVar[int]
+    algorithm: int
+    operand_precision: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, operand_precision: _Optional[_Iterable[int]] = ..., algorithm: _Optional[int] = ...) -> None: ...
+
+class ReplicaGroup(_message.Message):
+    __slots__ = ["replica_ids"]
+    REPLICA_IDS_FIELD_NUMBER: _ClassVar[int]
+    replica_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, replica_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Shape(_message.Message):
+    __slots__ = ["dimensions", "element_type", "layout", "tuple_shapes"]
+    DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    ELEMENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
+    TUPLE_SHAPES_FIELD_NUMBER: _ClassVar[int]
+    dimensions: _containers.RepeatedScalarFieldContainer[int]
+    element_type: int
+    layout: Layout
+    tuple_shapes: _containers.RepeatedCompositeFieldContainer[Shape]
+    def __init__(self, element_type: _Optional[int] = ..., dimensions: _Optional[_Iterable[int]] = ..., tuple_shapes: _Optional[_Iterable[_Union[Shape, _Mapping]]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ...) -> None: ...
+
+class SourceTarget(_message.Message):
+    __slots__ = ["source", "target"]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    source: int
+    target: int
+    def __init__(self, source: _Optional[int] = ..., target: _Optional[int] = ...) -> None: ...
+
+class StackFrame(_message.Message):
+    __slots__ = ["file_location_id", "parent_frame_id"]
+    FILE_LOCATION_ID_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FRAME_ID_FIELD_NUMBER: _ClassVar[int]
+    file_location_id: int
+    parent_frame_id: int
+    def __init__(self, file_location_id: _Optional[int] = ..., parent_frame_id: _Optional[int] = ...) -> None: ...
+
+class StackFrameIndex(_message.Message):
+    __slots__ = ["file_locations", "file_names", "stack_frames"]
+    FILE_LOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    FILE_NAMES_FIELD_NUMBER: _ClassVar[int]
+    STACK_FRAMES_FIELD_NUMBER: _ClassVar[int]
+    file_locations: _containers.RepeatedScalarFieldContainer[bytes]
+    file_names: _containers.RepeatedScalarFieldContainer[str]
+    stack_frames: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, file_names: _Optional[_Iterable[str]] = ..., file_locations: _Optional[_Iterable[bytes]] = ..., stack_frames: _Optional[_Iterable[bytes]] = ...) -> None: ...
