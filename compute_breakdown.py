@@ -202,7 +202,7 @@ class Op:
     def __init__(self, metadata: _proto.Metadata) -> None:
         stats = metadata.stats
         self.metadata = metadata
-        self.hlo = _proto.Instruction(metadata.name)
+        self.hlo = _proto.HloText(metadata.name)
         self.category = as_text(stats.get("hlo_category")) or NO_CATEGORY
         if self.category == "non-fusion elementwise" and self.hlo.opcode == CAST:
             # The profiler hides casts among the elementwise math.

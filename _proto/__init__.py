@@ -1,4 +1,4 @@
-"""All that knows how a trace is written: its bytes, and the HLO texts in it.
+"""All that knows how a trace is written: its bytes, its HLO texts, the programs beside it.
 
 This is its face. It costs nothing to import; opening a trace imports protobuf.
 """
@@ -11,7 +11,7 @@ from .errors import Damage
 from .hlo_text import (
     HOST_MEMORY,
     Array,
-    Instruction,
+    HloText,
     dtype_and_layout_change,
     main_dtype,
     parse_shape,
@@ -21,7 +21,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .hlo_module import Instruction, Program
     from .lines import Events, Line
+    from .programs import Programs
     from .reader import Metadata, Plane, Trace, Value
 
 __all__ = [
@@ -29,16 +31,20 @@ __all__ = [
     "Array",
     "Damage",
     "Events",
+    "HloText",
     "Instruction",
     "Line",
     "Metadata",
     "Plane",
+    "Program",
+    "Programs",
     "Trace",
     "Value",
     "dtype_and_layout_change",
     "main_dtype",
     "open_trace",
     "parse_shape",
+    "programs_of",
 ]
 
 
@@ -54,3 +60,10 @@ def open_trace(path: str, on_read: Callable[[int, int], None] | None = None) -> 
 
     with open_source(path, on_read) as source:
         yield Trace(source)
+
+
+def programs_of(trace: Trace) -> Programs:
+    """The compiled programs in a trace, to be asked while it is open."""
+    from .programs import Programs
+
+    return Programs(trace)

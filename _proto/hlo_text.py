@@ -70,7 +70,7 @@ class Array:
         return order, tiles["tiles"] if tiles else ""
 
 
-class Instruction:
+class HloText:
     """What an HLO text says. Tuples are flattened to their arrays, in order."""
 
     __slots__ = ("_opcode", "_operands", "_outputs", "_shape_end", "_shape_start", "name", "text")
@@ -87,7 +87,7 @@ class Instruction:
         self._operands: list[Array] | None = None
 
     def __repr__(self) -> str:
-        return f"Instruction({self.text!r})"
+        return f"HloText({self.text!r})"
 
     def _parse_result(self) -> None:
         if self._shape_end < 0:
@@ -183,7 +183,7 @@ def main_dtype(arrays: list[Array]) -> str:
     return max(arrays, key=lambda array: array.n_elements).dtype
 
 
-def dtype_and_layout_change(hlo: Instruction) -> tuple[bool | None, bool | None]:
+def dtype_and_layout_change(hlo: HloText) -> tuple[bool | None, bool | None]:
     """Whether an op changes the dtype, and the layout; None where that can't be compared."""
     before, after = hlo.moved_array, hlo.outputs[0] if hlo.outputs else None
     if before is None or after is None:

@@ -63,6 +63,50 @@ class Trace:
                 plane._stats.extend((start, end))
         return plane
 
+    def read(self, start: int, length: int) -> bytes:
+        """The file's bytes, for what `attachments` found."""
+        return self._source.read(start, length)
+
+    def attachments(self, plane: str, stat: str, damage: list[Damage]) -> list[Attachment]:
+        """The entries of a plane's event metadata, and where each has that stat's bytes.
+
+        These may be large and stay unread. What is damaged is left out and told in `damage`.
+        """
+        source = self._source
+        entries: dict[str, list[tuple[int, int]]] = {"event_metadata": [], "stat_metadata": []}
+        span = self._planes.get(plane, (0, 0))
+        try:
+            for _, name, start, end in known_fields(_PLANE, source.read, *span):
+                if name in entries:
+                    entries[name].append((start, end))
+        except Damage as error:
+            damage.append(error)
+        stat_ids = set()
+        for start, end in entries["stat_metadata"]:
+            try:
+                entry = decode(pb.StatMetadataEntry, source.read(start, end - start), start)
+            except Damage as error:
+                damage.append(error)
+            else:
+                if entry.value.name == stat:
+                    stat_ids.add(entry.key)
+        attachments = []
+        for start, end in entries["event_metadata"]:
+            try:
+                attachments.append(_attachment(source, start, end, stat_ids))
+            except Damage as error:
+                damage.append(error)
+        return attachments
+
+
+@dataclass(slots=True)
+class Attachment:
+    """An entry of event metadata, and where the bytes of one of its stats lie, if it has it."""
+
+    key: int
+    name: str
+    span: tuple[int, int] | None
+
 
 @dataclass(slots=True)
 class Metadata:
@@ -198,3 +242,26 @@ def _key(source: Source, start: int, end: int) -> int:
         if number == 1:
             key = value - (1 << 64) if value >> 63 else value
     return key
+
+
+def _attachment(source: Source, start: int, end: int, stat_ids: set[int]) -> Attachment:
+    attachment = Attachment(_key(source, start, end), "", None)
+    for _, of_entry, value, stop in known_fields(_ENTRY, source.read, start, end):
+        if of_entry == "value":
+            for at, of_value, inner, inner_end in known_fields(_METADATA, source.read, value, stop):
+                if of_value == "name":
+                    attachment.name = text(source.read(inner, inner_end - inner), at, "a name")
+                elif of_value == "stats" and attachment.span is None:
+                    attachment.span = _bytes_of(source, inner, inner_end, stat_ids)
+    return attachment
+
+
+def _bytes_of(source: Source, start: int, end: int, stat_ids: set[int]) -> tuple[int, int] | None:
+    """Where the bytes of a stat lie, if it is one of these and has some."""
+    metadata_id, span = 0, None
+    for _, name, value, stop in known_fields(_STAT, source.read, start, end):
+        if name == "metadata_id":
+            metadata_id = value - (1 << 64) if value >> 63 else value
+        else:
+            span = (value, stop) if name == "bytes_value" else None
+    return span if metadata_id in stat_ids else None

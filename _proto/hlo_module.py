@@ -1,0 +1,524 @@
+"""One compiled program: its instructions by name, and what each says of itself.
+
+All is a view, made from the message when asked for, and nothing of the message gets out. Opening
+a program finds its instructions; their shapes, frames and links are looked at one by one.
+
+What no compiler writes, such as an id that two instructions have, or none, is damage only where
+an answer meets it: it leads nowhere then, and `Program.complain` hears of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+from google.protobuf.message import Message
+
+from . import hlo_pb2 as pb
+from .errors import Damage
+from .hlo_search import (
+    LikelyLine,
+    Tangled,
+    chains_of,
+    has_loop,
+    inside,
+    likely_line,
+    stage_of,
+)
+from .hlo_shapes import Array, read_arrays
+from .wire import explain, parse
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+_Links = dict["Instruction", list["Instruction"]]
+
+# Few instructions are harmless however small they are. Many make objects much larger than their
+# bytes, and no compiler writes them: name, opcode, shape and id alone take some 20.
+_FEW = 100_000
+_LEAST_BYTES = 32
+# Finding what is wrong with more bytes would take seconds.
+_EXPLAINED = 4 << 20
+
+# How many steps all searches of a program may take together, to begin with and for each
+# instruction. Those of a training step take one or two for each.
+_STEPS = 1_000_000
+_STEPS_EACH = 30
+
+_SPARSE_CORE = "sparsecore"
+# Bookkeeping, and what is laid out rather than computed: no line takes part in an op by these.
+_NOT_FUSED_WORK = frozenset(
+    "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
+)
+_DOTS = ("convolution", "dot")
+OTHER = "other"
+# Which of two operands' dtypes is the wider.
+_WIDTH = {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2}
+_COST_KEY = b'"cost_estimate"'
+# Decimal digits of numbers below 2^63, and a few more.
+_COUNT_RE = re.compile(r"[0-9]{1,20}")
+
+
+class DeclaredCost(NamedTuple):
+    """What the author of a kernel says that one run of it costs; None where nothing is said."""
+
+    flops: int | None
+    bytes_accessed: int | None
+
+
+class Dot(NamedTuple):
+    """The precision in which the matrix unit works in an op.
+
+    `dtype` is the class that decides the peak: bf16, fp8, fp16, fp32 or other. `operand_dtype` is
+    that of the widest operand, as it stands in the program.
+    """
+
+    dtype: str
+    operand_dtype: str
+
+
+class Program:
+    """A compiled program. `complain` is told what of it can't be read, whenever that is met."""
+
+    def __init__(
+        self,
+        data: bytes,
+        offset: int,
+        read_buffers: Callable[[], bytes | None],
+        complain: Callable[[str], None],
+    ) -> None:
+        """Read a HloModuleProto that stands at `offset`; raise Damage if it isn't one."""
+        self.complain = complain
+        self._read_buffers = read_buffers
+        self._module = _read_module(data, offset)
+        self.computations = [Computation(self, message) for message in self._module.computations]
+        self._by_name: dict[str, Instruction | None] = {}
+        for computation in self.computations:
+            for instruction in computation.instructions:
+                # Some print a name with the sign that marks names in texts.
+                name = instruction.name.removeprefix("%")
+                self._by_name[name] = None if name in self._by_name else instruction
+        self._steps_left = _STEPS + _STEPS_EACH * len(self._by_name)
+
+    def instruction(self, name: str) -> Instruction | None:
+        """The instruction of that name, with or without `%`, in whatever computation."""
+        name = name.removeprefix("%")
+        if name in self._by_name and self._by_name[name] is None:
+            self.complain(f"more than one instruction is called {name}")
+        return self._by_name.get(name)
+
+    @property
+    def n_devices(self) -> int | None:
+        """How many devices run it together; None if it doesn't say."""
+        assignment = self.read(pb.DeviceAssignment, self._module.device_assignment)
+        if assignment is None:
+            return None
+        return max(0, assignment.replica_count) * max(0, assignment.computation_count) or None
+
+    @cached_property
+    def has_lines(self) -> bool:
+        """Whether any instruction has a line of its own."""
+        return any(each.line for some in self.computations for each in some.instructions)
+
+    # For the views of this package.
+
+    def spend(self) -> None:
+        """Pay for a step of a search."""
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            raise Tangled
+
+    def answer(self, search: Callable[[], T], otherwise: T) -> T:
+        """What a search finds, if it ends in time."""
+        try:
+            return search()
+        except Tangled:
+            self.complain("its instructions are too tangled to be searched")
+            return otherwise
+
+    def read(self, kind: type[M], data: bytes) -> M | None:
+        """Decode a part that is kept as bytes; None if there is none, or none to be read."""
+        message = parse(kind, data) if data else None
+        if data and message is None:
+            self.complain(f"a {kind.DESCRIPTOR.name} that the protobuf parser refuses")
+        return message
+
+    @cached_property
+    def frames(self) -> _Frames:
+        index = self.read(pb.StackFrameIndex, self._module.stack_frame_index)
+        return _Frames(index or pb.StackFrameIndex(), self.complain)
+
+    def computation(self, computation_id: int) -> Computation | None:
+        found = self._computation_of.get(computation_id)
+        if found is None:
+            self.complain(f"no computation, or more than one, has the id {computation_id}")
+        return found
+
+    @cached_property
+    def _computation_of(self) -> dict[int, Computation | None]:
+        by_id: dict[int, Computation | None] = {}
+        for each in self.computations:
+            by_id[each.id] = None if each.id in by_id else each
+        return by_id
+
+    def caller(self, computation: Computation) -> Instruction | None:
+        """The one instruction that calls a computation; None if there are none or several."""
+        return self._caller_of.get(computation)
+
+    @cached_property
+    def _caller_of(self) -> dict[Computation, Instruction | None]:
+        callers: dict[Computation, Instruction | None] = {}
+        for computation in self.computations:
+            for each in computation.instructions:
+                for called in each.called:
+                    callers[called] = None if called in callers else each
+        return callers
+
+
+def _read_module(data: bytes, offset: int) -> pb.HloModule:
+    frame = parse(pb.ModuleFrame, data)
+    n = sum(1 + len(each.instructions) for each in frame.computations) if frame else 0
+    if n > max(_FEW, len(data) // _LEAST_BYTES):
+        raise Damage(offset, f"{n} instructions in {len(data)} bytes")
+    module = parse(pb.HloModule, data)
+    if module is None:
+        if len(data) <= _EXPLAINED:
+            explain(pb.HloModule.DESCRIPTOR, data, offset)
+        raise Damage(offset, "the protobuf parser refuses the module")
+    return module
+
+
+class Computation:
+    """A computation of a program, with its instructions in their order."""
+
+    def __init__(self, program: Program, message: pb.HloComputation) -> None:
+        self.program = program
+        self.id = message.id
+        self.name = message.name
+        self.instructions = [Instruction(self, each) for each in message.instructions]
+        self._message = message
+
+    @cached_property
+    def _instruction_of(self) -> dict[int, Instruction | None]:
+        by_id: dict[int, Instruction | None] = {}
+        for each in self.instructions:
+            by_id[each.id] = None if each.id in by_id else each
+        return by_id
+
+    @property
+    def on_sparse_core(self) -> bool:
+        return self._message.execution_thread == _SPARSE_CORE
+
+    @property
+    def caller(self) -> Instruction | None:
+        return self.program.caller(self)
+
+    @property
+    def root(self) -> Instruction | None:
+        root_id = self._message.root_id
+        # Without one it is 0, an id that some programs use.
+        return self.instruction(root_id) if root_id else self._instruction_of.get(0)
+
+    def instruction(self, instruction_id: int) -> Instruction | None:
+        found = self._instruction_of.get(instruction_id)
+        if found is None:
+            self.program.complain(
+                f"no instruction, or more than one, of {self.name} has the id {instruction_id}"
+            )
+        return found
+
+    def operands(self, instruction: Instruction) -> Sequence[Instruction]:
+        return self._links[0][instruction]
+
+    def users(self, instruction: Instruction) -> Sequence[Instruction]:
+        return self._links[1].get(instruction, ())
+
+    def chain(self, instruction: Instruction) -> tuple[Instruction, ...]:
+        return self._chains.get(instruction, (instruction,))
+
+    @cached_property
+    def _chains(self) -> dict[Instruction, tuple[Instruction, ...]]:
+        return self.program.answer(lambda: chains_of(self), {})
+
+    @cached_property
+    def _links(self) -> tuple[_Links, _Links]:
+        """The operands and the users of all instructions."""
+        operands_of: _Links = {}
+        users_of: _Links = {}
+        is_in_order = True
+        for each in self.instructions:
+            found = [self.instruction(operand_id) for operand_id in each.operand_ids]
+            operands = [operand for operand in found if operand is not None]
+            for operand in dict.fromkeys(operands):
+                users_of.setdefault(operand, []).append(each)
+                is_in_order = is_in_order and operand in operands_of
+            operands_of[each] = operands
+        # Compilers write operands before their users, so few programs need the closer look.
+        if not is_in_order and has_loop(operands_of, users_of):
+            self.program.complain(f"the operands of {self.name} go in a circle")
+        return operands_of, users_of
+
+
+class Instruction:
+    """An instruction of a program."""
+
+    __slots__ = ("_message", "computation", "name", "opcode")
+
+    def __init__(self, computation: Computation, message: pb.HloInstruction) -> None:
+        self.computation = computation
+        self.name = message.name
+        self.opcode = message.opcode
+        self._message = message
+
+    @property
+    def program(self) -> Program:
+        return self.computation.program
+
+    # What it says of itself.
+
+    @property
+    def id(self) -> int:
+        return self._message.id
+
+    @property
+    def line(self) -> str | None:
+        """Its own line, as `file:line`."""
+        metadata = self._message.metadata
+        if metadata.stack_frame_id:
+            line = self.program.frames.line(metadata.stack_frame_id)
+            if line:
+                return line
+        if metadata.source_file and metadata.source_line > 0:
+            return f"{metadata.source_file}:{metadata.source_line}"
+        return None
+
+    @property
+    def stack(self) -> str | None:
+        """Its stack as a trace has it: `file:line:column` a line, outermost first."""
+        frame_id = self._message.metadata.stack_frame_id
+        return self.program.frames.stack(frame_id) if frame_id else None
+
+    @property
+    def tf_op(self) -> str | None:
+        """The op of the framework as a trace has it: with a colon, behind which is its type."""
+        op_name = self._message.metadata.op_name
+        return f"{op_name}:" if op_name else None
+
+    @property
+    def arrays(self) -> list[Array] | None:
+        """The arrays of its output, tuples flattened; None where they can't be read."""
+        return self.arrays_at(())
+
+    def arrays_at(self, path: Sequence[int]) -> list[Array] | None:
+        """The arrays of a part of its output: `path` has the places to take in nested tuples."""
+        arrays = read_arrays(self._message.shape, path)
+        if arrays is None:
+            self.program.complain(f"the shape of {self.name}, or a part that it hasn't")
+        return arrays
+
+    @property
+    def parameter_number(self) -> int | None:
+        return self._message.parameter_number if self.opcode == "parameter" else None
+
+    @property
+    def declared_cost(self) -> DeclaredCost | None:
+        """What a kernel's author declared of it; None without a declaration."""
+        if self.opcode != "custom-call" or _COST_KEY not in self._message.backend_config:
+            return None
+        try:
+            config = json.loads(self._message.backend_config, parse_int=str)
+        except (ValueError, RecursionError):
+            self.program.complain(f"the backend_config of {self.name}")
+            return None
+        estimate = config
+        for key in ("custom_call_config", "cost_estimate"):
+            estimate = estimate.get(key) if isinstance(estimate, dict) else None
+        if not isinstance(estimate, dict):
+            return None
+        return DeclaredCost(
+            _as_count(estimate.get("flops")), _as_count(estimate.get("bytes_accessed"))
+        )
+
+    # How it hangs together with others.
+
+    @property
+    def operand_ids(self) -> Sequence[int]:
+        return self._message.operand_ids
+
+    @property
+    def operands(self) -> Sequence[Instruction]:
+        return self.computation.operands(self)
+
+    @property
+    def users(self) -> Sequence[Instruction]:
+        """Those that have it as an operand, in the order of the computation."""
+        return self.computation.users(self)
+
+    @property
+    def called(self) -> Sequence[Computation]:
+        """The computations that it calls: a fusion's body, a loop's body and condition."""
+        ids = self._message.called_computation_ids
+        if not ids:
+            return ()
+        found = (self.program.computation(each) for each in dict.fromkeys(ids))
+        return [computation for computation in found if computation is not None]
+
+    @property
+    def chain(self) -> tuple[Instruction, ...]:
+        """The parts of an asynchronous op that it is a part of: start, updates, done.
+
+        Those that are found: the start is the nearest along the operands of the done. Any other
+        instruction is a chain by itself.
+        """
+        if stage_of(self) is None:
+            return (self,)
+        return self.computation.chain(self)
+
+    @property
+    def on_sparse_core(self) -> bool:
+        """Whether a SparseCore runs it, or what it starts or waits for."""
+        return any(
+            part._message.async_execution_thread == _SPARSE_CORE
+            or any(computation.on_sparse_core for computation in (part.computation, *part.called))
+            for part in self.chain
+        )
+
+    def likely_line(
+        self, producer_first: bool, sources: Mapping[str, str] | None = None
+    ) -> LikelyLine | None:
+        """The line whose data it most likely moves or waits for.
+
+        Its own or its start's; else that of the collective inside it, if it is asynchronous; else
+        that of its nearest producer or consumer. `sources` has the lines that the trace gives, by
+        name, for instructions of which the program has none.
+        """
+        return self.program.answer(lambda: likely_line(self, producer_first, sources or {}), None)
+
+    def lines_inside(self) -> Counter[tuple[str, str]]:
+        """How many instructions of a fusion, at any depth, have which line and opcode."""
+
+        def count() -> Counter[tuple[str, str]]:
+            return Counter(
+                (line, each.opcode)
+                for each in inside(self)
+                if each.opcode not in _NOT_FUSED_WORK and (line := each.line)
+            )
+
+        if self.opcode != "fusion":
+            return Counter()
+        return self.program.answer(count, Counter[tuple[str, str]]())
+
+    def dot(self) -> Dot | None:
+        """The dot that it is or has inside; None if there is none, or it can't be judged.
+
+        Of several dots, it is the widest that decides.
+        """
+
+        def dots() -> list[Instruction]:
+            return [each for each in (self, *inside(self)) if each.opcode in _DOTS]
+
+        operands = []
+        for dot in self.program.answer(dots, list[Instruction]()):
+            pair = dot._dot_operands()
+            if pair is None:
+                return None
+            operands += pair
+        if not operands:
+            return None
+        classes = [dtype for dtype, _ in operands]
+        widest = max((array for _, array in operands), key=lambda array: array.bits or 0)
+        decides = OTHER if OTHER in classes else max(classes, key=_WIDTH.__getitem__)
+        return Dot(decides, widest.dtype)
+
+    def _dot_operands(self) -> list[tuple[str, Array]] | None:
+        """A dot's two operands, each with the class of dtype in which the matrix unit takes it."""
+        pair = [self.computation.instruction(each) for each in self.operand_ids[:2]]
+        precision = pb.PrecisionConfig()
+        if self._message.precision_config:
+            read = self.program.read(pb.PrecisionConfig, self._message.precision_config)
+            if read is None:
+                return None
+            precision = read
+        found = []
+        for i, operand in enumerate(pair):
+            arrays = operand.arrays if operand else None
+            if arrays is None or len(arrays) != 1:
+                return None
+            dtype = dtype_class(arrays[0].dtype)
+            stated = i < len(precision.operand_precision) and precision.operand_precision[i]
+            if dtype == "fp32" and not stated and not precision.algorithm:
+                # The matrix unit takes it in one pass of bf16.
+                dtype = "bf16"
+            found.append((dtype, arrays[0]))
+        return found if len(found) == 2 else None
+
+
+def _as_count(value: Any) -> int | None:
+    """A number of flops or bytes, which may stand there as text; None for what can't be one."""
+    if isinstance(value, str) and _COUNT_RE.fullmatch(value):
+        value = int(value)
+    if isinstance(value, str) or not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return int(value) if 0 <= value < 1 << 63 else None
+
+
+def dtype_class(hlo_dtype: str) -> str:
+    """The class that has a peak of its own: bf16, fp8, fp16, fp32; or else other."""
+    if hlo_dtype.startswith("f8"):
+        return "fp8"
+    return {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}.get(hlo_dtype, OTHER)
+
+
+class _Frames:
+    """The stack frames of a program, whose ids count from 1. A frame tells its own caller."""
+
+    def __init__(self, index: pb.StackFrameIndex, complain: Callable[[str], None]) -> None:
+        self._complain = complain
+        self._index = index
+        self._known: dict[int, tuple[str, int, int, int] | None] = {}
+
+    def line(self, frame_id: int) -> str | None:
+        frame = self._frame(frame_id)
+        return f"{frame[0]}:{frame[1]}" if frame else None
+
+    def stack(self, frame_id: int) -> str | None:
+        """The frames from the outermost in; None where they don't end."""
+        frames: list[str] = []
+        seen: set[int] = set()
+        while frame_id:
+            frame = self._frame(frame_id)
+            if frame is None:
+                return None
+            if frame_id in seen:
+                self._complain(f"stack frame {frame_id} is its own caller")
+                return None
+            seen.add(frame_id)
+            file, line, column, frame_id = frame
+            frames.append(f"{file}:{line}:{column}")
+        return "\n".join(reversed(frames)) or None
+
+    def _frame(self, frame_id: int) -> tuple[str, int, int, int] | None:
+        """File, line, column, and the id of the caller's frame."""
+        if frame_id not in self._known:
+            self._known[frame_id] = frame = self._read(frame_id)
+            if frame is None:
+                self._complain(f"stack frame {frame_id} has no file and line")
+        return self._known[frame_id]
+
+    def _read(self, frame_id: int) -> tuple[str, int, int, int] | None:
+        index = self._index
+        if not 0 < frame_id <= len(index.stack_frames):
+            return None
+        frame = parse(pb.StackFrame, index.stack_frames[frame_id - 1])
+        if frame is None or not 0 < frame.file_location_id <= len(index.file_locations):
+            return None
+        location = parse(pb.FileLocation, index.file_locations[frame.file_location_id - 1])
+        if location is None or not 0 < location.file_name_id <= len(index.file_names):
+            return None
+        file = index.file_names[location.file_name_id - 1]
+        if not file or location.line <= 0:
+            return None
+        return file, location.line, location.column, frame.parent_frame_id

@@ -1,0 +1,75 @@
+"""The shapes of a HloProto: arrays, and tuples of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from . import hlo_pb2 as pb
+from .wire import parse
+
+# The names that HLO texts give to the PrimitiveTypes, in the order of their numbers.
+_ELEMENT_TYPES = (
+    "invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 tuple opaque c64 bf16 token c128 "
+    "f8e5m2 f8e4m3fn s4 u4 f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz s2 u2 f8e4m3 f8e3m4 s1 u1 "
+    "f4e2m1fn f8e8m0fnu"
+).split()
+_TUPLE, _OPAQUE, _TOKEN = (_ELEMENT_TYPES.index(name) for name in ("tuple", "opaque", "token"))
+_BITS_RE = re.compile(r"[a-z]+(\d+)")
+# What no compiler writes, and what would cost more than it can be worth.
+_MAX_RANK = 64
+_MAX_BYTES = 1 << 20
+
+
+class Array(NamedTuple):
+    """The shape of an array. `memory_space` is 0 for HBM, 1 for VMEM, 5 for the host's memory."""
+
+    dtype: str
+    dims: tuple[int, ...]
+    memory_space: int = 0
+
+    @property
+    def bits(self) -> int | None:
+        """Of one element; None for a dtype that isn't known."""
+        if self.dtype == "pred":
+            return 8
+        named = _BITS_RE.match(self.dtype)
+        return int(named[1]) if named else None
+
+    @property
+    def n_bytes(self) -> int | None:
+        """Of all elements, without padding; None where that can't be told."""
+        bits = self.bits
+        if bits is None or min(self.dims, default=0) < 0:
+            return None
+        return (math.prod(self.dims) * bits + 7) // 8
+
+
+def read_arrays(shape: bytes, path: Sequence[int] = ()) -> list[Array] | None:
+    """The arrays of a serialized ShapeProto, or of the part of the tuple that `path` leads to.
+
+    Tuples are flattened; tokens and opaque values have no data and are left out. None where the
+    bytes can't be read or the path leads nowhere.
+    """
+    message = parse(pb.Shape, shape) if len(shape) <= _MAX_BYTES else None
+    for place in path:
+        if message is None or not 0 <= place < len(message.tuple_shapes):
+            return None
+        message = message.tuple_shapes[place]
+    if message is None:
+        return None
+    arrays = []
+    todo = [message]
+    while todo:
+        each = todo.pop()
+        if each.element_type == _TUPLE:
+            todo.extend(reversed(each.tuple_shapes))
+        elif len(each.dimensions) > _MAX_RANK:
+            return None
+        elif each.element_type not in (_OPAQUE, _TOKEN):
+            known = 0 < each.element_type < len(_ELEMENT_TYPES)
+            dtype = _ELEMENT_TYPES[each.element_type if known else 0]
+            arrays.append(Array(dtype, tuple(each.dimensions), each.layout.memory_space))
+    return arrays

@@ -1,0 +1,118 @@
+"""The compiled programs that a capture holds beside its trace, by the id that ops name.
+
+Which there are is told without opening one. A program is optional, and so is all that is asked of
+it: what can't be read is None, and a note says so. (The profiler can be told to leave programs
+out, and a program compiled elsewhere is not in the file.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import Damage
+from .reader import Trace
+from .wire import LENGTH, fields
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .hlo_module import Program
+
+_PLANE = "/host:metadata"
+_STAT = "Hlo Proto"
+# Fields of HloProto.
+_MODULE, _BUFFERS = 1, 3
+# Protobuf parses no more at once.
+_SIZE_LIMIT = (1 << 31) - 1
+_IDS = 1 << 64
+
+
+@dataclass(slots=True)
+class _Entry:
+    name: str
+    # Where the HloProto lies.
+    hlo: tuple[int, int] | None
+    program: Program | None = None
+    is_read: bool = False
+    has_note: bool = False
+
+
+class Programs:
+    """The programs of a trace, to be asked as long as the trace is open.
+
+    `notes` gets one for each program that can't be read, in whole or in part. Nothing that is
+    asked here or of a program raises Damage.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.notes: list[str] = []
+        self._trace = trace
+        self._entries: dict[int, _Entry] = {}
+        damage: list[Damage] = []
+        # Of two entries of one key, the last, as everywhere in protobuf.
+        for each in trace.attachments(_PLANE, _STAT, damage):
+            self._entries[each.key % _IDS] = _Entry(each.name, each.span)
+        if damage:
+            more = f" (and {len(damage) - 1} more)" if len(damage) > 1 else ""
+            self._note(f"{damage[0]}{more}")
+
+    @property
+    def names(self) -> dict[int, str]:
+        """What there is, by id, unsigned: programs, and entries of other kinds without HLO."""
+        return {program_id: entry.name for program_id, entry in self._entries.items()}
+
+    def has_hlo(self, program_id: int) -> bool:
+        """Whether the program's HLO is there; whether it can be read is another question."""
+        entry = self._entries.get(program_id % _IDS)
+        return entry is not None and entry.hlo is not None
+
+    def program(self, program_id: int) -> Program | None:
+        """The program of that id, of either sign; it is read when first asked for."""
+        entry = self._entries.get(program_id % _IDS)
+        if entry is None or entry.hlo is None:
+            return None
+        if not entry.is_read:
+            entry.is_read = True
+            try:
+                entry.program = self._read(entry, *entry.hlo)
+            except (Damage, OSError) as error:
+                self._note_once(entry, str(error))
+        return entry.program
+
+    def _read(self, entry: _Entry, start: int, end: int) -> Program:
+        from .hlo_module import Program
+
+        parts: dict[int, tuple[int, int]] = {}
+
+        def read_buffers() -> bytes | None:
+            try:
+                return self._part(*parts[_BUFFERS]) if _BUFFERS in parts else None
+            except (Damage, OSError) as error:
+                self._note_once(entry, str(error))
+                return None
+
+        for at, number, wire, value, stop in fields(self._trace.read, start, end):
+            if number in (_MODULE, _BUFFERS):
+                if wire != LENGTH or number in parts:
+                    raise Damage(at, f"field {number} of the HloProto is no message, or a second")
+                parts[number] = value, stop
+        if _MODULE not in parts:
+            raise Damage(start, "there is no module in the HloProto")
+        return Program(
+            self._part(*parts[_MODULE]),
+            parts[_MODULE][0],
+            read_buffers,
+            lambda what: self._note_once(entry, what),
+        )
+
+    def _part(self, start: int, end: int) -> bytes:
+        if end - start > _SIZE_LIMIT:
+            raise Damage(start, f"{end - start} bytes are more than a message can have")
+        return self._trace.read(start, end - start)
+
+    def _note_once(self, entry: _Entry, what: str) -> None:
+        if not entry.has_note:
+            entry.has_note = True
+            self._note(f"{entry.name}: {what}" if entry.name else what)
+
+    def _note(self, what: str) -> None:
+        self.notes.append(f"the program's HLO can't be read: {what}; answered without it")
