@@ -9,17 +9,23 @@ an answer meets it: it leads nowhere then, and `Program.complain` hears of it.
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import Message
 
 from . import hlo_pb2 as pb
 from .errors import Damage
+from .hlo_facts import (
+    Collective,
+    DeclaredCost,
+    Dot,
+    collective_of,
+    declared_cost_of,
+    dot_of,
+)
 from .hlo_search import (
     LikelyLine,
     Tangled,
@@ -53,31 +59,8 @@ _SPARSE_CORE = "sparsecore"
 _NOT_FUSED_WORK = frozenset(
     "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
 )
-_DOTS = ("convolution", "dot")
-OTHER = "other"
-# Which of two operands' dtypes is the wider.
-_WIDTH = {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2}
-_COST_KEY = b'"cost_estimate"'
-# Decimal digits of numbers below 2^63, and a few more.
-_COUNT_RE = re.compile(r"[0-9]{1,20}")
-
-
-class DeclaredCost(NamedTuple):
-    """What the author of a kernel says that one run of it costs; None where nothing is said."""
-
-    flops: int | None
-    bytes_accessed: int | None
-
-
-class Dot(NamedTuple):
-    """The precision in which the matrix unit works in an op.
-
-    `dtype` is the class that decides the peak: bf16, fp8, fp16, fp32 or other. `operand_dtype` is
-    that of the widest operand, as it stands in the program.
-    """
-
-    dtype: str
-    operand_dtype: str
+# No stack that a compiler records is deeper.
+_MAX_FRAMES = 4096
 
 
 class Program:
@@ -125,9 +108,9 @@ class Program:
 
     # For the views of this package.
 
-    def spend(self) -> None:
-        """Pay for a step of a search."""
-        self._steps_left -= 1
+    def spend(self, steps: int = 1) -> None:
+        """Pay for steps of a search."""
+        self._steps_left -= steps
         if self._steps_left < 0:
             raise Tangled
 
@@ -205,7 +188,8 @@ class Computation:
     def _instruction_of(self) -> dict[int, Instruction | None]:
         by_id: dict[int, Instruction | None] = {}
         for each in self.instructions:
-            by_id[each.id] = None if each.id in by_id else each
+            each_id = each._message.id
+            by_id[each_id] = None if each_id in by_id else each
         return by_id
 
     @property
@@ -250,7 +234,7 @@ class Computation:
         users_of: _Links = {}
         is_in_order = True
         for each in self.instructions:
-            found = [self.instruction(operand_id) for operand_id in each.operand_ids]
+            found = [self.instruction(operand_id) for operand_id in each._message.operand_ids]
             operands = [operand for operand in found if operand is not None]
             for operand in dict.fromkeys(operands):
                 users_of.setdefault(operand, []).append(each)
@@ -278,10 +262,6 @@ class Instruction:
         return self.computation.program
 
     # What it says of itself.
-
-    @property
-    def id(self) -> int:
-        return self._message.id
 
     @property
     def line(self) -> str | None:
@@ -326,27 +306,9 @@ class Instruction:
     @property
     def declared_cost(self) -> DeclaredCost | None:
         """What a kernel's author declared of it; None without a declaration."""
-        if self.opcode != "custom-call" or _COST_KEY not in self._message.backend_config:
-            return None
-        try:
-            config = json.loads(self._message.backend_config, parse_int=str)
-        except (ValueError, RecursionError):
-            self.program.complain(f"the backend_config of {self.name}")
-            return None
-        estimate = config
-        for key in ("custom_call_config", "cost_estimate"):
-            estimate = estimate.get(key) if isinstance(estimate, dict) else None
-        if not isinstance(estimate, dict):
-            return None
-        return DeclaredCost(
-            _as_count(estimate.get("flops")), _as_count(estimate.get("bytes_accessed"))
-        )
+        return declared_cost_of(self) if self.opcode == "custom-call" else None
 
     # How it hangs together with others.
-
-    @property
-    def operand_ids(self) -> Sequence[int]:
-        return self._message.operand_ids
 
     @property
     def operands(self) -> Sequence[Instruction]:
@@ -412,64 +374,12 @@ class Instruction:
         return self.program.answer(count, Counter[tuple[str, str]]())
 
     def dot(self) -> Dot | None:
-        """The dot that it is or has inside; None if there is none, or it can't be judged.
+        """The dot that it is or has inside; None if there is none, or it can't be judged."""
+        return self.program.answer(lambda: dot_of(self), None)
 
-        Of several dots, it is the widest that decides.
-        """
-
-        def dots() -> list[Instruction]:
-            return [each for each in (self, *inside(self)) if each.opcode in _DOTS]
-
-        operands = []
-        for dot in self.program.answer(dots, list[Instruction]()):
-            pair = dot._dot_operands()
-            if pair is None:
-                return None
-            operands += pair
-        if not operands:
-            return None
-        classes = [dtype for dtype, _ in operands]
-        widest = max((array for _, array in operands), key=lambda array: array.bits or 0)
-        decides = OTHER if OTHER in classes else max(classes, key=_WIDTH.__getitem__)
-        return Dot(decides, widest.dtype)
-
-    def _dot_operands(self) -> list[tuple[str, Array]] | None:
-        """A dot's two operands, each with the class of dtype in which the matrix unit takes it."""
-        pair = [self.computation.instruction(each) for each in self.operand_ids[:2]]
-        precision = pb.PrecisionConfig()
-        if self._message.precision_config:
-            read = self.program.read(pb.PrecisionConfig, self._message.precision_config)
-            if read is None:
-                return None
-            precision = read
-        found = []
-        for i, operand in enumerate(pair):
-            arrays = operand.arrays if operand else None
-            if arrays is None or len(arrays) != 1:
-                return None
-            dtype = dtype_class(arrays[0].dtype)
-            stated = i < len(precision.operand_precision) and precision.operand_precision[i]
-            if dtype == "fp32" and not stated and not precision.algorithm:
-                # The matrix unit takes it in one pass of bf16.
-                dtype = "bf16"
-            found.append((dtype, arrays[0]))
-        return found if len(found) == 2 else None
-
-
-def _as_count(value: Any) -> int | None:
-    """A number of flops or bytes, which may stand there as text; None for what can't be one."""
-    if isinstance(value, str) and _COUNT_RE.fullmatch(value):
-        value = int(value)
-    if isinstance(value, str) or not isinstance(value, (int, float)) or isinstance(value, bool):
-        return None
-    return int(value) if 0 <= value < 1 << 63 else None
-
-
-def dtype_class(hlo_dtype: str) -> str:
-    """The class that has a peak of its own: bf16, fp8, fp16, fp32; or else other."""
-    if hlo_dtype.startswith("f8"):
-        return "fp8"
-    return {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}.get(hlo_dtype, OTHER)
+    def collective(self) -> Collective | None:
+        """The collective that it is or has inside, all parts of an asynchronous op looked at."""
+        return self.program.answer(lambda: collective_of(self), None)
 
 
 class _Frames:
@@ -492,8 +402,8 @@ class _Frames:
             frame = self._frame(frame_id)
             if frame is None:
                 return None
-            if frame_id in seen:
-                self._complain(f"stack frame {frame_id} is its own caller")
+            if frame_id in seen or len(frames) >= _MAX_FRAMES:
+                self._complain(f"stack frame {frame_id} has no outermost caller")
                 return None
             seen.add(frame_id)
             file, line, column, frame_id = frame

@@ -1,0 +1,221 @@
+"""What a program knows of an op beyond its line: its precision, its cost, who takes part in it.
+
+The one module besides that of `Instruction` that looks into an instruction's message.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+from . import hlo_pb2 as pb
+from .hlo_search import START, collective_name, first_collective, inside, stage_of
+from .hlo_shapes import Array
+from .replica_groups import AxisPart, Groups, iota_groups, listed_groups, mesh_groups
+from .wire import parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .hlo_module import Instruction
+
+_DOTS = ("convolution", "dot")
+OTHER = "other"
+# Which of two operands' classes is the wider.
+_WIDTH = {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2, OTHER: 3}
+_COST_KEY = b'"cost_estimate"'
+# Python reads long numbers slowly, and none of these is a count.
+_COUNT_RE = re.compile(r"[0-9]{1,20}")
+# What a search could visit in the time that a member of a group takes to be found.
+_MEMBERS_A_STEP = 16
+
+
+class Dot(NamedTuple):
+    """The precision in which the matrix unit works in an op.
+
+    `dtype` is the class that decides the peak: bf16, fp8, fp16, fp32 or other. `operand_dtype` is
+    that of the widest operand, as it stands in the program.
+    """
+
+    dtype: str
+    operand_dtype: str
+
+
+class DeclaredCost(NamedTuple):
+    """What the author of a kernel says that one run of it costs; None where nothing is said."""
+
+    flops: int | None
+    bytes_accessed: int | None
+
+
+class Collective(NamedTuple):
+    """A collective as the program has it; what that doesn't tell is None.
+
+    Of an asynchronous one the inputs are the start's, the outputs the done's. `groups` are `()`
+    where all devices are one group. `pairs` are those of a permute: source, target.
+    """
+
+    name: str
+    opcode: str
+    inputs: list[Array] | None
+    outputs: list[Array] | None
+    groups: Groups | None
+    pairs: tuple[tuple[int, int], ...] | None
+
+
+def dtype_class(hlo_dtype: str) -> str:
+    """The class of dtypes that has a peak: bf16, fp8, fp16, fp32; or else other."""
+    if hlo_dtype.startswith("f8"):
+        return "fp8"
+    return {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}.get(hlo_dtype, OTHER)
+
+
+def dot_of(op: Instruction) -> Dot | None:
+    """The dot that an op is or has inside; None if there is none, or one can't be judged.
+
+    Of all operands of all dots, the widest decides.
+    """
+    classes: list[str] = []
+    arrays: list[Array] = []
+    for each in (op, *inside(op)):
+        if each.opcode in _DOTS:
+            operands = _dot_operands(each)
+            if operands is None:
+                return None
+            for dtype, array in operands:
+                classes.append(dtype)
+                arrays.append(array)
+    if not arrays:
+        return None
+    widest = max(arrays, key=lambda array: array.bits or 0)
+    return Dot(max(classes, key=_WIDTH.__getitem__), widest.dtype)
+
+
+def _dot_operands(dot: Instruction) -> list[tuple[str, Array]] | None:
+    """A dot's two operands, each with the class in which the matrix unit takes it."""
+    precision = parse(pb.PrecisionConfig, dot._message.precision_config)
+    if precision is None:
+        dot.program.complain(f"the precision of {dot.name}")
+        return None
+    stated = [*precision.operand_precision, 0, 0]
+    operands = []
+    for i, operand_id in enumerate(dot._message.operand_ids[:2]):
+        operand = dot.computation.instruction(operand_id)
+        arrays = operand.arrays if operand else None
+        if arrays is None or len(arrays) != 1:
+            return None
+        dtype = dtype_class(arrays[0].dtype)
+        if dtype == "fp32" and not stated[i] and not precision.algorithm:
+            # At default precision the matrix unit takes it in one pass of bf16.
+            dtype = "bf16"
+        operands.append((dtype, arrays[0]))
+    return operands if len(operands) == 2 else None
+
+
+def declared_cost_of(kernel: Instruction) -> DeclaredCost | None:
+    """What a kernel's author declared; None without a declaration."""
+    text = kernel._message.backend_config
+    if _COST_KEY not in text:
+        return None
+    try:
+        estimate = json.loads(text, parse_int=str)
+    except (ValueError, RecursionError):
+        kernel.program.complain(f"the backend_config of {kernel.name}")
+        return None
+    for key in ("custom_call_config", "cost_estimate"):
+        estimate = estimate.get(key) if isinstance(estimate, dict) else None
+    if not isinstance(estimate, dict):
+        return None
+    return DeclaredCost(_as_count(estimate.get("flops")), _as_count(estimate.get("bytes_accessed")))
+
+
+def _as_count(value: Any) -> int | None:
+    """A number of flops or bytes, as text or number; None for what can't be one."""
+    if isinstance(value, str):
+        value = int(value) if _COUNT_RE.fullmatch(value) else -1
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return int(value) if 0 <= value < 1 << 63 else None
+
+
+def collective_of(op: Instruction) -> Collective | None:
+    """The collective that an op is or has inside, all parts of an asynchronous op looked at.
+
+    Of several the first, depth first in the order of instructions.
+    """
+    found = first_collective(op.chain)
+    if found is None:
+        return None
+    first, last = found.chain[0], found.chain[-1]
+    opcode = collective_name(found.opcode) or found.opcode
+    inputs = groups = pairs = None
+    if first.opcode in (opcode, f"{opcode}-start"):
+        inputs = _inputs(first)
+        if opcode == "collective-permute":
+            pairs = _pairs(first)
+        else:
+            groups = _groups(first)
+    is_open = (stage_of(last) or ("", ""))[1] == START
+    return Collective(found.name, opcode, inputs, None if is_open else last.arrays, groups, pairs)
+
+
+def _inputs(collective: Instruction) -> list[Array] | None:
+    inputs: list[Array] = []
+    for operand_id in collective._message.operand_ids:
+        operand = collective.computation.instruction(operand_id)
+        arrays = operand.arrays if operand else None
+        if arrays is None:
+            return None
+        inputs += arrays
+    return inputs
+
+
+def _pairs(permute: Instruction) -> tuple[tuple[int, int], ...] | None:
+    pairs = []
+    for data in permute._message.source_target_pairs:
+        pair = parse(pb.SourceTarget, data)
+        if pair is None:
+            permute.program.complain(f"the pairs of {permute.name}")
+            return None
+        pairs.append((pair.source, pair.target))
+    return tuple(pairs)
+
+
+def _groups(collective: Instruction) -> Groups | None:
+    groups = _read_groups(collective._message)
+    if groups is None:
+        collective.program.complain(f"the groups of {collective.name}")
+        return None
+    collective.program.spend(sum(map(len, groups)) // _MEMBERS_A_STEP)
+    return groups
+
+
+def _read_groups(message: pb.HloInstruction) -> Groups | None:
+    """The groups, from whichever field has them: compilers have used four, one after another."""
+    mesh = parse(pb.MeshAxesReplicaGroupList, message.mesh_axes_replica_group_list)
+    iota = parse(pb.IotaReplicaGroupList, message.iota_collective_device_list)
+    devices = parse(pb.CollectiveDeviceList, message.collective_device_list)
+    listed = [parse(pb.ReplicaGroup, group) for group in message.replica_groups]
+    if mesh is None or iota is None or devices is None:
+        return None
+    if message.mesh_axes_replica_group_list:
+        parts = [
+            AxisPart(part.mesh_axis_index, part.sub_axis_info.pre_size, part.sub_axis_info.size)
+            if part.HasField("sub_axis_info")
+            else AxisPart(part.mesh_axis_index)
+            for part in mesh.axes
+        ]
+        return mesh_groups([axis.size for axis in mesh.mesh.axes], parts, mesh.mesh.device_ids)
+    if devices.HasField("iota_replica_group_list"):
+        iota = devices.iota_replica_group_list
+    if iota.num_replica_groups:
+        return iota_groups(
+            iota.num_replica_groups,
+            iota.num_devices_per_group,
+            iota.iota_reshape_dims,
+            iota.iota_transpose_perm,
+        )
+    groups = [group.replica_ids for group in listed if group is not None]
+    if len(groups) < len(listed):
+        return None
+    return listed_groups([*groups, *(group.replica_ids for group in devices.replica_groups)])
