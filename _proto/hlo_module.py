@@ -38,6 +38,10 @@ from .hlo_search import (
 from .hlo_shapes import Array, read_arrays
 from .wire import explain, parse
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .buffers import BufferAssignment
+
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 _Links = dict["Instruction", list["Instruction"]]
@@ -101,12 +105,34 @@ class Program:
             return None
         return max(0, assignment.replica_count) * max(0, assignment.computation_count) or None
 
+    def buffers(self) -> BufferAssignment | None:
+        """What its memory holds; None where it doesn't tell."""
+        from .buffers import read_buffers
+
+        data = self._read_buffers()
+        return None if data is None else read_buffers(self, data)
+
     @cached_property
     def has_lines(self) -> bool:
         """Whether any instruction has a line of its own."""
         return any(each.line for some in self.computations for each in some.instructions)
 
     # For the views of this package.
+
+    def instruction_by_id(self, instruction_id: int) -> Instruction | None:
+        """The instruction of that id, in whatever computation; None where several have it."""
+        found = self._instruction_of.get(instruction_id)
+        if found is None:
+            self.complain(f"no instruction, or more than one, has the id {instruction_id}")
+        return found
+
+    @cached_property
+    def _instruction_of(self) -> dict[int, Instruction | None]:
+        by_id: dict[int, Instruction | None] = {}
+        for computation in self.computations:
+            for each_id, each in computation.instruction_of.items():
+                by_id[each_id] = None if each_id in by_id else each
+        return by_id
 
     def spend(self, steps: int = 1) -> None:
         """Pay for steps of a search."""
@@ -185,7 +211,7 @@ class Computation:
         self._message = message
 
     @cached_property
-    def _instruction_of(self) -> dict[int, Instruction | None]:
+    def instruction_of(self) -> dict[int, Instruction | None]:
         by_id: dict[int, Instruction | None] = {}
         for each in self.instructions:
             each_id = each._message.id
@@ -204,10 +230,10 @@ class Computation:
     def root(self) -> Instruction | None:
         root_id = self._message.root_id
         # Without one it is 0, an id that some programs use.
-        return self.instruction(root_id) if root_id else self._instruction_of.get(0)
+        return self.instruction(root_id) if root_id else self.instruction_of.get(0)
 
     def instruction(self, instruction_id: int) -> Instruction | None:
-        found = self._instruction_of.get(instruction_id)
+        found = self.instruction_of.get(instruction_id)
         if found is None:
             self.program.complain(
                 f"no instruction, or more than one, of {self.name} has the id {instruction_id}"
