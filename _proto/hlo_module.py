@@ -85,8 +85,7 @@ class Program:
         self._by_name: dict[str, Instruction | None] = {}
         for computation in self.computations:
             for instruction in computation.instructions:
-                # Some print a name with the sign that marks names in texts.
-                name = instruction.name.removeprefix("%")
+                name = instruction.name
                 self._by_name[name] = None if name in self._by_name else instruction
         self._steps_left = _STEPS + _STEPS_EACH * len(self._by_name)
 
@@ -279,7 +278,8 @@ class Instruction:
 
     def __init__(self, computation: Computation, message: pb.HloInstruction) -> None:
         self.computation = computation
-        self.name = message.name
+        # In texts a sign marks names; it is no part of them, and here it should not stand.
+        self.name = message.name.removeprefix("%")
         self.opcode = message.opcode
         self._message = message
 
