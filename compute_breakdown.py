@@ -35,13 +35,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain, compress
-from operator import add, sub
+from operator import add, itemgetter, sub
 
 # Type checkers take a variable of this name as true. No line that runs needs what it guards, and
 # importing it would take as long as parsing the command line.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
     from dataclasses import dataclass as record
     from fractions import Fraction
     from typing import Any, NoReturn, TextIO, TypeVar
@@ -710,6 +710,10 @@ def step_not_found(steps: Sequence[StepEvent], detail: str) -> Absent:
 # it lies among the others, is what the core measured.
 
 
+# A time by the trace's clock, and the same by the device's.
+Mark = tuple[int, int]
+
+
 @record
 class Piece:
     """Admitted events, by the trace's clock and by the device's; none of the latter is 0, 0."""
@@ -721,27 +725,27 @@ class Piece:
     durations: array[int]
     device_starts: array[int]
     device_durations: array[int]
-    # Which of them have no device times.
+    # Which of them the core did not measure, by their places in the columns.
     unmeasured: list[int]
+    # From the first start to the last end, by the trace's clock.
+    span: tuple[int, int]
 
     def on_trace(self) -> tuple[list[int], list[int]]:
         """When each starts, and when each ends."""
-        starts = [start + self.base for start in self.starts]
+        starts = [start + self.base for start in self.starts] if self.base else list(self.starts)
         return starts, list(map(add, starts, self.durations))
 
-    def marks(self) -> tuple[list[int], list[int]]:
-        """The starts and ends of what was measured: by the trace's clock, and by the device's."""
+    def marks(self) -> list[tuple[int, int]]:
+        """The starts, then the ends, of what was measured."""
         starts, ends = self.on_trace()
-        trace = starts + ends
-        device = [*self.device_starts, *map(add, self.device_starts, self.device_durations)]
+        device_ends = map(add, self.device_starts, self.device_durations)
+        marks = [*zip(starts, self.device_starts), *zip(ends, device_ends)]  # noqa: B905
         if self.unmeasured:
-            n = len(starts)
-            measured = [True] * n
+            measured = [True] * len(starts)
             for i in self.unmeasured:
                 measured[i] = False
-            trace = list(compress(trace, measured * 2))
-            device = list(compress(device, measured * 2))
-        return trace, device
+            marks = list(compress(marks, measured * 2))
+        return marks
 
 
 @record
@@ -756,10 +760,11 @@ class Admitted:
         """Whether the core measured any of them."""
         return any(len(piece.unmeasured) < len(piece.starts) for piece in self.pieces)
 
+    @property
     def span(self) -> tuple[int, int]:
         """From the first start to the last end, by the trace's clock."""
-        times = [piece.on_trace() for piece in self.pieces]
-        return min(min(starts) for starts, _ in times), max(max(ends) for _, ends in times)
+        spans = [piece.span for piece in self.pieces]
+        return min(start for start, _ in spans), max(end for _, end in spans)
 
 
 def admit(device: Device, window: StepEvent | None, notes: list[str]) -> Admitted:
@@ -794,7 +799,8 @@ def admit(device: Device, window: StepEvent | None, notes: list[str]) -> Admitte
 
 def piece_of(events: _proto.Events, base: int) -> Piece:
     starts, durations = events.device_offsets, events.device_durations
-    unmeasured = [i for i, start in enumerate(starts) if start is None]
+    unmeasured = [i for i, start in enumerate(starts) if start is None] if None in starts else []
+    first, last = min(events.offsets), max(map(add, events.offsets, events.durations))
     return Piece(
         base,
         # In arrays, a step of a million events takes 40 MB.
@@ -804,6 +810,7 @@ def piece_of(events: _proto.Events, base: int) -> Piece:
         array("q", [start or 0 for start in starts]),
         array("q", [duration or 0 for duration in durations]),
         unmeasured,
+        (first + base, last + base),
     )
 
 
@@ -811,36 +818,40 @@ def shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
     """How far each of these times of the trace's clock is from the device's.
 
     As far as the latest start or end of a measured op at or before it; before all of them as the
-    start of the first op.
+    first start.
     """
     asked = sorted(set(times))
-    # Behind each time the latest mark before it, as far as it lies behind the time before.
-    latest: list[tuple[int, int] | None] = [None] * (len(asked) + 1)
-    first_start: tuple[int, int] | None = None
-    for piece in pieces:
-        trace, device = piece.marks()
-        if not trace:
+    # At each time, the latest of the marks since the time before; what lies behind all, last.
+    latest: list[Mark | None] = [None] * (len(asked) + 1)
+    # From the end, since a later mark makes the earlier ones needless.
+    for piece in reversed(pieces):
+        start, end = piece.span
+        i, j = bisect_left(asked, start), bisect_left(asked, end)
+        if i == len(asked) or (i == j and later(latest[j], (end, AFTER_ALL)) is latest[j]):
             continue
-        n = len(trace) // 2
-        earliest = min(zip(trace[:n], device[:n], strict=True))
-        if first_start is None or earliest < first_start:
-            first_start = earliest
-        around = bisect_left(asked, min(trace)), bisect_left(asked, max(trace))
-        marks = sorted(zip(trace, device, strict=True)) if around[0] < around[1] else []
-        for i in range(*around):
-            before = bisect_right(marks, (asked[i], AFTER_ALL))
-            latest[i] = later(latest[i], marks[before - 1] if before else None)
-        latest[around[1]] = later(latest[around[1]], max(zip(trace, device, strict=True)))
+        marks = piece.marks()
+        if i < j:
+            marks.sort()
+        for k in range(i, j):
+            before = bisect_right(marks, (asked[k], AFTER_ALL))
+            latest[k] = later(latest[k], marks[before - 1] if before else None)
+        latest[j] = later(latest[j], max(marks, default=None))
     found = {}
-    mark = None
+    mark: Mark | None = None
     for moment, candidate in zip(asked, latest, strict=False):
         mark = later(mark, candidate)
-        nearest = mark or first_start or (0, 0)
-        found[moment] = nearest[1] - nearest[0]
+        by_trace, by_device = mark or first_start(pieces)
+        found[moment] = by_device - by_trace
     return found
 
 
-def later(mark: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
+def first_start(pieces: Sequence[Piece]) -> Mark:
+    """Of the measured ops' starts, by the trace's clock; of several the first by the device's."""
+    marks = (piece.marks() for piece in pieces)
+    return min(mark for each in marks for mark in each[: len(each) // 2])
+
+
+def later(mark: Mark | None, other: Mark | None) -> Mark | None:
     return other if mark is None or (other is not None and other > mark) else mark
 
 
@@ -953,36 +964,47 @@ Span = tuple[int, int, int]
 
 
 def timeline_of(
-    device: Device, admitted: Admitted, clock: Clock, window: tuple[int, int]
+    admitted: Admitted, clock: Clock, ops: Mapping[int, Op], window: tuple[int, int]
 ) -> Timeline:
     """How the window is filled: when a leaf runs, when only a container, when nothing."""
-    ids = set().union(*(piece.metadata_ids for piece in admitted.pieces))
-    containers = {i for i in ids if (op := device.op(i)) and op.is_container}
+    containers = {metadata_id for metadata_id, op in ops.items() if op.is_container}
+    leaves = ops.keys() - containers
     enclosing = [
         (start, start + duration, metadata_id)
-        for start, duration, metadata_id in (events_of(admitted, clock) if containers else ())
-        if metadata_id in containers
+        for start, duration, metadata_id in events_of(admitted, clock, containers)
     ]
     sweep = Sweep(window, merged(enclosing))
-    if not sweep.feed(events_of(admitted, clock), containers):
+    if not sweep.feed(events_of(admitted, clock, leaves)):
         # Rare: a line that isn't sorted, or several lines. All at once, then.
         sweep = Sweep(window, merged(enclosing))
-        sweep.feed(sorted(events_of(admitted, clock), key=lambda event: event[0]), containers)
-    gaps = []
-    for (duration, negative_start), after, before in sorted(sweep.longest, reverse=True):
-        inside = innermost(enclosing, -negative_start)
-        after_op, before_op, inside_op = (
-            None if i is None else device.op(i) for i in (after, before, inside)
+        sweep.feed(sorted(events_of(admitted, clock, leaves), key=itemgetter(0)))
+    gaps = [
+        Gap(
+            -negative_start,
+            duration,
+            *(
+                None if metadata_id is None else ops[metadata_id]
+                for metadata_id in (after, before, innermost(enclosing, -negative_start))
+            ),
         )
-        gaps.append(Gap(-negative_start, duration, after_op, before_op, inside_op))
+        for (duration, negative_start), after, before in sorted(sweep.longest, reverse=True)
+    ]
     return Timeline(*window, sweep.busy, sweep.contained, gaps)
 
 
-def events_of(admitted: Admitted, clock: Clock) -> Iterator[Span]:
-    """When each event starts, how long it lasts, and its metadata id."""
-    return chain.from_iterable(
-        zip(*clock.times(piece), piece.metadata_ids, strict=True) for piece in admitted.pieces
-    )
+def events_of(admitted: Admitted, clock: Clock, metadata_ids: Set[int]) -> Iterator[Span]:
+    """The events of some ops: when each starts, how long it lasts, and its metadata id."""
+
+    def of_piece(piece: Piece) -> Iterable[Span]:
+        in_piece = set(piece.metadata_ids)
+        if metadata_ids.isdisjoint(in_piece):
+            return ()
+        events = zip(*clock.times(piece), piece.metadata_ids, strict=True)
+        if in_piece <= metadata_ids:
+            return events
+        return (event for event in events if event[2] in metadata_ids)
+
+    return chain.from_iterable(map(of_piece, admitted.pieces))
 
 
 def merged(spans: Iterable[Span]) -> list[tuple[int, int]]:
@@ -1024,15 +1046,13 @@ class Sweep:
         self._stretches = stretches
         self._passed = 0
 
-    def feed(self, events: Iterable[Span], containers: Container[int]) -> bool:
+    def feed(self, events: Iterable[Span]) -> bool:
         """Take (start, duration, metadata id) in order of their starts; False if they are not."""
         covered, window_end = self.start, self.end
         busy = 0
         last_start = BEFORE_ALL
         last: int | None = None
         for start, duration, metadata_id in events:
-            if metadata_id in containers:
-                continue
             if start < last_start:
                 return False
             last_start = start
@@ -1079,24 +1099,25 @@ def read_step(device: Device, picked: StepEvent | None, notes: list[str]) -> Ste
             raise Absent("empty_xla_ops_line")
         if not device.steps:
             notes.append("no Steps line; using the whole XLA Ops window")
-    first, last = admitted.span() if picked is None else (picked.start, picked.end)
+    first, last = admitted.span if picked is None else (picked.start, picked.end)
     clock = clock_of(admitted, last)
     window = window_of(admitted, clock, picked, first, last)
-    executions = list(fold(device, admitted, clock).values())
-    leaves = [each for each in executions if not each.op.is_container]
+    executions = fold(device, admitted, clock)
+    leaves = [each for each in executions.values() if not each.op.is_container]
     by_kind = group_by(leaves, lambda op: op.kind)
     notes += clock_notes(admitted, clock, window)
-    n_endless = sum(each.op.has_endless_fact for each in executions)
+    n_endless = sum(each.op.has_endless_fact for each in executions.values())
     if n_endless:
         notes.append(f"flops or bytes of {n_endless} ops are not finite: treated as absent")
+    ops = {metadata_id: each.op for metadata_id, each in executions.items()}
     return Step(
         device=device,
         picked=picked,
         clock=clock.name,
-        timeline=timeline_of(device, admitted, clock, window),
+        timeline=timeline_of(admitted, clock, ops, window),
         leaves=leaves,
         by_kind={kind: by_kind.get(kind) or Group([]) for kind in KINDS},
-        containers=[each for each in executions if each.op.is_container],
+        containers=[each for each in executions.values() if each.op.is_container],
         n_dropped=admitted.n_dropped,
     )
 
