@@ -30,8 +30,8 @@ import sys
 import time
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from contextlib import suppress
+from collections import Counter, defaultdict
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain, compress
@@ -187,6 +187,8 @@ def as_count(value: _proto.Value | None) -> int | None:
 # ----------------------------------------------------------------------------------------------
 # Ops: what is true of every execution of one.
 
+# How a likely line is known: the first of four ways, see the program's search.
+OWN = "own"
 PHASES = ("forward", "backward", "recompute", "other", "unknown")
 STACK, TF_OP, NO_SOURCE = KEY_KINDS = ("stack", "tf_op", "no_source")
 
@@ -199,9 +201,10 @@ MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
 class Op:
     """One entry of the event metadata, normalized; what few modes ask for, when it is asked for."""
 
-    def __init__(self, metadata: _proto.Metadata) -> None:
+    def __init__(self, metadata: _proto.Metadata, programs: _proto.Programs) -> None:
         stats = metadata.stats
         self.metadata = metadata
+        self._programs = programs
         self.hlo = _proto.HloText(metadata.name)
         self.category = as_text(stats.get("hlo_category")) or NO_CATEGORY
         if self.category == "non-fusion elementwise" and self.hlo.opcode == CAST:
@@ -273,9 +276,36 @@ class Op:
         """The name of the custom (Pallas) kernel that it runs."""
         return self.hlo.base_name if self.hlo.target == "tpu_custom_call" else None
 
+    @property
+    def program_id(self) -> int | None:
+        program_id = self.metadata.stats.get("program_id")
+        return program_id % (1 << 64) if isinstance(program_id, int) else None
+
+    @cached_property
+    def program(self) -> _proto.Program | None:
+        """The compiled program that it is of, if it lies beside the trace."""
+        return None if self.program_id is None else self._programs.program(self.program_id)
+
+    @cached_property
+    def instruction(self) -> _proto.Instruction | None:
+        """What its program says of it."""
+        return self.program.instruction(self.name) if self.program and self.name else None
+
+    @property
+    def is_to_host(self) -> bool:
+        """Whether it moves data to the host's memory."""
+        # The result of a copy's start is (destination, source, context).
+        outputs = self.hlo.outputs[:1] if self.hlo.opcode == "copy-start" else self.hlo.outputs
+        return any(array.memory_space == _proto.HOST_MEMORY for array in outputs)
+
     @cached_property
     def shape(self) -> str | None:
         return as_text(self.metadata.stats.get("shape_with_layout")) or None
+
+    @cached_property
+    def dot(self) -> _proto.Dot | None:
+        """The matmul that it is or contains, as its program has it."""
+        return self.instruction.dot() if self.instruction else None
 
     @cached_property
     def dtype(self) -> str:
@@ -292,17 +322,20 @@ class Op:
 
     @cached_property
     def operand_dtype(self) -> str | None:
-        """That of the largest of them; other dtypes than floats by their name in HLO."""
-        if not self.matmul_inputs:
+        """That of the wider one; without a program of the largest; but of floats, as in HLO."""
+        if self.dot:
+            dtype = self.dot.operand_dtype
+        elif self.matmul_inputs:
+            dtype = _proto.main_dtype(self.matmul_inputs)
+        else:
             return None
-        dtype = _proto.main_dtype(self.matmul_inputs)
         named = dtype_class(dtype)
         return dtype if named == OTHER else named
 
     @cached_property
     def dtype_uncertain(self) -> bool:
         """Whether a matrix unit may have worked in another precision than the output shows."""
-        if self.dtype == OTHER or not MATMUL_CATEGORY.match(self.category):
+        if self.dot or self.dtype == OTHER or not MATMUL_CATEGORY.match(self.category):
             return False
         inputs = {dtype_class(array.dtype) for array in self.matmul_inputs}
         return inputs != {self.dtype}
@@ -338,6 +371,11 @@ class Op:
     def has_endless_fact(self) -> bool:
         facts = map(self.metadata.stats.get, ("flops", "model_flops", "bytes_accessed"))
         return any(isinstance(fact, float) and not math.isfinite(fact) for fact in facts)
+
+    @cached_property
+    def declared_cost(self) -> _proto.DeclaredCost | None:
+        """What the author of a kernel said that it costs."""
+        return self.instruction.declared_cost if self.instruction else None
 
     @property
     def is_opaque(self) -> bool:
@@ -547,19 +585,30 @@ class Device:
     """What all steps of one device share. Times stand on the offset base of its ops line."""
 
     plane: _proto.Plane
+    programs: _proto.Programs
     lines: list[_proto.Line]
     base: int
     steps: list[StepEvent]
     step_source: str
     stats: dict[str, _proto.Value]
     _ops: dict[int, Op | None]
+    _sources: dict[int | None, dict[str, str]]
 
     def op(self, metadata_id: int) -> Op | None:
         """Each entry of the metadata is normalized once, whoever asks."""
         if metadata_id not in self._ops:
             metadata = self.plane.metadata(metadata_id)
-            self._ops[metadata_id] = Op(metadata) if metadata else None
+            self._ops[metadata_id] = Op(metadata, self.programs) if metadata else None
         return self._ops[metadata_id]
+
+    def sources_of(self, program_id: int | None) -> dict[str, str]:
+        """The lines that the trace itself gives for ops of a program, by their names."""
+        if not self._sources:
+            for op in filter(None, self._ops.values()):
+                source = as_text(op.metadata.stats.get("source"))
+                if source:
+                    self._sources.setdefault(op.program_id, {})[op.name] = source
+        return self._sources.get(program_id, {})
 
     @property
     def type(self) -> str | None:
@@ -570,7 +619,8 @@ class Device:
         return sum(line.n_events for line in self.lines)
 
 
-def open_device(plane: _proto.Plane, notes: list[str]) -> Device:
+def open_device(trace: _proto.Trace, name: str, notes: list[str]) -> Device:
+    plane = trace.plane(name)
     lines = plane.lines(OPS_LINE)
     if not lines:
         raise Absent("no_xla_ops_line", available_lines=plane.line_names)
@@ -581,7 +631,8 @@ def open_device(plane: _proto.Plane, notes: list[str]) -> Device:
         if steps:
             notes.append("no Steps line; executions of programs (XLA Modules) are taken as steps")
     count_starts(lines, base, steps)
-    return Device(plane, lines, base, steps, source, plane.stats(), {})
+    programs = _proto.programs_of(trace)
+    return Device(plane, programs, lines, base, steps, source, plane.stats(), {}, {})
 
 
 def read_steps(plane: _proto.Plane, line_name: str, base: int, notes: list[str]) -> list[StepEvent]:
@@ -1129,8 +1180,12 @@ def read_step_of_files(
     choice: StepChoice,
     notes: list[str],
     on_read: Callable[[int, int], None] | None,
+    opened: ExitStack,
 ) -> tuple[str, Step]:
-    """The step of that host's file, or else of the first that can be read and has the device."""
+    """The step of that host's file, or else of the first that can be read and has the device.
+
+    The file stays open as long as `opened`: a mode may ask for the program in it.
+    """
     if host is not None:
         if host not in files:
             raise Absent("host_not_found", detail=f"no host {host!r}", available_hosts=list(files))
@@ -1140,15 +1195,18 @@ def read_step_of_files(
     for path in files.values():
         n_notes = len(notes)
         try:
-            with _proto.open_trace(path, on_read) as trace:
+            with ExitStack() as attempt:
+                trace = attempt.enter_context(_proto.open_trace(path, on_read))
                 if device not in trace.plane_names:
                     devices += trace.plane_names
                     continue
                 if len(files) > 1:
                     name = os.path.basename(path)
                     notes.append(f"{name} taken, of {len(files)} files; --host takes another")
-                opened = open_device(trace.plane(device), notes)
-                return path, read_step(opened, pick_step(opened, choice, notes), notes)
+                found = open_device(trace, device, notes)
+                step = read_step(found, pick_step(found, choice, notes), notes)
+                opened.push(attempt.pop_all())
+                return path, step
         except (_proto.Damage, OSError) as error:
             failures.append(unreadable(path, error))
             del notes[n_notes:]
@@ -1271,7 +1329,10 @@ def waits_for(op: Op) -> str:
     collective = COLLECTIVE_NAME.match(name)
     if collective:
         return collective[1]
-    if op.async_collective or (op.kind == COMM and op.category in ASYNC):
+    if op.async_collective:
+        inside = op.instruction.collective() if op.instruction else None
+        return inside.opcode if inside else "collective"
+    if op.kind == COMM and op.category in ASYNC:
         return "collective"
     arrays = [*op.hlo.outputs, *op.hlo.operands]
     if op.kind == COMM or any(array.memory_space == _proto.HOST_MEMORY for array in arrays):
@@ -1280,6 +1341,50 @@ def waits_for(op: Op) -> str:
     if "sparse-core" in op.name or "offload" in op.name:
         return "sparse_core"
     return "dma"
+
+
+@record
+class LikelyLine:
+    """A line that ops without a stack are likely due to, how that is known, and what of them."""
+
+    line: str | None
+    how: str | None
+    group: Group
+
+
+def likely_line(op: Op, device: Device) -> tuple[str | None, str | None]:
+    """Whose data an op without a line of its own moves or waits for, and how that is known."""
+    if op.instruction is None:
+        return (op.source_inner, OWN) if op.source_inner else (None, None)
+    # Sums are due to what is summed up, what goes to the host to what made it; all else is
+    # fetched for who needs it.
+    likely = op.instruction.likely_line(
+        producer_first=waits_for(op) in ("reduce-scatter", "all-reduce") or op.is_to_host,
+        sources=device.sources_of(op.program_id),
+    )
+    return (likely.line, likely.how) if likely else (None, None)
+
+
+def likely_lines(group: Group, device: Device) -> list[LikelyLine]:
+    """A group by likely line, longest first; what has none comes last."""
+    found = {id(each.op): likely_line(each.op, device) for each in group.members}
+    lines = []
+    for line, of_line in group_by(group.members, lambda op: found[id(op)][0]).items():
+        by_how = group_by(of_line.members, lambda op: found[id(op)][1])
+        how = max(by_how, key=lambda how: by_how[how].total)
+        lines.append(LikelyLine(line, how, of_line))
+    return sorted(lines, key=lambda each: (each.line is None, -each.group.total, each.line))
+
+
+def lines_fused(group: Group) -> Counter[str]:
+    """How many instructions inside a group's fusions have which line, that isn't the group's."""
+    n_instructions: Counter[str] = Counter()
+    for each in group.members:
+        if each.op.instruction:
+            for (line, _), n in each.op.instruction.lines_inside().items():
+                n_instructions[line] += n
+    del n_instructions[group.op.source_inner or ""]
+    return n_instructions
 
 
 def kernels(step: Step) -> list[tuple[str, Group]]:
@@ -1393,7 +1498,34 @@ def group_fields(group: Group, step: Step) -> Json:
         "example_hlo_op": longest.op.text,
         "example_hlo_op_dur_ps": longest.longest,
         **breakdown(group),
+        "likely_sources": likely_rows(group, step),
     }
+
+
+N_LIKELY = 8
+N_FUSED = 8
+
+
+def likely_rows(group: Group, step: Step) -> list[Json] | None:
+    """Whose data a group without a stack is about; None where that isn't asked, or not known."""
+    if group.op.source_stack or not any(each.op.program for each in group.members):
+        return None
+    lines = likely_lines(group, step.device)
+    shown = [each for each in lines[:N_LIKELY] if each.line]
+    rest = Group([each for line in lines[len(shown) :] for each in line.group.members])
+    rows = [(each.line, each.how, each.group) for each in shown]
+    return [
+        {"source_inner": line, "source_is": how, "dur_ps": part.total, "n_executions": part.n}
+        for line, how, part in [*rows, *([(None, None, rest)] if rest.members else [])]
+    ]
+
+
+def fused_rows(group: Group) -> list[Json] | None:
+    """The other lines that take part in a group's ops."""
+    if not any(each.op.program for each in group.members):
+        return None
+    ranked = sorted(lines_fused(group).items(), key=lambda item: (-item[1], item[0]))
+    return [{"source_inner": line, "n_instructions": n} for line, n in ranked[:N_FUSED]]
 
 
 def tail_fields(groups: Iterable[Group]) -> Json:
@@ -1431,6 +1563,24 @@ def totals_of(step: Step) -> Json:
         "wait_pct_of_step": percent(waits.total, step.duration),
         "agg_key_coverage": coverage(leaves),
         "unknown_categories": unknown.executions_by(lambda op: op.category),
+    }
+
+
+def program_fields(step: Step) -> Json:
+    """Of the program that takes most of the step."""
+    executions = [*step.leaves, *step.containers]
+    n_programs = len({each.op.program_id for each in executions} - {None})
+    of_program = group_by(step.leaves, lambda op: op.program_id)
+    of_program.pop(None, None)
+    if not of_program:
+        return {"name": None, "program_id": None, "n_programs": n_programs, "hlo": False}
+    program_id = max(of_program, key=lambda program_id: of_program[program_id].total)
+    programs = step.device.programs
+    return {
+        "name": programs.names.get(program_id or 0),
+        "program_id": str(program_id),
+        "n_programs": n_programs,
+        "hlo": programs.has_hlo(program_id or 0),
     }
 
 
@@ -1576,6 +1726,7 @@ def by_source(
                 "dtypes": group.executions_by(lambda op: op.dtype),
                 "dtype_uncertain": any(each.op.dtype_uncertain for each in group.members),
                 "operand_dtypes": operand_dtypes(group),
+                "also_fused": fused_rows(group),
                 "shapes": shapes[:N_SHAPES],
                 "shapes_truncated": len(shapes) > N_SHAPES,
             }
@@ -1643,6 +1794,7 @@ def non_compute(
                 "hlo_category": category,
                 "kind": kind,
                 **source_fields(group.op),
+                "likely_sources": likely_rows(group, step),
                 "n_executions": group.n,
                 **durations(group),
                 "shapes_in": group.distinct(shape_in)[:N_SHAPES_PER_SIDE],
@@ -1687,7 +1839,8 @@ def shape_out(op: Op) -> str | None:
 N_TOP_SKIPPED = 10
 N_TOP_SHORTFALL = 10
 N_OVER_ROOF_NAMED = 3
-OPAQUE, XLA, USER = "opaque", "xla", "user"
+OPAQUE, XLA, DECLARED, USER = "opaque", "xla", "declared", "user"
+OUTPUT, PROGRAM = "output", "program"
 SKIP_REASONS = {
     OPAQUE: "n_no_flops",
     "no_flops": "n_no_flops",
@@ -1721,6 +1874,21 @@ class KernelCost:
 
 
 @record
+class Precision:
+    """The dtype whose peak an op is held against, who says so, and whether it may be another."""
+
+    dtype: str
+    source: str
+    is_uncertain: bool
+
+
+def precision_of(op: Op) -> Precision:
+    if op.dot:
+        return Precision(op.dot.dtype, PROGRAM, False)
+    return Precision(op.dtype, OUTPUT, op.dtype_uncertain)
+
+
+@record
 class Cost:
     """What one execution of an op takes, and who says so."""
 
@@ -1731,8 +1899,7 @@ class Cost:
     model_flops: int | None
     bytes_accessed: int | None
     hbm_bytes: int | None
-    dtype: str
-    dtype_uncertain: bool
+    precision: Precision
 
     @property
     def key(self) -> tuple[str, str]:
@@ -1740,22 +1907,23 @@ class Cost:
 
 
 def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
+    """The first that is there: what the user says, what XLA knows, what the author declared."""
+    precision = precision_of(op)
     told = by_user.get(op.kernel or "")
     if told:
-        # The output's dtype is as uncertain as ever, what the user says is not.
-        dtype, is_uncertain = (told.dtype, False) if told.dtype else (op.dtype, op.dtype_uncertain)
-        size = told.n_bytes
-        return Cost(USER, op.kernel, told.flops, None, size, size, dtype, is_uncertain)
-    return Cost(
-        OPAQUE if op.is_opaque else XLA,
-        None,
-        op.flops,
-        op.model_flops,
-        op.bytes_accessed,
-        op.hbm_bytes,
-        op.dtype,
-        op.dtype_uncertain,
-    )
+        if told.dtype:
+            precision = Precision(told.dtype, USER, False)
+        return Cost(USER, op.kernel, told.flops, None, told.n_bytes, told.n_bytes, precision)
+    declared = op.declared_cost if op.is_opaque else None
+    if declared and declared.flops:
+        size, hbm = declared.bytes_accessed, declared.bytes_accessed
+        if size is None:
+            size, hbm = op.bytes_accessed, op.hbm_bytes
+        kernel = op.kernel or op.hlo.base_name
+        return Cost(DECLARED, kernel, declared.flops, None, size, hbm, precision)
+    source = OPAQUE if op.is_opaque else XLA
+    facts = op.flops, op.model_flops, op.bytes_accessed, op.hbm_bytes
+    return Cost(source, None, *facts, precision)
 
 
 @record
@@ -1779,7 +1947,7 @@ class Part:
         self.flops = self.sum_of(lambda cost: cost.flops)
         self.model_flops = self.sum_of(lambda cost: cost.model_flops)
         self.bytes_accessed = self.sum_of(lambda cost: cost.bytes_accessed)
-        self.dtype_uncertain = any(each.cost.dtype_uncertain for each in members)
+        self.precision = self._main_precision()
 
     def sum_of(self, fact: Callable[[Cost], int | None]) -> int | None:
         """Sum a fact over the executions that carry it; None where none does."""
@@ -1792,13 +1960,19 @@ class Part:
             return None
         return self.sum_of(lambda cost: cost.hbm_bytes)
 
-    @property
-    def dtype(self) -> str:
-        """The dtype that holds most of the time, the first of several."""
-        times: dict[str, int] = {}
+    def _main_precision(self) -> Precision:
+        """The dtype, and its source, that hold most of the time, the first of several."""
+        dtypes: dict[str, int] = {}
+        sources: dict[tuple[str, str], int] = {}
         for each in self.members:
-            times[each.cost.dtype] = times.get(each.cost.dtype, 0) + each.executions.total
-        return max(times, key=lambda dtype: times[dtype])
+            precision, total = each.cost.precision, each.executions.total
+            key = precision.dtype, precision.source
+            dtypes[precision.dtype] = dtypes.get(precision.dtype, 0) + total
+            sources[key] = sources.get(key, 0) + total
+        dtype = max(dtypes, key=dtypes.__getitem__)
+        source = max((key for key in sources if key[0] == dtype), key=sources.__getitem__)[1]
+        is_uncertain = any(each.cost.precision.is_uncertain for each in self.members)
+        return Precision(dtype, source, is_uncertain)
 
 
 def parts_of(compute: Group, by_user: Mapping[str, KernelCost]) -> list[Part]:
@@ -1840,10 +2014,10 @@ class Roofs:
             n_bytes = cost.hbm_bytes if self.hbm_only else cost.bytes_accessed
             t = (n_bytes or 0) / self.hbm
             # A matrix unit doesn't take other dtypes: of such ops the bytes are the roof.
-            if cost.flops and cost.dtype != OTHER:
-                if cost.dtype not in self.flops:
+            if cost.flops and cost.precision.dtype != OTHER:
+                if cost.precision.dtype not in self.flops:
                     return None
-                t = max(t, cost.flops / self.flops[cost.dtype])
+                t = max(t, cost.flops / self.flops[cost.precision.dtype])
             roof += each.executions.n * t
         return roof
 
@@ -1895,7 +2069,7 @@ class Skipped:
 
 
 def judge(part: Part, roofs: Roofs) -> Verdict | Skipped:
-    dtype, flops, n_bytes = part.dtype, part.flops, roofs.bytes_of(part)
+    dtype, flops, n_bytes = part.precision.dtype, part.flops, roofs.bytes_of(part)
     if part.source == OPAQUE:
         return Skipped(part, OPAQUE)
     if not flops:
@@ -2005,8 +2179,9 @@ def roofline_row(verdict: Verdict) -> Json:
         "model_flops_sum": part.model_flops,
         "bytes_accessed_sum": part.bytes_accessed,
         "hbm_bytes_sum": part.hbm_bytes,
-        "dtype": part.dtype,
-        "dtype_uncertain": part.dtype_uncertain,
+        "dtype": part.precision.dtype,
+        "dtype_source": part.precision.source,
+        "dtype_uncertain": part.precision.is_uncertain,
         "operand_dtypes": operand_dtypes(group),
         "arithmetic_intensity": (
             round(verdict.flops / verdict.n_bytes, 4) if verdict.n_bytes else None
@@ -2114,6 +2289,12 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
         notes.append(
             f"{len(over)} groups have a roofline_util above 1, a wrong dtype, peak or flop count:"
             f" {', '.join(named)}{', …' * (len(over) > len(named))}"
+        )
+    n_declared = len({each.part.kernel for each in verdicts if each.part.source == DECLARED})
+    if n_declared:
+        notes.append(
+            f"{n_declared} kernels are judged by what their authors declared: that is a claim, and"
+            " twice too high for a causal kernel that declares the full square"
         )
     n_differ = sum(each.part.model_flops not in (None, each.flops) for each in verdicts)
     if n_differ:
@@ -2430,11 +2611,13 @@ def analyse(request: Request, notes: list[str]) -> Json:
     """The whole pipeline."""
     progress = Progress(sys.stderr) if sys.stderr and sys.stderr.isatty() else None
     try:
-        files = find_files(request.profile, notes)
-        path, step = read_step_of_files(
-            files, request.host, request.device, request.choice, notes, progress
-        )
-        said = request.mode.report(step, **request.mode_options)
+        with ExitStack() as opened:
+            files = find_files(request.profile, notes)
+            path, step = read_step_of_files(
+                files, request.host, request.device, request.choice, notes, progress, opened
+            )
+            said = request.mode.report(step, **request.mode_options)
+            program = program_fields(step)
     finally:
         if progress:
             progress.erase()
@@ -2447,11 +2630,12 @@ def analyse(request: Request, notes: list[str]) -> Json:
         "device_type": step.device.type,
         "clock": step.clock,
         "step_source": step.device.step_source if step.picked else None,
+        "program": program,
         "step_id": step.picked.index if step.picked else None,
         "step_name": step.picked.name if step.picked else None,
         "step_window_ps": [step.timeline.start, step.timeline.end],
         "step_duration_ps": step.duration,
-        "notes": [*notes, *said.notes],
+        "notes": [*notes, *said.notes, *step.device.programs.notes],
         "totals": {**totals_of(step), **said.totals},
         **said.fields,
     }

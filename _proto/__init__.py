@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .hlo_facts import DeclaredCost, Dot
     from .hlo_module import Instruction, Program
     from .lines import Events, Line
     from .programs import Programs
@@ -30,6 +31,8 @@ __all__ = [
     "HOST_MEMORY",
     "Array",
     "Damage",
+    "DeclaredCost",
+    "Dot",
     "Events",
     "HloText",
     "Instruction",
