@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 DTYPES = ("bf16", "fp8", "fp32", "fp16")
 DEFAULT_CHIP = "v7x"
 PROFILE_CHIP = "profile"
@@ -65,18 +69,8 @@ def of_profile(tflops: float | None, gbps: float | None) -> Peaks:
     return Peaks("profile", None if gbps is None else gibps(gbps), bf16=tflops)
 
 
-def override(
-    peaks: Peaks,
-    *,
-    bf16: float | None = None,
-    fp8: float | None = None,
-    fp32: float | None = None,
-    fp16: float | None = None,
-    hbm_gibps: float | None = None,
-) -> Peaks:
-    """Replace single peaks."""
-    given = {"bf16": bf16, "fp8": fp8, "fp32": fp32, "fp16": fp16, "hbm_gibps": hbm_gibps}
-    overrides = {name: peak for name, peak in given.items() if peak is not None}
+def override(peaks: Peaks, overrides: Mapping[str, float]) -> Peaks:
+    """Replace single peaks, named as the fields of `Peaks`."""
     if not overrides:
         return peaks
     return replace(peaks, source=f"{peaks.source} + cli override", **overrides)

@@ -577,6 +577,7 @@ def unreadable(path: str, error: Exception) -> Absent:
 # Stage 2, open: from a trace to one of its devices, and to its steps.
 
 DEVICE = "/device:TPU:0"
+TPU_RE = re.compile(r"/device:TPU:\d+\Z")
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
 
 
@@ -591,6 +592,9 @@ class Device:
     steps: list[StepEvent]
     step_source: str
     stats: dict[str, _proto.Value]
+    # What else the capture has: the hosts of its run, the planes of this file.
+    hosts: list[str]
+    planes: list[str]
     _ops: dict[int, Op | None]
     _sources: dict[int | None, dict[str, str]]
 
@@ -619,7 +623,7 @@ class Device:
         return sum(line.n_events for line in self.lines)
 
 
-def open_device(trace: _proto.Trace, name: str, notes: list[str]) -> Device:
+def open_device(trace: _proto.Trace, name: str, hosts: list[str], notes: list[str]) -> Device:
     plane = trace.plane(name)
     lines = plane.lines(OPS_LINE)
     if not lines:
@@ -631,8 +635,19 @@ def open_device(trace: _proto.Trace, name: str, notes: list[str]) -> Device:
         if steps:
             notes.append("no Steps line; executions of programs (XLA Modules) are taken as steps")
     count_starts(lines, base, steps)
-    programs = _proto.programs_of(trace)
-    return Device(plane, programs, lines, base, steps, source, plane.stats(), {}, {})
+    return Device(
+        plane=plane,
+        programs=_proto.programs_of(trace),
+        lines=lines,
+        base=base,
+        steps=steps,
+        step_source=source,
+        stats=plane.stats(),
+        hosts=hosts,
+        planes=trace.plane_names,
+        _ops={},
+        _sources={},
+    )
 
 
 def read_steps(plane: _proto.Plane, line_name: str, base: int, notes: list[str]) -> list[StepEvent]:
@@ -1186,9 +1201,10 @@ def read_step_of_files(
 
     The file stays open as long as `opened`: a mode may ask for the program in it.
     """
+    hosts = list(files)
     if host is not None:
         if host not in files:
-            raise Absent("host_not_found", detail=f"no host {host!r}", available_hosts=list(files))
+            raise Absent("host_not_found", detail=f"no host {host!r}", available_hosts=hosts)
         files = {host: files[host]}
     failures: list[Absent] = []
     devices: list[str] = []
@@ -1203,7 +1219,7 @@ def read_step_of_files(
                 if len(files) > 1:
                     name = os.path.basename(path)
                     notes.append(f"{name} taken, of {len(files)} files; --host takes another")
-                found = open_device(trace, device, notes)
+                found = open_device(trace, device, hosts, notes)
                 step = read_step(found, pick_step(found, choice, notes), notes)
                 opened.push(attempt.pop_all())
                 return path, step
@@ -1309,16 +1325,16 @@ class Exposed:
 
 def exposed(step: Step) -> list[Exposed]:
     """Waits, and communication that runs on the core, by what they are for; longest first."""
-    group = Group(step.leaves).where(
-        lambda op: (
-            op.is_wait
-            or (op.kind == COMM and not op.is_start and not op.category.endswith("-update"))
-        )
-    )
+    members = Group(step.leaves).where(is_exposed).members
     return [
         Exposed(name, of_name, of_name.where(lambda op: op.is_wait))
-        for name, of_name in ranked_by(group.members, waits_for)
+        for name, of_name in ranked_by(members, waits_for)
     ]
+
+
+def is_exposed(op: Op) -> bool:
+    sets_off = op.is_start or op.category.endswith("-update")
+    return op.is_wait or (op.kind == COMM and not sets_off)
 
 
 def waits_for(op: Op) -> str:
@@ -1992,34 +2008,46 @@ def parts_of(compute: Group, by_user: Mapping[str, KernelCost]) -> list[Part]:
 
 @record
 class Roofs:
-    """Peaks as exact rates per picosecond, and which bytes count against them."""
+    """Peaks, and these as exact rates per picosecond."""
 
+    chip: str
+    peaks: _peaks.Peaks
     flops: dict[str, Fraction]
     hbm: Fraction | None
-    hbm_only: bool
+    # Whose peaks these are, where that isn't plain.
+    notes: list[str]
 
     def ridge_point(self, dtype: str) -> Fraction | None:
         return self.flops[dtype] / self.hbm if self.hbm and dtype in self.flops else None
 
-    def bytes_of(self, part: Part) -> int | None:
-        return part.hbm_bytes if self.hbm_only else part.bytes_accessed
 
-    def per_op(self, part: Part) -> Fraction | None:
-        """The sum of each execution's own roof; None where one of them can't be known."""
-        if self.hbm is None or self.bytes_of(part) is None:
-            return None
-        roof = exact(0)
-        for each in part.members:
-            cost = each.cost
-            n_bytes = cost.hbm_bytes if self.hbm_only else cost.bytes_accessed
-            t = (n_bytes or 0) / self.hbm
-            # A matrix unit doesn't take other dtypes: of such ops the bytes are the roof.
-            if cost.flops and cost.precision.dtype != OTHER:
-                if cost.precision.dtype not in self.flops:
-                    return None
-                t = max(t, cost.flops / self.flops[cost.precision.dtype])
-            roof += each.executions.n * t
-        return roof
+def roofs_of(device: Device, chip: str | None, overrides: Mapping[str, float]) -> Roofs:
+    """The peaks that are asked for, or else those of the device that the trace is of."""
+    own = peaks_of_device(device)
+    row = chip or _peaks.chip_of(device.type or "") or _peaks.DEFAULT_CHIP
+    given = own if row == _peaks.PROFILE_CHIP else _peaks.builtin(row)
+    peaks = _peaks.override(given, overrides)
+    tflops = {dtype: peaks.tflops(dtype) for dtype in _peaks.DTYPES}
+    return Roofs(
+        row,
+        peaks,
+        {dtype: exact(peak) for dtype, peak in tflops.items() if peak is not None},
+        None if peaks.hbm_gibps is None else exact(peaks.hbm_gibps) * 2**30 / 10**12,
+        chip_notes(device.type, chip, row, own, peaks),
+    )
+
+
+def peaks_used(roofs: Roofs) -> Json:
+    ridge_points = {dtype: roofs.ridge_point(dtype) for dtype in roofs.flops}
+    return {
+        **{f"peak_tflops_{dtype}": roofs.peaks.tflops(dtype) for dtype in _peaks.DTYPES},
+        "peak_hbm_gibps": roofs.peaks.hbm_gibps,
+        "ridge_points": {
+            dtype: rounded(ridge, 4) for dtype, ridge in ridge_points.items() if ridge is not None
+        },
+        "source": roofs.peaks.source,
+        "unit": "GiB/s (base-1024) per device",
+    }
 
 
 @record
@@ -2068,13 +2096,14 @@ class Skipped:
     reason: str
 
 
-def judge(part: Part, roofs: Roofs) -> Verdict | Skipped:
-    dtype, flops, n_bytes = part.precision.dtype, part.flops, roofs.bytes_of(part)
+def judge(part: Part, roofs: Roofs, hbm_only: bool) -> Verdict | Skipped:
+    dtype, flops = part.precision.dtype, part.flops
+    n_bytes = part.hbm_bytes if hbm_only else part.bytes_accessed
     if part.source == OPAQUE:
         return Skipped(part, OPAQUE)
     if not flops:
         return Skipped(part, "no_flops")
-    if n_bytes is None or (n_bytes == 0 and not roofs.hbm_only):
+    if n_bytes is None or (n_bytes == 0 and not hbm_only):
         return Skipped(part, "no_bytes")
     if dtype == OTHER:
         return Skipped(part, "dtype_other")
@@ -2082,70 +2111,54 @@ def judge(part: Part, roofs: Roofs) -> Verdict | Skipped:
     if ridge_point is None or roofs.hbm is None:
         return Skipped(part, "peak_unknown_for_dtype")
     t_compute, t_hbm = flops / roofs.flops[dtype], n_bytes / roofs.hbm
-    return Verdict(part, flops, n_bytes, t_compute, t_hbm, roofs.per_op(part), ridge_point)
+    t_per_op = per_op_roof(part, roofs.flops, roofs.hbm, hbm_only)
+    return Verdict(part, flops, n_bytes, t_compute, t_hbm, t_per_op, ridge_point)
+
+
+def per_op_roof(
+    part: Part, flops: Mapping[str, Fraction], hbm: Fraction, hbm_only: bool
+) -> Fraction | None:
+    """The sum of each execution's own roof; None where one of them can't be known."""
+    roof = exact(0)
+    for each in part.members:
+        cost, dtype = each.cost, each.cost.precision.dtype
+        t = ((cost.hbm_bytes if hbm_only else cost.bytes_accessed) or 0) / hbm
+        # A matrix unit doesn't take other dtypes: of such ops the bytes are the roof.
+        if cost.flops and dtype != OTHER:
+            if dtype not in flops:
+                return None
+            t = max(t, cost.flops / flops[dtype])
+        roof += each.executions.n * t
+    return roof
 
 
 def roofline(
     step: Step,
     *,
     chip: str | None = None,
+    peaks: Sequence[tuple[str, float]] = (),
     traffic: str = "accessed",
     kernel_cost: Sequence[KernelCost] = (),
-    bf16: float | None = None,
-    fp8: float | None = None,
-    fp32: float | None = None,
-    fp16: float | None = None,
-    hbm_gibps: float | None = None,
 ) -> Report:
-    own = peaks_of_device(step.device)
-    row = chip or _peaks.chip_of(step.device.type or "") or _peaks.DEFAULT_CHIP
-    peaks = _peaks.override(
-        own if row == _peaks.PROFILE_CHIP else _peaks.builtin(row),
-        bf16=bf16,
-        fp8=fp8,
-        fp32=fp32,
-        fp16=fp16,
-        hbm_gibps=hbm_gibps,
-    )
-    tflops = {dtype: peaks.tflops(dtype) for dtype in _peaks.DTYPES}
-    roofs = Roofs(
-        {dtype: exact(peak) for dtype, peak in tflops.items() if peak is not None},
-        None if peaks.hbm_gibps is None else exact(peaks.hbm_gibps) * 2**30 / 10**12,
-        hbm_only=traffic == "hbm",
-    )
+    roofs = roofs_of(step.device, chip, dict(peaks))
     compute = step.by_kind[COMPUTE]
     verdicts: list[Verdict] = []
     skipped: list[Skipped] = []
     for part in parts_of(compute, costs_by_kernel(compute, kernel_cost)):
-        judged = judge(part, roofs)
+        judged = judge(part, roofs, hbm_only=traffic == "hbm")
         if isinstance(judged, Verdict):
             verdicts.append(judged)
         else:
             skipped.append(judged)
-    ridge_points = {dtype: roofs.ridge_point(dtype) for dtype in roofs.flops}
     return Report(
         {
-            "chip": row,
-            "peaks_used": {
-                **{f"peak_tflops_{dtype}": peak for dtype, peak in tflops.items()},
-                "peak_hbm_gibps": peaks.hbm_gibps,
-                "ridge_points": {
-                    dtype: rounded(ridge, 4)
-                    for dtype, ridge in ridge_points.items()
-                    if ridge is not None
-                },
-                "source": peaks.source,
-                "unit": "GiB/s (base-1024) per device",
-                "bytes": traffic,
-            },
+            "chip": roofs.chip,
+            "peaks_used": {**peaks_used(roofs), "bytes": traffic},
             "step_summary": step_summary(verdicts, compute.total),
             "groups": [roofline_row(verdict) for verdict in verdicts],
             "skipped_groups": skipped_fields(skipped),
         },
-        notes=[
-            *roofline_notes(verdicts),
-            *chip_notes(step.device.type, chip, row, own, peaks),
-        ],
+        notes=[*roofline_notes(verdicts), *roofs.notes],
     )
 
 
@@ -2290,16 +2303,20 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
             f"{len(over)} groups have a roofline_util above 1, a wrong dtype, peak or flop count:"
             f" {', '.join(named)}{', …' * (len(over) > len(named))}"
         )
-    n_declared = len({each.part.kernel for each in verdicts if each.part.source == DECLARED})
-    if n_declared:
-        notes.append(
-            f"{n_declared} kernels are judged by what their authors declared: that is a claim, and"
-            " twice too high for a causal kernel that declares the full square"
-        )
+    notes += declared_notes({each.part.kernel for each in verdicts if each.part.source == DECLARED})
     n_differ = sum(each.part.model_flops not in (None, each.flops) for each in verdicts)
     if n_differ:
         notes.append(f"{n_differ} groups have a flops_sum that differs from model_flops_sum")
     return notes
+
+
+def declared_notes(kernels: Set[str | None]) -> list[str]:
+    if not kernels:
+        return []
+    return [
+        f"kernels judged by what their authors declared: {len(kernels)}; that is a claim, and twice"
+        " too high for a causal kernel that declares the full square"
+    ]
 
 
 def peaks_of_device(device: Device) -> _peaks.Peaks:
@@ -2339,6 +2356,269 @@ def chip_notes(
     return notes
 
 
+# The bottleneck: a ledger in which every picosecond of the step stands once.
+
+COLLECTIVE, HOST, DATA_MOVEMENT = "collective", "host", "data_movement"
+COMPUTE_BOUND, MEMORY_BOUND = "compute_bound", "memory_bound"
+KERNEL, UNJUDGED = "kernel", "unjudged"
+CLASSES = (
+    *(COLLECTIVE, HOST, DATA_MOVEMENT, COMPUTE_BOUND, MEMORY_BOUND, KERNEL, UNJUDGED),
+    OTHER,
+)
+IDLE, OVERLAP, AT_ROOF = "idle", "overlap", "at_roof"
+N_TF_OP = 200
+
+
+@record
+class Entry:
+    """The executions of an op in the ledger; what the chip needs at the least, and what is lost."""
+
+    executions: Executions
+    name: str
+    cost: Cost | None
+    # Both None where nobody knows.
+    at_roof: int | None
+    lost: int | None
+    # Whether the roof is made of all that it could be made of.
+    is_certain: bool
+    # By the flops alone, exact.
+    t_compute: Fraction
+
+    @property
+    def total(self) -> int:
+        return self.executions.total
+
+    @property
+    def weight(self) -> int:
+        return self.total if self.lost is None else self.lost
+
+    @property
+    def kernel(self) -> str | None:
+        if self.name == KERNEL:
+            return self.executions.op.kernel
+        return self.cost.kernel if self.cost else None
+
+
+def ledger_of(step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> list[Entry]:
+    return [
+        judged(each, cost_of(each.op, by_user), roofs)
+        if each.op.kind == COMPUTE
+        else vanishing(each)
+        for each in step.leaves
+    ]
+
+
+def vanishing(each: Executions) -> Entry:
+    """What a chip would not need at all: it could be hidden, or done without."""
+    op = each.op
+    if is_exposed(op) and waits_for(op) == HOST:
+        name = HOST
+    else:
+        name = {COMM: COLLECTIVE, DATA_MOVE: DATA_MOVEMENT, OTHER: OTHER}[op.kind]
+    return Entry(each, name, None, 0, each.total, True, exact(0))
+
+
+def judged(each: Executions, cost: Cost, roofs: Roofs) -> Entry:
+    """Math, held against the higher of its two roofs; a part that isn't known is none."""
+    peak = roofs.flops.get(cost.precision.dtype)
+    n_bytes = cost.bytes_accessed if cost.hbm_bytes is None else cost.hbm_bytes
+    t_compute = each.n * cost.flops / peak if cost.flops and peak else exact(0)
+    t_memory = each.n * n_bytes / roofs.hbm if n_bytes and roofs.hbm else exact(0)
+    if cost.source == OPAQUE and each.op.kernel:
+        return Entry(each, KERNEL, cost, None, None, False, t_compute)
+    if not (t_compute or t_memory):
+        return Entry(each, UNJUDGED, cost, None, None, False, t_compute)
+    at_roof = min(each.total, round(max(t_compute, t_memory)))
+    name = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
+    is_certain = None not in (cost.flops, peak, n_bytes, roofs.hbm)
+    return Entry(each, name, cost, at_roof, each.total - at_roof, is_certain, t_compute)
+
+
+class Finding:
+    """Entries of one class and line: what there is to win in one place."""
+
+    def __init__(self, entries: list[Entry], line: str | None, how: str | None) -> None:
+        self.entries = entries
+        self.line, self.how = line, how
+        self.name, self.kernel = entries[0].name, entries[0].kernel
+        self.group = Group([entry.executions for entry in entries])
+        self.at_roof = sum_known((1, entry.at_roof) for entry in entries)
+        self.lost = sum_known((1, entry.lost) for entry in entries)
+        self.weight = sum(entry.weight for entry in entries)
+
+
+def findings_of(ledger: Iterable[Entry], device: Device) -> list[Finding]:
+    """A line of a group with a stack is the group's; without one each op's likely line."""
+    of_stack: dict[tuple[str, str, str | None], list[Entry]] = {}
+    of_line: dict[tuple[str, str | None, str | None], list[tuple[Entry, str | None]]] = {}
+    for entry in ledger:
+        op = entry.executions.op
+        if op.source_stack:
+            of_stack.setdefault((entry.name, op.agg_key, entry.kernel), []).append(entry)
+        else:
+            line, how = likely_line(op, device)
+            of_line.setdefault((entry.name, line, entry.kernel), []).append((entry, how))
+    findings = [
+        Finding(entries, entries[0].executions.op.source_inner, OWN)
+        for entries in of_stack.values()
+    ]
+    for (_, line, _), found in of_line.items():
+        times: dict[str | None, int] = {}
+        for entry, how in found:
+            times[how] = times.get(how, 0) + entry.total
+        findings.append(
+            Finding([entry for entry, _ in found], line, max(times, key=times.__getitem__))
+        )
+    return sorted(
+        findings,
+        key=lambda each: (
+            -each.weight,
+            CLASSES.index(each.name),
+            each.group.op.agg_key,
+            each.line or "",
+            each.kernel or "",
+        ),
+    )
+
+
+def bottleneck(
+    step: Step,
+    *,
+    top: int = 8,
+    chip: str | None = None,
+    peaks: Sequence[tuple[str, float]] = (),
+    kernel_cost: Sequence[KernelCost] = (),
+    model_flops: int | None = None,
+) -> Report:
+    roofs = roofs_of(step.device, chip, dict(peaks))
+    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost)
+    ledger = ledger_of(step, roofs, by_user)
+    findings = findings_of(ledger, step.device)
+    by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
+    idle = step.duration - step.timeline.busy
+    at_roof = sum(entry.at_roof or 0 for entry in ledger)
+    weights = {name: sum(entry.weight for entry in by_class[name]) for name in CLASSES}
+    weights |= {IDLE: idle, AT_ROOF: at_roof}
+    recompute = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
+    tail = findings[top:]
+    return Report(
+        {
+            # The first of several: the order of the table.
+            "bottleneck": max(weights, key=weights.__getitem__),
+            "speed_of_light": speed_of_light(ledger, step.duration),
+            "mfu_at_least": utilization_of(ledger, step, lambda op: op.phase != "recompute"),
+            "hfu_at_least": utilization_of(ledger, step, lambda op: True),
+            "mfu": mfu_of(model_flops, step, roofs),
+            "capture": {
+                "hosts": step.device.hosts,
+                "devices": [name for name in step.device.planes if TPU_RE.match(name)],
+                "n_steps": len(step.device.steps),
+            },
+            "budget": [
+                *(budget_row(name, by_class[name], step) for name in CLASSES),
+                rest_row(IDLE, idle, step),
+                rest_row(OVERLAP, step.timeline.busy - Group(step.leaves).total, step),
+            ],
+            "recompute_dur_ps": recompute,
+            "recompute_pct_of_step": percent(recompute, step.duration),
+            "findings": [finding_row(i, each, step) for i, each in enumerate(findings[:top], 1)],
+            "tail": {
+                "n_findings_omitted": len(tail),
+                "dur_ps": sum(each.group.total for each in tail),
+                "lost_ps": sum(each.lost or 0 for each in tail),
+            },
+            "chip": roofs.chip,
+            "peaks_used": peaks_used(roofs),
+        },
+        notes=[*declared_notes({e.kernel for e in ledger if is_declared(e)}), *roofs.notes],
+    )
+
+
+def is_declared(entry: Entry) -> bool:
+    return entry.cost is not None and entry.cost.source == DECLARED
+
+
+def speed_of_light(ledger: Sequence[Entry], duration: int) -> Json:
+    """What share of the step the chip needs at the least, between two bounds."""
+    at_roof = sum(entry.at_roof or 0 for entry in ledger)
+    declared = sum(entry.at_roof or 0 for entry in ledger if is_declared(entry))
+    unknown = sum(entry.weight for entry in ledger if not entry.is_certain)
+    return {
+        "at_roof_ps": at_roof,
+        "unknown_ps": unknown,
+        "pct_at_least": percent(at_roof - declared, duration),
+        "pct_at_most": percent(at_roof + unknown, duration),
+    }
+
+
+def utilization_of(
+    ledger: Iterable[Entry], step: Step, counts: Callable[[Op], bool]
+) -> float | None:
+    """What share of the step the matrix units are busy at the least, claims left out."""
+    t_compute = sum(
+        (
+            min(exact(entry.total), entry.t_compute)
+            for entry in ledger
+            if not is_declared(entry) and counts(entry.executions.op)
+        ),
+        exact(0),
+    )
+    return rounded(t_compute / step.duration, 6) if step.duration else None
+
+
+def mfu_of(model_flops: int | None, step: Step, roofs: Roofs) -> float | None:
+    if model_flops is None or "bf16" not in roofs.flops or not step.duration:
+        return None
+    return rounded(model_flops / roofs.flops["bf16"] / step.duration, 6)
+
+
+def budget_row(name: str, entries: Sequence[Entry], step: Step) -> Json:
+    total = sum(entry.total for entry in entries)
+    is_known = name not in (KERNEL, UNJUDGED)
+    return {
+        "class": name,
+        "dur_ps": total,
+        "pct_of_step": percent(total, step.duration),
+        "at_roof_ps": sum(entry.at_roof or 0 for entry in entries) if is_known else None,
+        "lost_ps": sum(entry.lost or 0 for entry in entries) if is_known else None,
+        "n_executions": sum(entry.executions.n for entry in entries),
+    }
+
+
+def rest_row(name: str, duration: int, step: Step) -> Json:
+    nothing = dict.fromkeys(("at_roof_ps", "lost_ps", "n_executions"))
+    pct = percent(duration, step.duration)
+    return {"class": name, "dur_ps": duration, "pct_of_step": pct, **nothing}
+
+
+def finding_row(rank: int, finding: Finding, step: Step) -> Json:
+    group = finding.group
+    tf_op = group.op.tf_op
+    if tf_op and len(tf_op) > N_TF_OP:
+        tf_op = f"…{tf_op[-N_TF_OP:]}"
+    return {
+        "rank": rank,
+        "class": finding.name,
+        "source_inner": finding.line,
+        "source_is": finding.how,
+        "agg_key": group.op.agg_key,
+        "tf_op": tf_op,
+        "kernel": finding.kernel,
+        "dur_ps": group.total,
+        "pct_of_step": percent(group.total, step.duration),
+        "at_roof_ps": finding.at_roof,
+        "lost_ps": finding.lost,
+        "n_executions": group.n,
+        "phases": group.time_by(lambda op: op.phase),
+        "waits_for": (
+            group.where(is_exposed).time_by(waits_for)
+            if finding.name in (COLLECTIVE, HOST)
+            else None
+        ),
+        "top_signature": ranked_by(group.members, lambda op: op.signature)[0][0],
+    }
+
+
 # ----------------------------------------------------------------------------------------------
 # The command line. A mode is a row of MODES; an option is a row of OPTIONS.
 
@@ -2352,7 +2632,19 @@ class Mode:
     example: str
 
 
+PEAK_OPTIONS = (
+    "--chip",
+    *(f"--peak-tflops-{dtype}" for dtype in _peaks.DTYPES),
+    "--peak-hbm-gibps",
+)
 MODES = (
+    Mode(
+        "bottleneck",
+        bottleneck,
+        "where to look first: what the step's time is lost to, and on which lines",
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops"),
+        "--top 5",
+    ),
     Mode(
         "summary",
         summary,
@@ -2379,9 +2671,7 @@ MODES = (
         roofline,
         "how far each source line is from what the chip could do",
         (
-            "--chip",
-            *(f"--peak-tflops-{dtype}" for dtype in _peaks.DTYPES),
-            "--peak-hbm-gibps",
+            *PEAK_OPTIONS,
             "--bytes",
             "--kernel-cost",
         ),
@@ -2439,10 +2729,17 @@ def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any
 
 TO_NATURAL = converter(natural, "a whole number from 0")
 TO_STEP = converter(index_or_all, f"a whole number, or {ALL_STEPS}")
-TO_PEAK = converter(peak, "a finite number above 0")
 TO_COST = converter(
     cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
 )
+
+
+TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits")
+
+
+def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
+    """For one of the options that override a peak."""
+    return converter(lambda text: (what, peak(text)), "a finite number above 0")
 
 
 # What argparse is told of each option. None has a default here: the modes have them.
@@ -2463,7 +2760,8 @@ OPTIONS: dict[str, Json] = {
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "how many groups (default: 50 in summary, else all in order of appearance)",
+        "help": "how many groups (default: 50 in summary, 8 in bottleneck,"
+        " else all in order of appearance)",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
@@ -2475,23 +2773,30 @@ OPTIONS: dict[str, Json] = {
     },
     **{
         f"--peak-tflops-{dtype}": {
-            "dest": dtype,
+            "dest": "peaks",
             "metavar": "X",
-            "type": TO_PEAK,
+            "type": peak_of(dtype),
+            "action": "append",
             "help": f"override the {dtype} peak",
         }
         for dtype in _peaks.DTYPES
     },
     "--peak-hbm-gibps": {
-        "dest": "hbm_gibps",
+        "dest": "peaks",
         "metavar": "X",
-        "type": TO_PEAK,
+        "type": peak_of("hbm_gibps"),
+        "action": "append",
         "help": "override the HBM peak, in GiB/s",
     },
     "--bytes": {
         "dest": "traffic",
         "choices": ["accessed", "hbm"],
         "help": "count the bytes of all memories, or of HBM alone (default: accessed)",
+    },
+    "--model-flops": {
+        "metavar": "F",
+        "type": TO_COUNT,
+        "help": "useful flops of the step on one device, by batch and model: gives the mfu",
     },
     "--kernel-cost": {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
