@@ -28,14 +28,13 @@ import os
 import re
 import sys
 import time
-from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, chain, compress
-from operator import add, itemgetter, sub
+from itertools import accumulate, chain
+from operator import itemgetter, sub
 
 # Type checkers take a variable of this name as true. No line that runs needs what it guards, and
 # importing it would take as long as parsing the command line.
@@ -768,63 +767,15 @@ def step_not_found(steps: Sequence[StepEvent], detail: str) -> Absent:
 
 
 # ----------------------------------------------------------------------------------------------
-# Stage 4, admit: the events that start in the window, and where they lie on the device's clock.
-#
-# A profiler writes two times of an op. `offset_ps` is fitted to the host's clock, and only there
-# do steps and ops meet, so it decides what belongs to a step. But the fit bends: it jumps, ops
-# are stretched over their successors and these shrink to nothing. How long an op took, and where
-# it lies among the others, is what the core measured.
-
-
-# A time by the trace's clock, and the same by the device's.
-Mark = tuple[int, int]
-
-
-@record
-class Piece:
-    """Admitted events, by the trace's clock and by the device's; none of the latter is 0, 0."""
-
-    # The trace's times count from here.
-    base: int
-    metadata_ids: array[int]
-    starts: array[int]
-    durations: array[int]
-    device_starts: array[int]
-    device_durations: array[int]
-    # Which of them the core did not measure, by their places in the columns.
-    unmeasured: list[int]
-    # From the first start to the last end, by the trace's clock.
-    span: tuple[int, int]
-
-    def on_trace(self) -> tuple[list[int], list[int]]:
-        """When each starts, and when each ends."""
-        starts = [start + self.base for start in self.starts] if self.base else list(self.starts)
-        return starts, list(map(add, starts, self.durations))
-
-    def marks(self) -> list[tuple[int, int]]:
-        """The starts, then the ends, of what was measured."""
-        starts, ends = self.on_trace()
-        device_ends = map(add, self.device_starts, self.device_durations)
-        marks = [*zip(starts, self.device_starts), *zip(ends, device_ends)]  # noqa: B905
-        if self.unmeasured:
-            measured = [True] * len(starts)
-            for i in self.unmeasured:
-                measured[i] = False
-            marks = list(compress(marks, measured * 2))
-        return marks
+# Stage 4, admit: the events that start in the window, by the trace's clock.
 
 
 @record
 class Admitted:
     """The events of a window, and what of it had to be left out."""
 
-    pieces: list[Piece]
+    pieces: list[_proto.Piece]
     n_dropped: int
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether the core measured any of them."""
-        return any(len(piece.unmeasured) < len(piece.starts) for piece in self.pieces)
 
     @property
     def span(self) -> tuple[int, int]:
@@ -851,7 +802,7 @@ def admit(device: Device, window: StepEvent | None, notes: list[str]) -> Admitte
                 valid = resolved.where([duration >= 0 for duration in resolved.durations])
                 n_negative += len(resolved) - len(valid)
             if len(valid):
-                pieces.append(piece_of(valid, shift))
+                pieces.append(_proto.piece_of(valid, shift))
     n_aggregated = sum(line.n_aggregated for line in device.lines)
     for n, what in (
         (n_unresolved, "have a metadata id that resolves to nothing"),
@@ -863,111 +814,15 @@ def admit(device: Device, window: StepEvent | None, notes: list[str]) -> Admitte
     return Admitted(pieces, n_unresolved + n_negative + n_aggregated)
 
 
-def piece_of(events: _proto.Events, base: int) -> Piece:
-    starts, durations = events.device_offsets, events.device_durations
-    unmeasured = [i for i, start in enumerate(starts) if start is None] if None in starts else []
-    first, last = min(events.offsets), max(map(add, events.offsets, events.durations))
-    return Piece(
-        base,
-        # In arrays, a step of a million events takes 40 MB.
-        array("q", events.metadata_ids),
-        array("q", events.offsets),
-        array("q", events.durations),
-        array("q", [start or 0 for start in starts]),
-        array("q", [duration or 0 for duration in durations]),
-        unmeasured,
-        (first + base, last + base),
-    )
-
-
-def shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
-    """How far each of these times of the trace's clock is from the device's.
-
-    As far as the latest start or end of a measured op at or before it; before all of them as the
-    first start.
-    """
-    asked = sorted(set(times))
-    # At each time, the latest of the marks since the time before; what lies behind all, last.
-    latest: list[Mark | None] = [None] * (len(asked) + 1)
-    # From the end, since a later mark makes the earlier ones needless.
-    for piece in reversed(pieces):
-        start, end = piece.span
-        i, j = bisect_left(asked, start), bisect_left(asked, end)
-        if i == len(asked) or (i == j and later(latest[j], (end, AFTER_ALL)) is latest[j]):
-            continue
-        marks = piece.marks()
-        if i < j:
-            marks.sort()
-        for k in range(i, j):
-            before = bisect_right(marks, (asked[k], AFTER_ALL))
-            latest[k] = later(latest[k], marks[before - 1] if before else None)
-        latest[j] = later(latest[j], max(marks, default=None))
-    found = {}
-    mark: Mark | None = None
-    for moment, candidate in zip(asked, latest, strict=False):
-        mark = later(mark, candidate)
-        by_trace, by_device = mark or first_start(pieces)
-        found[moment] = by_device - by_trace
-    return found
-
-
-def first_start(pieces: Sequence[Piece]) -> Mark:
-    """Of the measured ops' starts, by the trace's clock; of several the first by the device's."""
-    marks = (piece.marks() for piece in pieces)
-    return min(mark for each in marks for mark in each[: len(each) // 2])
-
-
-def later(mark: Mark | None, other: Mark | None) -> Mark | None:
-    return other if mark is None or (other is not None and other > mark) else mark
-
-
 # ----------------------------------------------------------------------------------------------
 # Stage 5, fold: admitted events into the executions of their ops, and into a timeline.
 
-ON_DEVICE, ON_TRACE = "device", "trace"
-
-
-@record
-class Clock:
-    """Tells when ops ran: by the device's clock if the core measured any of them."""
-
-    name: str
-    # From the trace's clock to the device's, at the times where it is asked for.
-    shifts: dict[int, int]
-
-    def times(self, piece: Piece) -> tuple[list[int], list[int]]:
-        """When each event of a piece starts, and how long it lasts."""
-        if self.name == ON_TRACE:
-            return piece.on_trace()[0], piece.durations.tolist()
-        starts, durations = piece.device_starts.tolist(), piece.device_durations.tolist()
-        for i in piece.unmeasured:
-            start = piece.base + piece.starts[i]
-            end = start + piece.durations[i]
-            starts[i] = self.moved(start)
-            durations[i] = max(0, self.moved(end) - starts[i])
-        return starts, durations
-
-    def moved(self, time: int) -> int:
-        return time + self.shifts[time]
-
-
-def clock_of(admitted: Admitted, end: int) -> Clock:
-    """The clock for these events, and for a window that ends there by the trace's."""
-    if not admitted.is_measured:
-        return Clock(ON_TRACE, {end: 0})
-    asked = {end}
-    for piece in admitted.pieces:
-        for i in piece.unmeasured:
-            start = piece.base + piece.starts[i]
-            asked |= {start, start + piece.durations[i]}
-    return Clock(ON_DEVICE, shifts(admitted.pieces, asked))
-
 
 def window_of(
-    admitted: Admitted, clock: Clock, picked: StepEvent | None, start: int, end: int
+    admitted: Admitted, clock: _proto.Clock, picked: StepEvent | None, start: int, end: int
 ) -> tuple[int, int]:
     """Where a window lies by the clock, that lies between these times by the trace's."""
-    if picked and picked.device_span and clock.name == ON_DEVICE:
+    if picked and picked.device_span and clock.name == _proto.ON_DEVICE:
         return picked.device_span
     # No admitted op lies before the start of its step. So this moves with the op that begins
     # first by the clock, wherever the fit bends.
@@ -980,7 +835,7 @@ def window_of(
     return start + shift, max(start + shift, clock.moved(end))
 
 
-def clock_notes(admitted: Admitted, clock: Clock, window: tuple[int, int]) -> list[str]:
+def clock_notes(admitted: Admitted, clock: _proto.Clock, window: tuple[int, int]) -> list[str]:
     """How much of the times is the fit's doing, where that is more than one percent."""
     measured = off = worst = 0
     for piece in admitted.pieces:
@@ -989,7 +844,9 @@ def clock_notes(admitted: Admitted, clock: Clock, window: tuple[int, int]) -> li
         measured += sum(durations)
         off += sum(differences)
         worst = max(worst, *differences)
-    if clock.name == ON_TRACE or not (100 * off > measured or 100 * worst > window[1] - window[0]):
+    if clock.name == _proto.ON_TRACE or not (
+        100 * off > measured or 100 * worst > window[1] - window[0]
+    ):
         return []
     return [
         "durations are the device's; by the trace's clock, which trace viewers draw and `steps`"
@@ -997,7 +854,7 @@ def clock_notes(admitted: Admitted, clock: Clock, window: tuple[int, int]) -> li
     ]
 
 
-def fold(device: Device, admitted: Admitted, clock: Clock) -> dict[int, Executions]:
+def fold(device: Device, admitted: Admitted, clock: _proto.Clock) -> dict[int, Executions]:
     """The executions of each op, by metadata id, in order of appearance."""
     found: dict[int, Executions] = {}
     n_before = 0
@@ -1030,7 +887,7 @@ Span = tuple[int, int, int]
 
 
 def timeline_of(
-    admitted: Admitted, clock: Clock, ops: Mapping[int, Op], window: tuple[int, int]
+    admitted: Admitted, clock: _proto.Clock, ops: Mapping[int, Op], window: tuple[int, int]
 ) -> Timeline:
     """How the window is filled: when a leaf runs, when only a container, when nothing."""
     containers = {metadata_id for metadata_id, op in ops.items() if op.is_container}
@@ -1058,10 +915,10 @@ def timeline_of(
     return Timeline(*window, sweep.busy, sweep.contained, gaps)
 
 
-def events_of(admitted: Admitted, clock: Clock, metadata_ids: Set[int]) -> Iterator[Span]:
+def events_of(admitted: Admitted, clock: _proto.Clock, metadata_ids: Set[int]) -> Iterator[Span]:
     """The events of some ops: when each starts, how long it lasts, and its metadata id."""
 
-    def of_piece(piece: Piece) -> Iterable[Span]:
+    def of_piece(piece: _proto.Piece) -> Iterable[Span]:
         in_piece = set(piece.metadata_ids)
         if metadata_ids.isdisjoint(in_piece):
             return ()
@@ -1166,7 +1023,7 @@ def read_step(device: Device, picked: StepEvent | None, notes: list[str]) -> Ste
         if not device.steps:
             notes.append("no Steps line; using the whole XLA Ops window")
     first, last = admitted.span if picked is None else (picked.start, picked.end)
-    clock = clock_of(admitted, last)
+    clock = _proto.clock_of(admitted.pieces, last)
     window = window_of(admitted, clock, picked, first, last)
     executions = fold(device, admitted, clock)
     leaves = [each for each in executions.values() if not each.op.is_container]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+from .clocks import ON_DEVICE, ON_TRACE, Clock, Piece, clock_of, piece_of
 from .errors import Damage
 from .hlo_text import (
     HOST_MEMORY,
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOST_MEMORY",
+    "ON_DEVICE",
+    "ON_TRACE",
     "Array",
+    "Clock",
     "Damage",
     "DeclaredCost",
     "Dot",
@@ -38,15 +42,18 @@ __all__ = [
     "Instruction",
     "Line",
     "Metadata",
+    "Piece",
     "Plane",
     "Program",
     "Programs",
     "Trace",
     "Value",
+    "clock_of",
     "dtype_and_layout_change",
     "main_dtype",
     "open_trace",
     "parse_shape",
+    "piece_of",
     "programs_of",
 ]
 

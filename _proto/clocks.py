@@ -1,0 +1,158 @@
+"""The two clocks by which a trace times an op.
+
+A profiler writes two times of an op. `offset_ps` and `duration_ps` are fitted to the host's
+clock; only there do steps and ops meet, so they decide what belongs to a step. But the fit bends:
+it jumps, ops are stretched over their successors and these shrink to nothing. How long an op
+took, and where it lies among the others, is what the core measured, and the event's stats tell.
+
+Where one of them is not measured, as loops often are not, its start and its end are as far from
+the core's clock as the measured time before them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from operator import add
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .lines import Events
+
+ON_DEVICE, ON_TRACE = "device", "trace"
+# Beyond any int64.
+_AFTER_ALL = 1 << 80
+
+# A time by the trace's clock, and the same by the device's.
+Mark = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Piece:
+    """Events of a line, by the trace's clock and by the device's; where not measured, 0 and 0."""
+
+    # The trace's times count from here.
+    base: int
+    metadata_ids: array[int]
+    starts: array[int]
+    durations: array[int]
+    device_starts: array[int]
+    device_durations: array[int]
+    # Which of them the core did not measure, by their places in the columns.
+    unmeasured: list[int]
+    # From the first start to the last end, by the trace's clock.
+    span: tuple[int, int]
+
+    def on_trace(self) -> tuple[list[int], list[int]]:
+        """When each starts, and when each ends."""
+        starts = [start + self.base for start in self.starts] if self.base else list(self.starts)
+        return starts, list(map(add, starts, self.durations))
+
+    def marks(self) -> list[tuple[int, int]]:
+        """The starts, then the ends, of what was measured."""
+        starts, ends = self.on_trace()
+        device_ends = map(add, self.device_starts, self.device_durations)
+        marks = [*zip(starts, self.device_starts), *zip(ends, device_ends)]  # noqa: B905
+        if self.unmeasured:
+            measured = [True] * len(starts)
+            for i in self.unmeasured:
+                measured[i] = False
+            marks = list(compress(marks, measured * 2))
+        return marks
+
+
+def piece_of(events: Events, base: int) -> Piece:
+    starts, durations = events.device_offsets, events.device_durations
+    unmeasured = [i for i, start in enumerate(starts) if start is None] if None in starts else []
+    first, last = min(events.offsets), max(map(add, events.offsets, events.durations))
+    return Piece(
+        base,
+        # In arrays, a step of a million events takes 40 MB.
+        array("q", events.metadata_ids),
+        array("q", events.offsets),
+        array("q", events.durations),
+        array("q", [start or 0 for start in starts]),
+        array("q", [duration or 0 for duration in durations]),
+        unmeasured,
+        (first + base, last + base),
+    )
+
+
+@dataclass(slots=True)
+class Clock:
+    """Tells when ops ran: by the device's clock if the core measured any of them."""
+
+    name: str
+    # From the trace's clock to the device's, at the times where it is asked for.
+    shifts: dict[int, int]
+
+    def times(self, piece: Piece) -> tuple[list[int], list[int]]:
+        """When each event of a piece starts, and how long it lasts."""
+        if self.name == ON_TRACE:
+            return piece.on_trace()[0], piece.durations.tolist()
+        starts, durations = piece.device_starts.tolist(), piece.device_durations.tolist()
+        for i in piece.unmeasured:
+            start = piece.base + piece.starts[i]
+            end = start + piece.durations[i]
+            starts[i] = self.moved(start)
+            durations[i] = max(0, self.moved(end) - starts[i])
+        return starts, durations
+
+    def moved(self, time: int) -> int:
+        return time + self.shifts[time]
+
+
+def clock_of(pieces: Sequence[Piece], end: int) -> Clock:
+    """The clock for these events, and for a window that ends there by the trace's."""
+    if all(len(piece.unmeasured) == len(piece.starts) for piece in pieces):
+        return Clock(ON_TRACE, {end: 0})
+    asked = {end}
+    for piece in pieces:
+        for i in piece.unmeasured:
+            start = piece.base + piece.starts[i]
+            asked |= {start, start + piece.durations[i]}
+    return Clock(ON_DEVICE, _shifts(pieces, asked))
+
+
+def _shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
+    """How far each of these times of the trace's clock is from the device's.
+
+    As far as the latest start or end of a measured op at or before it; before all of them as the
+    first start.
+    """
+    asked = sorted(set(times))
+    # At each time, the latest of the marks since the time before; what lies behind all, last.
+    latest: list[Mark | None] = [None] * (len(asked) + 1)
+    # From the end, since a later mark makes the earlier ones needless.
+    for piece in reversed(pieces):
+        start, end = piece.span
+        i, j = bisect_left(asked, start), bisect_left(asked, end)
+        if i == len(asked) or (i == j and _later(latest[j], (end, _AFTER_ALL)) is latest[j]):
+            continue
+        marks = piece.marks()
+        if i < j:
+            marks.sort()
+        for k in range(i, j):
+            before = bisect_right(marks, (asked[k], _AFTER_ALL))
+            latest[k] = _later(latest[k], marks[before - 1] if before else None)
+        latest[j] = _later(latest[j], max(marks, default=None))
+    found = {}
+    mark: Mark | None = None
+    for moment, candidate in zip(asked, latest, strict=False):
+        mark = _later(mark, candidate)
+        by_trace, by_device = mark or _first_start(pieces)
+        found[moment] = by_device - by_trace
+    return found
+
+
+def _first_start(pieces: Sequence[Piece]) -> Mark:
+    """Of the measured ops' starts, by the trace's clock; of several the first by the device's."""
+    marks = (piece.marks() for piece in pieces)
+    return min(mark for each in marks for mark in each[: len(each) // 2])
+
+
+def _later(mark: Mark | None, other: Mark | None) -> Mark | None:
+    return other if mark is None or (other is not None and other > mark) else mark
