@@ -7,18 +7,21 @@ chip as GiB, half of it for each of the chip's two devices.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+if TYPE_CHECKING or not __package__:
+    from _proto import record
+else:
+    from ._proto import record
 
 DTYPES = ("bf16", "fp8", "fp32", "fp16")
 DEFAULT_CHIP = "v7x"
 PROFILE_CHIP = "profile"
 
 
-@dataclass(slots=True)
+@record
 class Peaks:
     """Peak rates of one device; None where the vendor publishes none."""
 
@@ -34,7 +37,7 @@ class Peaks:
         return peak
 
 
-@dataclass(slots=True)
+@record
 class Chip:
     """A row of the table: a generation, and how its traces name it (`device_type_string`)."""
 
@@ -73,7 +76,8 @@ def override(peaks: Peaks, overrides: Mapping[str, float]) -> Peaks:
     """Replace single peaks, named as the fields of `Peaks`."""
     if not overrides:
         return peaks
-    return replace(peaks, source=f"{peaks.source} + cli override", **overrides)
+    given = {name: overrides.get(name, getattr(peaks, name)) for name in ("hbm_gibps", *DTYPES)}
+    return Peaks(f"{peaks.source} + cli override", **given)
 
 
 def chip_of(device_type: str) -> str | None:

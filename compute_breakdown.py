@@ -31,7 +31,6 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain
 from operator import itemgetter, sub
@@ -41,22 +40,20 @@ from operator import itemgetter, sub
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-    from dataclasses import dataclass as record
     from fractions import Fraction
     from typing import Any, NoReturn, TextIO, TypeVar
 
     K = TypeVar("K")
     Json = dict[str, Any]
-else:
-    # Records are not compared: making the methods takes its time at every start.
-    record = dataclass(slots=True, eq=False)
 
 # From a clone this file is a script; installed, it is the package of its neighbours.
 if TYPE_CHECKING or not __package__:
     import _peaks
     import _proto
+    from _proto import record
 else:
     from . import _peaks, _proto
+    from ._proto import record
 
 __version__ = "1.0.0"
 
@@ -1471,8 +1468,8 @@ class Report:
     """What a mode says beyond what all say."""
 
     fields: Json
-    totals: Json = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    totals: Json | None = None
+    notes: Sequence[str] = ()
 
 
 def summary(step: Step, *, top: int = 50, include_comm: bool = False) -> Report:
@@ -2798,7 +2795,7 @@ def analyse(request: Request, notes: list[str]) -> Json:
         "step_window_ps": [step.timeline.start, step.timeline.end],
         "step_duration_ps": step.duration,
         "notes": [*notes, *said.notes, *step.device.programs.notes],
-        "totals": {**totals_of(step), **said.totals},
+        "totals": {**totals_of(step), **(said.totals or {})},
         **said.fields,
     }
 

@@ -17,6 +17,7 @@ from .hlo_text import (
     main_dtype,
     parse_shape,
 )
+from .record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ __all__ = [
     "parse_shape",
     "piece_of",
     "programs_of",
+    "record",
 ]
 
 

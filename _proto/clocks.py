@@ -14,9 +14,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from operator import add
+
+from .record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _AFTER_ALL = 1 << 80
 Mark = tuple[int, int]
 
 
-@dataclass(slots=True)
+@record
 class Piece:
     """Events of a line, by the trace's clock and by the device's; where not measured, 0 and 0."""
 
@@ -81,7 +82,7 @@ def piece_of(events: Events, base: int) -> Piece:
     )
 
 
-@dataclass(slots=True)
+@record
 class Clock:
     """Tells when ops ran: by the device's clock if the core measured any of them."""
 

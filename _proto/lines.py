@@ -12,7 +12,6 @@ depend on how long it is. A line is read in three passes, each looking closer at
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import TypeVar
 
@@ -22,6 +21,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from . import columns_pb2 as columns
 from . import xplane_pb2 as pb
 from .errors import Damage
+from .record import record
 from .source import Source
 from .wire import LENGTH, Schema, decode, explain, fields, is_complete, known_fields, parse
 
@@ -34,7 +34,7 @@ _LINE, _EVENT = (Schema(kind.DESCRIPTOR) for kind in (pb.XLine, pb.XEvent))
 M = TypeVar("M", bound=Message)
 
 
-@dataclass(slots=True)
+@record
 class Events:
     """Events of a line in columns, in the file's order; aggregated ones are left out.
 
@@ -70,7 +70,7 @@ class Events:
         )
 
 
-@dataclass(slots=True)
+@record
 class DeviceStats:
     """The ids of the stats in which an event says what the core measured."""
 
@@ -95,7 +95,7 @@ class DeviceStats:
         return (None, None) if offset is None or duration is None else (offset, duration)
 
 
-@dataclass(slots=True)
+@record
 class _Piece:
     """A slice of a line's payload that holds whole fields."""
 
@@ -108,7 +108,7 @@ class _Piece:
     n_aggregated: int = 0
 
 
-@dataclass(slots=True)
+@record
 class Line:
     """One timeline. Its events stand at `timestamp_ns * 1000 + offset_ps`."""
 

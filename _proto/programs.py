@@ -7,10 +7,9 @@ out, and a program compiled elsewhere is not in the file.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .errors import Damage
 from .reader import Trace
+from .record import record
 from .wire import LENGTH, fields
 
 TYPE_CHECKING = False
@@ -26,7 +25,7 @@ _SIZE_LIMIT = (1 << 31) - 1
 _IDS = 1 << 64
 
 
-@dataclass(slots=True)
+@record
 class _Entry:
     name: str
     # Where the HloProto lies.
