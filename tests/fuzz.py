@@ -36,7 +36,7 @@ from unittest import mock
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from _proto import reader, wire
+from _proto import lines, wire
 from tests import harness, random_xspace
 from tests.xspace import (
     NO_VALUE,
@@ -766,7 +766,7 @@ def small_pieces(rng: random.Random) -> Iterator[None]:
         yield
         return
     with (
-        mock.patch.object(reader, "_PIECE_BYTES", rng.choice((1, 16, 100, 400))),
+        mock.patch.object(lines, "_PIECE_BYTES", rng.choice((1, 16, 100, 400))),
         mock.patch.object(wire, "_WINDOW", rng.choice((15, 64))),
     ):
         yield

@@ -62,7 +62,8 @@ class UsageErrors(unittest.TestCase):
 
     def test_an_option_of_another_mode_names_its_own(self) -> None:
         self.assert_usage_error(
-            "--top belongs to --mode summary", DEMO, "--mode", "by_source", "--top", "3"
+            "--no-comm-stalls belongs to --mode non_compute",
+            *(DEMO, "--mode", "summary", "--no-comm-stalls"),
         )
         self.assert_usage_error(
             "--include-comm belongs to --mode summary or by_source or non_compute",

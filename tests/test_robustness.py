@@ -989,7 +989,7 @@ BAD_ARGUMENTS = (
     ("x", "--mode", "summary", "--step", "one"), ("x", "--mode", "summary", "--step", "9" * 5000),
     ("x", "--mode", "summary", "--step", "1", "--step-id", "1"),
     ("x", "--mode", "summary", "--top", "-1"), ("x", "--mode", "summary", "--top", "1.5"),
-    ("x", "--mode", "by_source", "--top", "1"), ("x", "--mode", "roofline", "--top", "1"),
+    ("x", "--mode", "by_source", "--top", "-1"), ("x", "--mode", "roofline", "--top", "1"),
     ("x", "--mode", "roofline", "--include-comm"),
     ("x", "--mode", "summary", "--include-data-move"),
     ("x", "--mode", "by_source", "--no-comm-stalls"), ("x", "--mode", "summary", "--chip", "v7x"),
@@ -1015,11 +1015,11 @@ class CommandTest(RobustnessTest):
     def test_bad_arguments(self) -> None:
         for arguments in BAD_ARGUMENTS:
             with self.subTest(arguments):
-                fields, status, complaint = compute_breakdown.run(list(arguments))
-                outcome = harness.Outcome(fields, status, complaint)
+                said = compute_breakdown.outcome_of(list(arguments))
+                outcome = harness.Outcome(said.fields, said.status, said.complaint)
                 check_outcome(outcome)
                 self.assert_absent(outcome, "bad_arguments")
-                self.assertEqual([fields[k] for k in ("mode", "profile_dir", "device")], [None] * 3)
+                self.assertEqual([said.fields[k] for k in ("mode", "profile_dir", "device")], [None] * 3)
 
     def test_each_exit_status(self) -> None:
         summary = ("--mode", "summary")
