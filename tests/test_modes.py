@@ -24,8 +24,8 @@ BF16 = "bf16[8,128]{1,0:T(8,128)(2,1)}"
 HERE = "m.py:1:1"
 
 COMMON = set(
-    "status mode profile_dir xplane_file device step_id step_name step_window_ps step_duration_ps "
-    "notes totals".split()
+    "status mode profile_dir xplane_file device device_type clock step_source step_id step_name "
+    "step_window_ps step_duration_ps notes totals".split()
 )
 TOTALS = set(
     "n_events_total n_events_compute n_events_data_move n_events_comm n_events_other "
@@ -70,7 +70,7 @@ ROWS = {
     "n_groups agg_key_coverage",
     "by_source_within_category": "hlo_category kind agg_key agg_key_kind source_inner "
     "source_stack tf_op n_executions total_dur_ps min_dur_ps max_dur_ps avg_dur_ps shapes_in "
-    "shapes_out dtype_change layout_change example_hlo_op",
+    "shapes_out dtype_change dtype_change_dur_ps layout_change layout_change_dur_ps example_hlo_op",
     "roofline groups": "agg_key agg_key_kind source_inner tf_op hlo_categories n_executions "
     "total_dur_ps flops_sum model_flops_sum bytes_accessed_sum dtype dtype_uncertain "
     "arithmetic_intensity ridge_point bound t_compute_theory_ps t_hbm_theory_ps "
@@ -80,7 +80,8 @@ ROWS = {
     "top_skipped": "agg_key source_inner tf_op total_dur_ps reason top_signature example_hlo_op",
     "step_summary": "weighted_avg_mfu weighted_avg_hbm_util weighted_avg_roofline_util "
     "step_shortfall_ps rooflined_dur_ps step_compute_dur_ps_total rooflined_pct_of_compute "
-    "skipped_pct_of_compute top_shortfall_groups t_roofline_per_op_ps shortfall_per_op_ps",
+    "skipped_pct_of_compute top_shortfall_groups t_roofline_per_op_ps shortfall_per_op_ps "
+    "over_roof",
     "skipped_groups": "n_no_flops n_no_bytes n_dtype_other n_peak_unknown_for_dtype "
     "total_dur_ps_skipped top_skipped",
     "peaks_used": "peak_tflops_bf16 peak_tflops_fp8 peak_tflops_fp32 peak_tflops_fp16 "
@@ -197,7 +198,7 @@ class Fields(unittest.TestCase):
 class OptionsOfModes(unittest.TestCase):
     OPTIONS: dict[tuple[str, ...], str] = {  # noqa: RUF012
         ("--include-comm",): "summary by_source non_compute",
-        ("--top", "3"): "summary",
+        ("--top", "3"): "summary by_source non_compute",
         ("--include-data-move",): "by_source",
         ("--no-comm-stalls",): "non_compute",
         ("--chip", "v7x"): "roofline",
@@ -624,7 +625,10 @@ class CommRollup(unittest.TestCase):
             ("async-done", "scatter_offload-done", None, "sparse_core"),
             ("async-done", "sparse-core-data-format-call-done", None, "sparse_core"),
             ("async-done", "sparse-core-data-format-call-done", host, "host"),
-            ("async-done", "something-done", None, "dma"),
+            ("async-done", "something-done", None, "collective"),
+            ("async-done", "async-collective-done", None, "collective"),
+            ("loop fusion", "async-collective-done.2", None, "collective"),
+            ("something-done", "x", None, "dma"),
         ):
             with self.subTest(category=category, name=name, operands=operands):
                 ops = [op(name, category, 0, 5, operands=operands)]
@@ -665,9 +669,11 @@ class CommRollup(unittest.TestCase):
         self.assertEqual(
             [tuple(row.values())[:5] for row in said["comm_rollup"]],
             [
-                ("dma", 2, 0, 31, 3.1),
+                # Of equal time by name.
                 ("all-to-all", 1, 30, 0, 3.0),
+                ("collective", 1, 0, 30, 3.0),
                 ("all-reduce", 2, 20, 7, 2.7),
+                ("dma", 1, 0, 1, 0.1),
             ],
         )
         self.assertEqual(said["totals"]["wait_duration_ps"], 38)
@@ -1302,7 +1308,7 @@ class RooflineNotes(unittest.TestCase):
         return notes
 
     def test_none_where_all_is_well(self) -> None:
-        data = chip_trace(matmul(0, 9, 8, 2, model_flops=8))
+        data = chip_trace(matmul(0, 9, 8, 2, model_flops=8), device_type_string="TPU v7x")
         self.assertEqual(self.notes(data), [])
 
     def test_rows_above_their_roof_are_counted(self) -> None:
@@ -1313,10 +1319,28 @@ class RooflineNotes(unittest.TestCase):
             matmul(20, 2, 8, 1, stack="m.py:3:1"),
             matmul(30, 0, 8, 1, stack="m.py:4:1"),  # no utilization
         ]
-        (note,) = self.notes(chip_trace(*ops), *peaks)
-        self.assertTrue(note.startswith("2 "), note)
-        self.assertIn("roofline_util", note)
-        self.assertEqual(self.notes(chip_trace(ops[0]), *peaks), [])
+        v7x = ["--chip", "v7x", *peaks]
+        for trace_of, n, names in (
+            # Longest first, three at most.
+            (ops, 2, "m.py:2, m.py:3"),
+            ([*ops, *(matmul(10 * i, 1, 8, 1, tf_op="x", stack=None) for i in (4, 5))], 3, None),
+            (
+                [matmul(10 * i, 1 + i % 3, 90, 1, stack=f"{i}.py:1:1") for i in range(4)],
+                *(4, "2.py:1, 1.py:1, "),
+            ),
+        ):
+            (note,) = self.notes(chip_trace(*trace_of), *v7x)
+            names = names or "m.py:2, m.py:3, tfop:x"
+            self.assertTrue(
+                note.startswith(
+                    f"{n} groups have a roofline_util above 1, a wrong dtype, peak or flop count:"
+                    f" {names}"
+                ),
+                note,
+            )
+            self.assertEqual(note.endswith(", …"), n > 3)
+            self.assertEqual(note.count(".py:") + note.count("tfop:"), min(n, 3))
+        self.assertEqual(self.notes(chip_trace(ops[0]), *v7x), [])
 
     def test_rows_whose_model_flops_differ_are_counted(self) -> None:
         ops = [
@@ -1324,24 +1348,70 @@ class RooflineNotes(unittest.TestCase):
             matmul(10, 9, 8, 1, stack="m.py:2:1", model_flops=8),
             matmul(20, 9, 8, 1, stack="m.py:3:1"),
         ]
-        (note,) = self.notes(chip_trace(*ops))
+        (note,) = self.notes(chip_trace(*ops), "--chip", "v7x")
         self.assertTrue(note.startswith("1 "), note)
         self.assertIn("model_flops_sum", note)
 
     def test_a_trace_of_another_generation(self) -> None:
-        for device_type, chip in (("TPU v6 Lite", "v6e"), ("TPU v4", "v4"), ("TPU v5", "v5p")):
-            (note,) = self.notes(chip_trace(device_type_string=device_type))
-            self.assertIn(device_type, note)
-            self.assertIn(f"--chip {chip}", note)
+        own = {"peak_teraflops_per_second": 275.0, "peak_hbm_bw_gigabytes_per_second": 1228.0}
+        for device_type, chip, facts in (
+            ("TPU v6 Lite", "v6e", {}),
+            ("tpu V6E", "v6e", {}),
+            ("TPU v4", "v4", own),
+            ("TPU v5", "v5p", {}),
+        ):
+            with self.subTest(device_type=device_type):
+                data = chip_trace(device_type_string=device_type, **facts)
+                self.assertEqual(answer(data, "roofline")["chip"], chip)
+                self.assertEqual(
+                    self.notes(data),
+                    [
+                        f"the trace is of a {device_type!r}: peaks of {chip} taken;"
+                        " --chip takes others"
+                    ],
+                )
+                # Asked for, they are nothing to tell of.
+                self.assertEqual(self.notes(data, "--chip", chip), [])
+                note = self.notes(data, "--chip", "v7x")[0]
+                self.assertEqual(
+                    note,
+                    f"the trace is of a {device_type!r}, the peaks are those of v7x:"
+                    f" --chip {chip} fits",
+                )
+        self.assertEqual(self.notes(data, "--chip", "profile"), [])
+
+    def test_a_trace_of_no_known_generation(self) -> None:
+        unknown = "the trace is of a 'TPU v99'"
+        own = {"peak_teraflops_per_second": 1153.5, "peak_hbm_bw_gigabytes_per_second": 3962.1}
+        advice = {
+            **{"": {}, ": --chip profile takes its own": own},
+        }
+        for end, facts in advice.items():
+            data = chip_trace(device_type_string="TPU v99", **facts)
+            self.assertEqual(answer(data, "roofline")["chip"], "v7x")
             self.assertEqual(
-                self.notes(chip_trace(device_type_string=device_type), "--chip", chip), []
+                self.notes(data), [f"{unknown}: peaks of v7x taken; --chip takes others"]
             )
+            self.assertEqual(
+                self.notes(data, "--chip", "v7x"),
+                [f"{unknown}, the peaks are those of v7x{end}"],
+            )
+        # One of the two is no row of peaks.
+        for lacking in own:
             data = chip_trace(
-                device_type_string=device_type,
-                peak_teraflops_per_second=900.0,
-                peak_hbm_bw_gigabytes_per_second=1600.0,
+                device_type_string="TPU v99", **{k: v for k, v in own.items() if k != lacking}
             )
-            self.assertEqual(self.notes(data, "--chip", "profile"), [])
+            (note,) = self.notes(data, "--chip", "v7x")
+            self.assertEqual(note, f"{unknown}, the peaks are those of v7x")
+
+    def test_a_trace_that_does_not_say_what_it_is_of(self) -> None:
+        said = answer(chip_trace(), "roofline", "--step", "0")
+        self.assertEqual((said["chip"], said["device_type"]), ("v7x", None))
+        self.assertEqual(
+            said["notes"],
+            ["the trace is of a device without a type: peaks of v7x taken; --chip takes others"],
+        )
+        self.assertEqual(self.notes(chip_trace(), "--chip", "v4"), [])
 
     def test_peaks_that_differ_by_more_than_2_percent(self) -> None:
         for fact, near, far in (
@@ -1349,12 +1419,10 @@ class RooflineNotes(unittest.TestCase):
             # 3690 GiB/s are 3962.107 GB/s
             ("peak_hbm_bw_gigabytes_per_second", (3962.0, 3884.0, 4041.0), (3882.0, 4042.0)),
         ):
-            for value in near:
+            for value in (*near, *far):
                 with self.subTest(fact=fact, value=value):
-                    self.assertEqual(self.notes(chip_trace(**{fact: value})), [])
-            for value in far:
-                with self.subTest(fact=fact, value=value):
-                    self.assertEqual(len(self.notes(chip_trace(**{fact: value}))), 1)
+                    notes = self.notes(chip_trace(device_type_string="TPU v7x", **{fact: value}))
+                    self.assertEqual(len(notes), value in far)
 
 
 class HbmBytes(unittest.TestCase):
@@ -1363,12 +1431,54 @@ class HbmBytes(unittest.TestCase):
         ops = [leaf(i, 1, bytes_accessed=1115, memory_access_breakdown=accesses) for i in range(2)]
         self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [30])
 
-    def test_an_empty_breakdown_is_a_known_0(self) -> None:
-        ops = [leaf(0, 1, bytes_accessed=9, memory_access_breakdown=raw(b""))]
+    def test_an_empty_breakdown_is_a_known_0_only_where_all_lies_on_the_chip(self) -> None:
+        vmem, hbm, host = "f32[8]{0:S(1)}", "f32[8]{0}", "f32[8]{0:S(5)}"
+        for n_bytes, shape, operands, expected in (
+            (9, vmem, f"{vmem} %a", 0),
+            (9, vmem, f"{vmem} %a, f32[8]{{0:T(8)S(12)}} %b", 0),
+            (9, f"({vmem}, {vmem})", f"{vmem} %a", 0),
+            (9, vmem, "", 0),
+            # real copies to the host and back
+            (9, host, f"{hbm} %a", None),
+            (9, hbm, f"{host} %a", None),
+            (9, vmem, f"{host} %a", None),
+            (9, vmem, f"{vmem} %a, {hbm} %b", None),
+            (9, f"({vmem}, {hbm})", f"{vmem} %a", None),
+            # space 0, written out
+            (9, vmem, "f32[8]{0:S(0)} %a", None),
+            # no array to be seen
+            (9, "()", "%a", None),
+            # and of what moves no bytes it is known wherever it lies
+            (0, hbm, f"{hbm} %a", 0),
+            (None, hbm, f"{hbm} %a", 0),
+            (-1, hbm, f"{hbm} %a", 0),
+        ):
+            with self.subTest(n_bytes=n_bytes, shape=shape, operands=operands):
+                facts = {} if n_bytes is None else {"bytes_accessed": n_bytes}
+                ops = [
+                    leaf(
+                        *(0, 1),
+                        shape=shape,
+                        operands=operands,
+                        memory_access_breakdown=raw(b""),
+                        **facts,
+                    )
+                ]
+                self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [expected])
+
+    def test_a_breakdown_of_other_memories_is_a_known_0(self) -> None:
+        accesses = memory_access_breakdown((1, 2, 9), (1, 0, 9), (2, 5, 9))
+        ops = [leaf(0, 1, bytes_accessed=27, memory_access_breakdown=accesses)]
         self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [0])
 
+    def test_a_breakdown_that_is_none_is_unknown(self) -> None:
+        for breakdown in (raw(b"\xff"), "text", 7):
+            ops = [leaf(0, 1, bytes_accessed=9, memory_access_breakdown=breakdown)]
+            self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [None])
+
     def test_null_where_a_member_that_moves_bytes_lacks_it(self) -> None:
-        known = leaf(0, 1, "a", bytes_accessed=9, memory_access_breakdown=raw(b""))
+        vmem = {"shape": "f32[8]{0:S(1)}", "memory_access_breakdown": raw(b"")}
+        known = leaf(0, 1, "a", bytes_accessed=9, **vmem)
         for facts, expected in (
             ({"bytes_accessed": 1}, None),
             ({"bytes_accessed": 0}, 0),
@@ -1404,7 +1514,8 @@ class HbmBytes(unittest.TestCase):
             )
 
     def test_a_known_0_is_compute_bound_of_no_intensity(self) -> None:
-        ops = [matmul(0, 10, 8, 9, memory_access_breakdown=raw(b""))]
+        accesses = memory_access_breakdown((1, 2, 9))
+        ops = [matmul(0, 10, 8, 9, memory_access_breakdown=accesses)]
         (row,) = roofline(ops, *PEAKS, "--bytes", "hbm")["groups"]
         self.assertEqual((row["bound"], row["arithmetic_intensity"]), ("compute", None))
         self.assertEqual((row["hbm_util"], row["roofline_util"]), (0.0, 0.4))
