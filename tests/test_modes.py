@@ -459,6 +459,56 @@ class Summary(unittest.TestCase):
         self.assertEqual(column(rows, "hlo_category"), ["add", "copy", "sort"])
 
 
+class TopRows(unittest.TestCase):
+    """`--top` ranks where all stood in order of appearance, and says what it leaves out."""
+
+    OPS = (
+        op("a", "copy", 0, 10, tf_op="b"),
+        op("b", "copy", 10, 30, tf_op="c"),
+        leaf(40, 10, tf_op="a"),
+        leaf(50, 20, tf_op="c"),
+        leaf(70, 10, tf_op="b"),
+    )
+
+    def said(self, mode: str, *options: str) -> dict[str, Any]:
+        return answer(trace(list(self.OPS), STEP), mode, *options)
+
+    def test_of_by_source(self) -> None:
+        ranked = [
+            ("tfop:c", "data_move"),
+            ("tfop:c", "compute"),
+            ("tfop:a", "compute"),
+            # ties by key, then kind
+            ("tfop:b", "compute"),
+            ("tfop:b", "data_move"),
+        ]
+        said = self.said("by_source", "--include-data-move")
+        self.assertNotIn("tail", said)
+        self.assertEqual(said["totals"]["n_groups_total"], 5)
+        self.assertEqual(
+            column(said["groups"], "agg_key", "kind"), [ranked[i] for i in (4, 0, 2, 1, 3)]
+        )
+        for top, tail in ((0, (5, 80)), (2, (3, 30)), (4, (1, 10)), (5, (0, 0)), (9, (0, 0))):
+            said = self.said("by_source", "--include-data-move", "--top", str(top))
+            self.assertEqual(column(said["groups"], "agg_key", "kind"), ranked[:top])
+            self.assertEqual(tuple(said["tail"].values()), tail)
+            self.assertEqual(list(said["tail"]), ["n_groups_omitted", "dur_ps"])
+            self.assertEqual(said["totals"]["n_groups_total"], 5)
+
+    def test_of_non_compute(self) -> None:
+        said = self.said("non_compute")
+        self.assertNotIn("tail", said)
+        self.assertEqual(
+            column(said["by_source_within_category"], "agg_key"), ["tfop:b", "tfop:c"]
+        )
+        for top, keys, tail in ((0, [], (2, 40)), (1, ["tfop:c"], (1, 10))):
+            said = self.said("non_compute", "--top", str(top))
+            self.assertEqual(column(said["by_source_within_category"], "agg_key"), keys)
+            self.assertEqual(tuple(said["tail"].values()), tail)
+            # The table of categories is whole.
+            self.assertEqual(column(said["by_category"], "total_dur_ps"), [40])
+
+
 class Phases(unittest.TestCase):
     def test_each_op_has_one(self) -> None:
         for name, tf_op, phase in (
@@ -680,6 +730,66 @@ class CommRollup(unittest.TestCase):
         self.assertTrue(said["comm_rollup"][2]["longest_hlo_op"].startswith("%a ="))
 
 
+class AsyncCollectiveFusions(unittest.TestCase):
+    """On v5e and its like an asynchronous collective is a pair of fusions around some math."""
+
+    OPS = (
+        op("async-collective-start.1", "loop fusion", 0, 1, stack=HERE),
+        op("async_collective_fusion.1", "convolution fusion", 10, 2, stack=HERE),
+        op("async-collective-done.1", "output fusion", 20, 4, stack=HERE),
+        op("async-collective-done", "fusion", 30, 8),
+        op("async-collective-dones", "loop fusion", 40, 16),
+        op("async-collective-done.3", "copy", 60, 32),
+        op("my-async-collective-done", "loop fusion", 100, 64),
+        op("async-collective-done.4", "megacore fusion", 200, 128),
+    )
+
+    def test_the_ends_are_communication_and_what_is_between_them_is_math(self) -> None:
+        said = summary(list(self.OPS))
+        self.assertEqual(
+            column(said["by_hlo_category"], "hlo_category", "kind", "total_dur_ps"),
+            [
+                ("megacore fusion", "container", 128),
+                ("loop fusion", "compute", 80),
+                ("copy", "data_move", 32),
+                ("fusion", "comm", 8),
+                ("output fusion", "comm", 4),
+                ("convolution fusion", "compute", 2),
+                ("loop fusion", "comm", 1),
+            ],
+        )
+        self.assertEqual(said["totals"]["unknown_categories"], {})
+
+    def test_the_done_is_a_wait_and_the_start_is_none(self) -> None:
+        said = summary(list(self.OPS))
+        self.assertEqual(said["totals"]["wait_duration_ps"], 12)
+        self.assertEqual(
+            [tuple(row.values())[:4] for row in said["comm_rollup"]], [("collective", 2, 0, 12)]
+        )
+
+    def test_the_done_is_a_stall(self) -> None:
+        for options, stalls, comm in (
+            ([], 12, []),
+            (["--no-comm-stalls"], 0, []),
+            (["--include-comm"], 12, [("loop fusion", 1)]),
+            (["--include-comm", "--no-comm-stalls"], 0, [("loop fusion", 1)]),
+        ):
+            said = answer(trace(list(self.OPS), STEP), "non_compute", *options)
+            rows = column(said["by_category"], "hlo_category", "total_dur_ps")
+            expected = [("copy", 32), *comm, *([(STALL, stalls)] if stalls else [])]
+            self.assertEqual(sorted(rows), sorted(expected))
+            self.assertEqual(STALLS in said["notes"], bool(stalls))
+        rows = answer(trace(list(self.OPS), STEP), "non_compute")["by_source_within_category"]
+        keys = [row["agg_key"] for row in rows if row["hlo_category"] == STALL]
+        self.assertEqual(keys[1], "<no source>:fusion")
+
+    def test_a_start_has_moved_nothing(self) -> None:
+        said = answer(trace(list(self.OPS), STEP), "non_compute", "--include-comm")
+        (row,) = [r for r in said["by_source_within_category"] if r["hlo_category"] != STALL][:1]
+        self.assertEqual((row["hlo_category"], row["dtype_change"]), ("loop fusion", None))
+        self.assertEqual((row["layout_change"], row["layout_change_dur_ps"]), (None, None))
+
+
 class Kernels(unittest.TestCase):
     def test_one_row_per_kernel_by_time(self) -> None:
         ops = [
@@ -822,6 +932,31 @@ class NonCompute(unittest.TestCase):
         self.assertEqual(row["shapes_out"], [f"f32[{i}]{{0:T(8)}}" for i in range(4)])
         self.assertEqual(row["shapes_in"], [f"s8[{i}]{{0:S(1)}}" for i in range(4)])
 
+    def test_the_time_of_those_that_change(self) -> None:
+        """None where nothing can be compared, for dtype and layout each by itself."""
+        same, cast, laid = "f32[8,4]{1,0}", "bf16[8,4]{1,0}", "f32[8,4]{0,1}"
+        unknown, both = "f32[32]{0}", "bf16[8,4]{0,1}"
+        for befores, expected in (
+            ((same, cast, laid, both), (True, 2 + 8, True, 4 + 8)),
+            ((same, same), (False, 0, False, 0)),
+            ((unknown,), (False, 0, None, None)),
+            ((unknown, laid, same), (False, 0, True, 2)),
+            (("",), (None, None, None, None)),
+            (("", cast), (True, 2, False, 0)),
+        ):
+            with self.subTest(befores=befores):
+                ops = [
+                    op(f"c.{i}", "copy", 20 * i, 1 << i, shape=same, operands=before, stack=HERE)
+                    for i, before in enumerate(befores)
+                ]
+                (row,) = answer(trace(ops, STEP), "non_compute")["by_source_within_category"]
+                keys = [
+                    f"{what}_{end}"
+                    for what in ("dtype", "layout")
+                    for end in ("change", "change_dur_ps")
+                ]
+                self.assertEqual(tuple(row[key] for key in keys), expected)
+
     def test_tuples_are_shown_whole(self) -> None:
         shape = "(f32[2]{0}, /*index=1*/u32[]{:S(2)})"
         ops = [op("x", "copy-start", 0, 1, shape=shape, operands="f32[2]{0} %a")]
@@ -931,6 +1066,22 @@ class Roofline(unittest.TestCase):
             (said["rooflined_pct_of_compute"], said["skipped_pct_of_compute"]), (40, 60)
         )
         self.assertEqual(said["step_shortfall_ps"], 5 + 24 - 500_000)
+
+    def test_rows_above_their_roof_are_summed_apart(self) -> None:
+        peaks = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
+        on_roof = matmul(0, 4, 8, 1, stack="m.py:1:1")
+        below = matmul(10, 12, 8, 1, stack="m.py:2:1")  # 4 of 12 ps
+        above = matmul(30, 3, 8, 1, stack="m.py:3:1")
+        instant = matmul(40, 0, 8, 1, stack="m.py:4:1")  # no utilization
+        for ops, n, total, mfu in (
+            ((on_roof, below, instant), 0, 0, 0.5),
+            ((on_roof, below, above, instant), 1, 3, 0.5),
+            ((above, instant), 1, 3, None),
+            ((leaf(0, 5),), 0, 0, None),
+        ):
+            said = roofline(list(ops), *peaks)["step_summary"]["over_roof"]
+            expected = {"n_groups": n, "total_dur_ps": total, "weighted_avg_mfu_without": mfu}
+            self.assertEqual(said, expected)
 
     def test_nothing_rooflined_is_null_on_average(self) -> None:
         said = roofline([leaf(0, 10)])["step_summary"]

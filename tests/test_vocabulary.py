@@ -184,6 +184,35 @@ class AsyncByName(unittest.TestCase):
                 self.assertEqual(listed([op(name, category, 0, 5)]), [(category, kind)])
 
 
+class AsyncCollectiveFusions(unittest.TestCase):
+    """A pair of fusions named so is an asynchronous collective."""
+
+    def test_the_name_tells_of_any_fusion(self) -> None:
+        for category in FUSIONS:
+            for name in ("async-collective-start", "async-collective-done.7.clone"):
+                with self.subTest(category=category, name=name):
+                    self.assertEqual(listed([op(name, category, 0, 5)]), [(category, "comm")])
+
+    def test_others_keep_their_kind(self) -> None:
+        for name, category, kind in (
+            ("async_collective_fusion.2", "convolution fusion", "compute"),
+            ("async-collective", "loop fusion", "compute"),
+            ("async-collective-starts", "loop fusion", "compute"),
+            ("async-collective-update.1", "loop fusion", "compute"),
+            ("x-async-collective-done", "loop fusion", "compute"),
+            ("async-collective-done", "custom-call", "compute"),
+            ("async-collective-done", "copy-done", "data_move"),
+            ("async-collective-done", "megacore fusion", "container"),
+        ):
+            with self.subTest(name=name, category=category):
+                self.assertEqual(listed([op(name, category, 0, 5)]), [(category, kind)])
+
+    def test_such_a_category_is_not_unknown(self) -> None:
+        for category in ("my fusion", "myfusion"):
+            self.assertEqual(unknown([op("async-collective-done", category, 0, 5)]), {})
+        self.assertEqual(unknown([op("f.1", "myfusion", 0, 5)]), {"myfusion": 1})
+
+
 class HiddenCasts(unittest.TestCase):
     def test_a_convert_among_the_elementwise_is_a_convert(self) -> None:
         ops = [op("x.1", "non-fusion elementwise", 0, 5, opcode="convert")]
