@@ -162,7 +162,9 @@ def signed(value: int) -> int:
 # --- the oracle ----------------------------------------------------------------------------------
 
 POISON = "%poison.1 = f32[] poison()"
-STEPS, OPS = "Steps", "XLA Ops"
+POISON_ID = 2**62 + 77  # no entry of the metadata has it
+LARGE_STAT = 64  # an id and an integer take no more
+STEPS, MODULES, OPS = "Steps", "XLA Modules", "XLA Ops"
 KNOWN = {"plane": (1, 3, 4, 5, 6), "line": (1, 3, 4, 9, 10, 11)}
 
 
@@ -261,12 +263,19 @@ class Reading:
                 stat = self._stat(field, stats_damage)
                 if stat:
                     plane.stats.append(stat)
+        # Executions of programs are the steps where there are no others.
+        has_steps = any(
+            event.num_occurrences is None and (event.duration_ps or 0) >= 0
+            for line_name, field in lines
+            if line_name == STEPS
+            for event in self._line(line_name, field, []).events
+        )
         has_ops = any(line_name == OPS for line_name, _ in lines)
         for line_name, field in lines:
-            needed = line_name in (STEPS, OPS)
+            needed = has_ops and not (has_steps and line_name == MODULES)
             plane.lines.append(
-                self._line(line_name, field, self.must if has_ops else self.may)
-                if needed
+                self._line(line_name, field, self.must if needed else self.may)
+                if line_name in (STEPS, MODULES, OPS)
                 else Line(line_name)
             )
         used = {event.metadata_id or 0 for line in plane.lines for event in line.events}
@@ -278,37 +287,32 @@ class Reading:
 
     def _line(self, name: str, message: Field, damages: list[int]) -> Line:
         line = Line(name)
-        starts: list[int] = []
         for field in self._fields(message.start, message.end, damages):
-            starts.append(field.at)
             if field.number == 2 and self._text(field, self.may) != name:
                 raise AmbiguousError
             if field.number == 3 and self._is(field, VARINT, damages):
                 line.timestamp_ns = signed(field.value)
             elif field.number == 4 and self._is(field, LENGTH, damages):
-                event, starts_twice = self._event(field, damages)
-                line.events.append(event)
-                if starts_twice:
-                    # No writer does it; where that meets an event without a start, the program
-                    # may refuse the piece of the line that they are in.
-                    self.may += starts
+                line.events.append(self._event(field, damages))
             elif field.number in (1, 9, 10):
                 self._is(field, VARINT, self.may)
             elif field.number == 11:
                 self._text(field, self.may)
         return line
 
-    def _event(self, message: Field, damages: list[int]) -> tuple[Event, bool]:
-        """An event, and whether it says twice when it starts."""
+    def _event(self, message: Field, damages: list[int]) -> Event:
         event = Event(None)
-        n_starts = 0
+        # Those of other steps' ops are not looked at, nor is what is too large to be a time.
+        of_stats: list[int] = []
+        of_large_stats: list[int] = []
         for field in self._fields(message.start, message.end, damages):
             value = signed(field.value)
-            if field.number == 4:
-                self._is(field, LENGTH, self.may)
+            if field.number == 4 and self._is(field, LENGTH, self.may):
+                is_large = field.end - field.start > LARGE_STAT
+                stat = self._event_stat(field, of_large_stats if is_large else of_stats)
+                event.stats.append(stat)
             if field.number in (1, 2, 3, 5) and not self._is(field, VARINT, damages):
                 continue
-            n_starts += field.number in (2, 5)
             if field.number == 1:
                 event.metadata_id = value
             elif field.number == 2:
@@ -317,7 +321,27 @@ class Reading:
                 event.duration_ps = value
             elif field.number == 5:
                 event.offset_ps, event.num_occurrences = None, value
-        return event, n_starts > 1
+        self.may += of_stats + of_large_stats
+        if of_stats:
+            event.metadata_id = POISON_ID
+        return event
+
+    def _event_stat(self, message: Field, damages: list[int]) -> Stat:
+        """A stat of an event, of which only integers count."""
+        stat = Stat(None)
+        for field in self._fields(message.start, message.end, damages):
+            wire_type = {2: FIXED64, 5: LENGTH, 6: LENGTH, 8: LENGTH}.get(field.number, VARINT)
+            if not 1 <= field.number <= 8 or not self._is(field, wire_type, damages):
+                continue
+            if field.number == 1:
+                stat.metadata_id = signed(field.value)
+            elif field.number == 3:
+                stat.value = uint64(field.value)
+            elif field.number == 4:
+                stat.value = int64(signed(field.value))
+            else:
+                stat.value = raw(b"")
+        return stat
 
     def _event_metadata(self, message: Field) -> tuple[int, EventMetadata, list[int]]:
         """An entry of the map by its key, with what can't be read in it.

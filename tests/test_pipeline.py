@@ -346,9 +346,7 @@ class StepPick(unittest.TestCase):
         steps = [("x", 20, 10), ("y", 0, 5), ("x", 10, 5), ("y", 40, 9)]
         step = self.pick("--step-id", "x", steps=steps)
         self.assertEqual((step["step_id"], step["step_window_ps"]), (2, [20, 30]))
-        self.assertEqual(
-            step["notes"], ["2 steps are named 'x'; took idx=2, typical of 1 as busy"]
-        )
+        self.assertEqual(step["notes"], ["2 steps are named 'x'; took idx=2, typical of 1 as busy"])
         step = self.pick("--step-id", "y", steps=steps)
         self.assertEqual((step["step_id"], step["step_window_ps"]), (3, [40, 49]))
         self.assertEqual(
@@ -451,8 +449,11 @@ class ExecutionsAsSteps(unittest.TestCase):
                 [
                     {"index": 0, "name": "jit_g(3)", "duration_ps": 500, "n_xla_ops_events": 1},
                     {
-                        **{"index": 1, "name": "jit_f(12)", "duration_ps": 1000},
-                        **{"n_xla_ops_events": 2, "picked": True},
+                        "index": 1,
+                        "name": "jit_f(12)",
+                        "duration_ps": 1000,
+                        "n_xla_ops_events": 2,
+                        "picked": True,
                     },
                     {"index": 2, "name": None, "duration_ps": 10, "n_xla_ops_events": 0},
                 ],
@@ -488,9 +489,7 @@ class ExecutionsAsSteps(unittest.TestCase):
         for events in ([], [Event(8, None, 10, num_occurrences=2)], [Event(8, 0, -1)]):
             step = self.said(events=events)
             self.assertEqual((step["step_source"], step["step_window_ps"]), (None, [1000, 9010]))
-            self.assertEqual(
-                step["notes"][-1:], ["no Steps line; using the whole XLA Ops window"]
-            )
+            self.assertEqual(step["notes"][-1:], ["no Steps line; using the whole XLA Ops window"])
             left_out = "1 events of the XLA Modules line left out: they have no valid time"
             self.assertEqual(step["notes"][:-1], [left_out] * len(events))
 

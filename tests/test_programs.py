@@ -1137,7 +1137,9 @@ def real(path: Path) -> Real:
         durations: Counter[int] = Counter()
         for line in plane.lines("XLA Ops"):
             for events in line.events(-(1 << 80), 1 << 80):
-                for metadata_id, _, duration in events:
+                for metadata_id, duration in zip(
+                    events.metadata_ids, events.durations, strict=True
+                ):
                     durations[metadata_id] += duration
         programs = _proto.programs_of(trace)
         ops = []

@@ -427,9 +427,28 @@ class UnseenDamageTest(RobustnessTest):
                 self.assertEqual(said(damaged, mode, "--step", "0"), answer)
                 self.assert_unreadable(run(damaged, mode, "--step", "1"), damaged.rindex(b"\0"))
 
-    def test_stats_of_events(self) -> None:
-        stat = bytes_field(4, b"\0\xff")
-        self.assert_unseen(with_extra("event", b""), with_extra("event", stat))
+    def test_stats_of_events_of_other_steps(self) -> None:
+        """What the core measured is read of the picked step, in the pieces that reach into it."""
+        bad = bytes_field(4, b"\0\xff")
+        n, pad = 1000, text_field(14, "x" * 200)
+        for damaged_step in (0, 2):
+            plane = Plane(
+                fuzz.DEVICE,
+                [
+                    Line("Steps", [Event(3, i * n, n) for i in range(3)]),
+                    Line("XLA Ops", [Event(1, i, 1, extra=pad) for i in range(3 * n)]),
+                ],
+                [EventMetadata(1, "%a.1 = f32[2] add()"), EventMetadata(3, "s")],
+            )
+            intact = encode(Space([plane]))
+            plane.lines[1].events[-1 if damaged_step else 0].extra = bad
+            damaged = encode(Space([plane]))
+            for mode in fuzz.MODES:
+                with self.subTest(mode=mode, damaged_step=damaged_step):
+                    answer = said(intact, mode, "--step", "1")
+                    self.assertEqual(said(damaged, mode, "--step", "1"), answer)
+            outcome = run(damaged, "summary", "--step", str(damaged_step))
+            self.assert_unreadable(outcome, damaged.index(b"\0\xff"))
 
     def test_errors_and_warnings(self) -> None:
         self.assert_unseen(SMALL, SMALL + bytes_field(2, b"\xff") + bytes_field(3, b"\xed\xa0\x80"))
@@ -1019,7 +1038,9 @@ class CommandTest(RobustnessTest):
                 outcome = harness.Outcome(said.fields, said.status, said.complaint)
                 check_outcome(outcome)
                 self.assert_absent(outcome, "bad_arguments")
-                self.assertEqual([said.fields[k] for k in ("mode", "profile_dir", "device")], [None] * 3)
+                self.assertEqual(
+                    [said.fields[k] for k in ("mode", "profile_dir", "device")], [None] * 3
+                )
 
     def test_each_exit_status(self) -> None:
         summary = ("--mode", "summary")
