@@ -23,7 +23,7 @@ from . import xplane_pb2 as pb
 from .errors import Damage
 from .record import record
 from .source import Source
-from .wire import LENGTH, Schema, decode, explain, fields, is_complete, known_fields, parse
+from .wire import LENGTH, Schema, decode, explain, fields, is_complete, known_fields, parse, tidied
 
 _PIECE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 12
@@ -140,7 +140,7 @@ class Line:
             data = self._read(piece)
             offsets = _column_of_starts(data, piece)
             if offsets is None:
-                _refuse_misfits(data, piece.start)
+                data = _legible(data, piece.start)
                 events = _parse(pb.LineEvents, data, piece.start).events
                 offsets = [e.offset_ps for e in events if not e.HasField("num_occurrences")]
                 piece.n_aggregated = piece.n_events - len(offsets)
@@ -163,7 +163,7 @@ class Line:
                 data = self._read(piece)
                 events = _columns_of_events(data, piece.start, self._device_stats)
                 if events is None:
-                    _refuse_misfits(data, piece.start)
+                    data = _legible(data, piece.start)
                     events = _events_one_by_one(data, piece.start, self._device_stats)
                 if not (start <= piece.first and piece.last < end):
                     events = events.where([start <= offset < end for offset in events.offsets])
@@ -202,13 +202,15 @@ def _columns_of_events(data: bytes, at: int, device: DeviceStats) -> Events | No
     reductions that have more, are looked at one by one, and the stretches between them are
     whole columns.
     """
-    merged = _parse(columns.LineStats, data, at).events
+    line = _parse(columns.LineStats, data, at)
+    merged = line.events
     kinds = [field.name for field, _ in merged.stats.ListFields()]
     if (
         merged.HasField("num_occurrences")
         or len(UnknownFieldSet(merged.stats))
         or kinds not in ([], ["metadata_id", "uint64_value"])
         or _has_misfits(merged)
+        or _has_misfits(line)
     ):
         return None
     each = parse(columns.LineEachStat, data)
@@ -273,10 +275,12 @@ def _has_misfits(message: Message) -> bool:
     return any(aside[i].field_number in known for i in range(len(aside)))
 
 
-def _refuse_misfits(data: bytes, at: int) -> None:
-    merged = _parse(pb.LineMerged, data, at).events
-    if _has_misfits(merged) or _has_misfits(merged.stats):
-        explain(pb.LineEvents.DESCRIPTOR, data, at)
+def _legible(data: bytes, at: int) -> bytes:
+    """The same events, so written that every parser takes them all; Damage where none could."""
+    line = _parse(pb.LineMerged, data, at)
+    if any(map(_has_misfits, (line, line.events, line.events.stats))):
+        return tidied(pb.LineEvents.DESCRIPTOR, data, at)
+    return data
 
 
 def read_line(source: Source, start: int, end: int, device_stats: DeviceStats) -> Line:

@@ -2,8 +2,9 @@
 
 The C parser decodes fast but says no more than "error", and puts a known field of a wrong wire
 type silently aside. So `decode` compares the size of what was understood with the size of what
-was there, and only where they differ are the bytes walked here, by `explain`. (For a line's many
-events the reader looks at what was put aside instead: sizing them costs as much as decoding.)
+was there, and only where they differ are the bytes walked here: by `tidied`, which says what can't
+be read and writes anew what can. (For a line's many events the reader looks at what was put aside
+instead: sizing them costs as much as decoding.)
 """
 
 from __future__ import annotations
@@ -149,16 +150,23 @@ class Schema:
             field.number: (field.name, _wire_types(field)) for field in descriptor.fields
         }
 
+    def name_of(self, number: int, wire: int, at: int) -> str | None:
+        """What a field is called that stands at offset `at`; None where the schema lacks it."""
+        if number not in self.fields:
+            return None
+        name, wire_types = self.fields[number]
+        if wire not in wire_types:
+            raise Damage(at, f"{self.name}.{name} has wire type {wire}")
+        return name
+
 
 def known_fields(
     schema: Schema, read: Read, start: int, end: int
 ) -> Iterator[tuple[int, str, int, int]]:
     """Walk the fields that the schema knows: yield (offset, name, value, end of the field)."""
     for at, number, wire, value, stop in fields(read, start, end):
-        if number in schema.fields:
-            name, wire_types = schema.fields[number]
-            if wire not in wire_types:
-                raise Damage(at, f"{schema.name}.{name} has wire type {wire}")
+        name = schema.name_of(number, wire, at)
+        if name is not None:
             yield at, name, value, stop
 
 
@@ -213,7 +221,7 @@ def decode(kind: type[M], data: bytes, at: int) -> M:
         message.DiscardUnknownFields()
         if message.ByteSize() == len(data):
             return message
-    explain(kind.DESCRIPTOR, data, at)
+    message = parse(kind, tidied(kind.DESCRIPTOR, data, at))
     if message is None:
         raise Damage(at, "the protobuf parser refuses it")
     return message
@@ -240,22 +248,51 @@ def is_complete(message: Message, data: bytes) -> bool:
         return False
 
 
-def explain(descriptor: Descriptor, data: bytes, base: int) -> None:
-    """Raise Damage at the first field that can't be read; return if it is all legal.
+def tidied(descriptor: Descriptor, data: bytes, base: int) -> bytes:
+    """A message as writers write it: the fields that its schema knows, each as short as can be.
 
-    Legal is also what no writer does, such as fields in any order, given twice, or unknown.
+    Raises Damage at the first that can't be read. Legal is also what no writer does, such as tags
+    in more bytes than they take, and some parsers drop what they don't expect; not of this.
     """
 
     def read(start: int, length: int) -> bytes:
         return data[start - base : start - base + length]
 
-    _explain(descriptor, read, base, base + len(data))
+    return _tidied(descriptor, read, base, base + len(data))
 
 
-def _explain(descriptor: Descriptor, read: Read, start: int, end: int) -> None:
-    for at, name, value, stop in known_fields(Schema(descriptor), read, start, end):
+def _tidied(descriptor: Descriptor, read: Read, start: int, end: int) -> bytes:
+    schema = Schema(descriptor)
+    tidy = bytearray()
+    for at, number, wire, value, stop in fields(read, start, end):
+        name = schema.name_of(number, wire, at)
+        if name is None:
+            continue
+        tidy += _as_varint(number << 3 | wire)
+        if wire == VARINT:
+            tidy += _as_varint(value)
+            continue
+        payload = read(value, stop - value)
         field = descriptor.fields_by_name[name]
         if field.type == _STRING:
-            text(read(value, stop - value), at, f"{descriptor.name}.{name}")
+            text(payload, at, f"{descriptor.name}.{name}")
         elif field.type == _MESSAGE:
-            _explain(field.message_type, read, value, stop)
+            payload = _tidied(field.message_type, read, value, stop)
+        if wire == LENGTH:
+            tidy += _as_varint(len(payload))
+        tidy += payload
+    return bytes(tidy)
+
+
+def _as_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def explain(descriptor: Descriptor, data: bytes, base: int) -> None:
+    """Raise Damage at the first field that can't be read; return if it is all legal."""
+    tidied(descriptor, data, base)
