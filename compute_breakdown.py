@@ -30,7 +30,7 @@ import sys
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate, chain
 from operator import itemgetter, sub
@@ -587,7 +587,7 @@ class Device:
     base: int
     steps: list[StepEvent]
     step_source: str
-    stats: dict[str, _proto.Value]
+    stats: _proto.Stats
     # What else the capture has: the hosts of its run, the planes of this file.
     hosts: list[str]
     planes: list[str]
@@ -1049,12 +1049,10 @@ def read_step_of_files(
     choice: StepChoice,
     notes: list[str],
     on_read: Callable[[int, int], None] | None,
-    opened: ExitStack,
-) -> tuple[str, Step]:
-    """The step of that host's file, or else of the first that can be read and has the device.
-
-    The file stays open as long as `opened`: a mode may ask for the program in it.
-    """
+    report: Callable[[str, Step], Json],
+) -> Json:
+    """Report on the step of that host's file, or else of the first that can be read and has the
+    device. What the report asks for may be read only then."""
     hosts = list(files)
     if host is not None:
         if host not in files:
@@ -1065,18 +1063,16 @@ def read_step_of_files(
     for path in files.values():
         n_notes = len(notes)
         try:
-            with ExitStack() as attempt:
-                trace = attempt.enter_context(_proto.open_trace(path, on_read))
+            with _proto.open_trace(path, on_read) as trace:
                 if device not in trace.plane_names:
                     devices += trace.plane_names
                     continue
                 if len(files) > 1:
                     name = os.path.basename(path)
                     notes.append(f"{name} taken, of {len(files)} files; --host takes another")
-                found = open_device(trace, device, hosts, notes)
-                step = read_step(found, pick_step(found, choice, notes), notes)
-                opened.push(attempt.pop_all())
-                return path, step
+                opened = open_device(trace, device, hosts, notes)
+                step = read_step(opened, pick_step(opened, choice, notes), notes)
+                return report(path, step)
         except (_proto.Damage, OSError) as error:
             failures.append(unreadable(path, error))
             del notes[n_notes:]
@@ -2770,16 +2766,18 @@ def analyse(request: Request, notes: list[str]) -> Json:
     """The whole pipeline."""
     progress = Progress(sys.stderr) if sys.stderr and sys.stderr.isatty() else None
     try:
-        with ExitStack() as opened:
-            files = find_files(request.profile, notes)
-            path, step = read_step_of_files(
-                files, request.host, request.device, request.choice, notes, progress, opened
-            )
-            said = request.mode.report(step, **request.mode_options)
-            program = program_fields(step)
+        files = find_files(request.profile, notes)
+        return read_step_of_files(
+            *(files, request.host, request.device, request.choice, notes, progress),
+            lambda path, step: answer_of(request, path, step, notes),
+        )
     finally:
         if progress:
             progress.erase()
+
+
+def answer_of(request: Request, path: str, step: Step, notes: list[str]) -> Json:
+    said = request.mode.report(step, **request.mode_options)
     return {
         "status": "ok",
         "mode": request.mode.name,
@@ -2789,7 +2787,7 @@ def analyse(request: Request, notes: list[str]) -> Json:
         "device_type": step.device.type,
         "clock": step.clock,
         "step_source": step.device.step_source if step.picked else None,
-        "program": program,
+        "program": program_fields(step),
         "step_id": step.picked.index if step.picked else None,
         "step_name": step.picked.name if step.picked else None,
         "step_window_ps": [step.timeline.start, step.timeline.end],

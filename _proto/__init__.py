@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .hlo_module import Instruction, Program
     from .lines import Events, Line
     from .programs import Programs
-    from .reader import Metadata, Plane, Trace, Value
+    from .reader import Metadata, Plane, Stats, Trace, Value
 
 __all__ = [
     "HOST_MEMORY",
@@ -47,6 +47,7 @@ __all__ = [
     "Plane",
     "Program",
     "Programs",
+    "Stats",
     "Trace",
     "Value",
     "clock_of",

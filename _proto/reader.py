@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from . import xplane_pb2 as pb
 from .errors import Damage
 from .lines import DeviceStats, Line, read_line
 from .source import Source
-from .wire import LENGTH, VARINT, Schema, decode, fields, known_fields, parse, text
+from .wire import LENGTH, VARINT, Schema, decode, fields, known_fields, text
 
+# What compressed strings may expand to: one; all of a plane; and these for each byte of the file.
 _TEXT_LIMIT = 4 << 20
+_TEXTS_LIMIT = 8 << 20
+_TEXTS_PER_BYTE = 8
 _SPACE, _PLANE, _LINE, _STAT, _ENTRY, _METADATA = (
     Schema(kind.DESCRIPTOR)
     for kind in (
@@ -26,7 +33,9 @@ _SPACE, _PLANE, _LINE, _STAT, _ENTRY, _METADATA = (
     )
 )
 
+M = TypeVar("M", bound=Message)
 Value = float | int | str | bytes
+_Span = tuple[int, int]
 
 
 class Trace:
@@ -50,7 +59,7 @@ class Trace:
         """Index a plane: where its lines and metadata lie, and what its stats are called."""
         source = self._source
         plane = Plane(name, source)
-        for _, field_name, start, end in known_fields(_PLANE, source.read, *self._planes[name]):
+        for at, field_name, start, end in known_fields(_PLANE, source.read, *self._planes[name]):
             if field_name == "lines":
                 line_name = _name(_LINE, source, start, end)
                 plane._lines.setdefault(line_name, []).append((start, end))
@@ -61,6 +70,8 @@ class Trace:
                 plane._stat_names[entry.key] = entry.value.name
             elif field_name == "stats":
                 plane._stats.extend((start, end))
+            elif field_name == "name":
+                _refuse_another(name, source.read(start, end - start), at)
         return plane
 
     def read(self, start: int, length: int) -> bytes:
@@ -108,23 +119,98 @@ class Attachment:
     span: tuple[int, int] | None
 
 
+class _Compressed(bytes):
+    """A string that nobody has asked for yet."""
+
+
+class Stats:
+    """The stats that have a name and a value; of several of one name the last.
+
+    What is packed in them is looked into when it is asked for, while the trace is open.
+    """
+
+    __slots__ = ("_places", "_plane", "_spans", "_values")
+
+    def __init__(
+        self, plane: Plane, stats: Iterable[pb.XStat], spans: Callable[[], Iterable[_Span]]
+    ) -> None:
+        self._plane = plane
+        # To tell where those stand that can't be read, of which it is known which they are.
+        self._spans = spans
+        self._places: dict[str, int] = {}
+        self._values: dict[str, Value] = {}
+        names = plane._stat_names
+        for place, stat in enumerate(stats):
+            name = names.get(stat.metadata_id)
+            kind = stat.WhichOneof("value")
+            if name is None or kind is None:
+                continue
+            value = getattr(stat, kind)
+            if kind == "ref_value":
+                value = names.get(value)
+                if value is None:
+                    continue
+            elif kind == "compressed_str_value":
+                value = _Compressed(value)
+                self._places[name] = place
+            elif kind == "bytes_value":
+                self._places[name] = place
+            self._values[name] = value
+
+    def __repr__(self) -> str:
+        return f"Stats({self._values!r})"
+
+    def get(self, name: str) -> Value | None:
+        value = self._values.get(name)
+        if isinstance(value, _Compressed):
+            try:
+                value = self._values[name] = self._plane._inflated(value)
+            except ValueError as error:
+                raise self.damage(name, f"a compressed string {error}") from None
+        return value
+
+    def message(self, name: str, kind: type[M]) -> M | None:
+        """The message that a stat holds, if it has bytes."""
+        data = self.get(name)
+        if not isinstance(data, bytes):
+            return None
+        try:
+            return decode(kind, data, 0)
+        except Damage:
+            return decode(kind, data, self._where(name)[1])
+
+    def damage(self, name: str, what: str) -> Damage:
+        return Damage(self._where(name)[0], what)
+
+    def _where(self, name: str) -> _Span:
+        """Where the field begins that holds what is packed, and where that itself does."""
+        source, place = self._plane._source, self._places[name]
+        (span,) = islice(self._spans(), place, place + 1)
+        values = [
+            (at, value)
+            for at, of_stat, value, _ in known_fields(_STAT, source.read, *span)
+            if of_stat in ("bytes_value", "compressed_str_value")
+        ]
+        return values[-1]
+
+
 @dataclass(slots=True)
 class Metadata:
     """What is known of all executions of one op: its HLO text, and its stats by name."""
 
     name: str
-    stats: dict[str, Value]
+    stats: Stats
 
     @property
     def accesses(self) -> list[tuple[int, int]] | None:
         """How many bytes an execution moves to or from which memory; None where it isn't told."""
-        breakdown = self.stats.get("memory_access_breakdown")
-        message = None
-        if isinstance(breakdown, bytes):
-            message = parse(pb.MemoryAccessBreakdown, breakdown)
-        if message is None:
+        breakdown = self.stats.message("memory_access_breakdown", pb.MemoryAccessBreakdown)
+        if breakdown is None:
             return None
-        return [(access.memory_space, access.bytes) for access in message.accesses]
+        accesses = [(access.memory_space, access.bytes) for access in breakdown.accesses]
+        if any(n_bytes < 0 for _, n_bytes in accesses):
+            raise self.stats.damage("memory_access_breakdown", "a negative number of bytes")
+        return accesses
 
 
 @dataclass(slots=True)
@@ -138,6 +224,9 @@ class Plane:
     _stat_names: dict[int, str] = field(default_factory=dict)
     # Start, end, start, end, …
     _stats: array[int] = field(default_factory=lambda: array("q"))
+    # Compressed strings that were asked for; many ops share one.
+    _texts: dict[bytes, str] = field(default_factory=dict)
+    _n_inflated: int = 0
 
     @property
     def line_names(self) -> list[str]:
@@ -148,7 +237,10 @@ class Plane:
             self._ids_of("device_offset_ps"), self._ids_of("device_duration_ps")
         )
         spans = self._lines.get(name, [])
-        return [read_line(self._source, *span, device_stats) for span in spans]
+        lines = [read_line(self._source, *span, device_stats) for span in spans]
+        for line, (start, _) in zip(lines, spans, strict=True):
+            _refuse_another(name, line.name.encode(), start)
+        return lines
 
     def _ids_of(self, stat_name: str) -> frozenset[int]:
         return frozenset(i for i, name in self._stat_names.items() if name == stat_name)
@@ -159,41 +251,30 @@ class Plane:
             return None
         start, end = span
         entry = decode(pb.EventMetadataEntry, self._source.read(start, end - start), start)
-        stats: dict[str, Value] = {}
-        try:
-            for stat in entry.value.stats:
-                self._add(stat, start, stats)
-        except Damage:
-            for stat_start, stat_end in _stats_of(self._source, start, end):
-                _blame_compressed(self._source, stat_start, stat_end)
-            raise
+        stats = Stats(self, entry.value.stats, lambda: _stats_of(self._source, start, end))
         return Metadata(entry.value.name, stats)
 
-    def stats(self) -> dict[str, Value]:
+    def stats(self) -> Stats:
         """The plane's own stats."""
-        named: dict[str, Value] = {}
-        for start, end in zip(self._stats[::2], self._stats[1::2], strict=True):
-            stat = decode(pb.XStat, self._source.read(start, end - start), start)
-            try:
-                self._add(stat, start, named)
-            except Damage:
-                _blame_compressed(self._source, start, end)
-                raise
-        return named
+        spans = list(zip(self._stats[::2], self._stats[1::2], strict=True))
+        stats = [
+            decode(pb.XStat, self._source.read(start, end - start), start) for start, end in spans
+        ]
+        return Stats(self, stats, lambda: spans)
 
-    def _add(self, stat: pb.XStat, at: int, named: dict[str, Value]) -> None:
-        """Add a stat that has a name and a value; of two of one name, the first."""
-        name = self._stat_names.get(stat.metadata_id)
-        kind = stat.WhichOneof("value")
-        if name is None or kind is None or name in named:
-            return
-        value: Value | None = getattr(stat, kind)
-        if kind == "ref_value":
-            value = self._stat_names.get(stat.ref_value)
-        elif kind == "compressed_str_value":
-            value = _inflate_text(stat.compressed_str_value, at)
-        if value is not None:
-            named[name] = value
+    def _inflated(self, data: bytes) -> str:
+        """A compressed string; ValueError says why it can't be read."""
+        if data not in self._texts:
+            plain = _inflate(data)
+            self._n_inflated += len(plain)
+            limit = _TEXTS_LIMIT + _TEXTS_PER_BYTE * self._source.stored_size
+            if self._n_inflated > limit:
+                raise ValueError(f"is one too many: they expand past the limit of {limit} bytes")
+            try:
+                self._texts[data] = plain.decode()
+            except UnicodeDecodeError:
+                raise ValueError("is not UTF-8") from None
+        return self._texts[data]
 
 
 def _stats_of(source: Source, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -205,22 +286,15 @@ def _stats_of(source: Source, start: int, end: int) -> Iterator[tuple[int, int]]
                     yield stat, stat_end
 
 
-def _blame_compressed(source: Source, start: int, end: int) -> None:
-    """Raise Damage at the field of a stat that holds a compressed string and can't be read."""
-    for at, name, packed, stop in known_fields(_STAT, source.read, start, end):
-        if name == "compressed_str_value":
-            _inflate_text(source.read(packed, stop - packed), at)
-
-
-def _inflate_text(data: bytes, at: int) -> str:
+def _inflate(data: bytes) -> bytes:
     inflater = zlib.decompressobj(wbits=31)
     try:
         plain = inflater.decompress(data, _TEXT_LIMIT)
     except zlib.error as error:
-        raise Damage(at, f"a compressed string is damaged: {error}") from None
+        raise ValueError(f"is damaged: {error}") from None
     if not inflater.eof or inflater.unused_data:
-        raise Damage(at, "a compressed string is cut off, too large, or followed by garbage")
-    return text(plain, at, "a compressed string")
+        raise ValueError("is cut off, too large, or followed by garbage")
+    return plain
 
 
 def _name(schema: Schema, source: Source, start: int, end: int) -> str:
@@ -231,6 +305,12 @@ def _name(schema: Schema, source: Source, start: int, end: int) -> str:
             # The line's name comes behind its events, or not at all; there may be millions.
             return read_line(source, start, end, DeviceStats(frozenset(), frozenset())).name
     return ""
+
+
+def _refuse_another(name: str, later: bytes, at: int) -> None:
+    """Of several names the last counts, and here the first has been looked for."""
+    if later != name.encode():
+        raise Damage(at, "named once more, and otherwise")
 
 
 def _key(source: Source, start: int, end: int) -> int:

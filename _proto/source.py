@@ -24,12 +24,14 @@ OnRead = Callable[[int, int], None]
 class Source:
     """An open file. `on_read` is told the position after every read (for a progress display)."""
 
-    __slots__ = ("_fd", "_on_read", "size")
+    __slots__ = ("_fd", "_on_read", "size", "stored_size")
 
-    def __init__(self, fd: int, on_read: OnRead | None = None) -> None:
+    def __init__(self, fd: int, stored_size: int, on_read: OnRead | None = None) -> None:
         self._fd = fd
         self._on_read = on_read
         self.size = os.fstat(fd).st_size
+        # Of the file as it was given, gzipped or not.
+        self.stored_size = stored_size
 
     def read(self, start: int, length: int) -> bytes:
         data = os.pread(self._fd, length, start)
@@ -55,6 +57,7 @@ def open_source(
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise Damage(0, "not a regular file")
+        stored_size = os.fstat(fd).st_size
         gzipped = os.pread(fd, len(GZIP_MAGIC), 0) == GZIP_MAGIC
         if path.endswith(".gz") and not gzipped:
             raise Damage(0, "not gzip data")
@@ -62,7 +65,7 @@ def open_source(
             inflated = _unpack(fd, gzip_limit, on_read)
             os.close(fd)
             fd = inflated
-        yield Source(fd, on_read)
+        yield Source(fd, stored_size, on_read)
     finally:
         os.close(fd)
 

@@ -146,7 +146,7 @@ class Schema:
 
     def __init__(self, descriptor: Descriptor) -> None:
         self.name: str = descriptor.name
-        self.fields = {
+        self.fields: dict[int, tuple[str, tuple[int, ...]]] = {
             field.number: (field.name, _wire_types(field)) for field in descriptor.fields
         }
 

@@ -1634,11 +1634,6 @@ class HbmBytes(unittest.TestCase):
                 self.assertEqual(column(rows, "hbm_bytes_sum"), [expected])
         self.assertEqual(column(by_source([leaf(0, 1)]), "hbm_bytes_sum"), [None])
 
-    def test_impossible_bytes_are_absent(self) -> None:
-        accesses = memory_access_breakdown((1, 1, -1))
-        ops = [leaf(0, 1, bytes_accessed=9, memory_access_breakdown=accesses)]
-        self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [None])
-
     def test_bytes_hbm_judges_by_hbm_alone(self) -> None:
         accesses = memory_access_breakdown((1, 1, GIB // 2), (1, 2, 9 * GIB))
         ops = [matmul(0, 4 * PS, 2 * 10**12, 10 * GIB, memory_access_breakdown=accesses)]
