@@ -86,3 +86,49 @@ def chip_of(device_type: str) -> str | None:
         if device_type.lower() in (known.lower() for known in chip.device_types):
             return name
     return None
+
+
+@record
+class Choice:
+    """The peaks in use: which row of the table, and notes where it isn't plain that they fit."""
+
+    chip: str
+    peaks: Peaks
+    notes: list[str]
+
+
+def choose(
+    asked: str | None, device_type: str | None, own: Peaks, overrides: Mapping[str, float]
+) -> Choice:
+    """The peaks that are asked for, or else those of the device; `own` are those it gives."""
+    chip = asked or chip_of(device_type or "") or DEFAULT_CHIP
+    used = override(own if chip == PROFILE_CHIP else builtin(chip), overrides)
+    return Choice(chip, used, [*_chip_notes(asked, device_type, chip, own), *_own_notes(own, used)])
+
+
+def _chip_notes(asked: str | None, device_type: str | None, chip: str, own: Peaks) -> list[str]:
+    fits = chip_of(device_type or "")
+    device = f"a {device_type!r}" if device_type else "a device without a type"
+    if asked is None:
+        if chip == fits == DEFAULT_CHIP:
+            return []
+        return [f"the trace is of {device}: peaks of {chip} taken; --chip takes others"]
+    if not device_type or chip in (fits, PROFILE_CHIP):
+        return []
+    advice = ""
+    if fits:
+        advice = f": --chip {fits} fits"
+    elif own.bf16 and own.hbm_gibps:
+        advice = f": --chip {PROFILE_CHIP} takes its own"
+    return [f"the trace is of {device}, the peaks are those of {chip}{advice}"]
+
+
+def _own_notes(own: Peaks, used: Peaks) -> list[str]:
+    notes = []
+    for what, its_own, in_use in (
+        ("bf16 peak is {:.6g} TFLOPS", own.bf16, used.bf16),
+        ("HBM peak is {:.6g} GiB/s", own.hbm_gibps, used.hbm_gibps),
+    ):
+        if its_own and in_use and abs(its_own - in_use) > 0.02 * in_use:
+            notes.append(f"the trace's own {what.format(its_own)}, the one used is {in_use:.6g}")
+    return notes

@@ -1860,12 +1860,9 @@ def parts_of(compute: Group, by_user: Mapping[str, KernelCost]) -> list[Part]:
 class Roofs:
     """Peaks, and these as exact rates per picosecond."""
 
-    chip: str
-    peaks: _peaks.Peaks
+    choice: _peaks.Choice
     flops: dict[str, Fraction]
     hbm: Fraction | None
-    # Whose peaks these are, where that isn't plain.
-    notes: list[str]
 
     def ridge_point(self, dtype: str) -> Fraction | None:
         return self.flops[dtype] / self.hbm if self.hbm and dtype in self.flops else None
@@ -1873,29 +1870,25 @@ class Roofs:
 
 def roofs_of(device: Device, chip: str | None, overrides: Mapping[str, float]) -> Roofs:
     """The peaks that are asked for, or else those of the device that the trace is of."""
-    own = peaks_of_device(device)
-    row = chip or _peaks.chip_of(device.type or "") or _peaks.DEFAULT_CHIP
-    given = own if row == _peaks.PROFILE_CHIP else _peaks.builtin(row)
-    peaks = _peaks.override(given, overrides)
-    tflops = {dtype: peaks.tflops(dtype) for dtype in _peaks.DTYPES}
+    choice = _peaks.choose(chip, device.type, peaks_of_device(device), overrides)
+    tflops = {dtype: choice.peaks.tflops(dtype) for dtype in _peaks.DTYPES}
+    hbm_gibps = choice.peaks.hbm_gibps
     return Roofs(
-        row,
-        peaks,
+        choice,
         {dtype: exact(peak) for dtype, peak in tflops.items() if peak is not None},
-        None if peaks.hbm_gibps is None else exact(peaks.hbm_gibps) * 2**30 / 10**12,
-        chip_notes(device.type, chip, row, own, peaks),
+        None if hbm_gibps is None else exact(hbm_gibps) * 2**30 / 10**12,
     )
 
 
 def peaks_used(roofs: Roofs) -> Json:
     ridge_points = {dtype: roofs.ridge_point(dtype) for dtype in roofs.flops}
     return {
-        **{f"peak_tflops_{dtype}": roofs.peaks.tflops(dtype) for dtype in _peaks.DTYPES},
-        "peak_hbm_gibps": roofs.peaks.hbm_gibps,
+        **{f"peak_tflops_{dtype}": roofs.choice.peaks.tflops(dtype) for dtype in _peaks.DTYPES},
+        "peak_hbm_gibps": roofs.choice.peaks.hbm_gibps,
         "ridge_points": {
             dtype: rounded(ridge, 4) for dtype, ridge in ridge_points.items() if ridge is not None
         },
-        "source": roofs.peaks.source,
+        "source": roofs.choice.peaks.source,
         "unit": "GiB/s (base-1024) per device",
     }
 
@@ -2002,13 +1995,13 @@ def roofline(
             skipped.append(judged)
     return Report(
         {
-            "chip": roofs.chip,
+            "chip": roofs.choice.chip,
             "peaks_used": {**peaks_used(roofs), "bytes": traffic},
             "step_summary": step_summary(verdicts, compute.total),
             "groups": [roofline_row(verdict) for verdict in verdicts],
             "skipped_groups": skipped_fields(skipped),
         },
-        notes=[*roofline_notes(verdicts), *roofs.notes],
+        notes=[*roofline_notes(verdicts), *roofs.choice.notes],
     )
 
 
@@ -2179,31 +2172,6 @@ def peaks_of_device(device: Device) -> _peaks.Peaks:
     return _peaks.of_profile(
         positive("peak_teraflops_per_second"), positive("peak_hbm_bw_gigabytes_per_second")
     )
-
-
-def chip_notes(
-    device_type: str | None, asked: str | None, row: str, own: _peaks.Peaks, used: _peaks.Peaks
-) -> list[str]:
-    """Whose peaks are used, where it isn't plain that they are those of the device."""
-    notes = []
-    fits = _peaks.chip_of(device_type or "")
-    device = f"a {device_type!r}" if device_type else "a device without a type"
-    if asked is None and (row != _peaks.DEFAULT_CHIP or fits is None):
-        notes.append(f"the trace is of {device}: peaks of {row} taken; --chip takes others")
-    elif device_type and row not in (fits, _peaks.PROFILE_CHIP):
-        advice = [f"--chip {fits} fits"] if fits else []
-        if not fits and own.bf16 and own.hbm_gibps:
-            advice = [f"--chip {_peaks.PROFILE_CHIP} takes its own"]
-        notes.append(
-            ": ".join([f"the trace is of {device}, the peaks are those of {row}", *advice])
-        )
-    for what, its_own, in_use in (
-        ("bf16 peak is {:.6g} TFLOPS", own.bf16, used.bf16),
-        ("HBM peak is {:.6g} GiB/s", own.hbm_gibps, used.hbm_gibps),
-    ):
-        if its_own and in_use and abs(its_own - in_use) > 0.02 * in_use:
-            notes.append(f"the trace's own {what.format(its_own)}, the one used is {in_use:.6g}")
-    return notes
 
 
 # The bottleneck: a ledger in which every picosecond of the step stands once.
@@ -2377,10 +2345,10 @@ def bottleneck(
                 "dur_ps": sum(each.group.total for each in tail),
                 "lost_ps": sum(each.lost or 0 for each in tail),
             },
-            "chip": roofs.chip,
+            "chip": roofs.choice.chip,
             "peaks_used": peaks_used(roofs),
         },
-        notes=[*declared_notes({e.kernel for e in ledger if is_declared(e)}), *roofs.notes],
+        notes=[*declared_notes({e.kernel for e in ledger if is_declared(e)}), *roofs.choice.notes],
     )
 
 
