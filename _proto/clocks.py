@@ -90,11 +90,14 @@ class Clock:
     # From the trace's clock to the device's, at the times where it is asked for.
     shifts: dict[int, int]
 
-    def times(self, piece: Piece) -> tuple[list[int], list[int]]:
+    def times(self, piece: Piece) -> tuple[Sequence[int], Sequence[int]]:
         """When each event of a piece starts, and how long it lasts."""
         if self.name == ON_TRACE:
-            return piece.on_trace()[0], piece.durations.tolist()
-        starts, durations = piece.device_starts.tolist(), piece.device_durations.tolist()
+            return piece.on_trace()[0], piece.durations
+        if not piece.unmeasured:
+            return piece.device_starts, piece.device_durations
+        # What is moved may lie beyond what an array holds.
+        starts, durations = list(piece.device_starts), list(piece.device_durations)
         for i in piece.unmeasured:
             start = piece.base + piece.starts[i]
             end = start + piece.durations[i]
