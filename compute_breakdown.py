@@ -185,6 +185,8 @@ def as_count(value: _proto.Value | None) -> int | None:
 
 # How a likely line is known: the first of four ways, see the program's search.
 OWN = "own"
+# What is waited for that is no collective.
+HOST, SPARSE_CORE, DMA = "host", "sparse_core", "dma"
 PHASES = ("forward", "backward", "recompute", "other", "unknown")
 STACK, TF_OP, NO_SOURCE = KEY_KINDS = ("stack", "tf_op", "no_source")
 
@@ -250,6 +252,26 @@ class Op:
         return frame[1] if frame else last
 
     @cached_property
+    def waits_for(self) -> str:
+        """Whom the core waits for, if this is communication or a wait."""
+        name = self.name if self.category in ASYNC else self.category.replace(" ", "-")
+        if name.startswith("all-reduce-scatter"):
+            return "reduce-scatter"
+        collective = COLLECTIVE_NAME.match(name)
+        if collective:
+            return collective[1]
+        if self.async_collective:
+            inside = self.instruction.collective() if self.instruction else None
+            return inside.opcode if inside else "collective"
+        if self.kind == COMM and self.category in ASYNC:
+            return "collective"
+        arrays = [*self.hlo.outputs, *self.hlo.operands]
+        if self.kind == COMM or any(array.memory_space == _proto.HOST_MEMORY for array in arrays):
+            # What is communication and no collective goes to the host and back.
+            return HOST
+        return SPARSE_CORE if "sparse-core" in self.name or "offload" in self.name else DMA
+
+    @cached_property
     def phase(self) -> str:
         if self.tf_op is None:
             return "unknown"
@@ -299,6 +321,10 @@ class Op:
         return as_text(self.metadata.stats.get("shape_with_layout")) or None
 
     @cached_property
+    def outputs(self) -> list[_proto.Array]:
+        return self.hlo.outputs or _proto.parse_shape(self.shape or "")[0]
+
+    @cached_property
     def dot(self) -> _proto.Dot | None:
         """The matmul that it is or contains, as its program has it."""
         return self.instruction.dot() if self.instruction else None
@@ -306,8 +332,7 @@ class Op:
     @cached_property
     def dtype(self) -> str:
         """That of the output: of its array of most elements."""
-        outputs = self.hlo.outputs or _proto.parse_shape(self.shape or "")[0]
-        return dtype_class(_proto.main_dtype(outputs)) if outputs else OTHER
+        return dtype_class(_proto.main_dtype(self.outputs)) if self.outputs else OTHER
 
     @cached_property
     def matmul_inputs(self) -> list[_proto.Array]:
@@ -457,7 +482,8 @@ class Step:
 
     device: Device
     picked: StepEvent | None
-    clock: str
+    admitted: Admitted
+    clock: _proto.Clock
     timeline: Timeline
     # In order of appearance.
     leaves: list[Executions]
@@ -574,6 +600,8 @@ def unreadable(path: str, error: Exception) -> Absent:
 
 DEVICE = "/device:TPU:0"
 TPU_RE = re.compile(r"/device:TPU:\d+\Z")
+# Where steps come from, where there is no Steps line.
+MODULES = "modules"
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
 
 
@@ -627,7 +655,7 @@ def open_device(trace: _proto.Trace, name: str, hosts: list[str], notes: list[st
     base = lines[0].base_ps
     steps, source = read_steps(plane, STEPS_LINE, base, notes), "steps"
     if not steps:
-        steps, source = read_steps(plane, MODULES_LINE, base, notes), "modules"
+        steps, source = read_steps(plane, MODULES_LINE, base, notes), MODULES
         if steps:
             notes.append("no Steps line; executions of programs (XLA Modules) are taken as steps")
     count_starts(lines, base, steps)
@@ -773,6 +801,10 @@ class Admitted:
 
     pieces: list[_proto.Piece]
     n_dropped: int
+
+    @property
+    def metadata_ids(self) -> set[int]:
+        return set().union(*(piece.metadata_ids for piece in self.pieces))
 
     @property
     def span(self) -> tuple[int, int]:
@@ -1033,7 +1065,8 @@ def read_step(device: Device, picked: StepEvent | None, notes: list[str]) -> Ste
     return Step(
         device=device,
         picked=picked,
-        clock=clock.name,
+        admitted=admitted,
+        clock=clock,
         timeline=timeline_of(admitted, clock, ops, window),
         leaves=leaves,
         by_kind={kind: by_kind.get(kind) or Group([]) for kind in KINDS},
@@ -1178,35 +1211,13 @@ def exposed(step: Step) -> list[Exposed]:
     members = Group(step.leaves).where(is_exposed).members
     return [
         Exposed(name, of_name, of_name.where(lambda op: op.is_wait))
-        for name, of_name in ranked_by(members, waits_for)
+        for name, of_name in ranked_by(members, lambda op: op.waits_for)
     ]
 
 
 def is_exposed(op: Op) -> bool:
     sets_off = op.is_start or op.category.endswith("-update")
     return op.is_wait or (op.kind == COMM and not sets_off)
-
-
-def waits_for(op: Op) -> str:
-    """Whom the core waits for in an op that is communication or a wait."""
-    name = op.name if op.category in ASYNC else op.category.replace(" ", "-")
-    if name.startswith("all-reduce-scatter"):
-        return "reduce-scatter"
-    collective = COLLECTIVE_NAME.match(name)
-    if collective:
-        return collective[1]
-    if op.async_collective:
-        inside = op.instruction.collective() if op.instruction else None
-        return inside.opcode if inside else "collective"
-    if op.kind == COMM and op.category in ASYNC:
-        return "collective"
-    arrays = [*op.hlo.outputs, *op.hlo.operands]
-    if op.kind == COMM or any(array.memory_space == _proto.HOST_MEMORY for array in arrays):
-        # What is communication and no collective goes to the host and back.
-        return "host"
-    if "sparse-core" in op.name or "offload" in op.name:
-        return "sparse_core"
-    return "dma"
 
 
 @record
@@ -1225,7 +1236,7 @@ def likely_line(op: Op, device: Device) -> tuple[str | None, str | None]:
     # Sums are due to what is summed up, what goes to the host to what made it; all else is
     # fetched for who needs it.
     likely = op.instruction.likely_line(
-        producer_first=waits_for(op) in ("reduce-scatter", "all-reduce") or op.is_to_host,
+        producer_first=op.waits_for in ("reduce-scatter", "all-reduce") or op.is_to_host,
         sources=device.sources_of(op.program_id),
     )
     return (likely.line, likely.how) if likely else (None, None)
@@ -2176,7 +2187,7 @@ def peaks_of_device(device: Device) -> _peaks.Peaks:
 
 # The bottleneck: a ledger in which every picosecond of the step stands once.
 
-COLLECTIVE, HOST, DATA_MOVEMENT = "collective", "host", "data_movement"
+COLLECTIVE, DATA_MOVEMENT = "collective", "data_movement"
 COMPUTE_BOUND, MEMORY_BOUND = "compute_bound", "memory_bound"
 KERNEL, UNJUDGED = "kernel", "unjudged"
 CLASSES = (
@@ -2229,7 +2240,7 @@ def ledger_of(step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> li
 def vanishing(each: Executions) -> Entry:
     """What a chip would not need at all: it could be hidden, or done without."""
     op = each.op
-    if is_exposed(op) and waits_for(op) == HOST:
+    if is_exposed(op) and op.waits_for == HOST:
         name = HOST
     else:
         name = {COMM: COLLECTIVE, DATA_MOVE: DATA_MOVEMENT, OTHER: OTHER}[op.kind]
@@ -2429,7 +2440,7 @@ def finding_row(rank: int, finding: Finding, step: Step) -> Json:
         "n_executions": group.n,
         "phases": group.time_by(lambda op: op.phase),
         "waits_for": (
-            group.where(is_exposed).time_by(waits_for)
+            group.where(is_exposed).time_by(lambda op: op.waits_for)
             if finding.name in (COLLECTIVE, HOST)
             else None
         ),
@@ -2753,7 +2764,7 @@ def answer_of(request: Request, path: str, step: Step, notes: list[str]) -> Json
         "xplane_file": os.path.basename(path),
         "device": request.device,
         "device_type": step.device.type,
-        "clock": step.clock,
+        "clock": step.clock.name,
         "step_source": step.device.step_source if step.picked else None,
         "program": program_fields(step),
         "step_id": step.picked.index if step.picked else None,
