@@ -29,7 +29,7 @@ import re
 import sys
 import time
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate, chain
@@ -883,28 +883,38 @@ def clock_notes(admitted: Admitted, clock: _proto.Clock, window: tuple[int, int]
     ]
 
 
+# How many pieces are folded at once: enough that most of an op's executions come together, and
+# few enough that what is folded takes no memory to speak of.
+N_FOLDED = 16
+
+
 def fold(device: Device, admitted: Admitted, clock: _proto.Clock) -> dict[int, Executions]:
     """The executions of each op, by metadata id, in order of appearance."""
     found: dict[int, Executions] = {}
-    n_before = 0
-    for piece in admitted.pieces:
-        _, durations = clock.times(piece)
-        lasting: defaultdict[int, list[int]] = defaultdict(list)
-        places: defaultdict[int, list[int]] = defaultdict(list)
-        for place, metadata_id in enumerate(piece.metadata_ids, n_before):
-            lasting[metadata_id].append(durations[place - n_before])
-            places[metadata_id].append(place)
-        n_before += len(durations)
+    place = 0
+    for i in range(0, len(admitted.pieces), N_FOLDED):
+        lasting: dict[int, list[int]] = {}
+        places: dict[int, list[int]] = {}
+        for piece in admitted.pieces[i : i + N_FOLDED]:
+            _, durations = clock.times(piece)
+            for metadata_id, duration in zip(piece.metadata_ids, durations, strict=True):
+                if metadata_id in lasting:
+                    lasting[metadata_id].append(duration)
+                    places[metadata_id].append(place)
+                else:
+                    lasting[metadata_id], places[metadata_id] = [duration], [place]
+                place += 1
         for metadata_id, of_op in lasting.items():
-            shortest, longest = min(of_op), max(of_op)
-            each = found.get(metadata_id)
-            if each is None:
+            if metadata_id not in found:
                 op = device.op(metadata_id)
                 assert op is not None  # or else its events weren't admitted
-                each = found[metadata_id] = Executions(op, 0, 0, AFTER_ALL, -1, 0)
+                found[metadata_id] = Executions(op, 0, 0, AFTER_ALL, -1, 0)
+            each = found[metadata_id]
             each.n += len(of_op)
             each.total += sum(of_op)
-            each.shortest = min(shortest, each.shortest)
+            shortest, longest = min(of_op), max(of_op)
+            if shortest < each.shortest:
+                each.shortest = shortest
             if longest > each.longest:
                 each.longest = longest
                 each.longest_at = places[metadata_id][of_op.index(longest)]
