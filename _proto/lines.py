@@ -196,43 +196,57 @@ def _column_of_starts(data: bytes, piece: _Piece) -> list[int] | None:
 
 
 def _columns_of_events(data: bytes, at: int, device: DeviceStats) -> Events | None:
-    """The events of a piece, as nearly all are written; None where there is one of another form.
+    """The events of a piece, where all stats are unsigned integers, as nearly all are; else None.
 
-    Nearly all have two stats, and these two. The few others, as loops that have none and
-    reductions that have more, are looked at one by one, and the stretches between them are
-    whole columns.
+    Columns tell everything but durations, which are not written where they are 0, and how many
+    stats each event has.
     """
-    line = _parse(columns.LineStats, data, at)
-    merged = line.events
-    kinds = [field.name for field, _ in merged.stats.ListFields()]
-    if (
-        merged.HasField("num_occurrences")
-        or len(UnknownFieldSet(merged.stats))
-        or kinds not in ([], ["metadata_id", "uint64_value"])
-        or _has_misfits(merged)
-        or _has_misfits(line)
-    ):
-        return None
+    merged = _parse(columns.LineStats, data, at).events
     each = parse(columns.LineEachStat, data)
-    if each is None or not is_complete(each, data):
+    if each is None or merged.HasField("num_occurrences") or _has_misfits(merged):
+        return None
+    if len(UnknownFieldSet(merged.stats)) or not is_complete(each, data):
         return None
     events = list(each.events)
-    durations = [event.duration_ps for event in events]
+    found = Events(
+        merged.metadata_id[:],
+        merged.offset_ps[:],
+        [event.duration_ps for event in events],
+        [],
+        [],
+    )
     n_stats = [len(event.stats) for event in events]
-    found = Events(merged.metadata_id[:], merged.offset_ps[:], durations, [], [])
     stat_ids, values = merged.stats.metadata_id[:], merged.stats.uint64_value[:]
     if not (
         len(found.metadata_ids) == len(found.offsets) == len(events)
+        # Without other values in a stat, of which the last would count.
+        and len(merged.stats.ListFields()) == 2 * bool(stat_ids)
         and len(stat_ids) == len(values) == sum(n_stats)
+        and _add_device_columns(found, n_stats, stat_ids, values, device)
     ):
         return None
+    return found
+
+
+def _add_device_columns(
+    found: Events,
+    n_stats: Sequence[int],
+    stat_ids: list[int],
+    values: list[int],
+    device: DeviceStats,
+) -> bool:
+    """Add the device times of events whose stats stand in columns; False if that can't be done.
+
+    Nearly all events have two stats, and these two. The few others, as loops that have none and
+    reductions that have more, are looked at one by one; the stretches between are whole columns.
+    """
     begin = at = 0
-    for i in (*(i for i, n in enumerate(n_stats) if n != 2), len(events)):
+    for i in (*(i for i, n in enumerate(n_stats) if n != 2), len(n_stats)):
         n = i - begin
         end = at + 2 * n
         pair = stat_ids[at : at + 2] if n else []
         if stat_ids[at:end] != pair * n or max(values[at:end], default=0) >= _INT64_END:
-            return None
+            return False
         if device.are_offset_and_duration(pair):
             found.device_offsets += values[at:end:2]
             found.device_durations += values[at + 1 : end : 2]
@@ -240,12 +254,12 @@ def _columns_of_events(data: bytes, at: int, device: DeviceStats) -> Events | No
             found.device_offsets += values[at + 1 : end : 2]
             found.device_durations += values[at:end:2]
         elif n:
-            return None
-        if i < len(events):
+            return False
+        if i < len(n_stats):
             at, end = end, end + n_stats[i]
             found.add_device_times(device.times(zip(stat_ids[at:end], values[at:end], strict=True)))
         at, begin = end, i + 1
-    return found
+    return True
 
 
 def _events_one_by_one(data: bytes, at: int, device: DeviceStats) -> Events:
