@@ -14,6 +14,7 @@ import compute_breakdown
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "compute_breakdown.py"
 DEMO = ROOT / "tests" / "data" / "demo"
+MODES = tuple(mode.name for mode in compute_breakdown.MODES)
 
 
 class Outcome(NamedTuple):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import inspect
 import unittest
 from typing import Any
 
-from tests.harness import answer, run
+import compute_breakdown
+from tests.harness import MODES, answer, run
 from tests.xspace import (
     Op,
     Space,
@@ -18,14 +21,13 @@ from tests.xspace import (
     trace,
 )
 
-MODES = ("summary", "by_source", "non_compute", "roofline")
 STEP = [("s", 0, 1000)]
 BF16 = "bf16[8,128]{1,0:T(8,128)(2,1)}"
 HERE = "m.py:1:1"
 
 COMMON = set(
-    "status mode profile_dir xplane_file device device_type clock step_source step_id step_name "
-    "step_window_ps step_duration_ps notes totals".split()
+    "status mode profile_dir xplane_file device device_type clock step_source program step_id "
+    "step_name step_window_ps step_duration_ps notes totals".split()
 )
 TOTALS = set(
     "n_events_total n_events_compute n_events_data_move n_events_comm n_events_other "
@@ -36,6 +38,8 @@ TOTALS = set(
     "unknown_categories".split()
 )
 MODE_FIELDS = {
+    "bottleneck": "bottleneck speed_of_light mfu_at_least hfu_at_least mfu capture budget "
+    "recompute_dur_ps recompute_pct_of_step findings tail chip peaks_used",
     "summary": "top_compute_groups tail_compute by_kind_rollup by_hlo_category steps "
     "by_phase_rollup idle_gaps comm_rollup kernels",
     "by_source": "groups",
@@ -43,6 +47,7 @@ MODE_FIELDS = {
     "roofline": "chip peaks_used step_summary groups skipped_groups",
 }
 MODE_TOTALS = {
+    "bottleneck": "",
     "summary": "",
     "by_source": "n_groups_total",
     "non_compute": "non_compute_duration_ps non_compute_pct_of_step non_compute_pct_of_compute",
@@ -52,7 +57,7 @@ BREAKDOWN = "hlo_op_breakdown hlo_op_breakdown_overflow"
 GROUP = (
     "agg_key agg_key_kind source_inner tf_op source_stack n_executions total_dur_ps min_dur_ps "
     "max_dur_ps avg_dur_ps pct_of_compute pct_of_step hlo_categories flops_sum bytes_accessed_sum "
-    f"example_hlo_op example_hlo_op_dur_ps {BREAKDOWN} phases"
+    f"example_hlo_op example_hlo_op_dur_ps {BREAKDOWN} phases likely_sources"
 )
 # array -> the fields of its rows
 ROWS = {
@@ -63,18 +68,20 @@ ROWS = {
     "kernels": "kernel n_executions total_dur_ps min_dur_ps max_dur_ps avg_dur_ps pct_of_step "
     "source_inner tf_op phases shapes_in shapes_out",
     "by_source groups": f"{GROUP} kind model_flops_sum hbm_bytes_sum dtypes dtype_uncertain "
-    "operand_dtypes shapes shapes_truncated",
+    "operand_dtypes shapes shapes_truncated also_fused",
     "hlo_op_breakdown": "signature hlo_category total_dur_ps n_executions pct_of_group "
     "example_hlo_op example_hlo_op_dur_ps",
     "by_category": "hlo_category kind n_executions total_dur_ps min_dur_ps max_dur_ps avg_dur_ps "
     "n_groups agg_key_coverage",
     "by_source_within_category": "hlo_category kind agg_key agg_key_kind source_inner "
     "source_stack tf_op n_executions total_dur_ps min_dur_ps max_dur_ps avg_dur_ps shapes_in "
-    "shapes_out dtype_change dtype_change_dur_ps layout_change layout_change_dur_ps example_hlo_op",
+    "shapes_out dtype_change dtype_change_dur_ps layout_change layout_change_dur_ps example_hlo_op "
+    "likely_sources",
     "roofline groups": "agg_key agg_key_kind source_inner tf_op hlo_categories n_executions "
     "total_dur_ps flops_sum model_flops_sum bytes_accessed_sum dtype dtype_uncertain "
     "arithmetic_intensity ridge_point bound t_compute_theory_ps t_hbm_theory_ps "
     "t_roofline_theory_ps mfu hbm_util roofline_util shortfall_ps shortfall_pct opaque_dur_ps "
+    "dtype_source "
     "kernel cost_source hbm_bytes_sum operand_dtypes t_roofline_per_op_ps shortfall_per_op_ps",
     "top_shortfall_groups": "agg_key source_inner tf_op total_dur_ps shortfall_ps bound",
     "top_skipped": "agg_key source_inner tf_op total_dur_ps reason top_signature example_hlo_op",
@@ -84,6 +91,13 @@ ROWS = {
     "over_roof",
     "skipped_groups": "n_no_flops n_no_bytes n_dtype_other n_peak_unknown_for_dtype "
     "total_dur_ps_skipped top_skipped",
+    "program": "name program_id n_programs hlo",
+    "speed_of_light": "at_roof_ps unknown_ps pct_at_least pct_at_most",
+    "capture": "hosts devices n_steps",
+    "budget": "class dur_ps pct_of_step at_roof_ps lost_ps n_executions",
+    "findings": "rank class source_inner source_is agg_key tf_op kernel dur_ps pct_of_step "
+    "at_roof_ps lost_ps n_executions phases waits_for top_signature",
+    "bottleneck tail": "n_findings_omitted dur_ps lost_ps",
     "peaks_used": "peak_tflops_bf16 peak_tflops_fp8 peak_tflops_fp32 peak_tflops_fp16 "
     "peak_hbm_gibps ridge_points source unit bytes",
 }
@@ -135,14 +149,31 @@ class Fields(unittest.TestCase):
     )
 
     def assert_fields(self, row: dict[str, Any], name: str) -> None:
-        self.assertEqual(set(row), set(ROWS[name].split()), name)
+        self.assert_keys(row, ROWS[name], f"ROWS[{name!r}] in tests/test_modes.py")
+
+    def assert_keys(self, said: dict[str, Any], listed: str, where: str) -> None:
+        new, gone = set(said) - set(listed.split()), set(listed.split()) - set(said)
+        self.assertFalse(
+            new or gone,
+            f"\nnew fields {sorted(new)}, gone {sorted(gone)}: say so in {where}, in the tables of"
+            " fields on the user's and the agent's page, and in tests/naive.py",
+        )
+
+    def test_every_mode_is_listed(self) -> None:
+        for table, name in ((MODE_FIELDS, "MODE_FIELDS"), (MODE_TOTALS, "MODE_TOTALS")):
+            self.assertEqual(
+                set(table), set(MODES), f"list the fields of each mode in {name}, and those of rows"
+            )
 
     def test_of_the_object_and_its_totals(self) -> None:
         for mode in MODES:
             with self.subTest(mode=mode):
                 said = answer(trace(list(self.OPS), STEP), mode)
-                self.assertEqual(set(said), COMMON | set(MODE_FIELDS[mode].split()))
-                self.assertEqual(set(said["totals"]), TOTALS | set(MODE_TOTALS[mode].split()))
+                of_mode = " ".join([*COMMON, MODE_FIELDS[mode]])
+                self.assert_keys(said, of_mode, f"COMMON or MODE_FIELDS[{mode!r}]")
+                of_totals = " ".join([*TOTALS, MODE_TOTALS[mode]])
+                self.assert_keys(said["totals"], of_totals, f"TOTALS or MODE_TOTALS[{mode!r}]")
+                self.assert_fields(said["program"], "program")
                 self.assertEqual((said["status"], said["mode"]), ("ok", mode))
                 self.assertEqual(said["device"], "/device:TPU:0")
                 self.assertEqual(said["xplane_file"], "test.xplane.pb")
@@ -173,6 +204,20 @@ class Fields(unittest.TestCase):
         for row in said["by_phase_rollup"].values():
             self.assertEqual(set(row), {"n", "dur_ps", "pct_of_compute"})
 
+    def test_of_bottleneck(self) -> None:
+        said = answer(trace(list(self.OPS), STEP), "bottleneck")
+        for name in ("speed_of_light", "capture", "peaks_used"):
+            self.assert_keys(
+                said[name],
+                ROWS[name].replace(" bytes", "") if name == "peaks_used" else ROWS[name],
+                f"ROWS[{name!r}]",
+            )
+        self.assert_fields(said["tail"], "bottleneck tail")
+        for name in ("budget", "findings"):
+            self.assertGreater(len(said[name]), 2)
+            for row in said[name]:
+                self.assert_fields(row, name)
+
     def test_of_by_source(self) -> None:
         for row in by_source(list(self.OPS), "--include-comm", "--include-data-move"):
             self.assert_fields(row, "by_source groups")
@@ -196,19 +241,29 @@ class Fields(unittest.TestCase):
 
 
 class OptionsOfModes(unittest.TestCase):
+    # A use of each option that belongs to some mode, and the modes that it belongs to.
     OPTIONS: dict[tuple[str, ...], str] = {  # noqa: RUF012
         ("--include-comm",): "summary by_source non_compute",
-        ("--top", "3"): "summary by_source non_compute",
+        ("--top", "3"): "bottleneck summary by_source non_compute",
         ("--include-data-move",): "by_source",
         ("--no-comm-stalls",): "non_compute",
-        ("--chip", "v7x"): "roofline",
+        ("--chip", "v7x"): "bottleneck roofline",
         ("--bytes", "hbm"): "roofline",
-        ("--kernel-cost", "flash=1,1"): "roofline",
+        ("--kernel-cost", "flash=1,1"): "bottleneck roofline",
+        ("--model-flops", "1e9"): "bottleneck",
         **{
-            (f"--peak-{peak}", "5"): "roofline"
+            (f"--peak-{peak}", "5"): "bottleneck roofline"
             for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
         },
     }
+
+    def test_every_option_is_listed(self) -> None:
+        self.assertEqual(
+            {use[0] for use in self.OPTIONS},
+            {flag for mode in compute_breakdown.MODES for flag in mode.options},
+            "give each option a line in OptionsOfModes.OPTIONS and one in the table of options on"
+            " the user's page, and draw it in tests/random_xspace.py",
+        )
 
     def test_an_option_of_another_mode_is_refused(self) -> None:
         data = trace([kernel(0, 5)])
@@ -216,11 +271,44 @@ class OptionsOfModes(unittest.TestCase):
             for mode in MODES:
                 with self.subTest(option=option, mode=mode):
                     outcome = run(data, mode, *option)
-                    if mode in modes.split():
-                        self.assertEqual((outcome.object["status"], outcome.status), ("ok", 0))
-                    else:
-                        self.assertEqual(outcome.object["reason"], "bad_arguments")
-                        self.assertEqual(outcome.status, 2)
+                    is_own = mode in modes.split()
+                    self.assertEqual(outcome.object["status"], "ok" if is_own else "absent")
+                    reason = None if is_own else "bad_arguments"
+                    self.assertEqual(outcome.object.get("reason"), reason)
+                    self.assertEqual(outcome.status, 0 if is_own else 2)
+
+    def test_a_mode_takes_the_options_that_its_row_lists(self) -> None:
+        """Or else one ends in a traceback: no type checker sees the call."""
+        parser = compute_breakdown.Parser(argument_default=argparse.SUPPRESS)
+        dest_of = {
+            flag: parser.add_argument(flag, **told).dest
+            for flag, told in compute_breakdown.OPTIONS.items()
+        }
+        for mode in compute_breakdown.MODES:
+            with self.subTest(mode=mode.name):
+                step, *keywords = inspect.signature(mode.report).parameters.values()
+                self.assertIs(step.kind, step.POSITIONAL_OR_KEYWORD)
+                for each in keywords:
+                    self.assertIs(each.kind, each.KEYWORD_ONLY, f"{each}: no flags pooled")
+                    self.assertIsNot(each.default, each.empty, f"{each} has no default")
+                self.assertEqual(
+                    {each.name for each in keywords},
+                    {dest_of[flag] for flag in mode.options},
+                    f"the keyword parameters of {mode.name} are not what its options give",
+                )
+                self.assertEqual(len(set(mode.options)), len(mode.options))
+
+    def test_every_option_is_taken_by_some_mode_or_by_the_pipeline(self) -> None:
+        taken = {flag for mode in compute_breakdown.MODES for flag in mode.options}
+        pipeline = set(compute_breakdown.PIPELINE_OPTIONS)
+        self.assertFalse(taken & pipeline)
+        self.assertEqual(taken | pipeline, set(compute_breakdown.OPTIONS))
+
+    def test_the_pipeline_takes_its_options(self) -> None:
+        data = self.id().encode()  # no trace
+        for flag in compute_breakdown.PIPELINE_OPTIONS:
+            outcome = run(data, MODES[0], flag, "1")
+            self.assertNotEqual(outcome.object["reason"], "bad_arguments")
 
     def test_values_that_make_no_sense_are_refused(self) -> None:
         for mode, option, values in (
