@@ -530,7 +530,7 @@ class Notes(unittest.TestCase):
 
 
 class Stats(unittest.TestCase):
-    """Which stats tell a time: both, each an integer from 0 to 2⁶³ − 1."""
+    """Which stats tell a time: both, each an integer from 0 to 2⁶³ - 1."""
 
     def span(self, stats: list[Stat], more_names: Sequence[StatMetadata] = ()) -> Span | None:
         plane = tpu_plane([op("f", "loop fusion", 10, 5)])
@@ -935,7 +935,7 @@ class Columns(unittest.TestCase):
             return
         self.assertIsNone(found, "read in columns as if nothing were wrong")
         with self.assertRaises(Damage):
-            lines._refuse_misfits(data, 0)
+            lines._legible(data, 0)
 
     def wrong_fields(self, number: int, wire: int) -> list[bytes]:
         """A field of that number in each wire type but its own."""

@@ -57,9 +57,10 @@ print(peak if sys.platform == "darwin" else peak << 10)
 
 
 def facts(path: Path, mode: str) -> dict[str, Any]:
-    """What the program says of a trace, apart from where it lies."""
+    """What the program says of a trace, apart from where it lies and what else is there."""
     said = answer(path, mode)
-    return {key: said[key] for key in said if key not in ("profile_dir", "xplane_file")}
+    elsewhere = ("profile_dir", "xplane_file", "capture")
+    return {key: said[key] for key in said if key not in elsewhere}
 
 
 def pieces_of(size: int) -> AbstractContextManager[object]:

@@ -1124,7 +1124,7 @@ class Real(NamedTuple):
 
     @property
     def without_stack(self) -> list[RealOp]:
-        return [each for each in self.ops if "source_stack" not in each.metadata.stats]
+        return [each for each in self.ops if each.metadata.stats.get("source_stack") is None]
 
 
 @functools.cache
@@ -1146,7 +1146,7 @@ def real(path: Path) -> Real:
         for metadata_id, dur_ps in durations.items():
             metadata = plane.metadata(metadata_id)
             assert metadata is not None
-            program_id = metadata.stats["program_id"]
+            program_id = metadata.stats.get("program_id")
             program = programs.program(program_id) if isinstance(program_id, int) else None
             name = metadata.name.partition(" = ")[0]
             instruction = program.instruction(name) if program else None
@@ -1186,7 +1186,7 @@ class RealPrograms(unittest.TestCase):
         for each in real(TPU7X).without_stack:
             found = each.likely()
             assert found is not None
-            category = str(each.metadata.stats["hlo_category"])
+            category = str(each.metadata.stats.get("hlo_category"))
             how.setdefault((each.name.partition(".")[0], category), Counter())[found.how] += 1
         self.assertEqual(how["reduce-scatter", "async-done"], {"producer": 13, "inside": 1})
         self.assertEqual(how["slice-done", "async-done"], {"consumer": 30})

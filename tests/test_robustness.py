@@ -305,12 +305,17 @@ class DamageTest(RobustnessTest):
         }.items():
             with self.subTest(what), time_limit(5):
                 bad = bytes_field(8, packed)
-                plane_stat = bytes_field(6, int_field(1, 1) + HERE + bad)
+                name = encode(StatMetadata(9, "device_type_string"))
+                plane_stat = bytes_field(5, int_field(1, 9) + bytes_field(2, name))
+                plane_stat += bytes_field(6, int_field(1, 9) + HERE + bad)
                 for data in (
                     with_extra("op stat", HERE + bad),
                     with_extra("plane", plane_stat),
                 ):
                     self.assert_unreadable(run(data), data.index(HERE) + len(HERE))
+                # Nobody asks for an unknown stat.
+                unseen = bytes_field(6, int_field(1, 1) + HERE + bad)
+                self.assertEqual(said(with_extra("plane", unseen))["status"], "ok")
 
     def test_many_compressed_strings_take_bounded_memory(self) -> None:
         n = 12
