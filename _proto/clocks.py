@@ -67,19 +67,25 @@ class Piece:
 
 def piece_of(events: Events, base: int) -> Piece:
     starts, durations = events.device_offsets, events.device_durations
-    unmeasured = [i for i, start in enumerate(starts) if start is None] if None in starts else []
     first, last = min(events.offsets), max(map(add, events.offsets, events.durations))
     return Piece(
         base,
-        # In arrays, a step of a million events takes 40 MB.
-        array("q", events.metadata_ids),
-        array("q", events.offsets),
-        array("q", events.durations),
-        array("q", [start or 0 for start in starts]),
-        array("q", [duration or 0 for duration in durations]),
-        unmeasured,
+        _column(events.metadata_ids),
+        _column(events.offsets),
+        _column(events.durations),
+        _column([start or 0 for start in starts]),
+        _column([duration or 0 for duration in durations]),
+        [i for i, start in enumerate(starts) if start is None] if None in starts else [],
         (first + base, last + base),
     )
+
+
+def _column(numbers: list[int]) -> array[int]:
+    """As small as can be: a step has up to a million events, and what lasts 2 ms fits an int."""
+    try:
+        return array("i", numbers)
+    except OverflowError:
+        return array("q", numbers)
 
 
 @record

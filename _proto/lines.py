@@ -29,7 +29,15 @@ _PIECE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 12
 _EVENT_TAG = 4 << 3 | LENGTH
 _INT64_END = 1 << 63
-_LINE, _EVENT = (Schema(kind.DESCRIPTOR) for kind in (pb.XLine, pb.XEvent))
+# What a stat says that says a text of nothing.
+_NO_TEXT = {
+    "str_value": pb.LineEvents.Stat(str_value=b"").SerializeToString(),
+    "bytes_value": pb.LineEvents.Stat(bytes_value=b"").SerializeToString(),
+    "compressed_str_value": pb.LineEvents.Stat(compressed_str_value=b"").SerializeToString(),
+}
+# A packed list of nothing, where a number should be: to a column no misfit, and no number.
+_EMPTY_PACKED = (b"\x0a\x00", b"\x12\x00", b"\x1a\x00")
+_LINE, _EVENT, _STAT = (Schema(kind.DESCRIPTOR) for kind in (pb.XLine, pb.XEvent, pb.XStat))
 
 M = TypeVar("M", bound=Message)
 
@@ -186,7 +194,8 @@ def _column_of_starts(data: bytes, piece: _Piece) -> list[int] | None:
     column = _parse(columns.LineStarts, data, piece.start).events
     offsets = column.offset_ps
     if (
-        len(offsets) == piece.n_events
+        not any(empty in data for empty in _EMPTY_PACKED)
+        and len(offsets) == piece.n_events
         and not column.HasField("num_occurrences")
         and not _has_misfits(column)
         and is_complete(_parse(columns.LineEachStarts, data, piece.start), data)
@@ -204,6 +213,8 @@ def _columns_of_events(data: bytes, at: int, device: DeviceStats) -> Events | No
     merged = _parse(columns.LineStats, data, at).events
     each = parse(columns.LineEachStat, data)
     if each is None or merged.HasField("num_occurrences") or _has_misfits(merged):
+        return None
+    if any(empty in data for empty in _EMPTY_PACKED):
         return None
     if len(UnknownFieldSet(merged.stats)) or not is_complete(each, data):
         return None
@@ -316,17 +327,30 @@ def read_line(source: Source, start: int, end: int, device_stats: DeviceStats) -
 
 
 def _read_slice(source: Source, start: int, end: int) -> bytes:
-    """Read whole fields of a line; of an event that is too large for a piece, all but its stats."""
+    """Read whole fields of a line; of an event too large for a piece, what tells its time."""
     if end - start > _PIECE_BYTES:
         for _, of_line, value, stop in known_fields(_LINE, source.read, start, end):
             if of_line == "events":
-                slim = [
-                    source.read(at, field_end - at)
-                    for at, of_event, _, field_end in known_fields(_EVENT, source.read, value, stop)
-                    if of_event != "stats"
-                ]
-                return pb.LineFrame(events=[b"".join(slim)]).SerializeToString()
+                return _as_events(_without_texts(_EVENT, source, value, stop))
     return source.read(start, end - start)
+
+
+def _without_texts(schema: Schema, source: Source, start: int, end: int) -> bytes:
+    """An event, or a stat of one, with what is no number left out."""
+    parts = []
+    for at, name, value, stop in known_fields(schema, source.read, start, end):
+        if name == "stats":
+            # Under the number that events have in a line.
+            parts.append(_as_events(_without_texts(_STAT, source, value, stop)))
+        elif name in _NO_TEXT:
+            parts.append(_NO_TEXT[name])
+        else:
+            parts.append(source.read(at, stop - at))
+    return b"".join(parts)
+
+
+def _as_events(message: bytes) -> bytes:
+    return pb.LineFrame(events=[message]).SerializeToString()
 
 
 def _guess_boundary(data: bytes) -> int:
