@@ -25,7 +25,7 @@ from unittest import mock
 
 import _peaks
 import compute_breakdown
-from tests import xspace
+from tests import hlo_proto, xspace
 from tests.harness import DEMO, ROOT, SCRIPT, Outcome, run
 from tests.xspace import op, tpu_plane, trace
 
@@ -134,10 +134,22 @@ def unnamed_steps() -> bytes:
     return xspace.encode(xspace.Space([plane]))
 
 
+def sourceless() -> bytes:
+    """Ops of a program that knows no line of theirs."""
+    program = hlo_proto.hlo_proto({"main": [hlo_proto.op("a", "negate")]})
+    ops = [
+        op("a", category, 10 * i, 10, program_id=7)
+        for i, category in enumerate(("loop fusion", "copy"))
+    ]
+    planes = [tpu_plane(ops), hlo_proto.metadata_plane({7: ("jit_f(7)", program)})]
+    return xspace.encode(xspace.Space(planes))
+
+
 def hand_made_traces() -> list[bytes]:
     return [
         mixed_trace(),
         unnamed_steps(),
+        sourceless(),
         # All at one instant, so nothing to divide by.
         trace(
             [
