@@ -474,6 +474,13 @@ class SetUp(unittest.TestCase):
             paths = set(re.findall(r"(?<![\w.$\"/…-])/(?:home|work|tmp|root|Users)\b[\w/]*", page))
             self.assertLessEqual({path for path in paths if "/home/dev/" not in path}, set())
 
+    def test_the_wheel_holds_what_is_needed_without_the_clone(self) -> None:
+        settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        _, _, packed = settings.partition("[tool.hatch.build.targets.wheel.force-include]\n")
+        named = set(re.findall(r'^"(.*?)" = "compute_breakdown/', packed, re.MULTILINE))
+        modules = {path.name for path in ROOT.glob("*.py")}
+        self.assertEqual(named, modules | {"_proto", "SKILL.md", "FIELDS.md"})
+
     def test_version_has_an_entry_in_the_changelog(self) -> None:
         changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
         self.assertIn(f"\n## [{compute_breakdown.__version__}]", changelog)
