@@ -1018,6 +1018,9 @@ class Recipes(unittest.TestCase):
             bandwidth = 3690 * 2**30 / 1e12
             at_most = min(1153.5, point["intensity"] * bandwidth)
             self.assertAlmostEqual(point["tflops"] / at_most, 1, delta=1e-3)
+        bare = run(trace([op("a", "loop fusion", 0, 10)]), "roofline").object
+        drawn = self.specification("roofline.jq", stdin=json.dumps(bare))
+        self.assertEqual([len(layer["data"]["values"]) for layer in drawn["layer"]], [3, 0])
         ridge, flat = (point["tflops"] for point in roof[-2:])
         self.assertAlmostEqual(ridge / flat, 1, 3)
 

@@ -16,7 +16,8 @@
        bound
      }]
 | sort_by(-.ms) as $points
-| ($points | map(.intensity) | [min / 2, $peaks.ridge_points.bf16, max * 2]) as $ends
+| $peaks.ridge_points.bf16 as $ridge
+| ($points | map(.intensity) + [$ridge] | [min / 2, $ridge, max * 2]) as $ends
 | {
     width: 640,
     height: 320,
