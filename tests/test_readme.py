@@ -850,6 +850,7 @@ class Recipes(unittest.TestCase):
             ],
         )
         self.assertEqual({row[1] for row in rows}, {"cast", "layout"})
+        self.assertTrue(rows[0][2].endswith("attention.py:16"), "the README's reading")
         # Of some groups not all executions change something.
         self.assertTrue(any(ps < row["total_dur_ps"] for ps, _, row in expected))
 
