@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MODES = ("summary", "by_source", "non_compute", "roofline")
+MODES = ("bottleneck", "summary", "by_source", "non_compute", "roofline")
 ROUNDS = 5
 # ru_maxrss is in KiB, on macOS in bytes.
 MAXRSS_PER_MIB = 1 << (20 if sys.platform == "darwin" else 10)
