@@ -12,15 +12,35 @@ Notes whose wording isn't specified begin with "~".
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import struct
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import isfinite, prod
 from typing import Any, TypeVar
+
+from tests.naive_program import (
+    COLLECTIVES,
+    TRANSFERS,
+    Dot,
+    Entry,
+    Instruction,
+    Program,
+    decode_entries,
+    has_prefix,
+)
+from tests.naive_program import Cost as DeclaredCost
+from tests.naive_wire import (
+    Message,
+    StatValue,
+    decode_map,
+    decode_stats,
+    every,
+    fields,
+    last,
+    signed,
+)
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -50,92 +70,6 @@ class Options:
 
 
 # --- the file ------------------------------------------------------------------------------------
-
-
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(data):
-            raise ValueError("truncated")
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value % 2**64, at
-
-
-def fields(data: bytes) -> list[tuple[int, Any]]:
-    """(number, value) of each field: int for varints, bytes for all else."""
-    out: list[tuple[int, Any]] = []
-    at = 0
-    while at < len(data):
-        key, at = read_varint(data, at)
-        value: int | bytes
-        if key % 8 == 0:
-            value, at = read_varint(data, at)
-        else:
-            if key % 8 == 2:
-                length, at = read_varint(data, at)
-            elif key % 8 in (1, 5):
-                length = 8 if key % 8 == 1 else 4
-            else:
-                raise ValueError(f"wire type {key % 8}")
-            if at + length > len(data):
-                raise ValueError("truncated")
-            value = data[at : at + length]
-            at += length
-        out.append((key // 8, value))
-    return out
-
-
-def signed(value: int) -> int:
-    return value - 2**64 if value >= 2**63 else value
-
-
-def every(message: list[tuple[int, Any]], number: int) -> list[Any]:
-    return [value for n, value in message if n == number]
-
-
-def last(message: list[tuple[int, Any]], number: int, default: Any) -> Any:
-    """A singular field: of several, the last one counts."""
-    return [default, *every(message, number)][-1]
-
-
-def decode_map(plane: list[tuple[int, Any]], number: int) -> dict[int, list[tuple[int, Any]]]:
-    entries = [fields(entry) for entry in every(plane, number)]
-    return {signed(last(e, 1, 0)): fields(last(e, 2, b"")) for e in entries}
-
-
-StatValue = int | float | str | bytes
-
-
-def decode_stats(messages: list[bytes], names: dict[int, str]) -> dict[str, StatValue]:
-    """The stats that have a name and a value; of several of one name the last one counts, as of
-    the several entries that a protobuf map may have for one key."""
-    stats: dict[str, StatValue] = {}
-    for message in messages:
-        stat = fields(message)
-        name = names.get(signed(last(stat, 1, 0)))
-        variants = [(n, v) for n, v in stat if 2 <= n <= 8]
-        if name is None or not variants:
-            continue
-        variant, value = variants[-1]
-        if variant == 2:
-            stats[name] = struct.unpack("<d", value)[0]
-        elif variant == 3:
-            stats[name] = value
-        elif variant == 4:
-            stats[name] = signed(value)
-        elif variant == 5:
-            stats[name] = value.decode()
-        elif variant == 6:
-            stats[name] = value
-        elif variant == 7 and signed(value) in names:
-            stats[name] = names[signed(value)]
-        elif variant == 8:
-            stats[name] = gzip.decompress(value).decode()
-    return stats
 
 
 def text_of(stats: dict[str, StatValue], name: str) -> str | None:
@@ -231,12 +165,12 @@ class Plane:
         return [event for line in self.lines_named(name) for event in line.events]
 
 
-def plane_name(message: list[tuple[int, Any]]) -> str:
+def plane_name(message: Message) -> str:
     name: str = last(message, 2, b"").decode()
     return name
 
 
-def decode_plane(message: list[tuple[int, Any]]) -> Plane:
+def decode_plane(message: Message) -> Plane:
     stat_names = {i: last(m, 2, b"").decode() for i, m in decode_map(message, 5).items()}
     return Plane(
         name=plane_name(message),
@@ -281,7 +215,7 @@ class Shape:
 
 
 @dataclass
-class Instruction:
+class HloText:
     """As much of an HLO text as could be read."""
 
     name: str | None = None
@@ -333,8 +267,8 @@ class HloParser:
             elif not self.run_of(" "):
                 return
 
-    def instruction(self) -> Instruction:
-        found = Instruction()
+    def instruction(self) -> HloText:
+        found = HloText()
         try:
             self.accept("%")
             name = self.run_of(LETTERS + DIGITS + "_-.")
@@ -504,14 +438,10 @@ BOOKKEEPING = words(
     "tuple get-tuple-element parameter constant after-all add-dependency domain opt-barrier "
     "partition-id replica-id get-dimension-size"
 )
-COLLECTIVES = words(
-    "all-reduce all-gather reduce-scatter all-to-all ragged-all-to-all collective-permute "
-    "collective-broadcast send recv"
-)
 COMM_FUSIONS = ("all-reduce fusion", "all-gather fusion", "all-reduce-scatter fusion")
 COMM = [
     name + suffix
-    for name in [*COLLECTIVES, "host send", "host recv"]
+    for name in [*COLLECTIVES, *TRANSFERS, "host send", "host recv"]
     for suffix in ("", "-start", "-done", "-update")
 ]
 ASYNC = ("async-start", "async-update", "async-done")
@@ -519,15 +449,6 @@ LOCAL_ASYNC = words(
     "slice dynamic-slice dynamic-update-slice copy pad concatenate sparse-core-data-format "
     "gather_offload scatter_offload"
 )
-
-
-def has_prefix(name: str | None, prefix: str) -> bool:
-    """Whether an op's name is `prefix`, alone or followed by a separator or a digit."""
-    return (
-        name is not None
-        and name.startswith(prefix)
-        and (name == prefix or name[len(prefix)] in "-_." + DIGITS)
-    )
 
 
 def is_async_fusion(category: str, name: str | None, which: str) -> bool:
@@ -563,6 +484,19 @@ def dtype_class(dtype: str | None) -> str:
     return {"bf16": "bf16", "f32": "fp32", "f16": "fp16"}.get(dtype or "", "other")
 
 
+def width(dtype: str) -> int:
+    """For comparing; other types are the widest, in that one of them decides."""
+    return {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2}.get(dtype, 3)
+
+
+def in_the_matrix_unit(dot: Dot) -> list[str]:
+    """The dtypes of a dot's operands. One pass takes fp32 as bf16."""
+    return [
+        "bf16" if dtype == "f32" and precision == 0 and dot.algorithm == 0 else dtype_class(dtype)
+        for dtype, precision in zip(dot.dtypes, dot.precisions, strict=True)
+    ]
+
+
 def is_matmul_input(array: Shape) -> bool:
     """A non-scalar of floats or of integers small enough for a matrix unit."""
     dtype = array.dtype or ""
@@ -590,9 +524,24 @@ class Op:
 
     text: str
     stats: dict[str, StatValue]
+    # What lies beside the trace under the op's program_id.
+    entry: Entry | None = None
+
+    @property
+    def program_id(self) -> int | None:
+        program_id = self.stats.get("program_id")
+        return program_id % 2**64 if isinstance(program_id, int) else None
+
+    @property
+    def program(self) -> Program | None:
+        return None if self.entry is None else self.entry.program
 
     @cached_property
-    def hlo(self) -> Instruction:
+    def instruction(self) -> Instruction | None:
+        return None if self.program is None else self.program.named(self.hlo.name)
+
+    @cached_property
+    def hlo(self) -> HloText:
         return HloParser(self.text).instruction()
 
     @cached_property
@@ -708,6 +657,22 @@ class Op:
         return dtype_class(max(arrays, key=lambda a: a.n_elements).dtype) if arrays else "other"
 
     @cached_property
+    def dots(self) -> list[Dot]:
+        if self.program is None or self.instruction is None:
+            return []
+        return self.program.dots(self.instruction)
+
+    @property
+    def dtype_source(self) -> str:
+        return "program" if self.dots else "output"
+
+    @cached_property
+    def peak_dtype(self) -> str:
+        """The dtype whose peak the op is judged by."""
+        operands = [dtype for dot in self.dots for dtype in in_the_matrix_unit(dot)]
+        return max(operands, key=width) if operands else self.dtype
+
+    @cached_property
     def matmul_inputs(self) -> list[Shape]:
         return [array for array in self.hlo.operand_arrays() if is_matmul_input(array)]
 
@@ -716,17 +681,23 @@ class Op:
         capable = self.category.startswith("convolution") or self.category in (
             *("dot", "ragged-dot", "output fusion", "custom fusion", "custom-call"),
         )
-        if not capable or self.dtype not in FLOAT_DTYPES:
+        if not capable or self.dtype not in FLOAT_DTYPES or self.dots:
             return False
         inputs = self.matmul_inputs
         return not inputs or any(dtype_class(array.dtype) != self.dtype for array in inputs)
 
     @cached_property
     def operand_dtype(self) -> str | None:
-        """Of the largest matmul input; small integers keep their HLO name."""
-        if not self.matmul_inputs:
+        """Of the dot's wider operand, else of the largest matmul input; what has no peak keeps
+        its HLO name."""
+        of_dots = [dtype for dot in self.dots for dtype in dot.dtypes]
+        dtype: str | None
+        if of_dots:
+            dtype = max(of_dots, key=lambda dtype: width(dtype_class(dtype)))
+        elif self.matmul_inputs:
+            dtype = max(self.matmul_inputs, key=lambda a: a.n_elements).dtype
+        else:
             return None
-        dtype = max(self.matmul_inputs, key=lambda a: a.n_elements).dtype
         named = dtype_class(dtype)
         return dtype if named == "other" else named
 
@@ -790,6 +761,12 @@ class Op:
         return self.category == "custom-call" and not self.flops
 
     @cached_property
+    def declared(self) -> DeclaredCost | None:
+        if self.program is None or self.instruction is None:
+            return None
+        return self.program.declared(self.instruction)
+
+    @cached_property
     def kernel(self) -> str | None:
         target = self.hlo.attributes.get("custom_call_target")
         if target != '"tpu_custom_call"' or not self.hlo.name:
@@ -806,6 +783,16 @@ class Op:
             return "backward"
         return "forward" if "jvp(" in self.tf_op else "other"
 
+    @property
+    def collective_inside(self) -> str | None:
+        """What the program says that an asynchronous op wraps."""
+        if self.program is None or self.instruction is None:
+            return None
+        if not self.instruction.is_asynchronous:
+            return None
+        wrapped = self.program.collective_inside(self.instruction)
+        return None if wrapped is None else wrapped.collective
+
     @cached_property
     def waits_for(self) -> str:
         # The category tells most; only what runs behind an async-done or a copy-done needs the
@@ -814,15 +801,53 @@ class Op:
         telling = name if self.category in ASYNC else self.category.replace(" ", ".")
         if telling.startswith("all-reduce-scatter"):
             return "reduce-scatter"
-        for collective in COLLECTIVES:
+        for collective in (*COLLECTIVES, *TRANSFERS):
             if has_prefix(telling, collective):
                 return collective
-        if self.kind == "comm" and (self.category in ASYNC or self.is_async_fusion_done):
+        if is_async_fusion(self.category, self.hlo.name, "start") or self.is_async_fusion_done:
+            return self.collective_inside or "collective"
+        if self.kind == "comm" and self.category in ASYNC:
             return "collective"
         arrays = self.hlo.operand_arrays() + self.output_arrays
         if self.kind == "comm" or any(array.memory_space == "(5)" for array in arrays):
             return "host"
         return "sparse_core" if "offload" in name or "sparse-core" in name else "dma"
+
+    @property
+    def is_copy_to_host(self) -> bool:
+        """Of a start, whose output shows its source as well, the destination comes first."""
+        outputs = self.output_arrays[:1] if self.has_started_only else self.output_arrays
+        opcode = self.hlo.opcode or ""
+        is_copy = opcode.removesuffix("-start").removesuffix("-done") == "copy"
+        return is_copy and any(array.memory_space == "(5)" for array in outputs)
+
+    @cached_property
+    def likely_source(self) -> LikelySource:
+        """Whose data the op moves, or waits for."""
+        program, instruction = self.program, self.instruction
+        if program is None or instruction is None:
+            return LikelySource.of(own=self.source_inner)
+        collective = self.waits_for
+        if collective == "collective":
+            collective = self.collective_inside or collective
+        own = instruction.line or self.source_inner or program.own_line(instruction)
+        inside = program.line_inside(instruction)
+        producer, consumer = program.producer(instruction), program.consumer(instruction)
+        if collective in ("reduce-scatter", "all-reduce") or self.is_copy_to_host:
+            return LikelySource.of(own=own, inside=inside, producer=producer, consumer=consumer)
+        return LikelySource.of(own=own, inside=inside, consumer=consumer, producer=producer)
+
+
+@dataclass(frozen=True)
+class LikelySource:
+    line: str | None = None
+    how: str | None = None
+
+    @staticmethod
+    def of(**lines: str | None) -> LikelySource:
+        """The first line that there is, and its name."""
+        known = [LikelySource(line, how) for how, line in lines.items() if line is not None]
+        return known[0] if known else LikelySource()
 
 
 @dataclass(eq=False)
@@ -888,6 +913,10 @@ def hbm_bytes_sum(events: list[Event]) -> Fraction | None:
     if any(e.op.bytes_accessed and e.op.hbm_bytes is None for e in events):
         return None
     return fact_sum(e.op.hbm_bytes for e in events)
+
+
+def fraction(value: int | None) -> Fraction | None:
+    return None if value is None else Fraction(value)
 
 
 def number(value: Fraction | None) -> int | float | None:
@@ -1069,6 +1098,7 @@ def analyse(data: bytes, mode: str, **given: Any) -> Json:
 
 
 def find_plane(data: bytes, options: Options) -> Plane:
+    """The device's plane, each op of it with what lies beside the trace."""
     planes = [fields(plane) for plane in every(fields(data), 1)]
     chosen = [plane for plane in planes if plane_name(plane) == options.device]
     if not chosen:
@@ -1078,6 +1108,10 @@ def find_plane(data: bytes, options: Options) -> Plane:
     if not plane.lines_named("XLA Ops"):
         names = distinct(line.name for line in plane.lines)
         raise AbsentError("no_xla_ops_line", available_lines=names)
+    beside = [plane for plane in planes if plane_name(plane) == "/host:metadata"]
+    entries = decode_entries(beside[0]) if beside else {}
+    for op in plane.ops.values():
+        op.entry = None if op.program_id is None else entries.get(op.program_id)
     return plane
 
 
@@ -1139,6 +1173,7 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
         "device_type": text_of(plane.stats, "device_type_string") or None,
         "clock": "device" if clocks.timed else "trace",
         "step_source": None if step.index is None else source,
+        "program": picked.program(),
         "step_id": step.index,
         "step_name": step.name,
         "step_window_ps": [picked.window.start - picked.base, picked.window.end - picked.base],
@@ -1199,6 +1234,57 @@ def tail_of(left_out: list[list[Event]]) -> Json:
     return {"n_groups_omitted": len(left_out), "dur_ps": sum(map(duration, left_out))}
 
 
+def likely_sources(events: list[Event]) -> list[Json] | None:
+    """Of a group without a stack, whose programs are there."""
+    if events[0].op.source_stack is not None or all(e.op.program is None for e in events):
+        return None
+    lines = grouped(events, lambda e: e.op.likely_source.line)
+    ranked = sorted(
+        (line for line in lines if line is not None),
+        key=lambda line: (-duration(lines[line]), line),
+    )
+    rows = []
+    for line in ranked[:8]:
+        ways = grouped(lines[line], lambda e: str(e.op.likely_source.how))
+        rows.append(
+            {
+                "source_inner": line,
+                "source_is": max(ways, key=lambda how: duration(ways[how])),
+                "dur_ps": duration(lines[line]),
+                "n_executions": len(lines[line]),
+            }
+        )
+    shown = ranked[:8]
+    rest = [e for e in events if e.op.likely_source.line not in shown]
+    if rest:
+        rows.append(
+            {
+                "source_inner": None,
+                "source_is": None,
+                "dur_ps": duration(rest),
+                "n_executions": len(rest),
+            }
+        )
+    return rows
+
+
+def also_fused(events: list[Event]) -> list[Json] | None:
+    """The lines inside a group's fusions that aren't the group's."""
+    ops = grouped(events, lambda e: id(e.op))
+    programs = [(events[0].op, events[0].op.program) for events in ops.values()]
+    if all(program is None for _, program in programs):
+        return None
+    lines = [
+        line
+        for op, program in programs
+        if program is not None and op.instruction is not None
+        for line in program.fused(op.instruction)
+        if line != events[0].op.source_inner
+    ]
+    ranked = sorted(set(lines), key=lambda line: (-lines.count(line), line))
+    return [{"source_inner": line, "n_instructions": lines.count(line)} for line in ranked[:8]]
+
+
 def any_change(events: list[Event], change: Callable[[Op], bool | None]) -> bool | None:
     comparable = [e for e in events if change(e.op) is not None]
     return any(change(e.op) for e in comparable) if comparable else None
@@ -1248,6 +1334,21 @@ class Picked:
     def covered(self, events: list[Event]) -> list[tuple[int, int]]:
         """The parts of the window in which one of the events runs."""
         return union((max(e.start, self.window.start), min(e.end, self.window.end)) for e in events)
+
+    def program(self) -> Json:
+        """The one that took most of the step."""
+        by_id = grouped(
+            [e for e in self.events if e.op.program_id is not None], lambda e: e.op.program_id
+        )
+        time = {i: duration([e for e in by_id[i] if e in self.leaves]) for i in by_id}
+        chosen = max(by_id, key=lambda i: time[i], default=None)
+        entry = None if chosen is None else by_id[chosen][0].op.entry
+        return {
+            "name": None if entry is None else entry.name,
+            "program_id": None if chosen is None else str(chosen),
+            "n_programs": len(by_id),
+            "hlo": entry is not None and entry.hlo is not None,
+        }
 
     def totals(self) -> Json:
         kind_events = {kind: self.of_kind(kind) for kind in KINDS}
@@ -1329,6 +1430,7 @@ class Picked:
             "example_hlo_op_dur_ps": example.duration,
             "hlo_op_breakdown": rows,
             "hlo_op_breakdown_overflow": overflow,
+            "likely_sources": likely_sources(events),
             "phases": time_by(events, lambda op: op.phase),
         }
 
@@ -1467,6 +1569,7 @@ class Picked:
             "shapes_truncated": len(shapes) > 8,
             "hbm_bytes_sum": number(hbm_bytes_sum(events)),
             "operand_dtypes": time_by(known_inputs, lambda op: str(op.operand_dtype)),
+            "also_fused": also_fused(events),
         }
 
     # non_compute
@@ -1533,6 +1636,7 @@ class Picked:
                     "dtype_change_dur_ps": change_time(events, lambda op: op.dtype_changes),
                     "layout_change": any_change(events, lambda op: op.layout_changes),
                     "layout_change_dur_ps": change_time(events, lambda op: op.layout_changes),
+                    "likely_sources": likely_sources(events),
                     "example_hlo_op": longest(events).op.text,
                 }
             )
@@ -1578,8 +1682,12 @@ class Part:
 
     group: list[Event]
     events: list[Event]
+    cost_source: str | None
     kernel: str | None = None
-    is_opaque: bool = False
+
+    @property
+    def is_opaque(self) -> bool:
+        return self.cost_source is None
 
 
 def is_over_roof(row: Json) -> bool:
@@ -1650,28 +1758,40 @@ class Roofline:
             "bytes": self.options.bytes,
         }
 
+    def cost_source(self, op: Op) -> str | None:
+        """Who says what an op costs; None for a black box."""
+        if op.kernel in self.user_costs:
+            return "user"
+        if not op.is_opaque:
+            return "xla"
+        return None if op.declared is None else "declared"
+
+    def costed_kernel(self, op: Op) -> str | None:
+        return op.kernel if self.cost_source(op) in ("user", "declared") else None
+
     def parts(self) -> list[Part]:
         parts = []
         for group in grouped(self.step.of_kind("compute"), lambda e: e.op.agg_key).values():
-            costed = [e for e in group if e.op.kernel in self.user_costs]
-            opaque = [e for e in group if e.op.is_opaque and e not in costed]
-            rest = [e for e in group if e not in opaque and e not in costed]
-            parts += [Part(group, opaque, is_opaque=True), Part(group, rest)]
-            for kernel, events in grouped(costed, lambda e: e.op.kernel).items():
-                parts.append(Part(group, events, kernel))
-        return [part for part in parts if part.events]
+            by_source = grouped(group, lambda e: (self.cost_source(e.op), self.costed_kernel(e.op)))
+            made = [Part(group, events, *label) for label, events in by_source.items()]
+            # What the kernels leave of a group comes first.
+            parts += sorted(made, key=lambda part: part.cost_source not in (None, "xla"))
+        return parts
 
     def cost(self, event: Event) -> Cost:
         op = event.op
-        if op.kernel in self.user_costs:
+        source = self.cost_source(op)
+        if source == "user":
             flops, size, dtype = self.user_costs[str(op.kernel)]
-            return Cost(flops, size, dtype or op.dtype)
+            return Cost(flops, size, dtype or op.peak_dtype)
+        if source == "declared" and op.declared is not None:
+            return Cost(fraction(op.declared.flops), fraction(op.declared.bytes), op.peak_dtype)
         size_known = op.hbm_bytes if self.options.bytes == "hbm" else op.bytes_accessed
-        return Cost(op.flops, size_known, op.dtype)
+        return Cost(op.flops, size_known, op.peak_dtype)
 
     def part_cost(self, part: Part) -> Cost:
         flops = fact_sum(self.cost(e).flops for e in part.events)
-        if self.options.bytes == "hbm" and part.kernel is None:
+        if self.options.bytes == "hbm" and part.cost_source == "xla":
             size = hbm_bytes_sum(part.events)
         else:
             size = fact_sum(self.cost(e).bytes for e in part.events)
@@ -1722,17 +1842,17 @@ class Roofline:
         flops, size = cost.flops or Fraction(0), cost.bytes or Fraction(0)
         intensity = float(flops / size) if size else None
         is_compute_bound = intensity is None or intensity >= self.ridge_point(cost.dtype)
-        accessed: Fraction | None
-        if part.kernel is None:
+        is_by_user = part.cost_source == "user" and self.user_costs[str(part.kernel)][2] is not None
+        accessed = hbm = cost.bytes
+        left_opaque = 0
+        if part.cost_source == "xla":
             accessed = fact_sum(e.op.bytes_accessed for e in part.events)
             hbm = hbm_bytes_sum(part.events)
-            is_uncertain = any(e.op.dtype_uncertain for e in part.events)
-            left_opaque = duration([e for e in part.group if self.is_left_opaque(e)])
-        else:
-            accessed = hbm = size
-            user_dtype = self.user_costs[part.kernel][2]
-            is_uncertain = user_dtype is None and any(e.op.dtype_uncertain for e in part.events)
-            left_opaque = 0
+            opaque = [e for e in part.group if self.cost_source(e.op) is None]
+            left_opaque = duration(opaque)
+        # Of the dtype that decides, where most of the time is.
+        deciding = [e for e in part.events if self.cost(e).dtype == cost.dtype]
+        by_source = grouped(deciding, lambda e: "user" if is_by_user else e.op.dtype_source)
         known_inputs = [e for e in part.events if e.op.operand_dtype is not None]
         per_op = self.per_op_ps(part)
         per_op_ps = None if per_op is None else whole_ps(per_op)
@@ -1746,11 +1866,12 @@ class Roofline:
             "total_dur_ps": total,
             "flops_sum": number(flops),
             "model_flops_sum": number(
-                fact_sum(e.op.model_flops for e in part.events if part.kernel is None)
+                fact_sum(e.op.model_flops for e in part.events if part.cost_source == "xla")
             ),
             "bytes_accessed_sum": number(accessed),
             "dtype": cost.dtype,
-            "dtype_uncertain": is_uncertain,
+            "dtype_source": max(by_source, key=lambda source: duration(by_source[source])),
+            "dtype_uncertain": not is_by_user and any(e.op.dtype_uncertain for e in part.events),
             "arithmetic_intensity": None if intensity is None else round(intensity, 4),
             "ridge_point": round(self.ridge_point(cost.dtype), 4),
             "bound": "compute" if is_compute_bound else "memory",
@@ -1764,15 +1885,12 @@ class Roofline:
             "shortfall_pct": ratio(100 * (total - t_roofline), total, 3),
             "opaque_dur_ps": left_opaque,
             "kernel": part.kernel,
-            "cost_source": "xla" if part.kernel is None else "user",
+            "cost_source": part.cost_source,
             "hbm_bytes_sum": number(hbm),
             "operand_dtypes": time_by(known_inputs, lambda op: str(op.operand_dtype)),
             "t_roofline_per_op_ps": per_op_ps,
             "shortfall_per_op_ps": None if per_op_ps is None else total - per_op_ps,
         }
-
-    def is_left_opaque(self, event: Event) -> bool:
-        return event.op.is_opaque and event.op.kernel not in self.user_costs
 
     def answer(self) -> Json:
         parts = self.parts()
@@ -1780,6 +1898,8 @@ class Roofline:
         rows = [self.row(part) for part in rooflined]
         if any(map(is_over_roof, rows)):
             self.step.notes.append("~some rows have a roofline_util above 1")
+        if any(row["cost_source"] == "declared" for row in rows):
+            self.step.notes.append("~some kernels are judged by what their authors declared")
         if any(row["model_flops_sum"] not in (None, row["flops_sum"]) for row in rows):
             self.step.notes.append("~some rows' flops_sum and model_flops_sum differ")
         return {

@@ -1,0 +1,403 @@
+"""The naive implementation's reading of the compiled programs that lie beside a trace.
+
+A HloProto becomes plain objects, all of it at once, and each question is answered by going through
+them again: users are found by asking every instruction for its operands, callers likewise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from tests.naive_wire import (
+    Message,
+    decode_map,
+    decode_stats,
+    every,
+    fields,
+    last,
+    numbers_in,
+    text_in,
+)
+
+ELEMENT_TYPES = dict(
+    enumerate("? pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 tuple opaque c64 bf16".split())
+)
+ELEMENT_TYPES |= dict(
+    enumerate("token c128 f8e5m2 f8e4m3fn s4 u4 f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz".split(), 17)
+)
+ELEMENT_TYPES |= {26: "s2", 27: "u2", 28: "f8e4m3", 29: "f8e3m4", 32: "f4e2m1fn", 33: "f8e8m0fnu"}
+COLLECTIVES = (
+    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all"),
+    *("collective-permute", "collective-broadcast"),
+)
+TRANSFERS = ("send", "recv")
+DOTS = ("convolution", "dot")
+# What only passes data on, or makes it up; it has no part in what a fusion computes.
+PLUMBING = (
+    *("parameter", "constant", "bitcast", "tuple", "get-tuple-element", "broadcast", "iota"),
+)
+MAX_HOPS = 8
+
+T = TypeVar("T")
+Identified = TypeVar("Identified", "Instruction", "Computation")
+
+
+def has_prefix(name: str | None, prefix: str) -> bool:
+    """Whether an op's name is `prefix`, alone or followed by a separator or a digit."""
+    return (
+        name is not None
+        and name.startswith(prefix)
+        and (name == prefix or name[len(prefix)] in "-_.0123456789")
+    )
+
+
+# --- the messages --------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Instruction:
+    name: str
+    opcode: str
+    dtype: str
+    id: int
+    operand_ids: list[int]
+    called_ids: list[int]
+    line: str | None
+    precisions: list[int]
+    algorithm: int
+    config: bytes
+
+    @property
+    def is_start(self) -> bool:
+        """Sends and receptions begin without saying so."""
+        is_fusion = self.opcode == "fusion" and has_prefix(self.name, "async-collective-start")
+        return is_fusion or self.opcode.endswith("-start") or self.opcode in TRANSFERS
+
+    @property
+    def is_update(self) -> bool:
+        return self.opcode.endswith("-update") and self.opcode != "dynamic-update-slice"
+
+    @property
+    def is_done(self) -> bool:
+        is_fusion = self.opcode == "fusion" and has_prefix(self.name, "async-collective-done")
+        return is_fusion or self.opcode.endswith("-done")
+
+    @property
+    def is_asynchronous(self) -> bool:
+        return self.is_start or self.is_update or self.is_done
+
+    @property
+    def collective(self) -> str | None:
+        """Of an instruction that is one, or the start of one."""
+        named = self.opcode.removesuffix("-start")
+        return named if named in COLLECTIVES else None
+
+
+@dataclass(eq=False)
+class Computation:
+    id: int
+    root_id: int
+    instructions: list[Instruction]
+
+    @property
+    def root(self) -> Instruction | None:
+        return with_id(self.root_id, self.instructions)
+
+
+def with_id(wanted: int, items: Sequence[Identified]) -> Identified | None:
+    """The first of that id."""
+    return next((item for item in items if item.id == wanted), None)
+
+
+def unique(items: Iterable[T]) -> list[T]:
+    return list(dict.fromkeys(items))
+
+
+def known(items: Iterable[T | None]) -> list[T]:
+    return [item for item in items if item is not None]
+
+
+@dataclass
+class Frames:
+    """Ids count from 1."""
+
+    files: list[str]
+    locations: list[Message]
+    frames: list[Message]
+
+    def line(self, frame_id: int) -> str | None:
+        if not 1 <= frame_id <= len(self.frames):
+            return None
+        location_id = last(self.frames[frame_id - 1], 1, 0)
+        if not 1 <= location_id <= len(self.locations):
+            return None
+        location = self.locations[location_id - 1]
+        file_id = last(location, 1, 0)
+        if not 1 <= file_id <= len(self.files):
+            return None
+        return file_and_line(self.files[file_id - 1], last(location, 3, 0))
+
+
+def file_and_line(file: str, line: int) -> str | None:
+    return f"{file}:{line}" if file and line else None
+
+
+def decode_instruction(message: Message, frames: Frames) -> Instruction:
+    metadata = fields(last(message, 7, b""))
+    precision = fields(last(message, 51, b""))
+    in_file = file_and_line(text_in(metadata, 3), last(metadata, 4, 0))
+    return Instruction(
+        name=text_in(message, 1).removeprefix("%"),
+        opcode=text_in(message, 2),
+        dtype=ELEMENT_TYPES.get(last(fields(last(message, 3, b"")), 2, 0), "?"),
+        id=last(message, 35, 0),
+        operand_ids=numbers_in(message, 36),
+        called_ids=numbers_in(message, 38),
+        line=frames.line(last(metadata, 15, 0)) or in_file,
+        precisions=numbers_in(precision, 1),
+        algorithm=last(precision, 2, 0),
+        config=last(message, 43, b""),
+    )
+
+
+def decode_program(data: bytes) -> Program:
+    module = fields(last(fields(data), 1, b""))
+    index = fields(last(module, 17, b""))
+    frames = Frames(
+        files=[file.decode() for file in every(index, 1)],
+        locations=[fields(location) for location in every(index, 3)],
+        frames=[fields(frame) for frame in every(index, 4)],
+    )
+    return Program(
+        [
+            Computation(
+                id=last(computation, 5, 0),
+                root_id=last(computation, 6, 0),
+                instructions=[
+                    decode_instruction(fields(instruction), frames)
+                    for instruction in every(computation, 2)
+                ],
+            )
+            for computation in map(fields, every(module, 3))
+        ]
+    )
+
+
+@dataclass
+class Entry:
+    """What the plane of the programs holds under one id."""
+
+    name: str
+    hlo: bytes | None
+
+    @cached_property
+    def program(self) -> Program | None:
+        """None also if the bytes are damaged."""
+        try:
+            return None if self.hlo is None else decode_program(self.hlo)
+        except ValueError:
+            return None
+
+
+def decode_entries(plane: Message) -> dict[int, Entry]:
+    """By program id, from 0 to 2**64 - 1."""
+    stat_names = {i: text_in(message, 2) for i, message in decode_map(plane, 5).items()}
+    entries = {}
+    for key, message in decode_map(plane, 4).items():
+        hlo = decode_stats(every(message, 5), stat_names).get("Hlo Proto")
+        entries[key % 2**64] = Entry(text_in(message, 2), hlo if isinstance(hlo, bytes) else None)
+    return entries
+
+
+# --- what can be asked of a program --------------------------------------------------------------
+
+
+@dataclass
+class Dot:
+    """The element types of its two operands as they stand there, and how precise each is."""
+
+    dtypes: list[str]
+    precisions: list[int]
+    algorithm: int
+
+
+@dataclass
+class Cost:
+    """What the author of a kernel declared."""
+
+    flops: int | None
+    bytes: int | None
+
+
+@dataclass(eq=False)
+class Program:
+    computations: list[Computation]
+    instructions: list[Instruction] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.instructions = [i for c in self.computations for i in c.instructions]
+
+    def named(self, name: str | None) -> Instruction | None:
+        return next((i for i in self.instructions if name and i.name == name), None)
+
+    def home(self, instruction: Instruction) -> Computation:
+        return next(c for c in self.computations if instruction in c.instructions)
+
+    def operands(self, instruction: Instruction) -> list[Instruction]:
+        return unique(known(with_id(i, self.instructions) for i in instruction.operand_ids))
+
+    def users(self, instruction: Instruction) -> list[Instruction]:
+        """In the order of the computation."""
+        return [i for i in self.home(instruction).instructions if instruction in self.operands(i)]
+
+    def called(self, instruction: Instruction) -> list[Computation]:
+        return unique(known(with_id(i, self.computations) for i in instruction.called_ids))
+
+    def callers(self, computation: Computation) -> list[Instruction]:
+        return [i for i in self.instructions if computation in self.called(i)]
+
+    def inside(self, called: list[Computation], seen: list[Computation]) -> list[Instruction]:
+        """Everything in these computations and those they call, depth first, each once."""
+        out: list[Instruction] = []
+        for computation in called:
+            if computation in seen:
+                continue
+            seen.append(computation)
+            for instruction in computation.instructions:
+                out += [instruction, *self.inside(self.called(instruction), seen)]
+        return out
+
+    # dots, fusions, kernels
+
+    def dots(self, instruction: Instruction) -> list[Dot]:
+        """Those that it is or contains; none if the operands of one can't be told."""
+        around = [instruction, *self.inside(self.called(instruction), [])]
+        dots = []
+        for dot in (i for i in around if i.opcode in DOTS):
+            operands = known(with_id(i, self.instructions) for i in dot.operand_ids[:2])
+            if len(operands) < 2:
+                return []
+            precisions = [*dot.precisions, 0, 0][:2]
+            dots.append(Dot([operand.dtype for operand in operands], precisions, dot.algorithm))
+        return dots
+
+    def fused(self, instruction: Instruction) -> list[str]:
+        """The lines inside a fusion, one for each instruction that has one."""
+        if instruction.opcode != "fusion":
+            return []
+        body = self.inside(self.called(instruction), [])
+        return [i.line for i in body if i.line is not None and i.opcode not in PLUMBING]
+
+    def declared(self, instruction: Instruction) -> Cost | None:
+        """As an author writes it down, in numbers or in texts of them; 0 flops are none."""
+        try:
+            config = json.loads(instruction.config)
+            estimate = config["custom_call_config"]["cost_estimate"]
+        except (ValueError, KeyError, TypeError):
+            return None
+        if not isinstance(estimate, dict):
+            return None
+        cost = Cost(count_of(estimate.get("flops")), count_of(estimate.get("bytes_accessed")))
+        return cost if cost.flops else None
+
+    # asynchronous operations
+
+    def nearest(
+        self,
+        origin: Instruction,
+        neighbours: Callable[[Instruction], list[Instruction]],
+        is_wanted: Callable[[Instruction], bool],
+    ) -> list[Instruction]:
+        """The way from `origin` (left out) to the nearest wanted one, breadth first."""
+        ways = [[origin]]
+        seen = [origin]
+        for way in ways:  # grows as it is gone through
+            for each in neighbours(way[-1]):
+                if each in seen:
+                    continue
+                if is_wanted(each):
+                    return [*way[1:], each]
+                seen.append(each)
+                ways.append([*way, each])
+        return []
+
+    def chain(self, instruction: Instruction) -> list[Instruction]:
+        """Start, updates and done, as far as they can be found; any other is by itself."""
+        if not instruction.is_asynchronous:
+            return [instruction]
+        before: list[Instruction] = []
+        after: list[Instruction] = []
+        if not instruction.is_start:
+            before = self.nearest(instruction, self.operands, lambda i: i.is_start)[::-1]
+        if not instruction.is_done:
+            after = self.nearest(instruction, self.users, lambda i: i.is_done)
+        between = [i for i in before + after if i.is_asynchronous]
+        return unique(sorted([*between, instruction], key=lambda i: (not i.is_start, i.is_done)))
+
+    def collective_inside(self, instruction: Instruction) -> Instruction | None:
+        """The first collective that an asynchronous operation wraps."""
+        called = [c for link in self.chain(instruction) for c in self.called(link)]
+        return next((i for i in self.inside(called, []) if i.collective), None)
+
+    # whose data an instruction moves
+
+    def own_line(self, instruction: Instruction) -> str | None:
+        lines = [instruction.line]
+        if instruction.is_done:
+            lines += [link.line for link in self.chain(instruction) if link.is_start]
+        return next(iter(known(lines)), None)
+
+    def line_inside(self, instruction: Instruction) -> str | None:
+        if not instruction.is_asynchronous:
+            return None
+        called = [c for link in self.chain(instruction) for c in self.called(link)]
+        collective = self.collective_inside(instruction)
+        inside = known([collective, *(computation.root for computation in called)])
+        return next(iter(known(i.line for i in inside)), None)
+
+    def line_around(
+        self,
+        begin: list[Instruction],
+        nearby: Callable[[Instruction], list[Instruction]],
+    ) -> str | None:
+        """The line nearest to where a search begins, in at most MAX_HOPS hops."""
+        seen = list(begin)
+        ring = list(begin)
+        for _ in range(MAX_HOPS):
+            ring = unique(i for each in ring for i in nearby(each) if i not in seen)
+            for each in ring:
+                if each.line is not None and each.opcode != "parameter":
+                    return each.line
+            seen += ring
+        return None
+
+    def upstream(self, instruction: Instruction) -> list[Instruction]:
+        callers = self.callers(self.home(instruction))
+        if instruction.opcode == "parameter" and len(callers) == 1:
+            return callers
+        return self.operands(instruction)
+
+    def downstream(self, instruction: Instruction) -> list[Instruction]:
+        home = self.home(instruction)
+        callers = self.callers(home)
+        leaves = instruction is home.root and len(callers) == 1
+        return self.users(instruction) + (callers if leaves else [])
+
+    def producer(self, instruction: Instruction) -> str | None:
+        return self.line_around(self.chain(instruction), self.upstream)
+
+    def consumer(self, instruction: Instruction) -> str | None:
+        return self.line_around(self.chain(instruction)[-1:], self.downstream)
+
+
+def count_of(value: Any) -> int | None:
+    """A count of flops or bytes, which JSON holds as text if it has 64 bits."""
+    try:
+        count = int(value)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return count if 0 <= count < 2**63 else None
