@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from tests.random_programs import RandomPrograms
 from tests.xspace import (
     NO_VALUE,
     Event,
@@ -409,9 +410,10 @@ class OpPool:
     In a plausible one most ops can be rooflined; in the others every fact may be missing or odd.
     """
 
-    def __init__(self, rng: random.Random, names: StatNames) -> None:
+    def __init__(self, rng: random.Random, names: StatNames, programs: RandomPrograms) -> None:
         self.rng = rng
         self.names = names
+        self.programs = programs
         self.stacks = rng.sample(STACKS, rng.choice((1, 3)))
         self.tf_ops = rng.sample(TF_OPS, 2)
         self.is_plausible = chance(rng, 0.5)
@@ -431,11 +433,10 @@ class OpPool:
             text = f"{name} = {shape} {rest}"
         elif chance(rng, 0.07):
             text = rng.choice(NO_HLO)
-        stats = [
-            *self.random_sources(),
-            *self.random_counts(),
-            self.stat("program_id", uint64(2**63 + 12345)),
-        ]
+        text, program_id = self.programs.place(text)
+        stats = [*self.random_sources(), *self.random_counts()]
+        if program_id is not None:
+            stats.append(self.stat("program_id", program_id))
         if category is not None:
             stats.append(self.stat("hlo_category", random_text_value(rng, category)))
         if chance(rng, 0.9):
@@ -688,9 +689,9 @@ DEVICE_TYPES = [
 ]
 
 
-def random_plane(rng: random.Random, name: str) -> Plane:
+def random_plane(rng: random.Random, name: str, programs: RandomPrograms) -> Plane:
     names = StatNames(rng.choice((1, 1, 2**44)))
-    pool = OpPool(rng, names)
+    pool = OpPool(rng, names, programs)
     ids = random_metadata_ids(rng, rng.choice((1, 3, 6, 12, 30)))
     metadata = [pool.random_metadata(metadata_id) for metadata_id in ids]
     clock, core = TraceClock(rng), CoreClock(rng, names)
@@ -781,8 +782,10 @@ def random_case(rng: random.Random) -> tuple[bytes, str, dict[str, Any]]:
     names += rng.choice(
         ([], [], ["/device:TPU:1"], ["/device:TPU:0"], ["/device:TPU:0 SparseCore 0"])
     )
-    planes = [random_plane(rng, name) for name in names]
+    programs = RandomPrograms(rng)
+    planes = [random_plane(rng, name, programs) for name in names]
     planes.append(Plane("/host:CPU", [Line("main/1", [Event(1, 5, 5)], timestamp_ns=10**18)]))
+    planes += programs.planes()
     if chance(rng, 0.3):
         rng.shuffle(planes)
     space = Space(planes, hostnames=["host-0"], extra=rng.choice((b"", UNKNOWN_FIELDS)))
