@@ -830,7 +830,7 @@ class Op:
         collective = self.waits_for
         if collective == "collective":
             collective = self.collective_inside or collective
-        own = instruction.line or self.source_inner or program.own_line(instruction)
+        own = program.own_line(instruction)
         inside = program.line_inside(instruction)
         producer, consumer = program.producer(instruction), program.consumer(instruction)
         if collective in ("reduce-scatter", "all-reduce") or self.is_copy_to_host:
@@ -1155,6 +1155,11 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
         Event(plane.ops[e.metadata_id], span, e.on_device or clocks.moved(span))
         for e, span in admitted
     ]
+    # What the trace says of an op's line holds for its instruction as well.
+    for op in (e.op for e in events):
+        line = text_of(op.stats, "source")
+        if op.program is not None and op.instruction is not None and line:
+            op.program.sources.setdefault(op.instruction.name, line)
     picked = Picked(
         plane=plane,
         options=options,

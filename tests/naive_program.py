@@ -237,12 +237,16 @@ class Cost:
 class Program:
     computations: list[Computation]
     instructions: list[Instruction] = field(init=False)
+    # The lines that the trace itself has of ops without a stack, by name.
+    sources: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.instructions = [i for c in self.computations for i in c.instructions]
 
     def named(self, name: str | None) -> Instruction | None:
-        return next((i for i in self.instructions if name and i.name == name), None)
+        """A name that two have tells neither."""
+        found = [i for i in self.instructions if name and i.name == name]
+        return found[0] if len(found) == 1 else None
 
     def home(self, instruction: Instruction) -> Computation:
         return next(c for c in self.computations if instruction in c.instructions)
@@ -326,17 +330,17 @@ class Program:
         return []
 
     def chain(self, instruction: Instruction) -> list[Instruction]:
-        """Start, updates and done, as far as they can be found; any other is by itself."""
+        """Start, updates and done, as far as they can be found, and what lies between them; any
+        other instruction is by itself."""
         if not instruction.is_asynchronous:
             return [instruction]
         before: list[Instruction] = []
         after: list[Instruction] = []
         if not instruction.is_start:
-            before = self.nearest(instruction, self.operands, lambda i: i.is_start)[::-1]
+            before = self.nearest(instruction, self.operands, lambda i: i.is_start)
         if not instruction.is_done:
             after = self.nearest(instruction, self.users, lambda i: i.is_done)
-        between = [i for i in before + after if i.is_asynchronous]
-        return unique(sorted([*between, instruction], key=lambda i: (not i.is_start, i.is_done)))
+        return [*before[::-1], instruction, *after]
 
     def collective_inside(self, instruction: Instruction) -> Instruction | None:
         """The first collective that an asynchronous operation wraps."""
@@ -345,10 +349,13 @@ class Program:
 
     # whose data an instruction moves
 
+    def line_of(self, instruction: Instruction) -> str | None:
+        return instruction.line or self.sources.get(instruction.name)
+
     def own_line(self, instruction: Instruction) -> str | None:
-        lines = [instruction.line]
+        lines = [self.line_of(instruction)]
         if instruction.is_done:
-            lines += [link.line for link in self.chain(instruction) if link.is_start]
+            lines += [self.line_of(link) for link in self.chain(instruction) if link.is_start]
         return next(iter(known(lines)), None)
 
     def line_inside(self, instruction: Instruction) -> str | None:
@@ -357,7 +364,7 @@ class Program:
         called = [c for link in self.chain(instruction) for c in self.called(link)]
         collective = self.collective_inside(instruction)
         inside = known([collective, *(computation.root for computation in called)])
-        return next(iter(known(i.line for i in inside)), None)
+        return next(iter(known(self.line_of(i) for i in inside)), None)
 
     def line_around(
         self,
@@ -370,8 +377,9 @@ class Program:
         for _ in range(MAX_HOPS):
             ring = unique(i for each in ring for i in nearby(each) if i not in seen)
             for each in ring:
-                if each.line is not None and each.opcode != "parameter":
-                    return each.line
+                line = self.line_of(each)
+                if line is not None and each.opcode != "parameter":
+                    return line
             seen += ring
         return None
 
