@@ -19,14 +19,30 @@ turns it into a dict.
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+
+# Whether this is the command: a script, `python -m`, or what the package calls.
+IS_COMMAND = __name__.endswith("__main__")
+if IS_COMMAND and sys.version_info < (3, 10):
+    # So far, and in its syntax to the end, this file is for older ones as well.
+    this = ".".join(map(str, sys.version_info[:3]))
+    sys.exit(f"compute_breakdown: it takes Python 3.10 or newer, this is {this}")
+if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # While the rest loads Ctrl-C ends it without a traceback; once it runs, see `main`.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+# ruff: noqa: E402
+
 import argparse
+import errno
 import gc
 import heapq
 import json
 import math
-import os
 import re
-import sys
+import stat
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -46,8 +62,11 @@ if TYPE_CHECKING:
     K = TypeVar("K")
     Json = dict[str, Any]
 
-# From a clone this file is a script; installed, it is the package of its neighbours.
+# From a clone this file is a script; installed, it stands in a package with its neighbours.
 if TYPE_CHECKING or not __package__:
+    if sys.flags.isolated or getattr(sys.flags, "safe_path", False):
+        # Python was told not to look beside the script. But this is where its other half is.
+        sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
     import _peaks
     import _proto
     from _proto import record
@@ -530,48 +549,87 @@ class Absent(Exception):
 # Stage 1, find: from a path to trace files.
 
 SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
+URL_RE = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.IGNORECASE)
+# Of a folder without a trace, how many folders in it are looked into for a hint.
+N_HINTS = 100
 
 
 def find_files(profile: str, notes: list[str]) -> dict[str, str]:
     """The trace files that a path means, by host; a note says which run was taken."""
+    if profile == _proto.STDIN:
+        return {profile: profile}
     try:
-        if not os.path.isdir(profile):
+        if not is_folder(profile):
             os.stat(profile)
             return {host_of(profile): profile}
-        files = files_in(profile)
+        files = files_below(profile, notes)
         if files:
             return files
-        folder = os.path.join(profile, "plugins", "profile")
-        if not os.path.isdir(folder):
-            folder = profile
-        files = files_of_newest_run(folder, notes)
-        if files:
-            return files
+        detail = (
+            "no .xplane.pb file in this directory, nor in a run below it or its plugins/profile"
+        )
+        near = folder_nearby(profile)
+        if near:
+            detail += f"; there is one in {near}"
     except (FileNotFoundError, NotADirectoryError):
-        raise Absent("no_xplane_pb", detail="no such path") from None
+        detail = "no such path"
+        if URL_RE.match(profile):
+            detail = "a URL: copy it here first, or pipe it in and give - as the profile"
     except (OSError, ValueError) as error:
         raise unreadable(profile, error) from None
-    detail = "no .xplane.pb file in this directory, nor in a run below it or its plugins/profile"
     raise Absent("no_xplane_pb", detail=detail)
+
+
+def files_below(profile: str, notes: list[str]) -> dict[str, str]:
+    """The trace files in a folder, or in the newest run below it."""
+    files = files_in(profile)
+    if files:
+        return files
+    runs = os.path.join(profile, "plugins", "profile")
+    return files_of_newest_run(runs if is_folder(runs) else profile, notes)
+
+
+def folder_nearby(profile: str) -> str | None:
+    """A folder with a trace, one level off a folder without."""
+    folders = [os.path.join(profile, name) for name in sorted(os.listdir(profile))[:N_HINTS]]
+    for folder in (*filter(os.path.isdir, folders), os.path.join(profile, os.pardir)):
+        with suppress(OSError):
+            if files_below(folder, []):
+                return os.path.normpath(folder)
+    return None
+
+
+def is_folder(path: str) -> bool:
+    """Whether there is a folder; OSError where nobody may know, unlike os.path.isdir."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def files_of_newest_run(folder: str, notes: list[str]) -> dict[str, str]:
     """Runs are named by time: the greatest name that holds a trace."""
     refused = None
-    runs = [run for run in os.listdir(folder) if os.path.isdir(os.path.join(folder, run))]
-    for run in sorted(runs, reverse=True):
+    n_runs = 0
+    found: dict[str, str] = {}
+    for run in sorted(os.listdir(folder), reverse=True):
+        path = os.path.join(folder, run)
         try:
-            files = files_in(os.path.join(folder, run))
+            if not is_folder(path):
+                continue
+            n_runs += 1
+            if not found:
+                found = files_in(path)
+                taken = run
         except OSError as error:
-            notes.append(f"run {run} can't be listed: {error.strerror}")
-            refused = error
-            continue
-        if files:
-            notes.append(f"run {run} taken" + (", the newest with a trace" * (len(runs) > 1)))
-            return files
-    if refused is not None:
+            if not found:
+                notes.append(f"run {run} can't be listed: {error.strerror}")
+                refused = error
+    if found:
+        notes.append(f"run {taken} taken" + (", the newest with a trace" * (n_runs > 1)))
+    elif refused is not None:
         raise refused
-    return {}
+    return found
 
 
 def files_in(folder: str) -> dict[str, str]:
@@ -592,6 +650,8 @@ def unreadable(path: str, error: Exception) -> Absent:
     what = str(error)
     if isinstance(error, OSError):
         what = f"byte 0: {error.strerror or what}"
+    elif isinstance(error, MemoryError):
+        what = "byte 0: not enough memory to read it"
     return Absent("unreadable_xplane_pb", detail=f"{os.path.basename(path)}: {what}")
 
 
@@ -1091,7 +1151,7 @@ def read_step_of_files(
     device: str,
     choice: StepChoice,
     notes: list[str],
-    on_read: Callable[[int, int], None] | None,
+    on_read: Callable[[str, int, int], None] | None,
     report: Callable[[str, Step], Json],
 ) -> Json:
     """Report on the step of that host's file, or else of the first that can be read and has the
@@ -1116,7 +1176,7 @@ def read_step_of_files(
                 opened = open_device(trace, device, hosts, notes)
                 step = read_step(opened, pick_step(opened, choice, notes), notes)
                 return report(path, step)
-        except (_proto.Damage, OSError) as error:
+        except (_proto.Damage, OSError, MemoryError) as error:
             failures.append(unreadable(path, error))
             del notes[n_notes:]
             if len(files) > 1:
@@ -2657,10 +2717,18 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise BadArguments(self.format_usage(), message)
 
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        # After --help. Flushed here, where `main` still catches what happens.
-        write(sys.stdout, "")
-        super().exit(status, message)
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # Of --help and --version.
+        write(sys.stdout, message)
+
+
+def called() -> str:
+    """What the user called, for the usage."""
+    if not IS_COMMAND:
+        return "compute_breakdown.py"
+    if sys.modules["__main__"].__spec__ is not None:
+        return "python -m compute_breakdown"
+    return os.path.basename(sys.argv[0])
 
 
 @record
@@ -2677,7 +2745,7 @@ class Request:
 
 def parse_command_line(argv: Sequence[str] | None) -> Request:
     parser = Parser(
-        prog="compute_breakdown",
+        prog=called(),
         usage="%(prog)s PROFILE --mode MODE [options]",
         description="Where does a TPU step's time go, by source line? Prints one JSON object.",
         argument_default=argparse.SUPPRESS,
@@ -2688,13 +2756,14 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     parser.add_argument(
         "profile",
         metavar="PROFILE",
-        help="an .xplane.pb file, plain or gzipped, or a run or log directory that holds some",
+        help="an .xplane.pb file, plain or gzipped, or a run or log directory that holds some;"
+        " - for one on standard input",
     )
     parser.add_argument(
         "--mode", required=True, metavar="MODE", choices=[mode.name for mode in MODES],
         help=", ".join(mode.name for mode in MODES),
     )  # fmt: skip
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument("--version", action="version", version=f"compute_breakdown {__version__}")
     modes_of: dict[str, list[str]] = {}
     dest_of = {flag: parser.add_argument(flag, **OPTIONS[flag]).dest for flag in PIPELINE_OPTIONS}
     for mode in MODES:
@@ -2737,18 +2806,25 @@ class Progress:
         self._due = time.monotonic() + 1
         self._shown = False
 
-    def __call__(self, position: int, size: int) -> None:
+    def __call__(self, doing: str, done: int, whole: int) -> None:
+        """So many bytes are done; how many there are is 0 where nobody knows."""
         now = time.monotonic()
         if now >= self._due:
             self._due = now + 0.1
             self._shown = True
-            self._stream.write(f"\r\x1b[Kreading: {position >> 20} of {size >> 20} MiB")
-            self._stream.flush()
+            how_far = f"{100 * done // whole} %" if whole else f"{done >> 20} MiB"
+            self._show(f"{doing}: {how_far}")
 
     def erase(self) -> None:
         if self._shown:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
+            self._show("")
+
+    def _show(self, line: str) -> None:
+        try:
+            write(self._stream, f"\r\x1b[K{line}")
+        except OSError:
+            # The terminal went away: no reason to stop.
+            self._due = math.inf
 
 
 def analyse(request: Request, notes: list[str]) -> Json:
@@ -2796,69 +2872,138 @@ class Outcome:
     complaint: str
 
 
+HINT = "compute_breakdown: `| jq .totals` shows a part of this, --top 5 fewer rows of most modes\n"
+
+
 def outcome_of(argv: Sequence[str] | None) -> Outcome:
     request = None
     usage = ""
     notes: list[str] = []
     try:
         request = parse_command_line(argv)
-        return Outcome(analyse(request, notes), OK, "")
+        fields = analyse(request, notes)
+        cut_texts(fields)
+        return Outcome(fields, OK, "")
     except BadArguments as error:
         usage = error.usage
         absent = Absent("bad_arguments", detail=str(error))
     except Absent as error:
         absent = error
-    except MemoryError:
-        absent = Absent("unreadable_xplane_pb", detail="not enough memory to read it")
-    except ImportError as error:
-        if not (error.name or "").startswith("google"):
-            raise
+    except MemoryError as error:
+        absent = unreadable(request.profile if request else "", error)
+    except _proto.NoProtobuf as error:
         advice = f"{error}; it takes protobuf 4.21.1 or newer: pip install 'protobuf>=4.21.1'"
         absent = Absent("protobuf_not_installed", detail=advice)
-    fields: Json = {
-        "status": "absent",
-        "reason": absent.reason,
+    asked = {
         "mode": request.mode.name if request else None,
         "profile_dir": request.profile if request else None,
         "device": request.device if request else None,
         "notes": notes,
-        **absent.fields,
     }
+    return refusal(absent, asked, usage)
+
+
+def refusal(absent: Absent, asked: Json, usage: str = "") -> Outcome:
+    fields = {"status": "absent", "reason": absent.reason, **asked, **absent.fields}
+    cut_texts(fields)
     complaint = ""
     if absent.exit_status:
-        detail = absent.fields.get("detail", "")
-        line = f"compute_breakdown: {absent.reason}: {detail}"
+        line = f"compute_breakdown: {absent.reason}: {fields.get('detail', '')}"
         complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
     return Outcome(fields, absent.exit_status, complaint)
+
+
+# How long a text of the output may be.
+LONGEST_TEXT = 1 << 16
+
+
+def cut_texts(fields: Json) -> None:
+    """Cut texts that are longer, in place; a note counts them."""
+    n_cut = 0
+
+    def cut_text(text: str) -> str:
+        nonlocal n_cut
+        if len(text) > LONGEST_TEXT:
+            n_cut += 1
+            text = f"{text[:LONGEST_TEXT]}…"
+        return text
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, str):
+            return cut_text(value)
+        items = enumerate(value) if isinstance(value, list) else value.items()
+        for key, item in items:
+            if isinstance(item, (str, list, dict)):
+                value[key] = cut(item)
+        if isinstance(value, dict) and max(map(len, value), default=0) > LONGEST_TEXT:
+            for key in list(value):
+                # Taken out and put in, each, to keep the order.
+                item, name = value.pop(key), cut_text(key)
+                while name in value:
+                    name += "…"
+                value[name] = item
+        return value
+
+    cut(fields)
+    if n_cut:
+        fields["notes"].append(f"{n_cut} texts are longer than {LONGEST_TEXT} characters: cut")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     # Nothing here makes cycles; looking for them all the same takes a sixth of the time.
     gc.disable()
     try:
+        if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         outcome = outcome_of(argv)
+        for_people = sys.stdout is not None and sys.stdout.isatty()
+        try:
+            text = encoded(outcome.fields, for_people)
+        except MemoryError as error:
+            asked = {key: outcome.fields[key] for key in ("mode", "profile_dir", "device", "notes")}
+            # There is some again without the answer.
+            outcome.fields.clear()
+            outcome = refusal(unreadable(asked["profile_dir"], error), asked)
+            text = encoded(outcome.fields, for_people)
+        write(sys.stdout, text)
         status, complaint = outcome.status, outcome.complaint
-        # Escaped so that the line can be put into a page as it is.
-        line = json.dumps(outcome.fields, allow_nan=False).replace("</", r"<\/")
-        write(sys.stdout, f"{line}\n")
+        if for_people and not complaint and sys.stderr is not None and sys.stderr.isatty():
+            complaint = HINT
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        return CLOSED_PIPE
     except OSError as error:
-        # What couldn't be written must not be tried again on the way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            return CLOSED_PIPE
         status, complaint = CANT_WRITE, f"compute_breakdown: can't write: {error.strerror}\n"
     with suppress(OSError):
         write(sys.stderr, complaint)
     return status
 
 
+def encoded(fields: Json, for_people: bool) -> str:
+    text = json.dumps(fields, allow_nan=False, indent=2 if for_people else None)
+    # Escaped so that it can be put into a page as it is.
+    return text.replace("</", r"<\/") + "\n"
+
+
 def write(stream: TextIO | None, text: str) -> None:
-    """Write and flush; a stream that was closed from the start is None."""
-    if stream is not None:
-        stream.write(text)
-        stream.flush()
+    """Write all of it, and past the stream.
+
+    What a stream couldn't write it keeps, tries again when the process ends, and makes that fail
+    which had ended otherwise. Unbuffered, it may write a part and say nothing.
+    """
+    if stream is None:
+        # It was closed from the start. By now its number may be that of another file.
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    fd = stream.fileno()
+    left = memoryview(text.encode(stream.encoding, "backslashreplace"))
+    while left:
+        try:
+            left = left[os.write(fd, left) :]
+        except BlockingIOError:
+            import select
+
+            select.select([], [fd], [])
 
 
 if __name__ == "__main__":

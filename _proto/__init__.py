@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from .clocks import ON_DEVICE, ON_TRACE, Clock, Piece, clock_of, piece_of
-from .errors import Damage
+from .errors import Damage, NoProtobuf, check_memory
 from .hlo_text import (
     HOST_MEMORY,
     Array,
@@ -33,6 +33,7 @@ __all__ = [
     "HOST_MEMORY",
     "ON_DEVICE",
     "ON_TRACE",
+    "STDIN",
     "Array",
     "Clock",
     "Damage",
@@ -43,6 +44,7 @@ __all__ = [
     "Instruction",
     "Line",
     "Metadata",
+    "NoProtobuf",
     "Piece",
     "Plane",
     "Program",
@@ -60,14 +62,28 @@ __all__ = [
     "record",
 ]
 
+# Instead of a path.
+STDIN = "-"
+
 
 @contextmanager
-def open_trace(path: str, on_read: Callable[[int, int], None] | None = None) -> Iterator[Trace]:
-    """Open a trace, gzipped or not. `on_read` is told (position, size) after every read.
+def open_trace(
+    path: str, on_read: Callable[[str, int, int], None] | None = None
+) -> Iterator[Trace]:
+    """Open a trace, gzipped or not. `on_read` is told what is being done after every read, how
+    many bytes of it are done, and how many there are, 0 if that isn't known.
 
     Here and in all that reads from it, Damage says what can't be read, OSError what can't be
     opened.
     """
+    try:
+        # Not only does a broken or too old one lack what is imported.
+        from google.protobuf import unknown_fields  # noqa: F401
+
+        from . import columns_pb2, xplane_pb2  # noqa: F401
+    except Exception as error:
+        check_memory()
+        raise NoProtobuf(f"{type(error).__name__}: {error}") from error
     from .reader import Trace
     from .source import open_source
 

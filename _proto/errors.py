@@ -1,4 +1,4 @@
-"""What is said of bytes that can't be read."""
+"""What is said of bytes that can't be read, and of what is missing to read them."""
 
 
 class Damage(Exception):
@@ -6,3 +6,18 @@ class Damage(Exception):
 
     def __init__(self, offset: int, what: str) -> None:
         super().__init__(f"byte {offset}: {what}")
+        self.offset = offset
+        self.what = what
+
+
+class NoProtobuf(Exception):
+    """The package protobuf is not there, too old, or broken."""
+
+
+# No part of a trace that is decoded at once takes as much.
+_SOME_MEMORY = 32 << 20
+
+
+def check_memory() -> None:
+    """Raise MemoryError if there is little left: of what fails for want of it not all says so."""
+    bytearray(_SOME_MEMORY)

@@ -20,7 +20,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from . import columns_pb2 as columns
 from . import xplane_pb2 as pb
-from .errors import Damage
+from .errors import Damage, check_memory
 from .record import record
 from .source import Source
 from .wire import LENGTH, Schema, decode, explain, fields, is_complete, known_fields, parse, tidied
@@ -166,16 +166,20 @@ class Line:
     def events(self, start: int, end: int) -> Iterator[Events]:
         """The events in `start <= offset_ps < end`, in the file's order."""
         self._index()
-        for piece in self._pieces:
-            if piece.first < end and start <= piece.last:
-                data = self._read(piece)
-                events = _columns_of_events(data, piece.start, self._device_stats)
-                if events is None:
-                    data = _legible(data, piece.start)
-                    events = _events_one_by_one(data, piece.start, self._device_stats)
-                if not (start <= piece.first and piece.last < end):
-                    events = events.where([start <= offset < end for offset in events.offsets])
-                yield events
+        within = [piece for piece in self._pieces if piece.first < end and start <= piece.last]
+        n_bytes, n_within = (
+            sum(piece.end - piece.start for piece in pieces) for pieces in (self._pieces, within)
+        )
+        self._source.expect(n_within - n_bytes)
+        for piece in within:
+            data = self._read(piece)
+            events = _columns_of_events(data, piece.start, self._device_stats)
+            if events is None:
+                data = _legible(data, piece.start)
+                events = _events_one_by_one(data, piece.start, self._device_stats)
+            if not (start <= piece.first and piece.last < end):
+                events = events.where([start <= offset < end for offset in events.offsets])
+            yield events
 
     def _read(self, piece: _Piece) -> bytes:
         return _read_slice(self._source, piece.start, piece.end)
@@ -185,6 +189,7 @@ def _parse(kind: type[M], data: bytes, at: int) -> M:
     message = parse(kind, data)
     if message is None:
         explain(pb.LineEvents.DESCRIPTOR, data, at)
+        check_memory()
         raise Damage(at, "the protobuf parser refuses it")
     return message
 

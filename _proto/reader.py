@@ -19,7 +19,7 @@ from . import xplane_pb2 as pb
 from .errors import Damage
 from .lines import DeviceStats, Line, read_line
 from .source import Source
-from .wire import LENGTH, VARINT, Schema, decode, fields, known_fields, text
+from .wire import LENGTH, MOST_FIELDS, VARINT, Schema, decode, fields, known_fields, text
 
 # What compressed strings may expand to: one; all of a plane; and these for each byte of the file.
 _TEXT_LIMIT = 4 << 20
@@ -46,10 +46,20 @@ class Trace:
             raise Damage(0, "the file is empty")
         self._source = source
         self._planes: dict[str, tuple[int, int]] = {}
-        for _, field_name, start, end in known_fields(_SPACE, source.read, 0, source.size):
-            if field_name == "planes":
-                # Of two planes of one name, the first.
-                self._planes.setdefault(_name(_PLANE, source, start, end), (start, end))
+        try:
+            walk = fields(source.read, 0, source.size)
+            for n, (at, number, wire, start, end) in enumerate(walk):
+                if n == MOST_FIELDS:
+                    raise Damage(at, f"more than {MOST_FIELDS} planes, or what else there may be")
+                field_name = _SPACE.name_of(number, wire, at)
+                if field_name == "planes":
+                    # Of two planes of one name, the first.
+                    self._planes.setdefault(_name(_PLANE, source, start, end), (start, end))
+        except Damage as error:
+            raise Damage(error.offset, source.not_a_trace() or error.what) from None
+        other = None if self._planes else source.not_a_trace()
+        if other is not None:
+            raise Damage(0, other)
 
     @property
     def plane_names(self) -> list[str]:
@@ -237,6 +247,8 @@ class Plane:
             self._ids_of("device_offset_ps"), self._ids_of("device_duration_ps")
         )
         spans = self._lines.get(name, [])
+        # Three times: see `lines`.
+        self._source.expect(3 * sum(end - start for start, end in spans))
         lines = [read_line(self._source, *span, device_stats) for span in spans]
         for line, (start, _) in zip(lines, spans, strict=True):
             _refuse_another(name, line.name.encode(), start)

@@ -1,4 +1,4 @@
-"""A trace file as bytes by position: plain or gzipped, of any size, never read whole.
+"""A trace as bytes by position: plain or gzipped, of any size, never held whole.
 
 Reads go through `os.pread`. A memory map would count touched pages as memory, and a file that
 shrinks under a map kills the process; a read past the end of a shrunken file only comes up short.
@@ -6,25 +6,52 @@ shrinks under a map kills the process; a read past the end of a shrunken file on
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import stat
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 
+from . import STDIN
 from .errors import Damage
 from .wire import FramingCheck
 
 GZIP_MAGIC = b"\x1f\x8b"
-GZIP_LIMIT = 16 << 30
+COPY_LIMIT = 16 << 30
 _CHUNK = 1 << 20
+_HEAD = 512
 
-OnRead = Callable[[int, int], None]
+# What is handed over instead of a trace, by how it begins.
+_OTHERS = (
+    (rb"\s*[\[{]\s*[\[{\"\]}\d]", "JSON: of a trace.json.gz take the .xplane.pb beside it"),
+    (rb"\xfd7zXZ\0", "xz data: unpack it first"),
+    (rb"PK\x03\x04", "a zip archive: unpack it first"),
+    (rb"\x28\xb5\x2f\xfd", "zstd data: unpack it first"),
+    (rb"BZh\d1AY", "bzip2 data: unpack it first"),
+    (rb".{257}ustar", "a tar archive: unpack it first"),
+    (rb"version https://git-lfs", "a pointer of Git LFS: pull the file itself"),
+    (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML"),
+)
+
+# Told after every read: what is being done, how many bytes of it are, and of how many.
+OnRead = Callable[[str, int, int], None]
+
+
+def not_a_trace(head: bytes) -> str | None:
+    """What begins so, if it is known and no trace."""
+    for pattern, what in _OTHERS:
+        if re.match(pattern, head, re.DOTALL):
+            return f"not a trace but {what}"
+    return None
 
 
 class Source:
-    """An open file. `on_read` is told the position after every read (for a progress display)."""
+    """An open file."""
 
-    __slots__ = ("_fd", "_on_read", "size", "stored_size")
+    __slots__ = ("_done", "_fd", "_left", "_on_read", "_told", "size", "stored_size")
 
     def __init__(self, fd: int, stored_size: int, on_read: OnRead | None = None) -> None:
         self._fd = fd
@@ -32,46 +59,119 @@ class Source:
         self.size = os.fstat(fd).st_size
         # Of the file as it was given, gzipped or not.
         self.stored_size = stored_size
+        self._done = 0
+        self._left = 0
+        self._told = 0.0
 
     def read(self, start: int, length: int) -> bytes:
-        data = os.pread(self._fd, length, start)
-        while len(data) < length:
-            more = os.pread(self._fd, length - len(data), start + len(data))
-            if not more:
-                raise Damage(start + len(data), "the file ends here: it shrank while it was read")
-            data += more
+        data = b""
+        try:
+            data = os.pread(self._fd, length, start)
+            while len(data) < length:
+                more = os.pread(self._fd, length - len(data), start + len(data))
+                if not more:
+                    at = start + len(data)
+                    raise Damage(at, "the file ends here: it shrank while it was read")
+                data += more
+        except OSError as error:
+            raise Damage(start + len(data), os.strerror(error.errno or 0)) from None
         if self._on_read is not None:
-            self._on_read(start + length, self.size)
+            self._tell(self._on_read, length)
         return data
+
+    def _tell(self, on_read: OnRead, length: int) -> None:
+        expected = min(length, self._left)
+        self._left -= expected
+        self._done += expected
+        share = self._done / (self._done + self._left or 1)
+        # What is expected grows on the way; a share that is told doesn't fall.
+        if share >= self._told:
+            self._told = share
+            on_read("reading", self._done, self._done + self._left or self.size)
+
+    def not_a_trace(self) -> str | None:
+        """What it is, if that is known and no trace."""
+        try:
+            return not_a_trace(self.read(0, min(_HEAD, self.size)))
+        except Damage:
+            return None
+
+    def expect(self, n_bytes: int) -> None:
+        """So many more bytes are going to be read, or fewer: for who is told how far it is."""
+        self._left = max(0, self._left + n_bytes)
 
 
 @contextmanager
 def open_source(
     path: str,
     on_read: OnRead | None = None,
-    gzip_limit: int = GZIP_LIMIT,
+    limit: int = COPY_LIMIT,
 ) -> Iterator[Source]:
-    """Open `path`, gzipped or not; raise OSError or Damage where that can't be done."""
-    # O_NONBLOCK: opening a FIFO that nobody writes to must not wait.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    """Open `path`, or standard input, gzipped or not; OSError or Damage where that can't be done.
+
+    `limit` is for what has to be copied to a temporary file.
+    """
+    fd = _open(path)
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise Damage(0, "not a regular file")
-        stored_size = os.fstat(fd).st_size
-        gzipped = os.pread(fd, len(GZIP_MAGIC), 0) == GZIP_MAGIC
-        if path.endswith(".gz") and not gzipped:
-            raise Damage(0, "not gzip data")
-        if gzipped:
-            inflated = _unpack(fd, gzip_limit, on_read)
+        size = os.fstat(fd).st_size
+        gzipped = False
+        if path != STDIN:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise Damage(0, "not a regular file")
+            head = os.pread(fd, _HEAD, 0)
+            gzipped = head.startswith(GZIP_MAGIC)
+            if path.endswith(".gz") and not gzipped:
+                raise Damage(0, not_a_trace(head) or "not gzip data")
+        if path == STDIN or gzipped:
+            stream = _Stream(fd, size if gzipped else 0, on_read)
+            copy = _copied(_unpacked(stream), limit)
             os.close(fd)
-            fd = inflated
-        yield Source(fd, stored_size, on_read)
+            fd, size = copy, stream.n_read
+        yield Source(fd, size, on_read)
     finally:
         os.close(fd)
 
 
-def _unpack(fd: int, limit: int, on_read: OnRead | None) -> int:
-    """Decompress into a temporary file without a name; return its descriptor.
+def _open(path: str) -> int:
+    if path == STDIN:
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        if sys.stdin.isatty():
+            raise Damage(0, "standard input is a terminal: pipe a trace in")
+        return os.dup(sys.stdin.fileno())
+    # O_NONBLOCK: opening a FIFO that nobody writes to must not wait.
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+class _Stream:
+    """Reads a file from where it is to its end."""
+
+    def __init__(self, fd: int, size: int, on_read: OnRead | None) -> None:
+        self._fd = fd
+        self._size = size
+        self._on_read = on_read
+        self.n_read = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while data := self._read():
+            self.n_read += len(data)
+            if self._on_read is not None:
+                self._on_read("unpacking", self.n_read, self._size)
+            yield data
+
+    def _read(self) -> bytes:
+        while True:
+            try:
+                return os.read(self._fd, _CHUNK)
+            except BlockingIOError:
+                # A pipe that was set so by who else holds it.
+                import select
+
+                select.select([self._fd], [], [])
+
+
+def _copied(chunks: Iterable[bytes], limit: int) -> int:
+    """Write into a temporary file without a name; return its descriptor.
 
     The top-level framing is checked on the way, so that data which can't be a trace (a bomb of
     zeros, say) stops at its first bad field and not at the limit.
@@ -79,22 +179,37 @@ def _unpack(fd: int, limit: int, on_read: OnRead | None) -> int:
     import tempfile
 
     framing = FramingCheck()
-    size = os.fstat(fd).st_size
     written = 0
-    with tempfile.TemporaryFile() as plain:
-        for chunk in _gunzip(fd):
-            framing.feed(chunk)
-            written += len(chunk)
-            if written > limit:
-                raise Damage(limit, f"gzip data expands past the limit of {limit} bytes")
-            plain.write(chunk)
-            if on_read is not None:
-                on_read(os.lseek(fd, 0, os.SEEK_CUR), size)
-        plain.flush()
-        return os.dup(plain.fileno())
+    head = b""
+    try:
+        with tempfile.TemporaryFile() as copy:
+            for chunk in chunks:
+                head = head or chunk[:_HEAD]
+                framing.feed(chunk)
+                written += len(chunk)
+                if written > limit:
+                    raise Damage(limit, f"it goes on past the limit of {limit} bytes")
+                copy.write(chunk)
+            copy.flush()
+            return os.dup(copy.fileno())
+    except Damage as error:
+        raise Damage(error.offset, not_a_trace(head) or error.what) from None
+    except OSError as error:
+        why = error.strerror or error
+        raise Damage(written, f"it can't be copied to a temporary file: {why}") from None
 
 
-def _gunzip(fd: int) -> Iterator[bytes]:
+def _unpacked(stream: Iterable[bytes]) -> Iterator[bytes]:
+    """The same, decompressed if it is gzip data."""
+    chunks = iter(stream)
+    head = b""
+    while len(head) < len(GZIP_MAGIC) and (more := next(chunks, b"")):
+        head += more
+    chunks = chain([head] if head else [], chunks)
+    return _gunzip(chunks) if head.startswith(GZIP_MAGIC) else chunks
+
+
+def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Decompress all members of a gzip file, in chunks, up to the first byte that is damaged.
 
     (The module `gzip` would keep the last, incomplete chunk of a file that was cut off.)
@@ -102,7 +217,7 @@ def _gunzip(fd: int) -> Iterator[bytes]:
     import zlib
 
     done = 0
-    packed = os.read(fd, _CHUNK)
+    packed = next(chunks, b"")
     while packed:
         inflater = zlib.decompressobj(wbits=31)
         while not inflater.eof:
@@ -114,10 +229,10 @@ def _gunzip(fd: int) -> Iterator[bytes]:
             yield chunk
             packed = inflater.unconsumed_tail
             if not packed and len(chunk) < _CHUNK and not inflater.eof:
-                packed = os.read(fd, _CHUNK)
+                packed = next(chunks, b"")
                 if not packed:
                     raise Damage(done, "the gzip data is cut off")
         # Zeros may pad the end of a file, or of a tape's block.
         packed = inflater.unused_data.lstrip(b"\0")
-        while not packed and (more := os.read(fd, _CHUNK)):
+        while not packed and (more := next(chunks, b"")):
             packed = more.lstrip(b"\0")

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, EncodeError, Message
 
-from .errors import Damage
+from .errors import Damage, check_memory
 
 VARINT, FIXED64, LENGTH, GROUP_START, GROUP_END, FIXED32 = range(6)
 
@@ -25,7 +25,8 @@ _FIXED_BYTES = {FIXED64: 8, FIXED32: 4, GROUP_START: 0, GROUP_END: 0}
 _HEAD_BYTES = _TAG_BYTES + _VARINT_BYTES
 _WINDOW = 4096
 _GROUP_DEPTH = 100
-_NOWHERE = 1 << 63
+# At the top level. A trace has some planes, warnings and names of hosts.
+MOST_FIELDS = 100_000
 
 # google.protobuf.descriptor.FieldDescriptor.TYPE_* -> wire type, for the types of our schemas.
 _DOUBLE, _INT64, _UINT64, _BOOL, _STRING, _MESSAGE, _BYTES = 1, 3, 4, 8, 9, 11, 12
@@ -185,7 +186,7 @@ def text(data: bytes, at: int, what: str) -> str:
 
 
 class FramingCheck:
-    """Checks the top-level framing of a message that arrives in chunks, up to the first group.
+    """Checks the top-level framing of a message that arrives in chunks.
 
     What it lets pass, such as an end inside a field, is found when the message is read.
     """
@@ -194,17 +195,25 @@ class FramingCheck:
         self._rest = b""
         self._base = 0
         self._next = 0
+        self._n_fields = 0
+        self._depth = 0
 
     def feed(self, chunk: bytes) -> None:
         data = self._rest + chunk
         end = self._base + len(data)
         while self._next + _HEAD_BYTES <= end:
-            _, wire, value, i = _field(data, self._next - self._base, self._next)
+            at = self._next
+            _, wire, value, i = _field(data, at - self._base, at)
             self._next = self._base + i
-            if wire in (GROUP_START, GROUP_END):
-                self._next = _NOWHERE
+            if wire == LENGTH:
+                self._next += value
             elif wire != VARINT:
-                self._next += value if wire == LENGTH else _FIXED_BYTES[wire]
+                self._next += _FIXED_BYTES[wire]
+                # What is in a group are fields as well.
+                self._depth += (wire == GROUP_START) - (wire == GROUP_END)
+            self._n_fields += 1
+            if not 0 <= self._depth <= _GROUP_DEPTH or self._n_fields > MOST_FIELDS:
+                raise Damage(at, "groups or fields beyond number")
         keep = min(max(self._next, self._base), end)
         self._rest = data[keep - self._base :]
         self._base = keep
@@ -219,10 +228,15 @@ def decode(kind: type[M], data: bytes, at: int) -> M:
     if message is not None:
         # What the parser leaves out makes the message smaller.
         message.DiscardUnknownFields()
-        if message.ByteSize() == len(data):
-            return message
+        try:
+            if message.ByteSize() == len(data):
+                return message
+        except EncodeError:
+            # The parser in C writes the message to know its size.
+            raise MemoryError from None
     message = parse(kind, tidied(kind.DESCRIPTOR, data, at))
     if message is None:
+        check_memory()
         raise Damage(at, "the protobuf parser refuses it")
     return message
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import io
+import gzip
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
+from typing import ClassVar
 from unittest import mock
 
 import compute_breakdown
 from tests.harness import DEMO, ROOT, SCRIPT, command, run
+from tests.xspace import op, trace
 
 
 def printed(*arguments: str) -> str:
@@ -25,7 +28,7 @@ class Help(unittest.TestCase):
         for mode in compute_breakdown.MODES:
             with self.subTest(mode=mode.name):
                 section = text.split(f"--mode {mode.name}:\n")[1].split("\n--mode ")[0]
-                self.assertIn(f"example: compute_breakdown PROFILE --mode {mode.name} ", section)
+                self.assertIn(f"example: compute_breakdown.py PROFILE --mode {mode.name} ", section)
                 for flag in mode.options:
                     self.assertIn(flag, section)
 
@@ -81,35 +84,77 @@ class UsageErrors(unittest.TestCase):
 
 
 class ProgressLine(unittest.TestCase):
+    def setUp(self) -> None:
+        self.stream = tempfile.TemporaryFile("w+", newline="")  # noqa: SIM115
+        self.addCleanup(self.stream.close)
+
+    def shown(self) -> list[str]:
+        self.stream.seek(0)
+        text: str = self.stream.read()
+        return text.split("\r\x1b[K")
+
     def test_nothing_is_shown_in_the_first_second(self) -> None:
-        stream = io.StringIO()
-        progress = compute_breakdown.Progress(stream)
-        progress(1 << 20, 2 << 20)
+        progress = compute_breakdown.Progress(self.stream)
+        progress("reading", 1 << 20, 2 << 20)
         progress.erase()
-        self.assertEqual(stream.getvalue(), "")
+        self.assertEqual(self.shown(), [""])
 
     def test_after_a_second_a_line_is_shown_and_erased(self) -> None:
-        stream = io.StringIO()
         with mock.patch("time.monotonic", side_effect=[0.0, 0.5, 1.5, 1.55, 1.7]):
-            progress = compute_breakdown.Progress(stream)
+            progress = compute_breakdown.Progress(self.stream)
             for position in (1, 2, 3, 4):
-                progress(position << 20, 9 << 20)
+                progress("reading", position, 9)
         progress.erase()
-        shown = stream.getvalue().split("\r\x1b[K")
-        self.assertEqual(shown, ["", "reading: 2 of 9 MiB", "reading: 4 of 9 MiB", ""])
+        self.assertEqual(self.shown(), ["", "reading: 22 %", "reading: 44 %", ""])
+
+    def test_without_a_size_it_shows_how_much_there_was(self) -> None:
+        with mock.patch("time.monotonic", side_effect=[0.0, 1.5]):
+            compute_breakdown.Progress(self.stream)("unpacking", 7 << 20, 0)
+        self.assertEqual(self.shown(), ["", "unpacking: 7 MiB"])
 
     def test_only_a_terminal_sees_it(self) -> None:
         for is_terminal in (False, True):
-            stream = io.StringIO()
             with (
                 self.subTest(is_terminal=is_terminal),
-                mock.patch.object(stream, "isatty", return_value=is_terminal),
-                mock.patch("sys.stderr", stream),
+                mock.patch.object(self.stream, "isatty", return_value=is_terminal),
+                mock.patch("sys.stderr", self.stream),
                 mock.patch("time.monotonic", side_effect=range(0, 10**6, 10)),
             ):
                 run(DEMO, "summary")
-                self.assertEqual("reading" in stream.getvalue(), is_terminal)
-                self.assertTrue(stream.getvalue().endswith("\r\x1b[K" if is_terminal else ""))
+                shown = self.shown()
+                self.assertEqual(any("reading" in line for line in shown), is_terminal)
+                self.assertEqual(shown[-1], "")
+
+    def test_it_rises_to_the_end(self) -> None:
+        """Of a trace of many pieces, whichever of its steps is read."""
+        ops = [op(f"fusion.{i % 7}", "loop fusion", 10 * i, 5) for i in range(8000)]
+        data = trace(ops, [(str(i), 20_000 * i, 20_000) for i in range(4)])
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = Path(folder.name) / "x.xplane.pb"
+        for packed in (False, True):
+            path.write_bytes(gzip.compress(data) if packed else data)
+            for step in ("0", "-1", "all"):
+                with (
+                    self.subTest(packed=packed, step=step),
+                    mock.patch.object(compute_breakdown, "Progress", Shares),
+                    mock.patch.object(sys.stderr, "isatty", return_value=True),
+                ):
+                    Shares.of.clear()
+                    run(path, "summary", "--step", step)
+                    self.assertEqual(list(Shares.of), ["unpacking"] * packed + ["reading"])
+                    for shares in Shares.of.values():
+                        self.assertEqual(shares, sorted(shares))
+                        self.assertGreater(shares[-1], 0.99)
+
+
+class Shares(compute_breakdown.Progress):
+    """Remembers what it is told."""
+
+    of: ClassVar[dict[str, list[float]]] = {}
+
+    def __call__(self, doing: str, done: int, whole: int) -> None:
+        self.of.setdefault(doing, []).append(done / whole)
 
 
 if __name__ == "__main__":
