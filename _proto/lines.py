@@ -174,7 +174,7 @@ class Line:
         for piece in within:
             data = self._read(piece)
             events = _columns_of_events(data, piece.start, self._device_stats)
-            if events is None:
+            if events is None or len(events) != piece.n_events:
                 data = _legible(data, piece.start)
                 events = _events_one_by_one(data, piece.start, self._device_stats)
             if not (start <= piece.first and piece.last < end):

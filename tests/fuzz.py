@@ -311,10 +311,6 @@ class Reading:
                 is_large = field.end - field.start > LARGE_STAT
                 stat = self._event_stat(field, of_large_stats if is_large else of_stats)
                 event.stats.append(stat)
-            if field.number == 2 and field.wire == LENGTH and field.start == field.end:
-                # Packed offsets, none: some readers take it for what it is.
-                self.may.append(field.at)
-                continue
             if field.number in (1, 2, 3, 5) and not self._is(field, VARINT, damages):
                 continue
             if field.number == 1:
