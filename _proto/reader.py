@@ -9,7 +9,6 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from google.protobuf.message import Message
 from . import xplane_pb2 as pb
 from .errors import Damage
 from .lines import DeviceStats, Line, read_line
+from .record import record
 from .source import Source
 from .wire import LENGTH, MOST_FIELDS, VARINT, Schema, decode, fields, known_fields, text
 
@@ -120,7 +120,7 @@ class Trace:
         return attachments
 
 
-@dataclass(slots=True)
+@record
 class Attachment:
     """An entry of event metadata, and where the bytes of one of its stats lie, if it has it."""
 
@@ -204,7 +204,7 @@ class Stats:
         return values[-1]
 
 
-@dataclass(slots=True)
+@record
 class Metadata:
     """What is known of all executions of one op: its HLO text, and its stats by name."""
 
@@ -223,20 +223,20 @@ class Metadata:
         return accesses
 
 
-@dataclass(slots=True)
 class Plane:
     """A plane's index; what it points at is decoded when asked for."""
 
-    name: str
-    _source: Source
-    _lines: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    _event_metadata: dict[int, tuple[int, int]] = field(default_factory=dict)
-    _stat_names: dict[int, str] = field(default_factory=dict)
-    # Start, end, start, end, …
-    _stats: array[int] = field(default_factory=lambda: array("q"))
-    # Compressed strings that were asked for; many ops share one.
-    _texts: dict[bytes, str] = field(default_factory=dict)
-    _n_inflated: int = 0
+    def __init__(self, name: str, source: Source) -> None:
+        self.name = name
+        self._source = source
+        self._lines: dict[str, list[tuple[int, int]]] = {}
+        self._event_metadata: dict[int, tuple[int, int]] = {}
+        self._stat_names: dict[int, str] = {}
+        # Start, end, start, end, …
+        self._stats = array("q")
+        # Compressed strings that were asked for; many ops share one.
+        self._texts: dict[bytes, str] = {}
+        self._n_inflated = 0
 
     @property
     def line_names(self) -> list[str]:
