@@ -219,7 +219,7 @@ def _columns_of_events(data: bytes, at: int, device: DeviceStats) -> Events | No
     each = parse(columns.LineEachStat, data)
     if each is None or merged.HasField("num_occurrences") or _has_misfits(merged):
         return None
-    if not _EMPTY_PACKED_TAGS.isdisjoint(part[-1:] for part in data.split(b"\x00")):
+    if not _EMPTY_PACKED_TAGS.isdisjoint(part[-1:] for part in data.split(b"\x00")[:-1]):
         return None
     if len(UnknownFieldSet(merged.stats)) or not is_complete(each, data):
         return None
