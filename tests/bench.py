@@ -21,7 +21,6 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MODES = ("bottleneck", "summary", "by_source", "non_compute", "roofline")
 ROUNDS = 5
 # ru_maxrss is in KiB, on macOS in bytes.
 MAXRSS_PER_MIB = 1 << (20 if sys.platform == "darwin" else 10)
@@ -33,6 +32,10 @@ import google.protobuf, os, platform
 from google.protobuf.internal import api_implementation
 print(f"protobuf {google.protobuf.__version__} ({api_implementation.Type()}),"
       f" Python {platform.python_version()}, {os.cpu_count()} cores")
+"""
+MODES = """
+import compute_breakdown
+print(*(mode.name for mode in compute_breakdown.MODES))
 """
 LOCATE = """
 import sys
@@ -80,7 +83,7 @@ def print_table(title: str, path: str) -> None:
     print(f"\n{title}, {os.path.getsize(path) / 1e6:.0f} MB\n")
     print("mode          wall s   x floor   peak MiB")
     floors = [measure(*floor)]
-    for mode in MODES:
+    for mode in ask(MODES).split():
         command = (str(ROOT / "compute_breakdown.py"), path, "--mode", mode)
         measure(*command)
         turns = [(measure(*floor), measure(*command)) for _ in range(ROUNDS)]

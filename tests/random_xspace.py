@@ -10,10 +10,13 @@ follows from `rng` alone.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import _peaks
+import compute_breakdown
+from tests.harness import MODES
 from tests.random_programs import RandomPrograms
 from tests.xspace import (
     NO_VALUE,
@@ -39,8 +42,6 @@ from tests.xspace import (
     text_field,
     uint64,
 )
-
-MODES = ("summary", "by_source", "non_compute", "roofline")
 
 
 def words(text: str) -> list[str]:
@@ -383,7 +384,11 @@ def random_category(rng: random.Random, is_plausible: bool) -> tuple[str | None,
     elif choice == 17:
         return rng.choice(UNKNOWN_CATEGORIES), rng.choice(OPCODES)
     else:
-        pools = (OPCODES, FUSIONS, list(SPECIAL_CATEGORIES), FREQUENT_CATEGORIES)
+        # The last so that a category that is new is drawn at once.
+        pools = (
+            *(OPCODES, FUSIONS, list(SPECIAL_CATEGORIES), FREQUENT_CATEGORIES),
+            list(compute_breakdown.KIND_OF),
+        )
         category = rng.choice(rng.choice(pools))
     if category.endswith("fusion"):
         return category, "fusion"
@@ -733,7 +738,7 @@ def random_plane(rng: random.Random, name: str, programs: RandomPrograms) -> Pla
 # --- options and the whole -----------------------------------------------------------------------
 
 
-def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]:
+def random_pipeline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if chance(rng, 0.1):
         options["device"] = rng.choice(("/device:TPU:1", "/device:TPU:0", "/device:TPU:9"))
@@ -746,38 +751,68 @@ def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]
         # Those of several steps are the more interesting ones.
         weights = [data.count(text_field(2, name)) ** 2 for name in names]
         options["step_id"] = rng.choices([*names, "nowhere"], [*weights, 1])[0]
-    flags = {
-        "summary": ["include_comm"],
-        "by_source": ["include_comm", "include_data_move"],
-        "non_compute": ["include_comm", "no_comm_stalls"],
-    }
-    options |= {flag: True for flag in flags.get(mode, []) if chance(rng, 0.5)}
-    if mode != "roofline" and chance(rng, 0.4):
-        options["top"] = rng.choice((0, 1, 2, 3, 100))
-    if mode == "roofline":
-        options |= random_roofline_options(rng, data)
     return options
 
 
-def random_roofline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if chance(rng, 0.3):
-        options["chip"] = rng.choice(("v4", "v5e", "v5p", "v6e", "v7x", "profile"))
-    for peak in words("tflops_bf16 tflops_fp8 tflops_fp32 tflops_fp16 hbm_gibps"):
-        if chance(rng, 0.3):
-            options["peak_" + peak] = rng.choice((1e-3, 1.0, 576.75, 3436.6, 1e9))
-    if chance(rng, 0.3):
-        options["bytes"] = rng.choice(("hbm", "accessed"))
-    if chance(rng, 0.5):
-        present = [name for name in KERNELS if b"%" + name.encode() in data]
-        names = rng.sample(KERNELS, 1) if chance(rng, 0.1) else present
-        figures = ("1.2e12,3e9", "2e9,4096,bf16", "1e6,4096,fp32", "0,100", "5e9,0,bf16", "7,7,fp8")
-        options["kernel_cost"] = [f"{name}={rng.choice(figures)}" for name in names]
+def random_kernel_costs(rng: random.Random, data: bytes) -> list[str]:
+    present = [name for name in KERNELS if b"%" + name.encode() in data]
+    names = rng.sample(KERNELS, 1) if chance(rng, 0.1) else present
+    figures = ("1.2e12,3e9", "2e9,4096,bf16", "1e6,4096,fp32", "0,100", "5e9,0,bf16", "7,7,fp8")
+    return [f"{name}={rng.choice(figures)}" for name in names]
+
+
+Draw = Callable[[random.Random, bytes], Any]
+
+
+def one_of(*values: Any) -> Draw:
+    return lambda rng, _: rng.choice(values)
+
+
+# Of each option that belongs to some mode: how often it is given, and what.
+OPTIONS: dict[str, tuple[float, Draw]] = {
+    "--include-comm": (0.5, one_of(True)),
+    "--include-data-move": (0.5, one_of(True)),
+    "--no-comm-stalls": (0.5, one_of(True)),
+    "--top": (0.4, one_of(0, 1, 2, 3, 100)),
+    "--chip": (0.3, one_of(*_peaks.CHIPS, _peaks.PROFILE_CHIP)),
+    **{
+        f"--peak-{peak}": (0.3, one_of(1e-3, 1.0, 576.75, 3436.6, 1e9))
+        for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
+    },
+    "--bytes": (0.3, one_of("hbm", "accessed")),
+    "--kernel-cost": (0.5, random_kernel_costs),
+    "--model-flops": (0.5, one_of(0, 1, "1e9", "2.5e15")),
+}
+
+
+def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]:
+    options = random_pipeline_options(rng, data)
+    (of_mode,) = [each.options for each in compute_breakdown.MODES if each.name == mode]
+    for flag in of_mode:
+        share, draw = OPTIONS[flag]
+        if chance(rng, share):
+            options[flag.removeprefix("--").replace("-", "_")] = draw(rng, data)
     return options
 
 
-def random_case(rng: random.Random) -> tuple[bytes, str, dict[str, Any]]:
-    """The bytes of a file, a mode, and options that belong to it."""
+def command_line(options: dict[str, Any]) -> list[str]:
+    """The words for options given by name."""
+    words = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, (list, tuple)):
+            words += [word for item in value for word in (flag, str(item))]
+        elif value is not None and value is not False:
+            words += [flag, str(value)]
+    return words
+
+
+def random_case(
+    rng: random.Random, modes: Sequence[str] = MODES
+) -> tuple[bytes, str, dict[str, Any]]:
+    """The bytes of a file, one of the modes, and options that belong to it."""
     names = ["/device:TPU:0"] if chance(rng, 0.99) else []
     names += rng.choice(
         ([], [], ["/device:TPU:1"], ["/device:TPU:0"], ["/device:TPU:0 SparseCore 0"])
@@ -789,7 +824,7 @@ def random_case(rng: random.Random) -> tuple[bytes, str, dict[str, Any]]:
     if chance(rng, 0.3):
         rng.shuffle(planes)
     space = Space(planes, hostnames=["host-0"], extra=rng.choice((b"", UNKNOWN_FIELDS)))
-    mode = rng.choice(MODES)
+    mode = rng.choice(modes)
 
     def shuffled(fields: list[bytes]) -> list[bytes]:
         return rng.sample(fields, len(fields))

@@ -259,12 +259,12 @@ class Damaged(unittest.TestCase):
         users = [op(f"user.{i}", "copy-done", "hub") for i in range(n)]
         read = opened({"main": [*crowd, hub, *users], "far": [op("x", "abs", line="m.py:1")]})
         self.assertEqual(likely(read, "x"), ("m.py:1", "own", 0))
-        begin = time.monotonic()
+        begin = time.process_time()
         for i in range(n):
             self.assertIsNone(likely(read, f"copy-done.{i}"))
             self.assertIsNone(likely(read, f"user.{i}", producer_first=True))
             self.assertEqual(len(read[f"user.{i}"].chain), 1)
-        self.assertLess(time.monotonic() - begin, 30)
+        self.assertLess(time.process_time() - begin, 30)
         self.assertEqual(len(read.notes), 1)
         self.assertIn("too tangled", read.notes[0])
         # What needs no search is answered all the same.

@@ -14,7 +14,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import zlib
 from pathlib import Path
@@ -91,6 +90,13 @@ class RobustnessTest(unittest.TestCase):
 
 
 class FuzzTest(unittest.TestCase):
+    def test_every_reason_has_its_exit_status(self) -> None:
+        self.assertEqual(
+            fuzz.STATUS_OF | {"protobuf_not_installed": 1},
+            compute_breakdown.EXIT_STATUS,
+            "say in STATUS_OF of tests/fuzz.py how a new reason ends, and on the user's page",
+        )
+
     def test_standard_run(self) -> None:
         failures: list[str] = []
         fuzz.fuzz(0, range(fuzz.STANDARD_CASES), failures.append)
@@ -398,7 +404,7 @@ class UnseenDamageTest(RobustnessTest):
 
     def assert_unseen(self, intact: bytes, damaged: bytes) -> None:
         self.assertNotEqual(intact, damaged)
-        for mode in fuzz.MODES:
+        for mode in harness.MODES:
             answer = said(intact, mode)
             self.assertEqual(answer["status"], "ok")
             self.assertEqual(said(damaged, mode), answer)
@@ -429,7 +435,7 @@ class UnseenDamageTest(RobustnessTest):
         bad = int_field(1, 2) + bytes_field(2, b"\0")
         intact = self.plane([], [step, EventMetadata(2, "%b.1 = f32[2] add()")])
         damaged = self.plane([], [step], bytes_field(4, bad))
-        for mode in fuzz.MODES:
+        for mode in harness.MODES:
             with self.subTest(mode):
                 answer = said(intact, mode, "--step", "0")
                 self.assertEqual(said(damaged, mode, "--step", "0"), answer)
@@ -451,7 +457,7 @@ class UnseenDamageTest(RobustnessTest):
             intact = encode(Space([plane]))
             plane.lines[1].events[-1 if damaged_step else 0].extra = bad
             damaged = encode(Space([plane]))
-            for mode in fuzz.MODES:
+            for mode in harness.MODES:
                 with self.subTest(mode=mode, damaged_step=damaged_step):
                     answer = said(intact, mode, "--step", "1")
                     self.assertEqual(said(damaged, mode, "--step", "1"), answer)
@@ -538,7 +544,7 @@ class EdgeNumbersTest(RobustnessTest):
     def test_farthest_offsets(self) -> None:
         ops = [op("fusion.1", "loop fusion", start, MAX) for start in (-(2**63), 0, MAX)]
         for steps in (None, [("0", -(2**63), MAX), ("1", MAX, MAX)]):
-            for mode in fuzz.MODES:
+            for mode in harness.MODES:
                 with self.subTest(steps=steps, mode=mode):
                     answer = said(trace(ops, steps), mode)
                     self.assertEqual(answer["status"], "ok")
@@ -625,7 +631,7 @@ class HostileTextTest(RobustnessTest):
                 plane = tpu_plane([each], [(text, 0, 10)], name=text)
                 plane.lines.append(Line(text))
                 path = self.file("test.xplane.pb", encode(Space([plane], [text])))
-                for mode in fuzz.MODES:
+                for mode in harness.MODES:
                     if "\0" not in text:
                         self.assertEqual(
                             run(path, mode, "--device", text).object["step_name"], text
@@ -726,21 +732,22 @@ class ManyThingsTest(RobustnessTest):
 MEASURE = """
 import resource, subprocess, sys
 status = subprocess.run(sys.argv[1:]).returncode
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)
 sys.exit(status)
 """
 
 
 def measured(*arguments: str | Path) -> tuple[harness.Outcome, float, int]:
-    """Run as a command; what came of it, in how many seconds, and its peak memory in bytes."""
-    begun = time.monotonic()
+    """Run as a command; what came of it, its seconds of work, and its peak memory in bytes."""
     command = [sys.executable, "-c", MEASURE, sys.executable, harness.SCRIPT, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    complaint, _, kibibytes = done.stderr.rstrip().rpartition("\n")
+    complaint, _, used = done.stderr.rstrip().rpartition("\n")
+    seconds, kibibytes = used.split()
     complaint += "\n" * bool(complaint)
     outcome = harness.Outcome(json.loads(done.stdout), done.returncode, complaint)
     check_outcome(outcome)
-    return outcome, time.monotonic() - begun, int(kibibytes) << 10
+    return outcome, float(seconds), int(kibibytes) << 10
 
 
 def bomb(n_mebibytes: int, head: bytes = b"") -> bytes:
@@ -1068,7 +1075,7 @@ class CommandTest(RobustnessTest):
     def test_reader_of_stdout_goes_away(self) -> None:
         big = self.file("big.xplane.pb", trace([op(f"f.{i}", "call", i, 1, tf_op=str(i))
                                                for i in range(50)] + OPS))  # fmt: skip
-        for mode in fuzz.MODES:
+        for mode in harness.MODES:
             for reader in ("head -c 1", "true"):
                 with self.subTest(mode=mode, reader=reader):
                     line = f'{{ "$@"; echo $? >&2; }} | {reader}'
