@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import inspect
+import json
 import subprocess
 import sys
 import tempfile
@@ -37,6 +39,19 @@ class Help(unittest.TestCase):
             with self.subTest(mode=mode.name):
                 outcome = run(DEMO, mode.name, *mode.example.split())
                 self.assertEqual(outcome.object["status"], "ok")
+
+    def test_it_tells_how_many_rows_there_are(self) -> None:
+        """By mode, as the modes themselves have it."""
+        told = compute_breakdown.OPTIONS["--top"]["help"]
+        for mode in compute_breakdown.MODES:
+            if "--top" in mode.options:
+                with self.subTest(mode=mode.name):
+                    default = inspect.signature(mode.report).parameters["top"].default
+                    if default is None:
+                        self.assertIn("else all in order of appearance", told)
+                        self.assertNotIn(f" in {mode.name}", told)
+                    else:
+                        self.assertIn(f"{default} in {mode.name}", told)
 
     def test_version_is_that_of_the_module(self) -> None:
         self.assertEqual(
@@ -73,6 +88,14 @@ class UsageErrors(unittest.TestCase):
             *(DEMO, "--mode", "roofline", "--include-comm"),
         )
 
+    def test_one_kernel_has_one_cost(self) -> None:
+        for again in ("k=1,1", "k=2,3,fp8"):
+            self.assert_usage_error(
+                "--kernel-cost was given twice for one kernel",
+                *(DEMO, "--mode", "roofline", "--kernel-cost", "k=1,1"),
+                *("--kernel-cost", "j=1,1", "--kernel-cost", again),
+            )
+
     def test_step_and_step_id_exclude_each_other(self) -> None:
         self.assert_usage_error(
             "--step and --step-id exclude each other",
@@ -81,6 +104,61 @@ class UsageErrors(unittest.TestCase):
 
     def test_abbreviated_options_are_not_guessed(self) -> None:
         self.assert_usage_error("unrecognized arguments: --inc", DEMO, "--mode", "summary", "--inc")
+
+
+class Endings(unittest.TestCase):
+    """How the process ends where it is not by an answer."""
+
+    def ended_by(self, error: str) -> subprocess.CompletedProcess[str]:
+        code = (
+            "import sys, compute_breakdown as c\n"
+            "def fails(*_): raise {}\n"
+            "c.analyse = fails\n"
+            "sys.exit(c.main(['x', '--mode', 'summary']))"
+        )
+        return subprocess.run(
+            [sys.executable, "-c", code.format(error)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+        )
+
+    def test_interrupted(self) -> None:
+        done = self.ended_by("KeyboardInterrupt")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (130, "", ""))
+
+    def test_without_memory(self) -> None:
+        done = self.ended_by("MemoryError")
+        said = json.loads(done.stdout)
+        self.assertEqual((said["status"], said["reason"]), ("absent", "unreadable_xplane_pb"))
+        self.assertEqual((said["mode"], said["profile_dir"]), ("summary", "x"))
+        self.assertEqual(said["detail"], "not enough memory to read it")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_without_protobuf(self) -> None:
+        done = self.ended_by("ImportError('no such module', name='google.protobuf')")
+        said = json.loads(done.stdout)
+        self.assertEqual((said["reason"], done.returncode), ("protobuf_not_installed", 1))
+        self.assertIn("pip install", said["detail"])
+
+    def test_without_any_other_module(self) -> None:
+        """That is no lack of protobuf."""
+        done = self.ended_by("ImportError('no such module', name='_hashlib')")
+        self.assertNotIn("protobuf", done.stdout)
+        self.assertNotEqual(done.returncode, 0)
+
+    def test_what_is_printed_can_stand_in_a_page(self) -> None:
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), "</script>", "--mode", "summary"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertNotIn("</", done.stdout)
+        self.assertIn(r'"profile_dir": "<\/script>"', done.stdout)
+        self.assertEqual(json.loads(done.stdout)["profile_dir"], "</script>")
 
 
 class ProgressLine(unittest.TestCase):

@@ -363,6 +363,12 @@ class Dtypes(unittest.TestCase):
             ("(f32[], bf16[0]{0})", "fp32"),
             ("((u32[]), (f16[2]{0}), ())", "fp16"),
             ("(f32[3]{0}, bf16[<=4]{0})", "bf16"),
+            # Dims that no number holds weigh more than any that one does, and no more than 2**64.
+            (f"(f32[{'9' * 25}]{{0}}, bf16[100]{{0}})", "fp32"),
+            (f"(bf16[100]{{0}}, f32[{'9' * 25}]{{0}})", "fp32"),
+            (f"(f32[{'9' * 19}]{{0}}, bf16[{'1' + '0' * 19}]{{0}})", "bf16"),
+            (f"(f32[{'9' * 19}]{{0}}, bf16[{'9' * 18}]{{0}})", "fp32"),
+            (f"(f32[{'9' * 30}]{{0}}, bf16[{'9' * 19},9]{{1,0}})", "bf16"),
             ("()", "other"),
         ):
             with self.subTest(shape=shape):
@@ -397,6 +403,9 @@ class Dtypes(unittest.TestCase):
             (BF16, f"{BF16} %a, f32[] %b, s32[4]{{0}} %c, pred[4]{{0}} %d, u16[4]{{0}} %e", False),
             (BF16, f"{BF16} %a, u8[4]{{0}} %b", True),
             (BF16, f"{BF16} %a, s4[4]{{0}} %b", True),
+            (BF16, f"{BF16} %a, u1[4]{{0}} %b", True),
+            (BF16, f"{BF16} %a, s1[4]{{0}} %b", True),
+            (BF16, f"{BF16} %a, s16[4]{{0}} %b, s64[4]{{0}} %c", False),
             (BF16, f"{BF16} %a, f64[4]{{0}} %b", True),
             ("f8e4m3fn[4]{0}", "f8e5m2[4]{0} %a", False),
             # no input to be seen
@@ -524,6 +533,17 @@ class Changes(unittest.TestCase):
                 self.assertEqual(row["shapes_in"], [source])
                 self.assertEqual(row["shapes_out"], ["f32[8,4]{1,0}"])
 
+    def test_a_copy_done_of_several_arrays_compares_with_the_first_of_its_source(self) -> None:
+        """Its operand is (destination, source, context), each of the former a tuple itself."""
+        for first, expected in (("f16[8,4]{1,0}", (True, False)), ("f32[8,4]{0,1}", (False, True))):
+            after, source = "f32[8,4]{1,0}, bf16[4]{0}", f"{first}, bf16[4]{{0}}"
+            text = f"%c = ({after}) copy-done((({after}), ({source}), u32[]{{:S(2)}}) %s)"
+            with self.subTest(first=first):
+                row = group("copy-done", mode="non_compute", text=text)
+                self.assertEqual((row["dtype_change"], row["layout_change"]), expected)
+                self.assertEqual(row["shapes_in"], [first])
+                self.assertEqual(row["shapes_out"], [f"({after})"])
+
     def test_other_waits_compare_with_their_first_array(self) -> None:
         text = "%slice-done.1 = bf16[4]{0} async-done(((f32[8]{0}), bf16[4]{0}, s32[]{:S(2)}) %s.1)"
         self.assertEqual(change("async-done", text), (True, False))
@@ -534,6 +554,9 @@ class Changes(unittest.TestCase):
             ("copy-start", "copy"),
             ("async-start", "async-start"),
             ("collective-permute-start", "collective-permute-start"),
+            # The text says it, too.
+            ("data formatting", "copy-start"),
+            ("copy", "copy-start"),
         ):
             with self.subTest(category=category):
                 text = f"%slice-start.1 = (bf16[4]{{0}}, u32[]) {opcode}(f32[4]{{0}} %a)"

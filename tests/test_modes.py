@@ -324,6 +324,7 @@ class OptionsOfModes(unittest.TestCase):
                 (
                     *("", "flash", "flash=", "flash=1", "=1,1", "flash=1,x", "flash=-1,1"),
                     *("flash=1,-1", "flash=nan,1", "flash=inf,1", "flash=1,inf", "flash=1e400,1"),
+                    *("flash=1.5,1", "flash=1,1.5", "flash=1e-1,1", f"flash={2**63},1"),
                     *("flash=1,1,s8", "flash=1,1,", "flash=1,1,bf16,1"),
                 ),
             ),

@@ -127,6 +127,7 @@ UNREADABLE = {
     "a varint cut off": b"\x78\x80",
     "a varint of eleven bytes": b"\x78" + b"\x80" * 10 + b"\0",
     "a varint over 64 bits": b"\x78" + b"\xff" * 9 + b"\x7f",
+    "a varint of 65 bits": b"\x78" + b"\x80" * 9 + b"\x02",
     "a double cut off": b"\x79\0\0\0",
     "a float cut off": b"\x7d\0\0\0",
     "a length that is cut off": b"\x7a\x80",
@@ -481,6 +482,44 @@ class AwkwardTest(RobustnessTest):
             with self.subTest(what):
                 self.assertEqual(said(with_extra("event", field)), answer)
 
+    def test_varints_of_64_bits(self) -> None:
+        answer = said(with_extra("space", b""))
+        for place in PLACES:
+            with self.subTest(place):
+                self.assertEqual(said(with_extra(place, b"\x78" + b"\x80" * 9 + b"\x01")), answer)
+
+    def test_groups_as_deep_as_parsers_take_them(self) -> None:
+        answer = said(with_extra("space", b""))
+        for depth, is_legal in ((100, True), (101, False)):
+            with self.subTest(depth):
+                data = with_extra("space", HERE + b"\x7b" * depth + b"\x7c" * depth)
+                if is_legal:
+                    self.assertEqual(said(data), answer)
+                else:
+                    self.assert_unreadable(run(data), data.index(HERE) + len(HERE))
+
+    def test_a_timestamp_given_twice(self) -> None:
+        """The last one counts, wherever it stands: here a line is longer than a piece, too."""
+        event = bytes_field(4, int_field(1, 1) + int_field(2, 500) + int_field(3, 5))
+        first, last = int_field(3, 7), int_field(3, 9)
+        for n in (1, 10_000):
+            for fields in (
+                first + last + event * n,
+                first + event * n + last,
+                event * n + first + last,
+                event + first + event * (n - 1) + last,
+            ):
+                with self.subTest(n=n, fields=fields[:20]):
+                    steps = Line("Steps", [Event(1, 0, 1000)], timestamp_ns=9)
+                    plane = Plane(
+                        fuzz.DEVICE,
+                        [steps, Line("XLA Ops", extra=fields)],
+                        [EventMetadata(1, "%a.1 = f32[2] add()")],
+                    )
+                    answer = said(encode(Space([plane])))
+                    self.assertEqual(answer["step_window_ps"], [0, 1000])
+                    self.assertEqual(answer["totals"]["n_events_total"], n)
+
     def test_lengths_in_more_bytes_than_some_parsers_take(self) -> None:
         answer = said(with_extra("event metadata", NEEDED))
         over_long = NEEDED[:1] + bytes([NEEDED[1] | 128]) + b"\x80" * 4 + b"\0" + NEEDED[2:]
@@ -575,10 +614,22 @@ class EdgeNumbersTest(RobustnessTest):
             for mode in ("summary", "by_source", "roofline"):
                 with self.subTest(value=value, mode=mode):
                     answer = said(data, mode)
-                    self.assertEqual(any("not finite" in n for n in answer["notes"]), is_noted)
+                    note = "flops or bytes of 1 ops are not finite: treated as absent"
+                    self.assertEqual(note in answer["notes"], is_noted)
                     for group in answer.get("groups", []):
                         self.assertIsNone(group["flops_sum"])
                         self.assertIsNone(group["bytes_accessed_sum"])
+
+    def test_each_fact_that_is_endless_is_noted(self) -> None:
+        endless: list[dict[str, Any]] = [
+            {fact: float("inf")} for fact in ("flops", "model_flops", "bytes_accessed")
+        ]
+        ops = [op(f"f.{i}", "loop fusion", 9 * i, 9, **facts) for i, facts in enumerate(endless)]
+        for some in ([ops[0]], [ops[1]], [ops[2]], ops, [*ops, *ops]):
+            with self.subTest(n=len(some)):
+                n = len({each.text for each in some})
+                note = f"flops or bytes of {n} ops are not finite: treated as absent"
+                self.assertIn(note, said(trace(some))["notes"])
 
     def test_chip_stats_that_are_no_rates(self) -> None:
         ops = [op("dot.1", "dot", 0, 10, shape="bf16[8]", flops=5, bytes_accessed=5)]
@@ -826,6 +877,17 @@ class GzipTest(RobustnessTest):
         self.assertLess(seconds, 2)
         self.assertLess(size, 128 << 20)
 
+    def test_the_limit_is_no_limit_for_what_just_fits(self) -> None:
+        self.assertEqual(source.GZIP_LIMIT, 16 << 30)
+        path = self.file("x.xplane.pb.gz", gzip.compress(SMALL))
+        for limit in (len(SMALL), len(SMALL) - 1):
+            small = functools.partial(source.open_source, gzip_limit=limit)
+            with self.subTest(limit), mock.patch.object(source, "open_source", small):
+                if limit == len(SMALL):
+                    self.assertEqual(run(path).object["status"], "ok")
+                else:
+                    self.assert_unreadable(run(path), limit)
+
     def test_bomb_that_looks_like_a_trace(self) -> None:
         limit = 4 << 20
         small = functools.partial(source.open_source, limit=limit)
@@ -939,6 +1001,21 @@ class ProfileTest(RobustnessTest):
             self.assertEqual(fields["status"], "ok")
             self.assertTrue(any("2025_06_01" in note for note in fields["notes"]))
 
+    def test_runs_without_a_trace_are_passed_over(self) -> None:
+        """However many there are, and whatever else is in them."""
+        for name in ("2023_01_01", "2024_01_01"):
+            self.file(f"plugins/profile/{name}/{name}.xplane.pb", SMALL)
+        self.file("plugins/profile/2025_01_01/trace.json.gz", b"")
+        (self.folder / "plugins/profile/2026_01_01").mkdir()
+        self.file("plugins/profile/2027_01_01", b"no folder")
+        fields = run(self.folder).object
+        self.assertEqual(fields["xplane_file"], "2024_01_01.xplane.pb")
+        self.assertEqual(fields["notes"][0], "run 2024_01_01 taken, the newest with a trace")
+
+    def test_an_only_run(self) -> None:
+        self.file("plugins/profile/2024_01_01/a.xplane.pb", SMALL)
+        self.assertEqual(run(self.folder).object["notes"][0], "run 2024_01_01 taken")
+
     def test_a_run_that_cannot_be_listed_may_hold_a_trace(self) -> None:
         (self.folder / "2025_01_01").mkdir()
         list_files = compute_breakdown.files_in
@@ -994,6 +1071,26 @@ class ProfileTest(RobustnessTest):
         self.assertTrue(any("a.xplane.pb" in note for note in absent.object["notes"]))
         (self.folder / "b.xplane.pb").write_bytes(b"\0")
         self.assert_unreadable(run(self.folder), 0)
+
+    def test_notes_of_a_file_that_cannot_be_read_are_not_those_of_another(self) -> None:
+        # All is well until an op's metadata is looked up, and a step has been picked by then.
+        self.file("a.xplane.pb", with_extra("event metadata", b"\0"))
+        self.file("b.xplane.pb", SMALL)
+        notes = run(self.folder, "summary").object["notes"]
+        self.assertEqual(len(notes), 3, notes)
+        self.assertRegex(notes[0], r"\Aa file can't be read: a\.xplane\.pb: byte \d+: ")
+        self.assertEqual(notes[1], "b.xplane.pb taken, of 2 files; --host takes another")
+        self.assertIn("n_xla_ops_events=2 of 2 in 2 steps", notes[2])
+
+    def test_planes_of_one_name_in_several_files_are_told_once(self) -> None:
+        for host in "ab":
+            planes = [Plane("/host:CPU"), Plane(f"/device:TPU:{host}"), Plane("/host:CPU")]
+            self.file(f"{host}.xplane.pb", encode(Space(planes)))
+        absent = run(self.folder)
+        self.assert_absent(absent, "device_not_found")
+        self.assertEqual(
+            absent.object["available_devices"], ["/host:CPU", "/device:TPU:a", "/device:TPU:b"]
+        )
 
     def test_device_and_line_are_missing(self) -> None:
         outcome = run(SMALL, "summary", "--device", "/device:TPU:9")
