@@ -27,8 +27,6 @@ SPECIFIED_NOTES = (
 )
 
 
-
-
 def comparable(answer: dict[str, Any]) -> dict[str, Any]:
     """An answer without what names files, and without notes of unspecified wording."""
     kept = {k: v for k, v in answer.items() if k not in FILE_FIELDS}
