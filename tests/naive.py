@@ -489,6 +489,12 @@ def width(dtype: str) -> int:
     return {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2}.get(dtype, 3)
 
 
+def n_bits(dtype: str) -> int:
+    """As the name says it: bf16, s8, f8e4m3fn."""
+    digits = dtype.lstrip(LETTERS)
+    return int(digits[: len(digits) - len(digits.lstrip(DIGITS))] or "1")
+
+
 def in_the_matrix_unit(dot: Dot) -> list[str]:
     """The dtypes of a dot's operands. One pass takes fp32 as bf16."""
     return [
@@ -693,7 +699,7 @@ class Op:
         of_dots = [dtype for dot in self.dots for dtype in dot.dtypes]
         dtype: str | None
         if of_dots:
-            dtype = max(of_dots, key=lambda dtype: width(dtype_class(dtype)))
+            dtype = max(of_dots, key=n_bits)
         elif self.matmul_inputs:
             dtype = max(self.matmul_inputs, key=lambda a: a.n_elements).dtype
         else:
@@ -750,7 +756,8 @@ class Op:
         name, target = self.hlo.name, self.hlo.attributes.get("custom_call_target")
         if self.hlo.opcode == "custom-call" and target is not None:
             return "custom-call:" + target.strip('"')
-        if self.category.endswith(" fusion") or self.category in ("fusion", *ASYNC):
+        is_fusion = self.is_async_fusion_start or self.is_async_fusion_done
+        if is_fusion or self.category.endswith(" fusion") or self.category in ("fusion", *ASYNC):
             what = None if name is None else without_ssa_parts(name)
         else:
             what = self.hlo.opcode
@@ -817,9 +824,7 @@ class Op:
     def is_copy_to_host(self) -> bool:
         """Of a start, whose output shows its source as well, the destination comes first."""
         outputs = self.output_arrays[:1] if self.has_started_only else self.output_arrays
-        opcode = self.hlo.opcode or ""
-        is_copy = opcode.removesuffix("-start").removesuffix("-done") == "copy"
-        return is_copy and any(array.memory_space == "(5)" for array in outputs)
+        return any(array.memory_space == "(5)" for array in outputs)
 
     @cached_property
     def likely_source(self) -> LikelySource:
@@ -913,10 +918,6 @@ def hbm_bytes_sum(events: list[Event]) -> Fraction | None:
     if any(e.op.bytes_accessed and e.op.hbm_bytes is None for e in events):
         return None
     return fact_sum(e.op.hbm_bytes for e in events)
-
-
-def fraction(value: int | None) -> Fraction | None:
-    return None if value is None else Fraction(value)
 
 
 def number(value: Fraction | None) -> int | float | None:
@@ -1158,8 +1159,8 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
     # What the trace says of an op's line holds for its instruction as well.
     for op in (e.op for e in events):
         line = text_of(op.stats, "source")
-        if op.program is not None and op.instruction is not None and line:
-            op.program.sources.setdefault(op.instruction.name, line)
+        if op.program is not None and op.hlo.name is not None and line:
+            op.program.sources.setdefault(op.hlo.name, line)
     picked = Picked(
         plane=plane,
         options=options,
@@ -1342,16 +1343,14 @@ class Picked:
 
     def program(self) -> Json:
         """The one that took most of the step."""
-        by_id = grouped(
-            [e for e in self.events if e.op.program_id is not None], lambda e: e.op.program_id
-        )
-        time = {i: duration([e for e in by_id[i] if e in self.leaves]) for i in by_id}
-        chosen = max(by_id, key=lambda i: time[i], default=None)
+        by_id = grouped(self.leaves, lambda e: e.op.program_id)
+        by_id.pop(None, None)
+        chosen = max(by_id, key=lambda i: duration(by_id[i]), default=None)
         entry = None if chosen is None else by_id[chosen][0].op.entry
         return {
             "name": None if entry is None else entry.name,
             "program_id": None if chosen is None else str(chosen),
-            "n_programs": len(by_id),
+            "n_programs": len({e.op.program_id for e in self.events} - {None}),
             "hlo": entry is not None and entry.hlo is not None,
         }
 
@@ -1677,7 +1676,8 @@ class Cost:
     """What one execution takes, in flops and bytes, and of which dtype it is."""
 
     flops: Fraction | None
-    bytes: Fraction | None
+    accessed: Fraction | None
+    hbm: Fraction | None
     dtype: str
 
 
@@ -1772,7 +1772,9 @@ class Roofline:
         return None if op.declared is None else "declared"
 
     def costed_kernel(self, op: Op) -> str | None:
-        return op.kernel if self.cost_source(op) in ("user", "declared") else None
+        if self.cost_source(op) not in ("user", "declared"):
+            return None
+        return without_ssa_parts(op.hlo.name or "") or None
 
     def parts(self) -> list[Part]:
         parts = []
@@ -1783,25 +1785,32 @@ class Roofline:
             parts += sorted(made, key=lambda part: part.cost_source not in (None, "xla"))
         return parts
 
-    def cost(self, event: Event) -> Cost:
-        op = event.op
+    def cost(self, op: Op) -> Cost:
         source = self.cost_source(op)
         if source == "user":
             flops, size, dtype = self.user_costs[str(op.kernel)]
-            return Cost(flops, size, dtype or op.peak_dtype)
+            return Cost(flops, size, size, dtype or op.peak_dtype)
         if source == "declared" and op.declared is not None:
-            return Cost(fraction(op.declared.flops), fraction(op.declared.bytes), op.peak_dtype)
-        size_known = op.hbm_bytes if self.options.bytes == "hbm" else op.bytes_accessed
-        return Cost(op.flops, size_known, op.peak_dtype)
+            flops = Fraction(op.declared.flops)
+            if op.declared.bytes is None:
+                return Cost(flops, op.bytes_accessed, op.hbm_bytes, op.peak_dtype)
+            size = Fraction(op.declared.bytes)
+            return Cost(flops, size, size, op.peak_dtype)
+        return Cost(op.flops, op.bytes_accessed, op.hbm_bytes, op.peak_dtype)
+
+    def size(self, cost: Cost) -> Fraction | None:
+        return cost.hbm if self.options.bytes == "hbm" else cost.accessed
 
     def part_cost(self, part: Part) -> Cost:
-        flops = fact_sum(self.cost(e).flops for e in part.events)
-        if self.options.bytes == "hbm" and part.cost_source == "xla":
-            size = hbm_bytes_sum(part.events)
-        else:
-            size = fact_sum(self.cost(e).bytes for e in part.events)
-        by_dtype = grouped(part.events, lambda e: self.cost(e).dtype)
-        return Cost(flops, size, max(by_dtype, key=lambda dtype: duration(by_dtype[dtype])))
+        costs = [self.cost(e.op) for e in part.events]
+        is_unknown = any(cost.accessed and cost.hbm is None for cost in costs)
+        by_dtype = grouped(part.events, lambda e: self.cost(e.op).dtype)
+        return Cost(
+            flops=fact_sum(cost.flops for cost in costs),
+            accessed=fact_sum(cost.accessed for cost in costs),
+            hbm=None if is_unknown else fact_sum(cost.hbm for cost in costs),
+            dtype=max(by_dtype, key=lambda dtype: duration(by_dtype[dtype])),
+        )
 
     def skip_reason(self, part: Part) -> str | None:
         cost = self.part_cost(part)
@@ -1809,7 +1818,8 @@ class Roofline:
             return "opaque"
         if not cost.flops:
             return "no_flops"
-        if cost.bytes is None or (cost.bytes == 0 and self.options.bytes == "accessed"):
+        size = self.size(cost)
+        if size is None or (size == 0 and self.options.bytes == "accessed"):
             return "no_bytes"
         if cost.dtype not in FLOAT_DTYPES:
             return "dtype_other"
@@ -1822,13 +1832,13 @@ class Roofline:
 
         Integers and the like have no peak to know: theirs is the memory's roof alone."""
         total = Fraction(0)
-        for cost in map(self.cost, part.events):
+        for cost in (self.cost(e.op) for e in part.events):
             t_compute = Fraction(0)
             if cost.flops and cost.dtype in FLOAT_DTYPES:
                 if cost.dtype not in self.tflops:
                     return None
                 t_compute = self.compute_ps(cost.flops, cost.dtype)
-            total += max(t_compute, self.hbm_ps(cost.bytes or Fraction(0)))
+            total += max(t_compute, self.hbm_ps(self.size(cost) or Fraction(0)))
         return total
 
     def roofs(self, part: Part) -> tuple[Fraction, Fraction]:
@@ -1836,7 +1846,7 @@ class Roofline:
         cost = self.part_cost(part)
         return (
             self.compute_ps(cost.flops or Fraction(0), cost.dtype),
-            self.hbm_ps(cost.bytes or Fraction(0)),
+            self.hbm_ps(self.size(cost) or Fraction(0)),
         )
 
     def row(self, part: Part) -> Json:
@@ -1844,19 +1854,13 @@ class Roofline:
         total = duration(part.events)
         t_compute, t_hbm = self.roofs(part)
         t_roofline = max(t_compute, t_hbm)
-        flops, size = cost.flops or Fraction(0), cost.bytes or Fraction(0)
+        flops, size = cost.flops or Fraction(0), self.size(cost) or Fraction(0)
         intensity = float(flops / size) if size else None
         is_compute_bound = intensity is None or intensity >= self.ridge_point(cost.dtype)
         is_by_user = part.cost_source == "user" and self.user_costs[str(part.kernel)][2] is not None
-        accessed = hbm = cost.bytes
-        left_opaque = 0
-        if part.cost_source == "xla":
-            accessed = fact_sum(e.op.bytes_accessed for e in part.events)
-            hbm = hbm_bytes_sum(part.events)
-            opaque = [e for e in part.group if self.cost_source(e.op) is None]
-            left_opaque = duration(opaque)
+        opaque = [e for e in part.group if self.cost_source(e.op) is None]
         # Of the dtype that decides, where most of the time is.
-        deciding = [e for e in part.events if self.cost(e).dtype == cost.dtype]
+        deciding = [e for e in part.events if self.cost(e.op).dtype == cost.dtype]
         by_source = grouped(deciding, lambda e: "user" if is_by_user else e.op.dtype_source)
         known_inputs = [e for e in part.events if e.op.operand_dtype is not None]
         per_op = self.per_op_ps(part)
@@ -1873,7 +1877,7 @@ class Roofline:
             "model_flops_sum": number(
                 fact_sum(e.op.model_flops for e in part.events if part.cost_source == "xla")
             ),
-            "bytes_accessed_sum": number(accessed),
+            "bytes_accessed_sum": number(cost.accessed),
             "dtype": cost.dtype,
             "dtype_source": max(by_source, key=lambda source: duration(by_source[source])),
             "dtype_uncertain": not is_by_user and any(e.op.dtype_uncertain for e in part.events),
@@ -1888,10 +1892,10 @@ class Roofline:
             "roofline_util": ratio(t_roofline, total, 6),
             "shortfall_ps": total - whole_ps(t_roofline),
             "shortfall_pct": ratio(100 * (total - t_roofline), total, 3),
-            "opaque_dur_ps": left_opaque,
+            "opaque_dur_ps": duration(opaque) if part.cost_source == "xla" else 0,
             "kernel": part.kernel,
             "cost_source": part.cost_source,
-            "hbm_bytes_sum": number(hbm),
+            "hbm_bytes_sum": number(cost.hbm),
             "operand_dtypes": time_by(known_inputs, lambda op: str(op.operand_dtype)),
             "t_roofline_per_op_ps": per_op_ps,
             "shortfall_per_op_ps": None if per_op_ps is None else total - per_op_ps,

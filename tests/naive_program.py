@@ -7,6 +7,7 @@ them again: users are found by asking every instruction for its operands, caller
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -85,6 +86,11 @@ class Instruction:
     def is_done(self) -> bool:
         is_fusion = self.opcode == "fusion" and has_prefix(self.name, "async-collective-done")
         return is_fusion or self.opcode.endswith("-done")
+
+    @property
+    def family(self) -> str:
+        """A start, its updates and its done are of one."""
+        return re.sub("-(start|update|done)$", "", self.opcode)
 
     @property
     def is_asynchronous(self) -> bool:
@@ -229,7 +235,7 @@ class Dot:
 class Cost:
     """What the author of a kernel declared."""
 
-    flops: int | None
+    flops: int
     bytes: int | None
 
 
@@ -305,8 +311,8 @@ class Program:
             return None
         if not isinstance(estimate, dict):
             return None
-        cost = Cost(count_of(estimate.get("flops")), count_of(estimate.get("bytes_accessed")))
-        return cost if cost.flops else None
+        flops = count_of(estimate.get("flops"))
+        return Cost(flops, count_of(estimate.get("bytes_accessed"))) if flops else None
 
     # asynchronous operations
 
@@ -334,18 +340,27 @@ class Program:
         other instruction is by itself."""
         if not instruction.is_asynchronous:
             return [instruction]
+
+        def kin(other: Instruction) -> bool:
+            return other.family == instruction.family
+
         before: list[Instruction] = []
         after: list[Instruction] = []
         if not instruction.is_start:
-            before = self.nearest(instruction, self.operands, lambda i: i.is_start)
+            before = self.nearest(instruction, self.operands, lambda i: i.is_start and kin(i))
         if not instruction.is_done:
-            after = self.nearest(instruction, self.users, lambda i: i.is_done)
+            after = self.nearest(instruction, self.users, lambda i: i.is_done and kin(i))
         return [*before[::-1], instruction, *after]
+
+    def wrapped(self, instruction: Instruction) -> list[Computation]:
+        """What start, updates and done of an asynchronous operation call."""
+        links = [link for link in self.chain(instruction) if link.is_asynchronous]
+        return unique(computation for link in links for computation in self.called(link))
 
     def collective_inside(self, instruction: Instruction) -> Instruction | None:
         """The first collective that an asynchronous operation wraps."""
-        called = [c for link in self.chain(instruction) for c in self.called(link)]
-        return next((i for i in self.inside(called, []) if i.collective), None)
+        inside = self.inside(self.wrapped(instruction), [])
+        return next((i for i in inside if i.collective), None)
 
     # whose data an instruction moves
 
@@ -361,9 +376,9 @@ class Program:
     def line_inside(self, instruction: Instruction) -> str | None:
         if not instruction.is_asynchronous:
             return None
-        called = [c for link in self.chain(instruction) for c in self.called(link)]
         collective = self.collective_inside(instruction)
-        inside = known([collective, *(computation.root for computation in called)])
+        roots = [computation.root for computation in self.wrapped(instruction)]
+        inside = known([collective, *roots])
         return next(iter(known(self.line_of(i) for i in inside)), None)
 
     def line_around(
