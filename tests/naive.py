@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.naive_bottleneck import Bottleneck
 from tests.naive_op import (
     Event,
     Plane,
@@ -36,7 +37,7 @@ from tests.naive_step import (
     read_steps,
     window_of,
 )
-from tests.naive_wire import every, fields
+from tests.naive_wire import Message, every, fields
 
 
 def analyse(data: bytes, mode: str, **given: Any) -> Json:
@@ -50,9 +51,13 @@ def analyse(data: bytes, mode: str, **given: Any) -> Json:
         return {"status": "absent", **common, **absent.answer}
 
 
+def planes_of(data: bytes) -> list[Message]:
+    return [fields(plane) for plane in every(fields(data), 1)]
+
+
 def find_plane(data: bytes, options: Options) -> Plane:
     """The device's plane, each op of it with what lies beside the trace."""
-    planes = [fields(plane) for plane in every(fields(data), 1)]
+    planes = planes_of(data)
     chosen = [plane for plane in planes if plane_name(plane) == options.device]
     if not chosen:
         names = distinct(map(plane_name, planes))
@@ -115,6 +120,7 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
             op.program.sources.setdefault(op.hlo.name, line)
     picked = Picked(
         plane=plane,
+        plane_names=[plane_name(message) for message in planes_of(data)],
         options=options,
         notes=notes,
         steps=steps,
@@ -144,6 +150,8 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
         answer |= picked.by_source(totals)
     elif mode == "non_compute":
         answer |= picked.non_compute(totals)
-    else:
+    elif mode == "roofline":
         answer |= Roofline(picked).answer()
+    else:
+        answer |= Bottleneck(picked).answer()
     return answer

@@ -722,8 +722,7 @@ class Op:
         name, target = self.hlo.name, self.hlo.attributes.get("custom_call_target")
         if self.hlo.opcode == "custom-call" and target is not None:
             return "custom-call:" + target.strip('"')
-        is_fusion = self.is_async_fusion_start or self.is_async_fusion_done
-        if is_fusion or self.category.endswith(" fusion") or self.category in ("fusion", *ASYNC):
+        if self.category.endswith("fusion") or self.category in ASYNC:
             what = None if name is None else without_ssa_parts(name)
         else:
             what = self.hlo.opcode

@@ -142,7 +142,6 @@ class Roofline:
             "ridge_points": {d: round(self.ridge_point(d), 4) for d in known},
             "source": self.source,
             "unit": "GiB/s (base-1024) per device",
-            "bytes": self.options.bytes,
         }
 
     def cost_source(self, op: Op) -> str | None:
@@ -295,7 +294,7 @@ class Roofline:
             self.step.notes.append("~some rows' flops_sum and model_flops_sum differ")
         return {
             "chip": self.chip,
-            "peaks_used": self.peaks_used(),
+            "peaks_used": {**self.peaks_used(), "bytes": self.options.bytes},
             "step_summary": self.step_summary(rooflined, rows),
             "groups": rows,
             "skipped_groups": self.skipped([p for p in parts if self.skip_reason(p)]),

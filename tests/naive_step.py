@@ -51,6 +51,7 @@ class Options:
     peak_hbm_gibps: float | None = None
     kernel_cost: Sequence[str] = ()
     bytes: str = "accessed"
+    model_flops: float | None = None
 
 
 class AbsentError(Exception):
@@ -289,6 +290,7 @@ class Picked:
     the trace's where that is the only one. Shown are times less `base`."""
 
     plane: Plane
+    plane_names: list[str]  # of the whole file
     options: Options
     notes: list[str]
     steps: list[Step]

@@ -30,6 +30,8 @@ SPECIFIED_NOTES = (
 def comparable(answer: dict[str, Any]) -> dict[str, Any]:
     """An answer without what names files, and without notes of unspecified wording."""
     kept = {k: v for k, v in answer.items() if k not in FILE_FIELDS}
+    if "capture" in kept:
+        kept["capture"] = {k: v for k, v in kept["capture"].items() if k != "hosts"}
     kept["notes"] = [note for note in kept["notes"] if note.startswith(SPECIFIED_NOTES)]
     return kept
 
