@@ -329,10 +329,15 @@ class Op:
         return self.program.instruction(self.name) if self.program and self.name else None
 
     @property
+    def has_only_started(self) -> bool:
+        """Whether nothing has moved yet."""
+        return self.is_start or self.hlo.opcode.endswith("-start")
+
+    @property
     def is_to_host(self) -> bool:
         """Whether it moves data to the host's memory."""
-        # The result of a copy's start is (destination, source, context).
-        outputs = self.hlo.outputs[:1] if self.hlo.opcode == "copy-start" else self.hlo.outputs
+        # The result of a start is (destination, source, context).
+        outputs = self.hlo.outputs[:1] if self.has_only_started else self.hlo.outputs
         return any(array.memory_space == _proto.HOST_MEMORY for array in outputs)
 
     @cached_property
@@ -1370,8 +1375,7 @@ def change_of(comparable: Sequence[tuple[int, bool | None]]) -> Change:
 
 
 def changes_of(op: Op) -> tuple[bool | None, bool | None]:
-    if op.is_start or op.hlo.opcode.endswith("-start"):
-        # Nothing has moved yet.
+    if op.has_only_started:
         return None, None
     return _proto.dtype_and_layout_change(op.hlo)
 
@@ -2310,7 +2314,7 @@ def ledger_of(step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> li
 def vanishing(each: Executions) -> Entry:
     """What a chip would not need at all: it could be hidden, or done without."""
     op = each.op
-    if is_exposed(op) and op.waits_for == HOST:
+    if (op.kind == COMM or op.is_wait) and op.waits_for == HOST:
         name = HOST
     else:
         name = {COMM: COLLECTIVE, DATA_MOVE: DATA_MOVEMENT, OTHER: OTHER}[op.kind]

@@ -9,7 +9,7 @@ from typing import Any
 
 import _peaks
 import compute_breakdown
-from tests import naive
+from tests import naive, naive_op, naive_roofline
 from tests.harness import MODES, run
 from tests.random_xspace import OPTIONS, command_line, random_case
 
@@ -73,25 +73,25 @@ class AgainstNaive(unittest.TestCase):
         """Chips, categories and modes that are new would otherwise rarely be drawn, or never."""
         for name, chip in _peaks.CHIPS.items():
             self.assertEqual(
-                naive.DEVICE_TYPES.get(name),
+                naive_roofline.DEVICE_TYPES.get(name),
                 chip.device_types,
-                "tests/naive.py has to know each chip, by CHIPS and DEVICE_TYPES",
+                "tests/naive_roofline.py has to know each chip, by CHIPS and DEVICE_TYPES",
             )
-            tflops, gibps = naive.CHIPS[name]
+            tflops, gibps = naive_roofline.CHIPS[name]
             peaks = _peaks.builtin(name)
             known = {dtype: peaks.tflops(dtype) for dtype in _peaks.DTYPES}
             self.assertEqual(tflops, {k: v for k, v in known.items() if v is not None}, name)
             self.assertEqual(gibps, peaks.hbm_gibps, name)
-        self.assertEqual(set(naive.CHIPS), set(_peaks.CHIPS))
+        self.assertEqual(set(naive_roofline.CHIPS), set(_peaks.CHIPS))
         for category in compute_breakdown.KIND_OF:
             for op_name in ("fusion.1", "slice-done.2", "async-collective-done", ""):
                 ours = compute_breakdown.kind_of(category, op_name)
-                their_kind = naive.kind_of(category, op_name or None)
-                is_container = category in naive.CONTAINERS
+                their_kind = naive_op.kind_of(category, op_name or None)
+                is_container = category in naive_op.CONTAINERS
                 self.assertEqual(
                     ours,
                     "container" if is_container else their_kind,
-                    f"tests/naive.py has to know the kind of {category!r}, of an op {op_name!r}",
+                    f"tests/naive_op.py has to know the kind of {category!r}, of an op {op_name!r}",
                 )
         self.assertTrue(set(MODES_NOT_YET) <= set(MODES))
 

@@ -133,12 +133,12 @@ class Endings(unittest.TestCase):
         said = json.loads(done.stdout)
         self.assertEqual((said["status"], said["reason"]), ("absent", "unreadable_xplane_pb"))
         self.assertEqual((said["mode"], said["profile_dir"]), ("summary", "x"))
-        self.assertEqual(said["detail"], "not enough memory to read it")
+        self.assertEqual(said["detail"], "x: byte 0: not enough memory to read it")
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr.count("\n"), 1)
 
     def test_without_protobuf(self) -> None:
-        done = self.ended_by("ImportError('no such module', name='google.protobuf')")
+        done = self.ended_by("c._proto.NoProtobuf('no such module')")
         said = json.loads(done.stdout)
         self.assertEqual((said["reason"], done.returncode), ("protobuf_not_installed", 1))
         self.assertIn("pip install", said["detail"])

@@ -215,7 +215,7 @@ class DamageTest(RobustnessTest):
     def test_unreadable_field_is_named_by_its_offset(self) -> None:
         for place in PLACES:
             for what, bad in UNREADABLE.items():
-                if place == "event" and what == "a varint over 64 bits":
+                if place == "event" and what.startswith(("a varint over 64", "a varint of 65")):
                     # An unknown field that is whole: nobody needs to know its value.
                     continue
                 with self.subTest(place=place, what=what):
@@ -878,10 +878,10 @@ class GzipTest(RobustnessTest):
         self.assertLess(size, 128 << 20)
 
     def test_the_limit_is_no_limit_for_what_just_fits(self) -> None:
-        self.assertEqual(source.GZIP_LIMIT, 16 << 30)
+        self.assertEqual(source.COPY_LIMIT, 16 << 30)
         path = self.file("x.xplane.pb.gz", gzip.compress(SMALL))
         for limit in (len(SMALL), len(SMALL) - 1):
-            small = functools.partial(source.open_source, gzip_limit=limit)
+            small = functools.partial(source.open_source, limit=limit)
             with self.subTest(limit), mock.patch.object(source, "open_source", small):
                 if limit == len(SMALL):
                     self.assertEqual(run(path).object["status"], "ok")
