@@ -1,0 +1,906 @@
+"""Records of runs, and what compares them.
+
+A record is what one trace file comes down to: a JSON object of integers with a row for each
+source line (group) and, for each step of each device, the time that every line took. It is small
+enough to be committed, and all that two questions need:
+
+    compare(before, after)  what did a change do? Two captures, line by line.
+
+Values in, values out: nothing here knows a trace, opens a file or prints.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import zlib
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from operator import add
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from typing import Any, NoReturn
+
+    Json = dict[str, Any]
+    # As RECORD says.
+    Record = Json
+    Rule = Callable[[str, list["Traits"], list["Traits"]], Iterator["Match"]]
+
+KINDS = ("compute", "data_move", "comm", "other")
+DEVICE = "/device:TPU:0"
+ALPHA = Fraction(1, 20)
+
+
+class NoAnswer(Exception):
+    """Records don't answer the question: why, and what else there is to say of it."""
+
+    def __init__(self, reason: str, **fields: object) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.fields = fields
+
+
+# ----------------------------------------------------------------------------------------------
+# Records, and how they are read.
+
+# Each field by what its value is: a type, or the one value that it can have; `(X, None)` is X or
+# null, `[X]` a list of X. Other fields may stand beside them.
+RECORD = {
+    "status": "ok",
+    "mode": "record",
+    "format": 1,
+    "xplane_file": str,
+    "run": (str, None),
+    "host": str,
+    # `file:line:column`
+    "frames": [str],
+    "groups": [
+        {
+            "kind": str,
+            "agg_key": str,
+            "agg_key_kind": str,
+            # Places in the list of frames, outermost first.
+            "frames": [int],
+            "source": (str, None),
+            "tf_ops": [str],
+            "signatures": [str],
+            "ops": str,
+        }
+    ],
+    "devices": [
+        {
+            "device": str,
+            "device_type": (str, None),
+            "clock": str,
+            "step_source": (str, None),
+            "program": str,
+        }
+    ],
+    # Those of one device by time.
+    "steps": [
+        {
+            "device": int,
+            "index": int,
+            "name": (str, None),
+            "used": bool,
+            "duration_ps": int,
+            # Of used steps only; the lists by group, trailing zeros left out.
+            "busy_ps": (int, None),
+            "comm_ps": (int, None),
+            "host_ps": (int, None),
+            "wait_ps": (int, None),
+            "durs_ps": ([int], None),
+            "ns": ([int], None),
+        }
+    ],
+}
+# No sum of picoseconds comes near it, and floats hold its square.
+INT_LIMIT = 1 << 100
+INFLATED_LIMIT = 1 << 30
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def decode(data: bytes) -> Record:
+    """A record from the bytes of its file, plain or gzipped."""
+    if data.startswith(GZIP_MAGIC):
+        data = inflate(data)
+    try:
+        return record_of(json.loads(data))
+    except RecursionError:
+        raise unreadable("not JSON: nested too deep") from None
+    except ValueError as error:
+        raise unreadable(f"not JSON: {str(error)[:200]}") from None
+
+
+def inflate(data: bytes) -> bytes:
+    """All members of gzip data."""
+    members = []
+    left = INFLATED_LIMIT
+    while data:
+        inflater = zlib.decompressobj(wbits=31)
+        try:
+            members.append(inflater.decompress(data, left + 1))
+        except zlib.error as error:
+            raise unreadable(f"bad gzip data: {error}") from None
+        left -= len(members[-1])
+        if left < 0:
+            raise unreadable(f"gzip data expands past the limit of {INFLATED_LIMIT} bytes")
+        if not inflater.eof:
+            raise unreadable("bad gzip data: it ends too early")
+        data = inflater.unused_data
+    return b"".join(members)
+
+
+def record_of(value: Any) -> Record:
+    """The object that the mode `record` prints, once it is known to be one."""
+    check(value, RECORD, "record")
+    groups, devices = value["groups"], value["devices"]
+    if len({(group["kind"], group["agg_key"]) for group in groups}) < len(groups):
+        wrong("groups", "one is there twice")
+    if len({device["device"] for device in devices}) < len(devices):
+        wrong("devices", "one is there twice")
+    for index, group in enumerate(groups):
+        if group["kind"] not in KINDS:
+            wrong(f"groups[{index}]", "there is no such kind")
+        if max(group["frames"], default=-1) >= len(value["frames"]):
+            wrong(f"groups[{index}]", "there is no such frame")
+    last = [-1] * len(devices)
+    for index, step in enumerate(value["steps"]):
+        where = f"steps[{index}]"
+        if step["device"] >= len(devices):
+            wrong(where, "there is no such device")
+        if step["index"] <= last[step["device"]]:
+            wrong(where, "it is not in the order of time")
+        last[step["device"]] = step["index"]
+        if step["used"]:
+            if None in step.values() and any(step[name] is None for name in FIGURES):
+                wrong(where, "it is used and has no figures")
+            if max(len(step["durs_ps"]), len(step["ns"])) > len(groups):
+                wrong(where, "there are more figures than groups")
+            if step["busy_ps"] > step["duration_ps"]:
+                wrong(where, "it is busy for longer than it lasts")
+    record: Record = value
+    return record
+
+
+FIGURES = ("busy_ps", "comm_ps", "host_ps", "wait_ps", "durs_ps", "ns")
+
+
+def check(value: Any, wanted: Any, where: str) -> None:
+    """Raise where the value isn't what is wanted, in the notation of RECORD."""
+    if isinstance(wanted, tuple):
+        if value is None:
+            return
+        wanted = wanted[0]
+    if isinstance(wanted, dict):
+        check(value, dict, where)
+        for name, each in wanted.items():
+            check(value.get(name, ...), each, f"{where}.{name}")
+    elif isinstance(wanted, list):
+        check(value, list, where)
+        if isinstance(wanted[0], dict):
+            for index, each in enumerate(value):
+                check(each, wanted[0], f"{where}[{index}]")
+        # At once, since there are many.
+        elif not set(map(type, value)) <= {wanted[0]}:
+            wrong(where, "not all of it is of one type")
+        elif value and wanted[0] is int:
+            check(min(value), int, where)
+            check(max(value), int, where)
+    else:
+        kind = wanted if isinstance(wanted, type) else type(wanted)
+        # The very type: to Python, true is an int.
+        if type(value) is int and not 0 <= value < INT_LIMIT:
+            wrong(where, "it is out of range")
+        if type(value) is not kind:
+            wrong(where, "it is missing" if value is ... else "it is of another type")
+        if wanted is not kind and value != wanted:
+            wrong(where, f"it is not {wanted}")
+
+
+def wrong(where: str, what: str) -> NoReturn:
+    raise unreadable(f"not a record: {where}: {what}")
+
+
+def unreadable(detail: str) -> NoAnswer:
+    return NoAnswer("unreadable_record", detail=detail)
+
+
+# ----------------------------------------------------------------------------------------------
+# What is used of a record: steps of one device, and the lines that ran in them.
+
+
+@dataclass(slots=True)
+class Line:
+    """A group, and what it took in each step."""
+
+    group: Json
+    frames: list[str]
+    durs: tuple[int, ...]
+    ns: tuple[int, ...]
+
+    @property
+    def kind(self) -> str:
+        kind: str = self.group["kind"]
+        return kind
+
+    @property
+    def mean(self) -> int:
+        return mean(self.durs)
+
+
+@dataclass(slots=True)
+class Run:
+    """The used steps of one device, and all its steps."""
+
+    record: Record
+    device: Json
+    all_steps: list[Json]
+    steps: list[Json]
+
+    def lines(self) -> list[Line]:
+        """The groups of which anything ran."""
+        groups, frames = self.record["groups"], self.record["frames"]
+        durs, ns = (
+            zip(
+                *(step[name] + [0] * (len(groups) - len(step[name])) for step in self.steps),
+                strict=True,
+            )
+            for name in ("durs_ps", "ns")
+        )
+        return [
+            Line(group, [frames[index] for index in group["frames"]], *figures)
+            for group, *figures in zip(groups, durs, ns, strict=True)
+            if any(map(any, figures))
+        ]
+
+
+def runs_of(record: Record, asked: slice) -> list[Run]:
+    """Of each device the steps that are used and asked for."""
+    runs = []
+    for index, device in enumerate(record["devices"]):
+        steps = [step for step in record["steps"] if step["device"] == index]
+        runs.append(Run(record, device, steps, [step for step in steps[asked] if step["used"]]))
+    return runs
+
+
+def run_of(record: Record, device: str, asked: slice, **said: str) -> Run:
+    """The used steps of a device; `said` is part of the reason if there are none."""
+    runs = {run.device["device"]: run for run in runs_of(record, asked)}
+    if device not in runs:
+        raise NoAnswer("device_not_found", available_devices=list(runs), **said)
+    run = runs[device]
+    if not run.steps:
+        detail = f"of {len(run.all_steps)} steps none is used and asked for"
+        names = [step["name"] for step in run.all_steps]
+        raise NoAnswer("step_not_found", detail=detail, available_steps=names, **said)
+    return run
+
+
+def mean(figures: Sequence[int]) -> int:
+    return rounded_mean(sum(figures), len(figures))
+
+
+def rounded_mean(total: int, n: int) -> int:
+    """Half up."""
+    return (2 * total + n) // (2 * n)
+
+
+def percent(part: int, whole: int) -> float | None:
+    return ratio(100 * part, whole, 3)
+
+
+def ratio(part: int, whole: int, digits: int) -> float | None:
+    # Adding 0.0 makes a zero of -0.0.
+    return round(part / whole, digits) + 0.0 if whole else None
+
+
+def rounded(number: Fraction | None, digits: int) -> float | None:
+    return None if number is None else ratio(number.numerator, number.denominator, digits)
+
+
+# ----------------------------------------------------------------------------------------------
+# Matching: which groups of two captures are the same line?
+#
+# Line numbers, paths, launchers and the names of single ops change without meaning. So a group is
+# known by the files that its calls go through, the columns they stand at, and the scopes of its
+# ops. Whatever only one side knows (a launcher's file, a scope that was renamed) is left out on
+# both. What then still looks alike goes by the order of its lines if both sides have as many of
+# it, and else is not told apart but put into one row.
+
+FRAME_RE = re.compile(r"(.*?)(?::(\d{1,18}))?(?::(\d+))?", re.DOTALL)
+WRAPPERS_RE = re.compile(r"(?:(?:jit|jvp|transpose|vmap|pmap)\()*")
+SSA_SUFFIX_RE = re.compile(r"(?:\.\d+)+(?=:?\Z)")
+MOST_PARTS = 64
+# How a program has its parts run, not what they are.
+TRANSFORMATIONS = frozenset(
+    "while body cond closed_call checkpoint remat remat2 rematted_computation shard_map pjit"
+    " custom_jvp_call custom_vjp_call core_call xla_call xla_pmap main".split()
+)
+
+
+@dataclass(slots=True)
+class Match:
+    """Lines of one kind that are one row."""
+
+    matched_by: str
+    before: list[Line]
+    after: list[Line]
+
+
+@dataclass(slots=True)
+class Traits:
+    """What a line can be known by on the other side."""
+
+    line: Line
+    # (file, column) of each frame whose file both sides know, outermost first.
+    places: tuple[tuple[str, str], ...]
+    # (phase, the part of the program, the op) of each tf_op.
+    scopes: frozenset[tuple[str, ...]]
+    # What look-alikes are ordered by, and the files in it that only this side knows.
+    order: tuple[tuple[str, int], ...]
+    strangers: tuple[str, ...]
+
+
+def matches_of(before: Sequence[Line], after: Sequence[Line]) -> list[Match]:
+    """Put each line of either side into exactly one match."""
+    left = traits_of(before, after)
+    matches = []
+    for level, (key, rule) in LEVELS.items():
+        alike: dict[Hashable, tuple[list[Traits], list[Traits]]] = defaultdict(lambda: ([], []))
+        for side in (0, 1):
+            for each in left[side]:
+                # An empty key says nothing of a line.
+                if value := key(each):
+                    alike[each.line.kind, value][side].append(each)
+        found: list[Match] = []
+        for ours, theirs in alike.values():
+            if ours and theirs:
+                found += rule(level, ours, theirs)
+        matches += found
+        settled = {id(line) for match in found for line in match.before + match.after}
+        left = [[each for each in side if id(each.line) not in settled] for side in left]
+    matches += [Match("only_before", [each.line], []) for each in left[0]]
+    matches += [Match("only_after", [], [each.line]) for each in left[1]]
+    return matches
+
+
+def ops(traits: Traits) -> str:
+    of: str = traits.line.group["ops"]
+    return of
+
+
+def key_without_stack(traits: Traits) -> str:
+    """A tf_op that is no more than the name of an op, `copy.17:`, counts without its number."""
+    group = traits.line.group
+    return "" if group["agg_key_kind"] == "stack" else SSA_SUFFIX_RE.sub("", group["agg_key"])
+
+
+def files_and_scopes(traits: Traits) -> Hashable:
+    files = frozenset(file for file, _ in traits.places)
+    return files and traits.scopes and (files, traits.scopes)
+
+
+def places(traits: Traits) -> Hashable:
+    return traits.places
+
+
+def scopes(traits: Traits) -> Hashable:
+    return traits.scopes
+
+
+def unique(level: str, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
+    if len(ours) == len(theirs) == 1:
+        yield from pooled(level, ours, theirs)
+
+
+def pooled(level: str, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
+    yield Match(level, [each.line for each in ours], [each.line for each in theirs])
+
+
+def in_order(level: str, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
+    """As many on one side as on the other: the first is the first. Else all are one row."""
+    if len(ours) == len(theirs) and is_ordered(ours) and is_ordered(theirs):
+        ours, theirs = (sorted(side, key=lambda each: each.order) for side in (ours, theirs))
+        for our, their in zip(ours, theirs, strict=True):
+            yield Match(level, [our.line], [their.line])
+    else:
+        yield from pooled(level, ours, theirs)
+
+
+def is_ordered(alike: list[Traits]) -> bool:
+    """Whether their lines give an order, the same for a side that has other names for files."""
+    n_lines = len({each.order for each in alike})
+    return n_lines == len(alike) and len({each.strangers for each in alike}) == 1
+
+
+def by_places(level: str, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
+    """As many on both sides, but at other places: columns have moved, so the order tells more."""
+    at = [Counter(each.places for each in side) for side in (ours, theirs)]
+    if len(ours) != len(theirs) or at[0] == at[1]:
+        for place in at[0]:
+            if place in at[1]:
+                yield from in_order(
+                    "same_places_and_scopes",
+                    *([each for each in side if each.places == place] for side in (ours, theirs)),
+                )
+        ours = [each for each in ours if each.places not in at[1]]
+        theirs = [each for each in theirs if each.places not in at[0]]
+    if ours and theirs:
+        yield from in_order(level, ours, theirs)
+
+
+# In this order: what is alike by the key is matched by the rule.
+LEVELS: dict[str, tuple[Callable[[Traits], Hashable], Rule]] = {
+    "same_ops": (ops, unique),
+    "same_key": (key_without_stack, pooled),
+    "same_files_and_scopes": (files_and_scopes, by_places),
+    "same_places": (places, in_order),
+    "same_scopes": (scopes, in_order),
+}
+MATCHED_BY = (
+    "same_ops",
+    "same_key",
+    "same_places_and_scopes",
+    "same_files_and_scopes",
+    "same_places",
+    "same_scopes",
+    "only_before",
+    "only_after",
+)
+
+
+def traits_of(before: Sequence[Line], after: Sequence[Line]) -> list[list[Traits]]:
+    sides = before, after
+    stacks = [
+        # A frame counts once, at its innermost place: recursion goes through it again and again.
+        [[split_frame(f) for f in reversed(dict.fromkeys(reversed(line.frames)))] for line in side]
+        for side in sides
+    ]
+    files = paired_files(*({file for stack in side for file, _, _ in stack} for side in stacks))
+    paths = [[list(map(scope_of, line.group["tf_ops"])) for line in side] for side in sides]
+    parts = [{part for of in side for _, path, _ in of for part in path} for side in paths]
+    known = parts[0] & parts[1]
+    return [
+        [
+            Traits(
+                line,
+                places=tuple((names[file], column) for file, _, column in stack if file in names),
+                scopes=frozenset(
+                    (phase, *filter(known.__contains__, path), op) for phase, path, op in of
+                ),
+                order=tuple((names.get(file, ""), number) for file, number, _ in stack),
+                strangers=tuple(file for file, _, _ in stack if file not in names),
+            )
+            for line, stack, of in zip(*side, strict=True)
+        ]
+        for names, *side in zip(files, sides, stacks, paths, strict=True)
+    ]
+
+
+def split_frame(frame: str) -> tuple[str, int, str]:
+    """File, line and column."""
+    found = FRAME_RE.fullmatch(frame)
+    file, line, column = found.groups() if found else (frame, None, None)
+    return file, int(line or 0), column or ""
+
+
+def scope_of(tf_op: str) -> tuple[str, list[str], str]:
+    """Phase, path, op: of `jit(step)/transpose(jvp(head))/while/body/dot:` backward, head, dot."""
+    if "/rematted_computation/" in tf_op:
+        phase = "recompute"
+    elif "transpose(" in tf_op and "jvp" in tf_op:
+        phase = "backward"
+    else:
+        phase = "forward" if "jvp(" in tf_op else "other"
+    *path, op = tf_op.removesuffix(":").split("/")
+    if path and path[0].startswith("jit("):
+        # The program's own name.
+        del path[0]
+    parts = [part for part in map(unwrapped, path) if part and part not in TRANSFORMATIONS]
+    return phase, parts, SSA_SUFFIX_RE.sub("", unwrapped(op))
+
+
+def unwrapped(part: str) -> str:
+    """`transpose(jvp(head))` is `head`."""
+    wrappers = WRAPPERS_RE.match(part)
+    start = wrappers.end() if wrappers else 0
+    return part[start : len(part) - part.count("(", 0, start)] if part.endswith(")") else part
+
+
+def paired_files(before: set[str], after: set[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The common name of each file that both sides know, by its name on either side.
+
+    Equal paths are one file, and else those that are each other's best by the components that
+    their paths end in: another root is the same program.
+    """
+    both = {file: file for file in before & after}
+    names = dict(both), dict(both)
+    rest = before - after, after - before
+    by_tail: tuple[dict[str, list[str]], ...] = (defaultdict(list), defaultdict(list))
+    for side in (0, 1):
+        for file in rest[side]:
+            for tail in tails(file):
+                by_tail[side][tail].append(file)
+
+    def best(file: str, other: int) -> str | None:
+        found = next((by_tail[other][tail] for tail in tails(file) if tail in by_tail[other]), [])
+        return found[0] if len(found) == 1 else None
+
+    for ours in rest[0]:
+        theirs = best(ours, 1)
+        if theirs is not None and best(theirs, 0) == ours:
+            names[0][ours] = names[1][theirs] = min(ours, theirs)
+    return names
+
+
+def tails(path: str) -> Iterator[str]:
+    """What the path ends in, the longest first."""
+    parts = path.split("/")
+    for start in range(max(0, len(parts) - MOST_PARTS), len(parts)):
+        yield "/".join(parts[start:])
+
+
+# ----------------------------------------------------------------------------------------------
+# Noise: could the steps of either side as well be those of the other?
+
+MOST_ASSIGNMENTS = 5000
+# Equal statistics differ by far less when computed in floats; what is closer is decided exactly.
+CLOSE = 1e-9
+
+
+@dataclass(slots=True)
+class Noise:
+    """What can be told from so many steps, by all ways to say which of them are `before`."""
+
+    n_before: int
+    n_after: int
+    n_assignments: int
+    exact: bool
+    min_p_value: Fraction
+
+    @property
+    def too_few_steps(self) -> bool:
+        return self.min_p_value > ALPHA
+
+
+def noise_of(n_before: int, n_after: int) -> Noise:
+    n = math.comb(n_before + n_after, n_before)
+    if n > MOST_ASSIGNMENTS:
+        return Noise(n_before, n_after, MOST_ASSIGNMENTS, False, Fraction(1, MOST_ASSIGNMENTS))
+    # Of equal sides the mirror image of an assignment is as extreme as itself.
+    return Noise(n_before, n_after, n, True, Fraction(1 + (n_before == n_after), n))
+
+
+def assignments(noise: Noise) -> list[tuple[int, ...]]:
+    """Which steps are called `before`; the observed assignment is the first."""
+    steps = range(noise.n_before + noise.n_after)
+    if noise.exact:
+        every = list(combinations(steps, noise.n_before))
+        # Of two mirror images that with step 0 will do.
+        return every[: len(every) // 2] if noise.n_before == noise.n_after else every
+    rng = random.Random(0)
+    drawn = (tuple(rng.sample(steps, noise.n_before)) for _ in range(MOST_ASSIGNMENTS - 1))
+    return [tuple(range(noise.n_before)), *drawn]
+
+
+@dataclass(slots=True)
+class Deviations:
+    """What one row took in each step, as the integers of its statistic."""
+
+    of_steps: list[int]
+    variance: int
+
+    @classmethod
+    def of(cls, sample: Sequence[int]) -> Deviations:
+        n, total = len(sample), sum(sample)
+        return cls([n * x - total for x in sample], n * sum(x * x for x in sample) - total * total)
+
+    def scores(self) -> list[float]:
+        scale = math.sqrt(self.variance) or 1.0
+        return [x / scale for x in self.of_steps]
+
+    def square(self, chosen: Sequence[int]) -> Fraction:
+        """The statistic squared."""
+        return Fraction(sum(self.of_steps[step] for step in chosen) ** 2, self.variance or 1)
+
+
+def p_values_of(samples: Sequence[Sequence[int]], noise: Noise) -> list[Fraction]:
+    """Of each row of a family: how often chance makes some row as extreme as this one is.
+
+    The statistic of a row x under an assignment c of n_b steps is |z(c)|, z(c) the sum over c of
+    z_j = (N x_j - S) / sqrt(N sum(x^2) - S^2): the difference of the means in units of the
+    spread. Each assignment has the maximum over the rows; the share of assignments whose maximum
+    reaches a row's own statistic is its p. Floats decide what they can, integers the rest.
+    """
+    chosen = assignments(noise)
+    rows = [Deviations.of(sample) for sample in samples]
+    columns = in_bytes(chosen, noise.n_before + noise.n_after)
+    greatest = [0.0] * len(chosen)
+    for row in rows:
+        if row.variance:
+            greatest = list(map(max, greatest, map(abs, sums(row.scores(), columns))))
+    ranked = sorted((each, index) for index, each in enumerate(greatest))
+    exact: dict[int, Fraction] = {}
+    p_values = []
+    for row in rows:
+        own = abs(sum(row.scores()[: noise.n_before]))
+        below = bisect_left(ranked, (own - CLOSE, 0))
+        above = bisect_left(ranked, (own + CLOSE, 0))
+        n = len(ranked) - above
+        for _, index in ranked[below:above]:
+            if index not in exact:
+                exact[index] = max(each.square(chosen[index]) for each in rows)
+            n += exact[index] >= row.square(chosen[0])
+        p_values.append(Fraction(n, len(chosen)))
+    return p_values
+
+
+def in_bytes(chosen: Sequence[Sequence[int]], n_steps: int) -> list[list[int]]:
+    """For every eight steps the bits of those chosen, of each assignment."""
+    masks = [sum(1 << step for step in steps) for steps in chosen]
+    return [[mask >> first & 255 for mask in masks] for first in range(0, n_steps, 8)]
+
+
+def sums(scores: Sequence[float], columns: Sequence[Sequence[int]]) -> Iterable[float]:
+    """Of each assignment the sum of the scores chosen: by one look into a table for eight steps."""
+    total: Iterable[float] = ()
+    for number, column in enumerate(columns):
+        table = [0.0]
+        for score in scores[8 * number : 8 * number + 8]:
+            table += [score + each for each in table]
+        part = map(table.__getitem__, column)
+        total = map(add, total, part) if number else part
+    return total
+
+
+# ----------------------------------------------------------------------------------------------
+# compare: what did a change do?
+
+N_SIGNATURES = 4
+# Rows below this part of the time are not tested: the fewer, the smaller a difference shows.
+TESTED_PART = Fraction(1, 1000)
+RUN_TO_RUN = (
+    "run-to-run differences are not covered: compare two captures of the same code to see them"
+)
+
+
+@dataclass(slots=True)
+class Figure:
+    """What something takes on one side: on average, and in each step."""
+
+    mean: int
+    steps: list[int]
+
+
+@dataclass(slots=True)
+class Change:
+    """A figure on both sides; its p is null where it isn't tested."""
+
+    before: Figure
+    after: Figure
+    p_value: Fraction | None = None
+
+    @property
+    def delta(self) -> int:
+        return self.after.mean - self.before.mean
+
+    @property
+    def samples(self) -> list[int]:
+        return self.before.steps + self.after.steps
+
+    def fields(self) -> Json:
+        return {
+            "before_ps": self.before.mean,
+            "after_ps": self.after.mean,
+            "delta_ps": self.delta,
+            "delta_pct": percent(self.delta, self.before.mean),
+            "before_range_ps": [min(self.before.steps), max(self.before.steps)],
+            "after_range_ps": [min(self.after.steps), max(self.after.steps)],
+            "p_value": rounded(self.p_value, 6),
+            "significant": None if self.p_value is None else self.p_value <= ALPHA,
+        }
+
+
+@dataclass(slots=True)
+class Row:
+    match: Match
+    change: Change
+
+    @property
+    def kind(self) -> str:
+        return (self.match.before or self.match.after)[0].kind
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """The largest change first."""
+        before, after = self.match.before, self.match.after
+        keys = agg_keys(after), agg_keys(before), self.kind
+        return -abs(self.change.delta), source_of(after) or "", *keys
+
+
+def compare(
+    before: Record,
+    after: Record,
+    *,
+    before_device: str = DEVICE,
+    after_device: str = DEVICE,
+    steps: slice = slice(None),
+    top: int = 50,
+) -> Json:
+    """What of the output names no paths. `steps` narrows what is used of either side."""
+    runs = (
+        run_of(before, before_device, steps, side="baseline"),
+        run_of(after, after_device, steps),
+    )
+    noise = noise_of(len(runs[0].steps), len(runs[1].steps))
+    lines = [run.lines() for run in runs]
+    figures = [totals_of(*side) for side in zip(runs, lines, strict=True)]
+    totals = {name: Change(figures[0][name], figures[1][name]) for name in figures[0]}
+    rows = [row_of(match, noise) for match in matches_of(*lines)]
+    rows.sort(key=lambda row: row.order)
+    step = totals["step_duration"].before.mean
+    tested: list[Change] = []
+    if not noise.too_few_steps:
+        floor = sum(sum(row.change.samples) for row in rows) * TESTED_PART
+        tested = [row.change for row in rows if sum(row.change.samples) >= floor]
+        for family in (tested, list(totals.values())):
+            p_values = p_values_of([change.samples for change in family], noise)
+            for change, p_value in zip(family, p_values, strict=True):
+                change.p_value = p_value
+    return {
+        "notes": notes_of(*runs, noise),
+        "before": run_fields(runs[0]),
+        "after": run_fields(runs[1]),
+        "same_device_type": runs[0].device["device_type"] == runs[1].device["device_type"],
+        "same_program": runs[0].device["program"] == runs[1].device["program"],
+        "noise": {
+            "method": "permutation_max",
+            "covers": "step_to_step",
+            "alpha": float(ALPHA),
+            "n_before": noise.n_before,
+            "n_after": noise.n_after,
+            "n_tested": len(tested),
+            "n_assignments": noise.n_assignments,
+            "exact": noise.exact,
+            "min_p_value": rounded(noise.min_p_value, 6),
+            "why_not": "too_few_steps" if noise.too_few_steps else None,
+        },
+        "totals": {name: change.fields() for name, change in totals.items()},
+        "by_match": {
+            level: match_fields([row for row in rows if row.match.matched_by == level])
+            for level in MATCHED_BY
+        },
+        "rows": [{"rank": rank, **row_fields(row, step)} for rank, row in enumerate(rows[:top], 1)],
+        "tail": {
+            "n_rows_omitted": len(rows[top:]),
+            "by_kind": {
+                kind: tail_fields([row for row in rows[top:] if row.kind == kind]) for kind in KINDS
+            },
+        },
+    }
+
+
+def totals_of(run: Run, lines: Sequence[Line]) -> dict[str, Figure]:
+    """Of the means some are computed from others, so that they add up as those of a step do."""
+    steps = run.steps
+    duration, busy, wait = ([s[n] for s in steps] for n in ("duration_ps", "busy_ps", "wait_ps"))
+    idle = [a - b for a, b in zip(duration, busy, strict=True)]
+    leaves = figure_of(lines, len(steps))
+    mean_busy = mean(duration) - mean(idle)
+    return {
+        "step_duration": Figure(mean(duration), duration),
+        "busy": Figure(mean_busy, busy),
+        "idle": Figure(mean(idle), idle),
+        **{
+            kind: figure_of([line for line in lines if line.kind == kind], len(steps))
+            for kind in KINDS
+        },
+        "overlap": Figure(
+            mean_busy - leaves.mean, [a - b for a, b in zip(busy, leaves.steps, strict=True)]
+        ),
+        "wait": Figure(mean(wait), wait),
+    }
+
+
+def figure_of(lines: Sequence[Line], n_steps: int) -> Figure:
+    steps = list(map(sum, zip(*(line.durs for line in lines), strict=True)))
+    return Figure(sum(line.mean for line in lines), steps or [0] * n_steps)
+
+
+def row_of(match: Match, noise: Noise) -> Row:
+    before = figure_of(match.before, noise.n_before)
+    return Row(match, Change(before, figure_of(match.after, noise.n_after)))
+
+
+def notes_of(before: Run, after: Run, noise: Noise) -> list[str]:
+    notes = [RUN_TO_RUN]
+    for name in ("device_type", "clock", "program"):
+        sides = before.device[name], after.device[name]
+        if sides[0] != sides[1]:
+            notes.append(f"another {name}: {sides[0]} before, {sides[1]} after")
+    if noise.n_before != noise.n_after:
+        notes.append(f"another number of steps: {noise.n_before} before, {noise.n_after} after")
+    if noise.too_few_steps:
+        notes.append(
+            f"{noise.n_before} + {noise.n_after} steps are too few to tell a difference from"
+            " noise; 4 + 4 would do"
+        )
+    return notes
+
+
+def run_fields(run: Run) -> Json:
+    device = ("device", "device_type", "clock", "program")
+    step = ("index", "name", "duration_ps")
+    return {
+        "xplane_file": run.record["xplane_file"],
+        "host": run.record["host"],
+        **{name: run.device[name] for name in device},
+        "n_steps": len(run.steps),
+        "steps": [{name: each[name] for name in step} for each in run.steps],
+    }
+
+
+def row_fields(row: Row, step: int) -> Json:
+    before, after = row.match.before, row.match.after
+    tf_ops = [tf_op for line in after or before for tf_op in line.group["tf_ops"]]
+    gone, new = ({s for line in side for s in line.group["signatures"]} for side in (before, after))
+    return {
+        "kind": row.kind,
+        "matched_by": row.match.matched_by,
+        "source_inner": source_of(after),
+        "before_source_inner": source_of(before),
+        "tf_op": min(tf_ops, default=None),
+        "n_groups_before": len(before),
+        "n_groups_after": len(after),
+        "agg_keys_before": agg_keys(before),
+        "agg_keys_after": agg_keys(after),
+        **row.change.fields(),
+        "delta_pct_of_step": percent(row.change.delta, step),
+        "n_executions_before": executions(before),
+        "n_executions_after": executions(after),
+        "signatures_gone": sorted(gone - new)[:N_SIGNATURES],
+        "signatures_new": sorted(new - gone)[:N_SIGNATURES],
+    }
+
+
+def source_of(lines: Sequence[Line]) -> str | None:
+    sources = [line.group["source"] for line in lines]
+    return min((source for source in sources if source), default=None)
+
+
+def agg_keys(lines: Sequence[Line]) -> list[str]:
+    return sorted(line.group["agg_key"] for line in lines)
+
+
+def executions(lines: Sequence[Line]) -> float:
+    """In a step, on average."""
+    n_steps = len(lines[0].ns) if lines else 1
+    return round(sum(sum(line.ns) for line in lines) / n_steps, 3)
+
+
+def match_fields(rows: Sequence[Row]) -> Json:
+    before, after = sums_of(rows)
+    return {
+        "n_rows": len(rows),
+        "n_groups_before": sum(len(row.match.before) for row in rows),
+        "n_groups_after": sum(len(row.match.after) for row in rows),
+        "before_ps": before,
+        "after_ps": after,
+    }
+
+
+def tail_fields(rows: Sequence[Row]) -> Json:
+    before, after = sums_of(rows)
+    return {"before_ps": before, "after_ps": after, "delta_ps": after - before}
+
+
+def sums_of(rows: Sequence[Row]) -> tuple[int, int]:
+    return sum(row.change.before.mean for row in rows), sum(row.change.after.mean for row in rows)

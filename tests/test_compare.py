@@ -1,0 +1,946 @@
+"""What compare says of two records: the same lines, the right differences, no noise for change."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import random
+import sys
+import time
+import unittest
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import _records
+from tests import records
+from tests.records import DEVICE, Edit, Frame, Json, Program, groups_of, record
+
+TOTALS = "step_duration busy idle compute data_move comm other overlap wait".split()
+LAUNCHER = Frame("/opt/launch/run.py", 12, 4), Frame("/opt/launch/main.py", 3, 0)
+SOME_STEPS = slice(1, 4)
+
+
+def compare(before: Json, after: Json, **options: Any) -> Json:
+    answer = _records.compare(
+        _records.record_of(before), _records.record_of(after), **{"top": 10**6, **options}
+    )
+    # What is printed is JSON.
+    printed: Json = json.loads(json.dumps(answer, allow_nan=False))
+    return printed
+
+
+def lines_of(program: Program) -> list[_records.Line]:
+    run = _records.run_of(_records.record_of(record(program)), DEVICE, slice(None))
+    return run.lines()
+
+
+def mean(figures: Sequence[int]) -> int:
+    """Rounded half up."""
+    return int(Fraction(sum(figures), len(figures)) + Fraction(1, 2))
+
+
+# --- what one does to source ---------------------------------------------------------------------
+
+
+def frames_of(program: Program) -> list[Frame]:
+    return sorted({frame for op in program for frame in op.frames})
+
+
+def busiest_file(program: Program) -> str:
+    """The one that most stacks pass."""
+    passed = Counter(file for op in program for file in {frame.file for frame in op.frames})
+    return passed.most_common(1)[0][0]
+
+
+def line_distances(program: Program, file: str) -> list[tuple[int, int]]:
+    """Lines that have look-alikes a few lines further down, and how far."""
+    there = [frame for frame in frames_of(program) if frame.file == file]
+    return [
+        (a.line, b.line - a.line)
+        for a, b in itertools.combinations(there, 2)
+        if a.column == b.column and 0 < b.line - a.line < 9
+    ]
+
+
+def neighbour(program: Program, key: tuple[str, str]) -> tuple[str, str] | None:
+    """The group of the nearest line of one file and kind."""
+    groups = groups_of(program)
+    frame = groups[key][0].frames[-1]
+    near = [
+        (abs(ops[0].frames[-1].line - frame.line), other)
+        for other, ops in groups.items()
+        if other != key and other[0] == key[0] and ops[0].frames
+        if ops[0].frames[-1].file == frame.file
+    ]
+    return min(near)[1] if near else None
+
+
+def reindent(program: Program, file: str, rng: random.Random) -> Edit:
+    """Put some lines into a new block: two lines more, and four columns in it."""
+    lines = sorted({frame.line for frame in frames_of(program) if frame.file == file})
+    first = rng.choice(lines)
+    last = rng.choice([line for line in lines if line >= first])
+    return records.chain(
+        records.shift(file, 2, after=last), records.shift(file, 2, 4, after=first - 1, until=last)
+    )
+
+
+def edits_of(program: Program, seed: int) -> dict[str, list[Edit]]:
+    """Each kind of edit at a few places."""
+    rng = random.Random(seed)
+    files = sorted({frame.file for frame in frames_of(program)})
+    main = busiest_file(program)
+    middle = sorted({frame.line for frame in frames_of(program) if frame.file == main})[3]
+    callers = sorted({frame for op in program for frame in op.frames[:-1]})
+    scopes = sorted(
+        {
+            part
+            for op in program
+            for part in (op.tf_op or "").split("/")[1:-1]
+            if "(" not in part and part not in _records.TRANSFORMATIONS
+        }
+    )
+    keys = [key for key, ops in groups_of(program).items() if ops[0].frames]
+    distances = [(file, *pair) for file in files for pair in line_distances(program, file)]
+    fusions = [(key, into) for key in keys if (into := neighbour(program, key))]
+    helper = Frame("/home/dev/util.py", 30, 15)
+    kinds: dict[str, list[Edit]] = {
+        "3 lines more in one file": [records.shift(file, 3) for file in files],
+        "3 lines more in every stack": [records.shift(main, 3)],
+        "3 lines more in the middle": [records.shift(main, 3, after=middle)],
+        "another root": [
+            records.move_files("/home/dev", "/srv/build/x7"),
+            records.move_files("/home/dev/", ""),
+        ],
+        "launched from elsewhere": [records.launch_from(*LAUNCHER)],
+        "2 lines and 4 columns": [records.shift(file, 2, 4) for file in files],
+        "2 lines and 4 columns in a block": [
+            reindent(program, file, rng) for file in files for _ in range(2)
+        ],
+        "a helper of this file between": [
+            records.insert_frame(caller, Frame(caller.file, 300, 15)) for caller in callers
+        ],
+        "a helper of a new file between": [
+            records.insert_frame(caller, helper) for caller in callers
+        ],
+        "a file renamed": [
+            records.move_files(file, file.rpartition("/")[0] + "/renamed.py") for file in files
+        ],
+        "a scope renamed": [records.rename_scope(scope, "renamed") for scope in scopes],
+        "1 line less": [records.shift(file, -1) for file in files],
+        "look-alikes land on each other": [
+            records.shift(file, -distance) for file, _, distance in distances
+        ],
+        "fused": [records.fuse(*fusion) for fusion in fusions],
+        "fused and shifted": [
+            records.chain(records.fuse(*fusion), records.shift(main, 3)) for fusion in fusions
+        ],
+        "two lines merged": [
+            records.shift(file, -distance, after=line) for file, line, distance in distances
+        ],
+        "an op split": [records.split_op(place) for place in range(len(program))],
+        "a loop unrolled": [records.unroll()],
+        "one line slower": [records.slow_down(key, 1.1) for key in keys],
+    }
+    kinds["all at once"] = [
+        records.chain(
+            records.split_op(rng.randrange(len(program))),
+            records.insert_frame(rng.choice(callers), helper),
+            records.rename_scope(rng.choice(scopes), "renamed"),
+            reindent(program, rng.choice(files), rng),
+            records.shift(main, 3),
+            records.launch_from(*LAUNCHER),
+            records.move_files("/home/dev", "/srv/build/x7"),
+            records.unroll(),
+        )
+        for _ in range(4)
+    ]
+    return {kind: rng.sample(edits, min(4, len(edits))) for kind, edits in kinds.items()}
+
+
+# --- matching ------------------------------------------------------------------------------------
+
+
+class Judged:
+    """What a matching makes of a program and its rewrite."""
+
+    def __init__(self, before: Program, after: Program) -> None:
+        self.groups = groups_of(before), groups_of(after)
+        lines = lines_of(before), lines_of(after)
+        self.matches = _records.matches_of(*lines)
+        self.pairs = self.keys(self.matches)
+        self.backward = self.keys(_records.matches_of(*reversed(lines)))
+
+    @staticmethod
+    def keys(matches: Sequence[_records.Match]) -> set[tuple[frozenset[Any], frozenset[Any]]]:
+        def of(lines: Sequence[_records.Line]) -> frozenset[Any]:
+            return frozenset((line.kind, line.group["agg_key"]) for line in lines)
+
+        return {(of(match.before), of(match.after)) for match in matches}
+
+    def origin(self, side: int, keys: frozenset[Any]) -> frozenset[int]:
+        ops = (op for key in keys for op in self.groups[side][key])
+        return frozenset(origin for op in ops for origin in op.origin)
+
+    def unrelated(self) -> list[Any]:
+        """Rows whose sides have no op in common."""
+        return [
+            (ours, theirs)
+            for ours, theirs in self.pairs
+            if ours and theirs and not self.origin(0, ours) & self.origin(1, theirs)
+        ]
+
+    def counterparts(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Groups of both sides that hold exactly the same ops, and the row that has the first."""
+        by_ops = {
+            (key[0], self.origin(1, frozenset([key]))): frozenset([key]) for key in self.groups[1]
+        }
+        for key in self.groups[0]:
+            ours = frozenset([key])
+            theirs = by_ops.get((key[0], self.origin(0, ours)))
+            if theirs is not None:
+                yield ours, theirs, next(row for row in self.pairs if ours <= row[0])
+
+    def lost(self) -> list[Any]:
+        """Groups that are not in the row of their counterpart."""
+        return [ours for ours, theirs, row in self.counterparts() if not theirs <= row[1]]
+
+    def apart_and_pooled(self) -> tuple[int, int]:
+        """The time of counterparts that are alone in their row, and that of the others."""
+        times = [0, 0]
+        for ours, theirs, row in self.counterparts():
+            is_pooled = row != (ours, theirs)
+            times[is_pooled] += sum(op.duration for op in self.groups[0][next(iter(ours))])
+        return times[0], times[1]
+
+
+def programs() -> dict[str, Program]:
+    made_up = {f"made up {seed}": records.made_up(seed) for seed in range(4)}
+    return {"demo": records.of_demo(), **made_up}
+
+
+class Matching(unittest.TestCase):
+    def check(self, before: Program, after: Program) -> Judged:
+        judged = Judged(before, after)
+        every = [set().union(*(pair[side] for pair in judged.pairs)) for side in (0, 1)]
+        self.assertEqual(every, [set(groups) for groups in judged.groups])
+        for side in (0, 1):
+            n_groups = sum(len(pair[side]) for pair in judged.pairs)
+            self.assertEqual(n_groups, len(judged.groups[side]))
+        self.assertEqual(judged.unrelated(), [])
+        self.assertEqual(judged.lost(), [])
+        self.assertEqual({(b, a) for a, b in judged.pairs}, judged.backward)
+        return judged
+
+    def test_each_edit(self) -> None:
+        apart = pooled = 0
+        for name, before in programs().items():
+            for kind, edits in edits_of(before, seed=1).items():
+                for edit in edits:
+                    with self.subTest(program=name, edit=kind):
+                        times = self.check(before, records.renumber(edit(before)))
+                        apart += times.apart_and_pooled()[0]
+                        pooled += times.apart_and_pooled()[1]
+        self.assertGreater(apart, 0)
+        self.assertLess(pooled / (apart + pooled), 0.0025)
+
+    def test_some_edits_at_once(self) -> None:
+        rng = random.Random(7)
+        for name, before in programs().items():
+            edits = edits_of(before, seed=2)
+            for _ in range(12):
+                kinds = rng.sample(sorted(edits.keys() - {"fused", "fused and shifted"}), 3)
+                after = before
+                for kind in kinds:
+                    after = rng.choice(edits[kind])(after)
+                with self.subTest(program=name, edits=kinds):
+                    self.check(before, records.renumber(after))
+
+    def test_the_same_build_elsewhere_in_the_source(self) -> None:
+        """With all texts as they were, even look-alikes of unequal number are told apart."""
+        for name, before in programs().items():
+            for kind, edits in edits_of(before, seed=3).items():
+                if kind in ("two lines merged", "all at once", "a loop unrolled", "an op split"):
+                    continue
+                for edit in edits:
+                    with self.subTest(program=name, edit=kind):
+                        judged = self.check(before, edit(before))
+                        self.assertEqual(judged.apart_and_pooled()[1], 0)
+
+    def test_a_thousand_groups(self) -> None:
+        program = records.made_up(3, 1000)
+        after = records.renumber(records.shift(busiest_file(program), 2, 4)(program))
+        sides = lines_of(program), lines_of(after)
+        start = time.perf_counter()
+        matches = _records.matches_of(*sides)
+        self.assertLess(time.perf_counter() - start, 1)
+        self.assertGreater(len(matches), 900)
+
+
+def op(
+    number: int,
+    *frames: str,
+    tf_op: str | None = "jit(f)/dot:",
+    kind: str = "compute",
+    duration: int = 100,
+    text: str | None = None,
+) -> records.Op:
+    """One op; its frames are `file:line:column`."""
+    split = (frame.rsplit(":", 2) for frame in frames)
+    return records.Op(
+        frozenset([number]),
+        kind,
+        "loop fusion",
+        tuple(Frame(file, int(line), int(column)) for file, line, column in split),
+        tf_op,
+        text or f"%fusion.{number} = f32[8] fusion()",
+        "fusion [loop fusion]",
+        "f32[8]",
+        duration,
+    )
+
+
+def matched(before: Program, after: Program) -> list[tuple[str, list[str], list[str]]]:
+    """(matched_by, lines before, lines after), the lines as the innermost frame or the key."""
+
+    def names(lines: Sequence[_records.Line]) -> list[str]:
+        return sorted(line.frames[-1] if line.frames else line.group["agg_key"] for line in lines)
+
+    matches = _records.matches_of(lines_of(before), lines_of(records.renumber(after)))
+    return sorted((m.matched_by, names(m.before), names(m.after)) for m in matches)
+
+
+class Levels(unittest.TestCase):
+    def test_same_ops_wherever_they_are(self) -> None:
+        before = [op(1, "a.py:1:1", text="%x = f32[8] a()"), op(2, "a.py:2:1", text="%y = b()")]
+        after = [op(2, "b.py:9:5", text="%y = b()"), op(1, "b.py:7:5", text="%x = f32[8] a()")]
+        self.assertEqual(
+            matched(before, after),
+            [("same_ops", ["a.py:1:1"], ["b.py:7:5"]), ("same_ops", ["a.py:2:1"], ["b.py:9:5"])],
+        )
+
+    def test_without_a_stack_by_the_key(self) -> None:
+        before = [op(1, tf_op="w['a']:"), op(2, tf_op="w['b']:", kind="comm"), op(3, tf_op=None)]
+        self.assertEqual(
+            matched(before, before),
+            [
+                ("same_key", ["<no source>:loop fusion"], ["<no source>:loop fusion"]),
+                ("same_key", ["tfop:w['a']:"], ["tfop:w['a']:"]),
+                ("same_key", ["tfop:w['b']:"], ["tfop:w['b']:"]),
+            ],
+        )
+
+    def test_the_number_of_an_op_is_no_name(self) -> None:
+        before = [op(1, tf_op="copy.17:"), op(2, tf_op="copy.18:")]
+        after = [op(1, tf_op="copy.18:"), op(2, tf_op="copy.19:"), op(3, tf_op="slice.17:")]
+        rows = [(level, len(ours), len(theirs)) for level, ours, theirs in matched(before, after)]
+        self.assertEqual(rows, [("only_after", 0, 1), ("same_key", 2, 2)])
+
+    def test_look_alikes_go_by_the_order_of_their_lines(self) -> None:
+        before = [op(n, "m.py:1:0", f"a.py:{line}:4") for n, line in enumerate((10, 20, 30))]
+        after = [op(n, "m.py:9:0", f"a.py:{line}:4") for n, line in enumerate((9, 10, 20))]
+        self.assertEqual(
+            [row[1:] for row in matched(before, after)],
+            [
+                (["a.py:10:4"], ["a.py:9:4"]),
+                (["a.py:20:4"], ["a.py:10:4"]),
+                (["a.py:30:4"], ["a.py:20:4"]),
+            ],
+        )
+
+    def test_look_alikes_of_unequal_number_are_one_row(self) -> None:
+        before = [op(n, f"a.py:{line}:4") for n, line in enumerate((10, 20, 30))]
+        after = [op(n, f"a.py:{line}:4") for n, line in enumerate((10, 30))]
+        self.assertEqual(
+            matched(before, after),
+            [
+                (
+                    "same_places_and_scopes",
+                    ["a.py:10:4", "a.py:20:4", "a.py:30:4"],
+                    ["a.py:10:4", "a.py:30:4"],
+                )
+            ],
+        )
+
+    def test_columns_tell_lines_of_another_order_apart(self) -> None:
+        before = [op(1, "a.py:10:4"), op(2, "a.py:20:8")]
+        after = [op(1, "a.py:20:4"), op(2, "a.py:10:8")]
+        self.assertEqual(
+            [row[1:] for row in matched(before, after)],
+            [(["a.py:10:4"], ["a.py:20:4"]), (["a.py:20:8"], ["a.py:10:8"])],
+        )
+
+    def test_columns_that_moved_tell_nothing(self) -> None:
+        before = [op(1, "a.py:10:4"), op(2, "a.py:20:8")]
+        after = [op(1, "a.py:10:8"), op(2, "a.py:20:12")]
+        self.assertEqual(
+            matched(before, after),
+            [
+                ("same_files_and_scopes", ["a.py:10:4"], ["a.py:10:8"]),
+                ("same_files_and_scopes", ["a.py:20:8"], ["a.py:20:12"]),
+            ],
+        )
+
+    def test_a_line_with_another_op_is_found_at_its_place(self) -> None:
+        before = [op(1, "a.py:10:4", tf_op="jit(f)/mul:")]
+        after = [op(1, "a.py:12:4", tf_op="jit(f)/mul:"), op(2, "a.py:12:4", tf_op="jit(f)/add:")]
+        self.assertEqual(matched(before, after), [("same_places", ["a.py:10:4"], ["a.py:12:4"])])
+
+    def test_a_function_in_another_file_is_found_by_its_scopes(self) -> None:
+        before = [op(1, "m.py:1:0", "a.py:10:4", tf_op="jit(f)/head/mul:")]
+        after = [op(1, "m.py:1:0", "b.py:70:8", tf_op="jit(f)/head/mul:")]
+        self.assertEqual(
+            [row[1:] for row in matched(before, after)], [(["a.py:10:4"], ["b.py:70:8"])]
+        )
+
+    def test_a_line_number_alone_matches_nothing(self) -> None:
+        before = [op(1, "a.py:10:4", tf_op="jit(f)/head/mul:")]
+        after = [op(2, "a.py:10:8", tf_op="jit(f)/tail/exp:")]
+        self.assertEqual(
+            matched(before, after),
+            [("only_after", [], ["a.py:10:8"]), ("only_before", ["a.py:10:4"], [])],
+        )
+
+    def test_kinds_never_mix(self) -> None:
+        before = [op(1, "a.py:10:4", kind="comm")]
+        after = [op(1, "a.py:10:4", kind="compute")]
+        self.assertEqual([row[0] for row in matched(before, after)], ["only_after", "only_before"])
+
+    def test_phases_are_told_apart(self) -> None:
+        forward, backward = "jit(f)/jvp(h)/dot:", "jit(f)/transpose(jvp(h))/dot:"
+        before = [op(1, "a.py:10:4", tf_op=forward), op(2, "a.py:30:4", tf_op=backward)]
+        after = [op(2, "a.py:10:4", tf_op=backward), op(1, "a.py:30:4", tf_op=forward)]
+        self.assertEqual(
+            [row[1:] for row in matched(before, after)],
+            [(["a.py:10:4"], ["a.py:30:4"]), (["a.py:30:4"], ["a.py:10:4"])],
+        )
+
+    def test_recursion_counts_a_frame_once(self) -> None:
+        before = [op(1, "a.py:10:4", "a.py:20:8", "b.py:1:1")]
+        after = [op(1, "a.py:10:4", "a.py:20:8", "a.py:10:4", "a.py:20:8", "b.py:1:1")]
+        self.assertEqual(matched(before, after)[0][0], "same_places_and_scopes")
+
+
+class Names(unittest.TestCase):
+    def test_scopes(self) -> None:
+        for tf_op, scope in {
+            "jit(f)/jit(main)/add:": ("other", [], "add"),
+            "jit(f)/jvp()/while/body/closed_call/layer/mlp/dot:": (
+                "forward",
+                ["layer", "mlp"],
+                "dot",
+            ),
+            "jit(f)/transpose(jvp(head))/dot": ("backward", ["head"], "dot"),
+            "jit(f)/transpose(jvp())/checkpoint/rematted_computation/a/exp:": (
+                "recompute",
+                ["a"],
+                "exp",
+            ),
+            "jit(f)/jvp(jit(silu))/mul:": ("forward", ["silu"], "mul"),
+            "broadcast.47:": ("other", [], "broadcast"),
+            "w['blk']['n1']:": ("other", [], "w['blk']['n1']"),
+            "": ("other", [], ""),
+        }.items():
+            with self.subTest(tf_op=tf_op):
+                self.assertEqual(_records.scope_of(tf_op), scope)
+
+    def test_frames(self) -> None:
+        for frame, parts in {
+            "/a/b.py:12:3": ("/a/b.py", 12, "3"),
+            "<embedded module 'm'>:153:2": ("<embedded module 'm'>", 153, "2"),
+            "a.py:7": ("a.py", 7, ""),
+            "a.py": ("a.py", 0, ""),
+            "a\nb:1:2": ("a\nb", 1, "2"),
+            "": ("", 0, ""),
+        }.items():
+            with self.subTest(frame=frame):
+                self.assertEqual(_records.split_frame(frame), parts)
+
+    def test_files(self) -> None:
+        def pairs(before: set[str], after: set[str]) -> set[tuple[str, str]]:
+            names = _records.paired_files(before, after)
+            self.assertEqual(sorted(names[0].values()), sorted(names[1].values()))
+            by_name = {name: file for file, name in names[1].items()}
+            return {(file, by_name[name]) for file, name in names[0].items()}
+
+        self.assertEqual(pairs({"/a/m/x.py", "/a/y.py"}, {"/b/m/x.py", "/a/y.py"}),
+                         {("/a/m/x.py", "/b/m/x.py"), ("/a/y.py", "/a/y.py")})  # fmt: skip
+        # The longer tail is the better, and each file is paired once.
+        self.assertEqual(pairs({"/a/m/x.py", "/a/n/x.py"}, {"/b/m/x.py"}),
+                         {("/a/m/x.py", "/b/m/x.py")})  # fmt: skip
+        # Two as good as each other are not guessed.
+        self.assertEqual(pairs({"/a/x.py", "/b/x.py"}, {"/c/x.py"}), set())
+        self.assertEqual(pairs({"x.py"}, {"y.py"}), set())
+
+
+# --- noise ---------------------------------------------------------------------------------------
+
+
+def brute_force(samples: Sequence[Sequence[int]], n_before: int, n_after: int) -> list[Fraction]:
+    """From the definition, over all assignments."""
+    n = n_before + n_after
+
+    def square(x: Sequence[int], chosen: Sequence[int]) -> Fraction:
+        spread = n * sum(v * v for v in x) - sum(x) ** 2
+        difference = n * sum(x[j] for j in chosen) - n_before * sum(x)
+        return Fraction(difference**2, spread) if spread else Fraction(0)
+
+    observed = range(n_before)
+    maxima = [
+        max(square(x, chosen) for x in samples)
+        for chosen in itertools.combinations(range(n), n_before)
+    ]
+    return [
+        Fraction(sum(maximum >= square(x, observed) for maximum in maxima), len(maxima))
+        for x in samples
+    ]
+
+
+class Noise(unittest.TestCase):
+    def test_p_values_are_those_of_brute_force(self) -> None:
+        rng = random.Random(4)
+        for _ in range(150):
+            n_before, n_after = rng.choice([(1, 1), (2, 2), (3, 3), (4, 4), (3, 5), (4, 2), (1, 6)])
+            # Few values: many ties, which floats alone would not see.
+            largest = rng.choice([1, 2, 5, 10**12, 2**62])
+            rows = [
+                [rng.randint(0, largest) for _ in range(n_before + n_after)]
+                for _ in range(rng.randint(1, 5))
+            ]
+            rows += [[2 * x for x in rows[0]], [2**70 + x for x in rows[0]]][: rng.randint(0, 2)]
+            with self.subTest(n_before=n_before, n_after=n_after, rows=rows):
+                self.assertEqual(
+                    _records.p_values_of(rows, _records.noise_of(n_before, n_after)),
+                    brute_force(rows, n_before, n_after),
+                )
+
+    def test_beyond_five_thousand_assignments_are_drawn(self) -> None:
+        noise = _records.noise_of(8, 7)
+        self.assertEqual((noise.n_assignments, noise.exact), (5000, False))
+        chosen = _records.assignments(noise)
+        rng = random.Random(0)
+        drawn = [tuple(rng.sample(range(15), 8)) for _ in range(4999)]
+        self.assertEqual(chosen, [tuple(range(8)), *drawn])
+        rows = [[rng.randrange(10**6) for _ in range(15)] for _ in range(3)]
+        n = 15
+
+        def square(x: Sequence[int], steps: Sequence[int]) -> Fraction:
+            spread = n * sum(v * v for v in x) - sum(x) ** 2
+            return Fraction((n * sum(x[j] for j in steps) - 8 * sum(x)) ** 2, spread)
+
+        maxima = [max(square(x, steps) for x in rows) for steps in chosen]
+        self.assertEqual(
+            _records.p_values_of(rows, noise),
+            [Fraction(sum(m >= square(x, chosen[0]) for m in maxima), 5000) for x in rows],
+        )
+
+    def test_what_so_many_steps_can_tell(self) -> None:
+        for sides, n, least, too_few in (
+            ((1, 1), 2, Fraction(1), True),
+            ((3, 3), 20, Fraction(1, 10), True),
+            ((2, 4), 15, Fraction(1, 15), True),
+            ((2, 5), 21, Fraction(1, 21), False),
+            ((3, 4), 35, Fraction(1, 35), False),
+            ((4, 4), 70, Fraction(1, 35), False),
+            ((7, 7), 3432, Fraction(1, 1716), False),
+            ((8, 8), 5000, Fraction(1, 5000), False),
+        ):
+            with self.subTest(sides=sides):
+                noise = _records.noise_of(*sides)
+                self.assertEqual(
+                    (noise.n_assignments, noise.min_p_value, noise.too_few_steps),
+                    (n, least, too_few),
+                )
+
+    def test_cost(self) -> None:
+        rng = random.Random(1)
+        rows = [[round(1e10 * rng.gauss(1, 0.03)) for _ in range(14)] for _ in range(300)]
+        start = time.perf_counter()
+        _records.p_values_of(rows, _records.noise_of(7, 7))
+        self.assertLess(time.perf_counter() - start, 1)
+
+    def test_too_few_steps_are_said_not_guessed(self) -> None:
+        program = records.of_demo()
+        slower = records.slow_down(program[0].key, 3)(program)
+        answer = compare(
+            record(program, 3, jitter=0.01, seed=1), record(slower, 3, jitter=0.01, seed=2)
+        )
+        self.assertEqual(answer["noise"]["why_not"], "too_few_steps")
+        self.assertEqual(answer["noise"]["n_tested"], 0)
+        self.assertEqual(answer["noise"]["min_p_value"], 0.1)
+        for figure in (*answer["rows"], *answer["totals"].values()):
+            self.assertIsNone(figure["significant"])
+            self.assertIsNone(figure["p_value"])
+        self.assertTrue(any("too few" in note for note in answer["notes"]))
+
+    def test_halves_of_one_run_differ_by_chance_only(self) -> None:
+        run = record(records.of_demo(), 40, jitter=0.04, seed=5)
+        rng = random.Random(6)
+        found = Counter[str]()
+        for _ in range(200):
+            steps = rng.sample(run["steps"], 8)
+            answer = compare(*(with_steps(run, half) for half in (steps[:4], steps[4:])))
+            found["rows"] += any(row["significant"] for row in answer["rows"])
+            found["totals"] += any(each["significant"] for each in answer["totals"].values())
+        # 5 %, and three standard errors of 200.
+        most = 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5
+        self.assertLessEqual(found["rows"], most)
+        self.assertLessEqual(found["totals"], most)
+
+    def test_a_median_line_that_gets_slower_is_found(self) -> None:
+        """The demo has four layers; with 48, a line's executions average out what jitters."""
+        program = [replace(op, n=12 * op.n, duration=12 * op.duration) for op in records.of_demo()]
+        tested = [
+            (sum(op.duration for op in ops), key)
+            for key, ops in groups_of(program).items()
+            if sum(op.duration for op in ops) * 1000 > sum(op.duration for op in program)
+        ]
+        _, median = sorted(tested)[len(tested) // 2]
+        slower = records.slow_down(median, 1.05)(program)
+        n_found = 0
+        for seed in range(20):
+            answer = compare(
+                record(program, 4, jitter=0.04, seed=2 * seed),
+                record(slower, 4, jitter=0.04, seed=2 * seed + 1),
+            )
+            [row] = [row for row in answer["rows"] if (row["kind"], median[1]) == median
+                     and row["agg_keys_after"] == [median[1]]]  # fmt: skip
+            n_found += bool(row["significant"] and row["delta_ps"] > 0)
+        self.assertGreaterEqual(n_found, 18)
+
+
+def with_steps(run: Json, steps: Sequence[Json]) -> Json:
+    numbered = [{**step, "index": index} for index, step in enumerate(steps)]
+    return {**run, "steps": numbered}
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+class Figures(unittest.TestCase):
+    before: Json
+    after: Json
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        program = records.of_demo()
+        slower = records.slow_down(program[0].key, 1.5)(records.renumber(program))
+        slower = records.shift(busiest_file(program), 3)(slower)
+        cls.before = record(program, 5, jitter=0.04, seed=1)
+        cls.after = record(slower, 4, jitter=0.04, seed=2, idle=0.06)
+
+    def test_a_record_against_itself_is_all_zeros(self) -> None:
+        for a in (self.before, self.after):
+            answer = compare(a, a)
+            for figure in (*answer["rows"], *answer["totals"].values()):
+                self.assertEqual(figure["delta_ps"], 0)
+                self.assertEqual(figure["before_ps"], figure["after_ps"])
+                self.assertFalse(figure["significant"])
+                self.assertEqual(figure["before_range_ps"], figure["after_range_ps"])
+            self.assertTrue(answer["same_program"])
+            self.assertEqual(answer["by_match"]["same_ops"]["n_rows"], len(answer["rows"]))
+
+    def test_backwards_is_the_opposite(self) -> None:
+        there, back = compare(self.before, self.after), compare(self.after, self.before)
+
+        def rows(answer: Json, before: str, after: str, sign: int) -> set[Any]:
+            return {
+                (
+                    row["kind"],
+                    tuple(row[f"agg_keys_{before}"]),
+                    tuple(row[f"agg_keys_{after}"]),
+                    sign * row["delta_ps"],
+                    row["p_value"],
+                )
+                for row in answer["rows"]
+            }
+
+        self.assertEqual(rows(there, "before", "after", 1), rows(back, "after", "before", -1))
+        for name in TOTALS:
+            ours, theirs = there["totals"][name], back["totals"][name]
+            self.assertEqual(ours["delta_ps"], -theirs["delta_ps"])
+            self.assertEqual(ours["p_value"], theirs["p_value"])
+            self.assertEqual(ours["before_range_ps"], theirs["after_range_ps"])
+
+    def test_everything_adds_up(self) -> None:
+        for top in (0, 1, 7, 10**6):
+            answer = compare(self.before, self.after, top=top)
+            self.assertEqual(len(answer["rows"]) + answer["tail"]["n_rows_omitted"], 92)
+            for figure in ("before_ps", "after_ps", "delta_ps"):
+                for kind in records_kinds():
+                    rows = [row[figure] for row in answer["rows"] if row["kind"] == kind]
+                    tail = answer["tail"]["by_kind"][kind][figure]
+                    self.assertEqual(sum(rows) + tail, answer["totals"][kind][figure])
+                of = {name: answer["totals"][name][figure] for name in TOTALS}
+                self.assertEqual(of["busy"] + of["idle"], of["step_duration"])
+                kinds = sum(of[kind] for kind in records_kinds())
+                self.assertEqual(kinds + of["overlap"], of["busy"])
+            for figure in ("before_ps", "after_ps"):
+                matched = sum(each[figure] for each in answer["by_match"].values())
+                kinds = sum(answer["totals"][kind][figure] for kind in records_kinds())
+                self.assertEqual(matched, kinds)
+            for side, capture in (("before", self.before), ("after", self.after)):
+                n_groups = sum(each[f"n_groups_{side}"] for each in answer["by_match"].values())
+                self.assertEqual(n_groups, len(capture["groups"]))
+
+    def test_figures_are_those_of_the_definitions(self) -> None:
+        answer = compare(self.before, self.after)
+        step = mean([each["duration_ps"] for each in self.before["steps"]])
+        for row in answer["rows"]:
+            for side, capture in (("before", self.before), ("after", self.after)):
+                places = [
+                    index
+                    for index, group in enumerate(capture["groups"])
+                    if group["kind"] == row["kind"] and group["agg_key"] in row[f"agg_keys_{side}"]
+                ]
+                self.assertEqual(len(places), row[f"n_groups_{side}"])
+                durs = [[each["durs_ps"][at] for each in capture["steps"]] for at in places]
+                self.assertEqual(row[f"{side}_ps"], sum(map(mean, durs)))
+                sums = list(map(sum, zip(*durs, strict=True)))
+                self.assertEqual(row[f"{side}_range_ps"], [min(sums), max(sums)])
+                ns = sum(each["ns"][at] for each in capture["steps"] for at in places)
+                self.assertEqual(row[f"n_executions_{side}"], round(ns / len(capture["steps"]), 3))
+            delta = row["after_ps"] - row["before_ps"]
+            self.assertEqual(row["delta_ps"], delta)
+            self.assertEqual(row["delta_pct"], round(100 * delta / row["before_ps"], 3))
+            self.assertEqual(row["delta_pct_of_step"], round(100 * delta / step, 3))
+        deltas = [abs(row["delta_ps"]) for row in answer["rows"]]
+        self.assertEqual(deltas, sorted(deltas, reverse=True))
+        self.assertEqual([row["rank"] for row in answer["rows"]], list(range(1, 93)))
+        totals = answer["totals"]
+        self.assertEqual(list(totals), TOTALS)
+        self.assertEqual(totals["step_duration"]["before_ps"], step)
+        idle = [each["duration_ps"] - each["busy_ps"] for each in self.before["steps"]]
+        self.assertEqual(totals["idle"]["before_ps"], mean(idle))
+        self.assertEqual(totals["idle"]["before_range_ps"], [min(idle), max(idle)])
+        wait = [each["wait_ps"] for each in self.after["steps"]]
+        self.assertEqual(totals["wait"]["after_ps"], mean(wait))
+
+    def test_the_p_values_are_of_two_families(self) -> None:
+        answer = compare(self.before, self.after)
+        tested = [row for row in answer["rows"] if row["p_value"] is not None]
+        self.assertEqual(answer["noise"]["n_tested"], len(tested))
+
+        def samples(row: Json) -> list[int]:
+            return [
+                sum(
+                    each["durs_ps"][index]
+                    for index, group in enumerate(capture["groups"])
+                    if group["kind"] == row["kind"] and group["agg_key"] in row[f"agg_keys_{side}"]
+                )
+                for side, capture in (("before", self.before), ("after", self.after))
+                for each in capture["steps"]
+            ]
+
+        whole = sum(sum(samples(row)) for row in answer["rows"])
+        for row in answer["rows"]:
+            self.assertEqual(row["p_value"] is not None, 1000 * sum(samples(row)) >= whole)
+            self.assertEqual(row["significant"] is None, row["p_value"] is None)
+        expected = brute_force([samples(row) for row in tested], 5, 4)
+        for row, p_value in zip(tested, expected, strict=True):
+            self.assertEqual(row["p_value"], round(float(p_value), 6))
+            self.assertEqual(row["significant"], p_value <= Fraction(1, 20))
+        self.assertTrue(all(answer["totals"][name]["p_value"] for name in TOTALS))
+
+    def test_what_was_slowed_down_is_found_on_its_line(self) -> None:
+        program = records.of_demo()
+        for seed, op in enumerate(random.Random(3).sample(program, 5)):
+            after = records.chain(
+                records.slow_down(op.key, 1.1), records.shift(busiest_file(program), 3)
+            )(records.renumber(program))
+            answer = compare(record(program, 1), record(after, 1))
+            changed = [row for row in answer["rows"] if row["delta_ps"]]
+            with self.subTest(seed=seed):
+                self.assertEqual([row["agg_keys_before"] for row in changed], [[op.agg_key]])
+                self.assertAlmostEqual(changed[0]["delta_pct"], 10, delta=0.01)
+
+    def test_the_order_of_groups_and_what_never_runs_does_not_matter(self) -> None:
+        rng = random.Random(1)
+        order = list(range(len(self.before["groups"])))
+        rng.shuffle(order)
+        unused = {**self.before["groups"][0], "kind": "other", "agg_key": "stack:unused"}
+        shuffled = {
+            **self.before,
+            "groups": [*(self.before["groups"][at] for at in order), unused],
+            "steps": [
+                {**step, **{name: [step[name][at] for at in order] for name in ("durs_ps", "ns")}}
+                for step in self.before["steps"]
+            ],
+        }
+        self.assertEqual(compare(shuffled, self.after), compare(self.before, self.after))
+
+    def test_steps_narrow_what_is_used(self) -> None:
+        """Alike, whether the record was made with all steps or with those."""
+        narrow = [
+            step
+            if index in range(10)[SOME_STEPS]
+            else {**step, "used": False, "why_not": "not_asked", **dict.fromkeys(FIGURES)}
+            for index, step in enumerate(self.before["steps"])
+        ]
+        answer = compare(self.before, self.after, steps=SOME_STEPS)
+        self.assertEqual(compare({**self.before, "steps": narrow}, self.after, steps=SOME_STEPS),
+                         answer)  # fmt: skip
+        self.assertEqual([step["index"] for step in answer["before"]["steps"]], [1, 2, 3])
+        self.assertEqual(answer["before"]["n_steps"], 3)
+        # A group that ran in none of them is in no row.
+        silent = json.loads(json.dumps(self.before))
+        for step in silent["steps"][SOME_STEPS]:
+            step["durs_ps"][0] = step["ns"][0] = 0
+        gone = compare(silent, self.after, steps=SOME_STEPS)["by_match"]["only_after"]
+        self.assertEqual(gone["n_rows"], 1)
+
+    def test_what_is_missing_is_said(self) -> None:
+        for options, reason, side in (
+            ({"before_device": "/device:TPU:7"}, "device_not_found", "baseline"),
+            ({"after_device": "/device:TPU:7"}, "device_not_found", None),
+            ({"steps": slice(9, None)}, "step_not_found", "baseline"),
+        ):
+            with self.subTest(options=options), self.assertRaises(_records.NoAnswer) as caught:
+                compare(self.before, self.after, **options)
+            self.assertEqual(caught.exception.reason, reason)
+            self.assertEqual(caught.exception.fields.get("side"), side)
+        self.assertEqual(caught.exception.fields["available_steps"],
+                         [f"step {index}" for index in range(5)])  # fmt: skip
+
+    def test_what_differs_besides_is_noted(self) -> None:
+        after = json.loads(json.dumps(self.after))
+        after["devices"][0].update(device_type="TPU v6e", clock="trace")
+        answer = compare(self.before, after)
+        self.assertFalse(answer["same_device_type"] or answer["same_program"])
+        self.assertEqual(answer["notes"][0], _records.RUN_TO_RUN)
+        self.assertEqual(len(answer["notes"]), 5)
+
+    def test_one_sided_rows(self) -> None:
+        before = [op(1, "a.py:1:1", duration=7), op(2, tf_op="w['a']:", duration=10**6)]
+        answer = compare(record(before[1:]), record(before))
+        [new] = [row for row in answer["rows"] if row["matched_by"] == "only_after"]
+        self.assertEqual((new["before_ps"], new["after_ps"], new["delta_pct"]), (0, 7, None))
+        self.assertEqual((new["source_inner"], new["before_source_inner"]), ("a.py:1", None))
+        self.assertEqual(new["signatures_new"], ["fusion [loop fusion]"])
+        self.assertEqual((new["n_executions_before"], new["n_executions_after"]), (0, 1))
+
+
+FIGURES = ("busy_ps", "comm_ps", "host_ps", "wait_ps", "durs_ps", "ns")
+
+
+def records_kinds() -> tuple[str, ...]:
+    return "compute", "data_move", "comm", "other"
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+class Reading(unittest.TestCase):
+    def reject(self, data: bytes, what: str) -> None:
+        with self.assertRaises(_records.NoAnswer) as caught:
+            _records.decode(data)
+        self.assertEqual(caught.exception.reason, "unreadable_record")
+        detail = str(caught.exception.fields["detail"])
+        self.assertIn(what, detail)
+        self.assertLess(len(detail), 300)
+
+    def test_plain_and_gzipped(self) -> None:
+        plain = json.dumps(record(records.of_demo(), 2)).encode()
+        half = len(plain) // 2
+        for data in (
+            gzip.compress(plain),
+            gzip.compress(plain[:half]) + gzip.compress(plain[half:]),
+        ):
+            self.assertEqual(_records.decode(data), _records.decode(plain))
+
+    def test_bytes_that_are_none(self) -> None:
+        packed = gzip.compress(json.dumps(record(records.of_demo())).encode())
+        for data, what in (
+            (b"", "not JSON"),
+            (b"{", "not JSON"),
+            (b"\xff\xfe\x00", "not JSON"),
+            (b"[" * 10**6, "nested too deep"),
+            (b"9" * 5000, "not JSON" if hasattr(sys, "get_int_max_str_digits") else "record"),
+            (packed[:-9], "ends too early"),
+            (packed[:50] + b"\0" * 50, "bad gzip"),
+            (b"null", "record"),
+            (b"[]", "record"),
+            (b"{}", "record.status"),
+        ):
+            with self.subTest(data=data[:20]):
+                self.reject(data, what)
+
+    def test_a_bomb(self) -> None:
+        limit = _records.INFLATED_LIMIT
+        _records.INFLATED_LIMIT = 1 << 16
+        try:
+            self.reject(gzip.compress(b" " * (1 << 17)), "past the limit")
+        finally:
+            _records.INFLATED_LIMIT = limit
+
+    def test_fields_that_are_wrong(self) -> None:
+        good = record(records.made_up(1), 2)
+        self.assertEqual(_records.record_of(good), good)
+
+        def broken(path: Sequence[str | int], value: object) -> bytes:
+            copy = json.loads(json.dumps(good))
+            at = copy
+            for part in path[:-1]:
+                at = at[part]
+            if value is ...:
+                del at[path[-1]]
+            else:
+                at[path[-1]] = value
+            return json.dumps(copy).encode()
+
+        for path, value, what in (
+            (("format",), 2, "record.format: it is not 1"),
+            (("format",), True, "record.format"),
+            (("mode",), "compare", "record.mode"),
+            (("status",), "absent", "record.status"),
+            (("host",), None, "record.host"),
+            (("host",), ..., "record.host: it is missing"),
+            (("run",), 7, "record.run"),
+            (("groups",), {}, "record.groups"),
+            (("groups", 3), [], "record.groups[3]"),
+            (("groups", 3, "kind"), "magic", "groups[3]: there is no such kind"),
+            (("groups", 3, "frames"), [10**6], "groups[3]: there is no such frame"),
+            (("groups", 3, "frames"), ["a"], "record.groups[3].frames"),
+            (("groups", 3, "frames"), [-1], "record.groups[3].frames"),
+            (("groups", 3, "tf_ops"), ["a", 1], "record.groups[3].tf_ops"),
+            (("groups", 3), good["groups"][2], "one is there twice"),
+            (("devices", 0, "program"), None, "record.devices[0].program"),
+            (("devices",), good["devices"] * 2, "one is there twice"),
+            (("steps", 1, "index"), 0, "not in the order of time"),
+            (("steps", 1, "device"), 1, "there is no such device"),
+            (("steps", 1, "used"), 1, "record.steps[1].used"),
+            (("steps", 1, "busy_ps"), None, "used and has no figures"),
+            (("steps", 1, "busy_ps"), 10**25, "longer than it lasts"),
+            (("steps", 1, "busy_ps"), True, "record.steps[1].busy_ps"),
+            (("steps", 1, "duration_ps"), -1, "out of range"),
+            (("steps", 1, "duration_ps"), 1.5, "record.steps[1].duration_ps"),
+            (("steps", 1, "duration_ps"), 10**40, "out of range"),
+            (("steps", 1, "durs_ps"), [1, 2.0], "record.steps[1].durs_ps"),
+            (("steps", 1, "durs_ps"), [1, False], "record.steps[1].durs_ps"),
+            (("steps", 1, "durs_ps"), [1, -2], "record.steps[1].durs_ps"),
+            (("steps", 1, "ns"), [0] * 10**4, "more figures than groups"),
+        ):
+            with self.subTest(path=path, value=str(value)[:40]):
+                self.reject(broken(path, value), what)
+
+    def test_anything_at_all(self) -> None:
+        """Whatever a field holds: it is read or it is refused, and compare answers."""
+        good = json.dumps(record(records.made_up(2), 2)).encode()
+        rng = random.Random(9)
+        for _ in range(300):
+            data = bytearray(good)
+            for _ in range(rng.randint(1, 3)):
+                data[rng.randrange(len(data))] = rng.choice(b'0123456789-e.,:[]{}"tn \\')
+            try:
+                _records.compare(_records.decode(good), _records.decode(bytes(data)))
+            except _records.NoAnswer as no:
+                self.assertIn(no.reason, ("unreadable_record", "device_not_found",
+                                          "step_not_found"))  # fmt: skip
+
+
+if __name__ == "__main__":
+    unittest.main()
