@@ -5,6 +5,7 @@ source line (group) and, for each step of each device, the time that every line 
 enough to be committed, and all that two questions need:
 
     compare(before, after)  what did a change do? Two captures, line by line.
+    spread(loaders)         which device is slow? All devices of all hosts of one run.
 
 Values in, values out: nothing here knows a trace, opens a file or prints.
 """
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 KINDS = ("compute", "data_move", "comm", "other")
 DEVICE = "/device:TPU:0"
+MODULES = "modules"
 ALPHA = Fraction(1, 20)
 
 
@@ -904,3 +906,416 @@ def tail_fields(rows: Sequence[Row]) -> Json:
 
 def sums_of(rows: Sequence[Row]) -> tuple[int, int]:
     return sum(row.change.before.mean for row in rows), sum(row.change.after.mean for row in rows)
+
+
+# ----------------------------------------------------------------------------------------------
+# spread: which device is slow?
+#
+# Collectives make the steps of all devices equally long: who is slow shows in the load, the part
+# of a step that is not communication. Figures are kept of all devices, lines read only of two.
+
+N_LINES = 20
+LINE_KINDS = ("compute", "data_move", "other")
+# What is below so many percent of the step.
+BALANCED, SLIGHT = 1, 5
+CAUSES = ("own", "idle", "host")
+CAUSE_COVERS = Fraction(4, 5)
+
+
+@dataclass(slots=True)
+class Load:
+    """A step of a device, or what several take together."""
+
+    step_name: str | None
+    step_duration: int
+    comm: int
+    host: int
+    idle: int
+
+    @property
+    def load(self) -> int:
+        return self.step_duration - self.comm
+
+    @property
+    def own(self) -> int:
+        return self.load - self.host - self.idle
+
+    def means(self, n: int) -> Json:
+        names = ("step_duration", "own", "comm", "host", "idle", "load")
+        return {f"{name}_ps": rounded_mean(getattr(self, name), n) if n else None for name in names}
+
+
+@dataclass(slots=True)
+class Member:
+    """A device of the run, and where its record is to be had again."""
+
+    host: str
+    device: str
+    program: str
+    step_source: str | None
+    # By what makes them the same step on all devices.
+    steps: dict[Hashable, Load]
+    load_record: Callable[[], Record]
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.host, self.device
+
+    @property
+    def fields(self) -> Json:
+        return {"host": self.host, "device": self.device}
+
+
+def total_of(loads: Iterable[Load]) -> Load:
+    columns = zip(
+        *((each.step_duration, each.comm, each.host, each.idle) for each in loads), strict=True
+    )
+    return Load(None, *(list(map(sum, columns)) or [0, 0, 0, 0]))
+
+
+@dataclass(slots=True)
+class Cohort:
+    """The devices of one program, by name, the steps that all of them have, and their totals."""
+
+    members: list[Member]
+    keys: list[Hashable]
+    totals: dict[tuple[str, str], Load]
+    # By load, most first; ties by name.
+    ranked: list[Member]
+    n_slowest: Counter[tuple[str, str]]
+
+    @classmethod
+    def of(cls, members: list[Member]) -> Cohort:
+        members = sorted(members, key=lambda member: member.name)
+        keys = [key for key in members[0].steps if all(key in each.steps for each in members)]
+        totals = {each.name: total_of(each.steps[key] for key in keys) for each in members}
+        ranked = sorted(members, key=lambda each: -totals[each.name].load)
+        n_slowest = Counter(slowest(members, key).name for key in keys)
+        return cls(members, keys, totals, ranked, n_slowest)
+
+    def load(self, member: Member) -> int:
+        return self.totals[member.name].load
+
+    def median(self) -> Member:
+        """Of an even number the one of less load."""
+        ranked = sorted(self.members, key=self.load)
+        return ranked[(len(ranked) - 1) // 2]
+
+    def suspect(self) -> Member:
+        """The slowest in most steps."""
+        return max(self.members, key=lambda member: self.n_slowest[member.name])
+
+
+def slowest(members: Sequence[Member], key: Hashable) -> Member:
+    return max(members, key=lambda member: member.steps[key].load)
+
+
+def spread(
+    loaders: Iterable[Callable[[], Record]],
+    *,
+    device: str | None = None,
+    steps: slice = slice(None),
+    top: int = 50,
+) -> Json:
+    """What of the output names no paths.
+
+    A loader returns a record, or raises NoAnswer where it can't be read; of each cohort those of
+    two devices are called again, for their lines. `steps` narrows what is used.
+    """
+    crew = crew_of(loaders, device, steps)
+    by_program: dict[str, list[Member]] = defaultdict(list)
+    for member in crew.members.values():
+        by_program[member.program].append(member)
+    cohorts = sorted(by_program.items(), key=lambda each: (-len(each[1]), each[0]))
+    notes = set(crew.notes)
+    fields = [cohort_fields(Cohort.of(each), notes, top) for _, each in cohorts]
+    return {
+        "notes": [*(f"a host can't be read: {why}" for why in crew.unreadable), *sorted(notes)],
+        "n_hosts": len(crew.hosts),
+        "n_hosts_unreadable": len(crew.unreadable),
+        "n_devices": len(crew.members),
+        "cohorts": fields,
+    }
+
+
+@dataclass(slots=True)
+class Crew:
+    """All devices of the run by name, all hosts, and what is wrong with the rest."""
+
+    members: dict[tuple[str, str], Member]
+    hosts: set[str]
+    unreadable: list[str]
+    notes: set[str]
+
+
+def crew_of(loaders: Iterable[Callable[[], Record]], device: str | None, steps: slice) -> Crew:
+    crew = Crew({}, set(), [], set())
+    reasons = set()
+    available = set()
+    for load_record in loaders:
+        try:
+            record = load_record()
+        except NoAnswer as failure:
+            reasons.add(failure.reason)
+            crew.unreadable.append(str(failure.fields.get("detail", failure.reason)))
+            continue
+        crew.hosts.add(record["host"])
+        for run in runs_of(record, steps):
+            available.add(run.device["device"])
+            if device not in (None, run.device["device"]):
+                continue
+            member = member_of(run, load_record)
+            other = crew.members.setdefault(member.name, member)
+            if other is not member:
+                crew.notes.add(f"{member.device} of host {member.host} is there twice: taken once")
+                # Whichever it is, it is the same in any order.
+                crew.members[member.name] = max(member, other, key=identity)
+    crew.unreadable.sort()
+    if crew.unreadable and not crew.hosts:
+        reason = reasons.pop() if len(reasons) == 1 else "unreadable_xplane_pb"
+        raise NoAnswer(reason, detail=crew.unreadable[0])
+    if not crew.members:
+        raise NoAnswer("device_not_found", available_devices=sorted(available))
+    return crew
+
+
+def member_of(run: Run, load_record: Callable[[], Record]) -> Member:
+    used = {step["index"] for step in run.steps}
+    return Member(
+        run.record["host"],
+        run.device["device"],
+        run.device["program"],
+        run.device["step_source"],
+        steps={
+            key: Load(
+                step["name"],
+                step["duration_ps"],
+                step["comm_ps"],
+                step["host_ps"],
+                step["duration_ps"] - step["busy_ps"],
+            )
+            for key, step in keyed_steps(run)
+            if step["index"] in used
+        },
+        load_record=load_record,
+    )
+
+
+def keyed_steps(run: Run) -> Iterator[tuple[Hashable, Json]]:
+    """Steps are the same by their name and its k-th time, executions of programs by their index."""
+    times: Counter[str | None] = Counter()
+    for step in run.all_steps:
+        times[step["name"]] += 1
+        is_module = run.device["step_source"] == MODULES
+        yield step["index"] if is_module else (step["name"], times[step["name"]]), step
+
+
+def identity(member: Member) -> tuple[Any, ...]:
+    loads = [
+        (each.load, each.step_duration, each.host, each.idle) for each in member.steps.values()
+    ]
+    return len(loads), loads, member.program
+
+
+def cohort_fields(cohort: Cohort, notes: set[str], top: int) -> Json:
+    members, n = cohort.members, len(cohort.keys)
+    program = members[0].program
+    n_left_out = max(len(member.steps) for member in members) - n
+    if n_left_out:
+        notes.add(f"program {program}: {n_left_out} steps left out that not all devices have used")
+    if len(members) > 1 and any(member.step_source == MODULES for member in members):
+        notes.add(
+            f"program {program}: executions are aligned by their place in the capture; captures"
+            " may be offset"
+        )
+    verdict, slowest_vs_median = verdict_of(cohort)
+    hosts = host_rows(cohort)
+    return {
+        "program": program,
+        "n_devices": len(members),
+        "n_hosts": len(hosts),
+        "n_steps": n,
+        "verdict": verdict,
+        "steps": [step_row(cohort, key) for key in cohort.keys],
+        "hosts": hosts,
+        "devices": [
+            {
+                **member.fields,
+                "n_steps": n,
+                "n_slowest": cohort.n_slowest[member.name],
+                **cohort.totals[member.name].means(n),
+            }
+            for member in cohort.ranked[:top]
+        ],
+        "tail": {
+            "n_devices_omitted": len(cohort.ranked[top:]),
+            "n_slowest": sum(cohort.n_slowest[member.name] for member in cohort.ranked[top:]),
+        },
+        "slowest_vs_median": slowest_vs_median,
+    }
+
+
+def host_rows(cohort: Cohort) -> list[Json]:
+    by_host: dict[str, list[Member]] = defaultdict(list)
+    for member in cohort.members:
+        by_host[member.host].append(member)
+    rows = []
+    for host, members in by_host.items():
+        total = total_of(cohort.totals[member.name] for member in members)
+        n = len(cohort.keys) * len(members)
+        row = {
+            "host": host,
+            "n_devices": len(members),
+            "n_steps": len(cohort.keys),
+            "n_slowest": sum(cohort.n_slowest[member.name] for member in members),
+            **total.means(n),
+        }
+        rows.append((-Fraction(total.load, n or 1), host, row))
+    return [row for _, _, row in sorted(rows, key=lambda each: each[:2])]
+
+
+def step_row(cohort: Cohort, key: Hashable) -> Json:
+    steps = [member.steps[key] for member in cohort.members]
+    durations = [step.step_duration for step in steps]
+    slow = slowest(cohort.members, key)
+    largest = slow.steps[key].load
+    mean_load = mean([step.load for step in steps])
+    return {
+        "name": steps[0].step_name,
+        "slowest": slow.fields,
+        "max_load_ps": largest,
+        "mean_load_ps": mean_load,
+        "imbalance_ps": largest - mean_load,
+        "imbalance_pct_of_step": rounded(imbalance_of(steps), 3),
+        "step_spread_pct": percent(2 * (max(durations) - min(durations)), twice_median(durations)),
+    }
+
+
+def imbalance_of(steps: Sequence[Load]) -> Fraction | None:
+    """What perfect balance could win at most, in percent of the mean step."""
+    loads = [step.load for step in steps]
+    duration = sum(step.step_duration for step in steps)
+    return Fraction(100 * (len(loads) * max(loads) - sum(loads)), duration) if duration else None
+
+
+def verdict_of(cohort: Cohort) -> tuple[Json, Json | None]:
+    """Who is slow and why, and the lines that tell it."""
+    n, n_devices = len(cohort.keys), len(cohort.members)
+    verdict: Json = dict.fromkeys(
+        "imbalance straggler n_slowest n_steps p_value scope cause uniform_pct why_not".split()
+    )
+    verdict["n_steps"] = n
+    if not n or n_devices == 1:
+        verdict["why_not"] = "one_device" if n else "no_common_step"
+        return verdict, None
+    suspect, median = cohort.suspect(), cohort.median()
+    n_slowest = cohort.n_slowest[suspect.name]
+    p_value = chance_of_slowest(n_slowest, n, n_devices)
+    # Where all are equal the first by name is the slowest every time, and yet nobody is slow.
+    is_slow = p_value <= ALPHA and cohort.load(suspect) > cohort.load(median)
+    lines, uniform = slow_vs_median(cohort, suspect if is_slow else cohort.ranked[0], median)
+    verdict |= {
+        "imbalance": imbalance_verdict(cohort),
+        "n_slowest": n_slowest,
+        "p_value": rounded(p_value, 6),
+        "uniform_pct": rounded(uniform, 3),
+    }
+    if is_slow:
+        verdict |= {
+            "straggler": suspect.fields,
+            "scope": scope_of_straggler(cohort, suspect),
+            "cause": cause_of(cohort.totals[suspect.name], cohort.totals[median.name]),
+        }
+    return verdict, lines
+
+
+def chance_of_slowest(k: int, n: int, n_devices: int) -> Fraction:
+    """At most: that one of so many equal devices is the slowest in k or more of n steps."""
+    ways = sum(math.comb(n, i) * (n_devices - 1) ** (n - i) for i in range(k, n + 1))
+    return min(Fraction(1), n_devices * Fraction(ways, n_devices**n))
+
+
+def imbalance_verdict(cohort: Cohort) -> str | None:
+    steps = [[member.steps[key] for member in cohort.members] for key in cohort.keys]
+    known = [part for part in map(imbalance_of, steps) if part is not None]
+    if not known:
+        return None
+    part = sum(known) / len(known)
+    return "balanced" if part < BALANCED else "slight" if part < SLIGHT else "large"
+
+
+def scope_of_straggler(cohort: Cohort, straggler: Member) -> str | None:
+    own = [cohort.load(each) for each in cohort.members if each.host == straggler.host]
+    others = [cohort.load(each) for each in cohort.members if each.host != straggler.host]
+    if not others or len(own) == 1:
+        return None
+    return "host" if 2 * min(own) > twice_median(others) else "device"
+
+
+def cause_of(slow: Load, median: Load) -> str | None:
+    """What most of the excess is."""
+    parts = {name: getattr(slow, name) - getattr(median, name) for name in CAUSES}
+    largest = max(CAUSES, key=lambda name: parts[name])
+    return largest if parts[largest] >= CAUSE_COVERS * (slow.load - median.load) else None
+
+
+def slow_vs_median(cohort: Cohort, slow: Member, median: Member) -> tuple[Json, Fraction | None]:
+    """The lines of both; and in percent how much of the excess is one factor on all of them."""
+    record = slow.load_record()
+    other = record if median.load_record is slow.load_record else median.load_record()
+    sides = lines_of(record, slow, cohort.keys), lines_of(other, median, cohort.keys)
+    rows: list[Json] = []
+    for kind, agg_key in sides[0].keys() | sides[1].keys():
+        both = [side.get((kind, agg_key)) for side in sides]
+        slow_ps, median_ps = (line.mean if line else 0 for line in both)
+        rows.append(
+            {
+                "kind": kind,
+                "agg_key": agg_key,
+                "source_inner": source_of([line for line in both if line]),
+                "median_ps": median_ps,
+                "slow_ps": slow_ps,
+                "delta_ps": slow_ps - median_ps,
+                "delta_pct": percent(slow_ps - median_ps, median_ps),
+            }
+        )
+    rows.sort(key=lambda row: (-abs(row["delta_ps"]), row["kind"], row["agg_key"]))
+    top = rows[:N_LINES]
+    pairs = [(row["slow_ps"], row["median_ps"]) for row in rows]
+    of_slow, of_median = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+    uniform = None
+    if of_median and of_slow != of_median:
+        off = sum(abs(ours * of_median - theirs * of_slow) for ours, theirs in pairs)
+        uneven = Fraction(off, 2 * of_median * abs(of_slow - of_median))
+        uniform = max(Fraction(0), 100 * (1 - uneven))
+    n = len(cohort.keys)
+    excess = rounded_mean(cohort.load(slow), n) - rounded_mean(cohort.load(median), n)
+    fields = {
+        "slow": slow.fields,
+        "median": median.fields,
+        "excess_ps": excess,
+        "factor": ratio(of_slow, of_median, 6),
+        "rows": top,
+        "rest_ps": excess - sum(row["delta_ps"] for row in top),
+    }
+    return fields, uniform
+
+
+def lines_of(
+    record: Record, member: Member, keys: Sequence[Hashable]
+) -> dict[tuple[str, str], Line]:
+    """What ran on a device in these steps, communication aside."""
+    wanted = set(keys)
+    for run in runs_of(record, slice(None)):
+        if run.device["device"] == member.device:
+            run.steps = [s for key, s in keyed_steps(run) if key in wanted and s["used"]]
+            if len(run.steps) == len(wanted):
+                lines = [line for line in run.lines() if line.kind in LINE_KINDS]
+                return {(line.kind, line.group["agg_key"]): line for line in lines}
+    raise unreadable(f"the record of host {member.host} changed while it was read")
+
+
+def twice_median(figures: Iterable[int]) -> int:
+    """The two in the middle, or the one twice."""
+    ranked = sorted(figures)
+    return ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]

@@ -441,3 +441,70 @@ def record(
         ],
         "steps": steps,
     }
+
+
+Name = tuple[str, str]
+
+
+def pod(
+    program: Program,
+    names: Sequence[Name],
+    n_steps: int = 5,
+    *,
+    jitter: float = 0.01,
+    seed: int = 0,
+    slow: dict[Name, Callable[[str, str], float]] | None = None,
+    idle: dict[Name, int] | None = None,
+    from_host: dict[Name, int] | None = None,
+    step_source: str = "steps",
+) -> list[Json]:
+    """The records of all hosts of a run whose collectives wait until the last device is there.
+
+    `slow` says by which factor a device is slower at (kind, agg_key), `idle` and `from_host` how
+    much longer it idles and waits for its host in every step.
+    """
+    rng = random.Random(seed)
+    base = record(program)
+    groups = [(group["kind"], group["agg_key"]) for group in base["groups"]]
+    [plain] = base["steps"]
+    collective = next(at for at, (kind, _) in enumerate(groups) if kind == "comm")
+    hosts = {host: [name for name in names if name[0] == host] for host, _ in names}
+    steps: dict[Name, list[Json]] = {name: [] for name in names}
+    for index in range(n_steps):
+        work: dict[Name, tuple[list[int], int, int, int]] = {}
+        for name in names:
+            factor = (slow or {}).get(name)
+            durs = [
+                dur
+                if key[0] == "comm"
+                else round(dur * (factor(*key) if factor else 1) * rng.gauss(1, jitter))
+                for key, dur in zip(groups, plain["durs_ps"], strict=True)
+            ]
+            own = sum(dur for (kind, _), dur in zip(groups, durs, strict=True) if kind != "comm")
+            more = (idle or {}).get(name, 0), (from_host or {}).get(name, 0)
+            work[name] = durs, own, 10**8 + more[0], 10**7 + more[1]
+        last = max(sum(each[1:]) for each in work.values())
+        for name, (durs, own, idle_ps, host_ps) in work.items():
+            durs[collective] += last - own - idle_ps - host_ps
+            comm = sum(dur for (kind, _), dur in zip(groups, durs, strict=True) if kind == "comm")
+            busy = sum(durs) + host_ps
+            step = {"index": index, "durs_ps": durs, "busy_ps": busy, "host_ps": host_ps}
+            step |= {"comm_ps": comm, "duration_ps": busy + idle_ps, "name": f"step {index}"}
+            if step_source == "modules":
+                step["name"] = "jit_train_step(1)"
+            steps[name].append({**plain, **step})
+    return [
+        {
+            **base,
+            "host": host,
+            "xplane_file": f"{host}.xplane.pb",
+            "devices": [
+                {**base["devices"][0], "device": device, "step_source": step_source}
+                for _, device in there
+            ],
+            "steps": [
+                {**step, "device": at} for at, name in enumerate(there) for step in steps[name]
+            ],
+        }
+        for host, there in hosts.items()
+    ]
