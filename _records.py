@@ -374,11 +374,6 @@ def matches_of(before: Sequence[Line], after: Sequence[Line]) -> list[Match]:
     return matches
 
 
-def ops(traits: Traits) -> str:
-    of: str = traits.line.group["ops"]
-    return of
-
-
 def key_without_stack(traits: Traits) -> str:
     """A tf_op that is no more than the name of an op, `copy.17:`, counts without its number."""
     group = traits.line.group
@@ -388,14 +383,6 @@ def key_without_stack(traits: Traits) -> str:
 def files_and_scopes(traits: Traits) -> Hashable:
     files = frozenset(file for file, _ in traits.places)
     return files and traits.scopes and (files, traits.scopes)
-
-
-def places(traits: Traits) -> Hashable:
-    return traits.places
-
-
-def scopes(traits: Traits) -> Hashable:
-    return traits.scopes
 
 
 def unique(level: str, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
@@ -441,22 +428,16 @@ def by_places(level: str, ours: list[Traits], theirs: list[Traits]) -> Iterator[
 
 # In this order: what is alike by the key is matched by the rule.
 LEVELS: dict[str, tuple[Callable[[Traits], Hashable], Rule]] = {
-    "same_ops": (ops, unique),
+    "same_ops": (lambda traits: traits.line.group["ops"], unique),
     "same_key": (key_without_stack, pooled),
     "same_files_and_scopes": (files_and_scopes, by_places),
-    "same_places": (places, in_order),
-    "same_scopes": (scopes, in_order),
+    "same_places": (lambda traits: traits.places, in_order),
+    "same_scopes": (lambda traits: traits.scopes, in_order),
 }
 MATCHED_BY = (
-    "same_ops",
-    "same_key",
-    "same_places_and_scopes",
-    "same_files_and_scopes",
-    "same_places",
-    "same_scopes",
-    "only_before",
-    "only_after",
-)
+    "same_ops same_key same_places_and_scopes same_files_and_scopes same_places same_scopes"
+    " only_before only_after"
+).split()
 
 
 def traits_of(before: Sequence[Line], after: Sequence[Line]) -> list[list[Traits]]:
