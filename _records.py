@@ -317,7 +317,7 @@ def rounded(number: Fraction | None, digits: int) -> float | None:
 # both. What then still looks alike goes by the order of its lines if both sides have as many of
 # it, and else is not told apart but put into one row.
 
-FRAME_RE = re.compile(r"(.*?)(?::(\d{1,18}))?(?::(\d+))?", re.DOTALL)
+FRAME_RE = re.compile(r"(.*?)(?::(\d{1,18}))?(?::(\d{1,18}))?", re.DOTALL)
 WRAPPERS_RE = re.compile(r"(?:(?:jit|jvp|transpose|vmap|pmap)\()*")
 SSA_SUFFIX_RE = re.compile(r"(?:\.\d+)+(?=:?\Z)")
 MOST_PARTS = 64
@@ -343,11 +343,11 @@ class Traits:
 
     line: Line
     # (file, column) of each frame whose file both sides know, outermost first.
-    places: tuple[tuple[str, str], ...]
+    places: tuple[tuple[str, int], ...]
     # (phase, the part of the program, the op) of each tf_op.
     scopes: frozenset[tuple[str, ...]]
     # What look-alikes are ordered by, and the files in it that only this side knows.
-    order: tuple[tuple[str, int], ...]
+    order: tuple[tuple[str, int, int], ...]
     strangers: tuple[str, ...]
 
 
@@ -459,7 +459,7 @@ def traits_of(before: Sequence[Line], after: Sequence[Line]) -> list[list[Traits
                 scopes=frozenset(
                     (phase, *filter(known.__contains__, path), op) for phase, path, op in of
                 ),
-                order=tuple((names.get(file, ""), number) for file, number, _ in stack),
+                order=tuple((names.get(file, ""), *position) for file, *position in stack),
                 strangers=tuple(file for file, _, _ in stack if file not in names),
             )
             for line, stack, of in zip(*side, strict=True)
@@ -468,11 +468,11 @@ def traits_of(before: Sequence[Line], after: Sequence[Line]) -> list[list[Traits
     ]
 
 
-def split_frame(frame: str) -> tuple[str, int, str]:
+def split_frame(frame: str) -> tuple[str, int, int]:
     """File, line and column."""
     found = FRAME_RE.fullmatch(frame)
     file, line, column = found.groups() if found else (frame, None, None)
-    return file, int(line or 0), column or ""
+    return file, int(line or 0), int(column or 0)
 
 
 def scope_of(tf_op: str) -> tuple[str, list[str], str]:
