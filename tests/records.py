@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from tests import naive
+from tests import naive_op, naive_step, naive_wire
 from tests.harness import DEMO
 
 Json = dict[str, Any]
@@ -83,12 +83,12 @@ def groups_of(program: Program) -> dict[tuple[str, str], list[Op]]:
 def demo() -> tuple[Op, ...]:
     [path] = DEMO.glob("plugins/profile/*/*.xplane.pb.gz")
     data = gzip.decompress(path.read_bytes())
-    planes = [naive.fields(plane) for plane in naive.every(naive.fields(data), 1)]
-    plane = next(naive.decode_plane(p) for p in planes if naive.plane_name(p) == DEVICE)
-    steps = naive.read_steps(plane)
+    planes = [naive_wire.fields(p) for p in naive_wire.every(naive_wire.fields(data), 1)]
+    plane = next(naive_op.decode_plane(p) for p in planes if naive_op.plane_name(p) == DEVICE)
+    first = naive_step.read_steps(plane, "Steps")[0].on_trace
     runs: dict[int, list[int]] = {}
     for event in plane.events_of("XLA Ops"):
-        if event.start is not None and steps[0].start <= event.start < steps[0].end:
+        if event.start is not None and first.start <= event.start < first.end:
             runs.setdefault(event.metadata_id, []).append(event.duration)
     ops = []
     for origin, (metadata_id, durations) in enumerate(runs.items()):
