@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from .clocks import ON_DEVICE, ON_TRACE, Clock, Piece, clock_of, piece_of
 from .errors import Damage, NoProtobuf, check_memory
+from .folders import files_below, folder_nearby, host_of, is_folder
 from .hlo_text import (
     HOST_MEMORY,
     Array,
@@ -54,6 +55,10 @@ __all__ = [
     "Value",
     "clock_of",
     "dtype_and_layout_change",
+    "files_below",
+    "folder_nearby",
+    "host_of",
+    "is_folder",
     "main_dtype",
     "open_trace",
     "parse_shape",

@@ -21,7 +21,7 @@ from typing import Any
 from unittest import mock
 
 import compute_breakdown
-from _proto import source
+from _proto import folders, source
 from tests import fuzz, harness
 from tests.fuzz import Reading, check_outcome, damaged_at, time_limit
 from tests.xspace import (
@@ -1018,27 +1018,27 @@ class ProfileTest(RobustnessTest):
 
     def test_a_run_that_cannot_be_listed_may_hold_a_trace(self) -> None:
         (self.folder / "2025_01_01").mkdir()
-        list_files = compute_breakdown.files_in
+        list_files = folders.files_in
 
         def files_in(folder: str) -> dict[str, str]:
             if folder.endswith("2025_01_01"):
                 raise PermissionError(13, "Permission denied", folder)
             return list_files(folder)
 
-        with mock.patch.object(compute_breakdown, "files_in", files_in):
+        with mock.patch.object(folders, "files_in", files_in):
             self.assert_absent(run(self.folder), "unreadable_xplane_pb")
 
     def test_a_run_that_cannot_be_listed_hides_no_other(self) -> None:
         for name in ("2024_01_01", "2025_01_01", "2026_01_01"):
             self.file(f"plugins/profile/{name}/host.xplane.pb", SMALL)
-        list_files = compute_breakdown.files_in
+        list_files = folders.files_in
 
         def files_in(folder: str) -> dict[str, str]:
             if folder.endswith(("2024_01_01", "2026_01_01")):
                 raise PermissionError(13, "Permission denied")
             return list_files(folder)
 
-        with mock.patch.object(compute_breakdown, "files_in", files_in):
+        with mock.patch.object(folders, "files_in", files_in):
             notes = run(self.folder / "plugins/profile").object["notes"]
         self.assertEqual(
             notes[:2],

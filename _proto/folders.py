@@ -1,0 +1,78 @@
+"""Where profilers put their traces: folders of runs, and in each a file for every host."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from contextlib import suppress
+
+_SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
+# Of a folder without a trace, how many folders in it are looked into for a hint.
+_N_HINTS = 100
+
+
+def files_below(profile: str, notes: list[str]) -> dict[str, str]:
+    """The trace files in a folder, or in the newest run below it."""
+    files = files_in(profile)
+    if files:
+        return files
+    runs = os.path.join(profile, "plugins", "profile")
+    return files_of_newest_run(runs if is_folder(runs) else profile, notes)
+
+
+def folder_nearby(profile: str) -> str | None:
+    """A folder with a trace, one level off a folder without."""
+    folders = [os.path.join(profile, name) for name in sorted(os.listdir(profile))[:_N_HINTS]]
+    for folder in (*filter(os.path.isdir, folders), os.path.join(profile, os.pardir)):
+        with suppress(OSError):
+            if files_below(folder, []):
+                return os.path.normpath(folder)
+    return None
+
+
+def is_folder(path: str) -> bool:
+    """Whether there is a folder; OSError where nobody may know, unlike os.path.isdir."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def files_of_newest_run(folder: str, notes: list[str]) -> dict[str, str]:
+    """Runs are named by time: the greatest name that holds a trace."""
+    refused = None
+    n_runs = 0
+    found: dict[str, str] = {}
+    for run in sorted(os.listdir(folder), reverse=True):
+        path = os.path.join(folder, run)
+        try:
+            if not is_folder(path):
+                continue
+            n_runs += 1
+            if not found:
+                found = files_in(path)
+                taken = run
+        except OSError as error:
+            if not found:
+                notes.append(f"run {run} can't be listed: {error.strerror}")
+                refused = error
+    if found:
+        notes.append(f"run {taken} taken" + (", the newest with a trace" * (n_runs > 1)))
+    elif refused is not None:
+        raise refused
+    return found
+
+
+def files_in(folder: str) -> dict[str, str]:
+    """The trace files in a folder, by host; of a plain and a gzipped one of one name the plain."""
+    files: dict[str, str] = {}
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if name.endswith(_SUFFIXES) and not os.path.isdir(path):
+            files.setdefault(host_of(path), path)
+    return dict(sorted(files.items()))
+
+
+def host_of(path: str) -> str:
+    return re.sub(r"\.xplane\.pb(?:\.gz)?\Z", "", os.path.basename(path))
