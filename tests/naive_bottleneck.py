@@ -122,7 +122,7 @@ class Bottleneck(Roofline):
         return runs.at_most(max(runs.t_compute or Fraction(0), runs.t_hbm or Fraction(0)))
 
     def has_unknown_cost(self, op: Op) -> bool:
-        is_peak_known = self.cost(op).dtype in self.tflops
+        is_peak_known = self.cost(op).dtype in self.tflops and self.hbm_gibps is not None
         return self.flops(op) is None or not is_peak_known or self.moved(op) is None
 
     # sums

@@ -365,6 +365,9 @@ class Program:
     # whose data an instruction moves
 
     def line_of(self, instruction: Instruction) -> str | None:
+        """A parameter is never the answer."""
+        if instruction.opcode == "parameter":
+            return None
         return instruction.line or self.sources.get(instruction.name)
 
     def own_line(self, instruction: Instruction) -> str | None:
@@ -373,11 +376,19 @@ class Program:
             lines += [self.line_of(link) for link in self.chain(instruction) if link.is_start]
         return next(iter(known(lines)), None)
 
+    def roots(self, computation: Computation, seen: list[Computation]) -> list[Instruction]:
+        """The root, and behind it the roots of what it calls."""
+        if computation in seen or computation.root is None:
+            return []
+        seen.append(computation)
+        inner = [self.roots(called, seen) for called in self.called(computation.root)]
+        return [computation.root, *(root for roots in inner for root in roots)]
+
     def line_inside(self, instruction: Instruction) -> str | None:
         if not instruction.is_asynchronous:
             return None
         collective = self.collective_inside(instruction)
-        roots = [computation.root for computation in self.wrapped(instruction)]
+        roots = [root for c in self.wrapped(instruction) for root in self.roots(c, [])]
         inside = known([collective, *roots])
         return next(iter(known(self.line_of(i) for i in inside)), None)
 
@@ -393,7 +404,7 @@ class Program:
             ring = unique(i for each in ring for i in nearby(each) if i not in seen)
             for each in ring:
                 line = self.line_of(each)
-                if line is not None and each.opcode != "parameter":
+                if line is not None:
                     return line
             seen += ring
         return None
