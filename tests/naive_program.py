@@ -340,17 +340,26 @@ class Program:
         other instruction is by itself."""
         if not instruction.is_asynchronous:
             return [instruction]
+        way = self.way_to_start(instruction)
+        if instruction.is_done:
+            return way
+        after = self.nearest(
+            instruction,
+            self.users,
+            lambda i: i.is_done and self.way_to_start(i)[0] is way[0],
+        )
+        return way + after
 
-        def kin(other: Instruction) -> bool:
-            return other.family == instruction.family
-
-        before: list[Instruction] = []
-        after: list[Instruction] = []
-        if not instruction.is_start:
-            before = self.nearest(instruction, self.operands, lambda i: i.is_start and kin(i))
-        if not instruction.is_done:
-            after = self.nearest(instruction, self.users, lambda i: i.is_done and kin(i))
-        return [*before[::-1], instruction, *after]
+    def way_to_start(self, instruction: Instruction) -> list[Instruction]:
+        """From the start, which is the nearest of its family, to the instruction itself."""
+        if instruction.is_start:
+            return [instruction]
+        back = self.nearest(
+            instruction,
+            self.operands,
+            lambda i: i.is_start and i.family == instruction.family,
+        )
+        return [*back[::-1], instruction]
 
     def wrapped(self, instruction: Instruction) -> list[Computation]:
         """What start, updates and done of an asynchronous operation call."""
@@ -400,8 +409,16 @@ class Program:
         """The line nearest to where a search begins, in at most MAX_HOPS hops."""
         seen = list(begin)
         ring = list(begin)
+        entered = [self.home(each) for each in begin]
         for _ in range(MAX_HOPS):
-            ring = unique(i for each in ring for i in nearby(each) if i not in seen)
+            reached = []
+            for each in ring:
+                for i in nearby(each):
+                    home = self.home(i)
+                    if i not in seen and (home is self.home(each) or home not in entered):
+                        reached.append(i)
+            ring = unique(reached)
+            entered += [self.home(each) for each in ring]
             for each in ring:
                 line = self.line_of(each)
                 if line is not None:
@@ -411,8 +428,8 @@ class Program:
 
     def upstream(self, instruction: Instruction) -> list[Instruction]:
         callers = self.callers(self.home(instruction))
-        if instruction.opcode == "parameter" and len(callers) == 1:
-            return callers
+        if instruction.opcode == "parameter":
+            return callers if len(callers) == 1 else []
         return self.operands(instruction)
 
     def downstream(self, instruction: Instruction) -> list[Instruction]:
