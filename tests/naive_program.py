@@ -1,7 +1,8 @@
 """The naive implementation's reading of the compiled programs that lie beside a trace.
 
 A HloProto becomes plain objects, all of it at once, and each question is answered by going through
-them again: users are found by asking every instruction for its operands, callers likewise.
+them again: users are found by asking every instruction for its operands, callers likewise. Only
+what an id stands for is kept, so that real programs take seconds.
 """
 
 from __future__ import annotations
@@ -115,8 +116,9 @@ class Computation:
 
 
 def with_id(wanted: int, items: Sequence[Identified]) -> Identified | None:
-    """The first of that id."""
-    return next((item for item in items if item.id == wanted), None)
+    """What has that id; one that two have tells neither."""
+    found = [item for item in items if item.id == wanted]
+    return found[0] if len(found) == 1 else None
 
 
 def unique(items: Iterable[T]) -> list[T]:
@@ -254,18 +256,39 @@ class Program:
         found = [i for i in self.instructions if name and i.name == name]
         return found[0] if len(found) == 1 else None
 
+    @cached_property
+    def homes(self) -> dict[Instruction, Computation]:
+        return {
+            i: computation for computation in self.computations for i in computation.instructions
+        }
+
+    @cached_property
+    def all_operands(self) -> dict[Instruction, list[Instruction]]:
+        """Of the same computation, where operands lie."""
+        return {
+            user: unique(known(with_id(i, home.instructions) for i in user.operand_ids))
+            for user, home in self.homes.items()
+        }
+
+    @cached_property
+    def all_called(self) -> dict[Instruction, list[Computation]]:
+        return {
+            caller: unique(known(with_id(i, self.computations) for i in caller.called_ids))
+            for caller in self.instructions
+        }
+
     def home(self, instruction: Instruction) -> Computation:
-        return next(c for c in self.computations if instruction in c.instructions)
+        return self.homes[instruction]
 
     def operands(self, instruction: Instruction) -> list[Instruction]:
-        return unique(known(with_id(i, self.instructions) for i in instruction.operand_ids))
+        return self.all_operands[instruction]
 
     def users(self, instruction: Instruction) -> list[Instruction]:
         """In the order of the computation."""
         return [i for i in self.home(instruction).instructions if instruction in self.operands(i)]
 
     def called(self, instruction: Instruction) -> list[Computation]:
-        return unique(known(with_id(i, self.computations) for i in instruction.called_ids))
+        return self.all_called[instruction]
 
     def callers(self, computation: Computation) -> list[Instruction]:
         return [i for i in self.instructions if computation in self.called(i)]
@@ -288,7 +311,8 @@ class Program:
         around = [instruction, *self.inside(self.called(instruction), [])]
         dots = []
         for dot in (i for i in around if i.opcode in DOTS):
-            operands = known(with_id(i, self.instructions) for i in dot.operand_ids[:2])
+            there = self.home(dot).instructions
+            operands = known(with_id(i, there) for i in dot.operand_ids[:2])
             if len(operands) < 2:
                 return []
             precisions = [*dot.precisions, 0, 0][:2]

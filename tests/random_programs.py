@@ -166,7 +166,7 @@ class ProgramMaker:
             ops = ops[n:]
             inner = inner if chance(rng, 0.3) else inner[-1:]
         self.computation(ops, inner)
-        if chance(rng, 0.15):
+        if chance(rng, 0.2):
             self.spoil()
         frames = None if chance(rng, 0.02) else self.frames
         return HloProto(Module(self.computations, frames))
@@ -417,7 +417,7 @@ class ProgramMaker:
         for _ in range(rng.choice((1, 2, 5))):
             one, other = rng.choice(everything), rng.choice(everything)
             computation = rng.choice(self.computations)
-            match rng.randrange(9):
+            match rng.randrange(14):
                 case 0:
                     one.operand_ids.append(10**6)
                 case 1:
@@ -439,3 +439,16 @@ class ProgramMaker:
                     one.operand_ids = list(one.operand_ids[:1])
                 case 8:
                     one.opcode = rng.choice((None, "parameter", "", other.opcode))
+                case 12:
+                    one.id = other.id
+                case 13:
+                    computation.id = rng.choice(self.computations).id
+                case 9:
+                    one.name = rng.choice((None, f"%{one.name}", other.name))
+                case 10:
+                    # It calls what it lies in.
+                    for each in computation.instructions[-1:]:
+                        each.called_computation_ids.append(computation.id or 0)
+                case 11:
+                    for each in computation.instructions[-2:]:
+                        each.operand_ids = [other.id or 0, *each.operand_ids[1:]]
