@@ -809,10 +809,8 @@ def command_line(options: dict[str, Any]) -> list[str]:
     return words
 
 
-def random_case(
-    rng: random.Random, modes: Sequence[str] = MODES
-) -> tuple[bytes, str, dict[str, Any]]:
-    """The bytes of a file, one of the modes, and options that belong to it."""
+def random_case(rng: random.Random) -> tuple[bytes, str, dict[str, Any]]:
+    """The bytes of a file, a mode, and options that belong to it."""
     names = ["/device:TPU:0"] if chance(rng, 0.99) else []
     names += rng.choice(
         ([], [], ["/device:TPU:1"], ["/device:TPU:0"], ["/device:TPU:0 SparseCore 0"])
@@ -824,7 +822,7 @@ def random_case(
     if chance(rng, 0.3):
         rng.shuffle(planes)
     space = Space(planes, hostnames=["host-0"], extra=rng.choice((b"", UNKNOWN_FIELDS)))
-    mode = rng.choice(modes)
+    mode = rng.choice(MODES)
 
     def shuffled(fields: list[bytes]) -> list[bytes]:
         return rng.sample(fields, len(fields))

@@ -10,14 +10,11 @@ from typing import Any
 import _peaks
 import compute_breakdown
 from tests import naive, naive_op, naive_roofline
-from tests.harness import MODES, run
+from tests.harness import run
 from tests.random_xspace import OPTIONS, command_line, random_case
 
 N_CASES = 1000
 FILE_FIELDS = ("profile_dir", "xplane_file", "detail")
-# Modes that the naive implementation doesn't know yet.
-MODES_NOT_YET = ("bottleneck",)
-MODES_OF_NAIVE = [mode for mode in MODES if mode not in MODES_NOT_YET]
 ADVICE = (
     "One of the two is wrong; or a field is new: then teach tests/naive.py what it says, by the"
     " definition alone."
@@ -57,7 +54,7 @@ class AgainstNaive(unittest.TestCase):
     def test_random_xspaces(self) -> None:
         """Ends with the first case that differs."""
         for seed in range(N_CASES):
-            data, mode, options = random_case(random.Random(seed), MODES_OF_NAIVE)
+            data, mode, options = random_case(random.Random(seed))
             theirs = comparable(naive.analyse(data, mode, **options))
             ours = comparable(run(data, mode, *command_line(options)).object)
             found = list(differences(ours, theirs))
@@ -66,7 +63,7 @@ class AgainstNaive(unittest.TestCase):
                     our, their = (list(each["totals"][key].items()) for each in (ours, theirs))
                     found += differences(our, their, f".totals.{key}, in order")
             if found:
-                case = f"random_case(random.Random({seed}), MODES_OF_NAIVE): {mode} {options}"
+                case = f"random_case(random.Random({seed})): {mode} {options}"
                 self.fail("\n".join(["", case, *found[:10], ADVICE]))
 
     def test_it_knows_what_is_known(self) -> None:
@@ -93,7 +90,6 @@ class AgainstNaive(unittest.TestCase):
                     "container" if is_container else their_kind,
                     f"tests/naive_op.py has to know the kind of {category!r}, of an op {op_name!r}",
                 )
-        self.assertTrue(set(MODES_NOT_YET) <= set(MODES))
 
     def test_every_option_is_drawn(self) -> None:
         taken = {flag for mode in compute_breakdown.MODES for flag in mode.options}

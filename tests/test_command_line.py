@@ -138,7 +138,17 @@ class Endings(unittest.TestCase):
         self.assertEqual(done.stderr.count("\n"), 1)
 
     def test_without_protobuf(self) -> None:
-        done = self.ended_by("c._proto.NoProtobuf('no such module')")
+        code = (
+            "import sys; sys.modules['google.protobuf'] = None\n"
+            "import compute_breakdown as c; sys.exit(c.main([sys.argv[1], '--mode', 'summary']))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(DEMO)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+        )
         said = json.loads(done.stdout)
         self.assertEqual((said["reason"], done.returncode), ("protobuf_not_installed", 1))
         self.assertIn("pip install", said["detail"])
