@@ -165,6 +165,8 @@ class Entries(unittest.TestCase):
 class Damaged(unittest.TestCase):
     """What can't be read is a note and None, whatever it is."""
 
+    takes_seconds = 10
+
     def assert_refused(self, hlo: bytes, what: str) -> None:
         read = Opened(hlo)
         self.assertIsNone(read.program)

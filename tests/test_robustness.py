@@ -90,6 +90,8 @@ class RobustnessTest(unittest.TestCase):
 
 
 class FuzzTest(unittest.TestCase):
+    takes_seconds = 6
+
     def test_every_reason_has_its_exit_status(self) -> None:
         self.assertEqual(
             fuzz.STATUS_OF | {"protobuf_not_installed": 1},

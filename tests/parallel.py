@@ -1,0 +1,140 @@
+"""Runs the cases on all cores: what `python -m unittest discover -s tests -t .` finds.
+
+Each class of cases is run by a process of its own choosing from those that are left, and what
+came of it is told to the result that was asked for. Where there is one core, or no fork, it is an
+ordinary suite.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import unittest
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any, NamedTuple
+
+
+class Outcome(NamedTuple):
+    """Of a case or a part of one: success, failure, error, skip, …; and what was said of it."""
+
+    name: str
+    described: str | None
+    what: str
+    text: str
+
+
+class Told(Exception):
+    """A traceback from another process."""
+
+
+class Ran:
+    """Stands for a case that was run elsewhere."""
+
+    failureException = AssertionError
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+
+    def __str__(self) -> str:
+        return self._outcome.name
+
+    def id(self) -> str:
+        return self._outcome.name
+
+    def shortDescription(self) -> str | None:
+        return self._outcome.described
+
+    def countTestCases(self) -> int:
+        return 1
+
+
+class Recorder(unittest.TestResult):
+    """Notes what comes of the cases, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outcomes: list[Outcome] = []
+
+    def _note(self, test: Any, what: str, text: str = "") -> None:
+        self.outcomes.append(Outcome(str(test), test.shortDescription(), what, text))
+
+    def addSuccess(self, test: unittest.TestCase) -> None:
+        self._note(test, "success")
+
+    def addFailure(self, test: unittest.TestCase, err: Any) -> None:
+        super().addFailure(test, err)
+        self._note(test, "failure", self.failures[-1][1])
+
+    def addError(self, test: unittest.TestCase, err: Any) -> None:
+        super().addError(test, err)
+        self._note(test, "error", self.errors[-1][1])
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        self._note(test, "skip", reason)
+
+    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Any) -> None:
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            is_failure = issubclass(err[0], test.failureException)
+            texts = self.failures if is_failure else self.errors
+            self._note(subtest, "failure" if is_failure else "error", texts[-1][1])
+
+
+# By class; the processes are forked when it is filled.
+_batches: list[unittest.TestSuite] = []
+
+
+def _run(batch: int) -> list[Outcome]:
+    recorder = Recorder()
+    _batches[batch].run(recorder)
+    return recorder.outcomes
+
+
+def _cases(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from _cases(test)
+        else:
+            yield test
+
+
+def _cost(batch: unittest.TestSuite) -> float:
+    """The seconds that a class says it takes: the longest begin first."""
+    (first, *_) = _cases(batch)
+    return float(getattr(first, "takes_seconds", 0))
+
+
+class OnAllCores(unittest.TestSuite):
+    def run(self, result: unittest.TestResult, debug: bool = False) -> unittest.TestResult:
+        n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        by_class: dict[type[unittest.TestCase], unittest.TestSuite] = {}
+        for case in _cases(self):
+            by_class.setdefault(type(case), unittest.TestSuite()).addTest(case)
+        if debug or n_cores < 2 or len(by_class) < 2:
+            return super().run(result, debug)
+        _batches[:] = sorted(by_class.values(), key=_cost, reverse=True)
+        with ProcessPoolExecutor(n_cores, multiprocessing.get_context("fork")) as pool:
+            running = [pool.submit(_run, i) for i in range(len(_batches))]
+            for each in as_completed(running):
+                for outcome in each.result():
+                    tell(outcome, result)
+                if result.shouldStop:
+                    pool.shutdown(cancel_futures=True)
+                    break
+        return result
+
+
+def tell(outcome: Outcome, result: unittest.TestResult) -> None:
+    """Let a result know of a case that was run elsewhere."""
+    test: Any = Ran(outcome)
+    result.startTest(test)
+    if outcome.what == "success":
+        result.addSuccess(test)
+    elif outcome.what == "skip":
+        result.addSkip(test, outcome.text)
+    else:
+        told: Any = (Told, Told(f"\n{outcome.text}"), None)
+        add = result.addFailure if outcome.what == "failure" else result.addError
+        add(test, told)
+    result.stopTest(test)
