@@ -10,10 +10,12 @@ from typing import Any
 import _peaks
 import compute_breakdown
 from tests import naive, naive_op, naive_roofline
-from tests.harness import run
+from tests.harness import MODES, ROOT, run
 from tests.random_xspace import OPTIONS, command_line, random_case
 
 N_CASES = 1000
+# Real captures, which aren't part of the repository; looked at where they lie beside it.
+PROFILES = ROOT.parent / "shared" / "profiles"
 FILE_FIELDS = ("profile_dir", "xplane_file", "detail")
 ADVICE = (
     "One of the two is wrong; or a field is new: then teach tests/naive.py what it says, by the"
@@ -50,21 +52,56 @@ def differences(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
         yield f"{where}: the program says {str(ours)[:300]!r}, the naive one {str(theirs)[:300]!r}"
 
 
+def ledger_faults(ledger: dict[str, Any]) -> Iterator[str]:
+    """Where picoseconds of a bottleneck's ledger are lost or count twice, by any definition."""
+    budget, findings, tail = ledger["budget"], ledger["findings"], ledger["tail"]
+    if sum(row["dur_ps"] for row in budget) != ledger["step_duration_ps"]:
+        yield ".budget: isn't the step"
+    classes = budget[:-2]
+    for figure in ("dur_ps", "lost_ps"):
+        shown = sum(row[figure] or 0 for row in findings) + tail[figure]
+        if shown != sum(row[figure] or 0 for row in classes):
+            yield f".findings and .tail: their {figure} isn't that of the classes"
+    for row in (*classes, *findings):
+        if row["lost_ps"] is not None and row["at_roof_ps"] + row["lost_ps"] != row["dur_ps"]:
+            yield f"{row['class']}: at_roof_ps and lost_ps aren't dur_ps"
+    for row in [] if tail["n_findings_omitted"] else classes:
+        found = [finding for finding in findings if finding["class"] == row["class"]]
+        for figure in ("dur_ps", "n_executions"):
+            if sum(finding[figure] for finding in found) != row[figure]:
+                yield f".findings: the {figure} of {row['class']} isn't the budget's"
+
+
 class AgainstNaive(unittest.TestCase):
+    def assert_agree(self, case: str, data: bytes, mode: str, options: dict[str, Any]) -> None:
+        theirs = comparable(naive.analyse(data, mode, **options))
+        ours = comparable(run(data, mode, *command_line(options)).object)
+        found = list(differences(ours, theirs))
+        for key in ("container_durations_ps", "unknown_categories"):
+            if "totals" in ours and not found:
+                our, their = (list(each["totals"][key].items()) for each in (ours, theirs))
+                found += differences(our, their, f".totals.{key}, in order")
+        if "budget" in ours:
+            found += ledger_faults(ours)
+        if found:
+            self.fail("\n".join(["", f"{case}: {mode} {options}", *found[:10], ADVICE]))
+
     def test_random_xspaces(self) -> None:
         """Ends with the first case that differs."""
         for seed in range(N_CASES):
-            data, mode, options = random_case(random.Random(seed))
-            theirs = comparable(naive.analyse(data, mode, **options))
-            ours = comparable(run(data, mode, *command_line(options)).object)
-            found = list(differences(ours, theirs))
-            for key in ("container_durations_ps", "unknown_categories"):
-                if "totals" in ours and not found:
-                    our, their = (list(each["totals"][key].items()) for each in (ours, theirs))
-                    found += differences(our, their, f".totals.{key}, in order")
-            if found:
-                case = f"random_case(random.Random({seed})): {mode} {options}"
-                self.fail("\n".join(["", case, *found[:10], ADVICE]))
+            self.assert_agree(
+                f"random_case(random.Random({seed}))", *random_case(random.Random(seed))
+            )
+
+    def test_real_captures(self) -> None:
+        # Of the larger one only what asks for most of its program: the naive reading takes seconds.
+        for name, modes in (("tpu7x-dense-train", ("bottleneck",)), ("v6e-host-offload", MODES)):
+            path = PROFILES / f"{name}.xplane.pb"
+            with self.subTest(name=name):
+                if not path.exists():
+                    self.skipTest("the capture isn't here")
+                for mode in modes:
+                    self.assert_agree(name, path.read_bytes(), mode, {})
 
     def test_it_knows_what_is_known(self) -> None:
         """Chips, categories and modes that are new would otherwise rarely be drawn, or never."""
