@@ -5,8 +5,9 @@
 # ///
 """Where does a TPU step's time go, by source line?
 
-Reads an XProf trace (`*.xplane.pb`) and prints one JSON object on stdout, in one of four modes:
+Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these modes:
 
+    bottleneck   where to look first: what the step's time is lost to, and on which lines
     summary      the costliest source lines, and the step's time by kind and category
     by_source    every source line, complete
     non_compute  what is data movement and waiting rather than math
@@ -455,7 +456,7 @@ class StepEvent:
     end: int
     # Its start and end by the device's clock, where its event tells.
     device_span: tuple[int, int] | None
-    n_events: int = 0
+    n_events: int
 
 
 @record
@@ -505,8 +506,7 @@ class Step:
 
     device: Device
     picked: StepEvent | None
-    admitted: Admitted
-    clock: _proto.Clock
+    clock: str
     timeline: Timeline
     # In order of appearance.
     leaves: list[Executions]
@@ -798,10 +798,6 @@ class Admitted:
     n_dropped: int
 
     @property
-    def metadata_ids(self) -> set[int]:
-        return set().union(*(piece.metadata_ids for piece in self.pieces))
-
-    @property
     def span(self) -> tuple[int, int]:
         """From the first start to the last end, by the trace's clock."""
         spans = [piece.span for piece in self.pieces]
@@ -1070,8 +1066,7 @@ def read_step(device: Device, picked: StepEvent | None, notes: list[str]) -> Ste
     return Step(
         device=device,
         picked=picked,
-        admitted=admitted,
-        clock=clock,
+        clock=clock.name,
         timeline=timeline_of(admitted, clock, ops, window),
         leaves=leaves,
         by_kind={kind: by_kind.get(kind) or Group([]) for kind in KINDS},
@@ -1594,7 +1589,7 @@ def by_source(
     top: int | None = None,
 ) -> Report:
     kinds = [COMPUTE, *([DATA_MOVE] * include_data_move), *([COMM] * include_comm)]
-    groups, tail = topmost(step.of_kinds(*kinds), source_key, top)
+    groups, omitted = topmost(step.of_kinds(*kinds), source_key, top)
     rows = []
     for group in groups:
         shapes = group.distinct(lambda op: op.shape)
@@ -1612,20 +1607,24 @@ def by_source(
                 "shapes_truncated": len(shapes) > N_SHAPES,
             }
         )
-    n_groups = len(rows) + (tail["n_groups_omitted"] if tail else 0)
     return Report(
-        {"groups": rows, **({"tail": tail} if tail else {})}, {"n_groups_total": n_groups}
+        {"groups": rows, **tail_if(top, omitted)},
+        totals={"n_groups_total": len(groups) + len(omitted)},
     )
 
 
 def topmost(
     members: Iterable[Executions], key: Callable[[Op], Any], top: int | None
-) -> tuple[list[Group], Json | None]:
-    """The costliest groups, and the rest in a tail; or all of them, in order of appearance."""
+) -> tuple[list[Group], list[Group]]:
+    """The costliest groups, and the others; without a number all, in order of appearance."""
     if top is None:
-        return list(group_by(members, key).values()), None
+        return list(group_by(members, key).values()), []
     ranked = [group for _, group in ranked_by(members, key)]
-    return ranked[:top], tail_fields(ranked[top:])
+    return ranked[:top], ranked[top:]
+
+
+def tail_if(top: int | None, omitted: Sequence[Group]) -> Json:
+    return {} if top is None else {"tail": tail_fields(omitted)}
 
 
 def operand_dtypes(group: Group) -> dict[str, int]:
@@ -1666,7 +1665,7 @@ def non_compute(
             }
         )
     by_source_within = []
-    groups, tail = topmost(listed.members, lambda op: (op.agg_key, op.kind, label(op)[0]), top)
+    groups, omitted = topmost(listed.members, lambda op: (op.agg_key, op.kind, label(op)[0]), top)
     for group in groups:
         category, kind = label(group.op)
         dtype, layout = changes(group)
@@ -1695,7 +1694,7 @@ def non_compute(
         {
             "by_category": by_category,
             "by_source_within_category": by_source_within,
-            **({"tail": tail} if tail else {}),
+            **tail_if(top, omitted),
         },
         totals={
             "non_compute_duration_ps": listed.total,
@@ -2329,9 +2328,8 @@ def bottleneck(
     findings = findings_of(ledger, step.device)
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
-    at_roof = sum(entry.at_roof or 0 for entry in ledger)
     weights = {name: sum(entry.weight for entry in by_class[name]) for name in CLASSES}
-    weights |= {IDLE: idle, AT_ROOF: at_roof}
+    weights |= {IDLE: idle, AT_ROOF: at_roof_of(ledger)}
     recompute = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
     tail = findings[top:]
     return Report(
@@ -2371,10 +2369,13 @@ def is_declared(entry: Entry) -> bool:
     return entry.cost is not None and entry.cost.source == DECLARED
 
 
+def at_roof_of(entries: Iterable[Entry]) -> int:
+    return sum(entry.at_roof or 0 for entry in entries)
+
+
 def speed_of_light(ledger: Sequence[Entry], duration: int) -> Json:
     """What share of the step the chip needs at the least, between two bounds."""
-    at_roof = sum(entry.at_roof or 0 for entry in ledger)
-    declared = sum(entry.at_roof or 0 for entry in ledger if is_declared(entry))
+    at_roof, declared = at_roof_of(ledger), at_roof_of(filter(is_declared, ledger))
     unknown = sum(entry.weight for entry in ledger if not entry.is_certain)
     return {
         "at_roof_ps": at_roof,
@@ -2412,7 +2413,7 @@ def budget_row(name: str, entries: Sequence[Entry], step: Step) -> Json:
         "class": name,
         "dur_ps": total,
         "pct_of_step": percent(total, step.duration),
-        "at_roof_ps": sum(entry.at_roof or 0 for entry in entries) if is_known else None,
+        "at_roof_ps": at_roof_of(entries) if is_known else None,
         "lost_ps": sum(entry.lost or 0 for entry in entries) if is_known else None,
         "n_executions": sum(entry.executions.n for entry in entries),
     }
@@ -2784,7 +2785,7 @@ def answer_of(request: Request, path: str, step: Step, notes: list[str]) -> Json
         "xplane_file": os.path.basename(path),
         "device": request.device,
         "device_type": step.device.type,
-        "clock": step.clock.name,
+        "clock": step.clock,
         "step_source": step.device.step_source if step.picked else None,
         "program": program_fields(step),
         "step_id": step.picked.index if step.picked else None,
