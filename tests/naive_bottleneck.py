@@ -217,6 +217,9 @@ class Bottleneck(Roofline):
     # findings
 
     def kernel_of(self, op: Op) -> str | None:
+        """Only compute has a cost."""
+        if op.kind != "compute":
+            return None
         return op.kernel if self.class_of(op) == "kernel" else self.costed_kernel(op)
 
     def line_of(self, op: Op) -> str | None:
