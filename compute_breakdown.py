@@ -47,7 +47,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate, chain
 from operator import itemgetter, sub
 
@@ -82,6 +82,7 @@ __version__ = "1.0.0"
 COMPUTE, DATA_MOVE, COMM, OTHER = KINDS = ("compute", "data_move", "comm", "other")
 CONTAINER = "container"
 NO_CATEGORY = "<none>"
+LONGEST_CATEGORY = 1000
 CAST = "convert"
 COMM_STALL = "async-done (comm stall)"
 
@@ -164,14 +165,17 @@ MATMUL_CATEGORY = re.compile(
 
 def kind_of(category: str, op_name: str) -> str | None:
     """The kind of a category; None where the category stands in no row."""
-    kind = KIND_OF.get(category)
-    if kind is None:
-        kind = next((kind for kind, family in FAMILIES if family.search(category)), None)
+    kind = KIND_OF.get(category) or kind_of_family(category)
     if category in ASYNC and (DMA_NAME.match(op_name) or SPARSE_CORE_NAME.match(op_name)):
         return DATA_MOVE
     if kind != CONTAINER and async_collective(category, op_name):
         return COMM
     return kind
+
+
+@cache
+def kind_of_family(category: str) -> str | None:
+    return next((kind for kind, family in FAMILIES if family.search(category)), None)
 
 
 def async_collective(category: str, op_name: str) -> str | None:
@@ -184,6 +188,15 @@ def dtype_class(hlo_dtype: str) -> str:
     if hlo_dtype.startswith("f8"):
         return "fp8"
     return {"bf16": "bf16", "f32": "fp32", "f16": "fp16"}.get(hlo_dtype, OTHER)
+
+
+def dtype_of(outputs: list[_proto.Array]) -> str:
+    return dtype_class(_proto.main_dtype(outputs)) if outputs else OTHER
+
+
+@cache
+def dtype_of_shape(shape: str) -> str:
+    return dtype_of(_proto.parse_shape(shape)[0])
 
 
 def as_text(value: _proto.Value | None) -> str:
@@ -223,7 +236,8 @@ class Op:
         self.metadata = metadata
         self._programs = programs
         self.hlo = _proto.HloText(metadata.name)
-        self.category = as_text(stats.get("hlo_category")) or NO_CATEGORY
+        # No category is that long. Many ops may share it, and have names made of it.
+        self.category = cut(as_text(stats.get("hlo_category")), LONGEST_CATEGORY) or NO_CATEGORY
         if self.category == "non-fusion elementwise" and self.hlo.opcode == CAST:
             # The profiler hides casts among the elementwise math.
             self.category = CAST
@@ -345,10 +359,6 @@ class Op:
         return as_text(self.metadata.stats.get("shape_with_layout")) or None
 
     @cached_property
-    def outputs(self) -> list[_proto.Array]:
-        return self.hlo.outputs or _proto.parse_shape(self.shape or "")[0]
-
-    @cached_property
     def dot(self) -> _proto.Dot | None:
         """The matmul that it is or contains, as its program has it."""
         return self.instruction.dot() if self.instruction else None
@@ -356,7 +366,8 @@ class Op:
     @cached_property
     def dtype(self) -> str:
         """That of the output: of its array of most elements."""
-        return dtype_class(_proto.main_dtype(self.outputs)) if self.outputs else OTHER
+        outputs = self.hlo.outputs
+        return dtype_of(outputs) if outputs else dtype_of_shape(self.shape or "")
 
     @cached_property
     def matmul_inputs(self) -> list[_proto.Array]:
@@ -669,6 +680,10 @@ def open_device(trace: _proto.Trace, name: str, hosts: list[str], notes: list[st
     )
 
 
+# A step takes as much memory as some events of ops, and real ones have more of these.
+N_EVENTS_OF_A_STEP = 3
+
+
 def read_steps(plane: _proto.Plane, line_name: str, base: int, notes: list[str]) -> list[StepEvent]:
     """The events of a line as steps, sorted by start."""
     steps = []
@@ -678,6 +693,7 @@ def read_steps(plane: _proto.Plane, line_name: str, base: int, notes: list[str])
         shift = line.base_ps - base
         n_dropped += line.n_aggregated
         for events in line.events(BEFORE_ALL, AFTER_ALL):
+            plane.count(N_EVENTS_OF_A_STEP * len(events))
             for metadata_id, offset, duration, device_start, device_duration in events.rows():
                 if duration < 0:
                     n_dropped += 1
@@ -2778,7 +2794,7 @@ def analyse(request: Request, notes: list[str]) -> Json:
 
 def answer_of(request: Request, path: str, step: Step, notes: list[str]) -> Json:
     said = request.mode.report(step, **request.mode_options)
-    return {
+    fields = {
         "status": "ok",
         "mode": request.mode.name,
         "profile_dir": request.profile,
@@ -2796,6 +2812,8 @@ def answer_of(request: Request, path: str, step: Step, notes: list[str]) -> Json
         "totals": {**totals_of(step), **(said.totals or {})},
         **said.fields,
     }
+    cut_texts(fields, step.device.plane.file_size)
+    return fields
 
 
 @record
@@ -2817,7 +2835,6 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
     try:
         request = parse_command_line(argv)
         fields = analyse(request, notes)
-        cut_texts(fields)
         return Outcome(fields, OK, "")
     except BadArguments as error:
         usage = error.usage
@@ -2848,40 +2865,58 @@ def refusal(absent: Absent, asked: Json, usage: str = "") -> Outcome:
     return Outcome(fields, absent.exit_status, complaint)
 
 
-# How long a text of the output may be.
-LONGEST_TEXT = 1 << 16
+# How long a text of the output may be. All that are longer than short together may take so much,
+# and so much more for each byte of the file; else the limit is lowered until they do: thousands
+# of ops may share one text.
+LONGEST_TEXT, SHORT_TEXT = 1 << 16, 1 << 7
+ALL_TEXTS, TEXT_PER_BYTE = 8 << 20, 4
 
 
-def cut_texts(fields: Json) -> None:
-    """Cut texts that are longer, in place; a note counts them."""
-    n_cut = 0
-
-    def cut_text(text: str) -> str:
-        nonlocal n_cut
-        if len(text) > LONGEST_TEXT:
-            n_cut += 1
-            text = f"{text[:LONGEST_TEXT]}…"
-        return text
-
-    def cut(value: Any) -> Any:
-        if isinstance(value, str):
-            return cut_text(value)
-        items = enumerate(value) if isinstance(value, list) else value.items()
-        for key, item in items:
-            if isinstance(item, (str, list, dict)):
-                value[key] = cut(item)
-        if isinstance(value, dict) and max(map(len, value), default=0) > LONGEST_TEXT:
-            for key in list(value):
-                # Taken out and put in, each, to keep the order.
-                item, name = value.pop(key), cut_text(key)
-                while name in value:
-                    name += "…"
-                value[name] = item
-        return value
-
-    cut(fields)
+def cut_texts(fields: Json, file_size: int = 0) -> None:
+    """Cut texts that are too long, in place; a note counts them."""
+    sizes = [len(text) for text in texts_in(fields) if len(text) > SHORT_TEXT]
+    limit = LONGEST_TEXT
+    allowed = ALL_TEXTS + TEXT_PER_BYTE * file_size
+    while limit > SHORT_TEXT and sum(min(size, limit) for size in sizes) > allowed:
+        limit //= 2
+    n_cut = sum(size > limit for size in sizes)
     if n_cut:
-        fields["notes"].append(f"{n_cut} texts are longer than {LONGEST_TEXT} characters: cut")
+        cut_in(fields, limit)
+        fields["notes"].append(f"{n_cut} texts are longer than {limit} characters: cut")
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            if isinstance(item, (str, list, dict)):
+                yield from texts_in(item)
+    else:
+        for item in value:
+            if isinstance(item, (str, list, dict)):
+                yield from texts_in(item)
+
+
+def cut_in(value: Any, limit: int) -> None:
+    places = list(enumerate(value)) if isinstance(value, list) else list(value.items())
+    for place, item in places:
+        if isinstance(item, (list, dict)):
+            cut_in(item, limit)
+        elif isinstance(item, str):
+            value[place] = cut(item, limit)
+    if isinstance(value, dict) and max(map(len, value), default=0) > limit:
+        for key in list(value):
+            # Taken out and put in, each of them, to keep the order.
+            item, name = value.pop(key), cut(key, limit)
+            while name in value:
+                name += "…"
+            value[name] = item
+
+
+def cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

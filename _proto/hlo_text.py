@@ -6,7 +6,6 @@ as somebody asks, and as far as it is one: of any other text all parts are empty
 
 from __future__ import annotations
 
-import math
 import re
 
 NAME = r"%?(?P<name>[\w.\-]+)"
@@ -26,6 +25,8 @@ MEMORY_SPACE_RE = re.compile(MEMORY_SPACE)
 TARGET_RE = re.compile(TARGET)
 SSA_PART_RE = re.compile(r"\d+|(?:clone|cloned|remat)\d*")
 
+# Elements: more than any array has.
+ENDLESS = 1 << 128
 # Of memory spaces: any other is on the chip.
 HBM, HOST_MEMORY = 0, 5
 # Shaped like arrays, but nothing is in them.
@@ -54,8 +55,15 @@ class Array:
     def n_elements(self) -> int:
         # A dynamic dimension, `<=128`, counts with its bound.
         # Python reads no number of thousands of digits, nor need it: the text is nonsense then.
-        dims = re.findall(r"\d+", self.dims)
-        return math.prod(int(dim) if len(dim) < 20 else 1 << 64 for dim in dims)
+        dims = [int(dim) if len(dim) < 20 else 1 << 64 for dim in re.findall(r"\d+", self.dims)]
+        if 0 in dims:
+            return 0
+        n_elements = 1
+        for dim in dims:
+            n_elements *= dim
+            if n_elements >= ENDLESS:
+                return ENDLESS
+        return n_elements
 
     @property
     def memory_space(self) -> int:

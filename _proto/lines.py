@@ -326,6 +326,7 @@ def read_line(source: Source, start: int, end: int, device_stats: DeviceStats) -
             line.name = frame.name
         if frame.HasField("timestamp_ns"):
             line.timestamp_ns = frame.timestamp_ns
+        source.count(len(frame.events), start)
         line._pieces.append(_Piece(start, start + size, len(frame.events)))
         start += size
     return line
@@ -334,7 +335,7 @@ def read_line(source: Source, start: int, end: int, device_stats: DeviceStats) -
 def _read_slice(source: Source, start: int, end: int) -> bytes:
     """Read whole fields of a line; of an event too large for a piece, what tells its time."""
     if end - start > _PIECE_BYTES:
-        for _, of_line, value, stop in known_fields(_LINE, source.read, start, end):
+        for _, of_line, value, stop in known_fields(_LINE, source, start, end):
             if of_line == "events":
                 return _as_events(_without_texts(_EVENT, source, value, stop))
     return source.read(start, end - start)
@@ -343,7 +344,7 @@ def _read_slice(source: Source, start: int, end: int) -> bytes:
 def _without_texts(schema: Schema, source: Source, start: int, end: int) -> bytes:
     """An event, or a stat of one, with what is no number left out."""
     parts = []
-    for at, name, value, stop in known_fields(schema, source.read, start, end):
+    for at, name, value, stop in known_fields(schema, source, start, end):
         if name == "stats":
             # Under the number that events have in a line.
             parts.append(_as_events(_without_texts(_STAT, source, value, stop)))
@@ -366,10 +367,12 @@ def _guess_boundary(data: bytes) -> int:
     it has is for the parser to say: it accepts a slice only if the fields end exactly with it.
     """
     size = len(data)
+    in_vain = set()
     candidate = data.find(_EVENT_TAG, max(0, size - _TAIL_BYTES))
     while candidate >= 0:
         at = boundary = candidate
-        while at + 3 < size and data[at] == _EVENT_TAG:
+        while at + 3 < size and data[at] == _EVENT_TAG and at not in in_vain:
+            in_vain.add(at)
             boundary = at
             length = data[at + 1]
             at += 2 + length
@@ -384,7 +387,7 @@ def _guess_boundary(data: bytes) -> int:
 def _walk_boundary(source: Source, start: int, end: int) -> int:
     """Where the last whole field within a piece's size ends, or else the first field."""
     boundary = start
-    for _, _, _, _, stop in fields(source.read, start, end):
+    for _, _, _, _, stop in fields(source, start, end):
         if stop > start + _PIECE_BYTES and boundary > start:
             break
         boundary = stop

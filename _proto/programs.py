@@ -89,7 +89,7 @@ class Programs:
                 self._note_once(entry, str(error))
                 return None
 
-        for at, number, wire, value, stop in fields(self._trace.read, start, end):
+        for at, number, wire, value, stop in fields(self._trace, start, end):
             if number in (_MODULE, _BUFFERS):
                 if wire != LENGTH or number in parts:
                     raise Damage(at, f"field {number} of the HloProto is no message, or a second")
@@ -106,7 +106,7 @@ class Programs:
     def _part(self, start: int, end: int) -> bytes:
         if end - start > _SIZE_LIMIT:
             raise Damage(start, f"{end - start} bytes are more than a message can have")
-        return self._trace.read(start, end - start)
+        return self._trace.take(start, end)
 
     def _note_once(self, entry: _Entry, what: str) -> None:
         if not entry.has_note:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -19,12 +19,14 @@ from .errors import Damage
 from .lines import DeviceStats, Line, read_line
 from .record import record
 from .source import Source
-from .wire import LENGTH, MOST_FIELDS, VARINT, Schema, decode, fields, known_fields, text
+from .wire import LENGTH, VARINT, Schema, decode, fields, known_fields, text
 
 # What compressed strings may expand to: one; all of a plane; and these for each byte of the file.
 _TEXT_LIMIT = 4 << 20
 _TEXTS_LIMIT = 8 << 20
 _TEXTS_PER_BYTE = 8
+# Of metadata, and of a message in a stat.
+_LARGE = 1 << 20
 _SPACE, _PLANE, _LINE, _STAT, _ENTRY, _METADATA = (
     Schema(kind.DESCRIPTOR)
     for kind in (
@@ -47,11 +49,7 @@ class Trace:
         self._source = source
         self._planes: dict[str, tuple[int, int]] = {}
         try:
-            walk = fields(source.read, 0, source.size)
-            for n, (at, number, wire, start, end) in enumerate(walk):
-                if n == MOST_FIELDS:
-                    raise Damage(at, f"more than {MOST_FIELDS} planes, or what else there may be")
-                field_name = _SPACE.name_of(number, wire, at)
+            for _, field_name, start, end in known_fields(_SPACE, source, 0, source.size):
                 if field_name == "planes":
                     # Of two planes of one name, the first.
                     self._planes.setdefault(_name(_PLANE, source, start, end), (start, end))
@@ -69,24 +67,31 @@ class Trace:
         """Index a plane: where its lines and metadata lie, and what its stats are called."""
         source = self._source
         plane = Plane(name, source)
-        for at, field_name, start, end in known_fields(_PLANE, source.read, *self._planes[name]):
+        for at, field_name, start, end in known_fields(_PLANE, source, *self._planes[name]):
             if field_name == "lines":
                 line_name = _name(_LINE, source, start, end)
                 plane._lines.setdefault(line_name, []).append((start, end))
             elif field_name == "event_metadata":
                 plane._event_metadata[_key(source, start, end)] = start, end
             elif field_name == "stat_metadata":
-                entry = decode(pb.StatMetadataEntry, source.read(start, end - start), start)
+                entry = decode(pb.StatMetadataEntry, source.take(start, end), start, source)
                 plane._stat_names[entry.key] = entry.value.name
             elif field_name == "stats":
                 plane._stats.extend((start, end))
             elif field_name == "name":
-                _refuse_another(name, source.read(start, end - start), at)
+                _refuse_another(name, source.take(start, end), at)
         return plane
 
     def read(self, start: int, length: int) -> bytes:
         """The file's bytes, for what `attachments` found."""
         return self._source.read(start, length)
+
+    def take(self, start: int, end: int) -> bytes:
+        """The same, to be held."""
+        return self._source.take(start, end)
+
+    def count(self, n_fields: int, at: int) -> None:
+        self._source.count(n_fields, at)
 
     def attachments(self, plane: str, stat: str, damage: list[Damage]) -> list[Attachment]:
         """The entries of a plane's event metadata, and where each has that stat's bytes.
@@ -97,7 +102,7 @@ class Trace:
         entries: dict[str, list[tuple[int, int]]] = {"event_metadata": [], "stat_metadata": []}
         span = self._planes.get(plane, (0, 0))
         try:
-            for _, name, start, end in known_fields(_PLANE, source.read, *span):
+            for _, name, start, end in known_fields(_PLANE, source, *span):
                 if name in entries:
                     entries[name].append((start, end))
         except Damage as error:
@@ -105,7 +110,7 @@ class Trace:
         stat_ids = set()
         for start, end in entries["stat_metadata"]:
             try:
-                entry = decode(pb.StatMetadataEntry, source.read(start, end - start), start)
+                entry = decode(pb.StatMetadataEntry, source.take(start, end), start, source)
             except Damage as error:
                 damage.append(error)
             else:
@@ -142,7 +147,7 @@ class Stats:
     __slots__ = ("_places", "_plane", "_spans", "_values")
 
     def __init__(
-        self, plane: Plane, stats: Iterable[pb.XStat], spans: Callable[[], Iterable[_Span]]
+        self, plane: Plane, stats: Sequence[pb.XStat], spans: Callable[[], Iterable[_Span]]
     ) -> None:
         self._plane = plane
         # To tell where those stand that can't be read, of which it is known which they are.
@@ -150,6 +155,7 @@ class Stats:
         self._places: dict[str, int] = {}
         self._values: dict[str, Value] = {}
         names = plane._stat_names
+        plane.count(len(stats))
         for place, stat in enumerate(stats):
             name = names.get(stat.metadata_id)
             kind = stat.WhichOneof("value")
@@ -184,10 +190,12 @@ class Stats:
         data = self.get(name)
         if not isinstance(data, bytes):
             return None
+        if len(data) > _LARGE:
+            raise self.damage(name, f"{name} takes {len(data)} bytes")
         try:
-            return decode(kind, data, 0)
+            return decode(kind, data, 0, self._plane._source)
         except Damage:
-            return decode(kind, data, self._where(name)[1])
+            return decode(kind, data, self._where(name)[1], self._plane._source)
 
     def damage(self, name: str, what: str) -> Damage:
         return Damage(self._where(name)[0], what)
@@ -198,7 +206,7 @@ class Stats:
         (span,) = islice(self._spans(), place, place + 1)
         values = [
             (at, value)
-            for at, of_stat, value, _ in known_fields(_STAT, source.read, *span)
+            for at, of_stat, value, _ in known_fields(_STAT, source, *span)
             if of_stat in ("bytes_value", "compressed_str_value")
         ]
         return values[-1]
@@ -238,6 +246,15 @@ class Plane:
         self._texts: dict[bytes, str] = {}
         self._n_inflated = 0
 
+    def count(self, n_items: int) -> None:
+        """So many things are going to be held; Damage where the file is too small for that."""
+        self._source.count(n_items, 0)
+
+    @property
+    def file_size(self) -> int:
+        """How large the file is that it lies in, as it was given."""
+        return self._source.stored_size
+
     @property
     def line_names(self) -> list[str]:
         return list(self._lines)
@@ -262,7 +279,11 @@ class Plane:
         if span is None:
             return None
         start, end = span
-        entry = decode(pb.EventMetadataEntry, self._source.read(start, end - start), start)
+        if end - start > _LARGE:
+            # Parsed, many that say nothing would take thirty times their bytes.
+            for _ in _stats_of(self._source, start, end):
+                pass
+        entry = decode(pb.EventMetadataEntry, self._source.take(start, end), start, self._source)
         stats = Stats(self, entry.value.stats, lambda: _stats_of(self._source, start, end))
         return Metadata(entry.value.name, stats)
 
@@ -270,7 +291,8 @@ class Plane:
         """The plane's own stats."""
         spans = list(zip(self._stats[::2], self._stats[1::2], strict=True))
         stats = [
-            decode(pb.XStat, self._source.read(start, end - start), start) for start, end in spans
+            decode(pb.XStat, self._source.take(start, end), start, self._source)
+            for start, end in spans
         ]
         return Stats(self, stats, lambda: spans)
 
@@ -291,9 +313,9 @@ class Plane:
 
 def _stats_of(source: Source, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Where the stats of an entry of event metadata stand."""
-    for _, of_entry, value, stop in known_fields(_ENTRY, source.read, start, end):
+    for _, of_entry, value, stop in known_fields(_ENTRY, source, start, end):
         if of_entry == "value":
-            for _, of_value, stat, stat_end in known_fields(_METADATA, source.read, value, stop):
+            for _, of_value, stat, stat_end in known_fields(_METADATA, source, value, stop):
                 if of_value == "stats":
                     yield stat, stat_end
 
@@ -310,9 +332,9 @@ def _inflate(data: bytes) -> bytes:
 
 
 def _name(schema: Schema, source: Source, start: int, end: int) -> str:
-    for at, name, value, stop in known_fields(schema, source.read, start, end):
+    for at, name, value, stop in known_fields(schema, source, start, end):
         if name == "name":
-            return text(source.read(value, stop - value), at, "a name")
+            return text(source.take(value, stop), at, "a name")
         if name == "events":
             # The line's name comes behind its events, or not at all; there may be millions.
             return read_line(source, start, end, DeviceStats(frozenset(), frozenset())).name
@@ -328,7 +350,7 @@ def _refuse_another(name: str, later: bytes, at: int) -> None:
 def _key(source: Source, start: int, end: int) -> int:
     """The key of an entry of the map of event metadata, whose value stays unopened."""
     key = 0
-    for at, number, wire, value, _ in fields(source.read, start, end):
+    for at, number, wire, value, _ in fields(source, start, end):
         if wire != {1: VARINT, 2: LENGTH}.get(number, wire):
             raise Damage(at, f"field {number} of a map entry has wire type {wire}")
         if number == 1:
@@ -338,11 +360,11 @@ def _key(source: Source, start: int, end: int) -> int:
 
 def _attachment(source: Source, start: int, end: int, stat_ids: set[int]) -> Attachment:
     attachment = Attachment(_key(source, start, end), "", None)
-    for _, of_entry, value, stop in known_fields(_ENTRY, source.read, start, end):
+    for _, of_entry, value, stop in known_fields(_ENTRY, source, start, end):
         if of_entry == "value":
-            for at, of_value, inner, inner_end in known_fields(_METADATA, source.read, value, stop):
+            for at, of_value, inner, inner_end in known_fields(_METADATA, source, value, stop):
                 if of_value == "name":
-                    attachment.name = text(source.read(inner, inner_end - inner), at, "a name")
+                    attachment.name = text(source.take(inner, inner_end), at, "a name")
                 elif of_value == "stats" and attachment.span is None:
                     attachment.span = _bytes_of(source, inner, inner_end, stat_ids)
     return attachment
@@ -351,7 +373,7 @@ def _attachment(source: Source, start: int, end: int, stat_ids: set[int]) -> Att
 def _bytes_of(source: Source, start: int, end: int, stat_ids: set[int]) -> tuple[int, int] | None:
     """Where the bytes of a stat lie, if it is one of these and has some."""
     metadata_id, span = 0, None
-    for _, name, value, stop in known_fields(_STAT, source.read, start, end):
+    for _, name, value, stop in known_fields(_STAT, source, start, end):
         if name == "metadata_id":
             metadata_id = value - (1 << 64) if value >> 63 else value
         else:

@@ -21,6 +21,11 @@ from .wire import FramingCheck
 
 GZIP_MAGIC = b"\x1f\x8b"
 COPY_LIMIT = 16 << 30
+# A file may say this much however small it is, and so much more for each of its bytes as it was
+# given, gzipped or not. No trace is as dense: it takes some 10 bytes for an event, of which gzip
+# leaves 3 or more, and of all it makes a sixth.
+ITEMS, ITEMS_PER_BYTE = 200_000, 1
+HELD, HELD_PER_BYTE = 24 << 20, 32
 _CHUNK = 1 << 20
 _HEAD = 512
 
@@ -51,7 +56,10 @@ def not_a_trace(head: bytes) -> str | None:
 class Source:
     """An open file."""
 
-    __slots__ = ("_done", "_fd", "_left", "_on_read", "_told", "size", "stored_size")
+    __slots__ = (
+        *("_done", "_fd", "_left", "_n_held", "_n_items", "_on_read", "_told"),
+        *("size", "stored_size"),
+    )
 
     def __init__(self, fd: int, stored_size: int, on_read: OnRead | None = None) -> None:
         self._fd = fd
@@ -62,6 +70,8 @@ class Source:
         self._done = 0
         self._left = 0
         self._told = 0.0
+        self._n_items = 0
+        self._n_held = 0
 
     def read(self, start: int, length: int) -> bytes:
         data = b""
@@ -78,6 +88,20 @@ class Source:
         if self._on_read is not None:
             self._tell(self._on_read, length)
         return data
+
+    def take(self, start: int, end: int) -> bytes:
+        """Read what is to be decoded and held, as metadata, of any size."""
+        self._n_held += end - start
+        limit = HELD + HELD_PER_BYTE * self.stored_size
+        if self._n_held > limit:
+            raise Damage(start, f"names, texts and programs of more than {limit} bytes")
+        return self.read(start, end - start)
+
+    def count(self, n_items: int, at: int) -> None:
+        """So many more fields, events or whatever are looked at one by one."""
+        self._n_items += n_items
+        if self._n_items > ITEMS + ITEMS_PER_BYTE * self.stored_size:
+            raise Damage(at, f"{self._n_items} fields and events from {self.stored_size} bytes")
 
     def _tell(self, on_read: OnRead, length: int) -> None:
         expected = min(length, self._left)

@@ -9,7 +9,7 @@ instead: sizing them costs as much as decoding.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, EncodeError, Message
@@ -26,7 +26,7 @@ _HEAD_BYTES = _TAG_BYTES + _VARINT_BYTES
 _WINDOW = 4096
 _GROUP_DEPTH = 100
 # At the top level. A trace has some planes, warnings and names of hosts.
-MOST_FIELDS = 100_000
+_MOST_FIELDS = 100_000
 
 # google.protobuf.descriptor.FieldDescriptor.TYPE_* -> wire type, for the types of our schemas.
 _DOUBLE, _INT64, _UINT64, _BOOL, _STRING, _MESSAGE, _BYTES = 1, 3, 4, 8, 9, 11, 12
@@ -45,11 +45,34 @@ M = TypeVar("M", bound=Message)
 Descriptor = Any
 
 
-class Read(Protocol):
-    def __call__(self, start: int, length: int, /) -> bytes: ...
+class Readable(Protocol):
+    """Bytes by position. It is told of every field that is looked at, and may have had enough."""
+
+    def read(self, start: int, length: int, /) -> bytes: ...
+
+    def count(self, n_fields: int, at: int, /) -> None: ...
 
 
-def fields(read: Read, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+class _Held:
+    """Bytes in memory, of which the first stands at `base`."""
+
+    __slots__ = ("_base", "_data", "count")
+
+    def __init__(self, data: bytes, base: int, of: Readable | None) -> None:
+        self._data = data
+        self._base = base
+        self.count: Callable[[int, int], None] = of.count if of else _no_count
+
+    def read(self, start: int, length: int) -> bytes:
+        start -= self._base
+        return self._data[start : start + length]
+
+
+def _no_count(n_fields: int, at: int) -> None:
+    pass
+
+
+def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
     """Walk a message's fields: yield (offset, number, wire type, value, end of the field).
 
     The value of a VARINT is its number, that of all others the offset of their first byte, so
@@ -61,11 +84,12 @@ def fields(read: Read, start: int, end: int) -> Iterator[tuple[int, int, int, in
     # Of the groups around `at`, the outermost first: number and offset.
     groups: list[tuple[int, int]] = []
     while at < end:
+        source.count(1, at)
         i = at - base
         seen = len(window)
         if i > seen or (i + _HEAD_BYTES > seen and base + seen < end):
             base, i = at, 0
-            window = read(at, min(_WINDOW, end - at))
+            window = source.read(at, min(_WINDOW, end - at))
         try:
             number, wire, value, i = _field(window, i, at)
         except IndexError:
@@ -162,10 +186,10 @@ class Schema:
 
 
 def known_fields(
-    schema: Schema, read: Read, start: int, end: int
+    schema: Schema, source: Readable, start: int, end: int
 ) -> Iterator[tuple[int, str, int, int]]:
     """Walk the fields that the schema knows: yield (offset, name, value, end of the field)."""
-    for at, number, wire, value, stop in fields(read, start, end):
+    for at, number, wire, value, stop in fields(source, start, end):
         name = schema.name_of(number, wire, at)
         if name is not None:
             yield at, name, value, stop
@@ -212,15 +236,15 @@ class FramingCheck:
                 # What is in a group are fields as well.
                 self._depth += (wire == GROUP_START) - (wire == GROUP_END)
             self._n_fields += 1
-            if not 0 <= self._depth <= _GROUP_DEPTH or self._n_fields > MOST_FIELDS:
+            if not 0 <= self._depth <= _GROUP_DEPTH or self._n_fields > _MOST_FIELDS:
                 raise Damage(at, "groups or fields beyond number")
         keep = min(max(self._next, self._base), end)
         self._rest = data[keep - self._base :]
         self._base = keep
 
 
-def decode(kind: type[M], data: bytes, at: int) -> M:
-    """Decode a message that stands at offset `at`.
+def decode(kind: type[M], data: bytes, at: int, of: Readable | None = None) -> M:
+    """Decode a message that stands at offset `at` of something larger.
 
     Raises Damage where any field that its schema knows can't be read.
     """
@@ -234,7 +258,7 @@ def decode(kind: type[M], data: bytes, at: int) -> M:
         except EncodeError:
             # The parser in C writes the message to know its size.
             raise MemoryError from None
-    message = parse(kind, tidied(kind.DESCRIPTOR, data, at))
+    message = parse(kind, tidied(kind.DESCRIPTOR, data, at, of))
     if message is None:
         check_memory()
         raise Damage(at, "the protobuf parser refuses it")
@@ -262,23 +286,19 @@ def is_complete(message: Message, data: bytes) -> bool:
         return False
 
 
-def tidied(descriptor: Descriptor, data: bytes, base: int) -> bytes:
+def tidied(descriptor: Descriptor, data: bytes, base: int, of: Readable | None = None) -> bytes:
     """A message as writers write it: the fields that its schema knows, each as short as can be.
 
     Raises Damage at the first that can't be read. Legal is also what no writer does, such as tags
     in more bytes than they take, and some parsers drop what they don't expect; not of this.
     """
-
-    def read(start: int, length: int) -> bytes:
-        return data[start - base : start - base + length]
-
-    return _tidied(descriptor, read, base, base + len(data))
+    return _tidied(descriptor, _Held(data, base, of), base, base + len(data))
 
 
-def _tidied(descriptor: Descriptor, read: Read, start: int, end: int) -> bytes:
+def _tidied(descriptor: Descriptor, held: _Held, start: int, end: int) -> bytes:
     schema = Schema(descriptor)
     tidy = bytearray()
-    for at, number, wire, value, stop in fields(read, start, end):
+    for at, number, wire, value, stop in fields(held, start, end):
         name = schema.name_of(number, wire, at)
         if name is None:
             continue
@@ -286,12 +306,12 @@ def _tidied(descriptor: Descriptor, read: Read, start: int, end: int) -> bytes:
         if wire == VARINT:
             tidy += _as_varint(value)
             continue
-        payload = read(value, stop - value)
+        payload = held.read(value, stop - value)
         field = descriptor.fields_by_name[name]
         if field.type == _STRING:
             text(payload, at, f"{descriptor.name}.{name}")
         elif field.type == _MESSAGE:
-            payload = _tidied(field.message_type, read, value, stop)
+            payload = _tidied(field.message_type, held, value, stop)
         if wire == LENGTH:
             tidy += _as_varint(len(payload))
         tidy += payload
