@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
@@ -147,7 +147,7 @@ class Stats:
     __slots__ = ("_places", "_plane", "_spans", "_values")
 
     def __init__(
-        self, plane: Plane, stats: Sequence[pb.XStat], spans: Callable[[], Iterable[_Span]]
+        self, plane: Plane, stats: Iterable[pb.XStat], spans: Callable[[], Iterable[_Span]]
     ) -> None:
         self._plane = plane
         # To tell where those stand that can't be read, of which it is known which they are.
@@ -155,7 +155,6 @@ class Stats:
         self._places: dict[str, int] = {}
         self._values: dict[str, Value] = {}
         names = plane._stat_names
-        plane.count(len(stats))
         for place, stat in enumerate(stats):
             name = names.get(stat.metadata_id)
             kind = stat.WhichOneof("value")
@@ -284,17 +283,20 @@ class Plane:
             for _ in _stats_of(self._source, start, end):
                 pass
         entry = decode(pb.EventMetadataEntry, self._source.take(start, end), start, self._source)
+        self.count(len(entry.value.stats))
         stats = Stats(self, entry.value.stats, lambda: _stats_of(self._source, start, end))
         return Metadata(entry.value.name, stats)
 
     def stats(self) -> Stats:
         """The plane's own stats."""
-        spans = list(zip(self._stats[::2], self._stats[1::2], strict=True))
-        stats = [
-            decode(pb.XStat, self._source.take(start, end), start, self._source)
-            for start, end in spans
-        ]
-        return Stats(self, stats, lambda: spans)
+        self.count(len(self._stats))
+
+        def spans() -> Iterator[_Span]:
+            return zip(self._stats[::2], self._stats[1::2], strict=True)
+
+        source = self._source
+        stats = (decode(pb.XStat, source.take(*span), span[0], source) for span in spans())
+        return Stats(self, stats, spans)
 
     def _inflated(self, data: bytes) -> str:
         """A compressed string; ValueError says why it can't be read."""
