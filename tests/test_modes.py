@@ -817,6 +817,15 @@ class CommRollup(unittest.TestCase):
         self.assertTrue(said["comm_rollup"][2]["longest_hlo_op"].startswith("%a ="))
 
 
+class Findings(unittest.TestCase):
+    def test_a_long_tf_op_ends_as_it_does(self) -> None:
+        for size, shown in ((199, "x" * 199), (200, "x" * 200), (201, "…" + "x" * 200)):
+            with self.subTest(size=size):
+                data = trace([leaf(0, 9, stack=HERE, tf_op="x" * size)], STEP)
+                (row,) = answer(data, "bottleneck")["findings"]
+                self.assertEqual(row["tf_op"], shown)
+
+
 class AsyncCollectiveFusions(unittest.TestCase):
     """On v5e and its like an asynchronous collective is a pair of fusions around some math."""
 

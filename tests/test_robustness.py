@@ -994,6 +994,18 @@ class ProfileTest(RobustnessTest):
                 path = self.folder / profile if profile else profile
                 self.assert_absent(run(path), "no_xplane_pb")
 
+    def test_a_folder_that_lies_one_level_off(self) -> None:
+        nothing = (
+            "no .xplane.pb file in this directory, nor in a run below it or its plugins/profile"
+        )
+        given = self.folder / "given"
+        given.mkdir()
+        self.assertEqual(run(given).object["detail"], nothing)
+        self.file("given/logs/plugins/profile/2024_01_01/a.xplane.pb", SMALL)
+        told = run(given).object["detail"]
+        self.assertTrue(told.startswith(f"{nothing}; there is one in "), told)
+        self.assertIn("logs", told.removeprefix(nothing))
+
     def test_newest_run_that_holds_a_trace(self) -> None:
         for name in ("2024_01_01", "2025_06_01", "2025_05_01"):
             self.file(f"plugins/profile/{name}/host.xplane.pb", SMALL)
