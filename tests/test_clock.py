@@ -504,6 +504,13 @@ class Notes(unittest.TestCase):
         ops = [Drawn("A", (0, 1020), (0, 1000)), Drawn("B", (1020, 2000), (1000, 2000))]
         self.assertEqual(self.notes(ops), [note(40, 20)])
 
+    def test_the_sums_are_over_all_pieces_of_the_line(self) -> None:
+        # 15 of 1000 in one piece, and nothing of 1000 in the other: 0.75 %.
+        ops = [Drawn("A", (0, 1015), (0, 1000)), Drawn("B", (1015, 2015), (1000, 2000))]
+        for in_file in (ops, ops[::-1]):
+            with mock.patch.object(lines, "_PIECE_BYTES", 40):
+                self.assertEqual(self.notes(in_file), [])
+
     def test_containers_count(self) -> None:
         ops = [Drawn("A", (0, 100), (0, 100)), Drawn("w", (0, 110), (0, 100), "while")]
         self.assertEqual(self.notes(ops), [note(10, 10)])

@@ -1086,6 +1086,14 @@ class ProfileTest(RobustnessTest):
         (self.folder / "b.xplane.pb").write_bytes(b"\0")
         self.assert_unreadable(run(self.folder), 0)
 
+    def test_hosts_are_sorted_by_their_names(self) -> None:
+        """Not by those of their files: a hyphen comes before a full stop."""
+        for name in ("a-1.xplane.pb", "a.xplane.pb.gz", "a.b.xplane.pb"):
+            self.file(name, gzip.compress(SMALL) if name.endswith(".gz") else SMALL)
+        self.assertEqual(run(self.folder).object["xplane_file"], "a.xplane.pb.gz")
+        missing = run(self.folder, "summary", "--host", "z").object
+        self.assertEqual(missing["available_hosts"], ["a", "a-1", "a.b"])
+
     def test_notes_of_a_file_that_cannot_be_read_are_not_those_of_another(self) -> None:
         # All is well until an op's metadata is looked up, and a step has been picked by then.
         self.file("a.xplane.pb", with_extra("event metadata", b"\0"))
