@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests import hlo_proto
-from tests.harness import ROOT, answer, run
+from tests.harness import MODES, ROOT, answer, run
 from tests.hlo_proto import Shape, array, metadata_plane, precision
 from tests.xspace import Op, Space, encode, tpu_plane
 from tests.xspace import op as event
@@ -25,7 +25,6 @@ OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
 Json = dict[str, Any]
 Program = dict[str, list[hlo_proto.Op]]
 PROGRAM_ID = 2**63 + 5
-MODES = ("summary", "by_source", "non_compute", "roofline", "bottleneck")
 DAMAGED = "the program's HLO can't be read: "
 EVERYTHING = ("--include-comm", "--include-data-move")
 
@@ -47,6 +46,44 @@ def trace_of(program: Program, *ops: Op, **more: Any) -> bytes:
 
 def notes_of_damage(said: Json) -> list[str]:
     return [note for note in said["notes"] if note.startswith(DAMAGED)]
+
+
+class AtMostEight(unittest.TestCase):
+    """Of the lines that a group is due to, and of those that its fusions hold besides."""
+
+    def test_likely_sources_and_the_rest_in_one_row(self) -> None:
+        for n in (1, 8, 9, 11):
+            with self.subTest(n=n):
+                names = [f"copy.{i}" for i in range(n)]
+                copies = [
+                    hlo_proto.op(x, "copy", line=f"m.py:{i + 1}") for i, x in enumerate(names)
+                ]
+                # The first take longest.
+                ran = [event(x, "copy", 100 * i, 50 - i) for i, x in enumerate(names)]
+                said = answer(trace_of({"main": copies}, *ran), "by_source", *EVERYTHING)
+                (group,) = said["groups"]
+                rows = [tuple(row.values()) for row in group["likely_sources"]]
+                expected: list[Any] = [
+                    (f"m.py:{i + 1}", "own", 50 - i, 1) for i in range(min(n, 8))
+                ]
+                if n > 8:
+                    expected.append((None, None, sum(50 - i for i in range(8, n)), n - 8))
+                self.assertEqual(rows, expected)
+
+    def test_lines_fused(self) -> None:
+        for n in (1, 8, 9):
+            with self.subTest(n=n):
+                # Of the last line there are two instructions.
+                lines = [f"m.py:{i + 10}" for i in range(n)]
+                body = [
+                    hlo_proto.op(f"add.{i}", "add", line=line)
+                    for i, line in enumerate([*lines, lines[-1]])
+                ]
+                program = {"body": body, "main": [hlo_proto.op("f.1", "fusion", calls=["body"])]}
+                data = trace_of(program, event("f.1", "loop fusion", 0, 9, stack="m.py:1:1"))
+                (group,) = answer(data, "by_source")["groups"]
+                rows = [tuple(row.values()) for row in group["also_fused"]]
+                self.assertEqual(rows, [(lines[-1], 2), *((line, 1) for line in lines[:-1])][:8])
 
 
 # --- precision -----------------------------------------------------------------------------------
