@@ -105,14 +105,9 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
             stop += _FIXED_BYTES[wire]
             if stop > end:
                 raise Damage(at, "the message ends inside a field")
-        if wire == GROUP_START:
-            groups.append((number, at))
-            if len(groups) > _GROUP_DEPTH:
-                raise Damage(groups[0][1], "groups nested too deep")
-        elif wire == GROUP_END:
-            if not groups or groups[-1][0] != number:
-                raise Damage(at, "the end of a group that was not begun")
-            _, begun = groups.pop()
+        if wire in (GROUP_START, GROUP_END):
+            begun = groups[0][1] if groups else at
+            _follow_groups(groups, number, wire, at)
             if not groups:
                 yield begun, number, GROUP_START, begun, stop
         elif not groups:
@@ -220,27 +215,39 @@ class FramingCheck:
         self._base = 0
         self._next = 0
         self._n_fields = 0
-        self._depth = 0
+        # As in `fields`: what is in a group are fields as well.
+        self._groups: list[tuple[int, int]] = []
 
     def feed(self, chunk: bytes) -> None:
         data = self._rest + chunk
         end = self._base + len(data)
         while self._next + _HEAD_BYTES <= end:
             at = self._next
-            _, wire, value, i = _field(data, at - self._base, at)
+            number, wire, value, i = _field(data, at - self._base, at)
             self._next = self._base + i
             if wire == LENGTH:
                 self._next += value
-            elif wire != VARINT:
+            elif wire in _FIXED_BYTES:
                 self._next += _FIXED_BYTES[wire]
-                # What is in a group are fields as well.
-                self._depth += (wire == GROUP_START) - (wire == GROUP_END)
+                _follow_groups(self._groups, number, wire, at)
             self._n_fields += 1
-            if not 0 <= self._depth <= _GROUP_DEPTH or self._n_fields > _MOST_FIELDS:
-                raise Damage(at, "groups or fields beyond number")
+            if self._n_fields > _MOST_FIELDS:
+                raise Damage(at, f"more than {_MOST_FIELDS} planes, or what else there may be")
         keep = min(max(self._next, self._base), end)
         self._rest = data[keep - self._base :]
         self._base = keep
+
+
+def _follow_groups(groups: list[tuple[int, int]], number: int, wire: int, at: int) -> None:
+    """Keep the groups around a field, the outermost first: number and offset."""
+    if wire == GROUP_START:
+        groups.append((number, at))
+        if len(groups) > _GROUP_DEPTH:
+            raise Damage(groups[0][1], "groups nested too deep")
+    elif wire == GROUP_END:
+        if not groups or groups[-1][0] != number:
+            raise Damage(at, "the end of a group that was not begun")
+        groups.pop()
 
 
 def decode(kind: type[M], data: bytes, at: int, of: Readable | None = None) -> M:

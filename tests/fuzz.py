@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import argparse
 import base64
+import errno
 import gzip
+import json
 import os
 import random
 import re
 import resource
 import signal
 import struct
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -162,6 +165,7 @@ def signed(value: int) -> int:
 
 # --- the oracle ----------------------------------------------------------------------------------
 
+LARGE_TEXT = 1 << 16
 POISON = "%poison.1 = f32[] poison()"
 POISON_ID = 2**62 + 77  # no entry of the metadata has it
 LARGE_STAT = 64  # an id and an integer take no more
@@ -436,7 +440,11 @@ class Reading:
         # Only a stat that has a name is inflated: what can't be is poison rather than damage.
         value = string(POISON)
         try:
-            value = compressed(gzip.decompress(payload).decode())
+            plain = gzip.decompress(payload)
+            value = compressed(plain.decode())
+            if len(plain) > LARGE_TEXT:
+                # Alone or with others it may be too much.
+                self.may.append(field.at)
             # This one is stricter.
             zlib.decompress(payload, wbits=31)
         except (OSError, EOFError, zlib.error, UnicodeDecodeError):
@@ -651,6 +659,57 @@ TREE_MUTATORS: tuple[Callable[[random.Random, list[Node], int], None], ...] = (
 )  # fmt: skip
 
 
+def message(number: int, *inside: Node) -> Node:
+    return Node(varint(number << 3 | LENGTH), LENGTH, b"", list(inside))
+
+
+def number(number: int, value: int) -> Node:
+    return Node(varint(number << 3), VARINT, varint(value))
+
+
+def texts_of_ops(tree: list[Node]) -> list[tuple[list[Node], int]]:
+    """Where the stats of event metadata have a text: the stat's fields, and which it is."""
+    return [
+        (stat.children, i)
+        for plane in tree
+        for entry in plane.children or []
+        if entry.tag == b"\x22"
+        for value in entry.children or []
+        for stat in value.children or []
+        if stat.children
+        for i, field in enumerate(stat.children)
+        if field.tag == b"\x2a"
+    ]
+
+
+def share_text(rng: random.Random, tree: list[Node]) -> None:
+    """Let ops have one text, long or not, by reference to a name."""
+    key = rng.choice((900, 2**40, 2**63 - 1))
+    text = rng.choice(("loop fusion", "a.py:1:2\nb.py:3:4", "jit(f)/jvp(g)/dot:", "f32[8]{0}"))
+    name = Node(b"\x12", LENGTH, (text * rng.choice((1, 1, 2, 500, 9000))).encode())
+    for plane in tree:
+        if plane.children is not None and plane.tag == b"\x0a":
+            plane.children.append(message(5, number(1, key), message(2, number(1, key), name)))
+    for stat, i in texts_of_ops(tree):
+        if rng.random() < 0.7:
+            stat[i] = number(7, key)
+
+
+def compress_text(rng: random.Random, tree: list[Node]) -> None:
+    """Let ops have texts that are much larger than what is written of them."""
+    size = rng.choice((0, 1, 1000, LARGE_TEXT, 1 << 20, (4 << 20) - 1, 4 << 20, (4 << 20) + 1))
+    fill = rng.choice((b"x", b"a.py:1:2\n", b"\xff", b"\n", "\u20ac".encode()))
+    for stat, i in texts_of_ops(tree):
+        if rng.random() < 0.5:
+            plain = stat[i].payload + (fill * (size // len(fill) + 1))[:size]
+            stat[i] = Node(b"\x42", LENGTH, gzip.compress(plain, 1, mtime=0))
+            # How much all may be depends on the file's size, and the tidy file's is another.
+            size = min(size, 1000)
+
+
+WHOLE_MUTATORS = (share_text, compress_text)
+
+
 def boundaries(data: bytes, message: str = "space", start: int = 0, end: int = -1) -> list[int]:
     """Where the fields of all messages begin, where their payloads do, and where they end."""
     found = []
@@ -734,6 +793,10 @@ def mutate(rng: random.Random, data: bytes) -> tuple[bytes, list[str]]:
     """Damage a legal file in one to three ways; which ones."""
     done = []
     tree = parse(data)
+    if rng.random() < 0.1:
+        whole_mutator = rng.choice(WHOLE_MUTATORS)
+        whole_mutator(rng, tree)
+        done.append(whole_mutator.__name__)
     for _ in range(rng.choice((0, 1, 1, 1, 2))):
         if all_places := places(tree):
             mutator = rng.choice(TREE_MUTATORS)
@@ -867,6 +930,78 @@ def judge_damaged_gzip(rng: random.Random, data: bytes, folder: Path, run: Run) 
     return str(outcome.object.get("reason", "ok"))
 
 
+def judge_faulty_reads(rng: random.Random, data: bytes, folder: Path, run: Run) -> str:
+    """Reads that fail, or that bring less than there is: an answer as of the whole, or none."""
+    path = folder / rng.choice(("test.xplane.pb", "test.xplane.pb.gz"))
+    path.write_bytes(gzip.compress(data, 1, mtime=0) if path.suffix == ".gz" else data)
+    intact = run(path)
+    kinds = rng.choice((("error",), ("error",), ("nothing",), ("little",), ("little", "error")))
+    # What goes well before the first fault, and between two.
+    well = rng.choice((0, 1, 2, 5, 20, 60))
+
+    def faulty(read: Callable[..., bytes]) -> Callable[..., bytes]:
+        calls = 0
+
+        def one(fd: int, n: int, *at: int) -> bytes:
+            nonlocal calls
+            calls += 1
+            kind = rng.choice(kinds) if calls > well else "well"
+            if kind == "error":
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            most = {"nothing": 0, "little": rng.randrange(1, 9)}.get(kind, n)
+            return read(fd, min(n, most), *at)
+
+        return one
+
+    with (
+        mock.patch("os.pread", faulty(os.pread)),
+        mock.patch("os.read", faulty(os.read)),
+    ):
+        outcome = run(path)
+    check_outcome(outcome)
+    if damaged_at(outcome) is None:
+        notes = intact.object["notes"], outcome.object["notes"]
+        check(
+            {**outcome.object, "notes": notes} == {**intact.object, "notes": notes},
+            f"after a fault another answer: {outcome.object}",
+        )
+    return f"read faults: {outcome.object.get('reason', 'ok')}"
+
+
+# What becomes of each stream: what the shell is told, and whether it can be written to.
+STREAM_FAULTS = {">&-": False, ">/dev/full": False, "> out": True, "| cat > out": True}
+ERROR_FAULTS = ("", "2>&-", "2>/dev/full", "2>/dev/null")
+
+
+def judge_faulty_streams(
+    rng: random.Random, data: bytes, folder: Path, arguments: list[str]
+) -> str:
+    """With streams that fail: the status of the table, and a whole object or nothing."""
+    path = folder / "test.xplane.pb"
+    path.write_bytes(mutate(rng, data)[0])
+    arguments = [str(path), *arguments]
+    expected = harness.command(*arguments)
+    to, can_write = rng.choice(list(STREAM_FAULTS.items()))
+    error = rng.choice(ERROR_FAULTS)
+    (folder / "out").unlink(missing_ok=True)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    if rng.random() < 0.5:
+        env["PYTHONUNBUFFERED"] = "1"
+    shell = ["bash", "-c", f'set -o pipefail; "$@" {error} {to}', "bash"]
+    done = subprocess.run(
+        [*shell, sys.executable, str(harness.SCRIPT), *arguments],
+        capture_output=True, text=True, timeout=60, check=False, cwd=folder, env=env,
+    )  # fmt: skip
+    what = f"{to} {error}"
+    check("Traceback" not in done.stderr, f"{what}: {done.stderr}")
+    if can_write:
+        said = json.loads((folder / "out").read_text())
+        check(said == expected.object, f"{what}: {said}")
+    status = expected.status if can_write else 1
+    check(done.returncode == status, f"{what}: {done.returncode} instead of {status}")
+    return f"stream faults: {expected.object.get('reason', 'ok')}"
+
+
 def run_case(seed: int, number: int, folder: Path, *, as_command: bool) -> tuple[list[str], str]:
     """One case; what was done to the file, and what the program said."""
     rng = random.Random(f"{seed}:{number}")
@@ -885,6 +1020,11 @@ def run_case(seed: int, number: int, folder: Path, *, as_command: bool) -> tuple
     with time_limit(10 * SECONDS), small_pieces(rng):
         if rng.random() < 0.1:
             return ["gzip"], judge_damaged_gzip(rng, data, folder, run)
+        if as_command and rng.random() < 0.5:
+            arguments = ["--mode", mode, *options]
+            return ["streams"], judge_faulty_streams(rng, data, folder, arguments)
+        if not as_command and rng.random() < 0.1:
+            return ["reads"], judge_faulty_reads(rng, data, folder, run)
         data, done = mutate(rng, data)
         packed = rng.random() < 0.1
         try:

@@ -41,6 +41,8 @@ OTHER_PYTHONS = ("3.8", "3.9")
 # Nothing of this process's own environment: what makes a stream unbuffered hides a lot.
 BARE = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 UNBUFFERED = {**BARE, "PYTHONUNBUFFERED": "1"}
+# Where little can be written, Python would leave halves of its bytecode behind.
+NO_BYTECODE = "export PYTHONDONTWRITEBYTECODE=1; "
 
 
 class StreamsTest(unittest.TestCase):
@@ -140,7 +142,7 @@ class Stdout(StreamsTest):
         """A part can be written, then nothing: no success."""
         for env in (BARE, UNBUFFERED):
             with self.subTest(env=env):
-                line = f'trap "" XFSZ; ulimit -f 8; "$@" > {self.folder}/out'
+                line = NO_BYTECODE + f'trap "" XFSZ; ulimit -f 8; "$@" > {self.folder}/out'
                 done = self.shell(line, self.large, "--mode", "by_source", env=env)
                 complaint = "compute_breakdown: can't write: File too large\n"
                 self.assertEqual((done.returncode, done.stderr), (1, complaint))
@@ -274,7 +276,10 @@ class Stdin(StreamsTest):
         self.assertIn("Bad file descriptor", json.loads(done.stdout)["detail"])
 
     def test_a_disk_too_small_for_the_copy(self) -> None:
-        line = 'trap "" XFSZ; ulimit -f 8; head -c 9000000 /dev/zero | tr "\\0" "\\172" | "$@"'
+        line = (
+            NO_BYTECODE
+            + 'trap "" XFSZ; ulimit -f 8; head -c 9000000 /dev/zero | tr "\\0" "\\172" | "$@"'
+        )
         done = self.shell(line, "-", "--mode", "summary")
         self.assertEqual(done.returncode, 1)
         self.assertIn("File too large", json.loads(done.stdout)["detail"])
@@ -292,7 +297,7 @@ class Memory(StreamsTest):
             check=False,
             timeout=60,
             preexec_fn=limit,
-            env=BARE,
+            env={**BARE, "PYTHONDONTWRITEBYTECODE": "1"},
         )
         self.assertNotIn("Traceback", done.stderr, mebibytes)
         outcome = harness.Outcome(json.loads(done.stdout), done.returncode, done.stderr)
