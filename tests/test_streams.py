@@ -451,6 +451,11 @@ class Called(StreamsTest):
             self.skipTest("no older Python")
 
 
+def heed_interrupts() -> None:
+    """Which a shell's background jobs, and so perhaps these tests, ignore."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Interrupted(StreamsTest):
     def test_while_it_waits_for_input(self) -> None:
         process = subprocess.Popen(
@@ -459,6 +464,7 @@ class Interrupted(StreamsTest):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=BARE,
+            preexec_fn=heed_interrupts,  # noqa: PLW1509
         )
         assert process.stdin is not None
         process.stdin.write(SMALL)
@@ -483,6 +489,7 @@ class Interrupted(StreamsTest):
             check=False,
             env=env,
             timeout=30,
+            preexec_fn=heed_interrupts,
         )
         self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, b""))
 
