@@ -400,10 +400,10 @@ class Damage(unittest.TestCase):
     def test_cut_off(self) -> None:
         whole = small_program()
         for end in (*range(1, len(whole), 37), len(whole) - 1):
-            summary, by_source, *_ = self.assert_answered(whole[:end], end)
-            for said in (summary, by_source):
-                self.assertEqual(len(notes_of_damage(said)), 1)
-            for group in by_source["groups"]:
+            said = dict(zip(MODES, self.assert_answered(whole[:end], end), strict=True))
+            for mode in ("summary", "by_source"):
+                self.assertEqual(len(notes_of_damage(said[mode])), 1)
+            for group in said["by_source"]["groups"]:
                 self.assertEqual((group["likely_sources"], group["also_fused"]), (None, None))
 
     def test_full_of_noise(self) -> None:
