@@ -144,7 +144,7 @@ class ProgramMaker:
         self.computations: list[Computation] = []
         self.n_instructions = 0
         self.first_id = rng.choice((1, 1, 2**33))
-        self.share_with_frames = rng.choice((0.05, 0.2, 0.2, 0.5, 0.9))
+        self.share_with_frames = rng.choice((0.02, 0.05, 0.1, 0.2, 0.2, 0.5, 0.9))
         self.writes_frames = rng.choice(("ids", "lines", "both", "any"))
         n = len(FILES) * N_LINES
         self.frames = StackFrames(
@@ -154,6 +154,7 @@ class ProgramMaker:
             frames=[(1 + i, rng.choice((0, i, i, 1 + i))) for i in range(n)],
         )
         self.dot_dtypes = rng.sample(DOT_DTYPES, rng.choice((1, 2, 4)))
+        self.ended: set[int | None] = set()  # ids of starts that have a done
 
     def make(self) -> HloProto:
         rng = self.rng
@@ -333,8 +334,10 @@ class ProgramMaker:
             made.append(self.instruction(op.name, op.opcode, operands, config=config))
         elif role == "start" or op.opcode in ("send", "recv"):
             self.add_start(made, op.name, op.opcode)
-        elif role in ("done", "update"):
+        elif role == "done":
             self.add_end(made, op, family)
+        elif role == "update":
+            pass  # as an op of its own none was ever met
         else:
             calls = []
             if op.opcode == "fusion" or chance(rng, 0.03):
@@ -360,20 +363,21 @@ class ProgramMaker:
         return made[-1]
 
     def add_end(self, made: list[Instruction], op: SeenOp, family: str) -> None:
-        """A done, or an update, behind a start: one that is there, or one of its own."""
+        """A done behind a start: one that is there, or one of its own."""
         rng = self.rng
         opcode = family if family in ("send", "recv") else f"{family}-start"
-        there = [each for each in made if each.opcode == opcode and each.id not in self.used(made)]
+        there = [each for each in made if each.opcode == opcode and each.id not in self.ended]
         start = rng.choice(there) if there and chance(rng, 0.8) else None
         if start is None:
             invented = re.sub("-(done|update)", "-start", op.name)
             taken = {each.name for each in self.ops}
             start = self.add_start(made, None if invented in taken else invented, opcode)
+        self.ended.add(start.id)
         calls = []
         if start.called_computation_ids and chance(rng, 0.5):
             calls = [c for c in self.computations if c.id == start.called_computation_ids[0]]
         behind = start
-        if family == "async" and op.opcode == "async-done" and chance(rng, 0.5):
+        if family == "async" and chance(rng, 0.5):
             for _ in range(rng.choice((0, 1, 2))):
                 self.new(made, rng.choice(MATH))
             more = [each for each in self.some(made, 2) if each is not start]
@@ -386,21 +390,23 @@ class ProgramMaker:
             self.new(made, rng.choice(MATH), most=1)
         made.append(self.instruction(op.name, op.opcode, [behind], calls))
 
-    def used(self, made: list[Instruction]) -> set[int]:
-        """Ids of starts that an end has; a start has no other users but by mishap."""
-        ends = [each for each in made if (each.opcode or "").endswith(("-done", "-update"))]
-        return {i for each in ends for i in each.operand_ids}
-
     def add_fused_done(self, made: list[Instruction], op: SeenOp) -> None:
         """The end of an asynchronous collective that is a pair of fusions, math in between."""
         rng = self.rng
-        there = [each for each in made if (each.name or "").startswith("async-collective-start")]
+        there = [
+            each
+            for each in made
+            if (each.name or "").startswith("async-collective-start")
+            and each.opcode == "fusion"
+            and each.id not in self.ended
+        ]
         if there and chance(rng, 0.8):
             behind = rng.choice(there)
         else:
             made.append(self.instruction(None, "fusion", self.some(made, 2), [self.body()]))
             behind = made[-1]
             behind.name = f"async-collective-start.{self.n_instructions}"
+        self.ended.add(behind.id)
         for _ in range(rng.choice((0, 0, 1, 2))):
             made.append(self.instruction(None, "get-tuple-element", [behind]))
             made.append(self.instruction(None, "fusion", [made[-1]], [self.body()]))

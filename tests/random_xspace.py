@@ -106,6 +106,13 @@ FREQUENT_CATEGORIES = [
     *MATH_CATEGORIES,
 ]
 
+# Those of ops that only the program tells of, if they have no stack.
+MOVING_CATEGORIES = [
+    *words("async-start async-done async-done async-done copy-start copy-done copy-done copy"),
+    *words("all-reduce reduce-scatter all-gather-start all-gather-done recv-done send slice"),
+    *("custom fusion", "custom fusion", "all-reduce-scatter fusion", "loop fusion", "dot"),
+]
+
 ASYNC_NAMES = [
     *words("all-gather all-reduce reduce-scatter all-to-all ragged-all-to-all send recv"),
     *words("collective-permute collective-broadcast slice dynamic-slice dynamic-update-slice"),
@@ -422,6 +429,8 @@ class OpPool:
         self.stacks = rng.sample(STACKS, rng.choice((1, 3)))
         self.tf_ops = rng.sample(TF_OPS, 2)
         self.is_plausible = chance(rng, 0.5)
+        # In some the program has most to say: ops move data, and none has a stack.
+        self.is_all_moving = chance(rng, 0.35)
         self.texts = TextMaker(rng, MATH_DTYPES if self.is_plausible else DTYPES)
 
     def stat(self, name: str, value: Value) -> Stat:
@@ -432,6 +441,9 @@ class OpPool:
     def random_metadata(self, metadata_id: int | None) -> EventMetadata:
         rng = self.rng
         category, opcode = random_category(rng, self.is_plausible)
+        if self.is_all_moving and chance(rng, 0.8):
+            category = rng.choice(MOVING_CATEGORIES)
+            opcode = "fusion" if category.endswith("fusion") else category
         text, shape = self.texts.text(opcode)
         if chance(rng, 0.15):
             category, name, shape, rest = rng.choice(SEEN_OPS)
@@ -454,12 +466,12 @@ class OpPool:
     def random_sources(self) -> list[Stat]:
         rng = self.rng
         stats = []
-        if chance(rng, 0.6):
+        if not self.is_all_moving and chance(rng, 0.6):
             stack = random_text_value(rng, rng.choice(self.stacks))
             stats.append(self.stat("source_stack", stack))
         if chance(rng, 0.5):
             stats.append(self.stat("tf_op", random_text_value(rng, rng.choice(self.tf_ops))))
-        if chance(rng, 0.3):
+        if chance(rng, 0.05 if self.is_all_moving else 0.3):
             stats.append(self.stat("source", string(rng.choice(SOURCES))))
         return stats
 
