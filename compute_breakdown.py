@@ -275,11 +275,16 @@ class Op:
         """Whether it only sets off what another op waits for."""
         return self.category.endswith("-start") or self.async_collective == ASYNC_COLLECTIVE_START
 
+    @property
+    def source(self) -> str | None:
+        """The line that the trace gives beside the stack."""
+        return as_text(self.metadata.stats.get("source")) or None
+
     @cached_property
     def source_inner(self) -> str | None:
         """The innermost frame, as `file:line`; without a stack, what else tells the line."""
         if self.source_stack is None:
-            return as_text(self.metadata.stats.get("source")) or None
+            return self.source
         last = self.source_stack.rstrip().rpartition("\n")[2].strip()
         frame = FRAME_RE.match(last)
         return frame[1] if frame else last
@@ -626,7 +631,6 @@ class Device:
     hosts: list[str]
     planes: list[str]
     _ops: dict[int, Op | None]
-    _sources: dict[int | None, dict[str, str]]
 
     def op(self, metadata_id: int) -> Op | None:
         """Each entry of the metadata is normalized once, whoever asks."""
@@ -634,15 +638,6 @@ class Device:
             metadata = self.plane.metadata(metadata_id)
             self._ops[metadata_id] = Op(metadata, self.programs) if metadata else None
         return self._ops[metadata_id]
-
-    def sources_of(self, program_id: int | None) -> dict[str, str]:
-        """The lines that the trace itself gives for ops of a program, by their names."""
-        if not self._sources:
-            for op in filter(None, self._ops.values()):
-                source = as_text(op.metadata.stats.get("source"))
-                if source:
-                    self._sources.setdefault(op.program_id, {})[op.name] = source
-        return self._sources.get(program_id, {})
 
     @property
     def type(self) -> str | None:
@@ -676,7 +671,6 @@ def open_device(trace: _proto.Trace, name: str, hosts: list[str], notes: list[st
         hosts=hosts,
         planes=trace.plane_names,
         _ops={},
-        _sources={},
     )
 
 
@@ -1245,7 +1239,7 @@ class LikelyLine:
     group: Group
 
 
-def likely_line(op: Op, device: Device) -> tuple[str | None, str | None]:
+def likely_line(op: Op) -> tuple[str | None, str | None]:
     """Whose data an op without a line of its own moves or waits for, and how that is known."""
     if op.instruction is None:
         return (op.source_inner, OWN) if op.source_inner else (None, None)
@@ -1253,14 +1247,14 @@ def likely_line(op: Op, device: Device) -> tuple[str | None, str | None]:
     # fetched for who needs it.
     likely = op.instruction.likely_line(
         producer_first=op.waits_for in ("reduce-scatter", "all-reduce") or op.is_to_host,
-        sources=device.sources_of(op.program_id),
+        sources={op.name: op.source} if op.source else {},
     )
     return (likely.line, likely.how) if likely else (None, None)
 
 
-def likely_lines(group: Group, device: Device) -> list[LikelyLine]:
+def likely_lines(group: Group) -> list[LikelyLine]:
     """A group by likely line, longest first; what has none comes last."""
-    found = {id(each.op): likely_line(each.op, device) for each in group.members}
+    found = {id(each.op): likely_line(each.op) for each in group.members}
     lines = []
     for line, of_line in group_by(group.members, lambda op: found[id(op)][0]).items():
         by_how = group_by(of_line.members, lambda op: found[id(op)][1])
@@ -1390,7 +1384,7 @@ def group_fields(group: Group, step: Step) -> Json:
         "example_hlo_op": longest.op.text,
         "example_hlo_op_dur_ps": longest.longest,
         **breakdown(group),
-        "likely_sources": likely_rows(group, step),
+        "likely_sources": likely_rows(group),
     }
 
 
@@ -1398,11 +1392,11 @@ N_LIKELY = 8
 N_FUSED = 8
 
 
-def likely_rows(group: Group, step: Step) -> list[Json] | None:
+def likely_rows(group: Group) -> list[Json] | None:
     """Whose data a group without a stack is about; None where that isn't asked, or not known."""
     if group.op.source_stack or not any(each.op.program for each in group.members):
         return None
-    lines = likely_lines(group, step.device)
+    lines = likely_lines(group)
     shown = [each for each in lines[:N_LIKELY] if each.line]
     rest = Group([each for line in lines[len(shown) :] for each in line.group.members])
     rows = [(each.line, each.how, each.group) for each in shown]
@@ -1690,7 +1684,7 @@ def non_compute(
                 "hlo_category": category,
                 "kind": kind,
                 **source_fields(group.op),
-                "likely_sources": likely_rows(group, step),
+                "likely_sources": likely_rows(group),
                 "n_executions": group.n,
                 **durations(group),
                 "shapes_in": group.distinct(shape_in)[:N_SHAPES_PER_SIDE],
@@ -2295,7 +2289,7 @@ class Finding:
         self.weight = sum(entry.weight for entry in entries)
 
 
-def findings_of(ledger: Iterable[Entry], device: Device) -> list[Finding]:
+def findings_of(ledger: Iterable[Entry]) -> list[Finding]:
     """A line of a group with a stack is the group's; without one each op's likely line."""
     of_stack: dict[tuple[str, str, str | None], list[Entry]] = {}
     of_line: dict[tuple[str, str | None, str | None], list[tuple[Entry, str | None]]] = {}
@@ -2304,7 +2298,7 @@ def findings_of(ledger: Iterable[Entry], device: Device) -> list[Finding]:
         if op.source_stack:
             of_stack.setdefault((entry.name, op.agg_key, entry.kernel), []).append(entry)
         else:
-            line, how = likely_line(op, device)
+            line, how = likely_line(op)
             of_line.setdefault((entry.name, line, entry.kernel), []).append((entry, how))
     findings = [
         Finding(entries, entries[0].executions.op.source_inner, OWN)
@@ -2341,7 +2335,7 @@ def bottleneck(
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost)
     ledger = ledger_of(step, roofs, by_user)
-    findings = findings_of(ledger, step.device)
+    findings = findings_of(ledger)
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
     weights = {name: sum(entry.weight for entry in by_class[name]) for name in CLASSES}

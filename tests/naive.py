@@ -113,11 +113,6 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
         Event(plane.ops[e.metadata_id], span, e.on_device or clocks.moved(span))
         for e, span in admitted
     ]
-    # What the trace says of an op's line holds for its instruction as well.
-    for op in (e.op for e in events):
-        line = text_of(op.stats, "source")
-        if op.program is not None and op.hlo.name is not None and line:
-            op.program.sources.setdefault(op.hlo.name, line)
     picked = Picked(
         plane=plane,
         plane_names=[plane_name(message) for message in planes_of(data)],

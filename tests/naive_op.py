@@ -800,7 +800,7 @@ class Op:
         collective = self.waits_for
         if collective == "collective":
             collective = self.collective_inside or collective
-        own = program.own_line(instruction)
+        own = program.own_line(instruction, text_of(self.stats, "source") or None)
         inside = program.line_inside(instruction)
         producer, consumer = program.producer(instruction), program.consumer(instruction)
         if collective in ("reduce-scatter", "all-reduce") or self.is_copy_to_host:

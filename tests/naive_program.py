@@ -245,8 +245,6 @@ class Cost:
 class Program:
     computations: list[Computation]
     instructions: list[Instruction] = field(init=False)
-    # The lines that the trace itself has of ops without a stack, by name.
-    sources: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.instructions = [i for c in self.computations for i in c.instructions]
@@ -401,10 +399,13 @@ class Program:
         """A parameter is never the answer."""
         if instruction.opcode == "parameter":
             return None
-        return instruction.line or self.sources.get(instruction.name)
+        return instruction.line
 
-    def own_line(self, instruction: Instruction) -> str | None:
+    def own_line(self, instruction: Instruction, source: str | None) -> str | None:
+        """`source` is what the trace says of the op itself."""
         lines = [self.line_of(instruction)]
+        if instruction.opcode != "parameter":
+            lines.append(source)
         if instruction.is_done:
             lines += [self.line_of(link) for link in self.chain(instruction) if link.is_start]
         return next(iter(known(lines)), None)
