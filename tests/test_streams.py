@@ -38,8 +38,11 @@ SMALL = trace(OPS[:2], [("0", 0, 150)])
 LARGE = trace(OPS, [("0", 0, 3000)])
 OTHER_PYTHONS = ("3.8", "3.9")
 
-# Nothing of this process's own environment: what makes a stream unbuffered hides a lot.
-BARE = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+# Of this process's own environment what it takes to run: what makes a stream unbuffered, say,
+# hides a lot.
+BARE = {"LANG": "C.UTF-8"} | {
+    name: os.environ[name] for name in ("PATH", "PYTHONPATH", "TMPDIR") if name in os.environ
+}
 UNBUFFERED = {**BARE, "PYTHONUNBUFFERED": "1"}
 # Where little can be written, Python would leave halves of its bytecode behind.
 NO_BYTECODE = "export PYTHONDONTWRITEBYTECODE=1; "
@@ -470,7 +473,7 @@ class Interrupted(StreamsTest):
         process.stdin.write(SMALL)
         process.stdin.flush()
         unread = array("i", [1])
-        while unread[0]:
+        while unread[0] and process.poll() is None:
             time.sleep(0.01)
             fcntl.ioctl(process.stdin, termios.FIONREAD, unread)
         process.send_signal(signal.SIGINT)
@@ -482,7 +485,7 @@ class Interrupted(StreamsTest):
         (self.folder / "argparse.py").write_text(
             "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(9)"
         )
-        env = {**BARE, "PYTHONPATH": str(self.folder)}
+        env = {**BARE, "PYTHONPATH": f"{self.folder}:{BARE.get('PYTHONPATH', '')}"}
         done = subprocess.run(
             [sys.executable, harness.SCRIPT, self.small, "--mode", "summary"],
             capture_output=True,
@@ -498,7 +501,7 @@ class Interrupted(StreamsTest):
         (self.folder / "argparse.py").write_text(
             "import os, signal; os.kill(os.getpid(), signal.SIGINT); raise SystemExit(7)"
         )
-        env = {**BARE, "PYTHONPATH": str(self.folder)}
+        env = {**BARE, "PYTHONPATH": f"{self.folder}:{BARE.get('PYTHONPATH', '')}"}
         self.assertEqual(self.shell(line, "x", env=env).returncode, 7)
 
     def test_while_it_reads(self) -> None:
