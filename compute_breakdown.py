@@ -184,14 +184,8 @@ def async_collective(category: str, op_name: str) -> str | None:
     return name[1] if name else None
 
 
-def dtype_class(hlo_dtype: str) -> str:
-    if hlo_dtype.startswith("f8"):
-        return "fp8"
-    return {"bf16": "bf16", "f32": "fp32", "f16": "fp16"}.get(hlo_dtype, OTHER)
-
-
 def dtype_of(outputs: list[_proto.Array]) -> str:
-    return dtype_class(_proto.main_dtype(outputs)) if outputs else OTHER
+    return _proto.dtype_class(_proto.main_dtype(outputs)) if outputs else OTHER
 
 
 @cache
@@ -390,7 +384,7 @@ class Op:
             dtype = _proto.main_dtype(self.matmul_inputs)
         else:
             return None
-        named = dtype_class(dtype)
+        named = _proto.dtype_class(dtype)
         return dtype if named == OTHER else named
 
     @cached_property
@@ -398,7 +392,7 @@ class Op:
         """Whether a matrix unit may have worked in another precision than the output shows."""
         if self.dot or self.dtype == OTHER or not MATMUL_CATEGORY.match(self.category):
             return False
-        inputs = {dtype_class(array.dtype) for array in self.matmul_inputs}
+        inputs = {_proto.dtype_class(array.dtype) for array in self.matmul_inputs}
         return inputs != {self.dtype}
 
     @cached_property

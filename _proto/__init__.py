@@ -15,6 +15,7 @@ from .hlo_text import (
     Array,
     HloText,
     dtype_and_layout_change,
+    dtype_class,
     main_dtype,
     parse_shape,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "Value",
     "clock_of",
     "dtype_and_layout_change",
+    "dtype_class",
     "files_below",
     "folder_nearby",
     "host_of",

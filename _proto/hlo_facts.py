@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from . import hlo_pb2 as pb
 from .hlo_search import START, collective_name, first_collective, inside, stage_of
 from .hlo_shapes import Array
+from .hlo_text import OTHER, dtype_class
 from .replica_groups import AxisPart, Groups, iota_groups, listed_groups, mesh_groups
 from .wire import parse
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from .hlo_module import Instruction
 
 _DOTS = ("convolution", "dot")
-OTHER = "other"
 # Which of two operands' classes is the wider.
 _WIDTH = {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2, OTHER: 3}
 _COST_KEY = b'"cost_estimate"'
@@ -61,13 +61,6 @@ class Collective(NamedTuple):
     outputs: list[Array] | None
     groups: Groups | None
     pairs: tuple[tuple[int, int], ...] | None
-
-
-def dtype_class(hlo_dtype: str) -> str:
-    """The class of dtypes that has a peak: bf16, fp8, fp16, fp32; or else other."""
-    if hlo_dtype.startswith("f8"):
-        return "fp8"
-    return {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}.get(hlo_dtype, OTHER)
 
 
 def dot_of(op: Instruction) -> Dot | None:

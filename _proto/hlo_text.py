@@ -29,6 +29,8 @@ SSA_PART_RE = re.compile(r"\d+|(?:clone|cloned|remat)\d*")
 ENDLESS = 1 << 128
 # Of memory spaces: any other is on the chip.
 HBM, HOST_MEMORY = 0, 5
+# The dtypes without a peak of their own.
+OTHER = "other"
 # Shaped like arrays, but nothing is in them.
 NO_DATA = ("token", "opaque")
 
@@ -181,6 +183,13 @@ def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
             if depth == 0:
                 return arrays, token.end()
     return arrays, len(text)
+
+
+def dtype_class(hlo_dtype: str) -> str:
+    """The class of dtypes that has a peak: bf16, fp8, fp16, fp32; or else other."""
+    if hlo_dtype.startswith("f8"):
+        return "fp8"
+    return {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}.get(hlo_dtype, OTHER)
 
 
 def main_dtype(arrays: list[Array]) -> str:
