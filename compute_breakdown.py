@@ -516,13 +516,14 @@ class Step:
 
     device: Device
     picked: StepEvent | None
-    clock: str
+    # Its events, and the clock that tells when they ran.
+    admitted: Admitted
+    clock: _proto.Clock
     timeline: Timeline
     # In order of appearance.
     leaves: list[Executions]
     by_kind: dict[str, Group]
     containers: list[Executions]
-    n_dropped: int
 
     @property
     def duration(self) -> int:
@@ -1070,12 +1071,12 @@ def read_step(device: Device, picked: StepEvent | None, notes: list[str]) -> Ste
     return Step(
         device=device,
         picked=picked,
-        clock=clock.name,
+        admitted=admitted,
+        clock=clock,
         timeline=timeline_of(admitted, clock, ops, window),
         leaves=leaves,
         by_kind={kind: by_kind.get(kind) or Group([]) for kind in KINDS},
         containers=[each for each in executions.values() if each.op.is_container],
-        n_dropped=admitted.n_dropped,
     )
 
 
@@ -1429,7 +1430,7 @@ def totals_of(step: Step) -> Json:
         "n_events_total": leaves.n,
         **{f"n_events_{kind}": group.n for kind, group in step.by_kind.items()},
         "n_events_container": sum(each.n for each in step.containers),
-        "n_events_unresolved": step.n_dropped,
+        "n_events_unresolved": step.admitted.n_dropped,
         **{f"{kind}_duration_ps": group.total for kind, group in step.by_kind.items()},
         "non_while_duration_ps_sum": leaves.total,
         "while_container_duration_ps": in_while,
@@ -2781,7 +2782,12 @@ def analyse(request: Request, notes: list[str]) -> Json:
 
 
 def answer_of(request: Request, path: str, step: Step, notes: list[str]) -> Json:
-    said = request.mode.report(step, **request.mode_options)
+    try:
+        said = request.mode.report(step, **request.mode_options)
+        notes += said.notes
+    finally:
+        # Also where it is the program that holds no answer.
+        notes += step.device.programs.notes
     fields = {
         "status": "ok",
         "mode": request.mode.name,
@@ -2789,14 +2795,14 @@ def answer_of(request: Request, path: str, step: Step, notes: list[str]) -> Json
         "xplane_file": os.path.basename(path),
         "device": request.device,
         "device_type": step.device.type,
-        "clock": step.clock,
+        "clock": step.clock.name,
         "step_source": step.device.step_source if step.picked else None,
         "program": program_fields(step),
         "step_id": step.picked.index if step.picked else None,
         "step_name": step.picked.name if step.picked else None,
         "step_window_ps": [step.timeline.start, step.timeline.end],
         "step_duration_ps": step.duration,
-        "notes": [*notes, *said.notes, *step.device.programs.notes],
+        "notes": notes,
         "totals": {**totals_of(step), **(said.totals or {})},
         **said.fields,
     }
