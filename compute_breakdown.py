@@ -46,8 +46,8 @@ import re
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from contextlib import suppress
-from functools import cache, cached_property
+from contextlib import contextmanager, suppress
+from functools import cache, cached_property, partial
 from itertools import accumulate, chain
 from operator import itemgetter, sub
 
@@ -60,7 +60,10 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn, TextIO, TypeVar
 
     K = TypeVar("K")
+    T = TypeVar("T")
     Json = dict[str, Any]
+    # Told what is done, how many bytes of it, and of how many.
+    OnRead = Callable[[str, int, int], None]
 
 # From a clone this file is a script; installed, it stands in a package with its neighbours.
 if TYPE_CHECKING or not __package__:
@@ -70,6 +73,9 @@ if TYPE_CHECKING or not __package__:
     import _peaks
     import _proto
     from _proto import record
+
+    if TYPE_CHECKING:
+        import _records
 else:
     from . import _peaks, _proto
     from ._proto import record
@@ -533,13 +539,17 @@ class Step:
         return [each for each in self.leaves if each.op.kind in kinds]
 
 
+DEVICE_NOT_FOUND = "device_not_found"
+# Why a file has no answer that others may have.
+UNREADABLE = ("unreadable_xplane_pb", "unreadable_record")
 # Of the process, by why there is no answer. What could simply not be there is no failure.
 EXIT_STATUS = {
     "no_xplane_pb": 0,
-    "device_not_found": 0,
+    DEVICE_NOT_FOUND: 0,
     "no_xla_ops_line": 0,
     "empty_xla_ops_line": 0,
     "unreadable_xplane_pb": 1,
+    "unreadable_record": 1,
     "step_not_found": 1,
     "host_not_found": 1,
     "kernel_not_found": 1,
@@ -553,7 +563,7 @@ OK, CANT_WRITE, INTERRUPTED, CLOSED_PIPE = 0, 1, 130, 141
 class Absent(Exception):
     """There is no answer; why, and what else the answer's object says."""
 
-    def __init__(self, reason: str, **fields: object) -> None:
+    def __init__(self, reason: str, **fields: Any) -> None:
         super().__init__(reason)
         self.reason = reason
         self.exit_status = EXIT_STATUS[reason]
@@ -590,6 +600,55 @@ def find_files(profile: str, notes: list[str]) -> dict[str, str]:
     except (OSError, ValueError) as error:
         raise unreadable(profile, error) from None
     raise Absent("no_xplane_pb", detail=detail)
+
+
+def of_host(files: dict[str, str], host: str | None) -> dict[str, str]:
+    if host is None:
+        return files
+    if host not in files:
+        raise Absent("host_not_found", detail=f"no host {host!r}", available_hosts=list(files))
+    return {host: files[host]}
+
+
+def first_of(
+    files: dict[str, str], host: str | None, notes: list[str], read: Callable[[str], T]
+) -> T:
+    """Read that host's file, or else the first that can be read and has the device."""
+    files = of_host(files, host)
+    failures: list[Absent] = []
+    devices: list[str] = []
+    for path in files.values():
+        n_notes = len(notes)
+        if len(files) > 1:
+            name = os.path.basename(path)
+            notes.append(f"{name} taken, of {len(files)} files; --host takes another")
+        try:
+            return read(path)
+        except Absent as absent:
+            if absent.reason not in (*UNREADABLE, DEVICE_NOT_FOUND):
+                raise
+            del notes[n_notes:]
+            if absent.reason == DEVICE_NOT_FOUND:
+                devices += absent.fields["available_devices"]
+                continue
+            failures.append(absent)
+            if len(files) > 1:
+                notes.append(f"a file can't be read: {absent.fields['detail']}")
+    if len(failures) == len(files):
+        raise failures[0]
+    raise Absent(DEVICE_NOT_FOUND, available_devices=list(dict.fromkeys(devices)))
+
+
+@contextmanager
+def opened(path: str, on_read: OnRead | None) -> Iterator[_proto.Trace]:
+    """A trace, of which more may be read as long as it is open."""
+    try:
+        with _proto.open_trace(path, on_read) as trace:
+            yield trace
+            return
+    except (_proto.Damage, OSError, MemoryError) as error:
+        absent = unreadable(path, error)
+    raise absent
 
 
 def unreadable(path: str, error: Exception) -> Absent:
@@ -644,6 +703,8 @@ class Device:
 
 
 def open_device(trace: _proto.Trace, name: str, hosts: list[str], notes: list[str]) -> Device:
+    if name not in trace.plane_names:
+        raise Absent(DEVICE_NOT_FOUND, available_devices=trace.plane_names)
     plane = trace.plane(name)
     lines = plane.lines(OPS_LINE)
     if not lines:
@@ -1078,47 +1139,6 @@ def read_step(device: Device, picked: StepEvent | None, notes: list[str]) -> Ste
         by_kind={kind: by_kind.get(kind) or Group([]) for kind in KINDS},
         containers=[each for each in executions.values() if each.op.is_container],
     )
-
-
-def read_step_of_files(
-    files: dict[str, str],
-    host: str | None,
-    device: str,
-    choice: StepChoice,
-    notes: list[str],
-    on_read: Callable[[str, int, int], None] | None,
-    report: Callable[[str, Step], Json],
-) -> Json:
-    """Report on the step of that host's file, or else of the first that can be read and has the
-    device. What the report asks for may be read only then."""
-    hosts = list(files)
-    if host is not None:
-        if host not in files:
-            raise Absent("host_not_found", detail=f"no host {host!r}", available_hosts=hosts)
-        files = {host: files[host]}
-    failures: list[Absent] = []
-    devices: list[str] = []
-    for path in files.values():
-        n_notes = len(notes)
-        try:
-            with _proto.open_trace(path, on_read) as trace:
-                if device not in trace.plane_names:
-                    devices += trace.plane_names
-                    continue
-                if len(files) > 1:
-                    name = os.path.basename(path)
-                    notes.append(f"{name} taken, of {len(files)} files; --host takes another")
-                opened = open_device(trace, device, hosts, notes)
-                step = read_step(opened, pick_step(opened, choice, notes), notes)
-                return report(path, step)
-        except (_proto.Damage, OSError, MemoryError) as error:
-            failures.append(unreadable(path, error))
-            del notes[n_notes:]
-            if len(files) > 1:
-                notes.append(f"a file can't be read: {failures[-1].fields['detail']}")
-    if len(failures) == len(files):
-        raise failures[0]
-    raise Absent("device_not_found", available_devices=list(dict.fromkeys(devices)))
 
 
 # ----------------------------------------------------------------------------------------------
@@ -2459,16 +2479,546 @@ def finding_row(rank: int, finding: Finding, step: Step) -> Json:
 
 
 # ----------------------------------------------------------------------------------------------
+# What these modes answer: all stages in a row.
+
+
+def answer_on_step(
+    report: Callable[..., Report],
+    request: Request,
+    notes: list[str],
+    on_read: OnRead | None,
+    *,
+    step: int | str | None = None,
+    step_id: str | None = None,
+    **options: Any,
+) -> Json:
+    """Of one step of one device: all stages in a row."""
+    files = find_files(request.profile, notes)
+
+    def answer(path: str) -> Json:
+        with opened(path, on_read) as trace:
+            device = open_device(trace, request.device or DEVICE, list(files), notes)
+            picked = pick_step(device, StepChoice(step, step_id), notes)
+            of_step = read_step(device, picked, notes)
+            return answer_of(request, path, of_step, partial(report, **options), notes)
+
+    return first_of(files, request.host, notes, answer)
+
+
+def answer_of(
+    request: Request,
+    path: str,
+    step: Step,
+    report: Callable[[Step], Report],
+    notes: list[str],
+) -> Json:
+    try:
+        said = report(step)
+        notes += said.notes
+    finally:
+        # Also where it is the program that holds no answer.
+        notes += step.device.programs.notes
+    fields = {
+        "status": "ok",
+        "mode": request.mode.name,
+        "profile_dir": request.profile,
+        "xplane_file": os.path.basename(path),
+        "device": request.device,
+        "device_type": step.device.type,
+        "clock": step.clock.name,
+        "step_source": step.device.step_source if step.picked else None,
+        "program": program_fields(step),
+        "step_id": step.picked.index if step.picked else None,
+        "step_name": step.picked.name if step.picked else None,
+        "step_window_ps": [step.timeline.start, step.timeline.end],
+        "step_duration_ps": step.duration,
+        "notes": notes,
+        "totals": {**totals_of(step), **(said.totals or {})},
+        **said.fields,
+    }
+    cut_texts(fields, step.device.plane.file_size)
+    return fields
+
+
+# ----------------------------------------------------------------------------------------------
+# Records: what all steps of all devices of a trace come down to, for others to compare.
+
+FORMAT = 1
+N_LISTED = 32
+# One op more or less in so many makes no other step.
+OPS_PER_OTHER = 50
+CONDITIONAL = "conditional"
+NO_OPS, OTHER_PROGRAM, OTHER_OP_COUNT, NOT_ASKED = (
+    *("no_ops", "other_program", "other_op_count"),
+    "not_asked",
+)
+# Of devices that are left out of a record.
+NOTHING_RAN = ("no_xla_ops_line", "empty_xla_ops_line")
+
+# What tells a group from those of another capture, by what each of its ops adds.
+FACTS: dict[str, Callable[[Op], Iterable[str]]] = {
+    "sources": lambda op: [op.source_inner] if op.source_inner else [],
+    "tf_ops": lambda op: [op.tf_op] if op.tf_op else [],
+    "signatures": lambda op: [op.signature],
+    "shapes": lambda op: [f"{array.dtype}[{array.dims}]" for array in op.hlo.outputs],
+    "texts": lambda op: [op.text],
+}
+
+
+class GroupFacts:
+    def __init__(self, op: Op) -> None:
+        self.kind, self.agg_key, self.agg_key_kind = op.kind, op.agg_key, op.agg_key_kind
+        self.source_stack = op.source_stack
+        self.of_ops: dict[str, set[str]] = {name: set() for name in FACTS}
+
+    def add(self, op: Op) -> None:
+        for name, fact in FACTS.items():
+            self.of_ops[name].update(fact(op))
+
+    def merge(self, other: GroupFacts) -> None:
+        for name, facts in other.of_ops.items():
+            self.of_ops[name] |= facts
+
+
+@record
+class RecordedStep:
+    fields: Json
+    # By group: time and executions. Of a used step, in order of appearance.
+    times: dict[tuple[str, str], tuple[int, int]]
+
+
+@record
+class RecordedDevice:
+    fields: Json
+    steps: list[RecordedStep]
+    groups: dict[tuple[str, str], GroupFacts]
+    n_dropped: int
+
+
+def record_device(device: Device, asked: slice) -> RecordedDevice:
+    """Of all steps that are used; figures of those that are asked for."""
+    if sum(line.n_events - line.n_aggregated for line in device.lines) == 0:
+        raise Absent("empty_xla_ops_line")
+    groups: dict[tuple[str, str], GroupFacts] = {}
+    recorded = []
+    seen: set[Op] = set()
+    texts: set[str] = set()
+    clocks: set[str] = set()
+    n_dropped = 0
+    steps = device.steps or [whole_of(device)]
+    n_asked = set(range(len(steps))[asked])
+    for step_event, why_not in zip(steps, reasons_not_used(device, steps), strict=True):
+        fields = {
+            "index": step_event.index,
+            "name": step_event.name,
+            "used": False,
+            "why_not": why_not,
+            "n_xla_ops_events": step_event.n_events,
+            "duration_ps": step_event.end - step_event.start,
+            **dict.fromkeys(("busy_ps", "comm_ps", "host_ps", "wait_ps")),
+        }
+        times: dict[tuple[str, str], tuple[int, int]] = {}
+        if why_not is None:
+            step = read_step(device, step_event if device.steps else None, [])
+            for key, group in group_by(step.leaves, lambda op: (op.kind, op.agg_key)).items():
+                facts = groups.setdefault(key, GroupFacts(group.op))
+                for each in group.members:
+                    if each.op not in seen:
+                        facts.add(each.op)
+                times[key] = group.total, group.n
+            seen.update(each.op for each in step.leaves)
+            texts |= texts_of_program(step)
+            clocks.add(step.clock.name)
+            n_dropped += step.admitted.n_dropped
+            if step_event.index in n_asked:
+                fields |= {"used": True, **figures_of_record(step)}
+            else:
+                fields["why_not"], times = NOT_ASKED, {}
+        recorded.append(RecordedStep(fields, times))
+    fields = {
+        "device": device.plane.name,
+        "device_type": device.type,
+        "clock": _proto.ON_DEVICE if _proto.ON_DEVICE in clocks else _proto.ON_TRACE,
+        "step_source": device.step_source if device.steps else None,
+        "program": digest_of(texts),
+    }
+    return RecordedDevice(fields, recorded, groups, n_dropped)
+
+
+def whole_of(device: Device) -> StepEvent:
+    """All there is, as a step: where the trace has none."""
+    n_events = sum(line.n_events - line.n_aggregated for line in device.lines)
+    return StepEvent(0, None, 0, 0, None, n_events)
+
+
+def reasons_not_used(device: Device, steps: Sequence[StepEvent]) -> list[str | None]:
+    """Why a step is left out, if it is: only steps that run the same ops are compared."""
+    n_ops: Counter[str | None] = Counter()
+    for step in steps:
+        n_ops[step.name if device.step_source == MODULES else None] += step.n_events
+    program, _ = n_ops.most_common(1)[0]
+
+    def is_other(step: StepEvent) -> bool:
+        return device.step_source == MODULES and step.name != program
+
+    counts = sorted(step.n_events for step in steps if step.n_events and not is_other(step))
+    middle = counts[(len(counts) - 1) // 2] if counts else 0
+    reasons: list[str | None] = []
+    for step in steps:
+        if not step.n_events:
+            reasons.append(NO_OPS)
+        elif is_other(step):
+            reasons.append(OTHER_PROGRAM)
+        else:
+            is_usual = OPS_PER_OTHER * abs(step.n_events - middle) <= middle
+            reasons.append(None if is_usual else OTHER_OP_COUNT)
+    return reasons
+
+
+def figures_of_record(step: Step) -> Json:
+    times = {each.waits_for: each.group.total for each in exposed(step)}
+    host, local = times.get(HOST, 0), times.get(SPARSE_CORE, 0) + times.get(DMA, 0)
+    return {
+        "duration_ps": step.duration,
+        "busy_ps": step.timeline.busy,
+        "comm_ps": sum(times.values()) - host - local,
+        "host_ps": host,
+        "wait_ps": Group(step.leaves).where(lambda op: op.is_wait).total,
+    }
+
+
+def texts_of_program(step: Step) -> set[str]:
+    """Of all ops but those in a branch: which one is taken makes no other program."""
+    ops = [each.op for each in (*step.leaves, *step.containers)]
+    if not any(op.category == CONDITIONAL for op in ops):
+        return {op.text for op in ops}
+    ids = set(chain.from_iterable(piece.metadata_ids for piece in step.admitted.pieces))
+    events = [
+        (start, -duration, op.category != CONDITIONAL, op.text)
+        for start, duration, metadata_id in events_of(step.admitted, step.clock, ids)
+        if (op := step.device.op(metadata_id))
+    ]
+    texts = set()
+    branch_end = BEFORE_ALL
+    # What encloses others comes before them.
+    for start, negative_duration, is_none, text in sorted(events):
+        if start >= branch_end:
+            texts.add(text)
+        if not is_none:
+            branch_end = max(branch_end, start - negative_duration)
+    return texts
+
+
+def digest_of(texts: Iterable[str]) -> str:
+    import hashlib
+
+    whole = "\n".join(sorted(texts)).encode()
+    return hashlib.sha1(whole, usedforsecurity=False).hexdigest()[:16]
+
+
+def record_fields(devices: Sequence[RecordedDevice]) -> Json:
+    groups: dict[tuple[str, str], GroupFacts] = {}
+    for device in devices:
+        for key, facts in device.groups.items():
+            groups.setdefault(key, facts).merge(facts)
+    frames: dict[str, int] = {}
+    rows = [group_row(facts, frames) for facts in groups.values()]
+    return {
+        "frames": list(frames),
+        "groups": rows,
+        "devices": [device.fields for device in devices],
+        "steps": [
+            {"device": number, **step.fields, **columns_of(step, groups)}
+            for number, device in enumerate(devices)
+            for step in device.steps
+        ],
+    }
+
+
+def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
+    """A row of a group; what frames it has are added to the list of all."""
+    stack = [frame.strip() for frame in (facts.source_stack or "").split("\n")]
+    lists = {name: sorted(facts.of_ops[name]) for name in ("tf_ops", "signatures", "shapes")}
+    return {
+        "kind": facts.kind,
+        "agg_key": facts.agg_key,
+        "agg_key_kind": facts.agg_key_kind,
+        "frames": [frames.setdefault(frame, len(frames)) for frame in stack if frame],
+        # Whichever device comes first: without a stack there may be several.
+        "source": min(facts.of_ops["sources"], default=None),
+        **{name: facts[:N_LISTED] for name, facts in lists.items()},
+        "truncated": any(len(facts) > N_LISTED for facts in lists.values()),
+        "ops": digest_of(facts.of_ops["texts"]),
+    }
+
+
+def columns_of(step: RecordedStep, groups: Iterable[tuple[str, str]]) -> Json:
+    if not step.fields["used"]:
+        return {"durs_ps": None, "ns": None}
+    figures = [step.times.get(key, (0, 0)) for key in groups]
+    return {
+        name: shortened([each[i] for each in figures]) for i, name in enumerate(("durs_ps", "ns"))
+    }
+
+
+def shortened(numbers: list[int]) -> list[int]:
+    """Without the zeros at the end."""
+    while numbers and not numbers[-1]:
+        del numbers[-1]
+    return numbers
+
+
+def record_of_trace(
+    profile: str,
+    path: str,
+    device: str | None,
+    asked: slice,
+    notes: list[str],
+    on_read: OnRead | None,
+) -> Json:
+    """The record of a trace: of one device, or else of all that are TPUs and have ops."""
+    with opened(path, on_read) as trace:
+        names = [name for name in trace.plane_names if device in (None, name)]
+        if device is None:
+            names = [name for name in names if TPU_RE.match(name)]
+        if not names:
+            raise Absent(DEVICE_NOT_FOUND, available_devices=trace.plane_names)
+        devices = []
+        idle: list[Absent] = []
+        for name in names:
+            try:
+                devices.append(record_device(open_device(trace, name, [], []), asked))
+            except Absent as absent:
+                if absent.reason not in NOTHING_RAN:
+                    raise
+                idle.append(absent)
+        if not devices:
+            raise idle[0]
+        folder = os.path.dirname(os.path.abspath(path))
+        is_run = path != _proto.STDIN and os.path.basename(os.path.dirname(folder)) == "profile"
+        fields = {
+            "status": "ok",
+            "mode": "record",
+            "profile_dir": profile,
+            "xplane_file": os.path.basename(path),
+            "notes": [
+                *notes,
+                *(
+                    f"{each.fields['device']}: {each.n_dropped} XLA Ops events left out"
+                    for each in devices
+                    if each.n_dropped
+                ),
+            ],
+            "format": FORMAT,
+            "run": os.path.basename(folder) if is_run else None,
+            "host": _proto.host_of(path),
+            **record_fields(devices),
+        }
+        cut_texts(fields, trace.file_size)
+        return fields
+
+
+def record_capture(
+    request: Request, notes: list[str], on_read: OnRead | None, *, steps: slice = slice(None)
+) -> Json:
+    return first_of(
+        find_files(request.profile, notes),
+        request.host,
+        notes,
+        lambda path: record_of_trace(request.profile, path, request.device, steps, notes, on_read),
+    )
+
+
+# What compares records. They may be read from traces just now.
+
+RECORD_SUFFIXES = (".json", ".json.gz")
+# Of other JSON that lies beside traces.
+TRACE_VIEWER = ".trace.json"
+# How a record begins, and what stands in its place where there is none.
+RECORD_RE = re.compile(rb'\s*(?:\Z|\{\s*"status")')
+N_HEAD = 512
+
+
+def use_records() -> None:
+    """Load what most modes do without."""
+    global _records  # noqa: PLW0603
+    if TYPE_CHECKING or not __package__:
+        import _records
+    else:
+        from . import _records
+
+
+def find_captures(profile: str, notes: list[str]) -> dict[str, str]:
+    """Traces and records, by host; of both of one host the record, since it says the same."""
+    records: dict[str, str] = {}
+    with suppress(OSError, ValueError):
+        records = records_in(profile)
+    if records:
+        traces = _proto.files_in(profile)
+    else:
+        traces = find_files(profile, notes)
+        if os.path.isdir(profile):
+            records = records_in(os.path.dirname(next(iter(traces.values()))))
+    n_both = len(traces.keys() & records.keys())
+    if n_both:
+        notes.append(f"{n_both} records taken, not the traces of their names")
+    return dict(sorted((traces | records).items()))
+
+
+def records_in(folder: str) -> dict[str, str]:
+    """The records in a folder, by host; also what should have become one."""
+    found: dict[str, str] = {}
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if name.endswith(RECORD_SUFFIXES) and TRACE_VIEWER not in name and is_record(path):
+            found.setdefault(name.removesuffix(".gz").removesuffix(".json"), path)
+    return found
+
+
+def is_record(path: str) -> bool:
+    import zlib
+
+    try:
+        with open(path, "rb") as file:
+            head = file.read(N_HEAD)
+        if path.endswith(".gz"):
+            head = zlib.decompressobj(wbits=31).decompress(head, N_HEAD)
+    except (OSError, zlib.error):
+        # Whoever reads it says why that can't be done.
+        return True
+    return RECORD_RE.match(head) is not None
+
+
+def record_at(
+    path: str, device: str | None, notes: list[str], on_read: OnRead | None
+) -> _records.Record:
+    """A record; of a trace that which would be made of it."""
+    try:
+        if not path.endswith(RECORD_SUFFIXES):
+            asked = slice(None)
+            return _records.record_of(record_of_trace("", path, device, asked, notes, on_read))
+        with open(path, "rb") as file:
+            found = _records.decode(file.read())
+    except (OSError, MemoryError) as error:
+        raise Absent("unreadable_record", detail=unreadable(path, error).fields["detail"]) from None
+    except _records.NoAnswer as refusal:
+        detail = f"{os.path.basename(path)}: {refusal.fields['detail']}"
+        raise Absent(refusal.reason, detail=detail) from None
+    available = [each["device"] for each in found["devices"]]
+    if device is not None and device not in available:
+        raise Absent(DEVICE_NOT_FOUND, available_devices=available)
+    return found
+
+
+def compare_captures(
+    request: Request,
+    notes: list[str],
+    on_read: OnRead | None,
+    *,
+    baseline: str,
+    baseline_device: str = DEVICE,
+    baseline_host: str | None = None,
+    steps: slice = slice(None),
+    top: int = 50,
+) -> Json:
+    use_records()
+
+    def read(profile: str, host: str | None, device: str, notes: list[str]) -> _records.Record:
+        files = find_captures(profile, notes)
+        return first_of(files, host, notes, lambda path: record_at(path, device, notes, on_read))
+
+    device = request.device or DEVICE
+    after = read(request.profile, request.host, device, notes)
+    of_baseline: list[str] = []
+    try:
+        before = read(baseline, baseline_host, baseline_device, of_baseline)
+    except Absent as absent:
+        absent.fields["side"] = "baseline"
+        raise
+    finally:
+        notes += [f"baseline: {note}" for note in of_baseline]
+    try:
+        fields = _records.compare(
+            before,
+            after,
+            before_device=baseline_device,
+            after_device=device,
+            steps=steps,
+            top=top,
+        )
+    except _records.NoAnswer as refusal:
+        raise Absent(refusal.reason, **refusal.fields) from None
+    notes += fields.pop("notes")
+    return {
+        "status": "ok",
+        "mode": request.mode.name,
+        "profile_dir": request.profile,
+        "baseline_dir": baseline,
+        "notes": notes,
+        **fields,
+    }
+
+
+def spread_of_captures(
+    request: Request,
+    notes: list[str],
+    on_read: OnRead | None,
+    *,
+    steps: slice = slice(None),
+    top: int = 50,
+) -> Json:
+    use_records()
+    files = of_host(find_captures(request.profile, notes), request.host)
+
+    def load(path: str) -> _records.Record:
+        try:
+            return record_at(path, None, [], on_read)
+        except Absent as absent:
+            raise _records.NoAnswer(absent.reason, **absent.fields) from None
+
+    try:
+        fields = _records.spread(
+            [partial(load, path) for path in files.values()],
+            device=request.device,
+            steps=steps,
+            top=top,
+        )
+    except _records.NoAnswer as refusal:
+        raise Absent(refusal.reason, **refusal.fields) from None
+    notes += fields.pop("notes")
+    return {
+        "status": "ok",
+        "mode": request.mode.name,
+        "profile_dir": request.profile,
+        "notes": notes,
+        **fields,
+    }
+
+
+# ----------------------------------------------------------------------------------------------
 # The command line. A mode is a row of MODES; an option is a row of OPTIONS.
 
 
 @record
 class Mode:
     name: str
-    report: Callable[..., Report]
+    # Takes what is asked, where notes go, who is told how far it is, and the mode's own options.
+    answer: Callable[..., Json]
     says: str
     options: tuple[str, ...]
     example: str
+    # Which device it is about if none is named; None for all.
+    device: str | None = DEVICE
+
+
+STEP_OPTIONS = ("--step", "--step-id")
+
+
+def of_step(
+    name: str, report: Callable[..., Report], says: str, options: tuple[str, ...], example: str
+) -> Mode:
+    """A mode that reports on one step."""
+    return Mode(name, partial(answer_on_step, report), says, (*STEP_OPTIONS, *options), example)
 
 
 PEAK_OPTIONS = (
@@ -2477,35 +3027,35 @@ PEAK_OPTIONS = (
     "--peak-hbm-gibps",
 )
 MODES = (
-    Mode(
+    of_step(
         "bottleneck",
         bottleneck,
         "where to look first: what the step's time is lost to, and on which lines",
         ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops"),
         "--top 5",
     ),
-    Mode(
+    of_step(
         "summary",
         summary,
         "the costliest source lines, and the step's time by kind and category",
         ("--top", "--include-comm"),
         "--top 10",
     ),
-    Mode(
+    of_step(
         "by_source",
         by_source,
         "every source line, complete",
         ("--include-data-move", "--include-comm", "--top"),
         "--include-data-move",
     ),
-    Mode(
+    of_step(
         "non_compute",
         non_compute,
         "what is data movement and waiting rather than math",
         ("--no-comm-stalls", "--include-comm", "--top"),
         "--no-comm-stalls",
     ),
-    Mode(
+    of_step(
         "roofline",
         roofline,
         "how far each source line is from what the chip could do",
@@ -2515,6 +3065,29 @@ MODES = (
             "--kernel-cost",
         ),
         "--peak-tflops-fp32 70",
+    ),
+    Mode(
+        "record",
+        record_capture,
+        "all steps of all devices as one small object, to be kept and compared",
+        ("--steps",),
+        "--steps 1:",
+        device=None,
+    ),
+    Mode(
+        "compare",
+        compare_captures,
+        "what a change did: two captures line by line, and what of it is more than noise",
+        ("--baseline", "--baseline-device", "--baseline-host", "--steps", "--top"),
+        "--baseline BASELINE",
+    ),
+    Mode(
+        "spread",
+        spread_of_captures,
+        "which device of which host is slow, and on which lines",
+        ("--steps", "--top"),
+        "--top 5",
+        device=None,
     ),
 )
 
@@ -2528,6 +3101,11 @@ def natural(text: str) -> int:
 
 def index_or_all(text: str) -> int | str:
     return text if text == ALL_STEPS else int(text)
+
+
+def slice_of(text: str) -> slice:
+    start, stop = (int(part) if part else None for part in text.split(":"))
+    return slice(start, stop)
 
 
 def count(text: str) -> int:
@@ -2568,6 +3146,7 @@ def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any
 
 TO_NATURAL = converter(natural, "a whole number from 0")
 TO_STEP = converter(index_or_all, f"a whole number, or {ALL_STEPS}")
+TO_SLICE = converter(slice_of, "A:B as a slice of Python, such as 2: or :-1")
 TO_COST = converter(
     cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
 )
@@ -2583,7 +3162,10 @@ def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
 
 # What argparse is told of each option. None has a default here: the modes have them.
 OPTIONS: dict[str, Json] = {
-    "--device": {"metavar": "NAME", "help": f"exact name of the plane (default: {DEVICE})"},
+    "--device": {
+        "metavar": "NAME",
+        "help": f"exact name of the plane (default: {DEVICE}; in record and spread all TPUs)",
+    },
     "--host": {
         "metavar": "NAME",
         "help": "which file of a multi-host run: its name without .xplane.pb"
@@ -2596,11 +3178,19 @@ OPTIONS: dict[str, Json] = {
         " (default: the typical of the busiest)",
     },
     "--step-id": {"metavar": "NAME", "help": "which step, by its exact name"},
+    "--steps": {
+        "metavar": "A:B",
+        "type": TO_SLICE,
+        "help": "which steps by time, as a slice of Python (default: all)",
+    },
+    "--baseline": {"metavar": "PROFILE", "help": "the capture before the change (required)"},
+    "--baseline-device": {"metavar": "NAME", "help": f"its device (default: {DEVICE})"},
+    "--baseline-host": {"metavar": "NAME", "help": "which file of its hosts'"},
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "how many groups (default: 50 in summary, 8 in bottleneck,"
-        " else all in order of appearance)",
+        "help": "how many rows (default: 8 in bottleneck, 50 in summary, 50 in compare,"
+        " 50 in spread, else all in order of appearance)",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
@@ -2644,7 +3234,7 @@ OPTIONS: dict[str, Json] = {
         "help": "what one execution of a custom kernel costs (repeatable)",
     },
 }
-PIPELINE_OPTIONS = ("--device", "--host", "--step", "--step-id")
+PIPELINE_OPTIONS = ("--device", "--host")
 
 
 class BadArguments(Exception):
@@ -2677,9 +3267,8 @@ class Request:
 
     profile: str
     mode: Mode
-    device: str
+    device: str | None
     host: str | None
-    choice: StepChoice
     mode_options: Json
 
 
@@ -2697,23 +3286,25 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         "profile",
         metavar="PROFILE",
         help="an .xplane.pb file, plain or gzipped, or a run or log directory that holds some;"
-        " - for one on standard input",
+        " - for one on standard input; for compare and spread also a record, .json or .json.gz,"
+        " or a directory of records",
     )
     parser.add_argument(
         "--mode", required=True, metavar="MODE", choices=[mode.name for mode in MODES],
         help=", ".join(mode.name for mode in MODES),
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"compute_breakdown {__version__}")
+    common = (*PIPELINE_OPTIONS, *STEP_OPTIONS)
+    dest_of = {flag: parser.add_argument(flag, **OPTIONS[flag]).dest for flag in common}
     modes_of: dict[str, list[str]] = {}
-    dest_of = {flag: parser.add_argument(flag, **OPTIONS[flag]).dest for flag in PIPELINE_OPTIONS}
     for mode in MODES:
         says = f"{mode.says}\nexample: %(prog)s PROFILE --mode {mode.name} {mode.example}"
-        shared = [flag for flag in mode.options if flag in modes_of]
+        shared = [flag for flag in mode.options if flag in modes_of and flag not in common]
         if shared:
             says += f"\nalso takes {', '.join(shared)}"
         section = parser.add_argument_group(f"--mode {mode.name}", says)
         for flag in mode.options:
-            if flag not in shared:
+            if flag not in dest_of:
                 dest_of[flag] = section.add_argument(flag, **OPTIONS[flag]).dest
             modes_of.setdefault(flag, []).append(mode.name)
     given = vars(parser.parse_args(argv))
@@ -2723,15 +3314,16 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
             parser.error(f"{flag} belongs to --mode {' or '.join(names)}")
     if "step" in given and "step_id" in given:
         parser.error("--step and --step-id exclude each other")
+    if mode.name == "compare" and "baseline" not in given:
+        parser.error("--mode compare takes --baseline PROFILE, the capture before the change")
     kernels = [cost.kernel for cost in given.get("kernel_cost", ())]
     if len(set(kernels)) < len(kernels):
         parser.error("--kernel-cost was given twice for one kernel")
     return Request(
         profile=given["profile"],
         mode=mode,
-        device=given.get("device", DEVICE),
+        device=given.get("device", mode.device),
         host=given.get("host"),
-        choice=StepChoice(given.get("step"), given.get("step_id")),
         mode_options={
             dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
         },
@@ -2771,43 +3363,10 @@ def analyse(request: Request, notes: list[str]) -> Json:
     """The whole pipeline."""
     progress = Progress(sys.stderr) if sys.stderr and sys.stderr.isatty() else None
     try:
-        files = find_files(request.profile, notes)
-        return read_step_of_files(
-            *(files, request.host, request.device, request.choice, notes, progress),
-            lambda path, step: answer_of(request, path, step, notes),
-        )
+        return request.mode.answer(request, notes, progress, **request.mode_options)
     finally:
         if progress:
             progress.erase()
-
-
-def answer_of(request: Request, path: str, step: Step, notes: list[str]) -> Json:
-    try:
-        said = request.mode.report(step, **request.mode_options)
-        notes += said.notes
-    finally:
-        # Also where it is the program that holds no answer.
-        notes += step.device.programs.notes
-    fields = {
-        "status": "ok",
-        "mode": request.mode.name,
-        "profile_dir": request.profile,
-        "xplane_file": os.path.basename(path),
-        "device": request.device,
-        "device_type": step.device.type,
-        "clock": step.clock.name,
-        "step_source": step.device.step_source if step.picked else None,
-        "program": program_fields(step),
-        "step_id": step.picked.index if step.picked else None,
-        "step_name": step.picked.name if step.picked else None,
-        "step_window_ps": [step.timeline.start, step.timeline.end],
-        "step_duration_ps": step.duration,
-        "notes": notes,
-        "totals": {**totals_of(step), **(said.totals or {})},
-        **said.fields,
-    }
-    cut_texts(fields, step.device.plane.file_size)
-    return fields
 
 
 @record
@@ -2834,7 +3393,8 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
         usage = error.usage
         absent = Absent("bad_arguments", detail=str(error))
     except Absent as error:
-        absent = error
+        # Without the frames that it came through: they hold what was read.
+        absent = error.with_traceback(None)
     except MemoryError as error:
         absent = unreadable(request.profile if request else "", error)
     except _proto.NoProtobuf as error:
@@ -2945,7 +3505,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def encoded(fields: Json, for_people: bool) -> str:
-    text = json.dumps(fields, allow_nan=False, indent=2 if for_people else None)
+    form: Json = {"indent": 2} if for_people else {}
+    if fields["mode"] == "record":
+        # To be kept, not read.
+        form = {"separators": (",", ":")}
+    text = json.dumps(fields, allow_nan=False, **form)
     # Escaped so that it can be put into a page as it is.
     return text.replace("</", r"<\/") + "\n"
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from .clocks import ON_DEVICE, ON_TRACE, Clock, Piece, clock_of, piece_of
 from .errors import Damage, NoProtobuf, check_memory
-from .folders import files_below, folder_nearby, host_of, is_folder
+from .folders import files_below, files_in, folder_nearby, host_of, is_folder
 from .hlo_text import (
     HOST_MEMORY,
     Array,
@@ -58,6 +58,7 @@ __all__ = [
     "dtype_and_layout_change",
     "dtype_class",
     "files_below",
+    "files_in",
     "folder_nearby",
     "host_of",
     "is_folder",

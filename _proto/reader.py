@@ -63,6 +63,11 @@ class Trace:
     def plane_names(self) -> list[str]:
         return list(self._planes)
 
+    @property
+    def file_size(self) -> int:
+        """How large the file is, as it was given."""
+        return self._source.stored_size
+
     def plane(self, name: str) -> Plane:
         """Index a plane: where its lines and metadata lie, and what its stats are called."""
         source = self._source

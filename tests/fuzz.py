@@ -460,6 +460,7 @@ STATUS_OF = {
     "no_xla_ops_line": 0,
     "empty_xla_ops_line": 0,
     "unreadable_xplane_pb": 1,
+    "unreadable_record": 1,
     "step_not_found": 1,
     "host_not_found": 1,
     "kernel_not_found": 1,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +17,9 @@ import compute_breakdown
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "compute_breakdown.py"
 DEMO = ROOT / "tests" / "data" / "demo"
-MODES = tuple(mode.name for mode in compute_breakdown.MODES)
+ALL_MODES = tuple(mode.name for mode in compute_breakdown.MODES)
+# Those of one step.
+MODES = tuple(mode.name for mode in compute_breakdown.MODES if "--step" in mode.options)
 
 
 class Outcome(NamedTuple):
@@ -35,6 +40,18 @@ def run(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
     outcome = compute_breakdown.outcome_of([str(profile), "--mode", mode, *options])
     said = json.loads(json.dumps(outcome.fields, allow_nan=False))
     return Outcome(said, outcome.status, outcome.complaint)
+
+
+def function_of(mode: compute_breakdown.Mode) -> Callable[..., Any]:
+    """What the mode's own options are given to."""
+    answer: Callable[..., Any] = mode.answer
+    if isinstance(answer, functools.partial):
+        answer = answer.args[0]
+    return answer
+
+
+def keywords_of(mode: compute_breakdown.Mode) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function_of(mode)).parameters
 
 
 def answer(profile: str | Path | bytes, mode: str, *options: str) -> dict[str, Any]:

@@ -800,7 +800,8 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
 def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]:
     options = random_pipeline_options(rng, data)
     (of_mode,) = [each.options for each in compute_breakdown.MODES if each.name == mode]
-    for flag in of_mode:
+    # The pipeline's own are drawn.
+    for flag in (flag for flag in of_mode if flag in OPTIONS):
         share, draw = OPTIONS[flag]
         if chance(rng, share):
             options[flag.removeprefix("--").replace("-", "_")] = draw(rng, data)

@@ -22,8 +22,7 @@ from unittest import mock
 import _proto
 import _proto.lines
 import _proto.source
-from compute_breakdown import MODES
-from tests.harness import SCRIPT, answer, run
+from tests.harness import MODES, SCRIPT, answer, run
 from tests.make_trace import Shape, write_sparse_trace, write_trace
 from tests.xspace import (
     Event,
@@ -43,7 +42,6 @@ from tests.xspace import (
 
 GIB = 1 << 30
 MIB = 1 << 20
-MODE_NAMES = [mode.name for mode in MODES]
 PROGRAM = (sys.executable, str(SCRIPT))
 LINUX_ONLY = unittest.skipUnless(sys.platform.startswith("linux"), "needs the limits of Linux")
 
@@ -156,14 +154,14 @@ class OtherPlanes(InFolder):
             return read(source, start, length)
 
         with mock.patch.object(_proto.source.Source, "read", counted):
-            return [facts(trace, mode) for mode in MODE_NAMES], n_bytes
+            return [facts(trace, mode) for mode in MODES], n_bytes
 
     def test_cost_nothing(self) -> None:
         said, n_bytes = self.read_counting(Shape(factor=0.1))
         said_of_double, n_bytes_of_double = self.read_counting(Shape(factor=0.1, others=2))
         self.assertEqual(said_of_double, said)
         # Eight more planes of 2 MB, of which the beginning is read.
-        self.assertLess(n_bytes_of_double - n_bytes, 8 * len(MODE_NAMES) * 10_000)
+        self.assertLess(n_bytes_of_double - n_bytes, 8 * len(MODES) * 10_000)
 
 
 class Sparse(InFolder):
@@ -181,7 +179,7 @@ class Sparse(InFolder):
         except OSError as error:
             self.skipTest(f"no file of that size here: {error}")
         self.assertGreater(sparse.stat().st_size, 2 * self.hole)
-        for mode in MODE_NAMES:
+        for mode in MODES:
             with self.subTest(mode=mode):
                 self.assertEqual(facts(sparse, mode), facts(dense, mode))
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import unittest
 from typing import Any
 
 import compute_breakdown
-from tests.harness import MODES, answer, run
+from tests.harness import ALL_MODES, DEMO, MODES, answer, keywords_of, run
 from tests.xspace import (
     Op,
     Space,
@@ -244,7 +243,13 @@ class OptionsOfModes(unittest.TestCase):
     # A use of each option that belongs to some mode, and the modes that it belongs to.
     OPTIONS: dict[tuple[str, ...], str] = {  # noqa: RUF012
         ("--include-comm",): "summary by_source non_compute",
-        ("--top", "3"): "bottleneck summary by_source non_compute",
+        ("--step", "0"): " ".join(MODES),
+        ("--step-id", "s"): " ".join(MODES),
+        ("--top", "3"): "bottleneck summary by_source non_compute compare spread",
+        ("--steps", ":1"): "record compare spread",
+        ("--baseline", str(DEMO)): "compare",
+        ("--baseline-device", "/device:TPU:0"): "compare",
+        ("--baseline-host", "t1v-n-0"): "compare",
         ("--include-data-move",): "by_source",
         ("--no-comm-stalls",): "non_compute",
         ("--chip", "v7x"): "bottleneck roofline",
@@ -266,11 +271,12 @@ class OptionsOfModes(unittest.TestCase):
         )
 
     def test_an_option_of_another_mode_is_refused(self) -> None:
-        data = trace([kernel(0, 5)])
+        data = trace([kernel(0, 5)], STEP)
         for option, modes in self.OPTIONS.items():
-            for mode in MODES:
+            for mode in ALL_MODES:
+                needed = ["--baseline", str(DEMO)] if mode == "compare" else []
                 with self.subTest(option=option, mode=mode):
-                    outcome = run(data, mode, *option)
+                    outcome = run(data, mode, *needed, *option)
                     is_own = mode in modes.split()
                     self.assertEqual(outcome.object["status"], "ok" if is_own else "absent")
                     reason = None if is_own else "bad_arguments"
@@ -286,14 +292,18 @@ class OptionsOfModes(unittest.TestCase):
         }
         for mode in compute_breakdown.MODES:
             with self.subTest(mode=mode.name):
-                step, *keywords = inspect.signature(mode.report).parameters.values()
-                self.assertIs(step.kind, step.POSITIONAL_OR_KEYWORD)
+                keywords = [
+                    each
+                    for each in keywords_of(mode).values()
+                    if each.kind is not each.POSITIONAL_OR_KEYWORD
+                ]
                 for each in keywords:
                     self.assertIs(each.kind, each.KEYWORD_ONLY, f"{each}: no flags pooled")
-                    self.assertIsNot(each.default, each.empty, f"{each} has no default")
+                    if each.name != "baseline":
+                        self.assertIsNot(each.default, each.empty, f"{each} has no default")
                 self.assertEqual(
                     {each.name for each in keywords},
-                    {dest_of[flag] for flag in mode.options},
+                    {dest_of[flag] for flag in mode.options} - {"step", "step_id"},
                     f"the keyword parameters of {mode.name} are not what its options give",
                 )
                 self.assertEqual(len(set(mode.options)), len(mode.options))

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import _proto
 import compute_breakdown
-from tests.harness import DEMO, MODES, ROOT, answer, command
+from tests.harness import DEMO, MODES, ROOT, answer, command, function_of
 
 # A real capture that is not part of the repository; looked at where it lies beside it.
 CAPTURE = ROOT.parent / "shared" / "profiles" / "v6e-host-offload.xplane.pb"
@@ -70,10 +70,12 @@ def request_of(profile: str, mode: str, *options: str) -> compute_breakdown.Requ
 def step_of(profile: str, window: Window) -> tuple[compute_breakdown.Step, list[str]]:
     """The step that all modes are asked about, read once; and the notes on it."""
     request = request_of(profile, MODES[0], *window)
+    asked = request.mode_options
+    choice = compute_breakdown.StepChoice(asked.get("step"), asked.get("step_id"))
     notes: list[str] = []
     trace = OPEN.enter_context(_proto.open_trace(profile))
-    device = compute_breakdown.open_device(trace, request.device, [], notes)
-    picked = compute_breakdown.pick_step(device, request.choice, notes)
+    device = compute_breakdown.open_device(trace, request.device or "", [], notes)
+    picked = compute_breakdown.pick_step(device, choice, notes)
     return compute_breakdown.read_step(device, picked, notes), notes
 
 
@@ -82,10 +84,10 @@ def say(profile: str, window: Window, mode: str, *options: str) -> Json:
     """What `answer` says, but that the step is read only once."""
     step, notes = step_of(profile, window)
     request = request_of(profile, mode, *window, *options)
-    said: Json = json.loads(
-        json.dumps(compute_breakdown.answer_of(request, profile, step, notes), allow_nan=False)
-    )
-    return said
+    of_mode = {k: v for k, v in request.mode_options.items() if k not in ("step", "step_id")}
+    report = functools.partial(function_of(request.mode), **of_mode)
+    said = compute_breakdown.answer_of(request, profile, step, report, list(notes))
+    return cast("Json", json.loads(json.dumps(said, allow_nan=False)))
 
 
 def in_each_window(
@@ -125,8 +127,8 @@ class Base:
 
         @in_each_window
         def test_totals_are_equal_in_all_modes(self, window: Window, totals: Json) -> None:
-            for mode in compute_breakdown.MODES:
-                said = self.say(window, mode.name)["totals"]
+            for mode in MODES:
+                said = self.say(window, mode)["totals"]
                 self.assertEqual({key: said[key] for key in totals}, totals)
 
         @in_each_window

@@ -234,7 +234,7 @@ def refusals() -> list[Outcome]:
         run(DEMO, "summary", "--chip", "v4"),
     ]
     missing = _proto.NoProtobuf("No module named 'google'")
-    with mock.patch.object(compute_breakdown, "read_step_of_files", side_effect=missing):
+    with mock.patch.object(compute_breakdown, "opened", side_effect=missing):
         found.append(run(DEMO, "summary"))
     return found
 
