@@ -715,7 +715,6 @@ def open_device(trace: _proto.Trace, name: str, hosts: list[str], notes: list[st
         steps, source = read_steps(plane, MODULES_LINE, base, notes), MODULES
         if steps:
             notes.append("no Steps line; executions of programs (XLA Modules) are taken as steps")
-    count_starts(lines, base, steps)
     return Device(
         plane=plane,
         programs=_proto.programs_of(trace),
@@ -766,15 +765,16 @@ def read_steps(plane: _proto.Plane, line_name: str, base: int, notes: list[str])
     return steps
 
 
-def count_starts(lines: Sequence[_proto.Line], base: int, steps: Sequence[StepEvent]) -> None:
+def count_starts(device: Device) -> None:
     """Count into each step the ops that start in it."""
+    steps = device.steps
     # How many start before a border is the sum of two: of the lists that reach around it the
     # part before it, and all of the lists that end before it, noted at the first such border.
     borders = sorted({border for step in steps for border in (step.start, step.end)})
     within = dict.fromkeys(borders, 0)
     before = [0] * (len(borders) + 1)
-    for line in lines:
-        shift = line.base_ps - base
+    for line in device.lines:
+        shift = line.base_ps - device.base
         for offsets in line.starts():
             first = bisect_right(borders, offsets[0] + shift)
             last = bisect_right(borders, offsets[-1] + shift)
@@ -804,6 +804,7 @@ class StepChoice:
 
 def pick_step(device: Device, choice: StepChoice, notes: list[str]) -> StepEvent | None:
     """The step that the choice names, or else the busiest; None where all ops are the step."""
+    count_starts(device)
     steps = device.steps
     if choice.index == ALL_STEPS:
         return None
@@ -858,46 +859,74 @@ def step_not_found(steps: Sequence[StepEvent], detail: str) -> Absent:
 
 @record
 class Admitted:
-    """The events of a window, and what of it had to be left out."""
+    """The events of a window, and how many of them had to be left out."""
 
     pieces: list[_proto.Piece]
-    n_dropped: int
+    n_unresolved: int = 0
+    n_negative: int = 0
+    # These have no time, so they are of the whole line.
+    n_aggregated: int = 0
+
+    @property
+    def n_dropped(self) -> int:
+        return self.n_unresolved + self.n_negative + self.n_aggregated
+
+    @property
+    def n_started(self) -> int:
+        """How many events start in the window, whether they are left out or not."""
+        n_kept = sum(len(piece.starts) for piece in self.pieces)
+        return n_kept + self.n_unresolved + self.n_negative
+
+    @property
+    def notes(self) -> list[str]:
+        return [
+            f"{n} XLA Ops events left out: they {what}"
+            for n, what in (
+                (self.n_unresolved, "have a metadata id that resolves to nothing"),
+                (self.n_negative, "have a negative duration"),
+                (self.n_aggregated, "tell how often something occurred instead of when"),
+            )
+            if n
+        ]
 
     @property
     def span(self) -> tuple[int, int]:
         """From the first start to the last end, by the trace's clock."""
         spans = [piece.span for piece in self.pieces]
-        return min(start for start, _ in spans), max(end for _, end in spans)
+        return min((first for first, _ in spans), default=0), max((e for _, e in spans), default=0)
+
+    def add(self, events: _proto.Events, shift: int, device: Device) -> None:
+        """Take the events that can be taken."""
+        unknown = {i for i in set(events.metadata_ids) if device.op(i) is None}
+        resolved = events
+        if unknown:
+            resolved = events.where([i not in unknown for i in events.metadata_ids])
+            self.n_unresolved += len(events) - len(resolved)
+        valid = resolved
+        if min(resolved.durations, default=0) < 0:
+            valid = resolved.where([duration >= 0 for duration in resolved.durations])
+            self.n_negative += len(resolved) - len(valid)
+        if len(valid):
+            self.pieces.append(_proto.piece_of(valid, shift))
 
 
-def admit(device: Device, window: StepEvent | None, notes: list[str]) -> Admitted:
-    """The events that start in the window; without one, all there are."""
-    pieces = []
-    n_unresolved = n_negative = 0
+ALWAYS = BEFORE_ALL, AFTER_ALL
+
+
+def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
+    """The events that start in each of the windows, read once."""
+    admitted = [Admitted([]) for _ in windows]
+    first, last = min(start for start, _ in windows), max(end for _, end in windows)
     for line in device.lines:
         shift = line.base_ps - device.base
-        first, end = (window.start, window.end) if window else (BEFORE_ALL, AFTER_ALL)
-        for events in line.events(first - shift, end - shift):
-            unknown = {i for i in set(events.metadata_ids) if device.op(i) is None}
-            resolved = events
-            if unknown:
-                resolved = events.where([i not in unknown for i in events.metadata_ids])
-                n_unresolved += len(events) - len(resolved)
-            valid = resolved
-            if min(resolved.durations, default=0) < 0:
-                valid = resolved.where([duration >= 0 for duration in resolved.durations])
-                n_negative += len(resolved) - len(valid)
-            if len(valid):
-                pieces.append(_proto.piece_of(valid, shift))
-    n_aggregated = sum(line.n_aggregated for line in device.lines)
-    for n, what in (
-        (n_unresolved, "have a metadata id that resolves to nothing"),
-        (n_negative, "have a negative duration"),
-        (n_aggregated, "tell how often something occurred instead of when"),
-    ):
-        if n:
-            notes.append(f"{n} XLA Ops events left out: they {what}")
-    return Admitted(pieces, n_unresolved + n_negative + n_aggregated)
+        for events in line.events(first - shift, last - shift):
+            for (start, end), of_window in zip(windows, admitted, strict=True):
+                within = events.between(start - shift, end - shift)
+                if len(within):
+                    of_window.add(within, shift, device)
+    for of_window in admitted:
+        of_window.n_aggregated = sum(line.n_aggregated for line in device.lines)
+    return admitted
 
 
 # ----------------------------------------------------------------------------------------------
@@ -921,18 +950,18 @@ def window_of(
     return start + shift, max(start + shift, clock.moved(end))
 
 
-def clock_notes(admitted: Admitted, clock: _proto.Clock, window: tuple[int, int]) -> list[str]:
+def clock_notes(step: Step) -> list[str]:
     """How much of the times is the fit's doing, where that is more than one percent."""
+    if step.clock.name == _proto.ON_TRACE:
+        return []
     measured = off = worst = 0
-    for piece in admitted.pieces:
-        _, durations = clock.times(piece)
+    for piece in step.admitted.pieces:
+        _, durations = step.clock.times(piece)
         differences = list(map(abs, map(sub, piece.durations, durations)))
         measured += sum(durations)
         off += sum(differences)
         worst = max(worst, *differences)
-    if clock.name == _proto.ON_TRACE or not (
-        100 * off > measured or 100 * worst > window[1] - window[0]
-    ):
+    if 100 * off <= measured and 100 * worst <= step.duration:
         return []
     return [
         "durations are the device's; by the trace's clock, which trace viewers draw and `steps`"
@@ -1112,22 +1141,29 @@ class Sweep:
 
 def read_step(device: Device, picked: StepEvent | None, notes: list[str]) -> Step:
     """All that the modes ask of one window of a device; without a step, of all its ops."""
-    admitted = admit(device, picked, notes)
+    (admitted,) = admit(device, [(picked.start, picked.end) if picked else ALWAYS])
+    notes += admitted.notes
     if picked is None:
         if not admitted.pieces:
             raise Absent("empty_xla_ops_line")
         if not device.steps:
             notes.append("no Steps line; using the whole XLA Ops window")
+    step = step_of(device, picked, admitted)
+    notes += clock_notes(step)
+    ops = [each.op for each in (*step.leaves, *step.containers)]
+    n_endless = sum(op.has_endless_fact for op in ops)
+    if n_endless:
+        notes.append(f"flops or bytes of {n_endless} ops are not finite: treated as absent")
+    return step
+
+
+def step_of(device: Device, picked: StepEvent | None, admitted: Admitted) -> Step:
     first, last = admitted.span if picked is None else (picked.start, picked.end)
     clock = _proto.clock_of(admitted.pieces, last)
     window = window_of(admitted, clock, picked, first, last)
     executions = fold(device, admitted, clock)
     leaves = [each for each in executions.values() if not each.op.is_container]
     by_kind = group_by(leaves, lambda op: op.kind)
-    notes += clock_notes(admitted, clock, window)
-    n_endless = sum(each.op.has_endless_fact for each in executions.values())
-    if n_endless:
-        notes.append(f"flops or bytes of {n_endless} ops are not finite: treated as absent")
     ops = {metadata_id: each.op for metadata_id, each in executions.items()}
     return Step(
         device=device,
@@ -2552,8 +2588,6 @@ NO_OPS, OTHER_PROGRAM, OTHER_OP_COUNT, NOT_ASKED = (
     *("no_ops", "other_program", "other_op_count"),
     "not_asked",
 )
-# Of devices that are left out of a record.
-NOTHING_RAN = ("no_xla_ops_line", "empty_xla_ops_line")
 
 # What tells a group from those of another capture, by what each of its ops adds.
 FACTS: dict[str, Callable[[Op], Iterable[str]]] = {
@@ -2597,7 +2631,12 @@ class RecordedDevice:
 
 def record_device(device: Device, asked: slice) -> RecordedDevice:
     """Of all steps that are used; figures of those that are asked for."""
-    if sum(line.n_events - line.n_aggregated for line in device.lines) == 0:
+    steps = device.steps or [StepEvent(0, None, 0, 0, None, 0)]
+    windows = [(step.start, step.end) for step in device.steps] or [ALWAYS]
+    admitted = admit(device, windows)
+    for step_event, of_step in zip(steps, admitted, strict=True):
+        step_event.n_events = of_step.n_started
+    if not any(line.n_events > line.n_aggregated for line in device.lines):
         raise Absent("empty_xla_ops_line")
     groups: dict[tuple[str, str], GroupFacts] = {}
     recorded = []
@@ -2605,9 +2644,9 @@ def record_device(device: Device, asked: slice) -> RecordedDevice:
     texts: set[str] = set()
     clocks: set[str] = set()
     n_dropped = 0
-    steps = device.steps or [whole_of(device)]
     n_asked = set(range(len(steps))[asked])
-    for step_event, why_not in zip(steps, reasons_not_used(device, steps), strict=True):
+    reasons = reasons_not_used(steps, are_modules=device.step_source == MODULES)
+    for step_event, of_step, why_not in zip(steps, admitted, reasons, strict=True):
         fields = {
             "index": step_event.index,
             "name": step_event.name,
@@ -2619,7 +2658,7 @@ def record_device(device: Device, asked: slice) -> RecordedDevice:
         }
         times: dict[tuple[str, str], tuple[int, int]] = {}
         if why_not is None:
-            step = read_step(device, step_event if device.steps else None, [])
+            step = step_of(device, step_event if device.steps else None, of_step)
             for key, group in group_by(step.leaves, lambda op: (op.kind, op.agg_key)).items():
                 facts = groups.setdefault(key, GroupFacts(group.op))
                 for each in group.members:
@@ -2629,7 +2668,7 @@ def record_device(device: Device, asked: slice) -> RecordedDevice:
             seen.update(each.op for each in step.leaves)
             texts |= texts_of_program(step)
             clocks.add(step.clock.name)
-            n_dropped += step.admitted.n_dropped
+            n_dropped += of_step.n_dropped
             if step_event.index in n_asked:
                 fields |= {"used": True, **figures_of_record(step)}
             else:
@@ -2645,21 +2684,15 @@ def record_device(device: Device, asked: slice) -> RecordedDevice:
     return RecordedDevice(fields, recorded, groups, n_dropped)
 
 
-def whole_of(device: Device) -> StepEvent:
-    """All there is, as a step: where the trace has none."""
-    n_events = sum(line.n_events - line.n_aggregated for line in device.lines)
-    return StepEvent(0, None, 0, 0, None, n_events)
-
-
-def reasons_not_used(device: Device, steps: Sequence[StepEvent]) -> list[str | None]:
+def reasons_not_used(steps: Sequence[StepEvent], are_modules: bool) -> list[str | None]:
     """Why a step is left out, if it is: only steps that run the same ops are compared."""
     n_ops: Counter[str | None] = Counter()
     for step in steps:
-        n_ops[step.name if device.step_source == MODULES else None] += step.n_events
+        n_ops[step.name] += step.n_events
     program, _ = n_ops.most_common(1)[0]
 
     def is_other(step: StepEvent) -> bool:
-        return device.step_source == MODULES and step.name != program
+        return are_modules and step.name != program
 
     counts = sorted(step.n_events for step in steps if step.n_events and not is_other(step))
     middle = counts[(len(counts) - 1) // 2] if counts else 0
@@ -2768,6 +2801,64 @@ def shortened(numbers: list[int]) -> list[int]:
     return numbers
 
 
+def record_devices(trace: _proto.Trace, names: Sequence[str], asked: slice) -> list[RecordedDevice]:
+    """Those of the devices that have ops; if none has, Absent of the first."""
+
+    def record_one(name: str) -> RecordedDevice | tuple[str, Json]:
+        try:
+            return record_device(open_device(trace, name, [], []), asked)
+        except Absent as absent:
+            return absent.reason, absent.fields
+
+    is_worth_it = trace.file_size > SMALL_FILE and len(names) > 1 and n_cores() > 1
+    found = in_two_processes(record_one, names) if is_worth_it else list(map(record_one, names))
+    devices = [each for each in found if isinstance(each, RecordedDevice)]
+    if not devices:
+        reason, fields = next(each for each in found if isinstance(each, tuple))
+        raise Absent(reason, **fields)
+    return devices
+
+
+# Not worth a process of its own.
+SMALL_FILE = 1 << 22
+
+
+def in_two_processes(work: Callable[[K], T], items: Sequence[K]) -> list[T]:
+    """Work on every other item in a process of its own.
+
+    If that fails, for whatever reason, it is done again here, and fails as it would have.
+    """
+    import pickle
+
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        with suppress(BaseException), open(writer, "wb") as pipe:
+            pickle.dump([work(item) for item in items[1::2]], pipe)
+            pipe.flush()
+            os._exit(0)
+        os._exit(1)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        try:
+            ours = [work(item) for item in items[::2]]
+        except BaseException:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise
+        data = pipe.read()
+    _, status = os.waitpid(child, 0)
+    theirs = [work(item) for item in items[1::2]] if status else pickle.loads(data)
+    both = [*ours, *theirs]
+    both[::2], both[1::2] = ours, theirs
+    return both
+
+
+def n_cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def record_of_trace(
     profile: str,
     path: str,
@@ -2783,17 +2874,7 @@ def record_of_trace(
             names = [name for name in names if TPU_RE.match(name)]
         if not names:
             raise Absent(DEVICE_NOT_FOUND, available_devices=trace.plane_names)
-        devices = []
-        idle: list[Absent] = []
-        for name in names:
-            try:
-                devices.append(record_device(open_device(trace, name, [], []), asked))
-            except Absent as absent:
-                if absent.reason not in NOTHING_RAN:
-                    raise
-                idle.append(absent)
-        if not devices:
-            raise idle[0]
+        devices = record_devices(trace, names, asked)
         folder = os.path.dirname(os.path.abspath(path))
         is_run = path != _proto.STDIN and os.path.basename(os.path.dirname(folder)) == "profile"
         fields = {
@@ -3335,13 +3416,15 @@ class Progress:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._process = os.getpid()
         self._due = time.monotonic() + 1
         self._shown = False
 
     def __call__(self, doing: str, done: int, whole: int) -> None:
         """So many bytes are done; how many there are is 0 where nobody knows."""
         now = time.monotonic()
-        if now >= self._due:
+        # Of two processes at work one tells.
+        if now >= self._due and os.getpid() == self._process:
             self._due = now + 0.1
             self._shown = True
             how_far = f"{100 * done // whole} %" if whole else f"{done >> 20} MiB"

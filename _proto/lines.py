@@ -55,6 +55,9 @@ class Events:
     durations: list[int]
     device_offsets: list[int | None]
     device_durations: list[int | None]
+    # No offset is below or above these.
+    first: int = 0
+    last: int = -1
 
     def add_device_times(self, times: tuple[int | None, int | None]) -> None:
         self.device_offsets.append(times[0])
@@ -68,6 +71,14 @@ class Events:
         columns = self.metadata_ids, self.offsets, self.durations
         return zip(*columns, self.device_offsets, self.device_durations, strict=True)
 
+    def between(self, start: int, end: int) -> Events:
+        """Those in `start <= offset < end`."""
+        if start <= self.first and self.last < end:
+            return self
+        if end <= self.first or self.last < start:
+            return self.where([])
+        return self.where([start <= offset < end for offset in self.offsets])
+
     def where(self, keep: Sequence[bool]) -> Events:
         """Those of the events that are to be kept."""
         return Events(
@@ -76,6 +87,8 @@ class Events:
             list(compress(self.durations, keep)),
             list(compress(self.device_offsets, keep)),
             list(compress(self.device_durations, keep)),
+            self.first,
+            self.last,
         )
 
 
@@ -165,22 +178,31 @@ class Line:
                 pass
 
     def events(self, start: int, end: int) -> Iterator[Events]:
-        """The events in `start <= offset_ps < end`, in the file's order."""
-        self._index()
-        within = [piece for piece in self._pieces if piece.first < end and start <= piece.last]
-        n_bytes, n_within = (
-            sum(piece.end - piece.start for piece in pieces) for pieces in (self._pieces, within)
-        )
-        self._source.expect(n_within - n_bytes)
-        for piece in within:
-            data = self._read(piece)
-            events = _columns_of_events(data, piece.start, self._device_stats)
-            if events is None or len(events) != piece.n_events:
-                data = _legible(data, piece.start)
-                events = _events_one_by_one(data, piece.start, self._device_stats)
-            if not (start <= piece.first and piece.last < end):
-                events = events.where([start <= offset < end for offset in events.offsets])
-            yield events
+        """The events in `start <= offset_ps < end`, in the file's order.
+
+        Of a line that `starts` has not been through, all pieces are looked into.
+        """
+        pieces = self._pieces
+        n_bytes = sum(piece.end - piece.start for piece in pieces)
+        if self._is_indexed:
+            pieces = [piece for piece in pieces if piece.first < end and start <= piece.last]
+            self._source.expect(sum(piece.end - piece.start for piece in pieces))
+        self._source.expect(-n_bytes)
+        for piece in pieces:
+            yield self._decoded(piece).between(start, end)
+        self._is_indexed = True
+
+    def _decoded(self, piece: _Piece) -> Events:
+        data = self._read(piece)
+        events = _columns_of_events(data, piece.start, self._device_stats)
+        if events is None or len(events) != piece.n_events:
+            data = _legible(data, piece.start)
+            events = _events_one_by_one(data, piece.start, self._device_stats)
+            piece.n_aggregated = piece.n_events - len(events)
+        if not self._is_indexed and len(events):
+            piece.first, piece.last = min(events.offsets), max(events.offsets)
+        events.first, events.last = piece.first, piece.last
+        return events
 
     def _read(self, piece: _Piece) -> bytes:
         return _read_slice(self._source, piece.start, piece.end)
