@@ -16,7 +16,6 @@ from typing import Any
 
 from tests.naive_bottleneck import Bottleneck
 from tests.naive_op import (
-    Event,
     Plane,
     Span,
     decode_plane,
@@ -25,17 +24,16 @@ from tests.naive_op import (
     text_of,
 )
 from tests.naive_program import decode_entries
+from tests.naive_record import Record
 from tests.naive_roofline import Roofline
 from tests.naive_step import (
     AbsentError,
-    Clocks,
     Json,
     Options,
-    Picked,
     Step,
     pick_step,
+    read_picked,
     read_steps,
-    window_of,
 )
 from tests.naive_wire import Message, every, fields
 
@@ -44,11 +42,15 @@ def analyse(data: bytes, mode: str, **given: Any) -> Json:
     """What the program says about a file's bytes."""
     options = Options(**given)
     notes: list[str] = []
-    common: Json = {"mode": mode, "device": options.device, "notes": notes}
+    common: Json = {"mode": mode, "notes": notes}
     try:
+        if mode == "record":
+            planes = [decode_plane(plane) for plane in planes_of(data)]
+            return {"status": "ok", **common, **Record(planes, options).answer()}
+        options.device = common["device"] = options.device or "/device:TPU:0"
         return {"status": "ok", **common, **analyse_device(data, mode, options, notes)}
     except AbsentError as absent:
-        return {"status": "absent", **common, **absent.answer}
+        return {"status": "absent", **common, "device": options.device, **absent.answer}
 
 
 def planes_of(data: bytes) -> list[Message]:
@@ -76,11 +78,6 @@ def find_plane(data: bytes, options: Options) -> Plane:
 def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -> Json:
     plane = find_plane(data, options)
     on_line = plane.events_of("XLA Ops")
-    usable = [
-        (e, span)
-        for e in on_line
-        if (span := e.on_trace) is not None and e.metadata_id in plane.ops
-    ]
     steps, source = read_steps(plane, "Steps"), "steps"
     if not steps:
         steps, source = read_steps(plane, "XLA Modules"), "modules"
@@ -89,48 +86,23 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
 
     if options.step != "all" and (steps or options.step is not None or options.step_id is not None):
         step = pick_step(steps, options, len(on_line), notes)
-    elif not usable:
-        raise AbsentError("empty_xla_ops_line")
     else:
+        usable = [span for e in on_line if e.metadata_id in plane.ops and (span := e.on_trace)]
+        if not usable:
+            raise AbsentError("empty_xla_ops_line")
         if not steps:
             notes.append("no Steps line; using the whole XLA Ops window")
-        first, end = min(span.start for _, span in usable), max(span.end for _, span in usable)
+        first, end = min(span.start for span in usable), max(span.end for span in usable)
         step = Step(None, None, Span(first, end))
 
-    # Aggregated events have no time and belong to no step: they are missing from each.
-    dropped = [
-        e
-        for e in on_line
-        if e.start is None
-        or (step.admits(e.start) and (e.duration < 0 or e.metadata_id not in plane.ops))
-    ]
-    if dropped:
-        notes.append("~some events dropped: unresolved, aggregated or of negative duration")
-
-    admitted = [(e, span) for e, span in usable if step.admits(span.start)]
-    clocks = Clocks([(span, e.on_device) for e, span in admitted if e.on_device is not None])
-    events = [
-        Event(plane.ops[e.metadata_id], span, e.on_device or clocks.moved(span))
-        for e, span in admitted
-    ]
-    picked = Picked(
-        plane=plane,
-        plane_names=[plane_name(message) for message in planes_of(data)],
-        options=options,
-        notes=notes,
-        steps=steps,
-        step=step,
-        window=window_of(step, events, clocks),
-        base=0 if clocks.timed else plane.lines_named("XLA Ops")[0].timestamp_ps,
-        events=events,
-        n_dropped=len(dropped),
-    )
+    names = [plane_name(message) for message in planes_of(data)]
+    picked = read_picked(plane, names, options, notes, steps, step)
     if picked.clocks_differ:
         notes.append("~the trace's clock differs from the device's; other steps are by the trace's")
     totals = picked.totals()
     answer: Json = {
         "device_type": text_of(plane.stats, "device_type_string") or None,
-        "clock": "device" if clocks.timed else "trace",
+        "clock": "device" if picked.is_timed else "trace",
         "step_source": None if step.index is None else source,
         "program": picked.program(),
         "step_id": step.index,

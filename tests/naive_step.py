@@ -36,9 +36,10 @@ Key = TypeVar("Key", bound=tuple[str, ...])
 class Options:
     """The command line's options, by name."""
 
-    device: str = "/device:TPU:0"
+    device: str | None = None  # what that means is the mode's
     step: int | str | None = None  # "all" for every op of the device
     step_id: str | None = None
+    steps: str | None = None
     include_comm: bool = False
     top: int | None = None
     include_data_move: bool = False
@@ -299,6 +300,7 @@ class Picked:
     base: int
     events: list[Event]
     n_dropped: int
+    is_timed: bool  # by the device's clock
 
     @property
     def duration(self) -> int:
@@ -628,3 +630,49 @@ class Picked:
                 }
             )
         return {"by_category": categories, "by_source_within_category": sources, **tail}
+
+
+def read_picked(
+    plane: Plane,
+    plane_names: list[str],
+    options: Options,
+    notes: list[str],
+    steps: list[Step],
+    step: Step,
+) -> Picked:
+    """What is in a step."""
+    on_line = plane.events_of("XLA Ops")
+    # Aggregated events have no time and belong to no step: they are missing from each.
+    dropped = [
+        e
+        for e in on_line
+        if e.start is None
+        or (step.admits(e.start) and (e.duration < 0 or e.metadata_id not in plane.ops))
+    ]
+    if dropped:
+        notes.append("~some events dropped: unresolved, aggregated or of negative duration")
+    admitted = [
+        (e, span)
+        for e in on_line
+        if (span := e.on_trace) is not None
+        and e.metadata_id in plane.ops
+        and step.admits(span.start)
+    ]
+    clocks = Clocks([(span, e.on_device) for e, span in admitted if e.on_device is not None])
+    events = [
+        Event(plane.ops[e.metadata_id], span, e.on_device or clocks.moved(span))
+        for e, span in admitted
+    ]
+    return Picked(
+        plane=plane,
+        plane_names=plane_names,
+        options=options,
+        notes=notes,
+        steps=steps,
+        step=step,
+        window=window_of(step, events, clocks),
+        base=0 if clocks.timed else plane.lines_named("XLA Ops")[0].timestamp_ps,
+        events=events,
+        n_dropped=len(dropped),
+        is_timed=bool(clocks.timed),
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -646,13 +647,20 @@ def random_event(rng: random.Random, ids: Sequence[int | None], is_long: bool) -
     return event
 
 
-def random_ops(rng: random.Random, metadata: Sequence[EventMetadata]) -> list[TimedEvent]:
+FEW = (0, 1, 4, 10, 10, 20, 20, 20, 40, 40, 60)
+# Some of them are missing in one step or another: that is a small part of a hundred.
+MANY = (0, 1, 10, 20, 60, 100, 100)
+
+
+def random_ops(
+    rng: random.Random, metadata: Sequence[EventMetadata], numbers: Sequence[int] = FEW
+) -> list[TimedEvent]:
     """Events and their times: packed end to end, or strewn over a coarse grid, nested and all."""
     is_packed = chance(rng, 0.5)
     ids = [m.id for m in metadata]
     now = 0
     out = []
-    for _ in range(rng.choice((0, 1, 4, 10, 10, 20, 20, 20, 40, 40, 60))):
+    for _ in range(rng.choice(numbers)):
         event = random_event(rng, ids, is_long=chance(rng, 0.1))
         time = now if is_packed else rng.randrange(60) * 10
         out.append((event, time))
@@ -700,23 +708,53 @@ def random_steps(
     return out
 
 
+BRANCHES = 2**43  # the first id of conditionals
+
+
+def with_branches(
+    rng: random.Random, names: StatNames, metadata: list[EventMetadata], ops: list[TimedEvent]
+) -> list[TimedEvent]:
+    """Put conditionals around some ops; these start with one of them, or within."""
+    out = list(ops)
+    for i in range(rng.choice((1, 1, 2, 3))):
+        at = rng.randrange(len(out) + 1)
+        time = out[at][1] if at < len(out) else rng.randrange(0, 600, 10)
+        event = Event(BRANCHES + i, duration_ps=rng.choice((None, 10, 30, 100, 100, 300)))
+        out.insert(at, (event, time))
+        text = f"%conditional.{i} = () conditional(s32[] %p.1), branch_computations={{%a, %b}}"
+        category = names.stat("hlo_category", string("conditional"))
+        metadata.append(EventMetadata(BRANCHES + i, text, [category]))
+    return out
+
+
 DEVICE_TYPES = [
     *("TPU v7x", "TPU7x", "TPU v6 Lite", "TPU v5 Lite", "TPU v5", "TPU v4", "TPU v12 Max"),
     *("", None),
 ]
 
 
-def random_plane(rng: random.Random, name: str, programs: RandomPrograms) -> Plane:
+def random_plane(
+    rng: random.Random, name: str, programs: RandomPrograms, numbers: Sequence[int] = FEW
+) -> Plane:
+    """A device that runs some ops in a few rounds, one for each step if these are tidy."""
     names = StatNames(rng.choice((1, 1, 2**44)))
     pool = OpPool(rng, names, programs)
     ids = random_metadata_ids(rng, rng.choice((1, 3, 6, 12, 30)))
     metadata = [pool.random_metadata(metadata_id) for metadata_id in ids]
     clock, core = TraceClock(rng), CoreClock(rng, names)
-    ops = random_ops(rng, metadata)
+    ops = random_ops(rng, metadata, numbers)
+    if chance(rng, 0.3):
+        ops = with_branches(rng, names, metadata, ops)
     span = max([1, *(time + (event.duration_ps or 0) for event, time in ops)])
-    n_rounds = rng.choice((1, 1, 2, 3, 4)) if len(ops) <= 20 else 1
+    is_short = len(ops) <= 20 or numbers is MANY
+    n_rounds = rng.choice((1, 1, 2, 3, 4)) if is_short else 1
+    # A few ops less change the number of them by less than 2 %, of many.
+    share_left_out = rng.choice((0, 0, 0.01, 0.05, 0.5))
     ops = [
-        (replace(event, stats=[]), time + i * span) for i in range(n_rounds) for event, time in ops
+        (replace(event, stats=[]), time + i * span)
+        for i in range(n_rounds)
+        for event, time in ops
+        if not chance(rng, share_left_out)
     ]
     span *= n_rounds
     core.measure(ops)
@@ -822,23 +860,64 @@ def command_line(options: dict[str, Any]) -> list[str]:
     return words
 
 
+def same_program(rng: random.Random, plane: Plane, name: str) -> Plane:
+    """Another device that runs what this one does: not everything, and it takes another time."""
+    other = deepcopy(plane)
+    other.name = name
+    share_left_out = rng.choice((0, 0, 0.01, 0.1))
+    for line in other.lines:
+        if line.name == "XLA Ops":
+            line.events = [e for e in line.events if not chance(rng, share_left_out)]
+            for event in line.events:
+                if chance(rng, 0.3):
+                    event.duration_ps = rng.choice((None, 0, 10, 30, 400))
+    return other
+
+
+def encoded(rng: random.Random, planes: list[Plane]) -> bytes:
+    """The bytes of a file with these planes, and others."""
+    planes.append(Plane("/host:CPU", [Line("main/1", [Event(1, 5, 5)], timestamp_ns=10**18)]))
+    if chance(rng, 0.3):
+        rng.shuffle(planes)
+    space = Space(planes, hostnames=["host-0"], extra=rng.choice((b"", UNKNOWN_FIELDS)))
+
+    def shuffled(fields: list[bytes]) -> list[bytes]:
+        return rng.sample(fields, len(fields))
+
+    return encode(space, shuffled) if chance(rng, 0.2) else encode(space)
+
+
 def random_case(rng: random.Random) -> tuple[bytes, str, dict[str, Any]]:
-    """The bytes of a file, a mode, and options that belong to it."""
+    """The bytes of a file, a mode of one step, and options that belong to it."""
     names = ["/device:TPU:0"] if chance(rng, 0.99) else []
     names += rng.choice(
         ([], [], ["/device:TPU:1"], ["/device:TPU:0"], ["/device:TPU:0 SparseCore 0"])
     )
     programs = RandomPrograms(rng)
     planes = [random_plane(rng, name, programs) for name in names]
-    planes.append(Plane("/host:CPU", [Line("main/1", [Event(1, 5, 5)], timestamp_ns=10**18)]))
-    planes += programs.planes()
-    if chance(rng, 0.3):
-        rng.shuffle(planes)
-    space = Space(planes, hostnames=["host-0"], extra=rng.choice((b"", UNKNOWN_FIELDS)))
+    data = encoded(rng, planes + programs.planes())
     mode = rng.choice(MODES)
-
-    def shuffled(fields: list[bytes]) -> list[bytes]:
-        return rng.sample(fields, len(fields))
-
-    data = encode(space, shuffled) if chance(rng, 0.2) else encode(space)
     return data, mode, random_options(rng, mode, data)
+
+
+def random_record_case(rng: random.Random) -> tuple[bytes, dict[str, Any]]:
+    """The bytes of a file of several devices and steps, and options of the mode `record`."""
+    programs = RandomPrograms(rng)
+    planes: list[Plane] = []
+    for number in sorted(rng.sample((0, 1, 13), rng.choice((1, 2, 2, 3)))):
+        name = f"/device:TPU:{number}"
+        if planes and chance(rng, 0.7):
+            planes.append(same_program(rng, rng.choice(planes), name))
+        else:
+            planes.append(random_plane(rng, name, programs, MANY))
+    if chance(rng, 0.2):
+        # What is no device of a record: another core, one of a name that is there already.
+        name = rng.choice(("/device:TPU:0 SparseCore 0", "/device:TPU:0", "/device:GPU:0"))
+        planes.append(same_program(rng, planes[0], name))
+    data = encoded(rng, planes + programs.planes())
+    options: dict[str, Any] = {}
+    if chance(rng, 0.15):
+        options["device"] = f"/device:TPU:{rng.choice((0, 1, 13))}"
+    if chance(rng, 0.3):
+        options["steps"] = rng.choice(("1:", ":2", "-2:", "1:3", ":", ":-1", "2:1", "9:", "-9:9"))
+    return data, options

@@ -10,13 +10,13 @@ from typing import Any
 import _peaks
 import compute_breakdown
 from tests import naive, naive_op, naive_roofline
-from tests.harness import MODES, ROOT, run
-from tests.random_xspace import OPTIONS, command_line, random_case
+from tests.harness import ALL_MODES, MODES, ROOT, run
+from tests.random_xspace import OPTIONS, command_line, random_case, random_record_case
 
-N_CASES = 1000
+N_CASES, N_RECORDS = 1000, 150
 # Real captures, which aren't part of the repository; looked at where they lie beside it.
 PROFILES = ROOT.parent / "shared" / "profiles"
-FILE_FIELDS = ("profile_dir", "xplane_file", "detail")
+FILE_FIELDS = ("profile_dir", "xplane_file", "run", "host", "detail")
 ADVICE = (
     "One of the two is wrong; or a field is new: then teach tests/naive.py what it says, by the"
     " definition alone."
@@ -31,6 +31,9 @@ def comparable(answer: dict[str, Any]) -> dict[str, Any]:
     kept = {k: v for k, v in answer.items() if k not in FILE_FIELDS}
     if "capture" in kept:
         kept["capture"] = {k: v for k, v in kept["capture"].items() if k != "hosts"}
+    if kept["mode"] == "record":
+        # Which device a note is about isn't specified.
+        kept["notes"] = []
     kept["notes"] = [note for note in kept["notes"] if note.startswith(SPECIFIED_NOTES)]
     return kept
 
@@ -92,6 +95,12 @@ class AgainstNaive(unittest.TestCase):
             self.assert_agree(
                 f"random_case(random.Random({seed}))", *random_case(random.Random(seed))
             )
+
+    @unittest.skipUnless("record" in ALL_MODES, "there is no such mode")
+    def test_random_records(self) -> None:
+        for seed in range(N_RECORDS):
+            data, options = random_record_case(random.Random(seed))
+            self.assert_agree(f"random_record_case(random.Random({seed}))", data, "record", options)
 
     def test_real_captures(self) -> None:
         # Of the larger one only what asks for most of its program: the naive reading takes seconds.
