@@ -242,11 +242,12 @@ def trace(
     *,
     jitter: float = 0.0,
     seed: int = 0,
+    host: str = "host",
     devices: Sequence[str] = (DEVICE,),
 ) -> bytes:
-    """The file of a host on which so many devices run a program so many times."""
-    names = [("host", device) for device in devices]
-    return pod(program, names, n_steps, jitter=jitter, seed=seed)["host"]
+    """The file of a host on which some devices run a program so many times."""
+    names = [(host, device) for device in devices]
+    return pod(program, names, n_steps, jitter=jitter, seed=seed)[host]
 
 
 def pod(
