@@ -59,9 +59,9 @@ class Template:
     plane: naive_op.Plane
     step: naive_op.Span
     executed: list[Executed]
-
-    def durations(self, origin: int) -> list[int]:
-        return [each.span.duration for each in self.executed if each.origin == origin]
+    # Of each op by origin: the metadata's id, and how long each execution takes.
+    metadata_ids: list[int]
+    durations: list[list[int]]
 
 
 @cache
@@ -72,15 +72,19 @@ def template() -> Template:
     plane = next(naive_op.decode_plane(p) for p in planes if naive_op.plane_name(p) == DEVICE)
     first = naive_step.read_steps(plane, "Steps")[0].on_trace
     origins: dict[int, int] = {}
+    durations: list[list[int]] = []
     executed = []
     for event in plane.events_of("XLA Ops"):
         span = event.on_trace
         if span is not None and first.holds(span.start):
             # As demo() counts: by first appearance, loops included.
             origin = origins.setdefault(event.metadata_id, len(origins))
+            if origin == len(durations):
+                durations.append([])
+            durations[origin].append(span.duration)
             is_loop = plane.ops[event.metadata_id].is_container
             executed.append(Executed(event.metadata_id, None if is_loop else origin, span))
-    return Template(plane, first, executed)
+    return Template(plane, first, executed, list(origins), durations)
 
 
 # --- what a program does in a step ---------------------------------------------------------------
@@ -127,7 +131,7 @@ def is_joined(op: Op) -> bool:
 
 def descent(op: Op) -> int:
     """The op of the demo whose executions this one's are; of those fused the one of as many."""
-    n = {origin: len(template().durations(origin)) for origin in op.origin}
+    n = {origin: len(template().durations[origin]) for origin in op.origin}
     return min(op.origin, key=lambda origin: (n[origin] != op.n, origin))
 
 
@@ -141,7 +145,7 @@ def parts_of(program: Program) -> dict[tuple[int, int], list[tuple[int, float]]]
     parts: dict[tuple[int, int], list[tuple[int, float]]] = {}
     for place, op in enumerate(program):
         origin = descent(op)
-        durations = template().durations(origin)
+        durations = template().durations[origin]
         first = taken.get(origin, 0)
         numbers = [number % len(durations) for number in range(first, first + op.n)]
         taken[origin] = first + op.n
@@ -305,8 +309,7 @@ class Writer:
 
     def metadata_of(self, metadata_id: int, op: Op) -> EventMetadata:
         """That of the demo's op, but for what edits can change."""
-        ops = list(dict.fromkeys(each.metadata_id for each in template().executed))
-        was = template().plane.ops[ops[descent(op)]].stats
+        was = template().plane.ops[template().metadata_ids[descent(op)]].stats
         frames = list(map(str, op.frames))
         now = {
             "tf_op": op.tf_op,
