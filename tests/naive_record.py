@@ -39,22 +39,21 @@ def digest(texts: Iterable[str]) -> str:
     return hashlib.sha1("\n".join(sorted(set(texts))).encode()).hexdigest()[:16]
 
 
-def is_around(a: Event, b: Event) -> bool:
-    """Whether b starts within a; of two that start together the longer one is around the other."""
-    return a is not b and a.start <= b.start < a.end and (a.start < b.start or a.end >= b.end)
+def is_inside(e: Event, branching: Event) -> bool:
+    """Whether an event starts within a conditional. What starts with it and lasts longer is around
+    it, and so is one of two that lie alike."""
+    if e is branching or not branching.on_device.holds(e.start):
+        return False
+    if e.start > branching.start or e.duration < branching.duration:
+        return True
+    is_alike = e.duration == branching.duration
+    return is_alike and (e.op.category != "conditional" or branching.op.text < e.op.text)
 
 
 def outside_of_branches(picked: Picked) -> list[Event]:
     """The events that run whatever branch is taken."""
     branching = [e for e in picked.containers if e.op.category == "conditional"]
-    return [
-        e
-        for e in picked.events
-        if not any(
-            is_around(around, e) if e in branching else around.on_device.holds(e.start)
-            for around in branching
-        )
-    ]
+    return [e for e in picked.events if not any(is_inside(e, each) for each in branching)]
 
 
 @dataclass
@@ -82,10 +81,13 @@ class Device:
 
     @property
     def has_ops(self) -> bool:
-        return any(step.n_events for step in self.steps)
+        starts = [e.start for e in self.plane.events_of("XLA Ops")]
+        return any(start is not None for start in starts) and bool(self.steps)
 
     def why_not(self, step: Step) -> str | None:
         """Why a step isn't used, if it isn't; by itself, whatever was asked for."""
+        if step.n_events == 0:
+            return "no_ops"
         alike = self.steps
         if self.source == "modules":
             by_program = grouped(self.steps, lambda step: step.name)
@@ -93,8 +95,6 @@ class Device:
             if step.name != most:
                 return "other_program"
             alike = by_program[most]
-        if step.n_events == 0:
-            return "no_ops"
         counts = sorted(s.n_events for s in alike if s.n_events > 0)
         median = counts[(len(counts) - 1) // 2]
         return None if 50 * abs(step.n_events - median) <= median else "other_op_count"
@@ -107,21 +107,24 @@ class Device:
 class Record:
     def __init__(self, planes: list[Plane], options: Options) -> None:
         self.options = options
-        named = {plane.name: plane for plane in reversed(planes)}
-        asked = [p for p in planes if named[p.name] is p and options.device in (None, p.name)]
-        self.devices = [
-            device for plane in asked if is_tpu(plane.name) and (device := Device.of(plane)).has_ops
+        first = {plane.name: plane for plane in reversed(planes)}
+        asked = [
+            plane
+            for plane in planes
+            if first[plane.name] is plane
+            if (plane.name == options.device if options.device else is_tpu(plane.name))
         ]
+        if not asked:
+            names = distinct(plane.name for plane in planes)
+            raise AbsentError("device_not_found", available_devices=names)
+        devices = [Device.of(plane) for plane in asked]
+        self.devices = [device for device in devices if device.has_ops]
         if not self.devices:
-            # As the modes of one step say it of the one that is asked for.
-            missed = named.get(options.device or "/device:TPU:0")
-            if missed is None:
-                names = distinct(plane.name for plane in planes)
-                raise AbsentError("device_not_found", available_devices=names)
-            if not missed.lines_named("XLA Ops"):
-                names = distinct(line.name for line in missed.lines)
-                raise AbsentError("no_xla_ops_line", available_lines=names)
-            raise AbsentError("empty_xla_ops_line")
+            # What the modes of one step say of the first.
+            if asked[0].lines_named("XLA Ops"):
+                raise AbsentError("empty_xla_ops_line")
+            names = distinct(line.name for line in asked[0].lines)
+            raise AbsentError("no_xla_ops_line", available_lines=names)
         self.picked = {
             id(step): read_picked(device.plane, [], options, [], device.steps, step)
             for device in self.devices
@@ -153,11 +156,7 @@ class Record:
             "tf_ops": sorted({op.tf_op for op in ops if op.tf_op is not None}),
             "signatures": sorted({op.signature for op in ops}),
             "shapes": sorted(
-                {
-                    f"{array.dtype}[{','.join(map(str, array.dims))}]"
-                    for op in ops
-                    for array in op.output_arrays
-                }
+                {array.text.partition("]")[0] + "]" for op in ops for array in op.output_arrays}
             ),
         }
         sources = [op.source_inner for op in ops if op.source_inner is not None]
@@ -184,8 +183,11 @@ class Record:
 
     def step_row(self, place: int, device: Device, step: Step) -> Json:
         why_not = device.why_not(step)
-        if why_not is None and step not in device.steps[self.asked()]:
-            why_not = "not_asked"
+        duration_ps = step.on_trace.duration
+        if why_not is None:
+            duration_ps = self.picked[id(step)].duration
+            if step not in device.steps[self.asked()]:
+                why_not = "not_asked"
         return {
             "device": place,
             "index": device.steps.index(step),
@@ -193,7 +195,7 @@ class Record:
             "used": why_not is None,
             "why_not": why_not,
             "n_xla_ops_events": step.n_events,
-            "duration_ps": step.on_trace.duration,
+            "duration_ps": duration_ps,
             **(
                 self.figures(self.picked[id(step)])
                 if why_not is None
@@ -215,7 +217,6 @@ class Record:
         ]
         exposed = [e for e in picked.leaves if e.op.is_wait or e.op.is_synchronous_comm]
         return {
-            "duration_ps": picked.duration,
             "busy_ps": picked.totals()["busy_duration_ps"],
             "comm_ps": duration([e for e in exposed if e.op.waits_for in WAITED_FOR]),
             "host_ps": duration([e for e in exposed if e.op.waits_for == "host"]),

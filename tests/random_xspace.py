@@ -856,7 +856,8 @@ def command_line(options: dict[str, Any]) -> list[str]:
         elif isinstance(value, (list, tuple)):
             words += [word for item in value for word in (flag, str(item))]
         elif value is not None and value is not False:
-            words += [flag, str(value)]
+            # What looks like an option only together.
+            words += [f"{flag}={value}"] if str(value).startswith("-") else [flag, str(value)]
     return words
 
 
