@@ -2659,6 +2659,7 @@ def record_device(device: Device, asked: slice) -> RecordedDevice:
         times: dict[tuple[str, str], tuple[int, int]] = {}
         if why_not is None:
             step = step_of(device, step_event if device.steps else None, of_step)
+            fields["duration_ps"] = step.duration
             for key, group in group_by(step.leaves, lambda op: (op.kind, op.agg_key)).items():
                 facts = groups.setdefault(key, GroupFacts(group.op))
                 for each in group.members:
@@ -2712,7 +2713,6 @@ def figures_of_record(step: Step) -> Json:
     times = {each.waits_for: each.group.total for each in exposed(step)}
     host, local = times.get(HOST, 0), times.get(SPARSE_CORE, 0) + times.get(DMA, 0)
     return {
-        "duration_ps": step.duration,
         "busy_ps": step.timeline.busy,
         "comm_ps": sum(times.values()) - host - local,
         "host_ps": host,
