@@ -24,8 +24,9 @@ from unittest import mock
 import _peaks
 import _proto
 import compute_breakdown
-from tests import hlo_proto, xspace
-from tests.harness import DEMO, ROOT, SCRIPT, Outcome, run
+from tests import hlo_proto, records, xspace
+from tests.harness import DEMO, ROOT, SCRIPT, Outcome, answer, run
+from tests.harness import MODES as STEP_MODES
 from tests.xspace import op, tpu_plane, trace
 
 PAGES = ("README.md", "FIELDS.md", "SKILL.md", "CHANGELOG.md")
@@ -34,6 +35,8 @@ FIELDS = (ROOT / "FIELDS.md").read_text(encoding="utf-8")
 SKILL = (ROOT / "SKILL.md").read_text(encoding="utf-8")
 DEMO_IN_README = "tests/data/demo"
 DATA = ROOT / "tests" / "data"
+# What is left of two runs of the demo's program: see tests/make_runs.py.
+BEFORE, AFTER = DATA / "before.json.gz", DATA / "after.json.gz"
 # The renderer whose pictures are kept; others set text a little differently.
 VL_CONVERT = "1.9.0.post1"
 MODES = tuple(mode.name for mode in compute_breakdown.MODES)
@@ -190,6 +193,9 @@ ALL_OPTIONS = {
     "by_source": ["--include-data-move", "--include-comm", "--top=3"],
     "non_compute": ["--include-comm", "--top=3"],
     "roofline": ["--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
+    "record": ["--steps=1:"],
+    "compare": ["--top=3"],
+    "spread": ["--top=1"],
 }
 DEMO_KERNEL = "--kernel-cost=flash_attention=34359738368,67108864,bf16"
 
@@ -199,13 +205,38 @@ def answers() -> list[Json]:
     """Answers of every mode, with and without options."""
     found = [demo("roofline", DEMO_KERNEL)]
     for mode in MODES:
-        found += [demo(mode), demo(mode, *ALL_OPTIONS[mode])]
-        for data in hand_made_traces():
-            for options in ([], ALL_OPTIONS[mode]):
-                outcome = run(data, mode, *options)
-                if outcome.object["status"] != "ok":
-                    raise AssertionError(outcome)
-                found.append(outcome.object)
+        baseline = ["--baseline", str(BEFORE)] if mode == "compare" else []
+        for options in ([], ALL_OPTIONS[mode]):
+            found.append(demo(mode, *baseline, *options))
+            for data in hand_made_traces():
+                if mode in STEP_MODES or run(data, "record").object["status"] == "ok":
+                    found.append(answer(data, mode, *baseline, *options))
+    found += captures()
+    return found
+
+
+def captures() -> list[Json]:
+    """Answers about more than one trace."""
+    found = [answer(AFTER, "compare", "--baseline", str(BEFORE))]
+    with tempfile.TemporaryDirectory() as folder:
+        nameless = Path(folder) / "nameless.xplane.pb"
+        nameless.write_bytes(unnamed_steps())
+        instant = Path(folder) / "instant.xplane.pb"
+        instant.write_bytes(trace([op("f", "loop fusion", 5, 0)]))
+        found.append(answer(AFTER, "compare", "--baseline", str(instant)))
+        found.append(answer(AFTER, "compare", "--baseline", str(nameless)))
+        found.append(answer(nameless, "compare", "--baseline", str(BEFORE)))
+        names = [(host, f"/device:TPU:{number}") for host in "ab" for number in range(2)]
+        slow = {names[1]: lambda *_: 1.06}
+        for each in records.pod(records.made_up(0), names, slow=slow):
+            (Path(folder) / f"{each['host']}.json").write_text(json.dumps(each))
+        found.append(answer(folder, "spread"))
+    for steps, durations in ((("1", "2"), (5, 5)), (("1", "1"), (0, 5))):
+        with tempfile.TemporaryDirectory() as folder:
+            for host, step, duration in zip("ab", steps, durations, strict=True):
+                data = trace([op("f", "loop fusion", 5, duration)], [(step, 0, 20)])
+                (Path(folder) / f"{host}.xplane.pb").write_bytes(data)
+            found.append(answer(folder, "spread"))
     return found
 
 
@@ -233,6 +264,9 @@ def refusals() -> list[Outcome]:
         run(DEMO, "roofline", "--kernel-cost", "none=1,1"),
         run(DEMO, "summary", "--chip", "v4"),
     ]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "empty.json").touch()
+        found.append(run(AFTER, "compare", "--baseline", f"{folder}/empty.json"))
     missing = _proto.NoProtobuf("No module named 'google'")
     with mock.patch.object(compute_breakdown, "opened", side_effect=missing):
         found.append(run(DEMO, "summary"))
@@ -258,7 +292,7 @@ class FieldTables:
         found = cls()
         for header, *rows in tables(page):
             for path, mode in re.findall(r"`(\.[\w.\[\]]*)`(?: (?:in|when) (\w+))?", header[0]):
-                for each in [mode] if mode else MODES:
+                for each in [mode] if mode else STEP_MODES:
                     types = found.types.setdefault((each, path), {})
                     for name, type_name, *_ in rows:
                         if code(name) in types:
@@ -302,7 +336,7 @@ class FieldTables:
                 pass
             case "list of text", list() if all(isinstance(each, str) for each in value):
                 pass
-            case "list of ps", list() if all(type(each) is int for each in value):
+            case "list of ps" | "list of count", list() if all(type(each) is int for each in value):
                 pass
             case "ps", int() if type(value) is int:
                 pass
@@ -327,8 +361,8 @@ class Fields(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         cls.tables = FieldTables.of(FIELDS)
-        for answer in answers():
-            cls.tables.check_object(answer["mode"], ".", answer)
+        for said in answers():
+            cls.tables.check_object(said["mode"], ".", said)
         for outcome in refusals():
             cls.tables.check_object(ABSENT, ".", outcome.object)
 
