@@ -2636,7 +2636,7 @@ def record_device(device: Device, asked: slice) -> RecordedDevice:
     admitted = admit(device, windows)
     for step_event, of_step in zip(steps, admitted, strict=True):
         step_event.n_events = of_step.n_started
-    if not any(line.n_events > line.n_aggregated for line in device.lines):
+    if not any(of_step.pieces for of_step in admitted):
         raise Absent("empty_xla_ops_line")
     groups: dict[tuple[str, str], GroupFacts] = {}
     recorded = []

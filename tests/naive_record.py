@@ -81,8 +81,10 @@ class Device:
 
     @property
     def has_ops(self) -> bool:
-        starts = [e.start for e in self.plane.events_of("XLA Ops")]
-        return any(start is not None for start in starts) and bool(self.steps)
+        spans = [
+            e.on_trace for e in self.plane.events_of("XLA Ops") if e.metadata_id in self.plane.ops
+        ]
+        return any(step.admits(span.start) for span in spans if span for step in self.steps)
 
     def why_not(self, step: Step) -> str | None:
         """Why a step isn't used, if it isn't; by itself, whatever was asked for."""
