@@ -1,0 +1,218 @@
+"""The mode record, on traces made by hand: which steps are used, and what is told of them."""
+
+from __future__ import annotations
+
+import hashlib
+import unittest
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+import compute_breakdown
+from tests import records, rewrite
+from tests.harness import answer, run
+from tests.records import DEVICE, Json
+from tests.xspace import Event, EventMetadata, Line, Op, Plane, Space, encode, op, tpu_plane
+
+STEP_PS = 10_000
+
+
+def digest(*texts: str) -> str:
+    return hashlib.sha1("\n".join(sorted(texts)).encode()).hexdigest()[:16]
+
+
+def steps_of(numbers: Sequence[int]) -> list[Op]:
+    """One op, so often in each step."""
+    return [
+        op("fusion.1", "loop fusion", number * STEP_PS + 10 * i, 10, stack="a.py:1:2")
+        for number, n in enumerate(numbers)
+        for i in range(n)
+    ]
+
+
+def record(planes: Sequence[Plane] | Plane, *options: str) -> Json:
+    planes = [planes] if isinstance(planes, Plane) else planes
+    return answer(encode(Space(list(planes))), "record", *options)
+
+
+def counted(numbers: Sequence[int], *options: str, **of: Any) -> list[Json]:
+    """The steps of a record of steps with so many ops."""
+    steps = [(str(i), i * STEP_PS, STEP_PS) for i in range(len(numbers))]
+    rows: list[Json] = record(tpu_plane(steps_of(numbers), steps, **of), *options)["steps"]
+    return rows
+
+
+class Used(unittest.TestCase):
+    def reasons(self, numbers: Sequence[int], *options: str) -> list[str | None]:
+        rows = counted(numbers, *options)
+        self.assertEqual([row["n_xla_ops_events"] for row in rows], list(numbers))
+        self.assertEqual([row["index"] for row in rows], list(range(len(rows))))
+        for row in rows:
+            self.assertEqual(row["used"], row["why_not"] is None)
+            for figure in ("busy_ps", "comm_ps", "host_ps", "wait_ps", "durs_ps", "ns"):
+                self.assertEqual(row[figure] is None, not row["used"])
+        return [row["why_not"] for row in rows]
+
+    def test_one_op_in_fifty(self) -> None:
+        other = "other_op_count"
+        self.assertEqual(self.reasons([50, 49, 51, 50]), [None] * 4)
+        self.assertEqual(self.reasons([50, 48, 52, 50, 50]), [None, other, other, None, None])
+        self.assertEqual(self.reasons([49, 48, 49, 50, 49]), [None, other, None, other, None])
+        self.assertEqual(
+            self.reasons([100, 98, 102, 97, 100, 103]), [*[None] * 3, other, None, other]
+        )
+
+    def test_the_median_is_the_lower_one_and_of_steps_with_ops(self) -> None:
+        self.assertEqual(self.reasons([3, 7]), [None, "other_op_count"])
+        self.assertEqual(self.reasons([0, 0, 0, 7]), [*["no_ops"] * 3, None])
+        self.assertEqual(
+            self.reasons([2, 9, 0, 9, 2]),
+            [None, "other_op_count", "no_ops", "other_op_count", None],
+        )
+
+    def test_asked_narrows_only_what_is_used(self) -> None:
+        numbers = [0, 3, 3, 7, 3, 3]
+        whole = counted(numbers)
+        for asked, kept in (("2:", (2, 4, 5)), (":-1", (1, 2, 4)), ("-2:-1", (4,)), ("3:4", ())):
+            for row, was in zip(counted(numbers, f"--steps={asked}"), whole, strict=True):
+                if row["index"] in kept or not was["used"]:
+                    self.assertEqual(row, was)
+                else:
+                    self.assertEqual(row["why_not"], "not_asked")
+                    self.assertEqual(row["duration_ps"], was["duration_ps"])
+
+    def test_executions_of_the_program_with_most_ops(self) -> None:
+        numbers, names = (
+            (4, 9, 4, 0, 4),
+            ("jit_f(1)", "jit_g(2)", "jit_f(1)", "jit_f(1)", "jit_f(1)"),
+        )
+        plane = tpu_plane(steps_of(numbers))
+        ids = {name: 100 + i for i, name in enumerate(dict.fromkeys(names))}
+        plane.event_metadata += [EventMetadata(i, name) for name, i in ids.items()]
+        events = [Event(ids[name], i * STEP_PS, STEP_PS) for i, name in enumerate(names)]
+        plane.lines.append(Line("XLA Modules", events))
+        of = record(plane)
+        self.assertEqual(of["devices"][0]["step_source"], "modules")
+        self.assertEqual([row["name"] for row in of["steps"]], list(names))
+        self.assertEqual(
+            [row["why_not"] for row in of["steps"]], [None, "other_program", None, "no_ops", None]
+        )
+
+    def test_without_steps_all_is_one(self) -> None:
+        of = record(tpu_plane(steps_of([2, 0, 1])))
+        [step] = of["steps"]
+        self.assertIsNone(of["devices"][0]["step_source"])
+        self.assertEqual((step["index"], step["name"], step["used"]), (0, None, True))
+        self.assertEqual((step["duration_ps"], step["busy_ps"]), (2 * STEP_PS + 10, 30))
+        self.assertEqual((step["durs_ps"], step["ns"]), ([30], [3]))
+
+
+class Groups(unittest.TestCase):
+    def test_lines_of_all_devices(self) -> None:
+        """In order of appearance, over the devices and their steps; figures in that order."""
+        a, b, c = (
+            {"category": "loop fusion", "stack": f"m.py:9:1\n  {name}.py:5:3 \n\n"}
+            for name in "abc"
+        )
+        steps = [("7", 0, 100), ("8", 100, 100)]
+        of = record(
+            [
+                tpu_plane(
+                    [op("f.1", **a, start=5, dur=10), op("f.2", **b, start=120, dur=20)],
+                    steps,
+                    name="/device:TPU:1",
+                ),
+                tpu_plane(
+                    [op("f.3", **c, start=5, dur=1), op("f.4", **a, start=105, dur=2)], steps
+                ),
+                tpu_plane(
+                    [op("f.5", **c, start=5, dur=1)], steps, name="/device:TPU:0 SparseCore 0"
+                ),
+                tpu_plane([], steps, name="/device:TPU:2"),
+            ]
+        )
+        self.assertEqual([each["device"] for each in of["devices"]], ["/device:TPU:1", DEVICE])
+        self.assertEqual(of["frames"], ["m.py:9:1", "a.py:5:3", "b.py:5:3", "c.py:5:3"])
+        self.assertEqual([group["frames"] for group in of["groups"]], [[0, 1], [0, 2], [0, 3]])
+        self.assertEqual(
+            [group["source"] for group in of["groups"]], ["a.py:5", "b.py:5", "c.py:5"]
+        )
+        self.assertEqual(
+            [(row["device"], row["durs_ps"], row["ns"]) for row in of["steps"]],
+            [(0, [10], [1]), (0, [0, 20], [0, 1]), (1, [0, 0, 1], [0, 0, 1]), (1, [2], [1])],
+        )
+        texts = [op(name, "loop fusion", 0).text for name in ("f.1", "f.2", "f.3", "f.4")]
+        self.assertEqual(of["groups"][0]["ops"], digest(texts[0], texts[3]))
+        self.assertEqual(of["devices"][0]["program"], digest(*texts[:2]))
+        self.assertEqual(of["devices"][1]["program"], digest(*texts[2:]))
+
+    def test_what_is_listed_is_sorted_and_at_most_32(self) -> None:
+        def group(n: int) -> Json:
+            ops = [
+                op(
+                    f"f.{i}",
+                    "loop fusion",
+                    i,
+                    1,
+                    shape=f"f32[{99 - i},<=8]{{1,0}}",
+                    tf_op=f"t{i % 3}:",
+                    stack="a.py:1:2",
+                )
+                for i in range(n)
+            ]
+            [only] = record(tpu_plane(ops, [("0", 0, 100)]))["groups"]
+            of: Json = only
+            return of
+
+        self.assertEqual(group(32)["shapes"], [f"f32[{i},<=8]" for i in range(68, 100)])
+        self.assertFalse(group(32)["truncated"])
+        self.assertEqual(group(33)["shapes"], [f"f32[{i},<=8]" for i in range(67, 99)])
+        self.assertTrue(group(33)["truncated"])
+        self.assertEqual(group(33)["tf_ops"], ["t0:", "t1:", "t2:"])
+        self.assertEqual(group(33)["signatures"], ["f [loop fusion]"])
+
+    def test_arrays_of_a_tuple(self) -> None:
+        shape = "(bf16[8,128]{1,0:T(8,128)(2,1)}, (s32[]{:T(128)}, token[]), /*index=2*/f32[4]{0})"
+        [group] = record(tpu_plane([op("f.1", "loop fusion", 0, 1, shape=shape)]))["groups"]
+        self.assertEqual(group["shapes"], ["bf16[8,128]", "f32[4]", "s32[]"])
+
+    def test_the_source_of_a_group_without_a_stack(self) -> None:
+        ops = [
+            op(f"c.{i}", "copy", i, 1, tf_op="w:", source=s)
+            for i, s in enumerate(("b.py:2", "a.py:9"))
+        ]
+        [group] = record(tpu_plane(ops))["groups"]
+        self.assertEqual((group["source"], group["frames"]), ("a.py:9", []))
+
+
+class Programs(unittest.TestCase):
+    def program(self, *ops: Op) -> Any:
+        return record(tpu_plane(ops, [("0", 0, 1000)]))["devices"][0]["program"]
+
+    def test_a_branch_makes_no_other_program(self) -> None:
+        first = op("f.1", "loop fusion", 0, 100)
+        loop = op("while.1", "while", 200, 500)
+        branching = op("conditional.1", "conditional", 200, 300)
+        after = op("f.9", "loop fusion", 500, 10)
+        always = digest(first.text, loop.text, branching.text, after.text)
+        taken = (op("f.2", "loop fusion", 200, 100), op("f.3", "loop fusion", 499, 5))
+        other = (op("conditional.2", "conditional", 210, 10), op("f.4", "copy", 215, 90))
+        for inside in (taken, other, (*taken, *other), ()):
+            self.assertEqual(self.program(first, loop, branching, *inside, after), always)
+        self.assertNotEqual(self.program(first, loop, branching), always)
+
+
+class Processes(unittest.TestCase):
+    def test_two_say_what_one_does(self) -> None:
+        program = records.of_demo()[:40]
+        data = rewrite.trace(
+            program, 2, jitter=0.01, devices=[f"/device:TPU:{i}" for i in range(3)]
+        )
+        alone = run(data, "record").object
+        with patch.object(compute_breakdown, "SMALL_FILE", 0):
+            together = run(data, "record").object
+        self.assertEqual(alone | {"profile_dir": ""}, together | {"profile_dir": ""})
+
+
+if __name__ == "__main__":
+    unittest.main()
