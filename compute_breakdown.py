@@ -3057,9 +3057,11 @@ def spread_of_captures(
         except Absent as absent:
             raise _records.NoAnswer(absent.reason, **absent.fields) from None
 
+    # Standard input can be read only once.
+    load_again = cache(load) if request.profile == _proto.STDIN else load
     try:
         fields = _records.spread(
-            [partial(load, path) for path in files.values()],
+            [partial(load_again, path) for path in files.values()],
             device=request.device,
             steps=steps,
             top=top,

@@ -6,6 +6,8 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import subprocess
+import sys
 import tempfile
 import unittest
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from typing import Any
 
 from tests import records, rewrite
 from tests.edits import edits_of
-from tests.harness import ALL_MODES, DEMO, answer, run
+from tests.harness import ALL_MODES, DEMO, SCRIPT, answer, run
 from tests.records import DEVICE, Json, Name, Op, Program, groups_of
 
 ALL = ("--top", "1000000")
@@ -359,6 +361,20 @@ class Spread(WithFiles):
         for form in ("gzipped", "records", "gzipped records", "split"):
             with self.subTest(form):
                 self.assertEqual(said(answer(self.folder / form, "spread")), expected)
+
+    def test_standard_input(self) -> None:
+        """What is asked for twice is there twice."""
+        folder = self.write_pod("run", names_of(1, 2), 2, jitter=0.01)
+        path = folder / "h0.xplane.pb"
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), "-", "--mode", "spread"],
+            input=path.read_bytes(),
+            capture_output=True,
+            check=True,
+        )
+        of = json.loads(done.stdout)
+        verdict = answer(path, "spread")["cohorts"][0]["verdict"]
+        self.assertEqual(of["cohorts"][0]["verdict"], verdict)
 
     def test_one_device_of_each_host(self) -> None:
         names = names_of(2, 2)
