@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .heap import Held, Peak
     from .hlo_facts import DeclaredCost, Dot
     from .hlo_module import Instruction, Program
     from .lines import Events, Line
@@ -42,11 +43,13 @@ __all__ = [
     "DeclaredCost",
     "Dot",
     "Events",
+    "Held",
     "HloText",
     "Instruction",
     "Line",
     "Metadata",
     "NoProtobuf",
+    "Peak",
     "Piece",
     "Plane",
     "Program",

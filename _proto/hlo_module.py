@@ -35,12 +35,13 @@ from .hlo_search import (
     likely_line,
     stage_of,
 )
-from .hlo_shapes import Array, read_arrays
+from .hlo_shapes import Array, read_array, read_arrays
 from .wire import explain, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .buffers import BufferAssignment
+    from .heap import Peak
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -57,6 +58,8 @@ _EXPLAINED = 4 << 20
 # instruction. Those of a training step take one or two for each.
 _STEPS = 1_000_000
 _STEPS_EACH = 30
+# What of a shape is read in the time that a step takes.
+_SHAPE_BYTES_A_STEP = 100
 
 _SPARSE_CORE = "sparsecore"
 # Bookkeeping, and what is laid out rather than computed: no line takes part in an op by these.
@@ -110,6 +113,17 @@ class Program:
 
         data = self._read_buffers()
         return None if data is None else read_buffers(self, data)
+
+    def peak(self) -> Peak | None:
+        """What its memory holds when it holds most; None where that isn't told."""
+        from .heap import Contradiction, peak_of
+
+        buffers = self.buffers()
+        try:
+            return None if buffers is None else peak_of(buffers)
+        except Contradiction as error:
+            self.complain(f"the buffer assignment: {error}")
+            return None
 
     @cached_property
     def has_lines(self) -> bool:
@@ -316,14 +330,23 @@ class Instruction:
     @property
     def arrays(self) -> list[Array] | None:
         """The arrays of its output, tuples flattened; None where they can't be read."""
-        return self.arrays_at(())
-
-    def arrays_at(self, path: Sequence[int]) -> list[Array] | None:
-        """The arrays of a part of its output: `path` has the places to take in nested tuples."""
-        arrays = read_arrays(self._message.shape, path)
+        arrays = read_arrays(self._message.shape)
         if arrays is None:
-            self.program.complain(f"the shape of {self.name}, or a part that it hasn't")
+            self.program.complain(f"the shape of {self.name}")
         return arrays
+
+    def array_at(self, path: Sequence[int]) -> Array | None:
+        """The array at a place of its output: `path` has the places to take in nested tuples.
+
+        None where that is a tuple, or what has no data, or isn't there.
+        """
+
+        def read() -> Array | None:
+            # All of the shape is read, for each of its parts.
+            self.program.spend(len(self._message.shape) // _SHAPE_BYTES_A_STEP)
+            return read_array(self._message.shape, path)
+
+        return self.program.answer(read, None)
 
     @property
     def parameter_number(self) -> int | None:

@@ -47,17 +47,12 @@ class Array(NamedTuple):
         return (math.prod(self.dims) * bits + 7) // 8
 
 
-def read_arrays(shape: bytes, path: Sequence[int] = ()) -> list[Array] | None:
-    """The arrays of a serialized ShapeProto, or of the part of the tuple that `path` leads to.
+def read_arrays(shape: bytes) -> list[Array] | None:
+    """The arrays of a serialized ShapeProto; None where the bytes can't be read.
 
-    Tuples are flattened; tokens and opaque values have no data and are left out. None where the
-    bytes can't be read or the path leads nowhere.
+    Tuples are flattened; tokens and opaque values have no data and are left out.
     """
-    message = parse(pb.Shape, shape) if len(shape) <= _MAX_BYTES else None
-    for place in path:
-        if message is None or not 0 <= place < len(message.tuple_shapes):
-            return None
-        message = message.tuple_shapes[place]
+    message = _read(shape)
     if message is None:
         return None
     arrays = []
@@ -69,7 +64,27 @@ def read_arrays(shape: bytes, path: Sequence[int] = ()) -> list[Array] | None:
         elif len(each.dimensions) > _MAX_RANK:
             return None
         elif each.element_type not in (_OPAQUE, _TOKEN):
-            known = 0 < each.element_type < len(_ELEMENT_TYPES)
-            dtype = _ELEMENT_TYPES[each.element_type if known else 0]
-            arrays.append(Array(dtype, tuple(each.dimensions), each.layout.memory_space))
+            arrays.append(_array(each))
     return arrays
+
+
+def read_array(shape: bytes, path: Sequence[int]) -> Array | None:
+    """The array at `path`, the places to take in nested tuples; None where there is none."""
+    message = _read(shape)
+    for place in path:
+        if message is None or not 0 <= place < len(message.tuple_shapes):
+            return None
+        message = message.tuple_shapes[place]
+    if message is None or message.element_type in (_TUPLE, _OPAQUE, _TOKEN):
+        return None
+    return _array(message) if len(message.dimensions) <= _MAX_RANK else None
+
+
+def _read(shape: bytes) -> pb.Shape | None:
+    return parse(pb.Shape, shape) if len(shape) <= _MAX_BYTES else None
+
+
+def _array(message: pb.Shape) -> Array:
+    known = 0 < message.element_type < len(_ELEMENT_TYPES)
+    dtype = _ELEMENT_TYPES[message.element_type if known else 0]
+    return Array(dtype, tuple(message.dimensions), message.layout.memory_space)

@@ -243,6 +243,56 @@ def pairs(*each: tuple[int, int]) -> bytes:
     return b"".join(bytes_field(52, packed_pair(*pair)) for pair in each)
 
 
+# --- fields of a buffer assignment ----------------------------------------------------------------
+
+ALLOC, FREE, SHARE = 0, 1, 2
+
+
+def buffer(id_: int, size: int, instruction_id: int, *index: int, color: int = 0) -> bytes:
+    """A logical buffer: the output of an instruction, or the part of it at `index`."""
+    where = packed(3, index) + int_field(4, instruction_id)
+    fields = int_field(1, id_) + int_field(2, size) + bytes_field(3, where) + int_field(4, color)
+    return bytes_field(1, fields)
+
+
+def allocation(
+    number: int,
+    size: int,
+    *assigned: tuple[int, int, int],
+    parameter: int | None = None,
+    index: Sequence[int] = (),
+    live_out: bool = False,
+    constant: bool = False,
+    thread_local: bool = False,
+    color: int = 0,
+) -> bytes:
+    """An allocation, and the buffers assigned to it: (id, offset, size)."""
+    places = b"".join(
+        bytes_field(9, packed_pair(buffer_id, offset) + int_field(3, length))
+        for buffer_id, offset, length in assigned
+    )
+    flags = {3: thread_local, 5: parameter is not None, 7: live_out, 12: constant}
+    return bytes_field(
+        3,
+        packed_pair(number, size)
+        + places
+        + b"".join(int_field(field, 1) for field, is_set in flags.items() if is_set)
+        + b"".join(ints(parameter=(6, parameter), color=(8, color or None)))
+        + packed(10, index),
+    )
+
+
+def heap_trace(*events: tuple[int, int, str, int]) -> bytes:
+    """Events are (kind, buffer, instruction's name, buffer that memory is shared with)."""
+    return bytes_field(
+        4,
+        b"".join(
+            bytes_field(1, packed_pair(kind, id_) + text_field(4, name) + int_field(5, other))
+            for kind, id_, name, other in events
+        ),
+    )
+
+
 # --- a program in a few lines ---------------------------------------------------------------------
 
 

@@ -32,7 +32,10 @@ from tests.hlo_proto import (
     Op,
     Shape,
     StackFrames,
+    allocation,
     array,
+    buffer,
+    heap_trace,
     hlo_proto,
     iota,
     mesh,
@@ -40,7 +43,6 @@ from tests.hlo_proto import (
     module,
     op,
     packed,
-    packed_pair,
     pairs,
     precision,
     tuple_of,
@@ -57,7 +59,6 @@ from tests.xspace import (
     int_field,
     raw,
     string,
-    text_field,
 )
 
 PROFILES = ROOT.parent / "shared" / "profiles"
@@ -983,11 +984,12 @@ class Shapes(unittest.TestCase):
         read = opened({"main": [op("x", "abs", shape=shape)]})
         names = [array.dtype for array in read["x"].arrays or []]
         self.assertEqual(names, ["bf16", "s4", "pred", "f8e4m3fn"])
-        self.assertEqual(read["x"].arrays_at([0]), [Array("bf16", (2, 3), 1)])
-        self.assertEqual(read["x"].arrays_at([1, 2]), [Array("pred", (7,), 0)])
+        self.assertEqual(read["x"].array_at([0]), Array("bf16", (2, 3), 1))
+        self.assertEqual(read["x"].array_at([1, 2]), Array("pred", (7,), 0))
+        # Tuples are no arrays, and tokens have no data.
+        for path in ([], [1], [1, 1], [3], [0, 0], [-1], [1, 3]):
+            self.assertIsNone(read["x"].array_at(path))
         self.assertEqual(read.notes, [])
-        for path in ([3], [0, 0], [-1], [1, 3]):
-            self.assertIsNone(read["x"].arrays_at(path))
 
     def test_sizes(self) -> None:
         for dtype, dims, n_bytes in (
@@ -1010,36 +1012,12 @@ class Shapes(unittest.TestCase):
         self.assertIsNone(read["x"].arrays)
 
 
-def buffer(id_: int, size: int, instruction: int, *index: int, color: int = 0) -> bytes:
-    where = packed(3, index) + int_field(4, instruction)
-    fields = int_field(1, id_) + int_field(2, size) + bytes_field(3, where) + int_field(4, color)
-    return bytes_field(1, fields)
-
-
-def allocation(index: int, size: int, *assigned: tuple[int, int, int], extra: bytes = b"") -> bytes:
-    places = b"".join(
-        bytes_field(9, packed_pair(buffer_id, offset) + int_field(3, length))
-        for buffer_id, offset, length in assigned
-    )
-    return bytes_field(3, packed_pair(index, size) + places + extra)
-
-
-def heap_trace(*events: tuple[int, int, str, int]) -> bytes:
-    return bytes_field(
-        4,
-        b"".join(
-            bytes_field(1, packed_pair(kind, id_) + text_field(4, name) + int_field(5, other))
-            for kind, id_, name, other in events
-        ),
-    )
-
-
 SOME_BUFFERS = (
     buffer(14, 100, 1)
     + buffer(15, 50, 2, 0, 1, color=5)
-    + allocation(0, 100, (14, 0, 100), extra=int_field(5, 1) + int_field(6, 3) + packed(10, [0, 2]))
-    + allocation(1, 64, (15, 8, 50), extra=int_field(8, 5))
-    + allocation(2, 7, extra=int_field(3, 1) + int_field(7, 1) + int_field(12, 1))
+    + allocation(0, 100, (14, 0, 100), parameter=3, index=[0, 2])
+    + allocation(1, 64, (15, 8, 50), color=5)
+    + allocation(2, 7, thread_local=True, live_out=True, constant=True)
     + heap_trace()
     + heap_trace((0, 15, "y", 0), (2, 14, "y", 15), (1, 15, "x", 0))
 )
