@@ -12,6 +12,7 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     by_source    every source line, complete
     non_compute  what is data movement and waiting rather than math
     roofline     how far each source line is from what the chip could do
+    memory       what fills the HBM when it is fullest, by buffer and source line
 
 All modes share one pipeline: find the files, open a device, pick a step, admit the events that
 start in it, fold them into executions of ops and a timeline, and hand the step to a function that
@@ -548,6 +549,8 @@ EXIT_STATUS = {
     DEVICE_NOT_FOUND: 0,
     "no_xla_ops_line": 0,
     "empty_xla_ops_line": 0,
+    "no_program": 0,
+    "no_buffer_assignment": 0,
     "unreadable_xplane_pb": 1,
     "unreadable_record": 1,
     "step_not_found": 1,
@@ -1296,10 +1299,19 @@ def likely_line(op: Op) -> tuple[str | None, str | None]:
         return (op.source_inner, OWN) if op.source_inner else (None, None)
     # Sums are due to what is summed up, what goes to the host to what made it; all else is
     # fetched for who needs it.
-    likely = op.instruction.likely_line(
+    return likely_line_of(
+        op.instruction,
         producer_first=op.waits_for in ("reduce-scatter", "all-reduce") or op.is_to_host,
         sources={op.name: op.source} if op.source else {},
     )
+
+
+def likely_line_of(
+    instruction: _proto.Instruction,
+    producer_first: bool = False,
+    sources: Mapping[str, str] | None = None,
+) -> tuple[str | None, str | None]:
+    likely = instruction.likely_line(producer_first, sources)
     return (likely.line, likely.how) if likely else (None, None)
 
 
@@ -1503,21 +1515,25 @@ def totals_of(step: Step) -> Json:
     }
 
 
-def program_fields(step: Step) -> Json:
-    """Of the program that takes most of the step."""
-    executions = [*step.leaves, *step.containers]
-    n_programs = len({each.op.program_id for each in executions} - {None})
+def program_id_of(step: Step) -> int | None:
+    """Which program takes most of the step."""
     of_program = group_by(step.leaves, lambda op: op.program_id)
     of_program.pop(None, None)
-    if not of_program:
+    return max(of_program, key=lambda each: of_program[each].total, default=None)
+
+
+def program_fields(step: Step) -> Json:
+    executions = [*step.leaves, *step.containers]
+    n_programs = len({each.op.program_id for each in executions} - {None})
+    program_id = program_id_of(step)
+    if program_id is None:
         return {"name": None, "program_id": None, "n_programs": n_programs, "hlo": False}
-    program_id = max(of_program, key=lambda program_id: of_program[program_id].total)
     programs = step.device.programs
     return {
-        "name": programs.names.get(program_id or 0),
+        "name": programs.names.get(program_id),
         "program_id": str(program_id),
         "n_programs": n_programs,
-        "hlo": programs.has_hlo(program_id or 0),
+        "hlo": programs.has_hlo(program_id),
     }
 
 
@@ -2514,6 +2530,149 @@ def finding_row(rank: int, finding: Finding, step: Step) -> Json:
     }
 
 
+# The memory: what the program holds in HBM when it holds most.
+
+ARGUMENT_RE = re.compile(r"\w+")
+
+
+@record
+class Live:
+    """A piece of memory that is live at the peak, and the line that it is likely due to."""
+
+    held: _proto.Held
+    line: str | None
+    how: str | None
+
+    @property
+    def opcode(self) -> str | None:
+        return self.held.instruction.opcode if self.held.instruction else None
+
+    @property
+    def argument(self) -> str | None:
+        """Of a parameter the first part of its path."""
+        path = self.held.instruction and self.held.instruction.tf_op
+        part = ARGUMENT_RE.search(path or "") if self.opcode == "parameter" else None
+        return part[0] if part else None
+
+
+def memory(step: Step, *, top: int = 20) -> Report:
+    program_id = program_id_of(step)
+    program = None if program_id is None else step.device.programs.program(program_id)
+    if program is None:
+        raise Absent("no_program")
+    peak = program.peak()
+    if peak is None:
+        raise Absent("no_buffer_assignment")
+    # Of two ops that are one instruction, the first.
+    ran = {each.op.instruction: each.op for each in reversed([*step.leaves, *step.containers])}
+    ranked = sorted(peak.held, key=place_among_buffers)
+    live = [Live(held, *line_of(held.instruction, ran)) for held in ranked]
+    return Report(
+        {
+            "peak_bytes": peak.size,
+            "reserved_bytes": peak.reserved,
+            "fragmentation_bytes": peak.reserved - peak.size,
+            "by_kind": peak.by_kind,
+            "peak_at": peak_row(peak.instruction_name, program, ran, step),
+            "buffers": [buffer_row(i, each, peak.size) for i, each in enumerate(live[:top], 1)],
+            "by_source": share_rows(live, "source_inner", lambda each: each.line),
+            "by_opcode": share_rows(live, "opcode", lambda each: each.opcode),
+            "by_argument": share_rows(live, "argument", lambda each: each.argument),
+            "tail": {
+                "n_buffers_omitted": len(live[top:]),
+                "bytes": sum(each.held.size for each in live[top:]),
+            },
+        },
+        notes=peak_notes(peak),
+    )
+
+
+def place_among_buffers(held: _proto.Held) -> tuple[int, str, tuple[int, ...]]:
+    name = held.instruction.name if held.instruction else ""
+    return -held.size, name, held.buffer.shape_index if held.buffer else ()
+
+
+def line_of(
+    instruction: _proto.Instruction | None, ran: Mapping[_proto.Instruction | None, Op]
+) -> tuple[str | None, str | None]:
+    """The likely line of an instruction, whether it ran as one of the ops or not."""
+    if instruction is None:
+        return None, None
+    return likely_line(ran[instruction]) if instruction in ran else likely_line_of(instruction)
+
+
+def peak_row(
+    name: str, program: _proto.Program, ran: Mapping[_proto.Instruction | None, Op], step: Step
+) -> Json | None:
+    """The instruction that the peak is reached at; None where no heap trace tells."""
+    if not name:
+        return None
+    instruction = program.instruction(name)
+    line, how = line_of(instruction, ran)
+    return {
+        "hlo_op": name,
+        "source_inner": line,
+        "source_is": how,
+        "tf_op": instruction.tf_op if instruction else None,
+        "first_start_ps": first_start(step, instruction) if instruction else None,
+    }
+
+
+def first_start(step: Step, instruction: _proto.Instruction) -> int | None:
+    """When it first ran in the step; None where it didn't, under its own name."""
+    met = set(chain.from_iterable(piece.metadata_ids for piece in step.admitted.pieces))
+    ran_as = {i for i in met if (op := step.device.op(i)) and op.instruction is instruction}
+    events = events_of(step.admitted, step.clock, ran_as)
+    return min((start for start, _, _ in events), default=None)
+
+
+def buffer_row(rank: int, live: Live, peak: int) -> Json:
+    held, instruction = live.held, live.held.instruction
+    array = instruction.array_at(held.buffer.shape_index) if instruction and held.buffer else None
+    return {
+        "rank": rank,
+        "bytes": held.size,
+        "pct_of_peak": percent(held.size, peak),
+        "kind": held.kind,
+        "shape": f"{array.dtype}[{','.join(map(str, array.dims))}]" if array else None,
+        "hlo_op": instruction.name if instruction else None,
+        "opcode": live.opcode,
+        "shape_index": list(held.buffer.shape_index) if held.buffer else None,
+        "parameter_number": held.parameter_number,
+        "tf_op": instruction.tf_op if instruction else None,
+        "source_inner": live.line,
+        "source_is": live.how,
+        "source_stack": instruction.stack if instruction else None,
+    }
+
+
+def share_rows(live: Sequence[Live], name: str, key: Callable[[Live], str | None]) -> list[Json]:
+    """What is live by one of its facts, most bytes first; what lacks it comes last."""
+    sizes: dict[str | None, list[int]] = {}
+    for each in live:
+        sizes.setdefault(key(each), []).append(each.held.size)
+    ranked = sorted(sizes, key=lambda value: (value is None, -sum(sizes[value]), value))
+    return [
+        {name: value, "bytes": sum(sizes[value]), "n_buffers": len(sizes[value])}
+        for value in ranked
+    ]
+
+
+def peak_notes(peak: _proto.Peak) -> list[str]:
+    notes = []
+    if peak.n_maxima > 1:
+        notes.append(
+            f"the peak is an upper bound: {peak.n_maxima} maxima of temporary memory, which need"
+            " not be at one time, are added up"
+        )
+    if peak.n_untraced:
+        notes.append(
+            f"the peak is an upper bound: of {peak.n_untraced} bytes of temporary memory no trace"
+            " tells when they are live; they count in whole"
+        )
+    return notes
+
+
 # ----------------------------------------------------------------------------------------------
 # What these modes answer: all stages in a row.
 
@@ -3149,6 +3308,13 @@ MODES = (
         ),
         "--peak-tflops-fp32 70",
     ),
+    of_step(
+        "memory",
+        memory,
+        "what fills the HBM when it is fullest, by buffer and source line",
+        ("--top",),
+        "--top 10",
+    ),
     Mode(
         "record",
         record_capture,
@@ -3272,8 +3438,8 @@ OPTIONS: dict[str, Json] = {
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "how many rows (default: 8 in bottleneck, 50 in summary, 50 in compare,"
-        " 50 in spread, else all in order of appearance)",
+        "help": "how many rows (default: 8 in bottleneck, 20 in memory, 50 in summary,"
+        " 50 in compare, 50 in spread, else all in order of appearance)",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},

@@ -459,6 +459,8 @@ STATUS_OF = {
     "device_not_found": 0,
     "no_xla_ops_line": 0,
     "empty_xla_ops_line": 0,
+    "no_program": 0,
+    "no_buffer_assignment": 0,
     "unreadable_xplane_pb": 1,
     "unreadable_record": 1,
     "step_not_found": 1,

@@ -15,7 +15,7 @@ from unittest import mock
 
 import _proto.lines as lines
 from _proto import Damage
-from tests.harness import MODES, answer
+from tests.harness import MODES_OF_TRACE, answer
 from tests.xspace import (
     NO_VALUE,
     Event,
@@ -660,11 +660,11 @@ class Pieces(unittest.TestCase):
             if shuffled:
                 rng.shuffle(ops)
             data = drawn(ops, steps)
-            expected = {mode: self.facts(data, mode) for mode in MODES}
+            expected = {mode: self.facts(data, mode) for mode in MODES_OF_TRACE}
             self.assertEqual(expected["summary"]["clock"], "device")
             for size in (1, 30, 64, 257, 4096):
                 with mock.patch.object(lines, "_PIECE_BYTES", size):
-                    for mode in MODES if size == 64 else ("summary",):
+                    for mode in MODES_OF_TRACE if size == 64 else ("summary",):
                         with self.subTest(size=size, mode=mode, shuffled=shuffled):
                             self.assertEqual(self.facts(data, mode), expected[mode])
 

@@ -22,7 +22,7 @@ from unittest import mock
 import _proto
 import _proto.lines
 import _proto.source
-from tests.harness import MODES, SCRIPT, answer, run
+from tests.harness import MODES_OF_TRACE, SCRIPT, answer, run
 from tests.make_trace import Shape, write_sparse_trace, write_trace
 from tests.xspace import (
     Event,
@@ -154,14 +154,14 @@ class OtherPlanes(InFolder):
             return read(source, start, length)
 
         with mock.patch.object(_proto.source.Source, "read", counted):
-            return [facts(trace, mode) for mode in MODES], n_bytes
+            return [facts(trace, mode) for mode in MODES_OF_TRACE], n_bytes
 
     def test_cost_nothing(self) -> None:
         said, n_bytes = self.read_counting(Shape(factor=0.1))
         said_of_double, n_bytes_of_double = self.read_counting(Shape(factor=0.1, others=2))
         self.assertEqual(said_of_double, said)
         # Eight more planes of 2 MB, of which the beginning is read.
-        self.assertLess(n_bytes_of_double - n_bytes, 8 * len(MODES) * 10_000)
+        self.assertLess(n_bytes_of_double - n_bytes, 8 * len(MODES_OF_TRACE) * 10_000)
 
 
 class Sparse(InFolder):
@@ -179,7 +179,7 @@ class Sparse(InFolder):
         except OSError as error:
             self.skipTest(f"no file of that size here: {error}")
         self.assertGreater(sparse.stat().st_size, 2 * self.hole)
-        for mode in MODES:
+        for mode in MODES_OF_TRACE:
             with self.subTest(mode=mode):
                 self.assertEqual(facts(sparse, mode), facts(dense, mode))
 

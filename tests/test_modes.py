@@ -7,6 +7,7 @@ import unittest
 from typing import Any
 
 import compute_breakdown
+from tests import hlo_proto
 from tests.harness import ALL_MODES, DEMO, MODES, answer, keywords_of, run
 from tests.xspace import (
     Op,
@@ -44,6 +45,8 @@ MODE_FIELDS = {
     "by_source": "groups",
     "non_compute": "by_category by_source_within_category",
     "roofline": "chip peaks_used step_summary groups skipped_groups",
+    "memory": "peak_bytes reserved_bytes fragmentation_bytes by_kind peak_at buffers by_source "
+    "by_opcode by_argument tail",
 }
 MODE_TOTALS = {
     "bottleneck": "",
@@ -51,6 +54,7 @@ MODE_TOTALS = {
     "by_source": "n_groups_total",
     "non_compute": "non_compute_duration_ps non_compute_pct_of_step non_compute_pct_of_compute",
     "roofline": "",
+    "memory": "",
 }
 BREAKDOWN = "hlo_op_breakdown hlo_op_breakdown_overflow"
 GROUP = (
@@ -97,6 +101,14 @@ ROWS = {
     "findings": "rank class source_inner source_is agg_key tf_op kernel dur_ps pct_of_step "
     "at_roof_ps lost_ps n_executions phases waits_for top_signature",
     "bottleneck tail": "n_findings_omitted dur_ps lost_ps",
+    "by_kind": "parameter output constant temporary",
+    "peak_at": "hlo_op source_inner source_is tf_op first_start_ps",
+    "buffers": "rank bytes pct_of_peak kind shape hlo_op opcode shape_index parameter_number tf_op "
+    "source_inner source_is source_stack",
+    "memory by_source": "source_inner bytes n_buffers",
+    "by_opcode": "opcode bytes n_buffers",
+    "by_argument": "argument bytes n_buffers",
+    "memory tail": "n_buffers_omitted bytes",
     "peaks_used": "peak_tflops_bf16 peak_tflops_fp8 peak_tflops_fp32 peak_tflops_fp16 "
     "peak_hbm_gibps ridge_points source unit bytes",
 }
@@ -114,6 +126,22 @@ def kernel(start: int, dur: int, name: str = "flash.3", **facts: Any) -> Op:
 def matmul(start: int, dur: int, flops: StatValue, n_bytes: StatValue, **facts: Any) -> Op:
     facts = {"shape": BF16, "stack": HERE, "bytes_accessed": n_bytes, **facts}
     return op(facts.pop("name", "f.1"), "convolution fusion", start, dur, flops=flops, **facts)
+
+
+def with_program(ops: list[Op]) -> bytes:
+    """A trace of these ops, and their program."""
+    for each in ops:
+        each.stats["program_id"] = 7
+    program = hlo_proto.hlo_proto(
+        {"main": [hlo_proto.op("x", "parameter"), hlo_proto.op("f.1", "fusion", "x")]},
+        buffers=hlo_proto.buffer(1, 4096, 1)
+        + hlo_proto.buffer(2, 512, 2)
+        + hlo_proto.allocation(0, 4096, (1, 0, 4096), parameter=0)
+        + hlo_proto.allocation(1, 512, (2, 0, 512))
+        + hlo_proto.heap_trace((hlo_proto.ALLOC, 2, "f.1", 0)),
+    )
+    beside = hlo_proto.metadata_plane({7: ("jit_f(7)", program)})
+    return encode(Space([tpu_plane(ops, STEP), beside]))
 
 
 def summary(ops: list[Op], *options: str) -> dict[str, Any]:
@@ -167,7 +195,7 @@ class Fields(unittest.TestCase):
     def test_of_the_object_and_its_totals(self) -> None:
         for mode in MODES:
             with self.subTest(mode=mode):
-                said = answer(trace(list(self.OPS), STEP), mode)
+                said = answer(with_program(list(self.OPS)), mode)
                 of_mode = " ".join([*COMMON, MODE_FIELDS[mode]])
                 self.assert_keys(said, of_mode, f"COMMON or MODE_FIELDS[{mode!r}]")
                 of_totals = " ".join([*TOTALS, MODE_TOTALS[mode]])
@@ -217,6 +245,16 @@ class Fields(unittest.TestCase):
             for row in said[name]:
                 self.assert_fields(row, name)
 
+    def test_of_memory(self) -> None:
+        said = answer(with_program(list(self.OPS)), "memory")
+        self.assert_fields(said["tail"], "memory tail")
+        for name in ("by_kind", "peak_at"):
+            self.assert_fields(said[name], name)
+        for name in ("buffers", "by_source", "by_opcode", "by_argument"):
+            self.assertTrue(said[name])
+            for row in said[name]:
+                self.assert_fields(row, "memory by_source" if name == "by_source" else name)
+
     def test_of_by_source(self) -> None:
         for row in by_source(list(self.OPS), "--include-comm", "--include-data-move"):
             self.assert_fields(row, "by_source groups")
@@ -245,7 +283,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--include-comm",): "summary by_source non_compute",
         ("--step", "0"): " ".join(MODES),
         ("--step-id", "s"): " ".join(MODES),
-        ("--top", "3"): "bottleneck summary by_source non_compute compare spread",
+        ("--top", "3"): "bottleneck summary by_source non_compute memory compare spread",
         ("--steps", ":1"): "record compare spread",
         ("--baseline", str(DEMO)): "compare",
         ("--baseline-device", "/device:TPU:0"): "compare",
@@ -271,7 +309,7 @@ class OptionsOfModes(unittest.TestCase):
         )
 
     def test_an_option_of_another_mode_is_refused(self) -> None:
-        data = trace([kernel(0, 5)], STEP)
+        data = with_program([kernel(0, 5)], STEP)
         for option, modes in self.OPTIONS.items():
             for mode in ALL_MODES:
                 needed = ["--baseline", str(DEMO)] if mode == "compare" else []

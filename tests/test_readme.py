@@ -157,6 +157,28 @@ def sourceless() -> bytes:
     return xspace.encode(xspace.Space(planes))
 
 
+def holding(buffers: bytes | None) -> bytes:
+    """An op of a program that has this buffer assignment."""
+    program = hlo_proto.hlo_proto({"main": [hlo_proto.op("a", "negate")]}, buffers=buffers)
+    plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
+    return xspace.encode(xspace.Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
+
+
+def hand_made_memories() -> list[bytes]:
+    """What is live, of which little is known."""
+    return [
+        # Without a buffer; with one of no instruction; reached at no instruction.
+        holding(
+            hlo_proto.buffer(1, 512, 99)
+            + hlo_proto.allocation(0, 64, live_out=True)
+            + hlo_proto.allocation(1, 512, (1, 0, 512))
+            + hlo_proto.heap_trace((hlo_proto.ALLOC, 1, "gone", 0))
+        ),
+        # Of nothing, and no trace tells when.
+        holding(hlo_proto.buffer(1, 0, 1) + hlo_proto.allocation(0, 0, (1, 0, 0), constant=True)),
+    ]
+
+
 def hand_made_traces() -> list[bytes]:
     return [
         mixed_trace(),
@@ -194,6 +216,7 @@ ALL_OPTIONS = {
     "by_source": ["--include-data-move", "--include-comm", "--top=3"],
     "non_compute": ["--include-comm", "--top=3"],
     "roofline": ["--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
+    "memory": ["--top=3"],
     "record": ["--steps=1:"],
     "compare": ["--top=3"],
     "spread": ["--top=1"],
@@ -209,7 +232,7 @@ def answers() -> list[Json]:
         baseline = ["--baseline", str(BEFORE)] if mode == "compare" else []
         for options in ([], ALL_OPTIONS[mode]):
             found.append(demo(mode, *baseline, *options))
-            for data in hand_made_traces():
+            for data in hand_made_memories() if mode == "memory" else hand_made_traces():
                 if mode in STEP_MODES or run(data, "record").object["status"] == "ok":
                     found.append(answer(data, mode, *baseline, *options))
     found += captures()
@@ -258,6 +281,8 @@ def refusals() -> list[Outcome]:
         run(DEMO, "summary", "--device", "none"),
         run(xspace.encode(no_line), "summary"),
         run(trace([]), "summary"),
+        run(mixed_trace(), "memory"),
+        run(holding(None), "memory"),
         run(b"garbage", "summary"),
         run(DEMO, "summary", "--step", "99"),
         run(unnamed_steps(), "summary", "--step", "99"),
@@ -1113,7 +1138,7 @@ class Skill(unittest.TestCase):
             r"compute-breakdown PROFILE (.*?)\|\s*jq (.*?)'(.*?)'", "\n".join(recipes), re.DOTALL
         )
         self.assertEqual({shlex.split(asked)[1] for asked, *_ in commands}, set(MODES))
-        for data in (None, *hand_made_traces()):
+        for data in (None, *hand_made_traces(), *hand_made_memories()):
             for asked, options, program in commands:
                 mode, *rest = shlex.split(asked)[1:]
                 said = run(DEMO if data is None else data, mode, *rest).object

@@ -407,7 +407,7 @@ class UnseenDamageTest(RobustnessTest):
 
     def assert_unseen(self, intact: bytes, damaged: bytes) -> None:
         self.assertNotEqual(intact, damaged)
-        for mode in harness.MODES:
+        for mode in harness.MODES_OF_TRACE:
             answer = said(intact, mode)
             self.assertEqual(answer["status"], "ok")
             self.assertEqual(said(damaged, mode), answer)
@@ -438,7 +438,7 @@ class UnseenDamageTest(RobustnessTest):
         bad = int_field(1, 2) + bytes_field(2, b"\0")
         intact = self.plane([], [step, EventMetadata(2, "%b.1 = f32[2] add()")])
         damaged = self.plane([], [step], bytes_field(4, bad))
-        for mode in harness.MODES:
+        for mode in harness.MODES_OF_TRACE:
             with self.subTest(mode):
                 answer = said(intact, mode, "--step", "0")
                 self.assertEqual(said(damaged, mode, "--step", "0"), answer)
@@ -460,7 +460,7 @@ class UnseenDamageTest(RobustnessTest):
             intact = encode(Space([plane]))
             plane.lines[1].events[-1 if damaged_step else 0].extra = bad
             damaged = encode(Space([plane]))
-            for mode in harness.MODES:
+            for mode in harness.MODES_OF_TRACE:
                 with self.subTest(mode=mode, damaged_step=damaged_step):
                     answer = said(intact, mode, "--step", "1")
                     self.assertEqual(said(damaged, mode, "--step", "1"), answer)
@@ -585,7 +585,7 @@ class EdgeNumbersTest(RobustnessTest):
     def test_farthest_offsets(self) -> None:
         ops = [op("fusion.1", "loop fusion", start, MAX) for start in (-(2**63), 0, MAX)]
         for steps in (None, [("0", -(2**63), MAX), ("1", MAX, MAX)]):
-            for mode in harness.MODES:
+            for mode in harness.MODES_OF_TRACE:
                 with self.subTest(steps=steps, mode=mode):
                     answer = said(trace(ops, steps), mode)
                     self.assertEqual(answer["status"], "ok")
@@ -684,7 +684,7 @@ class HostileTextTest(RobustnessTest):
                 plane = tpu_plane([each], [(text, 0, 10)], name=text)
                 plane.lines.append(Line(text))
                 path = self.file("test.xplane.pb", encode(Space([plane], [text])))
-                for mode in harness.MODES:
+                for mode in harness.MODES_OF_TRACE:
                     if "\0" not in text:
                         self.assertEqual(
                             run(path, mode, "--device", text).object["step_name"], text
