@@ -69,9 +69,12 @@ class Instruction:
     operand_ids: list[int]
     called_ids: list[int]
     line: str | None
+    stack: str | None
+    op_name: str
     precisions: list[int]
     algorithm: int
     config: bytes
+    shape: Message
 
     @property
     def is_start(self) -> bool:
@@ -149,6 +152,21 @@ class Frames:
             return None
         return file_and_line(self.files[file_id - 1], last(location, 3, 0))
 
+    def stack(self, frame_id: int) -> str | None:
+        """From the outermost in, if all its frames can be told and there is an outermost."""
+        ids: list[int] = []
+        while frame_id != 0:
+            if frame_id in ids or self.line(frame_id) is None:
+                return None
+            ids.append(frame_id)
+            frame_id = last(self.frames[frame_id - 1], 2, 0)
+        frames = [f"{self.line(i)}:{self.column(i)}" for i in reversed(ids)]
+        return "\n".join(frames) or None
+
+    def column(self, frame_id: int) -> int:
+        column: int = last(self.locations[last(self.frames[frame_id - 1], 1, 0) - 1], 4, 0)
+        return column
+
 
 def file_and_line(file: str, line: int) -> str | None:
     return f"{file}:{line}" if file and line else None
@@ -158,17 +176,21 @@ def decode_instruction(message: Message, frames: Frames) -> Instruction:
     metadata = fields(last(message, 7, b""))
     precision = fields(last(message, 51, b""))
     in_file = file_and_line(text_in(metadata, 3), last(metadata, 4, 0))
+    shape = fields(last(message, 3, b""))
     return Instruction(
         name=text_in(message, 1).removeprefix("%"),
         opcode=text_in(message, 2),
-        dtype=ELEMENT_TYPES.get(last(fields(last(message, 3, b"")), 2, 0), "?"),
+        dtype=ELEMENT_TYPES.get(last(shape, 2, 0), "?"),
         id=last(message, 35, 0),
         operand_ids=numbers_in(message, 36),
         called_ids=numbers_in(message, 38),
         line=frames.line(last(metadata, 15, 0)) or in_file,
+        stack=frames.stack(last(metadata, 15, 0)),
+        op_name=text_in(metadata, 2),
         precisions=numbers_in(precision, 1),
         algorithm=last(precision, 2, 0),
         config=last(message, 43, b""),
+        shape=shape,
     )
 
 
@@ -201,6 +223,11 @@ class Entry:
 
     name: str
     hlo: bytes | None
+
+    @cached_property
+    def buffers(self) -> bytes | None:
+        """Its buffer assignment, if the program can be read."""
+        return last(fields(self.hlo), 3, None) if self.hlo and self.program else None
 
     @cached_property
     def program(self) -> Program | None:
@@ -406,7 +433,7 @@ class Program:
         lines = [self.line_of(instruction)]
         if instruction.opcode != "parameter":
             lines.append(source)
-        if instruction.is_done:
+        if instruction.is_done or instruction.is_update:
             lines += [self.line_of(link) for link in self.chain(instruction) if link.is_start]
         return next(iter(known(lines)), None)
 

@@ -326,15 +326,20 @@ class Picked:
         """The parts of the window in which one of the events runs."""
         return union((max(e.start, self.window.start), min(e.end, self.window.end)) for e in events)
 
-    def program(self) -> Json:
-        """The one that took most of the step."""
+    @property
+    def program_op(self) -> Op | None:
+        """The first op of the program that took most of the step."""
         by_id = grouped(self.leaves, lambda e: e.op.program_id)
         by_id.pop(None, None)
         chosen = max(by_id, key=lambda i: duration(by_id[i]), default=None)
-        entry = None if chosen is None else by_id[chosen][0].op.entry
+        return None if chosen is None else by_id[chosen][0].op
+
+    def program(self) -> Json:
+        op = self.program_op
+        entry = None if op is None else op.entry
         return {
             "name": None if entry is None else entry.name,
-            "program_id": None if chosen is None else str(chosen),
+            "program_id": None if op is None else str(op.program_id),
             "n_programs": len({e.op.program_id for e in self.events} - {None}),
             "hlo": entry is not None and entry.hlo is not None,
         }

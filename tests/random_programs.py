@@ -27,6 +27,7 @@ from tests.hlo_proto import (
     precision,
     tuple_of,
 )
+from tests.random_buffers import BufferMaker
 from tests.xspace import (
     NO_VALUE,
     EventMetadata,
@@ -53,6 +54,7 @@ DOT_DTYPES = (
     *("bf16", "bf16", "bf16", "f32", "f32", "f16", "f8e4m3fn", "f8e5m2", "s8", "s4", "f64"),
 )
 MATH = ("add", "multiply", "tanh", "convert", "copy", "broadcast", "iota", "bitcast", "constant")
+ARGUMENTS = ("params['emb']['w']", "params['b']", "opt_state[0].mu['w']", "tok", "['x']", "[]", "")
 COST_ESTIMATES: tuple[dict[str, str | int], ...] = (
     {"flops": "34628173824", "transcendentals": "67108864", "bytes_accessed": "67108864"},
     {"flops": "34628173824", "bytes_accessed": "67108864"},
@@ -170,7 +172,13 @@ class ProgramMaker:
         if chance(rng, 0.2):
             self.spoil()
         frames = None if chance(rng, 0.02) else self.frames
-        return HloProto(Module(self.computations, frames))
+        return HloProto(Module(self.computations, frames), self.buffers())
+
+    def buffers(self) -> bytes | None:
+        everything = [i for c in self.computations for i in c.instructions]
+        if not everything or chance(self.rng, 0.1):
+            return None
+        return BufferMaker(self.rng, everything).make()
 
     # instructions
 
@@ -239,7 +247,11 @@ class ProgramMaker:
         return made
 
     def parameters(self) -> list[Instruction]:
-        return [self.instruction(None, "parameter") for _ in range(self.rng.randrange(4))]
+        made = [self.instruction(None, "parameter") for _ in range(self.rng.randrange(4))]
+        for each in made:
+            if each.metadata and chance(self.rng, 0.7):
+                each.metadata.op_name = self.rng.choice(ARGUMENTS)
+        return made
 
     def computation(self, ops: Sequence[SeenOp], inner: Sequence[Instruction]) -> Computation:
         made = self.parameters()
