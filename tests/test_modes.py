@@ -309,7 +309,7 @@ class OptionsOfModes(unittest.TestCase):
         )
 
     def test_an_option_of_another_mode_is_refused(self) -> None:
-        data = with_program([kernel(0, 5)], STEP)
+        data = with_program([kernel(0, 5)])
         for option, modes in self.OPTIONS.items():
             for mode in ALL_MODES:
                 needed = ["--baseline", str(DEMO)] if mode == "compare" else []
