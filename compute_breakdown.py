@@ -12,6 +12,7 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     by_source    every source line, complete
     non_compute  what is data movement and waiting rather than math
     roofline     how far each source line is from what the chip could do
+    comm         what communication costs, what hides it, and what it moves
     memory       what fills the HBM when it is fullest, by buffer and source line
 
 All modes share one pipeline: find the files, open a device, pick a step, admit the events that
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn, TextIO, TypeVar
 
     K = TypeVar("K")
+    N = TypeVar("N", int, Fraction)
     T = TypeVar("T")
     Json = dict[str, Any]
     # Told what is done, how many bytes of it, and of how many.
@@ -218,7 +220,8 @@ def as_count(value: _proto.Value | None) -> int | None:
 
 # How a likely line is known: the first of four ways, see the program's search.
 OWN = "own"
-# What is waited for that is no collective.
+# What is waited for that is no collective, or one that nobody names.
+SOME_COLLECTIVE = "collective"
 HOST, SPARSE_CORE, DMA = "host", "sparse_core", "dma"
 PHASES = ("forward", "backward", "recompute", "other", "unknown")
 STACK, TF_OP, NO_SOURCE = KEY_KINDS = ("stack", "tf_op", "no_source")
@@ -227,6 +230,10 @@ FRAME_RE = re.compile(r"(.*:\d+):\d+\Z", re.DOTALL)
 # In the stat memory_access_breakdown.
 HBM_SPACE = 1
 MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
+
+
+# Where an op stands: in which program, by which name.
+Place = tuple["int | None", str]
 
 
 class Op:
@@ -277,6 +284,11 @@ class Op:
         return self.category.endswith("-start") or self.async_collective == ASYNC_COLLECTIVE_START
 
     @property
+    def begins(self) -> bool:
+        """Whether it begins what another op waits for: starts, and what is sent or received."""
+        return self.is_start or self.category in ("send", "recv", *HOST_TRANSFERS)
+
+    @property
     def source(self) -> str | None:
         """The line that the trace gives beside the stack."""
         return as_text(self.metadata.stats.get("source")) or None
@@ -300,10 +312,9 @@ class Op:
         if collective:
             return collective[1]
         if self.async_collective:
-            inside = self.instruction.collective() if self.instruction else None
-            return inside.opcode if inside else "collective"
+            return self.inside.opcode if self.inside else SOME_COLLECTIVE
         if self.kind == COMM and self.category in ASYNC:
-            return "collective"
+            return SOME_COLLECTIVE
         arrays = [*self.hlo.outputs, *self.hlo.operands]
         if self.kind == COMM or any(array.memory_space == _proto.HOST_MEMORY for array in arrays):
             # What is communication and no collective goes to the host and back.
@@ -347,6 +358,16 @@ class Op:
     def instruction(self) -> _proto.Instruction | None:
         """What its program says of it."""
         return self.program.instruction(self.name) if self.program and self.name else None
+
+    @cached_property
+    def inside(self) -> _proto.Collective | None:
+        """The collective that it is or has inside, as its program tells."""
+        return self.instruction.collective() if self.instruction else None
+
+    @property
+    def place(self) -> Place:
+        """What names mean depends on the program."""
+        return self.program_id, self.name
 
     @property
     def has_only_started(self) -> bool:
@@ -480,6 +501,7 @@ class StepEvent:
 class Executions:
     """The executions of an op within a window."""
 
+    metadata_id: int
     op: Op
     n: int
     total: int
@@ -997,7 +1019,7 @@ def fold(device: Device, admitted: Admitted, clock: _proto.Clock) -> dict[int, E
             if metadata_id not in found:
                 op = device.op(metadata_id)
                 assert op is not None  # or else its events weren't admitted
-                found[metadata_id] = Executions(op, 0, 0, AFTER_ALL, -1, 0)
+                found[metadata_id] = Executions(metadata_id, op, 0, 0, AFTER_ALL, -1, 0)
             each = found[metadata_id]
             each.n += len(of_op)
             each.total += sum(of_op)
@@ -1022,13 +1044,14 @@ def timeline_of(
     leaves = ops.keys() - containers
     enclosing = [
         (start, start + duration, metadata_id)
-        for start, duration, metadata_id in events_of(admitted, clock, containers)
+        for start, duration, metadata_id in events_of(admitted.pieces, clock, containers)
     ]
-    sweep = Sweep(window, merged(enclosing))
-    if not sweep.feed(events_of(admitted, clock, leaves)):
+    stretches = merged((start, end) for start, end, _ in enclosing)
+    sweep = Sweep(window, stretches)
+    if not sweep.feed(events_of(admitted.pieces, clock, leaves)):
         # Rare: a line that isn't sorted, or several lines. All at once, then.
-        sweep = Sweep(window, merged(enclosing))
-        sweep.feed(sorted(events_of(admitted, clock, leaves), key=itemgetter(0)))
+        sweep = Sweep(window, stretches)
+        sweep.feed(sorted(events_of(admitted.pieces, clock, leaves), key=itemgetter(0)))
     gaps = [
         Gap(
             -negative_start,
@@ -1043,7 +1066,9 @@ def timeline_of(
     return Timeline(*window, sweep.busy, sweep.contained, gaps)
 
 
-def events_of(admitted: Admitted, clock: _proto.Clock, metadata_ids: Set[int]) -> Iterator[Span]:
+def events_of(
+    pieces: Iterable[_proto.Piece], clock: _proto.Clock, metadata_ids: Set[int]
+) -> Iterator[Span]:
     """The events of some ops: when each starts, how long it lasts, and its metadata id."""
 
     def of_piece(piece: _proto.Piece) -> Iterable[Span]:
@@ -1055,13 +1080,13 @@ def events_of(admitted: Admitted, clock: _proto.Clock, metadata_ids: Set[int]) -
             return events
         return (event for event in events if event[2] in metadata_ids)
 
-    return chain.from_iterable(map(of_piece, admitted.pieces))
+    return chain.from_iterable(map(of_piece, pieces))
 
 
-def merged(spans: Iterable[Span]) -> list[tuple[int, int]]:
-    """The stretches that spans of (start, end, …) cover, in order and apart."""
+def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The stretches that spans of (start, end) cover, in order and apart."""
     stretches: list[tuple[int, int]] = []
-    for start, end, _ in sorted(spans):
+    for start, end in sorted(spans):
         if stretches and start <= stretches[-1][1]:
             stretches[-1] = stretches[-1][0], max(stretches[-1][1], end)
         else:
@@ -1235,6 +1260,24 @@ def sum_known(facts: Iterable[tuple[int, int | None]]) -> int | None:
     return sum(known) if known else None
 
 
+def sum_if_known(facts: Iterable[tuple[int, N | None]]) -> N | int | None:
+    """How much (executions, of each) make; None where that of one isn't known."""
+    total: N | int = 0
+    for n, value in facts:
+        if value is None:
+            return None
+        total += n * value
+    return total
+
+
+def how_most(found: Iterable[tuple[str | None, int]]) -> str | None:
+    """How something is known by (way, time), where most of the time decides."""
+    times: dict[str | None, int] = {}
+    for how, time_so in found:
+        times[how] = times.get(how, 0) + time_so
+    return max(times, key=times.__getitem__)
+
+
 def group_by(members: Iterable[Executions], key: Callable[[Op], K]) -> dict[K, Group]:
     """Group by a fact of the op; groups and members in order of appearance."""
     groups: dict[K, list[Executions]] = {}
@@ -1282,6 +1325,11 @@ def exposed(step: Step) -> list[Exposed]:
 def is_exposed(op: Op) -> bool:
     sets_off = op.is_start or op.category.endswith("-update")
     return op.is_wait or (op.kind == COMM and not sets_off)
+
+
+def is_communication(op: Op) -> bool:
+    """Whether the core stands in communication, with other devices or the host."""
+    return is_exposed(op) and op.waits_for not in (SPARSE_CORE, DMA)
 
 
 @record
@@ -2372,12 +2420,8 @@ def findings_of(ledger: Iterable[Entry]) -> list[Finding]:
         for entries in of_stack.values()
     ]
     for (_, line, _), found in of_line.items():
-        times: dict[str | None, int] = {}
-        for entry, how in found:
-            times[how] = times.get(how, 0) + entry.total
-        findings.append(
-            Finding([entry for entry, _ in found], line, max(times, key=times.__getitem__))
-        )
+        how = how_most((how, entry.total) for entry, how in found)
+        findings.append(Finding([entry for entry, _ in found], line, how))
     return sorted(
         findings,
         key=lambda each: (
@@ -2502,18 +2546,19 @@ def rest_row(name: str, duration: int, step: Step) -> Json:
     return {"class": name, "dur_ps": duration, "pct_of_step": pct, **nothing}
 
 
+def shortened(tf_op: str | None) -> str | None:
+    return f"…{tf_op[-N_TF_OP:]}" if tf_op and len(tf_op) > N_TF_OP else tf_op
+
+
 def finding_row(rank: int, finding: Finding, step: Step) -> Json:
     group = finding.group
-    tf_op = group.op.tf_op
-    if tf_op and len(tf_op) > N_TF_OP:
-        tf_op = f"…{tf_op[-N_TF_OP:]}"
     return {
         "rank": rank,
         "class": finding.name,
         "source_inner": finding.line,
         "source_is": finding.how,
         "agg_key": group.op.agg_key,
-        "tf_op": tf_op,
+        "tf_op": shortened(group.op.tf_op),
         "kernel": finding.kernel,
         "dur_ps": group.total,
         "pct_of_step": percent(group.total, step.duration),
@@ -2527,6 +2572,245 @@ def finding_row(rank: int, finding: Finding, step: Step) -> Json:
             else None
         ),
         "top_signature": ranked_by(group.members, lambda op: op.signature)[0][0],
+    }
+
+
+# Communication: what the core stands in for it, what of it is hidden, and what it moves.
+
+SYNCHRONOUS, ASYNCHRONOUS = "sync", "async"
+CORE = "core"
+TO_HOST, FROM_HOST = "to_host", "from_host"
+
+
+class Starts:
+    """The ops of a device that begin what others wait for."""
+
+    def __init__(self, step: Step) -> None:
+        self._device = step.device
+        self._at: dict[Place, Op | None] = {}
+        for each in step.leaves:
+            if each.op.begins:
+                self._at.setdefault(each.op.place, each.op)
+
+    @cached_property
+    def _ids(self) -> dict[str, list[int]]:
+        """All entries of the device's metadata, by the names of ops."""
+        ids: dict[str, list[int]] = {}
+        plane = self._device.plane
+        for metadata_id in plane.metadata_ids:
+            metadata = plane.metadata(metadata_id)
+            if metadata:
+                ids.setdefault(_proto.HloText(metadata.name).name, []).append(metadata_id)
+        return ids
+
+    def at(self, place: Place) -> Op | None:
+        """The first in the step, else the first of those that run at other times."""
+        if place not in self._at:
+            ops = filter(None, map(self._device.op, self._ids.get(place[1], ())))
+            self._at[place] = next((op for op in ops if op.begins and op.place == place), None)
+        return self._at[place]
+
+    def of(self, done: Op) -> tuple[Place, Op | None]:
+        """What begins that a wait ends: its operand, or the start of that update; else what its
+        program has upstream; else what is called like it."""
+        for name in done.hlo.operand_names:
+            for read in (name, "-start".join(name.rsplit("-update", 1))):
+                start = self.at((done.program_id, read))
+                if start:
+                    return start.place, start
+        chain = done.instruction.chain if done.instruction else ()
+        if len(chain) > 1 and chain[-1] is done.instruction:
+            name = chain[0].name
+        else:
+            name = "start".join(done.name.rsplit("done", 1))
+        return (done.program_id, name), self.at((done.program_id, name))
+
+
+class Cover:
+    """The time that ops cover together, to be asked how much of a span that is."""
+
+    def __init__(self, step: Step, metadata_ids: Set[int]) -> None:
+        stretches = merged(
+            chain.from_iterable(
+                merged(
+                    (start, start + duration)
+                    for start, duration, _ in events_of([piece], step.clock, metadata_ids)
+                )
+                for piece in step.admitted.pieces
+            )
+        )
+        self._starts = [start for start, _ in stretches]
+        self._ends = [end for _, end in stretches]
+        self._before = [0, *accumulate(end - start for start, end in stretches)]
+
+    def within(self, start: int, end: int) -> int:
+        return max(0, self._until(end) - self._until(start))
+
+    def _until(self, time: int) -> int:
+        n = bisect_right(self._starts, time)
+        return self._before[n] - max(0, self._ends[n - 1] - time) if n else 0
+
+
+class Transfer:
+    """An op that communicates, and its executions."""
+
+    def __init__(self, executions: Executions, starts: Starts, exchanges: _proto.Exchanges) -> None:
+        op = self.op = executions.op
+        self.executions = executions
+        # What a wait ends; and its executions that are paired with what began them.
+        self.place, start = starts.of(op) if op.is_wait else (op.place, None)
+        self.flights: list[_proto.Flight] = []
+        self.collective = collective_of(op)
+        self.mode = ASYNCHRONOUS if op.is_wait else SYNCHRONOUS
+        on_sparse_core = (
+            op.hlo.on_sparse_core
+            or (start is not None and start.hlo.on_sparse_core)
+            or (op.instruction is not None and op.instruction.on_sparse_core)
+        )
+        self.engine = SPARSE_CORE if on_sparse_core else CORE
+        self.line, self.how = (op.source_inner, OWN) if op.source_stack else likely_line(op)
+        texts = op.hlo, start.hlo if start else None
+        self.exchange = exchanges.of(self.collective, *texts, op.is_wait, op.program, op.inside)
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str, str, int]:
+        size, label = self.exchange.who
+        kind = self.collective, self.mode, self.engine
+        return *kind, self.op.agg_key, self.line or "", label or "", size or 0
+
+
+def collective_of(op: Op) -> str:
+    """What it is, called by what it moves if that is no collective."""
+    if op.waits_for == SOME_COLLECTIVE and op.inside:
+        return op.inside.opcode
+    if op.waits_for == HOST and op.kind != COMM:
+        return TO_HOST if op.is_to_host else FROM_HOST
+    return op.waits_for
+
+
+def transfers_of(step: Step) -> list[Transfer]:
+    """All that communicates, in order of appearance."""
+    starts, exchanges = Starts(step), _proto.exchanges()
+    transfers = [
+        Transfer(each, starts, exchanges) for each in step.leaves if is_communication(each.op)
+    ]
+    waits = {each.executions.metadata_id: each for each in transfers if each.mode == ASYNCHRONOUS}
+    places = {metadata_id: each.place for metadata_id, each in waits.items()}
+    awaited = set(places.values())
+    begun = {
+        each.metadata_id: each.op.place
+        for each in step.leaves
+        if each.op.begins and each.op.place in awaited
+    }
+    device = step.device
+    programs = read_steps(device.plane, MODULES_LINE, device.base, [])
+    flights = _proto.flights_of(
+        *(step.admitted.pieces, step.clock, begun, places),
+        borders=sorted(each.end for each in programs),
+    )
+    for metadata_id, each in waits.items():
+        each.flights = flights[metadata_id]
+    return transfers
+
+
+def comm(step: Step, *, top: int = 20) -> Report:
+    transfers = transfers_of(step)
+    hiding = Group(step.leaves).where(lambda op: not op.is_wait and op.kind != COMM)
+    cover = Cover(step, {each.metadata_id for each in hiding.members})
+    by_key: dict[Any, list[Transfer]] = {}
+    by_collective: dict[str, list[Transfer]] = {}
+    for each in transfers:
+        by_key.setdefault(each.key, []).append(each)
+        by_collective.setdefault(each.collective, []).append(each)
+    ranked = [by_key[key] for key in sorted(by_key, key=lambda key: (-total_of(by_key[key]), key))]
+    tail = list(chain.from_iterable(ranked[top:]))
+    among_devices = [each for each in transfers if each.op.waits_for != HOST]
+    under_way = merged(
+        (flight.start, flight.end)
+        for each in among_devices
+        for flight in each.flights
+        if flight.start < flight.end
+    )
+    return Report(
+        {
+            "rows": [comm_row(some, cover, step) for some in ranked[:top]],
+            "tail": {"n_rows_omitted": len(ranked[top:]), **cost_fields(tail)},
+        },
+        totals={
+            "exposed_ps": total_of(among_devices),
+            "exposed_pct_of_step": percent(total_of(among_devices), step.duration),
+            "host_ps": total_of(transfers) - total_of(among_devices),
+            "in_flight_union_ps": sum(end - start for start, end in under_way),
+            "hidden_union_ps": sum(cover.within(start, end) for start, end in under_way),
+            "by_collective": {
+                name: {
+                    "n_executions": sum(each.executions.n for each in some),
+                    **cost_fields(some),
+                    "payload_bytes": sum_if_known(
+                        (each.executions.n, each.exchange.payload) for each in some
+                    ),
+                }
+                for name, some in by_collective.items()
+            },
+        },
+    )
+
+
+def total_of(transfers: Iterable[Transfer]) -> int:
+    return sum(each.executions.total for each in transfers)
+
+
+def cost_fields(transfers: Sequence[Transfer]) -> Json:
+    wait = total_of(each for each in transfers if each.mode == ASYNCHRONOUS)
+    return {"sync_dur_ps": total_of(transfers) - wait, "wait_dur_ps": wait}
+
+
+def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
+    first, total = transfers[0], total_of(transfers)
+    n_executions = sum(each.executions.n for each in transfers)
+    bus = sum_if_known((each.executions.n, each.exchange.bus) for each in transfers)
+    moved, time = bus, total
+    pairs: Json = dict.fromkeys(("pairs", "in_flight_ps", "covered_ps", "other_ps"))
+    if first.mode == ASYNCHRONOUS:
+        flights = [flight for each in transfers for flight in each.flights]
+        n_ambiguous = sum(flight.is_ambiguous for flight in flights)
+        unpaired = n_executions - len(flights)
+        pairs["pairs"] = {"paired": len(flights), "ambiguous": n_ambiguous, "unpaired": unpaired}
+        time = sum(flight.end - flight.start for flight in flights)
+        moved = sum_if_known(
+            (len(each.flights), each.exchange.bus) for each in transfers if each.flights
+        )
+        if flights:
+            covered = sum(cover.within(flight.start, flight.wait) for flight in flights)
+            not_waiting = sum(flight.wait - flight.start for flight in flights)
+            pairs |= {
+                "in_flight_ps": time,
+                "covered_ps": covered,
+                "other_ps": not_waiting - covered,
+            }
+    return {
+        "collective": first.collective,
+        "mode": first.mode,
+        "engine": first.engine,
+        "source_inner": first.line,
+        "source_is": how_most((each.how, each.executions.total) for each in transfers),
+        "agg_key": first.op.agg_key,
+        "tf_op": shortened(first.op.tf_op),
+        "n_executions": n_executions,
+        **cost_fields(transfers),
+        "pct_of_step": percent(total, step.duration),
+        **pairs,
+        "payload_bytes": sum_if_known(
+            (each.executions.n, each.exchange.payload) for each in transfers
+        ),
+        "bus_bytes": None if bus is None else round(bus),
+        "group_size": first.exchange.who.size,
+        "groups": first.exchange.who.label,
+        "groups_from": first.exchange.who_is,
+        "bus_gbps": (
+            rounded(1000 * moved / exact(time), 3) if moved is not None and time > 0 else None
+        ),
+        "bus_gbps_over": "duration" if first.mode == SYNCHRONOUS else "in_flight",
     }
 
 
@@ -2949,12 +3233,12 @@ def columns_of(step: RecordedStep, groups: Iterable[tuple[str, str]]) -> Json:
         return {"durs_ps": None, "ns": None}
     figures = [step.times.get(key, (0, 0)) for key in groups]
     return {
-        name: shortened([each[i] for each in figures]) for i, name in enumerate(("durs_ps", "ns"))
+        name: without_last_zeros([each[i] for each in figures])
+        for i, name in enumerate(("durs_ps", "ns"))
     }
 
 
-def shortened(numbers: list[int]) -> list[int]:
-    """Without the zeros at the end."""
+def without_last_zeros(numbers: list[int]) -> list[int]:
     while numbers and not numbers[-1]:
         del numbers[-1]
     return numbers
@@ -3309,6 +3593,13 @@ MODES = (
         "--peak-tflops-fp32 70",
     ),
     of_step(
+        "comm",
+        comm,
+        "what communication costs, what hides it, and what it moves",
+        ("--top",),
+        "--top 10",
+    ),
+    of_step(
         "memory",
         memory,
         "what fills the HBM when it is fullest, by buffer and source line",
@@ -3438,8 +3729,8 @@ OPTIONS: dict[str, Json] = {
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "how many rows (default: 8 in bottleneck, 20 in memory, 50 in summary,"
-        " 50 in compare, 50 in spread, else all in order of appearance)",
+        "help": "how many rows (default: 8 in bottleneck, 20 in comm, 20 in memory, 50 in"
+        " summary, 50 in compare, 50 in spread, else all in order of appearance)",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},

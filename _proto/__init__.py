@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from .clocks import ON_DEVICE, ON_TRACE, Clock, Piece, clock_of, piece_of
 from .errors import Damage, NoProtobuf, check_memory
+from .flights import Flight, flights_of
 from .folders import files_below, files_in, folder_nearby, host_of, is_folder
 from .hlo_text import (
     HOST_MEMORY,
@@ -25,8 +26,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .exchanges import Exchange, Exchanges
     from .heap import Held, Peak
-    from .hlo_facts import DeclaredCost, Dot
+    from .hlo_facts import Collective, DeclaredCost, Dot
     from .hlo_module import Instruction, Program
     from .lines import Events, Line
     from .programs import Programs
@@ -39,10 +41,14 @@ __all__ = [
     "STDIN",
     "Array",
     "Clock",
+    "Collective",
     "Damage",
     "DeclaredCost",
     "Dot",
     "Events",
+    "Exchange",
+    "Exchanges",
+    "Flight",
     "Held",
     "HloText",
     "Instruction",
@@ -60,8 +66,10 @@ __all__ = [
     "clock_of",
     "dtype_and_layout_change",
     "dtype_class",
+    "exchanges",
     "files_below",
     "files_in",
+    "flights_of",
     "folder_nearby",
     "host_of",
     "is_folder",
@@ -107,3 +115,10 @@ def programs_of(trace: Trace) -> Programs:
     from .programs import Programs
 
     return Programs(trace)
+
+
+def exchanges() -> Exchanges:
+    """To be asked what the collectives of a device move."""
+    from .exchanges import Exchanges
+
+    return Exchanges()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from . import hlo_pb2 as pb
+from .hlo_text import bits_of, size_of
 from .wire import parse
 
 # The names that HLO texts give to the PrimitiveTypes, in the order of their numbers.
@@ -17,7 +17,6 @@ _ELEMENT_TYPES = (
     "f4e2m1fn f8e8m0fnu"
 ).split()
 _TUPLE, _OPAQUE, _TOKEN = (_ELEMENT_TYPES.index(name) for name in ("tuple", "opaque", "token"))
-_BITS_RE = re.compile(r"[a-z]+(\d+)")
 # What no compiler writes, and what would cost more than it can be worth.
 _MAX_RANK = 64
 _MAX_BYTES = 1 << 20
@@ -33,18 +32,14 @@ class Array(NamedTuple):
     @property
     def bits(self) -> int | None:
         """Of one element; None for a dtype that isn't known."""
-        if self.dtype == "pred":
-            return 8
-        named = _BITS_RE.match(self.dtype)
-        return int(named[1]) if named else None
+        return bits_of(self.dtype)
 
     @property
     def n_bytes(self) -> int | None:
         """Of all elements, without padding; None where that can't be told."""
-        bits = self.bits
-        if bits is None or min(self.dims, default=0) < 0:
+        if min(self.dims, default=0) < 0:
             return None
-        return (math.prod(self.dims) * bits + 7) // 8
+        return size_of(self.dtype, math.prod(self.dims))
 
 
 def read_arrays(shape: bytes) -> list[Array] | None:

@@ -15,6 +15,7 @@ OPCODE = r"\s*(?P<opcode>[a-z][\w\-]*)\("
 TILES = r"T(?P<tiles>(?:\([^()]*\))+)"
 MEMORY_SPACE = r"S\((?P<space>\d+)\)"
 TARGET = r'custom_call_target="(?P<target>[^"]*)"'
+ON_SPARSE_CORE = 'async_execution_thread="sparsecore"'
 
 RESULT_RE = re.compile(rf"\s*(?:ROOT\s+)?{NAME}\s*(?:=\s*|\Z)")
 ARRAY_RE = re.compile(ARRAY)
@@ -23,6 +24,8 @@ OPCODE_RE = re.compile(OPCODE)
 TILES_RE = re.compile(TILES)
 MEMORY_SPACE_RE = re.compile(MEMORY_SPACE)
 TARGET_RE = re.compile(TARGET)
+OPERAND_NAME_RE = re.compile(r"%([\w.\-]+)")
+BITS_RE = re.compile(r"[a-z]+(\d{1,3})(?!\d)")
 SSA_PART_RE = re.compile(r"\d+|(?:clone|cloned|remat)\d*")
 
 # Elements: more than any array has.
@@ -68,6 +71,14 @@ class Array:
         return n_elements
 
     @property
+    def n_bytes(self) -> int | None:
+        """Of all elements, without padding; None where that can't be told, as of a dynamic size."""
+        n_elements = self.n_elements
+        if n_elements >= ENDLESS or not {"<", "?"}.isdisjoint(self.dims):
+            return None
+        return size_of(self.dtype, n_elements)
+
+    @property
     def memory_space(self) -> int:
         space = MEMORY_SPACE_RE.search(self.layout or "")
         return int(space["space"][:20]) if space else HBM
@@ -83,7 +94,10 @@ class Array:
 class HloText:
     """What an HLO text says. Tuples are flattened to their arrays, in order."""
 
-    __slots__ = ("_opcode", "_operands", "_outputs", "_shape_end", "_shape_start", "name", "text")
+    __slots__ = (
+        *("_opcode", "_operands", "_operands_end", "_outputs", "_shape_end", "_shape_start"),
+        *("name", "text"),
+    )
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -94,7 +108,8 @@ class HloText:
         self._shape_end = -1
         self._outputs: list[Array] = []
         self._opcode: re.Match[str] | None = None
-        self._operands: list[Array] | None = None
+        self._operands: list[Array] = []
+        self._operands_end = -1
 
     def __repr__(self) -> str:
         return f"HloText({self.text!r})"
@@ -121,13 +136,43 @@ class HloText:
         self._parse_result()
         return self._opcode["opcode"] if self._opcode else ""
 
+    def _parse_operands(self) -> None:
+        if self._operands_end < 0:
+            self._operands, self._operands_end = parse_shape(self.text, self._operands_start)
+
+    @property
+    def _operands_start(self) -> int:
+        """Where their parenthesis opens."""
+        self._parse_result()
+        return self._opcode.end() - 1 if self._opcode else len(self.text)
+
     @property
     def operands(self) -> list[Array]:
-        if self._operands is None:
-            self._parse_result()
-            at = self._opcode.end() - 1 if self._opcode else len(self.text)
-            self._operands = parse_shape(self.text, at)[0]
+        self._parse_operands()
         return self._operands
+
+    @property
+    def operand_names(self) -> list[str]:
+        """The names of those operands that have one."""
+        self._parse_operands()
+        return OPERAND_NAME_RE.findall(self.text, self._operands_start, self._operands_end)
+
+    @property
+    def wrapped_inputs(self) -> list[Array]:
+        """What went into the asynchronous op that this one ends: `((inputs), output, …)`."""
+        start = self._operands_start
+        return parse_shape(self.text, start + 2)[0] if self.text.startswith("(((", start) else []
+
+    @property
+    def attributes(self) -> str:
+        """What follows the operands."""
+        self._parse_operands()
+        return self.text[self._operands_end :]
+
+    @property
+    def on_sparse_core(self) -> bool:
+        """Whether it says that a SparseCore runs what it starts."""
+        return ON_SPARSE_CORE in self.attributes
 
     @property
     def target(self) -> str | None:
@@ -190,6 +235,20 @@ def dtype_class(hlo_dtype: str) -> str:
     if hlo_dtype.startswith("f8"):
         return "fp8"
     return {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}.get(hlo_dtype, OTHER)
+
+
+def bits_of(hlo_dtype: str) -> int | None:
+    """Of one element; None for a dtype that isn't known."""
+    if hlo_dtype == "pred":
+        return 8
+    named = BITS_RE.match(hlo_dtype)
+    return int(named[1]) if named else None
+
+
+def size_of(hlo_dtype: str, n_elements: int) -> int | None:
+    """The bytes of so many elements, packed."""
+    bits = bits_of(hlo_dtype)
+    return None if bits is None else (n_elements * bits + 7) // 8
 
 
 def main_dtype(arrays: list[Array]) -> str:

@@ -278,6 +278,10 @@ class Plane:
     def _ids_of(self, stat_name: str) -> frozenset[int]:
         return frozenset(i for i, name in self._stat_names.items() if name == stat_name)
 
+    @property
+    def metadata_ids(self) -> Iterable[int]:
+        return self._event_metadata.keys()
+
     def metadata(self, metadata_id: int) -> Metadata | None:
         span = self._event_metadata.get(metadata_id)
         if span is None:

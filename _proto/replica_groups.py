@@ -1,4 +1,5 @@
-"""Who takes part in a collective: all the ways to write it down, as the groups that it means.
+"""Who takes part in a collective: all the ways to write it down, as the groups that it means, and
+in short.
 
 A group is the sorted ids of its members, and groups are sorted: equal sets make equal values.
 None where what is written contradicts itself.
@@ -6,6 +7,7 @@ None where what is written contradicts itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import prod
@@ -15,6 +17,25 @@ Groups = tuple[tuple[int, ...], ...]
 
 # The largest systems have some ten thousand devices.
 MAX_DEVICES = 1 << 17
+# How many members all texts of a trace together may mean: each takes a few bytes to write.
+_MAX_MEMBERS = 1 << 21
+# What a label shows of sets that have no better name.
+_SETS, _MEMBERS = 8, 64
+
+_ID = r"\d{1,9}"
+_IDS = rf"{_ID}(?:,{_ID})*"
+_AXIS = rf"'[^']*'={_ID}"
+_PART = rf"'[^']*'(?::\({_ID}\){_ID})?"
+# The ways in which HLO texts write groups: one for each of the functions below.
+_GROUPS_RE = re.compile(
+    rf", replica_groups=(?:(?P<listed>\{{(?:\{{{_IDS}\}}(?:,\{{{_IDS}\}})*)?\}})"
+    rf"|(?P<iota>\[{_ID},{_ID}\]<=\[{_IDS}\](?:T\({_IDS}\))?)"
+    rf"|(?P<mesh>mesh\[{_AXIS}(?:,{_AXIS})*\] \{{(?:{_PART}(?:,{_PART})*)?\}}))(?:,|\Z)"
+)
+_PAIRS_RE = re.compile(rf", source_target_pairs=\{{((?:\{{{_ID},{_ID}\}},?)+)\}}(?:,|\Z)")
+_LIST_RE = re.compile(r"[{\[(]([\d,]*)[}\])]")
+_AXIS_RE = re.compile(r"'([^']*)'=(\d+)")
+_PART_RE = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
 
 
 class AxisPart(NamedTuple):
@@ -75,6 +96,103 @@ def mesh_groups(
     if device_ids:
         groups = ([device_ids[place] for place in group] for group in groups)
     return listed_groups(groups)
+
+
+class Participants(NamedTuple):
+    """Who takes part, in short: how many members each group has, and a label of the groups.
+
+    Equal sets have equal labels. The size is None where groups differ in it.
+    """
+
+    size: int | None
+    label: str | None
+
+
+def in_groups(groups: Groups, n_devices: int | None) -> Participants:
+    """`()` means that all devices are one group."""
+    if not groups:
+        return Participants(n_devices, _even(1, n_devices, 1) if n_devices else None)
+    sizes = set(map(len, groups))
+    if len(sizes) > 1:
+        return Participants(None, _sets(groups))
+    size = sizes.pop()
+    stride = groups[0][1] - groups[0][0] if size > 1 else 1
+    is_even = max(group[-1] for group in groups) == size * len(groups) - 1 and all(
+        group == tuple(range(group[0], group[0] + size * stride, stride)) for group in groups
+    )
+    return Participants(size, _even(len(groups), size, stride) if is_even else _sets(groups))
+
+
+def in_pairs(pairs: Iterable[tuple[int, int]]) -> Participants:
+    distinct = set(pairs)
+    n_to_self = sum(source == target for source, target in distinct)
+    return Participants(None, f"{len(distinct)} pairs, {n_to_self} to self")
+
+
+def _even(n_groups: int, size: int, stride: int) -> str:
+    return f"{n_groups} x {size}" + f", stride {stride}" * (size > 1)
+
+
+def _sets(groups: Groups) -> str:
+    return _listed([f"{{{_listed(group, _MEMBERS)}}}" for group in groups[: _SETS + 1]], _SETS)
+
+
+def _listed(items: Sequence[object], most: int) -> str:
+    return ",".join([*map(str, items[:most]), *["…"] * (len(items) > most)])
+
+
+class GroupTexts:
+    """Reads who takes part from HLO texts: each way to write it once, and not without end."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Participants | None] = {}
+        self._members_left = _MAX_MEMBERS
+
+    def groups(self, attributes: str, n_devices: int | None) -> Participants | None:
+        """By the attributes of an op among so many devices; None where they don't tell."""
+        written = _GROUPS_RE.search(attributes)
+        if written is None:
+            return None
+        if written["listed"] == "{}":
+            return in_groups((), n_devices)
+        if written[0] not in self._known:
+            groups = self._read(written)
+            self._known[written[0]] = in_groups(groups, None) if groups else None
+        return self._known[written[0]]
+
+    def pairs(self, attributes: str) -> Participants | None:
+        """The same of a permute."""
+        written = _PAIRS_RE.search(attributes)
+        if written is None:
+            return None
+        pairs = map(_numbers, _LIST_RE.findall(written[1]))
+        return in_pairs((source, target) for source, target in pairs)
+
+    def _read(self, written: re.Match[str]) -> Groups | None:
+        if written["listed"]:
+            return listed_groups(map(_numbers, _LIST_RE.findall(written["listed"])))
+        if written["iota"]:
+            (n_groups, size), dims, *order = map(_numbers, _LIST_RE.findall(written["iota"]))
+            return iota_groups(n_groups, size, dims, *order) if self._may_be(dims) else None
+        mesh, _, within = written["mesh"].partition("]")
+        axes = _AXIS_RE.findall(mesh)
+        place_of = {name: place for place, (name, _) in enumerate(axes)}
+        parts = _PART_RE.findall(within)
+        dims = [int(size) for _, size in axes]
+        if len(place_of) < len(axes) or not place_of.keys() >= {name for name, *_ in parts}:
+            return None
+        axis_parts = [AxisPart(place_of[name], *map(int, filter(None, of))) for name, *of in parts]
+        return mesh_groups(dims, axis_parts) if self._may_be(dims) else None
+
+    def _may_be(self, dims: Sequence[int]) -> bool:
+        """Whether so many devices can be, and have been left."""
+        if _is_possible(dims):
+            self._members_left -= prod(dims)
+        return _is_possible(dims) and self._members_left >= 0
+
+
+def _numbers(listed: str) -> list[int]:
+    return list(map(int, listed.split(",")))
 
 
 def _is_possible(dims: Sequence[int]) -> bool:

@@ -1,0 +1,168 @@
+"""What a collective moves and among whom, by its HLO texts, and by its program where these are
+silent.
+
+Of an asynchronous one the texts of both ends count: its start takes the input, its done gives the
+result. Sizes are logical: dims times the size of an element, without the padding of tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from .hlo_shapes import Array as ProgramArray
+from .hlo_text import Array, HloText
+from .replica_groups import GroupTexts, Participants, in_groups, in_pairs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .hlo_facts import Collective
+    from .hlo_module import Program
+
+TEXT, PROGRAM, SHAPES = "text", "program", "shapes"
+TO_HOST, FROM_HOST = "to_host", "from_host"
+# What counts as the payload, what goes in or what comes out; the first that is known of two that
+# are equal. What isn't here moves as much as only its run knows.
+_IN, _OUT = 0, 1
+_PAYLOADS = {
+    "all-gather": (_OUT,),
+    "reduce-scatter": (_IN,),
+    "all-reduce": (_OUT, _IN),
+    "all-to-all": (_OUT, _IN),
+    "collective-permute": (_IN, _OUT),
+    "collective-broadcast": (_IN, _OUT),
+    "send": (_IN,),
+    "recv": (_OUT,),
+    TO_HOST: (_OUT,),
+    FROM_HOST: (_OUT,),
+}
+# How many times each of n devices has to send (n - 1) / n of it; or once, but all of it.
+_ROUNDS = {"all-gather": 1, "reduce-scatter": 1, "all-reduce": 2, "all-to-all": 1}
+_WHOLE = ("collective-broadcast", TO_HOST, FROM_HOST)
+_RATIOS = ("all-gather", "reduce-scatter")
+_PERMUTE = "collective-permute"
+_MOST_BYTES = 1 << 63
+
+
+class Exchange(NamedTuple):
+    """What one execution moves, in bytes, and among whom; what isn't known is None.
+
+    `bus` is what each device has to send at the least, where all send as much. `who_is` says what
+    tells of `who`.
+    """
+
+    payload: int | None
+    bus: Fraction | None
+    who: Participants
+    who_is: str | None
+
+
+class Exchanges:
+    """Looks at the collectives of a device."""
+
+    def __init__(self) -> None:
+        self._texts = GroupTexts()
+
+    def of(
+        self,
+        collective: str,
+        op: HloText,
+        start: HloText | None,
+        is_done: bool,
+        program: Program | None,
+        inside: Collective | None,
+    ) -> Exchange:
+        """That of an op; if it is the end of another, with the text of its start.
+
+        `inside` is the collective that its program finds in it.
+        """
+        # What sums up and scatters may be written as an all-reduce of which a part is taken.
+        names = (collective, "all-reduce") if collective == "reduce-scatter" else (collective,)
+        told = inside if inside and inside.opcode in names else None
+        sizes = _sizes(collective, op, start, is_done, told)
+        payload = _first(sizes[side] for side in _PAYLOADS.get(collective, ()))
+        n_devices = program.n_devices if program else None
+        who, who_is = (
+            self._written(collective, (op, start), n_devices)
+            or _told(collective, told, n_devices)
+            or (Participants(_ratio(collective, *sizes), None), SHAPES)
+        )
+        is_known = who.size is not None or who.label is not None
+        return Exchange(payload, _bus(collective, payload, who), who, who_is if is_known else None)
+
+    def _written(
+        self, collective: str, texts: Iterable[HloText | None], n_devices: int | None
+    ) -> tuple[Participants, str] | None:
+        for text in filter(None, texts):
+            if collective == _PERMUTE:
+                who = self._texts.pairs(text.attributes)
+            else:
+                who = self._texts.groups(text.attributes, n_devices)
+            if who:
+                return who, TEXT
+        return None
+
+
+def _told(
+    collective: str, told: Collective | None, n_devices: int | None
+) -> tuple[Participants, str] | None:
+    if told and collective == _PERMUTE:
+        return (in_pairs(told.pairs), PROGRAM) if told.pairs else None
+    if told and told.groups is not None:
+        return in_groups(told.groups, n_devices), PROGRAM
+    return None
+
+
+def _ratio(collective: str, into: int | None, out: int | None) -> int | None:
+    """How many take part, by how much more one side has."""
+    part, whole = (into, out) if collective == "all-gather" else (out, into)
+    if collective not in _RATIOS or not part or not whole or whole % part:
+        return None
+    return whole // part
+
+
+def _bus(collective: str, payload: int | None, who: Participants) -> Fraction | None:
+    if payload is None or collective in _WHOLE:
+        return None if payload is None else Fraction(payload)
+    rounds = _ROUNDS.get(collective)
+    return Fraction(payload * rounds * (who.size - 1), who.size) if rounds and who.size else None
+
+
+def _sizes(
+    collective: str, op: HloText, start: HloText | None, is_done: bool, told: Collective | None
+) -> tuple[int | None, int | None]:
+    """The bytes that go in, and that come out."""
+    into, out = op.operands, op.outputs
+    if is_done:
+        into = (start.operands if start else []) or op.wrapped_inputs
+    elif op.opcode == "recv":
+        # Nothing has come yet.
+        out = []
+    if op.name.startswith("dynamic-update-slice"):
+        # It gives back all of what it is written into.
+        out = into[1:2]
+    if op.opcode == "fusion":
+        # Of several arrays some belong to other work. Of one that is asynchronous the program has
+        # pieces, of any other the very operands.
+        into, out = (side if len(side) == 1 else [] for side in (into, out))
+    written = _size(into), _size(out)
+    if told is None or (is_done and op.opcode == "fusion"):
+        return written
+    in_program = _size(told.inputs), _size(told.outputs) if told.opcode == collective else None
+    sources = (in_program, written) if op.opcode == "fusion" else (written, in_program)
+    return _first(source[0] for source in sources), _first(source[1] for source in sources)
+
+
+def _size(arrays: Sequence[Array | ProgramArray] | None) -> int | None:
+    """Of all of them; None where there are none, or that of one isn't known."""
+    size = 0
+    for array in arrays or ():
+        if array.n_bytes is None:
+            return None
+        size += array.n_bytes
+    return size if arrays and size < _MOST_BYTES else None
+
+
+def _first(sizes: Iterable[int | None]) -> int | None:
+    return next((size for size in sizes if size is not None), None)
