@@ -286,7 +286,8 @@ class Op:
     @property
     def begins(self) -> bool:
         """Whether it begins what another op waits for: starts, and what is sent or received."""
-        return self.is_start or self.category in ("send", "recv", *HOST_TRANSFERS)
+        is_half = self.category in ("send", "recv", *HOST_TRANSFERS)
+        return not self.is_container and (self.is_start or is_half)
 
     @property
     def source(self) -> str | None:
@@ -2906,7 +2907,7 @@ def first_start(step: Step, instruction: _proto.Instruction) -> int | None:
     """When it first ran in the step; None where it didn't, under its own name."""
     met = set(chain.from_iterable(piece.metadata_ids for piece in step.admitted.pieces))
     ran_as = {i for i in met if (op := step.device.op(i)) and op.instruction is instruction}
-    events = events_of(step.admitted, step.clock, ran_as)
+    events = events_of(step.admitted.pieces, step.clock, ran_as)
     return min((start for start, _, _ in events), default=None)
 
 
@@ -3171,7 +3172,7 @@ def texts_of_program(step: Step) -> set[str]:
     ids = set(chain.from_iterable(piece.metadata_ids for piece in step.admitted.pieces))
     events = [
         (start, -duration, op.category != CONDITIONAL, op.text)
-        for start, duration, metadata_id in events_of(step.admitted, step.clock, ids)
+        for start, duration, metadata_id in events_of(step.admitted.pieces, step.clock, ids)
         if (op := step.device.op(metadata_id))
     ]
     texts = set()

@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .exchanges import Exchange, Exchanges
+    from .exchange import Exchange, Exchanges
     from .heap import Held, Peak
     from .hlo_facts import Collective, DeclaredCost, Dot
     from .hlo_module import Instruction, Program
@@ -119,6 +119,6 @@ def programs_of(trace: Trace) -> Programs:
 
 def exchanges() -> Exchanges:
     """To be asked what the collectives of a device move."""
-    from .exchanges import Exchanges
+    from .exchange import Exchanges
 
     return Exchanges()

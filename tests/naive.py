@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.naive_bottleneck import Bottleneck
+from tests.naive_comm import Comm
 from tests.naive_memory import Memory
 from tests.naive_op import (
     Plane,
@@ -120,6 +121,8 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
         answer |= picked.non_compute(totals)
     elif mode == "roofline":
         answer |= Roofline(picked).answer()
+    elif mode == "comm":
+        answer |= Comm(picked).answer(totals)
     elif mode == "memory":
         answer |= Memory(picked).answer()
     else:

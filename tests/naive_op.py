@@ -188,6 +188,7 @@ class HloText:
     output: Shape | None = None
     opcode: str | None = None
     operands: list[Shape] = field(default_factory=list)
+    operand_names: list[str] = field(default_factory=list)
     attributes: dict[str, str] = field(default_factory=dict)
 
     def operand_arrays(self) -> list[Shape]:
@@ -248,7 +249,7 @@ class HloParser:
             opcode = self.run_of(LETTERS + DIGITS + "_-")
             self.expect("(")
             found.opcode = opcode or None
-            found.operands = self.operands()
+            found.operands = self.operands(found.operand_names)
             while self.accept(","):
                 self.skip_blanks()
                 key = self.run_of(LETTERS + DIGITS + "_")
@@ -318,8 +319,8 @@ class HloParser:
                     shape.memory_space = self.text[start : self.at]
         self.expect("}")
 
-    def operands(self) -> list[Shape]:
-        """The shapes of those operands that show one."""
+    def operands(self, names: list[str]) -> list[Shape]:
+        """The shapes of those operands that show one; the names of all are added to `names`."""
         shapes: list[Shape] = []
         self.skip_blanks()
         if self.accept(")"):
@@ -331,7 +332,8 @@ class HloParser:
                 shapes.append(self.shape())
             except NotHloError:  # a bare name, or the value of a constant or parameter
                 self.at = start
-            self.free_text(until=",)")
+            rest = self.free_text(until=",)").strip()
+            names += [rest[1:]] if rest.startswith("%") else []
             if self.accept(")"):
                 return shapes
             self.expect(",")

@@ -43,6 +43,8 @@ PLUMBING = (
     *("parameter", "constant", "bitcast", "tuple", "get-tuple-element", "broadcast", "iota"),
 )
 MAX_HOPS = 8
+# (dtype, dims) of each
+Arrays = list[tuple[str, list[int]]]
 
 T = TypeVar("T")
 Identified = TypeVar("Identified", "Instruction", "Computation")
@@ -75,6 +77,7 @@ class Instruction:
     algorithm: int
     config: bytes
     shape: Message
+    message: Message
 
     @property
     def is_start(self) -> bool:
@@ -97,14 +100,26 @@ class Instruction:
         return re.sub("-(start|update|done)$", "", self.opcode)
 
     @property
+    def arrays(self) -> Arrays:
+        """Of its output, tuples taken apart."""
+        return arrays_of(fields(last(self.message, 3, b"")))
+
+    @property
     def is_asynchronous(self) -> bool:
         return self.is_start or self.is_update or self.is_done
 
     @property
     def collective(self) -> str | None:
-        """Of an instruction that is one, or the start of one."""
-        named = self.opcode.removesuffix("-start")
+        """Of an instruction that is one, or a part of one."""
+        named = self.opcode if self.opcode == "dynamic-update-slice" else self.family
         return named if named in COLLECTIVES else None
+
+
+def arrays_of(shape: Message) -> Arrays:
+    dtype = ELEMENT_TYPES.get(last(shape, 2, 0), "?")
+    if dtype == "tuple":
+        return [array for part in every(shape, 4) for array in arrays_of(fields(part))]
+    return [] if dtype in ("token", "opaque") else [(dtype, numbers_in(shape, 3))]
 
 
 @dataclass(eq=False)
@@ -112,6 +127,7 @@ class Computation:
     id: int
     root_id: int
     instructions: list[Instruction]
+    thread: str = ""
 
     @property
     def root(self) -> Instruction | None:
@@ -191,12 +207,15 @@ def decode_instruction(message: Message, frames: Frames) -> Instruction:
         algorithm=last(precision, 2, 0),
         config=last(message, 43, b""),
         shape=shape,
+        message=message,
     )
 
 
 def decode_program(data: bytes) -> Program:
     module = fields(last(fields(data), 1, b""))
     index = fields(last(module, 17, b""))
+    assignment = fields(last(module, 15, b""))
+    replicas, partitions = last(assignment, 1, 0), last(assignment, 2, 0)
     frames = Frames(
         files=[file.decode() for file in every(index, 1)],
         locations=[fields(location) for location in every(index, 3)],
@@ -211,9 +230,11 @@ def decode_program(data: bytes) -> Program:
                     decode_instruction(fields(instruction), frames)
                     for instruction in every(computation, 2)
                 ],
+                thread=text_in(computation, 8),
             )
             for computation in map(fields, every(module, 3))
-        ]
+        ],
+        n_devices=replicas * partitions or None,
     )
 
 
@@ -271,6 +292,7 @@ class Cost:
 @dataclass(eq=False)
 class Program:
     computations: list[Computation]
+    n_devices: int | None = None
     instructions: list[Instruction] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -419,6 +441,46 @@ class Program:
         """The first collective that an asynchronous operation wraps."""
         inside = self.inside(self.wrapped(instruction), [])
         return next((i for i in inside if i.collective), None)
+
+    def parts(self, instruction: Instruction) -> list[Instruction]:
+        """Start, updates and done, as far as they are known; of any other op itself."""
+        chain = self.chain(instruction)
+        return [link for link in chain if link.is_asynchronous] or chain
+
+    def collective_of(self, instruction: Instruction) -> Instruction | None:
+        """The first collective that it is or has inside, in the order of its parts."""
+        for part in self.parts(instruction):
+            for each in (part, *self.inside(self.called(part), [])):
+                if each.collective:
+                    return each
+        return None
+
+    def first_of(self, collective: Instruction) -> Instruction | None:
+        """Where it takes its input."""
+        begin = self.parts(collective)[0]
+        name = collective.collective
+        return begin if begin.opcode in (name, f"{name}-start") else None
+
+    def arrays_into(self, collective: Instruction) -> Arrays | None:
+        begin = self.first_of(collective)
+        if begin is None:
+            return None
+        there = self.home(begin).instructions
+        operands = [with_id(i, there) for i in begin.operand_ids]
+        if None in operands:
+            return None
+        return [array for operand in known(operands) for array in operand.arrays]
+
+    def arrays_out_of(self, collective: Instruction) -> Arrays | None:
+        end = self.parts(collective)[-1]
+        return None if end.is_start else end.arrays
+
+    def is_on_sparse_core(self, instruction: Instruction) -> bool:
+        threads = []
+        for part in self.parts(instruction):
+            threads.append(text_in(part.message, 79))
+            threads += [home.thread for home in [self.home(part), *self.called(part)]]
+        return "sparsecore" in threads
 
     # whose data an instruction moves
 

@@ -24,6 +24,10 @@ from tests.hlo_proto import (
     Shape,
     StackFrames,
     array,
+    iota,
+    listed_groups,
+    mesh,
+    pairs,
     precision,
     tuple_of,
 )
@@ -35,6 +39,7 @@ from tests.xspace import (
     Stat,
     StatMetadata,
     Value,
+    bytes_field,
     double,
     encode,
     int64,
@@ -50,6 +55,29 @@ COLLECTIVES = (
     *("all-gather", "all-gather", "all-reduce", "reduce-scatter", "all-to-all"),
     *("collective-permute", "collective-broadcast", "ragged-all-to-all"),
 )
+# In each field that has held groups; some contradict themselves.
+GROUPS = (
+    *(
+        b"",
+        listed_groups((0, 1), (2, 3)),
+        listed_groups((0, 3), (1, 2)),
+        listed_groups((0, 1, 2), (3,)),
+    ),
+    *(listed_groups((0, 1), (1, 2)), listed_groups(())),
+    bytes_field(87, listed_groups((0, 2), (1, 3)).replace(b"\x8a\x03", b"\x0a")),
+    *(bytes_field(92, iota(4, 2, (8,))), bytes_field(92, iota(4, 2, (2, 4), (1, 0)))),
+    *(
+        bytes_field(87, bytes_field(2, iota(2, 4, (4, 2), (1, 0)))),
+        bytes_field(92, iota(3, 2, (8,))),
+    ),
+    *(
+        mesh((4, 2), (0,)),
+        mesh((4, 2), ((0, 2, 2),)),
+        mesh((4,), (0,), (3, 1, 2, 0)),
+        mesh((4,), (1,)),
+    ),
+)
+PAIRS = (b"", pairs((0, 1), (1, 0)), pairs((0, 0), (1, 2), (2, 1)))
 DOT_DTYPES = (
     *("bf16", "bf16", "bf16", "f32", "f32", "f16", "f8e4m3fn", "f8e5m2", "s8", "s4", "f64"),
 )
@@ -172,7 +200,8 @@ class ProgramMaker:
         if chance(rng, 0.2):
             self.spoil()
         frames = None if chance(rng, 0.02) else self.frames
-        return HloProto(Module(self.computations, frames), self.buffers())
+        devices = rng.choice((None, None, (8, 1), (1, 8), (2, 2), (1, 1), (0, 4)))
+        return HloProto(Module(self.computations, frames, devices), self.buffers())
 
     def buffers(self) -> bytes | None:
         everything = [i for c in self.computations for i in c.instructions]
@@ -195,17 +224,25 @@ class ProgramMaker:
     ) -> Instruction:
         self.n_instructions += 1
         number = self.n_instructions
+        if opcode.removesuffix("-start") in COLLECTIVES:
+            extra += self.rng.choice(PAIRS if "permute" in opcode else GROUPS)
         return Instruction(
             f"{opcode}.made.{number}" if name is None else name,
             opcode,
-            shape or array(self.rng.choice(DOT_DTYPES), 8, 128),
+            shape or self.shape(),
             self.metadata(),
             id=self.first_id + number,
+            thread="sparsecore" if opcode == "async-start" and chance(self.rng, 0.3) else None,
             operand_ids=[operand.id or 0 for operand in operands],
             called_computation_ids=[computation.id or 0 for computation in calls],
             backend_config=config,
             extra=extra,
         )
+
+    def shape(self) -> Shape:
+        dims = self.rng.choice((8, 8, 16, 32)), 128
+        one = array(self.rng.choice(DOT_DTYPES), *dims)
+        return tuple_of(one, array("token")) if chance(self.rng, 0.05) else one
 
     def metadata(self) -> OpMetadata | None:
         rng = self.rng
@@ -325,6 +362,7 @@ class ProgramMaker:
             self.new(made, rng.choice(MATH))
         self.new(made, opcode or rng.choice((*COLLECTIVES, "slice", "copy", "gather")))
         computation = self.close(made, "called_computation")
+        computation.thread = rng.choice((None, None, "sparsecore"))
         if chance(rng, 0.5):
             return computation
         outer = self.parameters()
@@ -352,7 +390,9 @@ class ProgramMaker:
             pass  # as an op of its own none was ever met
         else:
             calls = []
-            if op.opcode == "fusion" or chance(rng, 0.03):
+            if op.opcode == "fusion" and chance(rng, 0.3):
+                calls = [self.wrapped(None)]
+            elif op.opcode == "fusion" or chance(rng, 0.03):
                 calls = [self.body()]
             if chance(rng, 0.02) and self.computations:
                 calls.append(rng.choice(self.computations))

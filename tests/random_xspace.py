@@ -17,6 +17,7 @@ from typing import Any
 import _peaks
 import compute_breakdown
 from tests.harness import MODES
+from tests.random_comm import OpText, random_communication
 from tests.random_programs import RandomPrograms
 from tests.xspace import (
     NO_VALUE,
@@ -431,6 +432,9 @@ class OpPool:
         self.is_plausible = chance(rng, 0.5)
         # In some the program has most to say: ops move data, and none has a stack.
         self.is_all_moving = chance(rng, 0.35)
+        # In some nearly all ops are starts and dones of few names.
+        self.is_communicating = chance(rng, 0.4)
+        self.communicating: list[OpText] = []
         self.texts = TextMaker(rng, MATH_DTYPES if self.is_plausible else DTYPES)
 
     def stat(self, name: str, value: Value) -> Stat:
@@ -448,6 +452,9 @@ class OpPool:
         if chance(rng, 0.15):
             category, name, shape, rest = rng.choice(SEEN_OPS)
             text = f"{name} = {shape} {rest}"
+        elif self.is_communicating and chance(rng, 0.9):
+            self.communicating = self.communicating or random_communication(rng)
+            category, text, shape = self.communicating.pop(0)
         elif chance(rng, 0.07):
             text = rng.choice(NO_HLO)
         text, program_id = self.programs.place(text)
