@@ -45,6 +45,7 @@ MODE_FIELDS = {
     "by_source": "groups",
     "non_compute": "by_category by_source_within_category",
     "roofline": "chip peaks_used step_summary groups skipped_groups",
+    "comm": "rows tail",
     "memory": "peak_bytes reserved_bytes fragmentation_bytes by_kind peak_at buffers by_source "
     "by_opcode by_argument tail",
 }
@@ -54,6 +55,8 @@ MODE_TOTALS = {
     "by_source": "n_groups_total",
     "non_compute": "non_compute_duration_ps non_compute_pct_of_step non_compute_pct_of_compute",
     "roofline": "",
+    "comm": "exposed_ps exposed_pct_of_step host_ps in_flight_union_ps hidden_union_ps "
+    "by_collective",
     "memory": "",
 }
 BREAKDOWN = "hlo_op_breakdown hlo_op_breakdown_overflow"
@@ -101,6 +104,12 @@ ROWS = {
     "findings": "rank class source_inner source_is agg_key tf_op kernel dur_ps pct_of_step "
     "at_roof_ps lost_ps n_executions phases waits_for top_signature",
     "bottleneck tail": "n_findings_omitted dur_ps lost_ps",
+    "rows": "collective mode engine source_inner source_is agg_key tf_op n_executions "
+    "sync_dur_ps wait_dur_ps pct_of_step pairs in_flight_ps covered_ps other_ps payload_bytes "
+    "bus_bytes group_size groups groups_from bus_gbps bus_gbps_over",
+    "pairs": "paired ambiguous unpaired",
+    "comm tail": "n_rows_omitted sync_dur_ps wait_dur_ps",
+    "by_collective": "n_executions sync_dur_ps wait_dur_ps payload_bytes",
     "by_kind": "parameter output constant temporary",
     "peak_at": "hlo_op source_inner source_is tf_op first_start_ps",
     "buffers": "rank bytes pct_of_peak kind shape hlo_op opcode shape_index parameter_number tf_op "
@@ -245,6 +254,15 @@ class Fields(unittest.TestCase):
             for row in said[name]:
                 self.assert_fields(row, name)
 
+    def test_of_comm(self) -> None:
+        said = answer(trace([*self.OPS, op("b", "all-reduce", 95, 5)], STEP), "comm")
+        waited, ran = said["rows"]
+        for row in (waited, ran):
+            self.assert_fields(row, "rows")
+        self.assert_fields(waited["pairs"], "pairs")
+        self.assert_fields(said["tail"], "comm tail")
+        self.assert_fields(said["totals"]["by_collective"]["all-reduce"], "by_collective")
+
     def test_of_memory(self) -> None:
         said = answer(with_program(list(self.OPS)), "memory")
         self.assert_fields(said["tail"], "memory tail")
@@ -283,7 +301,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--include-comm",): "summary by_source non_compute",
         ("--step", "0"): " ".join(MODES),
         ("--step-id", "s"): " ".join(MODES),
-        ("--top", "3"): "bottleneck summary by_source non_compute memory compare spread",
+        ("--top", "3"): "bottleneck summary by_source non_compute comm memory compare spread",
         ("--steps", ":1"): "record compare spread",
         ("--baseline", str(DEMO)): "compare",
         ("--baseline-device", "/device:TPU:0"): "compare",

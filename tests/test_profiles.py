@@ -226,6 +226,33 @@ class Base:
                     self.assertEqual(total, moved)
 
         @in_each_window
+        def test_communication_is_that_of_the_rollup_and_of_the_budget(
+            self, window: Window, totals: Json
+        ) -> None:
+            said = self.say(window, "comm", "--top", "3")
+            summary = self.say(window, "summary")
+            rollup = [
+                row
+                for row in summary["comm_rollup"]
+                if row["waits_for"] not in ("sparse_core", "dma")
+            ]
+            for field in ("sync_dur_ps", "wait_dur_ps"):
+                whole = sum_of(said["rows"], field) + said["tail"][field]
+                self.assertEqual(whole, sum_of(rollup, field))
+                by_collective = said["totals"]["by_collective"].values()
+                self.assertEqual(whole, sum_of([*by_collective], field))
+            exposed = said["totals"]["exposed_ps"] + said["totals"]["host_ps"]
+            self.assertEqual(exposed, sum_of(rollup, "sync_dur_ps") + sum_of(rollup, "wait_dur_ps"))
+            starts = sum(
+                row["total_dur_ps"]
+                for row in summary["by_hlo_category"]
+                if row["kind"] == "comm" and row["hlo_category"].endswith(("-start", "-update"))
+            )
+            budget = {row["class"]: row for row in self.say(window, "bottleneck")["budget"]}
+            classes = budget["collective"]["dur_ps"] + budget["host"]["dur_ps"]
+            self.assertEqual(exposed + starts, classes)
+
+        @in_each_window
         def test_rooflined_and_skipped_are_compute(self, window: Window, totals: Json) -> None:
             whole = {row["agg_key"]: row for row in self.say(window, "by_source")["groups"]}
             for options in (*ROOFLINE_OPTIONS, *([KERNEL_COST] if self.with_kernels else [])):

@@ -191,6 +191,7 @@ def hand_made_traces() -> list[bytes]:
                    memory_access_breakdown=b""),
                 op("k", "custom-call", 0, attributes=KERNEL),
                 op("all-reduce.1", "all-reduce", 0),
+                op("mystery.1-done", "async-done", 0, tf_op="jit(f)/x:"),
             ]
         ),
         # A gap at the start of the step.
@@ -216,6 +217,7 @@ ALL_OPTIONS = {
     "by_source": ["--include-data-move", "--include-comm", "--top=3"],
     "non_compute": ["--include-comm", "--top=3"],
     "roofline": ["--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
+    "comm": ["--top=3"],
     "memory": ["--top=3"],
     "record": ["--steps=1:"],
     "compare": ["--top=3"],
@@ -699,6 +701,13 @@ class Excerpts(unittest.TestCase):
             f"takes {loss['pct_of_compute']:.0f} % of compute",
             f"{loss['flops_sum'] / loss['bytes_accessed_sum']:.1f} flops a byte",
             f"has {n_at_32} of the {reshuffles['n']} all-to-alls",
+        )
+        of_comm = demo("comm")["totals"]
+        under_way, hidden = of_comm["in_flight_union_ps"], of_comm["hidden_union_ps"]
+        self.assert_says(
+            f"under way in {100 * under_way / step:.0f} % of the step, and "
+            f"{100 * hidden / under_way:.0f} % of that time lies under math or copies; the core "
+            f"stands in communication for {of_comm['exposed_pct_of_step']:.0f} %"
         )
         collectives = [waits[name] for name in compute_breakdown.COLLECTIVES if name in waits]
         self.assertGreater(
