@@ -465,11 +465,11 @@ class Options(unittest.TestCase):
         asked = [sys.executable, str(SCRIPT), "--help"]
         printed = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
         in_help = re.findall(r"^  (?:-h, )?(--[\w-]+)", printed, re.MULTILINE)
-        in_table = [flag for row in table(README, "option") for flag in flags(row[0])]
+        in_table = [flag for row in table(FIELDS, "option") for flag in flags(row[0])]
         self.assertEqual(sorted(in_table), sorted(in_help))
 
     def test_the_table_names_the_modes_of_each_option(self) -> None:
-        for option, said, *_ in table(README, "option"):
+        for option, said, *_ in table(FIELDS, "option"):
             for flag in flags(option):
                 modes = [m.name for m in compute_breakdown.MODES if flag in m.options]
                 without = [m.name for m in compute_breakdown.MODES if flag not in m.options]
@@ -920,57 +920,6 @@ class Recipes(unittest.TestCase):
         self.assertTrue(rows[0][2].endswith("attention.py:16"), "the README's reading")
         # Of some groups not all executions change something.
         self.assertTrue(any(ps < row["total_dur_ps"] for ps, _, row in expected))
-
-    def test_mfu_with_its_coverage(self) -> None:
-        answer = demo("roofline")
-        self.assertEqual({group["dtype"] for group in answer["groups"]}, {"bf16"})
-        self.assert_mfu(answer, self.cook("MFU with its coverage"))
-
-    def test_mfu_with_its_coverage_above_the_roof(self) -> None:
-        """One of two groups does in 10 ps what takes 20 at the peak of 1153.5 flops a ps."""
-        ops = [
-            op(name, "convolution fusion", start, 10, shape="bf16[8]{0}", flops=flops,
-               bytes_accessed=8, stack=f"m.py:{start}")
-            for name, start, flops in (("a", 0, 23070), ("b", 10, 2307))
-        ]  # fmt: skip
-        path = Path(self.folder.name, "over.xplane.pb")
-        path.write_bytes(trace(ops, steps=[("0", 0, 50)]))
-        printed = self.cook("MFU with its coverage", str(path))
-        self.assert_mfu(run(path, "roofline").object, printed)
-        self.assertEqual(
-            printed,
-            "MFU 110 % over 100 % of compute; 20 % without the 1 groups above their roof; "
-            "of the whole step at least 44 %\n",
-        )
-
-    def assert_mfu(self, answer: Json, printed: str) -> None:
-        groups = answer["groups"]
-        under = [group for group in groups if group["roofline_util"] <= 1]
-        covered = sum(group["total_dur_ps"] for group in groups)
-
-        def mfu(groups: Sequence[Json], of: int) -> float:
-            flops: int = sum(group["flops_sum"] for group in groups)
-            return 100 * flops / 1153.5 / of
-
-        for figure, expected in zip(
-            map(float, re.findall(r"[\d.]+", printed)),
-            (
-                mfu(groups, covered),
-                100 * covered / answer["totals"]["compute_duration_ps"],
-                mfu(under, sum(group["total_dur_ps"] for group in under)),
-                len(groups) - len(under),
-                mfu(groups, answer["step_duration_ps"]),
-            ),
-            strict=True,
-        ):
-            self.assertAlmostEqual(figure, expected, delta=0.0501)
-
-    def test_mfu_with_its_coverage_where_there_is_none(self) -> None:
-        path = Path(self.folder.name, "bare.xplane.pb")
-        path.write_bytes(trace([op("a", "loop fusion", 0, 10)]))
-        self.assertEqual(
-            self.cook("MFU with its coverage", str(path)), "no MFU: nothing could be judged\n"
-        )
 
     def test_a_gate_for_ci(self) -> None:
         recipe = "A gate for CI"
