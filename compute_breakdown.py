@@ -1856,7 +1856,7 @@ SKIP_REASONS = {
 }
 
 
-def exact(number: float) -> Fraction:
+def exact(number: float | Fraction) -> Fraction:
     from fractions import Fraction  # not at start-up: no other mode needs it
 
     return Fraction(number)
@@ -2581,6 +2581,7 @@ def finding_row(rank: int, finding: Finding, step: Step) -> Json:
 SYNCHRONOUS, ASYNCHRONOUS = "sync", "async"
 CORE = "core"
 TO_HOST, FROM_HOST = "to_host", "from_host"
+UPDATE_RE = re.compile(r"-update(?=\.|\Z)")
 
 
 class Starts:
@@ -2597,11 +2598,8 @@ class Starts:
     def _ids(self) -> dict[str, list[int]]:
         """All entries of the device's metadata, by the names of ops."""
         ids: dict[str, list[int]] = {}
-        plane = self._device.plane
-        for metadata_id in plane.metadata_ids:
-            metadata = plane.metadata(metadata_id)
-            if metadata:
-                ids.setdefault(_proto.HloText(metadata.name).name, []).append(metadata_id)
+        for metadata_id, text in self._device.plane.metadata_names():
+            ids.setdefault(_proto.HloText(text).name, []).append(metadata_id)
         return ids
 
     def at(self, place: Place) -> Op | None:
@@ -2615,13 +2613,12 @@ class Starts:
         """What begins that a wait ends: its operand, or the start of that update; else what its
         program has upstream; else what is called like it."""
         for name in done.hlo.operand_names:
-            for read in (name, "-start".join(name.rsplit("-update", 1))):
-                start = self.at((done.program_id, read))
-                if start:
-                    return start.place, start
-        chain = done.instruction.chain if done.instruction else ()
-        if len(chain) > 1 and chain[-1] is done.instruction:
-            name = chain[0].name
+            place = done.program_id, UPDATE_RE.sub("-start", name)
+            if self.at(place):
+                return place, self.at(place)
+        parts = done.instruction.chain if done.instruction else ()
+        if len(parts) > 1 and parts[-1] is done.instruction:
+            name = parts[0].name
         else:
             name = "start".join(done.name.rsplit("done", 1))
         return (done.program_id, name), self.at((done.program_id, name))
@@ -2631,15 +2628,13 @@ class Cover:
     """The time that ops cover together, to be asked how much of a span that is."""
 
     def __init__(self, step: Step, metadata_ids: Set[int]) -> None:
-        stretches = merged(
-            chain.from_iterable(
-                merged(
-                    (start, start + duration)
-                    for start, duration, _ in events_of([piece], step.clock, metadata_ids)
-                )
-                for piece in step.admitted.pieces
-            )
+        # A piece at a time: of the events of all of them lists would be long.
+        of_pieces = (
+            merged((start, start + duration) for start, duration, _ in events)
+            for piece in step.admitted.pieces
+            for events in [events_of([piece], step.clock, metadata_ids)]
         )
+        stretches = merged(chain.from_iterable(of_pieces))
         self._starts = [start for start, _ in stretches]
         self._ends = [end for _, end in stretches]
         self._before = [0, *accumulate(end - start for start, end in stretches)]
@@ -2653,24 +2648,21 @@ class Cover:
 
 
 class Transfer:
-    """An op that communicates, and its executions."""
+    """An op that communicates."""
 
     def __init__(self, executions: Executions, starts: Starts, exchanges: _proto.Exchanges) -> None:
         op = self.op = executions.op
         self.executions = executions
-        # What a wait ends; and its executions that are paired with what began them.
+        # Of a wait: where that stands which begins it, and what executions of both are paired.
         self.place, start = starts.of(op) if op.is_wait else (op.place, None)
         self.flights: list[_proto.Flight] = []
         self.collective = collective_of(op)
         self.mode = ASYNCHRONOUS if op.is_wait else SYNCHRONOUS
-        on_sparse_core = (
-            op.hlo.on_sparse_core
-            or (start is not None and start.hlo.on_sparse_core)
-            or (op.instruction is not None and op.instruction.on_sparse_core)
-        )
-        self.engine = SPARSE_CORE if on_sparse_core else CORE
-        self.line, self.how = (op.source_inner, OWN) if op.source_stack else likely_line(op)
         texts = op.hlo, start.hlo if start else None
+        is_told = any(text.on_sparse_core for text in texts if text)
+        is_known = op.instruction is not None and op.instruction.on_sparse_core
+        self.engine = SPARSE_CORE if is_told or is_known else CORE
+        self.line, self.how = (op.source_inner, OWN) if op.source_stack else likely_line(op)
         self.exchange = exchanges.of(self.collective, *texts, op.is_wait, op.program, op.inside)
 
     @property
@@ -2681,7 +2673,6 @@ class Transfer:
 
 
 def collective_of(op: Op) -> str:
-    """What it is, called by what it moves if that is no collective."""
     if op.waits_for == SOME_COLLECTIVE and op.inside:
         return op.inside.opcode
     if op.waits_for == HOST and op.kind != COMM:
@@ -2691,23 +2682,16 @@ def collective_of(op: Op) -> str:
 
 def transfers_of(step: Step) -> list[Transfer]:
     """All that communicates, in order of appearance."""
-    starts, exchanges = Starts(step), _proto.exchanges()
-    transfers = [
-        Transfer(each, starts, exchanges) for each in step.leaves if is_communication(each.op)
-    ]
-    waits = {each.executions.metadata_id: each for each in transfers if each.mode == ASYNCHRONOUS}
-    places = {metadata_id: each.place for metadata_id, each in waits.items()}
-    awaited = set(places.values())
-    begun = {
-        each.metadata_id: each.op.place
-        for each in step.leaves
-        if each.op.begins and each.op.place in awaited
-    }
-    device = step.device
-    programs = read_steps(device.plane, MODULES_LINE, device.base, [])
+    starts, exchanges, device = Starts(step), _proto.exchanges(), step.device
+    communicating = Group(step.leaves).where(is_communication).members
+    transfers = [Transfer(each, starts, exchanges) for each in communicating]
+    waits = {each.executions.metadata_id: each for each in transfers if each.op.is_wait}
     flights = _proto.flights_of(
-        *(step.admitted.pieces, step.clock, begun, places),
-        borders=sorted(each.end for each in programs),
+        step.admitted.pieces,
+        step.clock,
+        {each.metadata_id: each.op.place for each in step.leaves if each.op.begins},
+        {metadata_id: each.place for metadata_id, each in waits.items()},
+        [program.end for program in read_steps(device.plane, MODULES_LINE, device.base, [])],
     )
     for metadata_id, each in waits.items():
         each.flights = flights[metadata_id]
@@ -2726,16 +2710,12 @@ def comm(step: Step, *, top: int = 20) -> Report:
     ranked = [by_key[key] for key in sorted(by_key, key=lambda key: (-total_of(by_key[key]), key))]
     tail = list(chain.from_iterable(ranked[top:]))
     among_devices = [each for each in transfers if each.op.waits_for != HOST]
-    under_way = merged(
-        (flight.start, flight.end)
-        for each in among_devices
-        for flight in each.flights
-        if flight.start < flight.end
-    )
+    flights = chain.from_iterable(each.flights for each in among_devices)
+    under_way = merged((each.start, each.end) for each in flights if each.start < each.end)
     return Report(
         {
             "rows": [comm_row(some, cover, step) for some in ranked[:top]],
-            "tail": {"n_rows_omitted": len(ranked[top:]), **cost_fields(tail)},
+            "tail": {"n_rows_omitted": len(ranked[top:]), **exposed_fields(tail)},
         },
         totals={
             "exposed_ps": total_of(among_devices),
@@ -2746,10 +2726,8 @@ def comm(step: Step, *, top: int = 20) -> Report:
             "by_collective": {
                 name: {
                     "n_executions": sum(each.executions.n for each in some),
-                    **cost_fields(some),
-                    "payload_bytes": sum_if_known(
-                        (each.executions.n, each.exchange.payload) for each in some
-                    ),
+                    **exposed_fields(some),
+                    "payload_bytes": payload_of(some),
                 }
                 for name, some in by_collective.items()
             },
@@ -2761,34 +2739,38 @@ def total_of(transfers: Iterable[Transfer]) -> int:
     return sum(each.executions.total for each in transfers)
 
 
-def cost_fields(transfers: Sequence[Transfer]) -> Json:
-    wait = total_of(each for each in transfers if each.mode == ASYNCHRONOUS)
+def exposed_fields(transfers: Sequence[Transfer]) -> Json:
+    wait = total_of(each for each in transfers if each.op.is_wait)
     return {"sync_dur_ps": total_of(transfers) - wait, "wait_dur_ps": wait}
+
+
+def payload_of(transfers: Iterable[Transfer]) -> int | None:
+    return sum_if_known((each.executions.n, each.exchange.payload) for each in transfers)
 
 
 def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
     first, total = transfers[0], total_of(transfers)
     n_executions = sum(each.executions.n for each in transfers)
     bus = sum_if_known((each.executions.n, each.exchange.bus) for each in transfers)
-    moved, time = bus, total
-    pairs: Json = dict.fromkeys(("pairs", "in_flight_ps", "covered_ps", "other_ps"))
-    if first.mode == ASYNCHRONOUS:
+    # What is moved in which time; asynchronous only as far as it is paired.
+    moved, lasted = bus, total
+    pairs = in_flight = covered = other = None
+    if first.op.is_wait:
         flights = [flight for each in transfers for flight in each.flights]
-        n_ambiguous = sum(flight.is_ambiguous for flight in flights)
-        unpaired = n_executions - len(flights)
-        pairs["pairs"] = {"paired": len(flights), "ambiguous": n_ambiguous, "unpaired": unpaired}
-        time = sum(flight.end - flight.start for flight in flights)
-        moved = sum_if_known(
-            (len(each.flights), each.exchange.bus) for each in transfers if each.flights
-        )
+        pairs = {
+            "paired": len(flights),
+            "ambiguous": sum(flight.is_ambiguous for flight in flights),
+            "unpaired": n_executions - len(flights),
+        }
+        paired = [each for each in transfers if each.flights]
+        moved = sum_if_known((len(each.flights), each.exchange.bus) for each in paired)
+        lasted = sum(flight.end - flight.start for flight in flights)
         if flights:
+            in_flight = lasted
             covered = sum(cover.within(flight.start, flight.wait) for flight in flights)
-            not_waiting = sum(flight.wait - flight.start for flight in flights)
-            pairs |= {
-                "in_flight_ps": time,
-                "covered_ps": covered,
-                "other_ps": not_waiting - covered,
-            }
+            other = sum(flight.wait - flight.start for flight in flights) - covered
+    # Bytes a picosecond are thousands of gigabytes a second.
+    gbps = None if moved is None or lasted <= 0 else rounded(1000 * exact(moved) / lasted, 3)
     return {
         "collective": first.collective,
         "mode": first.mode,
@@ -2798,20 +2780,19 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
         "agg_key": first.op.agg_key,
         "tf_op": shortened(first.op.tf_op),
         "n_executions": n_executions,
-        **cost_fields(transfers),
+        **exposed_fields(transfers),
         "pct_of_step": percent(total, step.duration),
-        **pairs,
-        "payload_bytes": sum_if_known(
-            (each.executions.n, each.exchange.payload) for each in transfers
-        ),
+        "pairs": pairs,
+        "in_flight_ps": in_flight,
+        "covered_ps": covered,
+        "other_ps": other,
+        "payload_bytes": payload_of(transfers),
         "bus_bytes": None if bus is None else round(bus),
         "group_size": first.exchange.who.size,
         "groups": first.exchange.who.label,
         "groups_from": first.exchange.who_is,
-        "bus_gbps": (
-            rounded(1000 * moved / exact(time), 3) if moved is not None and time > 0 else None
-        ),
-        "bus_gbps_over": "duration" if first.mode == SYNCHRONOUS else "in_flight",
+        "bus_gbps": gbps,
+        "bus_gbps_over": "in_flight" if first.op.is_wait else "duration",
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from .clocks import Clock, Piece
@@ -35,14 +35,16 @@ def flights_of(
     clock: Clock,
     starts: Mapping[int, K],
     dones: Mapping[int, K],
-    borders: Sequence[int],
+    borders: Iterable[int],
 ) -> dict[int, list[Flight]]:
     """The paired executions of dones, by metadata id.
 
     What starts and what ends is given by metadata ids, each with what it is matched by; and the
-    times, in order, at which programs end: nothing outlasts its own.
+    times at which programs end: nothing outlasts its own.
     """
-    key_of = {**starts, **dones}
+    awaited = set(dones.values())
+    key_of = {i: key for i, key in starts.items() if key in awaited} | dict(dones)
+    ends = sorted(borders)
     # In order: by time, starts before dones, then as in the file.
     events: list[tuple[tuple[int, bool, int], int, int, int]] = []
     for piece in pieces:
@@ -56,8 +58,8 @@ def flights_of(
     under_way: dict[K, deque[Flight]] = {}
     n_passed = 0
     for (at, is_done, _), metadata_id, start, end in sorted(events):
-        if bisect_right(borders, at) > n_passed:
-            n_passed = bisect_right(borders, at)
+        if bisect_right(ends, at) > n_passed:
+            n_passed = bisect_right(ends, at)
             under_way.clear()
         queue = under_way.setdefault(key_of[metadata_id], deque())
         if not is_done:

@@ -278,10 +278,6 @@ class Plane:
     def _ids_of(self, stat_name: str) -> frozenset[int]:
         return frozenset(i for i, name in self._stat_names.items() if name == stat_name)
 
-    @property
-    def metadata_ids(self) -> Iterable[int]:
-        return self._event_metadata.keys()
-
     def metadata(self, metadata_id: int) -> Metadata | None:
         span = self._event_metadata.get(metadata_id)
         if span is None:
@@ -295,6 +291,16 @@ class Plane:
         self.count(len(entry.value.stats))
         stats = Stats(self, entry.value.stats, lambda: _stats_of(self._source, start, end))
         return Metadata(entry.value.name, stats)
+
+    def metadata_names(self) -> Iterator[tuple[int, str]]:
+        """The ids and names of all entries."""
+        source = self._source
+        for metadata_id, (start, end) in self._event_metadata.items():
+            if end - start > _LARGE:
+                yield metadata_id, _attachment(source, start, end, set()).name
+            else:
+                entry = decode(pb.EventMetadataEntry, source.take(start, end), start, source)
+                yield metadata_id, entry.value.name
 
     def stats(self) -> Stats:
         """The plane's own stats."""

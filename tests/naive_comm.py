@@ -471,10 +471,13 @@ class Comm:
 
     def start_name(self, done: Op) -> str:
         for name in done.hlo.operand_names:
-            before, update, after = name.rpartition("-update")
-            for read in (name, before + "-start" + after if update else name):
-                if self.ops_called(done.program_id, read):
-                    return read
+            parts = name.split(".")
+            read = ".".join(
+                part.removesuffix("-update") + "-start" if part.endswith("-update") else part
+                for part in parts
+            )
+            if self.ops_called(done.program_id, read):
+                return read
         if done.program is not None and done.instruction is not None and done.instruction.is_done:
             begin = done.program.way_to_start(done.instruction)[0]
             if begin is not done.instruction:
