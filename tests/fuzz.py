@@ -186,12 +186,21 @@ class Reading:
     part, of which the tidy `space` makes something that no answer could hide.
     """
 
-    def __init__(self, data: bytes, *, needs_chip: bool = False, device: str = DEVICE) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        *,
+        needs_chip: bool = False,
+        seeks_ops: bool = False,
+        device: str = DEVICE,
+    ) -> None:
         self.data = data
         self.must: list[int] = [] if data else [0]
         self.may: list[int] = []
         self.space = Space(hostnames=["host"])
         self._needs_chip = needs_chip
+        # Among all that the device has, whether they run or not.
+        self._seeks_ops = seeks_ops
         chosen = False
         for field in self._fields(0, len(data), self.must):
             if field.number == 1 and self._is(field, LENGTH, self.must):
@@ -291,7 +300,7 @@ class Reading:
         used = {event.metadata_id or 0 for line in plane.lines for event in line.events}
         for key, entry, damages in metadata:
             plane.event_metadata.append(entry)
-            if key in used:
+            if key in used or self._seeks_ops:
                 self.may += damages
         return plane
 
@@ -896,7 +905,8 @@ def judge(data: bytes, folder: Path, mode: str, device: str, run: Run, packed: b
     word = str(outcome.object.get("reason", "ok"))
     try:
         needs_chip = word == "ok" and mode in NEEDS_CHIP
-        reading = Reading(data, needs_chip=needs_chip, device=device)
+        seeks_ops = mode == "comm"
+        reading = Reading(data, needs_chip=needs_chip, seeks_ops=seeks_ops, device=device)
     except AmbiguousError:
         return word
     at = damaged_at(outcome)
