@@ -3340,8 +3340,10 @@ def record_capture(
 RECORD_SUFFIXES = (".json", ".json.gz")
 # Of other JSON that lies beside traces.
 TRACE_VIEWER = ".trace.json"
-# How a record begins, and what stands in its place where there is none.
-RECORD_RE = re.compile(rb'\s*(?:\Z|\{\s*"status")')
+# How a record begins. What has less of it was one that wasn't written to its end, as was a file
+# of zeros.
+RECORD_START = b'{"status"'
+PADDING = b" \t\r\n\0"
 N_HEAD = 512
 
 
@@ -3376,7 +3378,8 @@ def records_in(folder: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
-        if name.endswith(RECORD_SUFFIXES) and TRACE_VIEWER not in name and is_record(path):
+        is_json = name.endswith(RECORD_SUFFIXES) and TRACE_VIEWER not in name
+        if is_json and not os.path.isdir(path) and is_record(path):
             found.setdefault(name.removesuffix(".gz").removesuffix(".json"), path)
     return found
 
@@ -3392,7 +3395,7 @@ def is_record(path: str) -> bool:
     except (OSError, zlib.error):
         # Whoever reads it says why that can't be done.
         return True
-    return RECORD_RE.match(head) is not None
+    return RECORD_START.startswith(head.translate(None, PADDING)[: len(RECORD_START)])
 
 
 def record_at(
