@@ -142,6 +142,9 @@ def inflate(data: bytes) -> bytes:
 
 def record_of(value: Any) -> Record:
     """The object that the mode `record` prints, once it is known to be one."""
+    if isinstance(value, dict) and value.get("status") == "absent":
+        said = [value[name] for name in ("reason", "detail") if isinstance(value.get(name), str)]
+        raise unreadable(": ".join(["no record could be made", *said]))
     check(value, RECORD, "record")
     groups, devices = value["groups"], value["devices"]
     if len({(group["kind"], group["agg_key"]) for group in groups}) < len(groups):
@@ -1031,14 +1034,14 @@ class Crew:
 
 def crew_of(loaders: Iterable[Callable[[], Record]], device: str | None, steps: slice) -> Crew:
     crew = Crew({}, set(), [], set())
-    reasons = set()
+    failures: list[tuple[str, str, Json]] = []
     available = set()
     for load_record in loaders:
         try:
             record = load_record()
         except NoAnswer as failure:
-            reasons.add(failure.reason)
-            crew.unreadable.append(str(failure.fields.get("detail", failure.reason)))
+            detail = str(failure.fields.get("detail", failure.reason))
+            failures.append((detail, failure.reason, failure.fields))
             continue
         crew.hosts.add(record["host"])
         for run in runs_of(record, steps):
@@ -1051,10 +1054,13 @@ def crew_of(loaders: Iterable[Callable[[], Record]], device: str | None, steps: 
                 crew.notes.add(f"{member.device} of host {member.host} is there twice: taken once")
                 # Whichever it is, it is the same in any order.
                 crew.members[member.name] = max(member, other, key=identity)
-    crew.unreadable.sort()
-    if crew.unreadable and not crew.hosts:
-        reason = reasons.pop() if len(reasons) == 1 else "unreadable_xplane_pb"
-        raise NoAnswer(reason, detail=crew.unreadable[0])
+    failures.sort(key=lambda each: each[0])
+    crew.unreadable += (detail for detail, *_ in failures)
+    if failures and not crew.hosts:
+        detail, reason, fields = failures[0]
+        if all(each == reason for _, each, _ in failures):
+            raise NoAnswer(reason, **fields)
+        raise NoAnswer("unreadable_xplane_pb", detail=detail)
     if not crew.members:
         raise NoAnswer("device_not_found", available_devices=sorted(available))
     return crew

@@ -3483,7 +3483,8 @@ def spread_of_captures(
         try:
             return record_at(path, None, [], on_read)
         except Absent as absent:
-            raise _records.NoAnswer(absent.reason, **absent.fields) from None
+            named = {"detail": f"{os.path.basename(path)}: {absent.reason}"}
+            raise _records.NoAnswer(absent.reason, **named | absent.fields) from None
 
     # Standard input can be read only once.
     load_again = cache(load) if request.profile == _proto.STDIN else load

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness import Outcome, run
-from tests.xspace import Plane, Space, encode, op, tpu_plane
+from tests.xspace import Line, Plane, Space, encode, op, tpu_plane
 
 Json = dict[str, Any]
 Files = dict[str, bytes]
@@ -252,6 +252,28 @@ class Unreadable(unittest.TestCase):
     def test_another_format_is_counted(self) -> None:
         other = json.dumps({**json.loads(a_record("h1")), "format": 2}).encode()
         self.assert_one_lost(records() | {"h1.json": other}, "format")
+
+    def test_it_is_said_why_a_record_could_not_be_made(self) -> None:
+        files = records() | {"h1.json": made_of("h1", b"")}
+        self.assert_one_lost(files, "h1.xplane.pb: byte 0: the file is empty")
+        # By a program that gives no reasons, or odd ones.
+        for absent in ({"status": "absent"}, {"status": "absent", "reason": 1, "detail": None}):
+            self.assert_one_lost(records() | {"h1.json": json.dumps(absent).encode()}, "no record")
+
+    def test_a_trace_that_has_nothing_to_record_is_named(self) -> None:
+        no_tpu = encode(Space([Plane("/host:CPU")]))
+        no_ops = encode(Space([Plane(DEVICES[0], [Line("Steps")])]))
+        for data, reason, field, there in (
+            (no_tpu, "device_not_found", "available_devices", ["/host:CPU"]),
+            (no_ops, "no_xla_ops_line", "available_lines", ["Steps"]),
+        ):
+            with self.subTest(reason=reason):
+                self.assert_one_lost(traces() | {"h1.xplane.pb": data}, f"h1.xplane.pb: {reason}")
+                self.assert_one_lost(records() | {"h1.json": made_of("h1", data)}, reason)
+                for files in ({"h0.xplane.pb": data}, {"h0.xplane.pb": data, "h1.xplane.pb": data}):
+                    outcome = on_files(files, "spread")
+                    self.assertEqual((outcome.object["reason"], outcome.status), (reason, 0))
+                    self.assertEqual(outcome.object[field], there)
 
     def test_all_of_them(self) -> None:
         failed = made_of("h0", b"")
