@@ -13,7 +13,7 @@ from tests import naive, naive_op, naive_roofline
 from tests.harness import ALL_MODES, MODES, ROOT, run
 from tests.random_xspace import OPTIONS, command_line, random_case, random_record_case
 
-N_CASES, N_RECORDS = 1000, 150
+N_CASES, N_RECORDS = 1000, 100
 # Real captures, which aren't part of the repository; looked at where they lie beside it.
 PROFILES = ROOT.parent / "shared" / "profiles"
 FILE_FIELDS = ("profile_dir", "xplane_file", "run", "host", "detail")
@@ -104,7 +104,10 @@ class AgainstNaive(unittest.TestCase):
 
     def test_real_captures(self) -> None:
         # Of the larger one only what asks for most of its program: the naive reading takes seconds.
-        for name, modes in (("tpu7x-dense-train", ("bottleneck",)), ("v6e-host-offload", MODES)):
+        for name, modes in (
+            ("tpu7x-dense-train", ("bottleneck",)),
+            ("v6e-host-offload", (*MODES, "record")),
+        ):
             path = PROFILES / f"{name}.xplane.pb"
             with self.subTest(name=name):
                 if not path.exists():

@@ -206,7 +206,7 @@ class Processes(unittest.TestCase):
     def test_two_say_what_one_does(self) -> None:
         program = records.of_demo()[:40]
         data = rewrite.trace(
-            program, 2, jitter=0.01, devices=[f"/device:TPU:{i}" for i in range(3)]
+            program, 2, jitter=0.01, devices=[f"/device:TPU:{i}" for i in range(5)]
         )
         alone = run(data, "record").object
         with patch.object(compute_breakdown, "SMALL_FILE", 0):

@@ -182,6 +182,21 @@ class Compared(WithFiles):
         narrowed = self.record_of(after, "some.json", *some)
         self.assertEqual(said(compare(before, narrowed, *some)), expected)
 
+    def test_any_device_of_either_side(self) -> None:
+        other = "/device:TPU:1"
+        program = small(records.of_demo())
+        data = rewrite.trace(program, 2, jitter=0.04, devices=(DEVICE, other))
+        both = self.write("both.xplane.pb", data)
+        record = self.record_of(both, "both.json")
+        there = compare(both, both, "--device", other, *ALL)
+        self.assertEqual((there["before"]["device"], there["after"]["device"]), (DEVICE, other))
+        back = compare(both, both, "--baseline-device", other, *ALL)
+        self.assertEqual((back["before"]["device"], back["after"]["device"]), (other, DEVICE))
+        deltas = [row["delta_ps"] for row in there["rows"]]
+        self.assertTrue(any(deltas))
+        self.assertCountEqual(deltas, [-row["delta_ps"] for row in back["rows"]])
+        self.assertEqual(said(compare(record, record, "--device", other, *ALL)), said(there))
+
 
 @needs
 class Edited(WithFiles):
@@ -361,6 +376,23 @@ class Spread(WithFiles):
         for form in ("gzipped", "records", "gzipped records", "split"):
             with self.subTest(form):
                 self.assertEqual(said(answer(self.folder / form, "spread")), expected)
+
+    def test_records_beside_the_traces(self) -> None:
+        """As a job for each host leaves them; of some hosts there may be only one of the two."""
+        names = names_of(3, 1)
+        traces = self.write_pod("log/plugins/profile/run", names, 3, jitter=0.01)
+        expected = said(answer(traces, "spread"))
+        for host in ("h0", "h2"):
+            self.record_of(traces / f"{host}.xplane.pb", f"log/plugins/profile/run/{host}.json.gz")
+        (traces / "h2.xplane.pb").unlink()
+        for profile in (traces, self.folder / "log"):
+            self.assertEqual(said(answer(profile, "spread")), expected)
+
+    def test_some_steps(self) -> None:
+        folder = self.write_pod("run", names_of(1, 2), 4, jitter=0.01)
+        whole = answer(folder, "spread")["cohorts"][0]["steps"]
+        some = answer(folder, "spread", "--steps", "1:3")["cohorts"][0]
+        self.assertEqual((some["n_steps"], some["steps"]), (2, whole[1:3]))
 
     def test_standard_input(self) -> None:
         """What is asked for twice is there twice."""
