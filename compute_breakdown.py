@@ -3707,7 +3707,8 @@ OPTIONS: dict[str, Json] = {
     "--steps": {
         "metavar": "A:B",
         "type": TO_SLICE,
-        "help": "which steps by time, as a slice of Python (default: all)",
+        "help": "which steps by time, as a slice of Python; one that begins below 0 as"
+        " --steps=-3: (default: all)",
     },
     "--baseline": {"metavar": "PROFILE", "help": "the capture before the change (required)"},
     "--baseline-device": {"metavar": "NAME", "help": f"its device (default: {DEVICE})"},
