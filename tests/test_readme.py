@@ -522,7 +522,7 @@ class SetUp(unittest.TestCase):
         self.assertLessEqual(len(SKILL.encode()), 10 * 1024)
 
     def test_speed_is_told_of_every_mode(self) -> None:
-        of_modes = {code(row[0]) for row in table(README, "mode", "wall")}
+        of_modes = {code(row[0]) for row in table(FIELDS, "mode", "wall")}
         # The others compare what `record` reads.
         self.assertEqual(of_modes, set(MODES) - {"compare", "spread"})
 
@@ -858,7 +858,7 @@ class Recipes(unittest.TestCase):
             for row in printed.splitlines()
         )
         self.assertEqual(header, ["lost us", "% step", "class", "what", "line"])
-        findings = demo("bottleneck")["findings"]
+        findings = demo("bottleneck", "--top", "5")["findings"]
         unknown = [row[0].endswith("?") for row in rows]
         self.assertEqual(unknown, [each["lost_ps"] is None for each in findings])
         self.assertEqual(len(set(unknown)), 2)
