@@ -2801,24 +2801,56 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
 ARGUMENT_RE = re.compile(r"\w+")
 
 
-@record
-class Live:
-    """A piece of memory that is live at the peak, and the line that it is likely due to."""
+class Origin:
+    """The instruction that puts out a buffer, and its likely line; or None, and nothing."""
 
-    held: _proto.Held
-    line: str | None
-    how: str | None
+    def __init__(
+        self, instruction: _proto.Instruction | None, ran: Mapping[_proto.Instruction, Op]
+    ) -> None:
+        self.instruction = instruction
+        self.line: str | None = None
+        self.how: str | None = None
+        if instruction:
+            op = ran.get(instruction)
+            self.line, self.how = likely_line(op) if op else likely_line_of(instruction)
+
+    @property
+    def name(self) -> str | None:
+        return self.instruction.name if self.instruction else None
 
     @property
     def opcode(self) -> str | None:
-        return self.held.instruction.opcode if self.held.instruction else None
+        return self.instruction.opcode if self.instruction else None
 
-    @property
+    @cached_property
+    def tf_op(self) -> str | None:
+        return self.instruction.tf_op if self.instruction else None
+
+    @cached_property
+    def stack(self) -> str | None:
+        return self.instruction.stack if self.instruction else None
+
+    @cached_property
     def argument(self) -> str | None:
         """Of a parameter the first part of its path."""
-        path = self.held.instruction and self.held.instruction.tf_op
-        part = ARGUMENT_RE.search(path or "") if self.opcode == "parameter" else None
+        part = ARGUMENT_RE.search(self.tf_op or "") if self.opcode == "parameter" else None
         return part[0] if part else None
+
+
+@record
+class Live:
+    """A piece of memory that is live at the peak, and where it comes from."""
+
+    held: _proto.Held
+    origin: Origin
+
+    @property
+    def shape_index(self) -> tuple[int, ...] | None:
+        return self.held.buffer.shape_index if self.held.buffer else None
+
+    @property
+    def rank(self) -> tuple[int, str, tuple[int, ...]]:
+        return -self.held.size, self.origin.name or "", self.shape_index or ()
 
 
 def memory(step: Step, *, top: int = 20) -> Report:
@@ -2830,20 +2862,24 @@ def memory(step: Step, *, top: int = 20) -> Report:
     if peak is None:
         raise Absent("no_buffer_assignment")
     # Of two ops that are one instruction, the first.
-    ran = {each.op.instruction: each.op for each in reversed([*step.leaves, *step.containers])}
-    ranked = sorted(peak.held, key=place_among_buffers)
-    live = [Live(held, *line_of(held.instruction, ran)) for held in ranked]
+    ops = reversed([each.op for each in [*step.leaves, *step.containers]])
+    ran = {op.instruction: op for op in ops if op.instruction}
+    put_out = dict.fromkeys(held.instruction for held in peak.held)
+    origins = {instruction: Origin(instruction, ran) for instruction in put_out}
+    live = [Live(held, origins[held.instruction]) for held in peak.held]
+    live.sort(key=lambda each: each.rank)
+    size = peak.size
     return Report(
         {
-            "peak_bytes": peak.size,
+            "peak_bytes": size,
             "reserved_bytes": peak.reserved,
-            "fragmentation_bytes": peak.reserved - peak.size,
+            "fragmentation_bytes": peak.reserved - size,
             "by_kind": peak.by_kind,
             "peak_at": peak_row(peak.instruction_name, program, ran, step),
-            "buffers": [buffer_row(i, each, peak.size) for i, each in enumerate(live[:top], 1)],
-            "by_source": share_rows(live, "source_inner", lambda each: each.line),
-            "by_opcode": share_rows(live, "opcode", lambda each: each.opcode),
-            "by_argument": share_rows(live, "argument", lambda each: each.argument),
+            "buffers": [buffer_row(i, each, size) for i, each in enumerate(live[:top], 1)],
+            "by_source": share_rows(live, "source_inner", lambda each: each.origin.line),
+            "by_opcode": share_rows(live, "opcode", lambda each: each.origin.opcode),
+            "by_argument": share_rows(live, "argument", lambda each: each.origin.argument),
             "tail": {
                 "n_buffers_omitted": len(live[top:]),
                 "bytes": sum(each.held.size for each in live[top:]),
@@ -2853,34 +2889,19 @@ def memory(step: Step, *, top: int = 20) -> Report:
     )
 
 
-def place_among_buffers(held: _proto.Held) -> tuple[int, str, tuple[int, ...]]:
-    name = held.instruction.name if held.instruction else ""
-    return -held.size, name, held.buffer.shape_index if held.buffer else ()
-
-
-def line_of(
-    instruction: _proto.Instruction | None, ran: Mapping[_proto.Instruction | None, Op]
-) -> tuple[str | None, str | None]:
-    """The likely line of an instruction, whether it ran as one of the ops or not."""
-    if instruction is None:
-        return None, None
-    return likely_line(ran[instruction]) if instruction in ran else likely_line_of(instruction)
-
-
 def peak_row(
-    name: str, program: _proto.Program, ran: Mapping[_proto.Instruction | None, Op], step: Step
+    name: str, program: _proto.Program, ran: Mapping[_proto.Instruction, Op], step: Step
 ) -> Json | None:
     """The instruction that the peak is reached at; None where no heap trace tells."""
     if not name:
         return None
-    instruction = program.instruction(name)
-    line, how = line_of(instruction, ran)
+    origin = Origin(program.instruction(name), ran)
     return {
         "hlo_op": name,
-        "source_inner": line,
-        "source_is": how,
-        "tf_op": instruction.tf_op if instruction else None,
-        "first_start_ps": first_start(step, instruction) if instruction else None,
+        "source_inner": origin.line,
+        "source_is": origin.how,
+        "tf_op": origin.tf_op,
+        "first_start_ps": first_start(step, origin.instruction) if origin.instruction else None,
     }
 
 
@@ -2893,22 +2914,22 @@ def first_start(step: Step, instruction: _proto.Instruction) -> int | None:
 
 
 def buffer_row(rank: int, live: Live, peak: int) -> Json:
-    held, instruction = live.held, live.held.instruction
-    array = instruction.array_at(held.buffer.shape_index) if instruction and held.buffer else None
+    held, origin, index = live.held, live.origin, live.shape_index
+    array = origin.instruction.array_at(index or ()) if origin.instruction else None
     return {
         "rank": rank,
         "bytes": held.size,
         "pct_of_peak": percent(held.size, peak),
         "kind": held.kind,
         "shape": f"{array.dtype}[{','.join(map(str, array.dims))}]" if array else None,
-        "hlo_op": instruction.name if instruction else None,
-        "opcode": live.opcode,
-        "shape_index": list(held.buffer.shape_index) if held.buffer else None,
+        "hlo_op": origin.name,
+        "opcode": origin.opcode,
+        "shape_index": None if index is None else list(index),
         "parameter_number": held.parameter_number,
-        "tf_op": instruction.tf_op if instruction else None,
-        "source_inner": live.line,
-        "source_is": live.how,
-        "source_stack": instruction.stack if instruction else None,
+        "tf_op": origin.tf_op,
+        "source_inner": origin.line,
+        "source_is": origin.how,
+        "source_stack": origin.stack,
     }
 
 

@@ -58,8 +58,8 @@ _EXPLAINED = 4 << 20
 # instruction. Those of a training step take one or two for each.
 _STEPS = 1_000_000
 _STEPS_EACH = 30
-# What of a shape is read in the time that a step takes.
-_SHAPE_BYTES_A_STEP = 100
+# How much of a shape or a stack is copied in the time that a step takes.
+_BYTES_A_STEP = 100
 
 _SPARSE_CORE = "sparsecore"
 # Bookkeeping, and what is laid out rather than computed: no line takes part in an op by these.
@@ -171,7 +171,7 @@ class Program:
     @cached_property
     def frames(self) -> _Frames:
         index = self.read(pb.StackFrameIndex, self._module.stack_frame_index)
-        return _Frames(index or pb.StackFrameIndex(), self.complain)
+        return _Frames(index or pb.StackFrameIndex(), self.complain, self.spend)
 
     def computation(self, computation_id: int) -> Computation | None:
         found = self._computation_of.get(computation_id)
@@ -319,7 +319,7 @@ class Instruction:
     def stack(self) -> str | None:
         """Its stack as a trace has it: `file:line:column` a line, outermost first."""
         frame_id = self._message.metadata.stack_frame_id
-        return self.program.frames.stack(frame_id) if frame_id else None
+        return self.program.answer(lambda: self.program.frames.stack(frame_id), None)
 
     @property
     def tf_op(self) -> str | None:
@@ -342,9 +342,11 @@ class Instruction:
         """
 
         def read() -> Array | None:
-            # All of the shape is read, for each of its parts.
-            self.program.spend(len(self._message.shape) // _SHAPE_BYTES_A_STEP)
-            return read_array(self._message.shape, path)
+            # All of the shape is copied and read, for each of its parts.
+            self.program.spend()
+            shape = self._message.shape
+            self.program.spend(len(shape) // _BYTES_A_STEP)
+            return read_array(shape, path)
 
         return self.program.answer(read, None)
 
@@ -434,9 +436,17 @@ class Instruction:
 class _Frames:
     """The stack frames of a program, whose ids count from 1. A frame tells its own caller."""
 
-    def __init__(self, index: pb.StackFrameIndex, complain: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        index: pb.StackFrameIndex,
+        complain: Callable[[str], None],
+        spend: Callable[[int], None],
+    ) -> None:
         self._complain = complain
+        self._spend = spend
         self._index = index
+        # Each of them once, as many frames as there are in it.
+        self._files = list(index.file_names)
         self._known: dict[int, tuple[str, int, int, int] | None] = {}
 
     def line(self, frame_id: int) -> str | None:
@@ -456,6 +466,7 @@ class _Frames:
                 return None
             seen.add(frame_id)
             file, line, column, frame_id = frame
+            self._spend(1 + len(file) // _BYTES_A_STEP)
             frames.append(f"{file}:{line}:{column}")
         return "\n".join(reversed(frames)) or None
 
@@ -475,9 +486,9 @@ class _Frames:
         if frame is None or not 0 < frame.file_location_id <= len(index.file_locations):
             return None
         location = parse(pb.FileLocation, index.file_locations[frame.file_location_id - 1])
-        if location is None or not 0 < location.file_name_id <= len(index.file_names):
+        if location is None or not 0 < location.file_name_id <= len(self._files):
             return None
-        file = index.file_names[location.file_name_id - 1]
+        file = self._files[location.file_name_id - 1]
         if not file or location.line <= 0:
             return None
         return file, location.line, location.column, frame.parent_frame_id
