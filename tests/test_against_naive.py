@@ -75,6 +75,19 @@ def ledger_faults(ledger: dict[str, Any]) -> Iterator[str]:
                 yield f".findings: the {figure} of {row['class']} isn't the budget's"
 
 
+def memory_faults(said: dict[str, Any]) -> Iterator[str]:
+    """Where bytes of a peak are lost or count twice, by any definition."""
+    tables = {name: said[name] for name in ("by_source", "by_opcode", "by_argument")}
+    tables["buffers and .tail"] = [*said["buffers"], said["tail"]]
+    for name, rows in tables.items():
+        if sum(row["bytes"] for row in rows) != said["peak_bytes"]:
+            yield f".{name}: isn't the peak"
+    if sum(said["by_kind"].values()) != said["peak_bytes"]:
+        yield ".by_kind: isn't the peak"
+    if said["fragmentation_bytes"] < 0:
+        yield ".fragmentation_bytes: more is live than is reserved"
+
+
 class AgainstNaive(unittest.TestCase):
     def assert_agree(self, case: str, data: bytes, mode: str, options: dict[str, Any]) -> None:
         theirs = comparable(naive.analyse(data, mode, **options))
@@ -86,6 +99,8 @@ class AgainstNaive(unittest.TestCase):
                 found += differences(our, their, f".totals.{key}, in order")
         if "budget" in ours:
             found += ledger_faults(ours)
+        if "peak_bytes" in ours:
+            found += memory_faults(ours)
         if found:
             self.fail("\n".join(["", f"{case}: {mode} {options}", *found[:10], ADVICE]))
 
@@ -105,7 +120,7 @@ class AgainstNaive(unittest.TestCase):
     def test_real_captures(self) -> None:
         # Of the larger one only what asks for most of its program: the naive reading takes seconds.
         for name, modes in (
-            ("tpu7x-dense-train", ("bottleneck",)),
+            ("tpu7x-dense-train", ("bottleneck", "memory")),
             ("v6e-host-offload", (*MODES, "record")),
         ):
             path = PROFILES / f"{name}.xplane.pb"

@@ -755,6 +755,41 @@ class Excerpts(unittest.TestCase):
             f"it moves {moved:,} bytes".replace(",", " "),
         )
 
+    def test_figures_of_comm_are_true(self) -> None:
+        said = demo("comm")
+        totals, (_, gathers, *_) = said["totals"], said["rows"]
+        union = totals["in_flight_union_ps"]
+        ms = {name: gathers[name] / 1e9 for name in gathers if name.endswith("_ps")}
+        self.assert_says(
+            f"under way in {100 * union / said['step_duration_ps']:.0f} % of the step, and "
+            f"{100 * totals['hidden_union_ps'] / union:.0f} % of that time",
+            f"in communication for {totals['exposed_pct_of_step']:.0f} %",
+            f"{ms['in_flight_ps']:.2f} ms in flight, {ms['wait_dur_ps']:.2f} are waited for, "
+            f"{ms['covered_ps']:.2f} hidden, and {ms['other_ps']:.2f} lie behind other waits",
+        )
+
+    def test_figures_of_the_memory_are_true(self) -> None:
+        said = demo("memory")
+        peak, logits = said["peak_bytes"], said["buffers"][:3]
+        lines = {row["source_inner"].rpartition(":")[2] for row in logits}
+        self.assertEqual(lines, {"45", "49"})
+        self.assertEqual({row["shape"].partition("[")[2] for row in logits}, {"4,2047,16000]"})
+        reserved, share = said["reserved_bytes"], sum(row["bytes"] for row in logits)
+        self.assert_says(
+            f"needs {peak / 1e9:.2f} GB at its peak and reserves {reserved / 1e9:.2f}",
+            f"are {100 * share / peak:.0f} % of the peak",
+            f"(`by_argument`), {100 * said['by_kind']['parameter'] / peak:.0f} %",
+        )
+
+    def test_figures_of_compare_are_true(self) -> None:
+        said = answer(AFTER, "compare", "--baseline", str(BEFORE))
+        first, *others = said["rows"]
+        self.assertEqual(first["source_inner"], "/home/dev/model/train.py:52")
+        self.assertFalse(any(row["significant"] for row in others))
+        delta = said["totals"]["step_duration"]["delta_ps"]
+        self.assertGreater(first["delta_ps"], 0.9 * delta)
+        self.assert_says(f"The step became {delta / 1e9:.2f} ms slower, nearly all of it on one")
+
 
 def at(groups: Iterable[Json], line: str) -> list[Json]:
     return [group for group in groups if (group["source_inner"] or "").endswith(line)]
@@ -1055,7 +1090,7 @@ class Skill(unittest.TestCase):
         known = {name for _, _, name in documented.named()} | set(MODES)
         known |= {outcome.object["reason"] for outcome in refusals()}
         known |= {*compute_breakdown.SKIP_REASONS, "sparse_core", "data_move", "no_source"}
-        known |= classes | {"at_roof", "step_duration", "only_before", "only_after"}
+        known |= classes | {"at_roof", "step_duration"}
         named = re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)
         shapes = {"decoder_layer", "dot_general", "sort_by"}
         self.assertEqual(set(named) - shapes - known, set())
