@@ -285,9 +285,12 @@ class Op:
 
     @property
     def begins(self) -> bool:
-        """Whether it begins what another op waits for: starts, and what is sent or received."""
+        """Whether it begins what another op waits for, and has a name by which to tell.
+
+        Starts do, and what is sent or received.
+        """
         is_half = self.category in ("send", "recv", *HOST_TRANSFERS)
-        return not self.is_container and (self.is_start or is_half)
+        return bool(self.name) and not self.is_container and (self.is_start or is_half)
 
     @property
     def source(self) -> str | None:
@@ -2589,10 +2592,10 @@ class Starts:
 
     def __init__(self, step: Step) -> None:
         self._device = step.device
-        self._at: dict[Place, Op | None] = {}
+        self._in_step: dict[Place, Op] = {}
         for each in step.leaves:
             if each.op.begins:
-                self._at.setdefault(each.op.place, each.op)
+                self._in_step.setdefault(each.op.place, each.op)
 
     @cached_property
     def _ids(self) -> dict[str, list[int]]:
@@ -2604,18 +2607,18 @@ class Starts:
 
     def at(self, place: Place) -> Op | None:
         """The first in the step, else the first of those that run at other times."""
-        if place not in self._at:
-            ops = filter(None, map(self._device.op, self._ids.get(place[1], ())))
-            self._at[place] = next((op for op in ops if op.begins and op.place == place), None)
-        return self._at[place]
+        if place in self._in_step:
+            return self._in_step[place]
+        ops = filter(None, map(self._device.op, self._ids.get(place[1], ())))
+        return next((op for op in ops if op.begins and op.place == place), None)
 
     def of(self, done: Op) -> tuple[Place, Op | None]:
         """What begins that a wait ends: its operand, or the start of that update; else what its
         program has upstream; else what is called like it."""
         for name in done.hlo.operand_names:
-            place = done.program_id, UPDATE_RE.sub("-start", name)
-            if self.at(place):
-                return place, self.at(place)
+            start = self.at((done.program_id, UPDATE_RE.sub("-start", name)))
+            if start:
+                return start.place, start
         parts = done.instruction.chain if done.instruction else ()
         if len(parts) > 1 and parts[-1] is done.instruction:
             name = parts[0].name

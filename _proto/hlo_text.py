@@ -7,6 +7,7 @@ as somebody asks, and as far as it is one: of any other text all parts are empty
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 NAME = r"%?(?P<name>[\w.\-]+)"
 ARRAY = r"\b(?P<dtype>[a-z][a-z0-9]*)\[(?P<dims>[0-9,<=? ]*)\](?:\{(?P<layout>[^{}]*)\})?"
@@ -152,10 +153,11 @@ class HloText:
         return self._operands
 
     @property
-    def operand_names(self) -> list[str]:
+    def operand_names(self) -> Iterator[str]:
         """The names of those operands that have one."""
         self._parse_operands()
-        return OPERAND_NAME_RE.findall(self.text, self._operands_start, self._operands_end)
+        found = OPERAND_NAME_RE.finditer(self.text, self._operands_start, self._operands_end)
+        return (name[1] for name in found)
 
     @property
     def wrapped_inputs(self) -> list[Array]:

@@ -235,6 +235,8 @@ def bytes_of_shapes(shapes: Sequence[Shape]) -> int | None:
 
 
 def begins(op: Op) -> bool:
+    if op.hlo.name is None:  # of what nothing is called, nothing can be told
+        return False
     is_half = op.category in (*TRANSFERS, "host send", "host recv")
     return op.category.endswith("-start") or op.is_async_fusion_start or is_half
 
@@ -309,10 +311,9 @@ class Transfer:
             return self.op.hlo.operand_arrays()
         of_start = self.start.hlo.operand_arrays() if self.start is not None else []
         operands = self.op.hlo.operands
-        if of_start or not operands or not operands[0].elements:
+        if of_start or not operands or f"{self.op.hlo.opcode}(((" not in self.op.text:
             return of_start
-        inputs = operands[0].elements[0]  # ((inputs), outputs, …)
-        return inputs.arrays() if inputs.dtype is None else []
+        return operands[0].elements[0].arrays()  # ((inputs), outputs, …)
 
     @property
     def shapes_out(self) -> list[Shape]:

@@ -508,7 +508,8 @@ class Program:
         return [computation.root, *(root for roots in inner for root in roots)]
 
     def line_inside(self, instruction: Instruction) -> str | None:
-        if not instruction.is_asynchronous:
+        # What others call, as a reducer, they don't wrap.
+        if not instruction.is_asynchronous or instruction.family not in ("async", "fusion"):
             return None
         collective = self.collective_inside(instruction)
         roots = [root for c in self.wrapped(instruction) for root in self.roots(c, [])]

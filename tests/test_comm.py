@@ -192,6 +192,13 @@ class Pairing(unittest.TestCase):
         ops = [op("send.3", "send", 0, 1), done("send.3", 10, 5, category="send-done", name="d")]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
+    def test_without_names_nothing_is_paired(self) -> None:
+        ops = [
+            op("", "all-gather-start", 0, text="no HLO at all"),
+            op("", "all-gather-done", 10, 5, text="neither is this"),
+        ]
+        self.assertEqual(pairs(ops), (0, 0, 1))
+
     def test_names_are_of_programs(self) -> None:
         name = "all-gather-start.5"
         ops = [start(name, 0, program_id=1), done(name, 10, 5, program_id=2)]
@@ -229,7 +236,9 @@ class Executions(unittest.TestCase):
                   self.end(50)]  # fmt: skip
         self.assertEqual(pairs(second), (3, 2, 0))
         # What never ends accompanies, too.
-        self.assertEqual(pairs([self.begin(0), self.begin(5), self.end(10)]), (1, 1, 0))
+        said = row([self.begin(0), self.begin(5), self.end(10)])
+        self.assertEqual(said["pairs"], {"paired": 1, "ambiguous": 1, "unpaired": 0})
+        self.assertEqual(said["in_flight_ps"], 15)
 
     def test_at_one_instant_starts_come_first(self) -> None:
         ops = [self.end(10), self.begin(10)]
@@ -259,23 +268,37 @@ class Executions(unittest.TestCase):
         self.assertEqual(said["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 0})
         self.assertEqual(said["in_flight_ps"], 15)
 
-    def test_order_is_the_traces_and_time_the_devices(self) -> None:
-        """By the trace's clock two end at once with what begins; the core measured otherwise."""
-        metadata = [(self.NAME, "all-gather-start"), ("all-gather-done.5", "all-gather-done")]
+    def timed(self, *times: tuple[int, int, int]) -> Json:
+        """What is said of a start, a wait and math, each with its offset on the trace's clock, and
+        begin and duration on the core's."""
         stats = [StatMetadata(1, "device_offset_ps"), StatMetadata(2, "device_duration_ps"),
                  StatMetadata(3, "hlo_category")]  # fmt: skip
-        entries = [
-            EventMetadata(i, f"%{name} = f32[8] {category}(f32[8] %{self.NAME})",
-                          [Stat(3, string(category))])
-            for i, (name, category) in enumerate(metadata, 1)
-        ]  # fmt: skip
-        events = [
-            Event(1, 0, 0, stats=[Stat(1, int64(100)), Stat(2, int64(2))]),
-            Event(2, 0, 90, stats=[Stat(1, int64(130)), Stat(2, int64(20))]),
-        ]
+        entries, events = [], []
+        categories = ("all-gather-start", "all-gather-done", "loop fusion")
+        for i, (category, (at, begin, dur)) in enumerate(zip(categories, times, strict=True)):
+            name = self.NAME if i == 0 else f"{category.partition(' ')[0]}.5"
+            text = f"%{name} = f32[8] {category.partition(' ')[0]}(f32[8] %{self.NAME})"
+            entries.append(EventMetadata(i, text, [Stat(3, string(category))]))
+            clocks = [Stat(1, int64(begin)), Stat(2, int64(dur))]
+            events.append(Event(i, at, 90 * (i == 1), stats=clocks))
         plane = Plane("/device:TPU:0", [Line("XLA Ops", events)], entries, stats)
-        (said,) = answer(encode(Space([plane])), "comm")["rows"]
-        self.assertEqual((said["in_flight_ps"], said["wait_dur_ps"]), (50, 20))
+        return answer(encode(Space([plane])), "comm")
+
+    def test_order_is_the_traces_and_time_the_devices(self) -> None:
+        """By the trace's clock the end stands where its begin does, and lasts longer."""
+        said = self.timed((0, 100, 2), (0, 130, 20), (0, 110, 5))
+        (only,) = said["rows"]
+        self.assertEqual((only["in_flight_ps"], only["wait_dur_ps"]), (50, 20))
+        self.assertEqual(only["covered_ps"], 5)
+
+    def test_where_the_clocks_contradict_nothing_is_covered(self) -> None:
+        said = self.timed((0, 200, 2), (10, 100, 20), (5, 130, 50))
+        (only,) = said["rows"]
+        self.assertEqual(only["pairs"]["paired"], 1)
+        self.assertEqual((only["in_flight_ps"], only["covered_ps"]), (-80, 0))
+        self.assertIsNone(only["bus_gbps"])
+        self.assertEqual(said["totals"]["in_flight_union_ps"], 0)
+        self.assertEqual(said["totals"]["hidden_union_ps"], 0)
 
     def test_what_the_file_says_first_counts_nothing_but_at_one_instant(self) -> None:
         ops = [self.end(30), self.end(50), self.begin(10), self.begin(0)]
@@ -387,9 +410,11 @@ class Payload(unittest.TestCase):
         self.assertEqual(said["payload_bytes"], 16 + 6)
 
     def test_narrow_elements_are_packed(self) -> None:
-        for shape, size in (("s4[5]", 3), ("pred[5]", 5), ("s2[4]", 1), ("f8e4m3fn[3]", 3),
-                            ("f4e2m1fn[2]", 1), ("c64[2]", 16), ("f32[]", 4), ("f32[0]", 0),
-                            ("f32[<=8]", None), ("mystery[2]", None)):  # fmt: skip
+        for shape, size in (
+            *(("s4[5]", 3), ("pred[5]", 5), ("s2[4]", 1), ("f8e4m3fn[3]", 3), ("f4e2m1fn[2]", 1)),
+            *(("c64[2]", 16), ("f32[]", 4), ("f32[0]", 0), ("f32[<=8]", None), ("odd[2]", None)),
+            *(("s8[9223372036854775807]", 2**63 - 1), ("s8[9223372036854775808]", None)),
+        ):
             said = row([op("a", "all-reduce", 0, 1, shape=shape)])
             self.assertEqual(said["payload_bytes"], size, shape)
 
@@ -595,6 +620,11 @@ class Groups(unittest.TestCase):
             (None, "4 pairs, 2 to self", "text"),
         )
 
+    def test_equal_pairs_are_one(self) -> None:
+        written = ", source_target_pairs={{0,1},{1,0},{0,1}}"
+        said = row([op("a", "collective-permute", 0, 10, attributes=written)])
+        self.assertEqual(said["groups"], "2 pairs, 0 to self")
+
     def program(self, extra: bytes, **more: Any) -> Program:
         return {
             "called": [
@@ -653,6 +683,14 @@ class Groups(unittest.TestCase):
         self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (128, 64))
         self.assertEqual((said["groups"], said["groups_from"]), ("2 x 2, stride 1", "program"))
         self.assertIsNone(row([fused])["payload_bytes"])
+        # A fusion's operand may be of another dtype than what is scattered.
+        fused = op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="bf16[32]{0}",
+                   operands="f32[64]{0} %x")  # fmt: skip
+        self.assertEqual(row([fused], program)["payload_bytes"], 128)
+        # What comes out is the part, whatever the sum inside gives.
+        program["body"][1].instruction.extra = hlo_proto.listed_groups((0, 1), (1, 2))
+        said = row([fused], program)
+        self.assertEqual((said["group_size"], said["groups_from"]), (2, "shapes"))
 
     def test_a_fusion_of_one_operand_tells_by_itself(self) -> None:
         said = row([op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="f32[32]{0}",
@@ -712,6 +750,32 @@ class Rows(unittest.TestCase):
         )
         self.assertEqual({each["source_is"] for each in said}, {"own"})
         self.assertEqual(len(said[3]["tf_op"]), 201)
+
+    def test_what_has_no_stack_is_split_by_line_and_all_by_the_size_of_groups(self) -> None:
+        ops = [
+            op("all-gather.1", "all-gather", 0, 9, shape="s8[4]", operands="s8[2] %a"),
+            op("all-gather.2", "all-gather", 10, 8, shape="s8[8]", operands="s8[2] %a"),
+            op("all-gather.3", "all-gather", 20, 7, shape="s8[8]", operands="s8[2] %a",
+               source="m.py:1"),
+        ]  # fmt: skip
+        said = [(each["source_inner"], each["group_size"]) for each in rows(ops)]
+        self.assertEqual(said, [(None, 2), (None, 4), ("m.py:1", 4)])
+
+    def test_most_of_the_time_tells_how_a_line_is_known(self) -> None:
+        program: Program = {
+            "main": [
+                hlo_proto.op("all-gather.1", "all-gather"),
+                hlo_proto.op("used", "negate", "all-gather.1", line="m.py:1"),
+                hlo_proto.op("all-gather.2", "all-gather", line="m.py:1"),
+            ]
+        }
+        for first, second, how in ((5, 6, "own"), (6, 5, "consumer"), (5, 5, "consumer")):
+            ops = [
+                op("all-gather.1", "all-gather", 0, first),
+                op("all-gather.2", "all-gather", 10, second),
+            ]
+            said = row(ops, program)
+            self.assertEqual((said["source_inner"], said["source_is"]), ("m.py:1", how))
 
     def test_the_tail_is_what_is_left_out_and_totals_are_not(self) -> None:
         data = file_of(self.ops())
