@@ -808,7 +808,7 @@ def row_of(match: Match, noise: Noise) -> Row:
 
 def notes_of(before: Run, after: Run, noise: Noise) -> list[str]:
     notes = [RUN_TO_RUN]
-    for name in ("device_type", "clock", "program"):
+    for name in ("device", "device_type", "clock", "program"):
         sides = before.device[name], after.device[name]
         if sides[0] != sides[1]:
             notes.append(f"another {name}: {sides[0]} before, {sides[1]} after")

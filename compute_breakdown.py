@@ -3324,6 +3324,8 @@ def record_of_trace(
         if not names:
             raise Absent(DEVICE_NOT_FOUND, available_devices=trace.plane_names)
         devices = record_devices(trace, names, asked)
+        if not any(step.fields["used"] for device in devices for step in device.steps):
+            notes = [*notes, "no step is used: steps say why_not"]
         folder = os.path.dirname(os.path.abspath(path))
         is_run = path != _proto.STDIN and os.path.basename(os.path.dirname(folder)) == "profile"
         fields = {
@@ -3388,7 +3390,12 @@ def find_captures(profile: str, notes: list[str]) -> dict[str, str]:
     if records:
         traces = _proto.files_in(profile)
     else:
-        traces = find_files(profile, notes)
+        try:
+            traces = find_files(profile, notes)
+        except Absent as absent:
+            if absent.reason == "no_xplane_pb":
+                absent.fields["detail"] += "; nor is there a record"
+            raise
         if os.path.isdir(profile):
             records = records_in(os.path.dirname(next(iter(traces.values()))))
     n_both = len(traces.keys() & records.keys())
@@ -3403,7 +3410,7 @@ def records_in(folder: str) -> dict[str, str]:
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         is_json = name.endswith(RECORD_SUFFIXES) and TRACE_VIEWER not in name
-        if is_json and not os.path.isdir(path) and is_record(path):
+        if is_json and os.path.isfile(path) and is_record(path):
             found.setdefault(name.removesuffix(".gz").removesuffix(".json"), path)
     return found
 
@@ -3858,6 +3865,10 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
             if flag not in dest_of:
                 dest_of[flag] = section.add_argument(flag, **OPTIONS[flag]).dest
             modes_of.setdefault(flag, []).append(mode.name)
+    for word in sys.argv[1:] if argv is None else argv:
+        if word.startswith("--") and word.endswith("=--"):
+            # To argparse it would be nothing at all, whatever the option takes.
+            parser.error(f"argument {word[:-3]}: takes no --")
     given = vars(parser.parse_args(argv))
     mode = next(mode for mode in MODES if mode.name == given["mode"])
     for flag, names in modes_of.items():
@@ -3867,6 +3878,8 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         parser.error("--step and --step-id exclude each other")
     if mode.name == "compare" and "baseline" not in given:
         parser.error("--mode compare takes --baseline PROFILE, the capture before the change")
+    if given["profile"] == given.get("baseline") == _proto.STDIN:
+        parser.error("there is only one standard input: PROFILE and the baseline can't both be -")
     kernels = [cost.kernel for cost in given.get("kernel_cost", ())]
     if len(set(kernels)) < len(kernels):
         parser.error("--kernel-cost was given twice for one kernel")

@@ -31,6 +31,7 @@ _HEAD = 512
 
 # What is handed over instead of a trace, by how it begins.
 _OTHERS = (
+    (rb"\s*\{\s*\"status\"", "a record: for compare and spread, in a file named .json or .json.gz"),
     (rb"\s*[\[{]\s*[\[{\"\]}\d]", "JSON: of a trace.json.gz take the .xplane.pb beside it"),
     (rb"\xfd7zXZ\0", "xz data: unpack it first"),
     (rb"PK\x03\x04", "a zip archive: unpack it first"),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import tempfile
 import unittest
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.harness import Outcome, run
+from tests.harness import DEMO, Outcome, run
 from tests.xspace import Line, Plane, Space, encode, op, tpu_plane
 
 Json = dict[str, Any]
@@ -154,6 +155,17 @@ class Sources(unittest.TestCase):
         outcome = on_files(others, "spread")
         self.assertEqual((outcome.object["reason"], outcome.status), ("no_xplane_pb", 0))
 
+    def test_a_pipe_is_no_record(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkfifo(f"{folder}/h0.json")
+            said = run(folder, "spread").object
+        self.assertEqual(said["reason"], "no_xplane_pb")
+        self.assertTrue(said["detail"].endswith("; nor is there a record"), said["detail"])
+
+    def test_a_record_is_no_trace(self) -> None:
+        detail = on_files({"h0.xplane.pb": a_record("h0")}, "summary").object["detail"]
+        self.assertIn("not a trace but a record: for compare and spread", detail)
+
     def test_a_folder_is_no_record(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "h0.json").write_bytes(a_record("h0"))
@@ -174,6 +186,23 @@ class Options(unittest.TestCase):
             self.assertEqual([s["name"] for s in answer["cohorts"][0]["steps"]], ["1", "2", "3"])
             answer = spread(files, "--steps", "5:")
             self.assertEqual(answer["cohorts"][0]["verdict"]["why_not"], "no_common_step")
+
+    def test_of_other_devices_it_is_said(self) -> None:
+        outcome = on_files(
+            traces(), "compare", "--baseline", str(DEMO), "--device", "/device:TPU:1"
+        )
+        note = "another device: /device:TPU:0 before, /device:TPU:1 after"
+        self.assertIn(note, outcome.object["notes"])
+
+    def test_steps_of_which_none_is_there(self) -> None:
+        said = on_files(traces(), "record", "--steps", "3:1").object
+        self.assertEqual({step["why_not"] for step in said["steps"]}, {"not_asked"})
+        self.assertIn("no step is used: steps say why_not", said["notes"])
+        self.assertNotIn("no step is used", str(on_files(traces(), "record").object["notes"]))
+
+    def test_there_is_one_standard_input(self) -> None:
+        said = run("-", "compare", "--baseline", "-")
+        self.assertEqual((said.object["reason"], said.status), ("bad_arguments", 2))
 
     def test_what_is_not_there(self) -> None:
         for files in (records(), traces()):

@@ -71,6 +71,13 @@ class Help(unittest.TestCase):
 
 
 class UsageErrors(unittest.TestCase):
+    def test_nothing_but_a_separator_is_no_value(self) -> None:
+        for flag, told in {**compute_breakdown.OPTIONS, "--mode": {}}.items():
+            if "action" not in told or told["action"] == "append":
+                with self.subTest(flag=flag):
+                    outcome = run(DEMO, "summary", f"{flag}=--")
+                    self.assertEqual(outcome.object["reason"], "bad_arguments")
+
     def assert_usage_error(self, detail: str, *arguments: str | Path) -> None:
         outcome = command(*arguments)
         self.assertEqual((outcome.status, outcome.object["reason"]), (2, "bad_arguments"))
