@@ -772,7 +772,7 @@ def read_steps(plane: _proto.Plane, line_name: str, base: int, notes: list[str])
         n_dropped += line.n_aggregated
         for events in line.events(BEFORE_ALL, AFTER_ALL):
             plane.count(N_EVENTS_OF_A_STEP * len(events))
-            for metadata_id, offset, duration, device_start, device_duration in events.rows():
+            for metadata_id, offset, duration, measured in events.rows():
                 if duration < 0:
                     n_dropped += 1
                     continue
@@ -780,9 +780,7 @@ def read_steps(plane: _proto.Plane, line_name: str, base: int, notes: list[str])
                     metadata = plane.metadata(metadata_id)
                     names[metadata_id] = metadata.name if metadata else None
                 start = offset + shift
-                span = None
-                if device_start is not None and device_duration is not None:
-                    span = device_start, device_start + device_duration
+                span = (measured[0], sum(measured)) if measured else None
                 steps.append(StepEvent(0, names[metadata_id], start, start + duration, span, 0))
     if n_dropped:
         notes.append(
@@ -950,9 +948,8 @@ def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
         shift = line.base_ps - device.base
         for events in line.events(first - shift, last - shift):
             for (start, end), of_window in zip(windows, admitted, strict=True):
-                within = events.between(start - shift, end - shift)
-                if len(within):
-                    of_window.add(within, shift, device)
+                if events.first < end - shift and start - shift <= events.last:
+                    of_window.add(events.between(start - shift, end - shift), shift, device)
     for of_window in admitted:
         of_window.n_aggregated = sum(line.n_aggregated for line in device.lines)
     return admitted

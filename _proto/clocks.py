@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import compress
 from operator import add
 
@@ -66,26 +67,29 @@ class Piece:
 
 
 def piece_of(events: Events, base: int) -> Piece:
-    starts, durations = events.device_offsets, events.device_durations
-    first, last = min(events.offsets), max(map(add, events.offsets, events.durations))
+    measured = events.are_measured
+    last = max(map(add, events.offsets, events.durations))
     return Piece(
         base,
         _column(events.metadata_ids),
         _column(events.offsets),
         _column(events.durations),
-        _column([start or 0 for start in starts]),
-        _column([duration or 0 for duration in durations]),
-        [i for i, start in enumerate(starts) if start is None] if None in starts else [],
-        (first + base, last + base),
+        _column(events.device_offsets),
+        _column(events.device_durations),
+        [] if all(measured) else [i for i, is_measured in enumerate(measured) if not is_measured],
+        (events.first + base, last + base),
     )
 
 
 def _column(numbers: list[int]) -> array[int]:
-    """As small as can be: a step has up to a million events, and what lasts 2 ms fits an int."""
-    try:
-        return array("i", numbers)
-    except OverflowError:
-        return array("q", numbers)
+    """As small as can be: a step has up to a million events, and what lasts 4 ms fits in 4 bytes.
+
+    Unsigned ones are made in a third of the time.
+    """
+    for typecode in "IL":
+        with suppress(OverflowError):
+            return array(typecode, numbers)
+    return array("q", numbers)
 
 
 @record

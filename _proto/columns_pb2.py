@@ -13,7 +13,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14_proto/columns.proto\x12\x19\x63ompute_breakdown.columns\"\xbd\x01\n\nLineStarts\x12<\n\x06\x65vents\x18\x04 \x01(\x0b\x32,.compute_breakdown.columns.LineStarts.Column\x1aq\n\x06\x43olumn\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x15\n\toffset_ps\x18\x02 \x03(\x03\x42\x02\x10\x00\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x03\x12\r\n\x05stats\x18\x04 \x01(\x0c\x12\x17\n\x0fnum_occurrences\x18\x05 \x01(\x03\"m\n\x0eLineEachStarts\x12?\n\x06\x65vents\x18\x04 \x03(\x0b\x32/.compute_breakdown.columns.LineEachStarts.Event\x1a\x1a\n\x05\x45vent\x12\x11\n\toffset_ps\x18\x02 \x02(\x03\"\xad\x03\n\tLineStats\x12:\n\x06\x65vents\x18\x04 \x01(\x0b\x32*.compute_breakdown.columns.LineStats.Event\x1a\xbf\x01\n\x06\x43olumn\x12\x17\n\x0bmetadata_id\x18\x01 \x03(\x03\x42\x02\x10\x00\x12\x14\n\x0c\x64ouble_value\x18\x02 \x01(\x01\x12\x18\n\x0cuint64_value\x18\x03 \x03(\x04\x42\x02\x10\x00\x12\x13\n\x0bint64_value\x18\x04 \x01(\x03\x12\x11\n\tstr_value\x18\x05 \x01(\x0c\x12\x13\n\x0b\x62ytes_value\x18\x06 \x01(\x0c\x12\x11\n\tref_value\x18\x07 \x01(\x04\x12\x1c\n\x14\x63ompressed_str_value\x18\x08 \x01(\x0c\x1a\xa1\x01\n\x05\x45vent\x12\x17\n\x0bmetadata_id\x18\x01 \x03(\x03\x42\x02\x10\x00\x12\x15\n\toffset_ps\x18\x02 \x03(\x03\x42\x02\x10\x00\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x03\x12:\n\x05stats\x18\x04 \x01(\x0b\x32+.compute_breakdown.columns.LineStats.Column\x12\x17\n\x0fnum_occurrences\x18\x05 \x01(\x03\"\x84\x02\n\x0cLineEachStat\x12=\n\x06\x65vents\x18\x04 \x03(\x0b\x32-.compute_breakdown.columns.LineEachStat.Event\x1a\x31\n\x04Stat\x12\x13\n\x0bmetadata_id\x18\x01 \x02(\x03\x12\x14\n\x0cuint64_value\x18\x03 \x02(\x04\x1a\x81\x01\n\x05\x45vent\x12\x13\n\x0bmetadata_id\x18\x01 \x02(\x03\x12\x11\n\toffset_ps\x18\x02 \x02(\x03\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x03\x12;\n\x05stats\x18\x04 \x03(\x0b\x32,.compute_breakdown.columns.LineEachStat.Stat')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14_proto/columns.proto\x12\x19\x63ompute_breakdown.columns\"\xbd\x01\n\nLineStarts\x12<\n\x06\x65vents\x18\x04 \x01(\x0b\x32,.compute_breakdown.columns.LineStarts.Column\x1aq\n\x06\x43olumn\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x15\n\toffset_ps\x18\x02 \x03(\x03\x42\x02\x10\x00\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x03\x12\r\n\x05stats\x18\x04 \x01(\x0c\x12\x17\n\x0fnum_occurrences\x18\x05 \x01(\x03\"m\n\x0eLineEachStarts\x12?\n\x06\x65vents\x18\x04 \x03(\x0b\x32/.compute_breakdown.columns.LineEachStarts.Event\x1a\x1a\n\x05\x45vent\x12\x11\n\toffset_ps\x18\x02 \x02(\x03\"\x80\x02\n\x0bLineColumns\x12<\n\x06\x65vents\x18\x04 \x01(\x0b\x32,.compute_breakdown.columns.LineColumns.Event\x1a\"\n\x06\x43olumn\x12\x18\n\x0cuint64_value\x18\x03 \x03(\x04\x42\x02\x10\x00\x1a\x8e\x01\n\x05\x45vent\x12\x17\n\x0bmetadata_id\x18\x01 \x03(\x03\x42\x02\x10\x00\x12\x15\n\toffset_ps\x18\x02 \x03(\x03\x42\x02\x10\x00\x12\x17\n\x0b\x64uration_ps\x18\x03 \x03(\x03\x42\x02\x10\x00\x12<\n\x05stats\x18\x04 \x01(\x0b\x32-.compute_breakdown.columns.LineColumns.Column\"\xfd\x01\n\nLineShapes\x12;\n\x06\x65vents\x18\x04 \x03(\x0b\x32+.compute_breakdown.columns.LineShapes.Event\x1a\x31\n\x04Stat\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x14\n\x0cuint64_value\x18\x03 \x01(\x08\x1a\x7f\n\x05\x45vent\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x08\x12\x11\n\toffset_ps\x18\x02 \x01(\x08\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x08\x12\x39\n\x05stats\x18\x04 \x03(\x0b\x32*.compute_breakdown.columns.LineShapes.Stat')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, '_proto.columns_pb2', globals())
@@ -22,14 +22,14 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _LINESTARTS_COLUMN.fields_by_name['offset_ps']._options = None
   _LINESTARTS_COLUMN.fields_by_name['offset_ps']._serialized_options = b'\020\000'
-  _LINESTATS_COLUMN.fields_by_name['metadata_id']._options = None
-  _LINESTATS_COLUMN.fields_by_name['metadata_id']._serialized_options = b'\020\000'
-  _LINESTATS_COLUMN.fields_by_name['uint64_value']._options = None
-  _LINESTATS_COLUMN.fields_by_name['uint64_value']._serialized_options = b'\020\000'
-  _LINESTATS_EVENT.fields_by_name['metadata_id']._options = None
-  _LINESTATS_EVENT.fields_by_name['metadata_id']._serialized_options = b'\020\000'
-  _LINESTATS_EVENT.fields_by_name['offset_ps']._options = None
-  _LINESTATS_EVENT.fields_by_name['offset_ps']._serialized_options = b'\020\000'
+  _LINECOLUMNS_COLUMN.fields_by_name['uint64_value']._options = None
+  _LINECOLUMNS_COLUMN.fields_by_name['uint64_value']._serialized_options = b'\020\000'
+  _LINECOLUMNS_EVENT.fields_by_name['metadata_id']._options = None
+  _LINECOLUMNS_EVENT.fields_by_name['metadata_id']._serialized_options = b'\020\000'
+  _LINECOLUMNS_EVENT.fields_by_name['offset_ps']._options = None
+  _LINECOLUMNS_EVENT.fields_by_name['offset_ps']._serialized_options = b'\020\000'
+  _LINECOLUMNS_EVENT.fields_by_name['duration_ps']._options = None
+  _LINECOLUMNS_EVENT.fields_by_name['duration_ps']._serialized_options = b'\020\000'
   _LINESTARTS._serialized_start=52
   _LINESTARTS._serialized_end=241
   _LINESTARTS_COLUMN._serialized_start=128
@@ -38,16 +38,16 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _LINEEACHSTARTS._serialized_end=352
   _LINEEACHSTARTS_EVENT._serialized_start=326
   _LINEEACHSTARTS_EVENT._serialized_end=352
-  _LINESTATS._serialized_start=355
-  _LINESTATS._serialized_end=784
-  _LINESTATS_COLUMN._serialized_start=429
-  _LINESTATS_COLUMN._serialized_end=620
-  _LINESTATS_EVENT._serialized_start=623
-  _LINESTATS_EVENT._serialized_end=784
-  _LINEEACHSTAT._serialized_start=787
-  _LINEEACHSTAT._serialized_end=1047
-  _LINEEACHSTAT_STAT._serialized_start=866
-  _LINEEACHSTAT_STAT._serialized_end=915
-  _LINEEACHSTAT_EVENT._serialized_start=918
-  _LINEEACHSTAT_EVENT._serialized_end=1047
+  _LINECOLUMNS._serialized_start=355
+  _LINECOLUMNS._serialized_end=611
+  _LINECOLUMNS_COLUMN._serialized_start=432
+  _LINECOLUMNS_COLUMN._serialized_end=466
+  _LINECOLUMNS_EVENT._serialized_start=469
+  _LINECOLUMNS_EVENT._serialized_end=611
+  _LINESHAPES._serialized_start=614
+  _LINESHAPES._serialized_end=867
+  _LINESHAPES_STAT._serialized_start=689
+  _LINESHAPES_STAT._serialized_end=738
+  _LINESHAPES_EVENT._serialized_start=740
+  _LINESHAPES_EVENT._serialized_end=867
 # @@protoc_insertion_point(module_scope)

@@ -11,8 +11,9 @@ depend on how long it is. A line is read in three passes, each looking closer at
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import compress, repeat
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -35,9 +36,11 @@ _NO_TEXT = {
     "bytes_value": pb.LineEvents.Stat(bytes_value=b"").SerializeToString(),
     "compressed_str_value": pb.LineEvents.Stat(compressed_str_value=b"").SerializeToString(),
 }
-# Of a packed list where a number should be: with nothing in it, a column doesn't see it. (Looking
-# for what stands before zeros takes a fifth of looking for the two.)
-_EMPTY_PACKED_TAGS = frozenset((b"\x0a", b"\x12", b"\x1a"))
+# Bytes that stand for kinds of events. They occur in long varints only.
+_SIGNS = frozenset(range(0xE0, 0x100))
+# That many kinds may be known at once; a trace has some.
+_N_KINDS = 256
+_SHAPED = columns.LineShapes.Stat.DESCRIPTOR.fields_by_number
 _LINE, _EVENT, _STAT = (Schema(kind.DESCRIPTOR) for kind in (pb.XLine, pb.XEvent, pb.XStat))
 
 M = TypeVar("M", bound=Message)
@@ -47,48 +50,55 @@ M = TypeVar("M", bound=Message)
 class Events:
     """Events of a line in columns, in the file's order; aggregated ones are left out.
 
-    The last two columns are what the core measured: both None where an event lacks one of them.
+    The last three columns are what the core measured: 0 and 0 where an event lacks one of them.
     """
 
     metadata_ids: list[int]
     offsets: list[int]
     durations: list[int]
-    device_offsets: list[int | None]
-    device_durations: list[int | None]
-    # No offset is below or above these.
+    device_offsets: list[int]
+    device_durations: list[int]
+    are_measured: list[bool]
+    # The lowest and the highest offset.
     first: int = 0
     last: int = -1
 
-    def add_device_times(self, times: tuple[int | None, int | None]) -> None:
-        self.device_offsets.append(times[0])
-        self.device_durations.append(times[1])
+    def add_device_times(self, times: tuple[int, int] | None) -> None:
+        offset, duration = times or (0, 0)
+        self.device_offsets.append(offset)
+        self.device_durations.append(duration)
+        self.are_measured.append(times is not None)
 
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def rows(self) -> Iterator[tuple[int, int, int, int | None, int | None]]:
+    def rows(self) -> Iterator[tuple[int, int, int, tuple[int, int] | None]]:
         """Event by event."""
-        columns = self.metadata_ids, self.offsets, self.durations
-        return zip(*columns, self.device_offsets, self.device_durations, strict=True)
+        device_times = zip(self.device_offsets, self.device_durations, strict=True)
+        measured = (
+            times if is_measured else None
+            for times, is_measured in zip(device_times, self.are_measured, strict=True)
+        )
+        return zip(self.metadata_ids, self.offsets, self.durations, measured, strict=True)
 
     def between(self, start: int, end: int) -> Events:
         """Those in `start <= offset < end`."""
         if start <= self.first and self.last < end:
             return self
-        if end <= self.first or self.last < start:
-            return self.where([])
         return self.where([start <= offset < end for offset in self.offsets])
 
     def where(self, keep: Sequence[bool]) -> Events:
         """Those of the events that are to be kept."""
+        offsets = list(compress(self.offsets, keep))
         return Events(
             list(compress(self.metadata_ids, keep)),
-            list(compress(self.offsets, keep)),
+            offsets,
             list(compress(self.durations, keep)),
             list(compress(self.device_offsets, keep)),
             list(compress(self.device_durations, keep)),
-            self.first,
-            self.last,
+            list(compress(self.are_measured, keep)),
+            min(offsets, default=0),
+            max(offsets, default=-1),
         )
 
 
@@ -102,8 +112,8 @@ class DeviceStats:
     def are_offset_and_duration(self, ids: Sequence[int]) -> bool:
         return len(ids) == 2 and ids[0] in self.offset_ids and ids[1] in self.duration_ids
 
-    def times(self, stats: Iterable[tuple[int, int | None]]) -> tuple[int | None, int | None]:
-        """The offset and the duration; both None where one of them is no time, or not there.
+    def times(self, stats: Iterable[tuple[int, int | None]]) -> tuple[int, int] | None:
+        """The offset and the duration; None where one of them is no time, or not there.
 
         Of several stats of one name the last counts.
         """
@@ -114,7 +124,7 @@ class DeviceStats:
                 offset = time
             elif stat_id in self.duration_ids:
                 duration = time
-        return (None, None) if offset is None or duration is None else (offset, duration)
+        return None if offset is None or duration is None else (offset, duration)
 
 
 @record
@@ -199,9 +209,9 @@ class Line:
             data = _legible(data, piece.start)
             events = _events_one_by_one(data, piece.start, self._device_stats)
             piece.n_aggregated = piece.n_events - len(events)
-        if not self._is_indexed and len(events):
-            piece.first, piece.last = min(events.offsets), max(events.offsets)
-        events.first, events.last = piece.first, piece.last
+        if len(events):
+            events.first, events.last = min(events.offsets), max(events.offsets)
+            piece.first, piece.last = events.first, events.last
         return events
 
     def _read(self, piece: _Piece) -> bytes:
@@ -231,45 +241,103 @@ def _column_of_starts(data: bytes, piece: _Piece) -> list[int] | None:
     return None
 
 
+@record
+class _Kind:
+    """What events of one shape have: an id, an offset, stats of a value each, and what is here."""
+
+    has_duration: bool
+    stat_ids: list[int]
+
+
 def _columns_of_events(data: bytes, at: int, device: DeviceStats) -> Events | None:
     """The events of a piece, where all stats are unsigned integers, as nearly all are; else None.
 
-    Columns tell everything but durations, which are not written where they are 0, and how many
-    stats each event has.
+    An event has at least what its shape shows. So where the columns have no more than all shapes
+    together, nothing is there twice, and it is known whose each number is.
     """
-    merged = _parse(columns.LineStats, data, at).events
-    each = parse(columns.LineEachStat, data)
-    if each is None or merged.HasField("num_occurrences") or _has_misfits(merged):
+    column = _parse(columns.LineColumns, data, at).events
+    shapes = _parse(columns.LineShapes, data, at)
+    told = _kinds_of(shapes.SerializeToString())
+    if told is None and _has_only_foreign_fields(_parse(pb.LineMerged, data, at).events):
+        shapes.DiscardUnknownFields()
+        told = _kinds_of(shapes.SerializeToString())
+    if told is None:
         return None
-    if not _EMPTY_PACKED_TAGS.isdisjoint(part[-1:] for part in data.split(b"\x00")[:-1]):
-        return None
-    if len(UnknownFieldSet(merged.stats)) or not is_complete(each, data):
-        return None
-    events = list(each.events)
-    found = Events(
-        merged.metadata_id[:],
-        merged.offset_ps[:],
-        [event.duration_ps for event in events],
-        [],
-        [],
-    )
-    n_stats = [len(event.stats) for event in events]
-    stat_ids, values = merged.stats.metadata_id[:], merged.stats.uint64_value[:]
+    signs, kinds = told
+    durations, values = column.duration_ps[:], column.stats.uint64_value[:]
+    n_of = {sign: signs.count(sign) for sign in kinds}
     if not (
-        len(found.metadata_ids) == len(found.offsets) == len(events)
-        # Without other values in a stat, of which the last would count.
-        and len(merged.stats.ListFields()) == 2 * bool(stat_ids)
-        and len(stat_ids) == len(values) == sum(n_stats)
-        and _add_device_columns(found, n_stats, stat_ids, values, device)
+        len(column.metadata_id) == len(column.offset_ps) == len(signs)
+        and len(durations) == sum(n for sign, n in n_of.items() if kinds[sign].has_duration)
+        and len(values) == sum(n * len(kinds[sign].stat_ids) for sign, n in n_of.items())
     ):
         return None
-    return found
+    if len(durations) < len(signs):
+        # What is not written is 0.
+        written, none = iter(durations), repeat(0)
+        source = {sign: written if kind.has_duration else none for sign, kind in kinds.items()}
+        durations = list(map(next, map(source.__getitem__, signs)))
+    found = Events(column.metadata_id[:], column.offset_ps[:], durations, [], [], [])
+    return found if _add_device_columns(found, signs, kinds, values, device) else None
+
+
+def _has_only_foreign_fields(merged: pb.LineMerged.Event) -> bool:
+    """Whether all that shapes don't know of events no schema here knows either."""
+    return not (
+        merged.HasField("num_occurrences")
+        or any(field.number not in _SHAPED for field, _ in merged.stats.ListFields())
+        or _has_misfits(merged)
+        or _has_misfits(merged.stats)
+    )
+
+
+def _kinds_of(shapes: bytes) -> tuple[bytes, dict[int, _Kind]] | None:
+    """A sign for each event, and what kind each sign stands for; None if a shape is odd.
+
+    The first shape without a sign gets one, wherever it occurs. That may be within another, but
+    then this never gets one: signs occur in no shape, so only whole ones go.
+    """
+    signs = shapes
+    kinds: dict[int, _Kind] = {}
+    left = _SIGNS
+    while True:
+        rest = signs.lstrip(bytes(kinds))
+        if not rest or rest[0] != _EVENT_TAG:
+            # What a line has beside its events stands behind them.
+            return signs[: len(signs) - len(rest)], kinds
+        shape = rest[: 2 + rest[1]]
+        kind = _kind_of(shape)
+        left -= set(shape)
+        if kind is None or not left or not kinds.keys().isdisjoint(shape):
+            return None
+        sign = min(left)
+        left -= {sign}
+        kinds[sign] = kind
+        signs = signs.replace(shape, bytes([sign]))
+
+
+@lru_cache(maxsize=_N_KINDS)
+def _kind_of(shape: bytes) -> _Kind | None:
+    """The kind of an event's shape; None if it lacks a number, or there is more in it."""
+    line = parse(columns.LineShapes, shape)
+    if line is None or len(line.events) != 1:
+        return None
+    (event,) = line.events
+    line.DiscardUnknownFields()
+    if not (
+        line.SerializeToString() == shape
+        and event.HasField("metadata_id")
+        and event.HasField("offset_ps")
+        and all(stat.HasField("uint64_value") for stat in event.stats)
+    ):
+        return None
+    return _Kind(event.HasField("duration_ps"), [stat.metadata_id for stat in event.stats])
 
 
 def _add_device_columns(
     found: Events,
-    n_stats: Sequence[int],
-    stat_ids: list[int],
+    signs: bytes,
+    kinds: Mapping[int, _Kind],
     values: list[int],
     device: DeviceStats,
 ) -> bool:
@@ -278,30 +346,29 @@ def _add_device_columns(
     Nearly all events have two stats, and these two. The few others, as loops that have none and
     reductions that have more, are looked at one by one; the stretches between are whole columns.
     """
+    others = {
+        sign for sign, kind in kinds.items() if not device.are_offset_and_duration(kind.stat_ids)
+    }
+    places = [i for i, sign in enumerate(signs) if sign in others] if others else []
     begin = at = 0
-    for i in (*(i for i, n in enumerate(n_stats) if n != 2), len(n_stats)):
-        n = i - begin
-        end = at + 2 * n
-        pair = stat_ids[at : at + 2] if n else []
-        if stat_ids[at:end] != pair * n or max(values[at:end], default=0) >= _INT64_END:
+    for i in (*places, len(signs)):
+        end = at + 2 * (i - begin)
+        if max(values[at:end], default=0) >= _INT64_END:
             return False
-        if device.are_offset_and_duration(pair):
-            found.device_offsets += values[at:end:2]
-            found.device_durations += values[at + 1 : end : 2]
-        elif device.are_offset_and_duration(pair[::-1]):
-            found.device_offsets += values[at + 1 : end : 2]
-            found.device_durations += values[at:end:2]
-        elif n:
-            return False
-        if i < len(n_stats):
-            at, end = end, end + n_stats[i]
-            found.add_device_times(device.times(zip(stat_ids[at:end], values[at:end], strict=True)))
+        found.device_offsets += values[at:end:2]
+        found.device_durations += values[at + 1 : end : 2]
+        found.are_measured += [True] * (i - begin)
+        if i < len(signs):
+            stat_ids = kinds[signs[i]].stat_ids
+            at, end = end, end + len(stat_ids)
+            times = device.times(zip(stat_ids, values[at:end], strict=True))
+            found.add_device_times(times)
         at, begin = end, i + 1
     return True
 
 
 def _events_one_by_one(data: bytes, at: int, device: DeviceStats) -> Events:
-    found = Events([], [], [], [], [])
+    found = Events([], [], [], [], [], [])
     for event in _parse(pb.LineEvents, data, at).events:
         if not event.HasField("num_occurrences"):
             found.metadata_ids.append(event.metadata_id)

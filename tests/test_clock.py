@@ -6,7 +6,10 @@ clock and one on the core's, or none there.
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 import unittest
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +18,8 @@ from unittest import mock
 
 import _proto.lines as lines
 from _proto import Damage
-from tests.harness import MODES_OF_TRACE, answer
+from _proto import columns_pb2 as columns
+from tests.harness import MODES_OF_TRACE, SCRIPT, answer
 from tests.xspace import (
     NO_VALUE,
     Event,
@@ -684,7 +688,7 @@ class Pieces(unittest.TestCase):
 
 # --- the columns ---------------------------------------------------------------------------------
 
-Row = tuple[int, int, int, int | None, int | None]
+Row = tuple[int, int, int, Span | None]
 
 
 class Sample(NamedTuple):
@@ -700,6 +704,8 @@ DEVICE_IDS = (
     (frozenset({0}), frozenset({9})),
     (frozenset({8}), frozenset({0})),
     (frozenset({8, 300}), frozenset({9, 0})),
+    # Of bytes that stand for kinds of events.
+    (frozenset({0x62 << 7 | 0x60}), frozenset({0x7F << 7 | 0x7F})),
     (frozenset({8}), frozenset[int]()),
     (frozenset[int](), frozenset[int]()),
 )
@@ -736,9 +742,8 @@ class Sampler:
                 start = time
             elif stat_id in self.device.duration_ids:
                 duration = time
-        if start is None or duration is None:
-            start = duration = None
-        return (*(signed(ints.get(i, 0)) for i in (1, 2, 3)), start, duration)  # type: ignore[return-value]
+        measured = None if start is None or duration is None else (start, duration)
+        return (*(signed(ints.get(i, 0)) for i in (1, 2, 3)), measured)  # type: ignore[return-value]
 
     def ordinary(self, n_stats: int = 2) -> Sample:
         rng = self.rng
@@ -881,40 +886,40 @@ class Columns(unittest.TestCase):
         def event(*stats: bytes, head: bytes = int_field(1, 1) + int_field(2, 5)) -> bytes:
             return head + b"".join(bytes_field(4, stat) for stat in stats)
 
-        plain = Sample(event(start, length), (1, 5, 0, 70, 90))
+        plain = Sample(event(start, length), (1, 5, 0, (70, 90)))
         both: list[tuple[Sample, Sample]] = [
             (  # an event's offset
-                Sample(event(start, length, head=int_field(1, 1)), (1, 0, 0, 70, 90)),
+                Sample(event(start, length, head=int_field(1, 1)), (1, 0, 0, (70, 90))),
                 Sample(
                     event(start, length, head=plain.data[:4] + int_field(2, 7)),
-                    (1, 7, 0, 70, 90),
+                    (1, 7, 0, (70, 90)),
                 ),
             ),
             (  # an event's metadata id
-                Sample(event(start, length, head=int_field(2, 5)), (0, 5, 0, 70, 90)),
+                Sample(event(start, length, head=int_field(2, 5)), (0, 5, 0, (70, 90))),
                 Sample(
                     event(start, length, head=plain.data[:4] + int_field(1, 3)),
-                    (3, 5, 0, 70, 90),
+                    (3, 5, 0, (70, 90)),
                 ),
             ),
             (  # a stat's id
-                Sample(event(int_field(3, 70), length), (1, 5, 0, None, None)),
-                Sample(event(start, int_field(1, 7) + length), (1, 5, 0, 70, 90)),
+                Sample(event(int_field(3, 70), length), (1, 5, 0, None)),
+                Sample(event(start, int_field(1, 7) + length), (1, 5, 0, (70, 90))),
             ),
             (  # a stat's value
-                Sample(event(int_field(1, 8), length), (1, 5, 0, None, None)),
-                Sample(event(start, int_field(3, 7) + length), (1, 5, 0, 70, 90)),
+                Sample(event(int_field(1, 8), length), (1, 5, 0, None)),
+                Sample(event(start, int_field(3, 7) + length), (1, 5, 0, (70, 90))),
             ),
             (  # a stat
-                Sample(event(length), (1, 5, 0, None, None)),
-                Sample(event(start, start, length), (1, 5, 0, 70, 90)),
+                Sample(event(length), (1, 5, 0, None)),
+                Sample(event(start, start, length), (1, 5, 0, (70, 90))),
             ),
             (  # both stats
-                Sample(event(), (1, 5, 0, None, None)),
-                Sample(event(start, length, start, length), (1, 5, 0, 70, 90)),
+                Sample(event(), (1, 5, 0, None)),
+                Sample(event(start, length, start, length), (1, 5, 0, (70, 90))),
             ),
             (  # in the other order
-                Sample(event(length, start), (1, 5, 0, 70, 90)),
+                Sample(event(length, start), (1, 5, 0, (70, 90))),
                 plain,
             ),
         ]
@@ -933,6 +938,99 @@ class Columns(unittest.TestCase):
                         self.assertEqual(list(found.rows()), expected)
                     found = lines._events_one_by_one(data, 0, device)
                     self.assertEqual(list(found.rows()), expected)
+
+    def test_what_only_looks_like_an_event(self) -> None:
+        """Shapes of events within what isn't known, and over where one ends and another begins."""
+        device = lines.DeviceStats(frozenset({1}), frozenset({2}))
+        n_in_columns = 0
+        for seed in range(4000):
+            rng = random.Random(seed)
+            # Events of few kinds, also of one that is the end of another.
+            stats = [(rng.choice((1, 2)), rng.choice((0, 1, 7))) for _ in range(2)]
+            told = b"".join(bytes_field(4, int_field(1, i) + int_field(3, v)) for i, v in stats)
+            ids = [i for i, _ in stats]
+            values = tuple(value for _, value in stats)
+            whole = Sample(
+                int_field(1, 1) + int_field(2, 5) + told,
+                (1, 5, 0, values if ids == [1, 2] else values[::-1] if ids == [2, 1] else None),  # type: ignore[arg-type]
+            )
+            lasting = Sample(int_field(1, 1) + int_field(2, 6) + int_field(3, 9), (1, 6, 9, None))
+            without_time = Sample(int_field(1, 1) + int_field(3, 1), (1, 0, 1, None))
+            events = rng.choices((whole, lasting, without_time), k=rng.randrange(6))
+            if rng.random() < 0.8:
+                shapes = columns.LineShapes.FromString(joined([whole, lasting])).SerializeToString()
+                begin = rng.randrange(len(shapes))
+                unknown = shapes[begin : begin + rng.randrange(len(shapes))]
+                hidden = bytes_field(15, rng.choice((b"", b"\xe0", b"\xe1")) + unknown)
+                odd = Sample(lasting.data + hidden, lasting.row)
+                events.insert(rng.randrange(len(events) + 1), odd)
+            data = joined(events)
+            if rng.random() < 0.3:
+                # As what a line says of itself.
+                data += bytes_field(2, b"\xe0") + bytes_field(100, joined([whole]))
+            expected = [sample.row for sample in events]
+            with self.subTest(seed=seed):
+                self.assertEqual(list(lines._events_one_by_one(data, 0, device).rows()), expected)
+                found = lines._columns_of_events(data, 0, device)
+                if found is not None:
+                    self.assertEqual(list(found.rows()), expected)
+                    n_in_columns += len(events) > 1
+        self.assertGreater(n_in_columns, 100)
+
+    def test_more_kinds_than_there_are_signs_for(self) -> None:
+        device = lines.DeviceStats(frozenset({1}), frozenset({2}))
+        times = [bytes_field(4, int_field(1, i) + int_field(3, 7)) for i in (1, 2)]
+        for n in (1, 31, 32, 33, 200):
+            samples = [
+                Sample(
+                    int_field(1, i)
+                    + int_field(2, i)
+                    + b"".join(times)
+                    + bytes_field(4, int_field(1, 10 + i) + int_field(3, i)),
+                    (i, i, 0, (7, 7)),
+                )
+                for i in range(1, n + 1)
+            ]
+            with self.subTest(n=n):
+                found = lines._columns_of_events(joined(samples), 0, device)
+                if n < 33:
+                    assert found is not None
+                    self.assertEqual(list(found.rows()), [sample.row for sample in samples])
+                else:
+                    self.assertIsNone(found)
+
+    def test_ids_that_hold_signs(self) -> None:
+        """They are read in columns, unless a kind that came before has such a sign."""
+        for ids in ((0x62 << 7 | 0x60, 9), (9, 0x62 << 7 | 0x61)):
+            device = lines.DeviceStats(frozenset({ids[0]}), frozenset({ids[1]}))
+            stats = b"".join(bytes_field(4, int_field(1, i) + int_field(3, 7)) for i in ids)
+            rows: list[tuple[bytes, Row]] = [
+                (int_field(1, 1) + int_field(2, 5) + stats, (1, 5, 0, (7, 7))),
+                (int_field(1, 1) + int_field(2, 5) + int_field(3, 6) + stats, (1, 5, 6, (7, 7))),
+            ]
+            samples = [Sample(*row) for row in (*rows, *rows)]
+            found = lines._columns_of_events(joined(samples), 0, device)
+            assert found is not None
+            self.assertEqual(list(found.rows()), [sample.row for sample in samples])
+            bare = Sample(int_field(1, 1) + int_field(2, 5), (1, 5, 0, None))
+            found = lines._columns_of_events(joined([bare, bare, *samples]), 0, device)
+            self.assertEqual(found is None, ids[0] != 9)
+
+    def test_in_pure_python(self) -> None:
+        """With protobuf's parser in Python, where there is no wheel of that in C."""
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "unittest", "tests.test_clock"),
+                *("-k", "profilers_write", "-k", "surplus"),
+                *("-k", "only_looks_like", "-k", "are_damage"),
+            ],
+            cwd=SCRIPT.parent,
+            env={**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def assert_damage(self, data: bytes, device: lines.DeviceStats) -> None:
         """Either refuses it, or columns leave it to the closer look, which does."""

@@ -309,7 +309,7 @@ class Columns(InFolder):
             start, end = window
             expected = [m for m in timed if start <= (m.offset or 0) < end]
             # No stat here is one of those in which the core tells its times.
-            self.assertEqual(of_window, [(*m, None, None) for m in expected])
+            self.assertEqual(of_window, [(*m, None) for m in expected])
 
     def test_absent_and_repeated_fields(self) -> None:
         for data, meaning in (
