@@ -3119,8 +3119,13 @@ class RecordedDevice:
     n_dropped: int
 
 
-def record_device(device: Device, asked: slice) -> RecordedDevice:
-    """Of all steps that are used; figures of those that are asked for."""
+def record_device(
+    device: Device, asked: slice, known: dict[tuple[str, str], GroupFacts]
+) -> RecordedDevice:
+    """Of all steps that are used; figures of those that are asked for.
+
+    Devices have most of their groups in common, and what tells these, so that is held once.
+    """
     steps = device.steps or [StepEvent(0, None, 0, 0, None, 0)]
     windows = [(step.start, step.end) for step in device.steps] or [ALWAYS]
     admitted = admit(device, windows)
@@ -3151,7 +3156,9 @@ def record_device(device: Device, asked: slice) -> RecordedDevice:
             step = step_of(device, step_event if device.steps else None, of_step)
             fields["duration_ps"] = step.duration
             for key, group in group_by(step.leaves, lambda op: (op.kind, op.agg_key)).items():
-                facts = groups.setdefault(key, GroupFacts(group.op))
+                if key not in known:
+                    known[key] = GroupFacts(group.op)
+                facts = groups[key] = known[key]
                 for each in group.members:
                     if each.op not in seen:
                         facts.add(each.op)
@@ -3293,10 +3300,11 @@ def without_last_zeros(numbers: list[int]) -> list[int]:
 
 def record_devices(trace: _proto.Trace, names: Sequence[str], asked: slice) -> list[RecordedDevice]:
     """Those of the devices that have ops; if none has, Absent of the first."""
+    known: dict[tuple[str, str], GroupFacts] = {}
 
     def record_one(name: str) -> RecordedDevice | tuple[str, Json]:
         try:
-            return record_device(open_device(trace, name, [], []), asked)
+            return record_device(open_device(trace, name, [], []), asked, known)
         except Absent as absent:
             return absent.reason, absent.fields
 
