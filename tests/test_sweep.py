@@ -62,7 +62,7 @@ class Pieces(unittest.TestCase):
             rng = random.Random(seed)
             events = in_order(rng)
             around = [
-                (start, start + rng.randrange(1, 20), 99)
+                (start, start + rng.randrange(1, 20))
                 for start in rng.sample(range(-10, 90), rng.randrange(4))
             ]
             first = rng.randrange(-10, 20)
