@@ -9,7 +9,7 @@ from unittest import mock
 
 import compute_breakdown
 from compute_breakdown import Sweep, merged
-from tests.harness import MODES, answer
+from tests.harness import MODES_OF_TRACE, answer
 from tests.xspace import op, trace
 
 # Start, duration, metadata id.
@@ -84,7 +84,7 @@ class Pieces(unittest.TestCase):
                 self.assertEqual(sorted(sweep.longest), sorted(expected.longest))
                 leaves = covered([(start, start + length) for start, length, _ in events], window)
                 self.assertEqual(sweep.busy, len(leaves))
-                within = covered([(start, end) for start, end, _ in around], window)
+                within = covered(around, window)
                 self.assertEqual(sweep.contained, len(within - leaves))
         self.assertGreater(n_rows, 2000)
         self.assertGreater(n_unsorted, 100)
@@ -118,7 +118,7 @@ class Folding(unittest.TestCase):
         for each in ops[9:]:
             each.dur = rng.choice((3, 4, 9))
         data = trace(ops, [("0", 0, 2000)])
-        for mode in MODES:
+        for mode in MODES_OF_TRACE:
             said = answer(data, mode)
             for n in (1, 2, 7):
                 with (
