@@ -946,15 +946,23 @@ ALWAYS = BEFORE_ALL, AFTER_ALL
 
 
 def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
-    """The events that start in each of the windows, read once."""
+    """The events that start in each of the windows, which are sorted by start; read once."""
     admitted = [Admitted([]) for _ in windows]
-    first, last = min(start for start, _ in windows), max(end for _, end in windows)
+    starts = [start for start, _ in windows]
+    # Up to where each window and those before it reach.
+    reach = list(accumulate((end for _, end in windows), max))
     for line in device.lines:
         shift = line.base_ps - device.base
-        for events in line.events(first - shift, last - shift):
-            for (start, end), of_window in zip(windows, admitted, strict=True):
-                if events.first < end - shift and start - shift <= events.last:
-                    of_window.add(events.between(start - shift, end - shift), shift, device)
+        for events in line.events(starts[0] - shift, reach[-1] - shift):
+            first = bisect_right(reach, events.first + shift)
+            last = bisect_right(starts, events.last + shift)
+            for (start, end), of_window in zip(
+                windows[first:last], admitted[first:last], strict=True
+            ):
+                within = events.between(start - shift, end - shift)
+                # Windows may overlap, and so hold an event each.
+                device.plane.count(len(within))
+                of_window.add(within, shift, device)
     for of_window in admitted:
         of_window.n_aggregated = sum(line.n_aggregated for line in device.lines)
     return admitted
@@ -3116,11 +3124,11 @@ class RecordedDevice:
     fields: Json
     steps: list[RecordedStep]
     groups: dict[tuple[str, str], GroupFacts]
-    n_dropped: int
+    notes: list[str]
 
 
 def record_device(
-    device: Device, asked: slice, known: dict[tuple[str, str], GroupFacts]
+    device: Device, asked: slice, known: dict[tuple[str, str], GroupFacts], notes: list[str]
 ) -> RecordedDevice:
     """Of all steps that are used; figures of those that are asked for.
 
@@ -3138,8 +3146,8 @@ def record_device(
     seen: set[Op] = set()
     texts: set[str] = set()
     clocks: set[str] = set()
-    n_dropped = 0
-    n_asked = set(range(len(steps))[asked])
+    n_dropped = admitted[0].n_aggregated
+    asked_for = set(range(len(steps))[asked])
     reasons = reasons_not_used(steps, are_modules=device.step_source == MODULES)
     for step_event, of_step, why_not in zip(steps, admitted, reasons, strict=True):
         fields = {
@@ -3166,8 +3174,8 @@ def record_device(
             seen.update(each.op for each in step.leaves)
             texts |= texts_of_program(step)
             clocks.add(step.clock.name)
-            n_dropped += of_step.n_dropped
-            if step_event.index in n_asked:
+            n_dropped += of_step.n_dropped - of_step.n_aggregated
+            if step_event.index in asked_for:
                 fields |= {"used": True, **figures_of_record(step)}
             else:
                 fields["why_not"], times = NOT_ASKED, {}
@@ -3179,7 +3187,9 @@ def record_device(
         "step_source": device.step_source if device.steps else None,
         "program": digest_of(texts),
     }
-    return RecordedDevice(fields, recorded, groups, n_dropped)
+    if n_dropped:
+        notes.append(f"{n_dropped} XLA Ops events left out")
+    return RecordedDevice(fields, recorded, groups, notes)
 
 
 def reasons_not_used(steps: Sequence[StepEvent], are_modules: bool) -> list[str | None]:
@@ -3304,7 +3314,8 @@ def record_devices(trace: _proto.Trace, names: Sequence[str], asked: slice) -> l
 
     def record_one(name: str) -> RecordedDevice | tuple[str, Json]:
         try:
-            return record_device(open_device(trace, name, [], []), asked, known)
+            notes: list[str] = []
+            return record_device(open_device(trace, name, [], notes), asked, known, notes)
         except Absent as absent:
             return absent.reason, absent.fields
 
@@ -3329,7 +3340,13 @@ def in_two_processes(work: Callable[[K], T], items: Sequence[K]) -> list[T]:
     import pickle
 
     reader, writer = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        # There may be no more.
+        os.close(reader)
+        os.close(writer)
+        return list(map(work, items))
     if not child:
         with suppress(BaseException), open(writer, "wb") as pipe:
             pickle.dump([work(item) for item in items[1::2]], pipe)
@@ -3373,8 +3390,6 @@ def record_of_trace(
         if not names:
             raise Absent(DEVICE_NOT_FOUND, available_devices=trace.plane_names)
         devices = record_devices(trace, names, asked)
-        if not any(step.fields["used"] for device in devices for step in device.steps):
-            notes = [*notes, "no step is used: steps say why_not"]
         folder = os.path.dirname(os.path.abspath(path))
         is_run = path != _proto.STDIN and os.path.basename(os.path.dirname(folder)) == "profile"
         fields = {
@@ -3382,21 +3397,31 @@ def record_of_trace(
             "mode": "record",
             "profile_dir": profile,
             "xplane_file": os.path.basename(path),
-            "notes": [
-                *notes,
-                *(
-                    f"{each.fields['device']}: {each.n_dropped} XLA Ops events left out"
-                    for each in devices
-                    if each.n_dropped
-                ),
-            ],
+            "notes": [*notes, *notes_of_record(devices)],
             "format": FORMAT,
             "run": os.path.basename(folder) if is_run else None,
             "host": _proto.host_of(path),
             **record_fields(devices),
         }
+        keys = [group["agg_key"] for group in fields["groups"]]
         cut_texts(fields, trace.file_size)
+        for group, key in zip(fields["groups"], keys, strict=True):
+            # Cut, two of them may look the same.
+            if group["agg_key"] != key:
+                group["agg_key"] += digest_of([key])
         return fields
+
+
+def notes_of_record(devices: Sequence[RecordedDevice]) -> Iterator[str]:
+    """What is true of all is said once."""
+    by_note: dict[str, list[str]] = {}
+    for device in devices:
+        for note in device.notes:
+            by_note.setdefault(note, []).append(device.fields["device"])
+    for note, names in by_note.items():
+        yield note if len(names) == len(devices) else f"{', '.join(names)}: {note}"
+    if not any(step.fields["used"] for device in devices for step in device.steps):
+        yield "no step is used: steps say why_not"
 
 
 def record_capture(
@@ -3561,6 +3586,12 @@ def spread_of_captures(
 
     def load(path: str) -> _records.Record:
         try:
+            try:
+                return record_at(path, request.device, [], on_read)
+            except Absent as absent:
+                if request.device is None or absent.reason != DEVICE_NOT_FOUND:
+                    raise
+            # Not that device; but the others tell that the host is there.
             return record_at(path, None, [], on_read)
         except Absent as absent:
             named = {"detail": f"{os.path.basename(path)}: {absent.reason}"}

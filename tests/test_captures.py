@@ -200,6 +200,16 @@ class Options(unittest.TestCase):
         self.assertIn("no step is used: steps say why_not", said["notes"])
         self.assertNotIn("no step is used", str(on_files(traces(), "record").object["notes"]))
 
+    def test_a_device_of_another_name_is_that_of_its_record(self) -> None:
+        name = "/device:CUSTOM:0"
+        plane = tpu_plane([op("a", "loop fusion", 0, 5)], [("0", 0, 9)], name=name)
+        data = {"h0.xplane.pb": encode(Space([plane])), "h1.xplane.pb": a_trace("h1")}
+        said = spread(data, "--device", name)
+        self.assertEqual((said["n_hosts"], said["n_devices"]), (2, 1))
+        made = json.dumps(on_files(data, "record", "--device", name, "--host", "h0").object)
+        records = {"h0.json": made.encode(), "h1.json": a_record("h1")}
+        self.assertEqual(without_notes(spread(records, "--device", name)), without_notes(said))
+
     def test_there_is_one_standard_input(self) -> None:
         said = run("-", "compare", "--baseline", "-")
         self.assertEqual((said.object["reason"], said.status), ("bad_arguments", 2))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import unittest
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -200,6 +202,61 @@ class Programs(unittest.TestCase):
         for inside in (taken, other, (*taken, *other), ()):
             self.assertEqual(self.program(first, loop, branching, *inside, after), always)
         self.assertNotEqual(self.program(first, loop, branching), always)
+
+
+class Notes(unittest.TestCase):
+    def test_what_is_left_out_is_said_by_device(self) -> None:
+        def plane(name: str, line: Line) -> Plane:
+            found = tpu_plane(steps_of([2]), [("0", 0, STEP_PS)], name=name)
+            found.lines.append(line)
+            return found
+
+        # No such metadata, and a step with no time of its own.
+        planes = [
+            plane("/device:TPU:0", Line("XLA Ops", [Event(99, 5, 5)])),
+            plane("/device:TPU:1", Line("Steps", [Event(1, num_occurrences=3)])),
+        ]
+        self.assertEqual(
+            record(planes)["notes"],
+            [
+                "/device:TPU:0: 1 XLA Ops events left out",
+                "/device:TPU:1: 1 events of the Steps line left out: they have no valid time",
+            ],
+        )
+
+    def test_what_is_true_of_all_is_said_once(self) -> None:
+        planes = [
+            Plane(
+                device,
+                [Line("XLA Modules", [Event(1, 0, 50)]), Line("XLA Ops", [Event(1, 0, 9)])],
+                [EventMetadata(1, "x")],
+            )
+            for device in ("/device:TPU:0", "/device:TPU:1")
+        ]
+        (note,) = record(planes)["notes"]
+        self.assertTrue(note.startswith("no Steps line; executions of programs"), note)
+
+
+class Hostile(unittest.TestCase):
+    def test_keys_that_are_cut_stay_apart(self) -> None:
+        ops = [
+            op(f"fusion.{i}", "loop fusion", 10 * i, 10, tf_op="x" * 70_000 + str(i))
+            for i in range(2)
+        ]
+        data = encode(Space([tpu_plane(ops, [("0", 0, STEP_PS)])]))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "x.xplane.pb")
+            path.write_bytes(data)
+            said = answer(path, "compare", "--baseline", str(path))
+        self.assertEqual(len(said["rows"]), 2)
+
+    def test_steps_that_overlap_take_no_more_than_their_file_allows(self) -> None:
+        n = 2000
+        ops = [op("fusion.1", "loop fusion", i, 1) for i in range(n)]
+        data = encode(Space([tpu_plane(ops, [("0", 0, n)] * n)]))
+        self.assertEqual(run(data, "record").object["reason"], "unreadable_xplane_pb")
+        few = encode(Space([tpu_plane(ops, [("0", 0, n)] * 3)]))
+        self.assertEqual({step["ns"][0] for step in answer(few, "record")["steps"]}, {n})
 
 
 class Processes(unittest.TestCase):
