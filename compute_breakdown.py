@@ -14,10 +14,14 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     roofline     how far each source line is from what the chip could do
     comm         what communication costs, what hides it, and what it moves
     memory       what fills the HBM when it is fullest, by buffer and source line
+    record       all steps of all devices as one small object, to be kept and compared
+    compare      what a change did: two captures line by line, and what of it is more than noise
+    spread       which device of which host is slow, and on which lines
 
-All modes share one pipeline: find the files, open a device, pick a step, admit the events that
-start in it, fold them into executions of ops and a timeline, and hand the step to a function that
-turns it into a dict.
+The modes of one step share one pipeline: find the files, open a device, pick a step, admit the
+events that start in it, fold them into executions of ops and a timeline, and hand the step to a
+function that turns it into a dict. A record goes the same way for each step of each device; the
+last two read records, or traces into records, and leave the rest to `_records`.
 """
 
 from __future__ import annotations
