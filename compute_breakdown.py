@@ -53,7 +53,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict, deque
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from itertools import accumulate, chain, compress, starmap
 from operator import add, eq, itemgetter, le, sub
 
@@ -1348,7 +1348,10 @@ def ranked_by(members: Iterable[Executions], key: Callable[[Op], Any]) -> list[t
     return sorted(group_by(members, key).items(), key=lambda item: (-item[1].total, item[0]))
 
 
-def source_key(op: Op) -> tuple[str, str]:
+SourceKey = tuple[str, str]
+
+
+def source_key(op: Op) -> SourceKey:
     """Groups never mix kinds."""
     return op.agg_key, op.kind
 
@@ -3086,10 +3089,9 @@ N_LISTED = 32
 # One op more or less in so many makes no other step.
 OPS_PER_OTHER = 50
 CONDITIONAL = "conditional"
-NO_OPS, OTHER_PROGRAM, OTHER_OP_COUNT, NOT_ASKED = (
-    *("no_ops", "other_program", "other_op_count"),
-    "not_asked",
-)
+# Why a step is not used.
+NO_OPS, OTHER_PROGRAM, OTHER_OP_COUNT = "no_ops", "other_program", "other_op_count"
+NOT_ASKED = "not_asked"
 
 # What tells a group from those of another capture, by what each of its ops adds.
 FACTS: dict[str, Callable[[Op], Iterable[str]]] = {
@@ -3120,19 +3122,19 @@ class GroupFacts:
 class RecordedStep:
     fields: Json
     # By group: time and executions. Of a used step, in order of appearance.
-    times: dict[tuple[str, str], tuple[int, int]]
+    times: dict[SourceKey, tuple[int, int]]
 
 
 @record
 class RecordedDevice:
     fields: Json
     steps: list[RecordedStep]
-    groups: dict[tuple[str, str], GroupFacts]
+    groups: dict[SourceKey, GroupFacts]
     notes: list[str]
 
 
 def record_device(
-    device: Device, asked: slice, known: dict[tuple[str, str], GroupFacts], notes: list[str]
+    device: Device, asked: slice, known: dict[SourceKey, GroupFacts], notes: list[str]
 ) -> RecordedDevice:
     """Of all steps that are used; figures of those that are asked for.
 
@@ -3145,9 +3147,8 @@ def record_device(
         step_event.n_events = of_step.n_started
     if not any(of_step.pieces for of_step in admitted):
         raise Absent("empty_xla_ops_line")
-    groups: dict[tuple[str, str], GroupFacts] = {}
     recorded = []
-    seen: set[Op] = set()
+    ran: dict[Op, None] = {}
     texts: set[str] = set()
     clocks: set[str] = set()
     n_dropped = admitted[0].n_aggregated
@@ -3163,26 +3164,20 @@ def record_device(
             "duration_ps": step_event.end - step_event.start,
             **dict.fromkeys(("busy_ps", "comm_ps", "host_ps", "wait_ps")),
         }
-        times: dict[tuple[str, str], tuple[int, int]] = {}
+        times = {}
         if why_not is None:
             step = step_of(device, step_event if device.steps else None, of_step)
             fields["duration_ps"] = step.duration
-            for key, group in group_by(step.leaves, lambda op: (op.kind, op.agg_key)).items():
-                if key not in known:
-                    known[key] = GroupFacts(group.op)
-                facts = groups[key] = known[key]
-                for each in group.members:
-                    if each.op not in seen:
-                        facts.add(each.op)
-                times[key] = group.total, group.n
-            seen.update(each.op for each in step.leaves)
+            ran |= dict.fromkeys(each.op for each in step.leaves)
             texts |= texts_of_program(step)
             clocks.add(step.clock.name)
             n_dropped += of_step.n_dropped - of_step.n_aggregated
             if step_event.index in asked_for:
                 fields |= {"used": True, **figures_of_record(step)}
+                groups = group_by(step.leaves, source_key)
+                times = {key: (group.total, group.n) for key, group in groups.items()}
             else:
-                fields["why_not"], times = NOT_ASKED, {}
+                fields["why_not"] = NOT_ASKED
         recorded.append(RecordedStep(fields, times))
     fields = {
         "device": device.plane.name,
@@ -3193,7 +3188,19 @@ def record_device(
     }
     if n_dropped:
         notes.append(f"{n_dropped} XLA Ops events left out")
-    return RecordedDevice(fields, recorded, groups, notes)
+    return RecordedDevice(fields, recorded, facts_of(ran, known), notes)
+
+
+def facts_of(ops: Iterable[Op], known: dict[SourceKey, GroupFacts]) -> dict[SourceKey, GroupFacts]:
+    """Of the groups of these ops, in order of appearance; what is known is added to."""
+    groups = {}
+    for op in ops:
+        key = source_key(op)
+        if key not in known:
+            known[key] = GroupFacts(op)
+        groups[key] = known[key]
+        groups[key].add(op)
+    return groups
 
 
 def reasons_not_used(steps: Sequence[StepEvent], are_modules: bool) -> list[str | None]:
@@ -3261,7 +3268,7 @@ def digest_of(texts: Iterable[str]) -> str:
 
 
 def record_fields(devices: Sequence[RecordedDevice]) -> Json:
-    groups: dict[tuple[str, str], GroupFacts] = {}
+    groups: dict[SourceKey, GroupFacts] = {}
     for device in devices:
         for key, facts in device.groups.items():
             groups.setdefault(key, facts).merge(facts)
@@ -3296,7 +3303,7 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
     }
 
 
-def figures_by_group(step: RecordedStep, groups: Iterable[tuple[str, str]]) -> Json:
+def figures_by_group(step: RecordedStep, groups: Iterable[SourceKey]) -> Json:
     if not step.fields["used"]:
         return {"durs_ps": None, "ns": None}
     figures = [step.times.get(key, (0, 0)) for key in groups]
@@ -3314,7 +3321,7 @@ def without_last_zeros(numbers: list[int]) -> list[int]:
 
 def record_devices(trace: _proto.Trace, names: Sequence[str], asked: slice) -> list[RecordedDevice]:
     """Those of the devices that have ops; if none has, Absent of the first."""
-    known: dict[tuple[str, str], GroupFacts] = {}
+    known: dict[SourceKey, GroupFacts] = {}
 
     def record_one(name: str) -> RecordedDevice | tuple[str, Json]:
         try:
@@ -3555,26 +3562,9 @@ def compare_captures(
         raise
     finally:
         notes += [f"baseline: {note}" for note in of_baseline]
-    try:
-        fields = _records.compare(
-            before,
-            after,
-            before_device=baseline_device,
-            after_device=device,
-            steps=steps,
-            top=top,
-        )
-    except _records.NoAnswer as refusal:
-        raise Absent(refusal.reason, **refusal.fields) from None
-    notes += fields.pop("notes")
-    return {
-        "status": "ok",
-        "mode": request.mode.name,
-        "profile_dir": request.profile,
-        "baseline_dir": baseline,
-        "notes": notes,
-        **fields,
-    }
+    devices = {"before_device": baseline_device, "after_device": device}
+    compare = partial(_records.compare, before, after, **devices, steps=steps, top=top)
+    return answer_of_records(request, compare, notes, baseline_dir=baseline)
 
 
 def spread_of_captures(
@@ -3601,15 +3591,19 @@ def spread_of_captures(
             named = {"detail": f"{os.path.basename(path)}: {absent.reason}"}
             raise _records.NoAnswer(absent.reason, **named | absent.fields) from None
 
-    # Standard input can be read only once.
-    load_again = cache(load) if request.profile == _proto.STDIN else load
+    # Of some the lines are asked for again: of a single one at once, and standard input is read
+    # only once.
+    load_again = lru_cache(maxsize=1)(load)
+    loaders = [partial(load_again, path) for path in files.values()]
+    spread = partial(_records.spread, loaders, device=request.device, steps=steps, top=top)
+    return answer_of_records(request, spread, notes)
+
+
+def answer_of_records(
+    request: Request, compute: Callable[[], Json], notes: list[str], **said: str
+) -> Json:
     try:
-        fields = _records.spread(
-            [partial(load_again, path) for path in files.values()],
-            device=request.device,
-            steps=steps,
-            top=top,
-        )
+        fields = compute()
     except _records.NoAnswer as refusal:
         raise Absent(refusal.reason, **refusal.fields) from None
     notes += fields.pop("notes")
@@ -3617,6 +3611,7 @@ def spread_of_captures(
         "status": "ok",
         "mode": request.mode.name,
         "profile_dir": request.profile,
+        **said,
         "notes": notes,
         **fields,
     }
