@@ -400,8 +400,7 @@ def pooled(level: str, ours: list[Traits], theirs: list[Traits]) -> Iterator[Mat
 def in_order(level: str, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
     """As many on one side as on the other: the first is the first. Else all are one row."""
     if len(ours) == len(theirs) and is_ordered(ours) and is_ordered(theirs):
-        ours, theirs = (sorted(side, key=lambda each: each.order) for side in (ours, theirs))
-        for our, their in zip(ours, theirs, strict=True):
+        for our, their in zip(ordered(ours), ordered(theirs), strict=True):
             yield Match(level, [our.line], [their.line])
     else:
         yield from pooled(level, ours, theirs)
@@ -414,19 +413,34 @@ def is_ordered(alike: list[Traits]) -> bool:
 
 
 def by_places(level: str, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
-    """As many on both sides, but at other places: columns have moved, so the order tells more."""
-    at = [Counter(each.places for each in side) for side in (ours, theirs)]
-    if len(ours) != len(theirs) or at[0] == at[1]:
-        for place in at[0]:
-            if place in at[1]:
-                yield from in_order(
-                    "same_places_and_scopes",
-                    *([each for each in side if each.places == place] for side in (ours, theirs)),
-                )
+    """Equal places tell the most, unless columns have moved: then they are equal by chance."""
+    if not is_moved(ours, theirs):
+        at = [{each.places for each in side} for side in (ours, theirs)]
+        for place in at[0] & at[1]:
+            yield from in_order(
+                "same_places_and_scopes",
+                *([each for each in side if each.places == place] for side in (ours, theirs)),
+            )
         ours = [each for each in ours if each.places not in at[1]]
         theirs = [each for each in theirs if each.places not in at[0]]
     if ours and theirs:
         yield from in_order(level, ours, theirs)
+
+
+def is_moved(ours: list[Traits], theirs: list[Traits]) -> bool:
+    """Whether a block was indented: in order, all stand where they stood or so far beside it."""
+    if len(ours) != len(theirs):
+        return False
+    distances = set()
+    for our, their in zip(ordered(ours), ordered(theirs), strict=True):
+        if [file for file, _ in our.places] != [file for file, _ in their.places]:
+            return False
+        distances |= {b - a for (_, a), (_, b) in zip(our.places, their.places, strict=True)}
+    return len(distances - {0}) == 1
+
+
+def ordered(alike: list[Traits]) -> list[Traits]:
+    return sorted(alike, key=lambda each: each.order)
 
 
 # In this order: what is alike by the key is matched by the rule.

@@ -266,6 +266,28 @@ class Levels(unittest.TestCase):
             ],
         )
 
+    def test_a_place_that_stayed_counts_where_others_did_not(self) -> None:
+        before = [op(1, "m.py:10:5"), op(2, "m.py:20:9")]
+        after = [op(3, "m.py:5:13"), op(1, "m.py:11:5")]
+        self.assertEqual(
+            matched(before, after),
+            [
+                ("same_files_and_scopes", ["m.py:20:9"], ["m.py:5:13"]),
+                ("same_places_and_scopes", ["m.py:10:5"], ["m.py:11:5"]),
+            ],
+        )
+
+    def test_a_block_that_was_indented_onto_the_place_of_another(self) -> None:
+        before = [op(1, "a.py:10:4"), op(2, "a.py:20:8")]
+        after = [op(1, "a.py:10:8"), op(2, "a.py:20:8")]
+        self.assertEqual(
+            matched(before, after),
+            [
+                ("same_files_and_scopes", ["a.py:10:4"], ["a.py:10:8"]),
+                ("same_files_and_scopes", ["a.py:20:8"], ["a.py:20:8"]),
+            ],
+        )
+
     def test_a_line_with_another_op_is_found_at_its_place(self) -> None:
         before = [op(1, "a.py:10:4", tf_op="jit(f)/mul:")]
         after = [op(1, "a.py:12:4", tf_op="jit(f)/mul:"), op(2, "a.py:12:4", tf_op="jit(f)/add:")]
