@@ -322,7 +322,8 @@ def rounded(number: Fraction | None, digits: int) -> float | None:
 
 FRAME_RE = re.compile(r"(.*?)(?::(\d{1,18}))?(?::(\d{1,18}))?", re.DOTALL)
 WRAPPERS_RE = re.compile(r"(?:(?:jit|jvp|transpose|vmap|pmap)\()*")
-SSA_SUFFIX_RE = re.compile(r"(?:\.\d+)+(?=:?\Z)")
+# Of a name read backwards: a search for what it ends in would start at each of its characters.
+SSA_SUFFIX_RE = re.compile(r"\A(:?)(?:\d+\.)+")
 MOST_PARTS = 64
 # How a program has its parts run, not what they are.
 TRANSFORMATIONS = frozenset(
@@ -380,7 +381,7 @@ def matches_of(before: Sequence[Line], after: Sequence[Line]) -> list[Match]:
 def key_without_stack(traits: Traits) -> str:
     """A tf_op that is no more than the name of an op, `copy.17:`, counts without its number."""
     group = traits.line.group
-    return "" if group["agg_key_kind"] == "stack" else SSA_SUFFIX_RE.sub("", group["agg_key"])
+    return "" if group["agg_key_kind"] == "stack" else without_number(group["agg_key"])
 
 
 def files_and_scopes(traits: Traits) -> Hashable:
@@ -505,7 +506,12 @@ def scope_of(tf_op: str) -> tuple[str, list[str], str]:
         # The program's own name.
         del path[0]
     parts = [part for part in map(unwrapped, path) if part and part not in TRANSFORMATIONS]
-    return phase, parts, SSA_SUFFIX_RE.sub("", unwrapped(op))
+    return phase, parts, without_number(unwrapped(op))
+
+
+def without_number(name: str) -> str:
+    """`copy.17:` is `copy:`."""
+    return SSA_SUFFIX_RE.sub(r"\1", name[::-1])[::-1]
 
 
 def unwrapped(part: str) -> str:

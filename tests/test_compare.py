@@ -6,6 +6,7 @@ import gzip
 import itertools
 import json
 import random
+import re
 import sys
 import time
 import unittest
@@ -390,6 +391,17 @@ class Names(unittest.TestCase):
         }.items():
             with self.subTest(tf_op=tf_op):
                 self.assertEqual(_records.scope_of(tf_op), scope)
+
+    def test_numbers_of_ops(self) -> None:
+        suffix = re.compile(r"(?:\.\d+)+(?=:?\Z)")
+        rng = random.Random(5)
+        for _ in range(20_000):
+            name = "".join(rng.choices("ax.:12\n", k=rng.randrange(12)))
+            self.assertEqual(_records.without_number(name), suffix.sub("", name), name)
+        start = time.process_time()
+        for name in ("x" + ".1" * 32_768, ".1" * 32_768 + "x", "1" * 65_536, "." * 65_536):
+            _records.without_number(name)
+        self.assertLess(time.process_time() - start, 0.1)
 
     def test_frames(self) -> None:
         for frame, parts in {
