@@ -105,7 +105,11 @@ RECORD = {
 }
 # No sum of picoseconds comes near it, and floats hold its square.
 INT_LIMIT = 1 << 100
+# Gzipped records unpack to some 6 times their size, and have a bracket for some 50 bytes. Beyond
+# these, data is made to fill the memory: that of an object takes 30 times its two brackets.
 INFLATED_LIMIT = 1 << 30
+INFLATED_SMALL, INFLATION = 1 << 24, 64
+FEW_BRACKETS, BYTES_OF_BRACKET = 1 << 18, 16
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -113,6 +117,9 @@ def decode(data: bytes) -> Record:
     """A record from the bytes of its file, plain or gzipped."""
     if data.startswith(GZIP_MAGIC):
         data = inflate(data)
+    n_brackets = data.count(b"[") + data.count(b"{")
+    if n_brackets > max(FEW_BRACKETS, len(data) // BYTES_OF_BRACKET):
+        raise unreadable(f"not a record: {n_brackets} brackets in {len(data)} bytes")
     try:
         return record_of(json.loads(data))
     except RecursionError:
@@ -124,7 +131,7 @@ def decode(data: bytes) -> Record:
 def inflate(data: bytes) -> bytes:
     """All members of gzip data."""
     members = []
-    left = INFLATED_LIMIT
+    left = limit = min(INFLATED_LIMIT, INFLATED_SMALL + INFLATION * len(data))
     while data:
         inflater = zlib.decompressobj(wbits=31)
         try:
@@ -133,7 +140,7 @@ def inflate(data: bytes) -> bytes:
             raise unreadable(f"bad gzip data: {error}") from None
         left -= len(members[-1])
         if left < 0:
-            raise unreadable(f"gzip data expands past the limit of {INFLATED_LIMIT} bytes")
+            raise unreadable(f"gzip data expands past the limit of {limit} bytes")
         if not inflater.eof:
             raise unreadable("bad gzip data: it ends too early")
         data = inflater.unused_data
