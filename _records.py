@@ -21,8 +21,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
-from operator import add
+from itertools import combinations, islice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -565,8 +564,6 @@ def tails(path: str) -> Iterator[str]:
 # Noise: could the steps of either side as well be those of the other?
 
 MOST_ASSIGNMENTS = 5000
-# Equal statistics differ by far less when computed in floats; what is closer is decided exactly.
-CLOSE = 1e-9
 
 
 @dataclass(slots=True)
@@ -592,86 +589,86 @@ def noise_of(n_before: int, n_after: int) -> Noise:
     return Noise(n_before, n_after, n, True, Fraction(1 + (n_before == n_after), n))
 
 
-def assignments(noise: Noise) -> list[tuple[int, ...]]:
+def assignments(noise: Noise) -> Iterator[Sequence[int]]:
     """Which steps are called `before`; the observed assignment is the first."""
     steps = range(noise.n_before + noise.n_after)
     if noise.exact:
-        every = list(combinations(steps, noise.n_before))
+        every = combinations(steps, noise.n_before)
         # Of two mirror images that with step 0 will do.
-        return every[: len(every) // 2] if noise.n_before == noise.n_after else every
-    rng = random.Random(0)
-    drawn = (tuple(rng.sample(steps, noise.n_before)) for _ in range(MOST_ASSIGNMENTS - 1))
-    return [tuple(range(noise.n_before)), *drawn]
+        has_mirrors = noise.n_before == noise.n_after
+        yield from islice(every, noise.n_assignments // 2 if has_mirrors else None)
+    else:
+        rng = random.Random(0)
+        yield steps[: noise.n_before]
+        for _ in range(1, noise.n_assignments):
+            yield rng.sample(steps, noise.n_before)
 
 
 @dataclass(slots=True)
 class Deviations:
-    """What one row took in each step, as the integers of its statistic."""
+    """What one row took in each step beyond its least, and what its statistic needs besides."""
 
     of_steps: list[int]
+    expected: int
     variance: int
 
     @classmethod
-    def of(cls, sample: Sequence[int]) -> Deviations:
-        n, total = len(sample), sum(sample)
-        return cls([n * x - total for x in sample], n * sum(x * x for x in sample) - total * total)
-
-    def scores(self) -> list[float]:
-        scale = math.sqrt(self.variance) or 1.0
-        return [x / scale for x in self.of_steps]
-
-    def square(self, chosen: Sequence[int]) -> Fraction:
-        """The statistic squared."""
-        return Fraction(sum(self.of_steps[step] for step in chosen) ** 2, self.variance or 1)
+    def of(cls, sample: Sequence[int], n_chosen: int) -> Deviations:
+        n, least = len(sample), min(sample)
+        beyond = [x - least for x in sample]
+        total = sum(beyond)
+        variance = n * sum(x * x for x in beyond) - total * total
+        return cls([n * x for x in beyond], n_chosen * total, variance)
 
 
-def p_values_of(samples: Sequence[Sequence[int]], noise: Noise) -> list[Fraction]:
-    """Of each row of a family: how often chance makes some row as extreme as this one is.
+def p_values_of(
+    families: Sequence[Sequence[Sequence[int]]], noise: Noise
+) -> Iterator[list[Fraction]]:
+    """Of each row of each family: how often chance makes some row as extreme as this one is.
 
     The statistic of a row x under an assignment c of n_b steps is |z(c)|, z(c) the sum over c of
     z_j = (N x_j - S) / sqrt(N sum(x^2) - S^2): the difference of the means in units of the
     spread. Each assignment has the maximum over the rows; the share of assignments whose maximum
-    reaches a row's own statistic is its p. Floats decide what they can, integers the rest.
+    reaches a row's own statistic is its p. Squares are compared, since they are fractions.
     """
-    chosen = assignments(noise)
-    rows = [Deviations.of(sample) for sample in samples]
-    columns = in_bytes(chosen, noise.n_before + noise.n_after)
-    greatest = [0.0] * len(chosen)
-    for row in rows:
-        if row.variance:
-            greatest = list(map(max, greatest, map(abs, sums(row.scores(), columns))))
-    ranked = sorted((each, index) for index, each in enumerate(greatest))
-    exact: dict[int, Fraction] = {}
-    p_values = []
-    for row in rows:
-        own = abs(sum(row.scores()[: noise.n_before]))
-        below = bisect_left(ranked, (own - CLOSE, 0))
-        above = bisect_left(ranked, (own + CLOSE, 0))
-        n = len(ranked) - above
-        for _, index in ranked[below:above]:
-            if index not in exact:
-                exact[index] = max(each.square(chosen[index]) for each in rows)
-            n += exact[index] >= row.square(chosen[0])
-        p_values.append(Fraction(n, len(chosen)))
-    return p_values
+    rows = [[Deviations.of(sample, noise.n_before) for sample in family] for family in families]
+    maxima: list[list[Fraction]] = [[] for _ in families]
+    for sums in chosen_sums([row.of_steps for family in rows for row in family], noise):
+        for of_family, family in zip(maxima, rows, strict=True):
+            of_family.append(greatest_square(family, sums))
+    for of_family, family in zip(maxima, rows, strict=True):
+        of_family.sort()
+        own = (greatest_square([row], [sum(row.of_steps[: noise.n_before])]) for row in family)
+        n = len(of_family)
+        yield [Fraction(n - bisect_left(of_family, square), n) for square in own]
 
 
-def in_bytes(chosen: Sequence[Sequence[int]], n_steps: int) -> list[list[int]]:
-    """For every eight steps the bits of those chosen, of each assignment."""
-    masks = [sum(1 << step for step in steps) for steps in chosen]
-    return [[mask >> first & 255 for mask in masks] for first in range(0, n_steps, 8)]
+def chosen_sums(rows: Sequence[Sequence[int]], noise: Noise) -> Iterator[Iterator[int]]:
+    """Of each assignment the sum of each row over the steps chosen.
+
+    All rows at once: for each step a large number whose digits are what they took in it.
+    """
+    size = max(map(sum, rows)).bit_length() // 8 + 1
+    steps = [
+        int.from_bytes(b"".join(x.to_bytes(size, "little") for x in step), "little")
+        for step in zip(*rows, strict=True)
+    ]
+    starts = range(0, size * len(rows), size)
+    for chosen in assignments(noise):
+        digits = sum(map(steps.__getitem__, chosen)).to_bytes(size * len(rows), "little")
+        yield (int.from_bytes(digits[start : start + size], "little") for start in starts)
 
 
-def sums(scores: Sequence[float], columns: Sequence[Sequence[int]]) -> Iterable[float]:
-    """Of each assignment the sum of the scores chosen: by one look into a table for eight steps."""
-    total: Iterable[float] = ()
-    for number, column in enumerate(columns):
-        table = [0.0]
-        for score in scores[8 * number : 8 * number + 8]:
-            table += [score + each for each in table]
-        part = map(table.__getitem__, column)
-        total = map(add, total, part) if number else part
-    return total
+def greatest_square(rows: Iterable[Deviations], sums: Iterable[int]) -> Fraction:
+    """The greatest statistic of these rows, squared; takes no more than their sums."""
+    greatest, variance = 0, 1
+    # The sums of another family may follow.
+    for row, of_row in zip(rows, sums, strict=False):
+        difference = of_row - row.expected
+        square = difference * difference
+        if square * variance > greatest * row.variance:
+            greatest, variance = square, row.variance
+    return Fraction(greatest, variance)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -764,8 +761,9 @@ def compare(
     if not noise.too_few_steps:
         floor = sum(sum(row.change.samples) for row in rows) * TESTED_PART
         tested = [row.change for row in rows if sum(row.change.samples) >= floor]
-        for family in (tested, list(totals.values())):
-            p_values = p_values_of([change.samples for change in family], noise)
+        families = tested, list(totals.values())
+        samples = [[change.samples for change in family] for family in families]
+        for family, p_values in zip(families, p_values_of(samples, noise), strict=True):
             for change, p_value in zip(family, p_values, strict=True):
                 change.p_value = p_value
     return {

@@ -448,7 +448,7 @@ def brute_force(samples: Sequence[Sequence[int]], n_before: int, n_after: int) -
 
     observed = range(n_before)
     maxima = [
-        max(square(x, chosen) for x in samples)
+        max((square(x, chosen) for x in samples), default=0)
         for chosen in itertools.combinations(range(n), n_before)
     ]
     return [
@@ -470,18 +470,19 @@ class Noise(unittest.TestCase):
             ]
             rows += [[2 * x for x in rows[0]], [2**70 + x for x in rows[0]]][: rng.randint(0, 2)]
             with self.subTest(n_before=n_before, n_after=n_after, rows=rows):
+                families = [rows, rows[:1], [], rows[::-1]]
                 self.assertEqual(
-                    _records.p_values_of(rows, _records.noise_of(n_before, n_after)),
-                    brute_force(rows, n_before, n_after),
+                    list(_records.p_values_of(families, _records.noise_of(n_before, n_after))),
+                    [brute_force(family, n_before, n_after) for family in families],
                 )
 
     def test_beyond_five_thousand_assignments_are_drawn(self) -> None:
         noise = _records.noise_of(8, 7)
         self.assertEqual((noise.n_assignments, noise.exact), (5000, False))
-        chosen = _records.assignments(noise)
+        chosen = list(map(list, _records.assignments(noise)))
         rng = random.Random(0)
-        drawn = [tuple(rng.sample(range(15), 8)) for _ in range(4999)]
-        self.assertEqual(chosen, [tuple(range(8)), *drawn])
+        drawn = [rng.sample(range(15), 8) for _ in range(4999)]
+        self.assertEqual(chosen, [list(range(8)), *drawn])
         rows = [[rng.randrange(10**6) for _ in range(15)] for _ in range(3)]
         n = 15
 
@@ -490,9 +491,9 @@ class Noise(unittest.TestCase):
             return Fraction((n * sum(x[j] for j in steps) - 8 * sum(x)) ** 2, spread)
 
         maxima = [max(square(x, steps) for x in rows) for steps in chosen]
+        [p_values] = _records.p_values_of([rows], noise)
         self.assertEqual(
-            _records.p_values_of(rows, noise),
-            [Fraction(sum(m >= square(x, chosen[0]) for m in maxima), 5000) for x in rows],
+            p_values, [Fraction(sum(m >= square(x, chosen[0]) for m in maxima), 5000) for x in rows]
         )
 
     def test_what_so_many_steps_can_tell(self) -> None:
@@ -513,12 +514,28 @@ class Noise(unittest.TestCase):
                     (n, least, too_few),
                 )
 
+    def seconds(self, rows: list[list[int]]) -> float:
+        half = len(rows[0]) // 2
+        start = time.process_time()
+        for _ in _records.p_values_of([rows], _records.noise_of(half, half)):
+            pass
+        return time.process_time() - start
+
     def test_cost(self) -> None:
         rng = random.Random(1)
-        rows = [[round(1e10 * rng.gauss(1, 0.03)) for _ in range(14)] for _ in range(300)]
-        start = time.process_time()
-        _records.p_values_of(rows, _records.noise_of(7, 7))
-        self.assertLess(time.process_time() - start, 1)
+
+        def random_rows(n_rows: int, n_steps: int) -> list[list[int]]:
+            mean = 10**10
+            return [[round(rng.gauss(mean, 3e8)) for _ in range(n_steps)] for _ in range(n_rows)]
+
+        self.assertLess(self.seconds(random_rows(300, 14)), 1)
+        # Executions of a module are steps, too: there may be hundreds.
+        self.assertLess(self.seconds(random_rows(200, 400)), 3)
+
+    def test_ties_cost_nothing(self) -> None:
+        # Rows that differ in one step are as extreme as each other in every assignment.
+        rows = [[100 + (step == row) for step in range(400)] for row in range(60)]
+        self.assertLess(self.seconds(rows), 3)
 
     def test_too_few_steps_are_said_not_guessed(self) -> None:
         program = records.of_demo()
