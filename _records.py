@@ -1243,7 +1243,11 @@ def verdict_of(cohort: Cohort) -> tuple[Json, Json | None]:
 
 def chance_of_slowest(k: int, n: int, n_devices: int) -> Fraction:
     """At most: that one of so many equal devices is the slowest in k or more of n steps."""
-    ways = sum(math.comb(n, i) * (n_devices - 1) ** (n - i) for i in range(k, n + 1))
+    ways, of_term = 0, 1
+    # From n steps down: each term of the binomial comes from the one before.
+    for i in range(n, k - 1, -1):
+        ways += of_term
+        of_term = of_term * i * (n_devices - 1) // (n - i + 1)
     return min(Fraction(1), n_devices * Fraction(ways, n_devices**n))
 
 

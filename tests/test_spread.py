@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import random
 import time
@@ -524,6 +525,15 @@ class Joining(unittest.TestCase):
 
 
 class Cost(unittest.TestCase):
+    def test_chance_over_many_steps(self) -> None:
+        for k, n, d in itertools.product(range(1, 9), range(1, 9), (2, 3, 7)):
+            ways = sum(comb(n, i) * (d - 1) ** (n - i) for i in range(k, n + 1))
+            expected = min(Fraction(1), d * Fraction(ways, d**n))
+            self.assertEqual(_records.chance_of_slowest(k, n, d), expected)
+        start = time.process_time()
+        _records.chance_of_slowest(1, 5000, 8)
+        self.assertLess(time.process_time() - start, 0.2)
+
     def test_memory_goes_by_steps_not_by_lines(self) -> None:
         """An eighth of 512 devices: 16 records of 4 devices, 10 steps and 1000 groups."""
         base = records.record(records.made_up(3, 1000))
