@@ -501,6 +501,7 @@ def split_frame(frame: str) -> tuple[str, int, int]:
 
 def scope_of(tf_op: str) -> tuple[str, list[str], str]:
     """Phase, path, op: of `jit(step)/transpose(jvp(head))/while/body/dot:` backward, head, dot."""
+    # As the phase of an op, but for `.remat` in its name: a record has no names of ops.
     if "/rematted_computation/" in tf_op:
         phase = "recompute"
     elif "transpose(" in tf_op and "jvp" in tf_op:
