@@ -2786,7 +2786,7 @@ def comm(step: Step, *, top: int = 20) -> Report:
                 name: {
                     "n_executions": sum(each.executions.n for each in some),
                     **exposed_fields(some),
-                    "payload_bytes": payload_of(some),
+                    "payload_bytes": payload_of(without_halves(some)),
                 }
                 for name, some in by_collective.items()
             },
@@ -2801,6 +2801,12 @@ def total_of(transfers: Iterable[Transfer]) -> int:
 def exposed_fields(transfers: Sequence[Transfer]) -> Json:
     wait = total_of(each for each in transfers if each.op.is_wait)
     return {"sync_dur_ps": total_of(transfers) - wait, "wait_dur_ps": wait}
+
+
+def without_halves(transfers: Sequence[Transfer]) -> list[Transfer]:
+    """Of what is sent or received only the wait, if there is one: both halves move it once."""
+    awaited = {each.place for each in transfers if each.op.is_wait}
+    return [each for each in transfers if not (each.op.begins and each.place in awaited)]
 
 
 def payload_of(transfers: Iterable[Transfer]) -> int | None:

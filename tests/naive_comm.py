@@ -572,7 +572,7 @@ class Comm:
                 name: {
                     "n_executions": len(events),
                     **by_mode(events),
-                    "payload_bytes": self.sum_of(events, lambda of: of.payload),
+                    "payload_bytes": self.sum_of(self.once(events), lambda of: of.payload),
                 }
                 for name, events in by_collective.items()
             },
@@ -581,6 +581,15 @@ class Comm:
             "rows": [self.row(events) for events in ranked[:top]],
             "tail": {"n_rows_omitted": len(ranked[top:]), **by_mode(left_out)},
         }
+
+    def once(self, events: list[Event]) -> list[Event]:
+        """Without those whose waits are among them, too."""
+        ends = [(e.op.program_id, self.start_names[id(e.op)]) for e in events if e.op.is_wait]
+        return [
+            e
+            for e in events
+            if e.op.is_wait or not begins(e.op) or (e.op.program_id, e.op.hlo.name) not in ends
+        ]
 
     def sum_of(
         self, events: list[Event], fact: Callable[[Transfer], int | Fraction | None]

@@ -537,6 +537,23 @@ class Payload(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual({each["bus_bytes"] for each in found.values()}, {None})
         self.assertEqual(found["recv", "async"]["pairs"]["paired"], 1)
+        # Both halves are one transfer.
+        by_collective = answer(file_of(ops), "comm")["totals"]["by_collective"]
+        for name in ("send", "recv"):
+            of_both = by_collective[name]
+            self.assertEqual((of_both["n_executions"], of_both["payload_bytes"]), (2, 32))
+
+    def test_half_a_transfer_counts_where_the_other_is_not_to_be_seen(self) -> None:
+        data, token = "f32[8]{0}", "token[]"
+        half = f"({data}, u32[], {token})"
+        send = [
+            op(f"send.{i}", "send", i, 1, shape=half, operands=f"{data} %x, {token} %t")
+            for i in (1, 2, 3)
+        ]
+        end = done("send.1", 10, 5, category="send-done", name="send-done.1", shape=token)
+        other = done("send.2", 20, 5, category="recv-done", name="recv-done.2", shape=data)
+        said = answer(file_of([*send, end, other]), "comm")["totals"]["by_collective"]
+        self.assertEqual(said["send"]["payload_bytes"], 3 * 32)
 
 
 class Groups(unittest.TestCase):
