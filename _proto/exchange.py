@@ -39,7 +39,8 @@ _PAYLOADS = {
 }
 # How many times each of n devices has to send (n - 1) / n of it; or once, but all of it.
 _ROUNDS = {"all-gather": 1, "reduce-scatter": 1, "all-reduce": 2, "all-to-all": 1}
-_WHOLE = ("collective-broadcast", TO_HOST, FROM_HOST)
+_COPIES = (TO_HOST, FROM_HOST)
+_WHOLE = ("collective-broadcast", *_COPIES)
 _RATIOS = ("all-gather", "reduce-scatter")
 _PERMUTE = "collective-permute"
 _MOST_BYTES = 1 << 63
@@ -139,7 +140,7 @@ def _sizes(
     elif op.opcode == "recv":
         # Nothing has come yet.
         out = []
-    if op.name.startswith("dynamic-update-slice"):
+    if collective in _COPIES and op.name.startswith("dynamic-update-slice"):
         # It gives back all of what it is written into.
         out = into[1:2]
     if op.opcode == "fusion":

@@ -317,7 +317,8 @@ class Transfer:
 
     @property
     def shapes_out(self) -> list[Shape]:
-        if (self.op.hlo.name or "").startswith("dynamic-update-slice"):
+        is_copy = self.collective in ("to_host", "from_host")
+        if is_copy and (self.op.hlo.name or "").startswith("dynamic-update-slice"):
             return self.shapes_in[1:2]
         if self.op.hlo.opcode == "recv" and not self.op.is_wait:
             return []

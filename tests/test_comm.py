@@ -513,6 +513,12 @@ class Payload(unittest.TestCase):
             said = row(ops)
             self.assertEqual((said["collective"], said["payload_bytes"]), ("to_host", 32))
 
+    def test_a_collective_may_be_called_like_what_it_is_fused_with(self) -> None:
+        said = row([op("dynamic-update-slice_fusion.1", "all-gather fusion", 0, 10,
+                       shape="f32[64]{0}", operands="f32[64]{0} %buf, f32[16]{0} %a",
+                       attributes=OF_FOUR)])  # fmt: skip
+        self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (256, 192))
+
     def test_other_transfers_of_the_host(self) -> None:
         for category in ("infeed", "outfeed", "host send", "host recv-done"):
             said = row([op("a", category, 0, 10)])
