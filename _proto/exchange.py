@@ -42,8 +42,10 @@ _ROUNDS = {"all-gather": 1, "reduce-scatter": 1, "all-reduce": 2, "all-to-all": 
 _COPIES = (TO_HOST, FROM_HOST)
 _WHOLE = ("collective-broadcast", *_COPIES)
 _RATIOS = ("all-gather", "reduce-scatter")
-_PERMUTE = "collective-permute"
+_PERMUTE, _IN_PLACE = "collective-permute", ", slice_sizes="
 _MOST_BYTES = 1 << 63
+
+_Arrays = Sequence[Array | ProgramArray] | None
 
 
 class Exchange(NamedTuple):
@@ -147,15 +149,20 @@ def _sizes(
         # Of several arrays some belong to other work. Of one that is asynchronous the program has
         # pieces, of any other the very operands.
         into, out = (side if len(side) == 1 else [] for side in (into, out))
-    written = _size(into), _size(out)
-    if told is None or (is_done and op.opcode == "fusion"):
-        return written
-    in_program = _size(told.inputs), _size(told.outputs) if told.opcode == collective else None
-    sources = (in_program, written) if op.opcode == "fusion" else (written, in_program)
-    return _first(source[0] for source in sources), _first(source[1] for source in sources)
+    sources: list[tuple[_Arrays, _Arrays]] = [(into, out)]
+    if told and not (is_done and op.opcode == "fusion"):
+        in_program = told.inputs, told.outputs if told.opcode == collective else None
+        sources.insert(0 if op.opcode == "fusion" else 1, in_program)
+    if collective == _PERMUTE and (
+        any(text and _IN_PLACE in text.attributes for text in (op, start))
+        or any(len(into or ()) > max(1, len(out or ())) for into, out in sources)
+    ):
+        # Of what goes in, slices are sent, of a size that the run knows, and written into the rest.
+        return None, None
+    return _first(_size(into) for into, _ in sources), _first(_size(out) for _, out in sources)
 
 
-def _size(arrays: Sequence[Array | ProgramArray] | None) -> int | None:
+def _size(arrays: _Arrays) -> int | None:
     """Of all of them; None where there are none, or that of one isn't known."""
     size = 0
     for array in arrays or ():

@@ -353,7 +353,24 @@ class Transfer:
         return first(reversed(ways) if self.is_fusion else ways)
 
     @property
+    def is_in_place(self) -> bool:
+        """Whether a permute writes into some of what goes in."""
+        texts = [each.hlo.attributes for each in (self.op, self.start) if each is not None]
+        if any("slice_sizes" in attributes for attributes in texts):
+            return True
+        into, out = len(self.shapes_in), len(self.shapes_out)
+        if not self.is_fusion and into > 1 and into > out:
+            return True
+        program, told = self.op.program, self.told
+        if program is None or told is None or (self.is_fusion and self.op.is_wait):
+            return False
+        into, out = len(program.arrays_into(told) or []), len(program.arrays_out_of(told) or [])
+        return into > 1 and into > out
+
+    @property
     def payload(self) -> int | None:
+        if self.collective == "collective-permute" and self.is_in_place:
+            return None
         match self.collective:
             case "all-gather" | "recv" | "to_host" | "from_host":
                 return self.bytes_out

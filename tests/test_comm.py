@@ -14,7 +14,7 @@ import _proto
 import compute_breakdown
 from tests import hlo_proto
 from tests.harness import ROOT, answer, run
-from tests.hlo_proto import array, metadata_plane
+from tests.hlo_proto import array, metadata_plane, tuple_of
 from tests.naive_wire import every, fields
 from tests.random_comm import GROUPS
 from tests.xspace import (
@@ -518,6 +518,39 @@ class Payload(unittest.TestCase):
                        shape="f32[64]{0}", operands="f32[64]{0} %buf, f32[16]{0} %a",
                        attributes=OF_FOUR)])  # fmt: skip
         self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (256, 192))
+
+    def test_in_place_of_a_permute_what_moves_is_unknown(self) -> None:
+        """Slices of what goes in are written into what else goes in."""
+        sent, into, at = "f32[64]{0}", "f32[128]{0}", "(s32[], s32[])"
+        name, sizes = "collective-permute-start.1", ", slice_sizes={{4},{4}}"
+        whole = f"({sent}, {into}, {at}, {at})"
+        shapes = [array("f32", 64), array("f32", 128), *[tuple_of(array("s32"), array("s32"))] * 2]
+        program: Program = {
+            "main": [
+                *(hlo_proto.op(f"p.{i}", "parameter", shape=each) for i, each in enumerate(shapes)),
+                hlo_proto.op(name, "collective-permute-start", "p.0", "p.1", "p.2", "p.3"),
+                hlo_proto.op("collective-permute-done.1", "collective-permute-done", name,
+                             shape=array("f32", 128)),
+            ]
+        }  # fmt: skip
+        shown = f"{sent} %in, {into} %out, {at} %from, {at} %to"
+        bare = "%p.0, %p.1, %p.2, %p.3"
+        for operands, more, of in (
+            (shown, "", None),
+            (shown, sizes, program),
+            (bare, sizes, None),
+            (bare, "", program),
+        ):
+            for shape in (into, "()"):
+                begin = start(name, 0, shape=whole, operands=operands, attributes=more)
+                ops = [begin, done(name, 10, 5, shape=shape, operands=f"{whole} %{name}")]
+                self.assertIsNone(row(ops, of)["payload_bytes"], (operands, more))
+        alone = op("a", "collective-permute", 0, 1, shape=into, operands=shown)
+        self.assertIsNone(row([alone])["payload_bytes"])
+        # Several arrays may go to one place at once.
+        both = f"({sent}, {into})"
+        together = op("a", "collective-permute", 0, 1, shape=both, operands=f"{sent} %a, {into} %b")
+        self.assertEqual(row([together])["payload_bytes"], 768)
 
     def test_other_transfers_of_the_host(self) -> None:
         for category in ("infeed", "outfeed", "host send", "host recv-done"):
