@@ -2864,20 +2864,22 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
 # The memory: what the program holds in HBM when it holds most.
 
 ARGUMENT_RE = re.compile(r"\w+")
+# What ran, by what its program says of it: of several ops that are one instruction, all.
+Ran = dict["_proto.Instruction | None", list[Executions]]
 
 
 class Origin:
     """The instruction that puts out a buffer, and its likely line; or None, and nothing."""
 
-    def __init__(
-        self, instruction: _proto.Instruction | None, ran: Mapping[_proto.Instruction, Op]
-    ) -> None:
+    def __init__(self, instruction: _proto.Instruction | None, ran: Ran) -> None:
         self.instruction = instruction
         self.line: str | None = None
         self.how: str | None = None
         if instruction:
-            op = ran.get(instruction)
-            self.line, self.how = likely_line(op) if op else likely_line_of(instruction)
+            executions = ran.get(instruction)
+            self.line, self.how = (
+                likely_line(executions[0].op) if executions else likely_line_of(instruction)
+            )
 
     @property
     def name(self) -> str | None:
@@ -2926,9 +2928,12 @@ def memory(step: Step, *, top: int = 20) -> Report:
     peak = program.peak()
     if peak is None:
         raise Absent("no_buffer_assignment")
-    # Of two ops that are one instruction, the first.
-    ops = reversed([each.op for each in [*step.leaves, *step.containers]])
-    ran = {op.instruction: op for op in ops if op.instruction}
+    # Other programs are none of its business, and may be broken.
+    executions = [e for e in [*step.leaves, *step.containers] if e.op.program_id == program_id]
+    ran: Ran = {}
+    for each in executions:
+        if each.op.instruction:
+            ran.setdefault(each.op.instruction, []).append(each)
     put_out = dict.fromkeys(held.instruction for held in peak.held)
     origins = {instruction: Origin(instruction, ran) for instruction in put_out}
     live = [Live(held, origins[held.instruction]) for held in peak.held]
@@ -2954,28 +2959,21 @@ def memory(step: Step, *, top: int = 20) -> Report:
     )
 
 
-def peak_row(
-    name: str, program: _proto.Program, ran: Mapping[_proto.Instruction, Op], step: Step
-) -> Json | None:
+def peak_row(name: str, program: _proto.Program, ran: Ran, step: Step) -> Json | None:
     """The instruction that the peak is reached at; None where no heap trace tells."""
     if not name:
         return None
     origin = Origin(program.instruction(name), ran)
+    # None where it didn't run in the step, under its own name.
+    ran_as = {each.metadata_id for each in ran.get(origin.instruction, ())}
+    events = events_of(step.admitted.pieces, step.clock, ran_as)
     return {
         "hlo_op": name,
         "source_inner": origin.line,
         "source_is": origin.how,
         "tf_op": origin.tf_op,
-        "first_start_ps": first_start(step, origin.instruction) if origin.instruction else None,
+        "first_start_ps": min((start for start, _, _ in events), default=None),
     }
-
-
-def first_start(step: Step, instruction: _proto.Instruction) -> int | None:
-    """When it first ran in the step; None where it didn't, under its own name."""
-    met = set(chain.from_iterable(piece.metadata_ids for piece in step.admitted.pieces))
-    ran_as = {i for i in met if (op := step.device.op(i)) and op.instruction is instruction}
-    events = events_of(step.admitted.pieces, step.clock, ran_as)
-    return min((start for start, _, _ in events), default=None)
 
 
 def buffer_row(rank: int, live: Live, peak: int) -> Json:

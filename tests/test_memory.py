@@ -328,6 +328,22 @@ class Contradictions(MemoryTest):
         ):
             self.assert_absent("no_program", encode(Space(planes)), note)
 
+    def test_programs_that_are_not_asked_for_may_be_broken(self) -> None:
+        program = hlo_proto.hlo_proto({"main": list(MAIN)}, buffers=whole(1, 8, parameter=0)
+                                      + heap(8, 2) + buffer(2, 8, Y)
+                                      + heap_trace((ALLOC, 2, "y", 0)))  # fmt: skip
+        ops = [
+            op("y", "loop fusion", 100, 10, program_id=7),
+            op("z", "loop fusion", 120, 5, program_id=8),
+            op("z.w", "while", 120, 5, program_id=9),
+        ]
+        broken = {i: (f"jit_g({i})", b"no program") for i in (8, 9)}
+        programs = metadata_plane({7: ("jit_f(7)", program), **broken})
+        said = answer(encode(Space([tpu_plane(ops, [("s", 90, 200)]), programs])), "memory")
+        self.assertEqual((said["program"]["name"], said["peak_bytes"]), ("jit_f(7)", 16))
+        self.assertEqual(said["peak_at"]["first_start_ps"], 100)
+        self.assertEqual([each for each in said["notes"] if each.startswith(DAMAGED)], [])
+
     def test_noise(self) -> None:
         """No answer, or one that adds up."""
         rng = random.Random(3)
