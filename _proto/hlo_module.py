@@ -305,15 +305,15 @@ class Instruction:
 
     @property
     def line(self) -> str | None:
-        """Its own line, as `file:line`."""
+        """Its own line, as `file:line`; searches ask for it, and pay."""
         metadata = self._message.metadata
         if metadata.stack_frame_id:
             line = self.program.frames.line(metadata.stack_frame_id)
             if line:
                 return line
-        if metadata.source_file and metadata.source_line > 0:
-            return f"{metadata.source_file}:{metadata.source_line}"
-        return None
+        file = metadata.source_file
+        self.program.spend(len(file) // _BYTES_A_STEP)
+        return f"{file}:{metadata.source_line}" if file and metadata.source_line > 0 else None
 
     @property
     def stack(self) -> str | None:
@@ -448,10 +448,16 @@ class _Frames:
         # Each of them once, as many frames as there are in it.
         self._files = list(index.file_names)
         self._known: dict[int, tuple[str, int, int, int] | None] = {}
+        self._lines: dict[int, str | None] = {}
 
     def line(self, frame_id: int) -> str | None:
-        frame = self._frame(frame_id)
-        return f"{frame[0]}:{frame[1]}" if frame else None
+        """Kept, since many instructions may share one."""
+        if frame_id not in self._lines:
+            frame = self._frame(frame_id)
+            # Characters take up to four bytes.
+            self._spend(4 * len(frame[0]) // _BYTES_A_STEP if frame else 0)
+            self._lines[frame_id] = f"{frame[0]}:{frame[1]}" if frame else None
+        return self._lines[frame_id]
 
     def stack(self, frame_id: int) -> str | None:
         """The frames from the outermost in; None where they don't end."""

@@ -22,6 +22,7 @@ from tests.hlo_proto import (
     tuple_of,
 )
 from tests.hlo_proto import op as instruction
+from tests.test_amplification import measure
 from tests.xspace import Op, Space, encode, op, tpu_plane
 
 PROFILES = ROOT.parent / "shared" / "profiles"
@@ -510,6 +511,34 @@ class Hostile(MemoryTest):
         outcome = run(data, "memory", "--top", str(n))
         self.assertEqual(outcome.object["peak_bytes"], n)
         self.assertLess(len(str(outcome.object)), 40 << 20)
+
+    def test_a_long_name_of_a_file(self) -> None:
+        """Of one line that all instructions share, of a line for each, and inside of each."""
+        n, long = 2000, "é" * 499_999 + "😀"
+        one = StackFrames([long], [(1, 7, 3)], [(1, 0)])
+        own = StackFrames([long], [(1, 1 + i, 3) for i in range(n)], [(1 + i, 0) for i in range(n)])
+        ran = [op(f"y.{i}", "loop fusion", 100 + i % 50, 1, program_id=7) for i in range(n)]
+        inside = [instruction("z", "negate", line=f"{long}:7")]
+        buffers = b"".join(
+            buffer(i, 1, i + 2) + allocation(i, 1, (i, 0, 1), live_out=True) for i in range(n)
+        )
+        for frames, frame_of, called in ((one, lambda i: 1, []), (own, lambda i: i + 1, []),
+                                         (None, lambda i: 0, ["inside"])):  # fmt: skip
+            main = [
+                instruction(f"y.{i}", "fusion", frame=frame_of(i), calls=called) for i in range(n)
+            ]
+            program = hlo_proto.hlo_proto(
+                {"inside": inside if called else MAIN[:1], "main": main},
+                buffers=buffers,
+                frames=frames,
+            )
+            plane = tpu_plane(ran, [("s", 90, 200)])
+            data = encode(Space([plane, metadata_plane({7: ("jit_f(7)", program)})]))
+            for mode in ("memory", "by_source", "bottleneck"):
+                with self.subTest(frames=frames is not None, shared=frames is one, mode=mode):
+                    cost = measure("", data, mode)
+                    self.assertLess(cost.memory, 250 << 20)
+                    self.assertLess(cost.seconds, 6)
 
     def test_many_traces_and_allocations(self) -> None:
         n = 30_000
