@@ -2644,29 +2644,32 @@ UPDATE_RE = re.compile(r"-update(?=\.|\Z)")
 
 
 class Starts:
-    """The ops of a device that begin what others wait for."""
+    """The ops of a device that begin what others wait for, by place: the first in the step, else
+    the first of those that run at other times."""
 
     def __init__(self, step: Step) -> None:
         self._device = step.device
-        self._in_step: dict[Place, Op] = {}
-        for each in step.leaves:
-            if each.op.begins:
-                self._in_step.setdefault(each.op.place, each.op)
+        self._found: dict[Place, Op] = {}
+        self._add(each.op for each in step.leaves)
+
+    def _add(self, ops: Iterable[Op]) -> None:
+        for op in ops:
+            if op.begins:
+                self._found.setdefault(op.place, op)
 
     @cached_property
     def _ids(self) -> dict[str, list[int]]:
-        """All entries of the device's metadata, by the names of ops."""
+        """All entries of the device's metadata that haven't been asked for, by the names of ops."""
         ids: dict[str, list[int]] = {}
         for metadata_id, text in self._device.plane.metadata_names():
             ids.setdefault(_proto.HloText(text).name, []).append(metadata_id)
         return ids
 
     def at(self, place: Place) -> Op | None:
-        """The first in the step, else the first of those that run at other times."""
-        if place in self._in_step:
-            return self._in_step[place]
-        ops = filter(None, map(self._device.op, self._ids.get(place[1], ())))
-        return next((op for op in ops if op.begins and op.place == place), None)
+        if place not in self._found:
+            # All of one name at once.
+            self._add(filter(None, map(self._device.op, self._ids.pop(place[1], ()))))
+        return self._found.get(place)
 
     def of(self, done: Op) -> tuple[Place, Op | None]:
         """What begins that a wait ends: its operand, or the start of that update; else what its

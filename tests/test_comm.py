@@ -898,6 +898,16 @@ class Garbage(unittest.TestCase):
         known = sum(each["groups"] is not None for each in said["rows"])
         self.assertEqual(known, 16)
 
+    def test_one_name_in_many_programs_and_many_times_in_one_op(self) -> None:
+        n, name = 4000, "all-gather-start.1"
+        others = [start(name, i, 1, program_id=i, text=f"%{name} = f32[{i}] c()") for i in range(n)]
+        operands = ", ".join([f"%{name}"] * n)
+        wait = done(name, 5000, 9, operands=operands, program_id=n)
+        begin = time.monotonic()
+        said = rows([*others, wait], steps=[("s", 4500, 6000)])
+        self.assertLess(time.monotonic() - begin, 3)
+        self.assertEqual([each["pairs"]["unpaired"] for each in said], [1])
+
     def test_programs_that_are_cut_anywhere(self) -> None:
         program = {
             "called": [
