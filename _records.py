@@ -21,7 +21,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, islice
+from itertools import combinations, islice, zip_longest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ INT_LIMIT = 1 << 100
 INFLATED_LIMIT = 1 << 30
 INFLATED_SMALL, INFLATION = 1 << 24, 64
 FEW_BRACKETS, BYTES_OF_BRACKET = 1 << 18, 16
+# The steps that are used of a device run much the same ops, so few zeros are left out of them.
+FEW_FIGURES, FIGURES_FILLED_IN = 1 << 20, 4
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -163,6 +165,7 @@ def record_of(value: Any) -> Record:
         if max(group["frames"], default=-1) >= len(value["frames"]):
             wrong(f"groups[{index}]", "there is no such frame")
     last = [-1] * len(devices)
+    n_figures: list[list[int]] = [[] for _ in devices]
     for index, step in enumerate(value["steps"]):
         where = f"steps[{index}]"
         if step["device"] >= len(devices):
@@ -173,10 +176,16 @@ def record_of(value: Any) -> Record:
         if step["used"]:
             if None in step.values() and any(step[name] is None for name in FIGURES):
                 wrong(where, "it is used and has no figures")
-            if max(len(step["durs_ps"]), len(step["ns"])) > len(groups):
+            n_of_step = max(len(step["durs_ps"]), len(step["ns"]))
+            if n_of_step > len(groups):
                 wrong(where, "there are more figures than groups")
+            n_figures[step["device"]].append(n_of_step)
             if step["busy_ps"] > step["duration_ps"]:
                 wrong(where, "it is busy for longer than it lasts")
+    for index, of_steps in enumerate(n_figures):
+        n_all = len(of_steps) * max(of_steps, default=0)
+        if n_all > max(FEW_FIGURES, FIGURES_FILLED_IN * sum(of_steps)):
+            wrong(f"devices[{index}]", "its steps leave out most figures")
     record: Record = value
     return record
 
@@ -260,15 +269,14 @@ class Run:
         """The groups of which anything ran."""
         groups, frames = self.record["groups"], self.record["frames"]
         durs, ns = (
-            zip(
-                *(step[name] + [0] * (len(groups) - len(step[name])) for step in self.steps),
-                strict=True,
-            )
+            zip_longest(*(step[name] for step in self.steps), fillvalue=0)
             for name in ("durs_ps", "ns")
         )
+        # Groups that no step has figures of are last.
+        figures_of = zip_longest(durs, ns, fillvalue=(0,) * len(self.steps))
         return [
             Line(group, [frames[index] for index in group["frames"]], *figures)
-            for group, *figures in zip(groups, durs, ns, strict=True)
+            for group, figures in zip(groups, figures_of, strict=False)
             if any(map(any, figures))
         ]
 

@@ -892,6 +892,19 @@ class Reading(unittest.TestCase):
         finally:
             _records.FEW_BRACKETS = few
 
+    def test_figures_that_are_left_out(self) -> None:
+        """Groups by steps is far more than either is: most of the figures have to be there."""
+        large = record([op(1, tf_op=None)])
+        [group], [step] = large["groups"], large["steps"]
+        large["groups"] = [{**group, "agg_key": str(number)} for number in range(3000)]
+        large["steps"] = [{**step, "index": index} for index in range(3000)]
+        _records.record_of(large)
+        large["steps"][7]["ns"] = [1] * 3000
+        self.reject(json.dumps(large).encode(), "leave out most")
+        large["steps"] = [{**step, "ns": [1] * 1500} for step in large["steps"]]
+        large["steps"][7]["ns"] = [1] * 3000
+        _records.record_of(large)
+
     def test_fields_that_are_wrong(self) -> None:
         good = record(records.made_up(1), 2)
         self.assertEqual(_records.record_of(good), good)
