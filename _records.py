@@ -283,11 +283,13 @@ class Run:
 
 def runs_of(record: Record, asked: slice) -> list[Run]:
     """Of each device the steps that are used and asked for."""
-    runs = []
-    for index, device in enumerate(record["devices"]):
-        steps = [step for step in record["steps"] if step["device"] == index]
-        runs.append(Run(record, device, steps, [step for step in steps[asked] if step["used"]]))
-    return runs
+    of_devices: list[list[Json]] = [[] for _ in record["devices"]]
+    for step in record["steps"]:
+        of_devices[step["device"]].append(step)
+    return [
+        Run(record, device, steps, [step for step in steps[asked] if step["used"]])
+        for device, steps in zip(record["devices"], of_devices, strict=True)
+    ]
 
 
 def run_of(record: Record, device: str, asked: slice, **said: str) -> Run:

@@ -892,6 +892,15 @@ class Reading(unittest.TestCase):
         finally:
             _records.FEW_BRACKETS = few
 
+    def test_a_record_of_many_devices(self) -> None:
+        many = record([op(1, "a.py:1:1")])
+        [device], [step] = many["devices"], many["steps"]
+        many["devices"] = [device, *({**device, "device": str(n)} for n in range(5000))]
+        many["steps"] = [{**step, "device": number} for number in range(5001)]
+        start = time.process_time()
+        compare(many, many)
+        self.assertLess(time.process_time() - start, 1)
+
     def test_figures_that_are_left_out(self) -> None:
         """Groups by steps is far more than either is: most of the figures have to be there."""
         large = record([op(1, tf_op=None)])
