@@ -21,6 +21,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache, partial
 from itertools import combinations, islice, zip_longest
 
 TYPE_CHECKING = False
@@ -1072,6 +1073,8 @@ def crew_of(loaders: Iterable[Callable[[], Record]], device: str | None, steps: 
     crew = Crew({}, set(), [], set())
     failures: list[tuple[str, str, Json]] = []
     available = set()
+    # Cohorts may be many, of devices of the same hosts.
+    load_again = lru_cache(maxsize=2)(called)
     for load_record in loaders:
         try:
             record = load_record()
@@ -1084,7 +1087,7 @@ def crew_of(loaders: Iterable[Callable[[], Record]], device: str | None, steps: 
             available.add(run.device["device"])
             if device not in (None, run.device["device"]):
                 continue
-            member = member_of(run, load_record)
+            member = member_of(run, partial(load_again, load_record))
             other = crew.members.setdefault(member.name, member)
             if other is not member:
                 crew.notes.add(f"{member.device} of host {member.host} is there twice: taken once")
@@ -1100,6 +1103,10 @@ def crew_of(loaders: Iterable[Callable[[], Record]], device: str | None, steps: 
     if not crew.members:
         raise NoAnswer("device_not_found", available_devices=sorted(available))
     return crew
+
+
+def called(load_record: Callable[[], Record]) -> Record:
+    return load_record()
 
 
 def member_of(run: Run, load_record: Callable[[], Record]) -> Member:
@@ -1288,9 +1295,7 @@ def cause_of(slow: Load, median: Load) -> str | None:
 
 def slow_vs_median(cohort: Cohort, slow: Member, median: Member) -> tuple[Json, Fraction | None]:
     """The lines of both; and in percent how much of the excess is one factor on all of them."""
-    record = slow.load_record()
-    other = record if median.load_record is slow.load_record else median.load_record()
-    sides = lines_of(record, slow, cohort.keys), lines_of(other, median, cohort.keys)
+    sides = [lines_of(each.load_record(), each, cohort.keys) for each in (slow, median)]
     rows: list[Json] = []
     for kind, agg_key in sides[0].keys() | sides[1].keys():
         both = [side.get((kind, agg_key)) for side in sides]

@@ -534,6 +534,17 @@ class Cost(unittest.TestCase):
         _records.chance_of_slowest(1, 5000, 8)
         self.assertLess(time.process_time() - start, 0.2)
 
+    def test_many_programs(self) -> None:
+        many = records.record(records.made_up(1, 12))
+        [device], [step] = many["devices"], many["steps"]
+        many["devices"] = [
+            {**device, "device": str(number), "program": str(number // 2)} for number in range(400)
+        ]
+        many["steps"] = [{**step, "device": number} for number in range(400)]
+        start = time.process_time()
+        self.assertEqual(len(spread([many])["cohorts"]), 200)
+        self.assertLess(time.process_time() - start, 1)
+
     def test_memory_goes_by_steps_not_by_lines(self) -> None:
         """An eighth of 512 devices: 16 records of 4 devices, 10 steps and 1000 groups."""
         base = records.record(records.made_up(3, 1000))
