@@ -148,9 +148,9 @@ class Program:
         return by_id
 
     def spend(self, steps: int = 1) -> None:
-        """Pay for steps of a search."""
+        """Pay for steps of a search. What costs nothing is to be had when all are spent, too."""
         self._steps_left -= steps
-        if self._steps_left < 0:
+        if steps and self._steps_left < 0:
             raise Tangled
 
     def answer(self, search: Callable[[], T], otherwise: T) -> T:
