@@ -2729,9 +2729,9 @@ class Transfer:
 
     @property
     def key(self) -> tuple[str, str, str, str, str, str, int]:
-        size, label = self.exchange.who
+        who = self.exchange.who
         kind = self.collective, self.mode, self.engine
-        return *kind, self.op.agg_key, self.line or "", label or "", size or 0
+        return *kind, self.op.agg_key, self.line or "", who.label or "", who.size or 0
 
 
 def collective_of(op: Op) -> str:
@@ -2767,9 +2767,9 @@ def comm(step: Step, *, top: int = 20) -> Report:
     by_key: dict[Any, list[Transfer]] = {}
     by_collective: dict[str, list[Transfer]] = {}
     for each in transfers:
-        by_key.setdefault(each.key, []).append(each)
+        by_key.setdefault((each.key, each.exchange.who.mark), []).append(each)
         by_collective.setdefault(each.collective, []).append(each)
-    ranked = [by_key[key] for key in sorted(by_key, key=lambda key: (-total_of(by_key[key]), key))]
+    ranked = sorted(by_key.values(), key=lambda some: (-total_of(some), some[0].key))
     tail = list(chain.from_iterable(ranked[top:]))
     among_devices = [each for each in transfers if each.op.waits_for != HOST]
     flights = chain.from_iterable(each.flights for each in among_devices)

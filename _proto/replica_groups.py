@@ -101,11 +101,13 @@ def mesh_groups(
 class Participants(NamedTuple):
     """Who takes part, in short: how many members each group has, and a label of the groups.
 
-    Equal sets have equal labels. The size is None where groups differ in it.
+    Equal sets have equal labels. The size is None where groups differ in it. Where a label leaves
+    something out, `mark` tells apart what it is of.
     """
 
     size: int | None
     label: str | None
+    mark: int = 0
 
 
 def in_groups(groups: Groups, n_devices: int | None) -> Participants:
@@ -114,13 +116,15 @@ def in_groups(groups: Groups, n_devices: int | None) -> Participants:
         return Participants(n_devices, _even(1, n_devices, 1) if n_devices else None)
     sizes = set(map(len, groups))
     if len(sizes) > 1:
-        return Participants(None, _sets(groups))
+        return Participants(None, _sets(groups), hash(groups))
     size = sizes.pop()
     stride = groups[0][1] - groups[0][0] if size > 1 else 1
     is_even = max(group[-1] for group in groups) == size * len(groups) - 1 and all(
         group == tuple(range(group[0], group[0] + size * stride, stride)) for group in groups
     )
-    return Participants(size, _even(len(groups), size, stride) if is_even else _sets(groups))
+    if is_even:
+        return Participants(size, _even(len(groups), size, stride))
+    return Participants(size, _sets(groups), hash(groups))
 
 
 def in_pairs(pairs: Iterable[tuple[int, int]]) -> Participants:

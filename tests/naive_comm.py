@@ -104,6 +104,8 @@ def mesh_sets(
 class Who:
     size: int | None = None
     label: str | None = None
+    # Of which it is; none of permutes, and of more devices than could be listed.
+    sets: Sets | None = None
 
     @staticmethod
     def of_sets(sets: Sets | None, n_devices: int | None) -> Who | None:
@@ -116,7 +118,7 @@ class Who:
             stride = ", stride 1" if n_devices > 1 else ""
             return Who(n_devices, f"1 x {n_devices}{stride}")
         sizes = {len(each) for each in sets}
-        return Who(sizes.pop() if len(sizes) == 1 else None, label_of(sets))
+        return Who(sizes.pop() if len(sizes) == 1 else None, label_of(sets), sets)
 
     @staticmethod
     def of_pairs(pairs: Sequence[tuple[int, int]]) -> Who | None:
@@ -571,8 +573,8 @@ class Comm:
         )
 
     def answer(self, totals: Json) -> Json:
-        rows = grouped(self.ours, self.key)
-        ranked = [rows[k] for k in sorted(rows, key=lambda k: (-duration(rows[k]), k))]
+        rows = grouped(self.ours, lambda e: (self.key(e), self.transfers[id(e.op)].who.sets))
+        ranked = [rows[k] for k in sorted(rows, key=lambda k: (-duration(rows[k]), k[0]))]
         top = 20 if self.step.options.top is None else self.step.options.top
         left_out = [e for events in ranked[top:] for e in events]
         for_devices = [e for e in self.ours if e.op.waits_for != "host"]

@@ -652,6 +652,23 @@ class Groups(unittest.TestCase):
         size, label, _ = self.of("{{" + members + "}}")
         self.assertEqual((size, label), (70, "{" + ",".join(map(str, range(64))) + ",…}"))
 
+    def test_what_only_the_labels_have_in_common_is_two(self) -> None:
+        """In order of appearance, where nothing else tells them apart."""
+        for program in (False, True):
+            rest = [[[20, 21], [22]], [[20], [21, 22]], [[22], [20, 21]]]
+            groups = [[*([i] for i in range(10)), *more] for more in rest]
+            ops, main = [], []
+            for i, each in enumerate(groups):
+                written = ",".join("{" + ",".join(map(str, group)) + "}" for group in each)
+                attributes = "" if program else f", replica_groups={{{written}}}"
+                ops.append(op(f"all-reduce.{i}", "all-reduce", 30 * i, 20 if i == 1 else 10,
+                              attributes=attributes))  # fmt: skip
+                main.append(hlo_proto.op(f"all-reduce.{i}", "all-reduce",
+                                         extra=hlo_proto.listed_groups(*each)))  # fmt: skip
+            said = rows(ops, {"main": main} if program else None)
+            self.assertEqual([each["n_executions"] for each in said], [2, 1])
+            self.assertEqual(len({each["groups"] for each in said}), 1)
+
     def test_all_devices_are_those_of_the_program(self) -> None:
         self.assertEqual(self.of("{}"), (None, None, None))
         program: Program = {"main": [hlo_proto.op("x", "add")]}
