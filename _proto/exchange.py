@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .hlo_shapes import Array as ProgramArray
 from .hlo_text import Array, HloText
-from .replica_groups import GroupTexts, Participants, in_groups, in_pairs
+from .replica_groups import GroupTexts, Participants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Exchanges:
         n_devices = program.n_devices if program else None
         who, who_is = (
             self._written(collective, (op, start), n_devices)
-            or _told(collective, told, n_devices)
+            or (told and told.who and (told.who, PROGRAM))
             or (Participants(_ratio(collective, *sizes), None), SHAPES)
         )
         is_known = who.size is not None or who.label is not None
@@ -105,16 +105,6 @@ class Exchanges:
             if who:
                 return who, TEXT
         return None
-
-
-def _told(
-    collective: str, told: Collective | None, n_devices: int | None
-) -> tuple[Participants, str] | None:
-    if told and collective == _PERMUTE:
-        return (in_pairs(told.pairs), PROGRAM) if told.pairs else None
-    if told and told.groups is not None:
-        return in_groups(told.groups, n_devices), PROGRAM
-    return None
 
 
 def _ratio(collective: str, into: int | None, out: int | None) -> int | None:

@@ -7,13 +7,24 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from . import hlo_pb2 as pb
 from .hlo_search import START, collective_name, first_collective, inside, stage_of
 from .hlo_shapes import Array
 from .hlo_text import OTHER, dtype_class
-from .replica_groups import AxisPart, Groups, iota_groups, listed_groups, mesh_groups
+from .replica_groups import (
+    AxisPart,
+    Groups,
+    Participants,
+    in_groups,
+    in_pairs,
+    iota_groups,
+    listed_groups,
+    mesh_groups,
+    n_members,
+)
 from .wire import parse
 
 TYPE_CHECKING = False
@@ -26,8 +37,8 @@ _WIDTH = {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2, OTHER: 3}
 _COST_KEY = b'"cost_estimate"'
 # Python reads long numbers slowly, and none of these is a count.
 _COUNT_RE = re.compile(r"[0-9]{1,20}")
-# What a search could visit in the time that a member of a group takes to be found.
-_MEMBERS_A_STEP = 16
+# How many members of groups are found in the time that a step of a search takes.
+_MEMBERS_A_STEP = 2
 
 
 class Dot(NamedTuple):
@@ -51,16 +62,14 @@ class DeclaredCost(NamedTuple):
 class Collective(NamedTuple):
     """A collective as the program has it; what that doesn't tell is None.
 
-    Of an asynchronous one the inputs are the start's, the outputs the done's. `groups` are `()`
-    where all devices are one group. `pairs` are those of a permute: source, target.
+    Of an asynchronous one the inputs are the start's, the outputs the done's.
     """
 
     name: str
     opcode: str
     inputs: list[Array] | None
     outputs: list[Array] | None
-    groups: Groups | None
-    pairs: tuple[tuple[int, int], ...] | None
+    who: Participants | None
 
 
 def dot_of(op: Instruction) -> Dot | None:
@@ -139,17 +148,21 @@ def collective_of(op: Instruction) -> Collective | None:
     found = first_collective(op.chain)
     if found is None:
         return None
+    known = op.program.collectives
+    if found not in known:
+        known[found] = _read_collective(found)
+    return known[found]
+
+
+def _read_collective(found: Instruction) -> Collective:
     first, last = found.chain[0], found.chain[-1]
     opcode = collective_name(found.opcode) or found.opcode
-    inputs = groups = pairs = None
+    inputs = who = None
     if first.opcode in (opcode, f"{opcode}-start"):
         inputs = _inputs(first)
-        if opcode == "collective-permute":
-            pairs = _pairs(first)
-        else:
-            groups = _groups(first)
+        who = _in_pairs(first) if opcode == "collective-permute" else _in_groups(first)
     is_open = (stage_of(last) or ("", ""))[1] == START
-    return Collective(found.name, opcode, inputs, None if is_open else last.arrays, groups, pairs)
+    return Collective(found.name, opcode, inputs, None if is_open else last.arrays, who)
 
 
 def _inputs(collective: Instruction) -> list[Array] | None:
@@ -163,7 +176,7 @@ def _inputs(collective: Instruction) -> list[Array] | None:
     return inputs
 
 
-def _pairs(permute: Instruction) -> tuple[tuple[int, int], ...] | None:
+def _in_pairs(permute: Instruction) -> Participants | None:
     pairs = []
     for data in permute._message.source_target_pairs:
         pair = parse(pb.SourceTarget, data)
@@ -171,19 +184,29 @@ def _pairs(permute: Instruction) -> tuple[tuple[int, int], ...] | None:
             permute.program.complain(f"the pairs of {permute.name}")
             return None
         pairs.append((pair.source, pair.target))
-    return tuple(pairs)
+    return in_pairs(pairs) if pairs else None
 
 
-def _groups(collective: Instruction) -> Groups | None:
-    groups = _read_groups(collective._message)
-    if groups is None:
-        collective.program.complain(f"the groups of {collective.name}")
-        return None
-    collective.program.spend(sum(map(len, groups)) // _MEMBERS_A_STEP)
-    return groups
+def _in_groups(collective: Instruction) -> Participants | None:
+    """Each way to write them is read once: few are used, and each may mean all of a pod."""
+    program, message = collective.program, collective._message
+    written = (
+        message.mesh_axes_replica_group_list,
+        message.iota_collective_device_list,
+        message.collective_device_list,
+        *message.replica_groups,
+    )
+    if written not in program.participants:
+        groups = _read_groups(message, program.spend)
+        who = None if groups is None else in_groups(groups, program.n_devices)
+        program.participants[written] = who
+    who = program.participants[written]
+    if who is None:
+        program.complain(f"the groups of {collective.name}")
+    return who
 
 
-def _read_groups(message: pb.HloInstruction) -> Groups | None:
+def _read_groups(message: pb.HloInstruction, spend: Callable[[int], None]) -> Groups | None:
     """The groups, from whichever field has them: compilers have used four, one after another."""
     mesh = parse(pb.MeshAxesReplicaGroupList, message.mesh_axes_replica_group_list)
     iota = parse(pb.IotaReplicaGroupList, message.iota_collective_device_list)
@@ -198,17 +221,21 @@ def _read_groups(message: pb.HloInstruction) -> Groups | None:
             else AxisPart(part.mesh_axis_index)
             for part in mesh.axes
         ]
-        return mesh_groups([axis.size for axis in mesh.mesh.axes], parts, mesh.mesh.device_ids)
+        dims = [axis.size for axis in mesh.mesh.axes]
+        spend(n_members(dims) // _MEMBERS_A_STEP)
+        return mesh_groups(dims, parts, mesh.mesh.device_ids)
     if devices.HasField("iota_replica_group_list"):
         iota = devices.iota_replica_group_list
     if iota.num_replica_groups:
+        spend(n_members(iota.iota_reshape_dims) // _MEMBERS_A_STEP)
         return iota_groups(
             iota.num_replica_groups,
             iota.num_devices_per_group,
             iota.iota_reshape_dims,
             iota.iota_transpose_perm,
         )
-    groups = [group.replica_ids for group in listed if group is not None]
-    if len(groups) < len(listed):
+    if None in listed:
         return None
-    return listed_groups([*groups, *(group.replica_ids for group in devices.replica_groups)])
+    groups = [group.replica_ids for group in (*listed, *devices.replica_groups) if group]
+    spend(sum(map(len, groups)) // _MEMBERS_A_STEP)
+    return listed_groups(groups)

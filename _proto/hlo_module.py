@@ -42,6 +42,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .buffers import BufferAssignment
     from .heap import Peak
+    from .replica_groups import Participants
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -91,6 +92,9 @@ class Program:
                 name = instruction.name
                 self._by_name[name] = None if name in self._by_name else instruction
         self._steps_left = _STEPS + _STEPS_EACH * len(self._by_name)
+        # What is known of collectives, and of those that take part in them by how that is written.
+        self.collectives: dict[Instruction, Collective] = {}
+        self.participants: dict[tuple[bytes, ...], Participants | None] = {}
 
     def instruction(self, name: str) -> Instruction | None:
         """The instruction of that name, with or without `%`, in whatever computation."""
@@ -99,7 +103,7 @@ class Program:
             self.complain(f"more than one instruction is called {name}")
         return self._by_name.get(name)
 
-    @property
+    @cached_property
     def n_devices(self) -> int | None:
         """How many devices run it together; None if it doesn't say."""
         assignment = self.read(pb.DeviceAssignment, self._module.device_assignment)

@@ -189,10 +189,14 @@ class GroupTexts:
         return mesh_groups(dims, axis_parts) if self._may_be(dims) else None
 
     def _may_be(self, dims: Sequence[int]) -> bool:
-        """Whether so many devices can be, and have been left."""
-        if _is_possible(dims):
-            self._members_left -= prod(dims)
-        return _is_possible(dims) and self._members_left >= 0
+        """Whether so many devices have been left."""
+        self._members_left -= n_members(dims)
+        return self._members_left >= 0
+
+
+def n_members(dims: Sequence[int]) -> int:
+    """How many members groups of so many devices have together; none, if so many can't be."""
+    return prod(dims) if _is_possible(dims) else 0
 
 
 def _numbers(listed: str) -> list[int]:

@@ -915,6 +915,43 @@ class Garbage(unittest.TestCase):
         known = sum(each["groups"] is not None for each in said["rows"])
         self.assertEqual(known, 16)
 
+    def assert_quick(self, extras: Sequence[bytes], seconds: float) -> list[Json]:
+        """Of a program that has collectives with these fields, each called by several ops."""
+        n = len(extras)
+        called: Program = {
+            f"called.{i}": [hlo_proto.op(f"all-reduce.{i}", "all-reduce", extra=extra)]
+            for i, extra in enumerate(extras)
+        }
+        names = [f"fusion.{i}" for i in range(2000)]
+        main = [hlo_proto.op(name, "fusion", calls=[f"called.{i % n}"])
+                for i, name in enumerate(names)]  # fmt: skip
+        ops = [op(name, "all-reduce fusion", i % 1000, 1) for i, name in enumerate(names)]
+        data = file_of(ops, {**called, "main": main})
+        begin = time.monotonic()
+        outcome = run(data, "comm", "--top", "100")
+        self.assertLess(time.monotonic() - begin, seconds)
+        found: list[Json] = outcome.object["rows"]
+        return found
+
+    def test_members_of_groups_in_a_program(self) -> None:
+        """One list however often, and of many that differ as many as the program is worth."""
+        one = range(1 << 17)
+        (said,) = self.assert_quick([hlo_proto.listed_groups(*([i] for i in one))], 4)
+        self.assertEqual((said["groups"], said["groups_from"]), ("131072 x 1", "program"))
+        lists = [bytes_field(92, hlo_proto.iota((1 << 17) - i, 1, [(1 << 17) - i]))
+                 for i in range(500)]  # fmt: skip
+        found = {said["groups"] for said in self.assert_quick(lists, 8)}
+        self.assertTrue(5 < len(found - {None}) < 50)
+        self.assertIn(None, found)
+
+    def test_a_pod_is_known(self) -> None:
+        """All ways of a mesh of ten thousand devices, and many ops."""
+        dims = [16, 24, 24, 2]
+        ways = [hlo_proto.mesh(dims, axes) for axes in ([0], [1], [2], [3], [0, 1], [0, 1, 2])]
+        found = self.assert_quick(ways * 100, 4)
+        self.assertEqual(len(found), len(ways))
+        self.assertTrue(all(said["groups_from"] == "program" for said in found))
+
     def test_one_name_in_many_programs_and_many_times_in_one_op(self) -> None:
         n, name = 4000, "all-gather-start.1"
         others = [start(name, i, 1, program_id=i, text=f"%{name} = f32[{i}] c()") for i in range(n)]

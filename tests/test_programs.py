@@ -23,6 +23,8 @@ from _proto.hlo_shapes import Array
 from _proto.replica_groups import (
     MAX_DEVICES,
     AxisPart,
+    Participants,
+    in_groups,
     iota_groups,
     listed_groups,
     mesh_groups,
@@ -894,7 +896,8 @@ class Groups(unittest.TestCase):
             with self.subTest(field=field):
                 read = opened({"main": [op("x", "abs"), op("ar", "all-reduce", "x", extra=field)]})
                 found = read["ar"].collective()
-                self.assertEqual(found and found.groups, groups)
+                expected = None if groups is None else in_groups(groups, None)
+                self.assertEqual(found and found.who, expected)
 
 
 class Collectives(unittest.TestCase):
@@ -925,8 +928,7 @@ class Collectives(unittest.TestCase):
             "all-gather",
             [Array("bf16", (4, 512), 0)],
             [Array("bf16", (4, 1024), 1)],
-            ((0, 1), (2, 3), (4, 5), (6, 7)),
-            None,
+            Participants(2, "4 x 2, stride 1"),
         )
         for name in ("ag-start", "ag-update", "ag-done"):
             self.assertEqual(read[name].collective(), expected)
@@ -958,17 +960,21 @@ class Collectives(unittest.TestCase):
             self.assertEqual(
                 read[name].collective(),
                 Collective(
-                    "cp-start", "collective-permute", arrays, arrays, None, ((0, 0), (2, 1))
+                    "cp-start",
+                    "collective-permute",
+                    arrays,
+                    arrays,
+                    Participants(None, "2 pairs, 1 to self"),
                 ),
             )
         self.assertEqual(
             read["lone-start"].collective(),
-            Collective("lone-start", "all-gather", arrays, None, (), None),
+            Collective("lone-start", "all-gather", arrays, None, Participants(None, None)),
         )
         # What a done alone takes is bookkeeping, and its groups stand on the start.
         self.assertEqual(
             read["lone-done"].collective(),
-            Collective("lone-done", "all-reduce", None, arrays, None, None),
+            Collective("lone-done", "all-reduce", None, arrays, None),
         )
 
     def test_the_devices_of_a_program(self) -> None:
@@ -1213,7 +1219,9 @@ class RealPrograms(unittest.TestCase):
             found = each.instruction.collective()
             if found is not None and each.instruction.opcode.endswith("-done"):
                 kinds[found.opcode] += 1
-                self.assertTrue(found.groups if found.pairs is None else len(found.pairs) == 8)
+                assert found.who is not None and found.who.label is not None
+                is_permute = found.opcode == "collective-permute"
+                self.assertIn("8 pairs, " if is_permute else " x ", found.who.label)
                 self.assertTrue(found.inputs and found.outputs)
         gathered = {
             "all-gather": 23,
@@ -1227,7 +1235,7 @@ class RealPrograms(unittest.TestCase):
             for program in real(V6E).programs
             if (summed := program.instruction("all-reduce")) and (found := summed.collective())
         )
-        self.assertEqual(reduced.groups, ((0, 4), (1, 5), (2, 6), (3, 7)))
+        self.assertEqual(reduced.who, Participants(2, "4 x 2, stride 4"))
         self.assertEqual([array.n_bytes for array in reduced.inputs or []], [5_368_709_120])
         self.assertEqual({program.n_devices for program in real(TPU7X).programs}, {8})
 
