@@ -7,7 +7,7 @@ result. Sizes are logical: dims times the size of an element, without the paddin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -66,6 +66,10 @@ class Exchanges:
 
     def __init__(self) -> None:
         self._texts = GroupTexts()
+        # Many ops may share a long text or list: who takes part by the former, the bytes of the
+        # latter by its id. Each is kept, so that its id stays its own.
+        self._who: dict[tuple[HloText, bool], Participants | None] = {}
+        self._sizes: dict[int, tuple[_Arrays, int | None]] = {}
 
     def of(
         self,
@@ -83,7 +87,7 @@ class Exchanges:
         # What sums up and scatters may be written as an all-reduce of which a part is taken.
         names = (collective, "all-reduce") if collective == "reduce-scatter" else (collective,)
         told = inside if inside and inside.opcode in names else None
-        sizes = _sizes(collective, op, start, is_done, told)
+        sizes = _sizes(collective, op, start, is_done, told, self._size)
         payload = _first(sizes[side] for side in _PAYLOADS.get(collective, ()))
         n_devices = program.n_devices if program else None
         who, who_is = (
@@ -98,13 +102,21 @@ class Exchanges:
         self, collective: str, texts: Iterable[HloText | None], n_devices: int | None
     ) -> tuple[Participants, str] | None:
         for text in filter(None, texts):
-            if collective == _PERMUTE:
-                who = self._texts.pairs(text.attributes)
-            else:
-                who = self._texts.groups(text.attributes, n_devices)
-            if who:
+            key = text, collective == _PERMUTE
+            if key not in self._who:
+                self._who[key] = (
+                    self._texts.pairs(text.attributes)
+                    if collective == _PERMUTE
+                    else self._texts.groups(text.attributes, n_devices)
+                )
+            if who := self._who[key]:
                 return who, TEXT
         return None
+
+    def _size(self, arrays: _Arrays) -> int | None:
+        if id(arrays) not in self._sizes:
+            self._sizes[id(arrays)] = arrays, _size(arrays)
+        return self._sizes[id(arrays)][1]
 
 
 def _ratio(collective: str, into: int | None, out: int | None) -> int | None:
@@ -123,7 +135,12 @@ def _bus(collective: str, payload: int | None, who: Participants) -> Fraction | 
 
 
 def _sizes(
-    collective: str, op: HloText, start: HloText | None, is_done: bool, told: Collective | None
+    collective: str,
+    op: HloText,
+    start: HloText | None,
+    is_done: bool,
+    told: Collective | None,
+    size: Callable[[_Arrays], int | None],
 ) -> tuple[int | None, int | None]:
     """The bytes that go in, and that come out."""
     into, out = op.operands, op.outputs
@@ -149,7 +166,7 @@ def _sizes(
     ):
         # Of what goes in, slices are sent, of a size that the run knows, and written into the rest.
         return None, None
-    return _first(_size(into) for into, _ in sources), _first(_size(out) for _, out in sources)
+    return _first(size(into) for into, _ in sources), _first(size(out) for _, out in sources)
 
 
 def _size(arrays: _Arrays) -> int | None:

@@ -944,6 +944,32 @@ class Garbage(unittest.TestCase):
         self.assertTrue(5 < len(found - {None}) < 50)
         self.assertIn(None, found)
 
+    def test_a_long_text_that_many_wait_for(self) -> None:
+        members = ",".join(f"{{{i},{i}}}" for i in range(30_000))
+        long = ", ".join(["f32[8] %x"] * 30_000)
+        for kind, attributes, operands in (
+            ("collective-permute", f", source_target_pairs={{{members}}}", "f32[8] %x"),
+            ("all-reduce", f", replica_groups={{{members}", "f32[8] %x"),
+            ("all-to-all", "", long),
+        ):
+            name = f"{kind}-start.1"
+            waits = [done(name, i, 1, name=f"{kind}-done.{i}") for i in range(500)]
+            begin = time.monotonic()
+            rows([start(name, 0, attributes=attributes, operands=operands), *waits])
+            self.assertLess(time.monotonic() - begin, 3, kind)
+
+    def test_many_operands_that_many_ops_share(self) -> None:
+        n = 2000
+        main = [hlo_proto.op(f"fusion.{i}", "fusion", calls=["called"]) for i in range(n)]
+        called = [hlo_proto.op("p", "parameter", shape=array("f32", 8)),
+                  hlo_proto.op("reduce-scatter.1", "reduce-scatter", *["p"] * 20_000)]  # fmt: skip
+        ops = [op(each.name, "all-reduce-scatter fusion", i % 900, 1, shape="(f32[2], f32[2])")
+               for i, each in enumerate(main)]  # fmt: skip
+        begin = time.monotonic()
+        said = row(ops, {"called": called, "main": main})
+        self.assertLess(time.monotonic() - begin, 3)
+        self.assertEqual(said["payload_bytes"], n * 20_000 * 32)
+
     def test_a_pod_is_known(self) -> None:
         """All ways of a mesh of ten thousand devices, and many ops."""
         dims = [16, 24, 24, 2]
