@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .hlo_module import Instruction, Program
 
-ALLOC, FREE, SHARE = KINDS = ("alloc", "free", "share")
+ALLOC, FREE, _ = KINDS = ("alloc", "free", "share")
 
 # As with instructions: few are harmless, and many take at least so many bytes each.
 _FEW = 100_000
@@ -28,7 +28,6 @@ class Buffer(NamedTuple):
 
     id: int
     size: int
-    color: int
     instruction: Instruction | None
     shape_index: tuple[int, ...]
 
@@ -42,7 +41,7 @@ class Assigned(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """A piece of memory; `color` 0 is HBM. The number and index are those of a parameter."""
+    """A piece of memory; `color` 0 is HBM."""
 
     number: int
     size: int
@@ -50,7 +49,6 @@ class Allocation(NamedTuple):
     is_thread_local: bool
     is_parameter: bool
     parameter_number: int
-    parameter_shape_index: tuple[int, ...]
     maybe_live_out: bool
     is_constant: bool
     assigned: list[Assigned]
@@ -133,7 +131,6 @@ def _buffer(program: Program, data: bytes) -> Buffer:
     return Buffer(
         message.id,
         message.size,
-        message.color,
         program.instruction_by_id(where.instruction_id),
         tuple(where.shape_index),
     )
@@ -152,7 +149,6 @@ def _allocation(message: pb.BufferAllocation) -> Allocation:
         message.is_thread_local,
         message.is_entry_computation_parameter,
         message.parameter_number,
-        tuple(message.parameter_shape_index),
         message.maybe_live_out,
         message.is_constant,
         assigned,

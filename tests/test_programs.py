@@ -1037,13 +1037,11 @@ class Buffers(unittest.TestCase):
             read.buffers,
             BufferAssignment(
                 [
-                    Allocation(
-                        0, 100, 0, False, True, 3, (0, 2), False, False, [Assigned(14, 0, 100)]
-                    ),
-                    Allocation(1, 64, 5, False, False, 0, (), False, False, [Assigned(15, 8, 50)]),
-                    Allocation(2, 7, 0, True, False, 0, (), True, True, []),
+                    Allocation(0, 100, 0, False, True, 3, False, False, [Assigned(14, 0, 100)]),
+                    Allocation(1, 64, 5, False, False, 0, False, False, [Assigned(15, 8, 50)]),
+                    Allocation(2, 7, 0, True, False, 0, True, True, []),
                 ],
-                {14: Buffer(14, 100, 0, read["x"], ()), 15: Buffer(15, 50, 5, read["y"], (0, 1))},
+                {14: Buffer(14, 100, read["x"], ()), 15: Buffer(15, 50, read["y"], (0, 1))},
                 [
                     [],
                     [
@@ -1250,7 +1248,7 @@ class RealPrograms(unittest.TestCase):
             for place in each.assigned
         }
         for each in found.buffers.values():
-            if each.color == 0 and each.size >= 250 << 20 and each.id not in inside_fusions:
+            if each.size >= 250 << 20 and each.id not in inside_fusions:
                 assert each.instruction is not None
                 line = (each.instruction.line or "").rpartition("/")[2]
                 shown.add((each.instruction.name, each.shape_index, each.size >> 20, line))
