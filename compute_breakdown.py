@@ -2639,7 +2639,6 @@ def finding_row(rank: int, finding: Finding, step: Step) -> Json:
 
 SYNCHRONOUS, ASYNCHRONOUS = "sync", "async"
 CORE = "core"
-TO_HOST, FROM_HOST = "to_host", "from_host"
 UPDATE_RE = re.compile(r"-update(?=\.|\Z)")
 
 
@@ -2725,7 +2724,9 @@ class Transfer:
         is_known = op.instruction is not None and op.instruction.on_sparse_core
         self.engine = SPARSE_CORE if is_told or is_known else CORE
         self.line, self.how = (op.source_inner, OWN) if op.source_stack else likely_line(op)
-        self.exchange = exchanges.of(self.collective, *texts, op.is_wait, op.program, op.inside)
+        self.exchange = exchanges.of(
+            self.collective, *texts, is_done=op.is_wait, program=op.program, inside=op.inside
+        )
 
     @property
     def key(self) -> tuple[str, str, str, str, str, str, int]:
@@ -2738,7 +2739,7 @@ def collective_of(op: Op) -> str:
     if op.waits_for == SOME_COLLECTIVE and op.inside:
         return op.inside.opcode
     if op.waits_for == HOST and op.kind != COMM:
-        return TO_HOST if op.is_to_host else FROM_HOST
+        return _proto.TO_HOST if op.is_to_host else _proto.FROM_HOST
     return op.waits_for
 
 

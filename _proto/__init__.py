@@ -12,7 +12,9 @@ from .errors import Damage, NoProtobuf, check_memory
 from .flights import Flight, flights_of
 from .folders import files_below, files_in, folder_nearby, host_of, is_folder
 from .hlo_text import (
+    FROM_HOST,
     HOST_MEMORY,
+    TO_HOST,
     Array,
     HloText,
     dtype_and_layout_change,
@@ -35,10 +37,12 @@ if TYPE_CHECKING:
     from .reader import Metadata, Plane, Stats, Trace, Value
 
 __all__ = [
+    "FROM_HOST",
     "HOST_MEMORY",
     "ON_DEVICE",
     "ON_TRACE",
     "STDIN",
+    "TO_HOST",
     "Array",
     "Clock",
     "Collective",

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from .hlo_shapes import Array as ProgramArray
-from .hlo_text import Array, HloText
+from .hlo_text import FROM_HOST, TO_HOST, Array, HloText
 from .replica_groups import GroupTexts, Participants
 
 TYPE_CHECKING = False
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .hlo_module import Program
 
 TEXT, PROGRAM, SHAPES = "text", "program", "shapes"
-TO_HOST, FROM_HOST = "to_host", "from_host"
 # What counts as the payload, what goes in or what comes out; the first that is known of two that
 # are equal. What isn't here moves as much as only its run knows.
 _IN, _OUT = 0, 1
@@ -76,6 +75,7 @@ class Exchanges:
         collective: str,
         op: HloText,
         start: HloText | None,
+        *,
         is_done: bool,
         program: Program | None,
         inside: Collective | None,

@@ -33,6 +33,8 @@ SSA_PART_RE = re.compile(r"\d+|(?:clone|cloned|remat)\d*")
 ENDLESS = 1 << 128
 # Of memory spaces: any other is on the chip.
 HBM, HOST_MEMORY = 0, 5
+# What copies between the two are called, beside the collectives.
+TO_HOST, FROM_HOST = "to_host", "from_host"
 # The dtypes without a peak of their own.
 OTHER = "other"
 # Shaped like arrays, but nothing is in them.

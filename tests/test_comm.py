@@ -12,6 +12,7 @@ from typing import Any
 
 import _proto
 import compute_breakdown
+from _proto import exchange, hlo_search
 from tests import hlo_proto
 from tests.harness import ROOT, answer, run
 from tests.hlo_proto import array, metadata_plane, tuple_of
@@ -593,6 +594,15 @@ class Payload(unittest.TestCase):
         other = done("send.2", 20, 5, category="recv-done", name="recv-done.2", shape=data)
         said = answer(file_of([*send, end, other]), "comm")["totals"]["by_collective"]
         self.assertEqual(said["send"]["payload_bytes"], 3 * 32)
+
+
+class Vocabulary(unittest.TestCase):
+    def test_all_know_the_same_collectives(self) -> None:
+        known = set(compute_breakdown.COLLECTIVES)
+        self.assertEqual(known, hlo_search.COLLECTIVES | {"send", "recv"})
+        copies = {_proto.TO_HOST, _proto.FROM_HOST}
+        # Of one only its run knows what is moved.
+        self.assertEqual(exchange._PAYLOADS.keys(), known - {"ragged-all-to-all"} | copies)
 
 
 class Groups(unittest.TestCase):
