@@ -2637,8 +2637,6 @@ def finding_row(rank: int, finding: Finding, step: Step) -> Json:
 
 # Communication: what the core stands in for it, what of it is hidden, and what it moves.
 
-SYNCHRONOUS, ASYNCHRONOUS = "sync", "async"
-CORE = "core"
 UPDATE_RE = re.compile(r"-update(?=\.|\Z)")
 
 
@@ -2718,11 +2716,11 @@ class Transfer:
         self.place, start = starts.of(op) if op.is_wait else (op.place, None)
         self.flights: list[_proto.Flight] = []
         self.collective = collective_of(op)
-        self.mode = ASYNCHRONOUS if op.is_wait else SYNCHRONOUS
+        self.mode = "async" if op.is_wait else "sync"
         texts = op.hlo, start.hlo if start else None
         is_told = any(text.on_sparse_core for text in texts if text)
         is_known = op.instruction is not None and op.instruction.on_sparse_core
-        self.engine = SPARSE_CORE if is_told or is_known else CORE
+        self.engine = SPARSE_CORE if is_told or is_known else "core"
         self.line, self.how = (op.source_inner, OWN) if op.source_stack else likely_line(op)
         self.exchange = exchanges.of(
             self.collective, *texts, is_done=op.is_wait, program=op.program, inside=op.inside
@@ -2932,11 +2930,10 @@ def memory(step: Step, *, top: int = 20) -> Report:
     peak = program.peak()
     if peak is None:
         raise Absent("no_buffer_assignment")
-    # Other programs are none of its business, and may be broken.
-    executions = [e for e in [*step.leaves, *step.containers] if e.op.program_id == program_id]
     ran: Ran = {}
-    for each in executions:
-        if each.op.instruction:
+    for each in [*step.leaves, *step.containers]:
+        # Other programs aren't even read: they may be broken.
+        if each.op.program_id == program_id and each.op.instruction:
             ran.setdefault(each.op.instruction, []).append(each)
     put_out = dict.fromkeys(held.instruction for held in peak.held)
     origins = {instruction: Origin(instruction, ran) for instruction in put_out}
