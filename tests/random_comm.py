@@ -45,7 +45,10 @@ MESH = [
     "mesh['a'=2] {'b'}",
     "mesh['a'=2,'a'=2] {'a'}",
 ]
-GROUPS = [*LISTED, *IOTA, *MESH]
+# Of these the labels are one.
+_ALONE = ",".join(f"{{{i}}}" for i in range(9))
+LONG = [f"{{{_ALONE},{rest}}}" for rest in ("{9,10},{11}", "{9},{10,11}", "{11},{10,9}")]
+GROUPS = [*LISTED, *IOTA, *MESH, *LONG]
 PAIRS = ["{{0,0},{2,2},{4,1},{6,3}}", "{{0,1},{1,0}}", "{{0,1},{1,0},{0,1}}", "{}", "{{0,1,2}}"]
 
 SYNC = (
@@ -95,7 +98,8 @@ def who(rng: random.Random, opcode: str) -> str:
     """The attribute that says who takes part, among others, or none."""
     parts = [", channel_id=3"] if rng.random() < 0.7 else []
     if opcode.startswith("collective-permute"):
-        parts.append(f", source_target_pairs={rng.choice(PAIRS)}")
+        in_place = ", slice_sizes={{4}}" if rng.random() < 0.1 else ""
+        parts.append(f", source_target_pairs={rng.choice(PAIRS)}{in_place}")
     else:
         parts.append(f", replica_groups={rng.choice(GROUPS)}")
     if rng.random() < 0.2:
