@@ -10,7 +10,7 @@ from typing import Any
 import _peaks
 import compute_breakdown
 from tests import naive, naive_op, naive_roofline
-from tests.harness import ALL_MODES, MODES, ROOT, run
+from tests.harness import MODES, ROOT, run
 from tests.random_xspace import OPTIONS, command_line, random_case, random_record_case
 
 N_CASES, N_RECORDS = 1000, 100
@@ -111,7 +111,6 @@ class AgainstNaive(unittest.TestCase):
                 f"random_case(random.Random({seed}))", *random_case(random.Random(seed))
             )
 
-    @unittest.skipUnless("record" in ALL_MODES, "there is no such mode")
     def test_random_records(self) -> None:
         for seed in range(N_RECORDS):
             data, options = random_record_case(random.Random(seed))

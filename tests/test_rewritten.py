@@ -17,15 +17,12 @@ from typing import Any
 
 from tests import records, rewrite
 from tests.edits import edits_of
-from tests.harness import ALL_MODES, DEMO, SCRIPT, answer, run
+from tests.harness import DEMO, SCRIPT, answer, run
 from tests.records import DEVICE, Json, Name, Op, Program, groups_of
 
 ALL = ("--top", "1000000")
 Keys = frozenset[tuple[str, str]]
 RUN = "2026_11_21_00_00_00"
-needs = unittest.skipUnless(
-    {"record", "compare", "spread"} <= set(ALL_MODES), "there are no such modes"
-)
 
 
 def small(program: Program) -> Program:
@@ -77,7 +74,6 @@ def keys_of(row: Json) -> tuple[Keys, Keys]:
 # --- record --------------------------------------------------------------------------------------
 
 
-@needs
 class Record(WithFiles):
     def test_run_and_host(self) -> None:
         trace = rewrite.trace(small(records.of_demo()), 1)
@@ -118,7 +114,6 @@ class Record(WithFiles):
 # --- compare -------------------------------------------------------------------------------------
 
 
-@needs
 class Compared(WithFiles):
     sides: tuple[bytes, bytes]
 
@@ -198,7 +193,6 @@ class Compared(WithFiles):
         self.assertEqual(said(compare(record, record, "--device", other, *ALL)), said(there))
 
 
-@needs
 class Edited(WithFiles):
     """What is known of the source on both sides against what the program makes of the traces."""
 
@@ -276,7 +270,6 @@ def names_of(n_hosts: int, n_devices: int) -> list[Name]:
     return [(f"h{h}", f"/device:TPU:{d}") for h in range(n_hosts) for d in range(n_devices)]
 
 
-@needs
 class Spread(WithFiles):
     program: Program
 
