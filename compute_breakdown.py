@@ -1409,7 +1409,7 @@ def likely_line(op: Op) -> tuple[str | None, str | None]:
     # fetched for who needs it.
     return likely_line_of(
         op.instruction,
-        producer_first=op.waits_for in ("reduce-scatter", "all-reduce") or op.is_to_host,
+        producer_first=collective_of(op) in ("reduce-scatter", "all-reduce") or op.is_to_host,
         sources={op.name: op.source} if op.source else {},
     )
 

@@ -309,21 +309,24 @@ class WhoseData(unittest.TestCase):
         self.assertEqual(said, {"source_inner": "m.py:3", "source_is": "inside"})
 
     def test_a_reduce_scatter_is_the_producers_by_way_of_the_update(self) -> None:
-        program: Program = {
-            "called": [
-                hlo_proto.op("p", "parameter"),
-                hlo_proto.op("reduce-scatter.2", "reduce-scatter", "p"),
-            ],
-            "main": [
-                hlo_proto.op("x", "add", line="m.py:1"),
-                hlo_proto.op("reduce-scatter.1.call-start", "async-start", calls=["called"]),
-                hlo_proto.op("u", "async-update", "reduce-scatter.1.call-start", "x"),
-                hlo_proto.op("reduce-scatter.1.call-done", "async-done", "u"),
-                hlo_proto.op("used", "negate", "reduce-scatter.1.call-done", line="m.py:2"),
-            ],
-        }
-        said = likely(program, "reduce-scatter.1.call-done", "async-done")
-        self.assertEqual(said, {"source_inner": "m.py:1", "source_is": "producer"})
+        # Also where only the program tells that it is one.
+        for name in ("reduce-scatter.1", "unnamed.1"):
+            program: Program = {
+                "called": [
+                    hlo_proto.op("p", "parameter"),
+                    hlo_proto.op("reduce-scatter.2", "reduce-scatter", "p"),
+                ],
+                "main": [
+                    hlo_proto.op("x", "add", line="m.py:1"),
+                    hlo_proto.op(f"{name}.call-start", "async-start", calls=["called"]),
+                    hlo_proto.op("u", "async-update", f"{name}.call-start", "x"),
+                    hlo_proto.op(f"{name}.call-done", "async-done", "u"),
+                    hlo_proto.op("used", "negate", f"{name}.call-done", line="m.py:2"),
+                ],
+            }
+            with self.subTest(name=name):
+                said = likely(program, f"{name}.call-done", "async-done")
+                self.assertEqual(said, {"source_inner": "m.py:1", "source_is": "producer"})
 
     def test_a_fused_collective_tells_what_it_waits_for(self) -> None:
         program: Program = {
