@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import unittest
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,10 @@ import compute_breakdown
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "compute_breakdown.py"
 DEMO = ROOT / "tests" / "data" / "demo"
+# Captures that are not part of the repository; looked at where they lie beside it.
+PROFILES = ROOT.parent / "shared" / "profiles"
+TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
+OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
 ALL_MODES = tuple(mode.name for mode in compute_breakdown.MODES)
 # Those of one step.
 MODES = tuple(mode.name for mode in compute_breakdown.MODES if "--step" in mode.options)
@@ -30,6 +35,21 @@ class Outcome(NamedTuple):
     object: dict[str, Any]
     status: int
     stderr: str
+
+
+class InFolder(unittest.TestCase):
+    """A test that has a folder for its files."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def write(self, name: str, data: bytes) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
 
 
 def run(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:

@@ -10,12 +10,11 @@ from typing import Any
 import _peaks
 import compute_breakdown
 from tests import naive, naive_op, naive_roofline
-from tests.harness import MODES, ROOT, run
+from tests.harness import MODES, PROFILES, run
 from tests.random_xspace import OPTIONS, command_line, random_case, random_record_case
 
 N_CASES, N_RECORDS = 1000, 100
 # Real captures, which aren't part of the repository; looked at where they lie beside it.
-PROFILES = ROOT.parent / "shared" / "profiles"
 FILE_FIELDS = ("profile_dir", "xplane_file", "run", "host", "detail")
 ADVICE = (
     "One of the two is wrong; or a field is new: then teach tests/naive.py what it says, by the"

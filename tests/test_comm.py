@@ -14,7 +14,7 @@ import _proto
 import compute_breakdown
 from _proto import exchange, hlo_search
 from tests import hlo_proto
-from tests.harness import ROOT, answer, run
+from tests.harness import OFFLOADING, TRAINING, answer, run
 from tests.hlo_proto import array, metadata_plane, tuple_of
 from tests.naive_wire import every, fields
 from tests.random_comm import GROUPS
@@ -35,9 +35,6 @@ from tests.xspace import (
     tpu_plane,
 )
 
-PROFILES = ROOT.parent / "shared" / "profiles"
-TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
-OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
 PROGRAM_ID = 77
 STEP = ("s", 0, 1000)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests import hlo_proto
-from tests.harness import DEMO, ROOT, answer, run
+from tests.harness import DEMO, OFFLOADING, answer, run
 from tests.hlo_proto import (
     ALLOC,
     FREE,
@@ -25,7 +25,6 @@ from tests.hlo_proto import op as instruction
 from tests.test_amplification import measure
 from tests.xspace import Op, Space, encode, op, tpu_plane
 
-PROFILES = ROOT.parent / "shared" / "profiles"
 Json = dict[str, Any]
 BOUND = "the peak is an upper bound: "
 DAMAGED = "the program's HLO can't be read: "
@@ -588,7 +587,7 @@ class Real(MemoryTest):
         self.assertEqual(arguments, ["m", "v", "w", "tok", None])
 
     def test_offloading(self) -> None:
-        path = PROFILES / "v6e-host-offload.xplane.pb"
+        path = OFFLOADING
         if not path.exists():
             self.skipTest("the capture isn't here")
         said = answer(path, "memory")

@@ -17,10 +17,14 @@ from typing import Any, cast
 
 import _proto
 import compute_breakdown
-from tests.harness import DEMO, MODES, ROOT, answer, command, function_of
-
-# A real capture that is not part of the repository; looked at where it lies beside it.
-CAPTURE = ROOT.parent / "shared" / "profiles" / "v6e-host-offload.xplane.pb"
+from tests.harness import (
+    DEMO,
+    MODES,
+    OFFLOADING,
+    answer,
+    command,
+    function_of,
+)
 
 Json = dict[str, Any]
 KINDS = ("compute", "data_move", "comm", "other")
@@ -418,14 +422,14 @@ class Demo(Base.Invariants):
             self.assertEqual(list(first.object.items()), list(second.object.items()))
 
 
-@unittest.skipUnless(CAPTURE.exists(), "the capture isn't here")
+@unittest.skipUnless(OFFLOADING.exists(), "the capture isn't here")
 class Capture(Base.Invariants):
     """A real TPU v6e that offloads to its host: no steps, f32, and mostly waiting for copies.
 
     The trace's clock is bent: by it the same program lasts from 551 to 981 ms.
     """
 
-    profile = str(CAPTURE)
+    profile = str(OFFLOADING)
     devices = tuple(f"/device:TPU:{device}" for device in range(4))
     windows = tuple(
         ("--device", device, *step) for device in devices for step in ((), ("--step", "all"))

@@ -13,14 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests import hlo_proto
-from tests.harness import MODES, ROOT, answer, run
+from tests.harness import MODES, OFFLOADING, PROFILES, TRAINING, answer, run
 from tests.hlo_proto import Shape, array, metadata_plane, precision
 from tests.xspace import Op, Space, encode, tpu_plane
 from tests.xspace import op as event
-
-PROFILES = ROOT.parent / "shared" / "profiles"
-TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
-OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
 
 Json = dict[str, Any]
 Program = dict[str, list[hlo_proto.Op]]

@@ -29,7 +29,7 @@ from _proto.replica_groups import (
     listed_groups,
     mesh_groups,
 )
-from tests.harness import ROOT
+from tests.harness import OFFLOADING, TRAINING
 from tests.hlo_proto import (
     Op,
     Shape,
@@ -63,9 +63,6 @@ from tests.xspace import (
     string,
 )
 
-PROFILES = ROOT.parent / "shared" / "profiles"
-TPU7X = PROFILES / "tpu7x-dense-train.xplane.pb"
-V6E = PROFILES / "v6e-host-offload.xplane.pb"
 BIG = 12190760917235803885
 NOTE = "the program's HLO can't be read: "
 NOTE_END = "; answered without it"
@@ -1142,7 +1139,7 @@ def real(path: Path) -> Real:
 
 class RealPrograms(unittest.TestCase):
     def test_every_op_is_an_instruction_and_says_what_the_trace_says(self) -> None:
-        for path, n_ops in ((TPU7X, 560), (V6E, 17)):
+        for path, n_ops in ((TRAINING, 560), (OFFLOADING, 17)):
             with self.subTest(path.name):
                 found = real(path)
                 self.assertEqual(len(found.ops), n_ops)
@@ -1158,7 +1155,7 @@ class RealPrograms(unittest.TestCase):
                 self.assertEqual(found.notes, [])
 
     def test_all_time_without_a_stack_has_a_likely_line(self) -> None:
-        for path in (TPU7X, V6E):
+        for path in (TRAINING, OFFLOADING):
             with self.subTest(path.name):
                 ops = real(path).without_stack
                 known = sum(each.dur_ps for each in ops if each.likely())
@@ -1167,7 +1164,7 @@ class RealPrograms(unittest.TestCase):
 
     def test_whose_lines_these_are(self) -> None:
         how: dict[tuple[str, str], Counter[str]] = {}
-        for each in real(TPU7X).without_stack:
+        for each in real(TRAINING).without_stack:
             found = each.likely()
             assert found is not None
             category = str(each.metadata.stats.get("hlo_category"))
@@ -1176,23 +1173,25 @@ class RealPrograms(unittest.TestCase):
         self.assertEqual(how["slice-done", "async-done"], {"consumer": 30})
         # What is copied last has no consumer.
         self.assertEqual(how["copy-done", "copy-done"], {"consumer": 86, "producer": 10})
-        (line,) = {each.likely() for each in real(V6E).without_stack if each.name == "copy-done.5"}
+        (line,) = {
+            each.likely() for each in real(OFFLOADING).without_stack if each.name == "copy-done.5"
+        }
         # A copy to the host: what it copies was made at line 29.
         assert line is not None
         self.assertEqual((line.line.rpartition(":")[2], line.how, line.hops), ("29", "producer", 1))
 
     def test_host_copies_have_a_line(self) -> None:
-        copies = [each for each in real(V6E).ops if each.name.startswith("copy-done")]
+        copies = [each for each in real(OFFLOADING).ops if each.name.startswith("copy-done")]
         self.assertEqual(sum(each.dur_ps for each in copies) // 10**12, 76)
         self.assertTrue(all(each.likely() for each in copies))
 
     def test_all_dots_are_of_bf16(self) -> None:
-        instructions = [each.instruction for each in real(TPU7X).ops if each.instruction]
+        instructions = [each.instruction for each in real(TRAINING).ops if each.instruction]
         dots = Counter(each.dot() for each in instructions)
         self.assertEqual(dots, {None: 532, Dot("bf16", "bf16"): 28})
 
     def test_what_the_forward_kernel_declares(self) -> None:
-        instructions = [each.instruction for each in real(TPU7X).ops if each.instruction]
+        instructions = [each.instruction for each in real(TRAINING).ops if each.instruction]
         costs = {each.name: each.declared_cost for each in instructions if each.declared_cost}
         forward = DeclaredCost(flops=34628173824, bytes_accessed=67108864)
         self.assertEqual(costs, {"flash_attention.2": forward, "flash_attention.3": forward})
@@ -1200,7 +1199,7 @@ class RealPrograms(unittest.TestCase):
     def test_lines_that_are_no_ops_own(self) -> None:
         own = set()
         inside = set()
-        for each in real(TPU7X).ops:
+        for each in real(TRAINING).ops:
             assert each.instruction is not None
             own.add(each.instruction.line)
             inside |= {line for line, _ in each.instruction.lines_inside()}
@@ -1209,7 +1208,7 @@ class RealPrograms(unittest.TestCase):
 
     def test_every_start_has_its_done_and_every_collective_its_groups(self) -> None:
         kinds: Counter[str] = Counter()
-        for each in real(TPU7X).ops:
+        for each in real(TRAINING).ops:
             assert each.instruction is not None
             if each.instruction.opcode.endswith(("-start", "-done")):
                 chain = each.instruction.chain
@@ -1230,15 +1229,15 @@ class RealPrograms(unittest.TestCase):
         self.assertEqual(kinds, gathered)
         (reduced,) = (
             found
-            for program in real(V6E).programs
+            for program in real(OFFLOADING).programs
             if (summed := program.instruction("all-reduce")) and (found := summed.collective())
         )
         self.assertEqual(reduced.who, Participants(2, "4 x 2, stride 4"))
         self.assertEqual([array.n_bytes for array in reduced.inputs or []], [5_368_709_120])
-        self.assertEqual({program.n_devices for program in real(TPU7X).programs}, {8})
+        self.assertEqual({program.n_devices for program in real(TRAINING).programs}, {8})
 
     def test_the_largest_buffers_and_what_defines_them(self) -> None:
-        (found,) = real(TPU7X).buffers
+        (found,) = real(TRAINING).buffers
         self.assertEqual((len(found.allocations), len(found.buffers)), (362, 2240))
         shown = set()
         inside_fusions = {
@@ -1256,9 +1255,9 @@ class RealPrograms(unittest.TestCase):
         self.assertIn(("fusion.115", (1,), 250, "train.py:49"), shown)
 
     def test_noise_in_a_real_program_never_raises(self) -> None:
-        if not V6E.exists():
-            self.skipTest(f"{V6E.name} is not there")
-        whole = V6E.read_bytes()
+        if not OFFLOADING.exists():
+            self.skipTest(f"{OFFLOADING.name} is not there")
+        whole = OFFLOADING.read_bytes()
         at = whole.find(b"jit_f(12190760917235803885)")
         dice = random.Random(11)
         for _ in range(40):

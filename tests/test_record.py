@@ -224,6 +224,11 @@ class Notes(unittest.TestCase):
             ],
         )
 
+    def test_what_has_no_time_is_left_out_once_whatever_the_number_of_steps(self) -> None:
+        plane = tpu_plane(steps_of([2, 2, 2]), [(str(i), i * STEP_PS, STEP_PS) for i in range(3)])
+        plane.lines.append(Line("XLA Ops", [Event(1, num_occurrences=3)]))
+        self.assertEqual(record(plane)["notes"], ["1 XLA Ops events left out"])
+
     def test_what_is_true_of_all_is_said_once(self) -> None:
         planes = [
             Plane(

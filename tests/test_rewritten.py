@@ -8,7 +8,6 @@ import json
 import random
 import subprocess
 import sys
-import tempfile
 import unittest
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from typing import Any
 
 from tests import records, rewrite
 from tests.edits import edits_of
-from tests.harness import DEMO, SCRIPT, answer, run
+from tests.harness import DEMO, SCRIPT, InFolder, answer, run
 from tests.records import DEVICE, Json, Name, Op, Program, groups_of
 
 ALL = ("--top", "1000000")
@@ -34,20 +33,7 @@ def small(program: Program) -> Program:
     return [op for op in program if id(op) in kept]
 
 
-class WithFiles(unittest.TestCase):
-    """Has a folder for each test."""
-
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-
-    def write(self, name: str, data: bytes) -> Path:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        return path
-
+class WithFiles(InFolder):
     def record_of(self, trace: Path, name: str, *options: str) -> Path:
         """A file with the record of a trace; gzipped if its name says so."""
         text = json.dumps(answer(trace, "record", *options)).encode()

@@ -13,7 +13,6 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import unittest
 import zlib
 from pathlib import Path
@@ -68,18 +67,7 @@ def said(data: bytes, *options: str) -> dict[str, Any]:
     return {k: v for k, v in fields.items() if k not in ("profile_dir", "xplane_file")}
 
 
-class RobustnessTest(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-
-    def file(self, name: str, data: bytes) -> Path:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        return path
-
+class RobustnessTest(harness.InFolder):
     def assert_unreadable(self, outcome: harness.Outcome, at: int | None = None) -> None:
         self.assertEqual(outcome.object.get("reason"), "unreadable_xplane_pb", outcome.object)
         if at is not None:
@@ -339,7 +327,7 @@ class DamageTest(RobustnessTest):
             [EventMetadata(i, f"%f.{i} = f32[2] fusion()", extra=stat) for i in range(n)],
             [StatMetadata(1, "source_stack")],
         )
-        path = self.file("x.xplane.pb", encode(Space([plane])))
+        path = self.write("x.xplane.pb", encode(Space([plane])))
         outcome, seconds, size = measured(path, "--mode", "summary")
         self.assert_unreadable(outcome)
         self.assertLess(seconds, 4)
@@ -378,12 +366,12 @@ class PureProtobufTest(RobustnessTest):
     """protobuf without its C parser, as where there is no wheel of it, raises other exceptions."""
 
     def run_pure(self, data: bytes) -> harness.Outcome:
-        path = self.file("x.xplane.pb", data)
+        path = self.write("x.xplane.pb", data)
         with mock.patch.dict(os.environ, {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}):
             return command(path, "--mode", "summary")
 
     def test_intact(self) -> None:
-        path = self.file("x.xplane.pb", SMALL)
+        path = self.write("x.xplane.pb", SMALL)
         self.assertEqual(self.run_pure(SMALL), run(path))
 
     def test_text_that_is_not_utf8(self) -> None:
@@ -683,7 +671,7 @@ class HostileTextTest(RobustnessTest):
                 each = op("x", text, 0, 10, text=text, stack=text, tf_op=text, shape=text)
                 plane = tpu_plane([each], [(text, 0, 10)], name=text)
                 plane.lines.append(Line(text))
-                path = self.file("test.xplane.pb", encode(Space([plane], [text])))
+                path = self.write("test.xplane.pb", encode(Space([plane], [text])))
                 for mode in harness.MODES_OF_TRACE:
                     if "\0" not in text:
                         self.assertEqual(
@@ -695,8 +683,8 @@ class HostileTextTest(RobustnessTest):
     def test_stdout_is_ascii_and_stderr_is_printable(self) -> None:
         text = "".join(HOSTILE).replace("\0", "")
         plane = tpu_plane([op("x", text, 0, 10, text=text)], [(text, 0, 10)], name=text)
-        path = self.file("\x1b[31m\n.xplane.pb", encode(Space([plane])))
-        broken = self.file("\x1b]0;\x07\u202e.xplane.pb", b"\0")
+        path = self.write("\x1b[31m\n.xplane.pb", encode(Space([plane])))
+        broken = self.write("\x1b]0;\x07\u202e.xplane.pb", b"\0")
         for arguments in (
             [path, "--mode", "summary", "--device", text],
             [path, "--mode", "summary", "--device", text, "--step-id", "\x1b[31m\n"],
@@ -744,7 +732,7 @@ class HostileTextTest(RobustnessTest):
     def test_ten_megabytes_of_hlo(self) -> None:
         operand = "f32[8,128]{1,0:T(8,128)} %operand, "
         text = f"%f.1 = f32[8]{{0}} fusion({operand * (10 * 2**20 // len(operand))}f32[] %b)"
-        path = self.file("test.xplane.pb", trace([op("f.1", "loop fusion", 0, 10, text=text)]))
+        path = self.write("test.xplane.pb", trace([op("f.1", "loop fusion", 0, 10, text=text)]))
         outcome, seconds, size = measured(path, "--mode", "by_source")
         said = outcome.object["groups"][0]["example_hlo_op"]
         self.assertEqual(said, text[: compute_breakdown.LONGEST_TEXT] + "…")
@@ -825,7 +813,7 @@ class GzipTest(RobustnessTest):
             ("zeros behind", "d.xplane.pb.gz", gzip.compress(SMALL) + bytes(512)),
         ):
             with self.subTest(what):
-                outcome = run(self.file(name, data))
+                outcome = run(self.write(name, data))
                 self.assertEqual(outcome.object["totals"], answer["totals"])
 
     def test_cut_off(self) -> None:
@@ -834,7 +822,7 @@ class GzipTest(RobustnessTest):
         packed = gzip.compress(SMALL + noise, 1)
         for cut in (3, 9, 10, 100, len(packed) // 2, len(packed) - 9, len(packed) - 1):
             with self.subTest(cut):
-                outcome = run(self.file("x.xplane.pb.gz", packed[:cut]))
+                outcome = run(self.write("x.xplane.pb.gz", packed[:cut]))
                 whole = zlib.decompressobj(wbits=31).decompress(packed[:cut])
                 # The first field that isn't there in full.
                 at = len(SMALL) if len(SMALL) <= len(whole) < len(SMALL + noise) else 0
@@ -846,8 +834,8 @@ class GzipTest(RobustnessTest):
         pad = bytes_field(15, bytes(size - len(SMALL) - 4))
         self.assertEqual(len(SMALL + pad), size)
         packed = gzip.compress(SMALL + pad + bytes_field(15, random.Random(0).randbytes(size)))
-        self.assert_unreadable(run(self.file("x.xplane.pb.gz", packed[: len(packed) // 2])))
-        self.assert_unreadable(run(self.file("x.xplane.pb.gz", packed[:-1])))
+        self.assert_unreadable(run(self.write("x.xplane.pb.gz", packed[: len(packed) // 2])))
+        self.assert_unreadable(run(self.write("x.xplane.pb.gz", packed[:-1])))
 
     def test_damaged(self) -> None:
         packed = gzip.compress(SMALL, mtime=0)
@@ -863,17 +851,17 @@ class GzipTest(RobustnessTest):
             "a name without end": packed[:3] + b"\x08" + packed[4:10] + b"x" * (1 << 20),
         }.items():
             with self.subTest(what):
-                self.assert_unreadable(run(self.file("x.xplane.pb.gz", data)))
+                self.assert_unreadable(run(self.write("x.xplane.pb.gz", data)))
 
     def test_damage_inside_is_told_by_its_place_in_the_plain_file(self) -> None:
         for place in PLACES:
             with self.subTest(place):
                 data = with_extra(place, HERE + b"\0")
                 at = data.index(HERE) + len(HERE)
-                self.assert_unreadable(run(self.file("x.xplane.pb.gz", gzip.compress(data))), at)
+                self.assert_unreadable(run(self.write("x.xplane.pb.gz", gzip.compress(data))), at)
 
     def test_bomb_of_zeros(self) -> None:
-        path = self.file("x.xplane.pb.gz", bomb(8 << 10))
+        path = self.write("x.xplane.pb.gz", bomb(8 << 10))
         outcome, seconds, size = measured(path, "--mode", "summary")
         self.assert_unreadable(outcome, 0)
         self.assertLess(seconds, 2)
@@ -881,7 +869,7 @@ class GzipTest(RobustnessTest):
 
     def test_the_limit_is_no_limit_for_what_just_fits(self) -> None:
         self.assertEqual(source.COPY_LIMIT, 16 << 30)
-        path = self.file("x.xplane.pb.gz", gzip.compress(SMALL))
+        path = self.write("x.xplane.pb.gz", gzip.compress(SMALL))
         for limit in (len(SMALL), len(SMALL) - 1):
             small = functools.partial(source.open_source, limit=limit)
             with self.subTest(limit), mock.patch.object(source, "open_source", small):
@@ -893,7 +881,7 @@ class GzipTest(RobustnessTest):
     def test_bomb_that_looks_like_a_trace(self) -> None:
         limit = 4 << 20
         small = functools.partial(source.open_source, limit=limit)
-        path = self.file("x.xplane.pb.gz", bomb(64, b"\x7a" + varint(2**34)))
+        path = self.write("x.xplane.pb.gz", bomb(64, b"\x7a" + varint(2**34)))
         with mock.patch.object(source, "open_source", small):
             outcome = run(path)
         self.assert_unreadable(outcome, limit)
@@ -905,7 +893,7 @@ class OddFileTest(RobustnessTest):
         (self.folder / "x.xplane.pb").mkdir()
         self.assert_absent(run(self.folder / "x.xplane.pb"), "no_xplane_pb")
         self.assert_absent(run(self.folder), "no_xplane_pb")
-        self.file("y.xplane.pb", SMALL)
+        self.write("y.xplane.pb", SMALL)
         self.assertEqual(run(self.folder).object["xplane_file"], "y.xplane.pb")
 
     def test_fifo(self) -> None:
@@ -926,12 +914,12 @@ class OddFileTest(RobustnessTest):
         loop.symlink_to(self.folder / "nowhere")
         self.assert_absent(run(loop), "no_xplane_pb")
         loop.unlink()
-        loop.symlink_to(self.file("target", SMALL))
+        loop.symlink_to(self.write("target", SMALL))
         self.assertEqual(run(loop).object["status"], "ok")
 
     @unittest.skipUnless(os.geteuid(), "root may read everything")
     def test_no_permission(self) -> None:
-        path = self.file("run/x.xplane.pb", SMALL)
+        path = self.write("run/x.xplane.pb", SMALL)
         path.chmod(0)
         self.assert_unreadable(run(path), 0)
         path.parent.chmod(0)
@@ -941,7 +929,7 @@ class OddFileTest(RobustnessTest):
 
     def test_read_error(self) -> None:
         with mock.patch("os.pread", side_effect=OSError(5, "Input/output error")):
-            outcome = run(self.file("x.xplane.pb", SMALL))
+            outcome = run(self.write("x.xplane.pb", SMALL))
         self.assert_unreadable(outcome)
         self.assertIn("Input/output error", outcome.object["detail"])
 
@@ -955,13 +943,13 @@ class OddFileTest(RobustnessTest):
                     return pread(fd, n if next(calls, None) is not None else max(0, cut - at), at)
 
                 with self.subTest(cut=cut, n_whole_reads=n_whole_reads):
-                    path = self.file("x.xplane.pb", SMALL)
+                    path = self.write("x.xplane.pb", SMALL)
                     with mock.patch("os.pread", shrunk):
                         self.assert_unreadable(run(path))
 
     def test_grows_while_it_is_read(self) -> None:
         pread = os.pread
-        path = self.file("x.xplane.pb", SMALL)
+        path = self.write("x.xplane.pb", SMALL)
         answer = run(path)
         calls = itertools.count()
 
@@ -976,7 +964,7 @@ class OddFileTest(RobustnessTest):
             self.assertEqual(run(path), answer)
 
     def test_sparse_file(self) -> None:
-        path = self.file("x.xplane.pb", SMALL)
+        path = self.write("x.xplane.pb", SMALL)
         os.truncate(path, 8 << 30)
         with time_limit(5):
             self.assert_unreadable(run(path), len(SMALL))
@@ -989,7 +977,7 @@ class ProfileTest(RobustnessTest):
     def test_nothing_there(self) -> None:
         for profile in ("nowhere", "", "plain/below", "empty", "empty/x.xplane.pb"):
             (self.folder / "empty").mkdir(exist_ok=True)
-            self.file("plain", SMALL)
+            self.write("plain", SMALL)
             with self.subTest(profile):
                 path = self.folder / profile if profile else profile
                 self.assert_absent(run(path), "no_xplane_pb")
@@ -1001,14 +989,14 @@ class ProfileTest(RobustnessTest):
         given = self.folder / "given"
         given.mkdir()
         self.assertEqual(run(given).object["detail"], nothing)
-        self.file("given/logs/plugins/profile/2024_01_01/a.xplane.pb", SMALL)
+        self.write("given/logs/plugins/profile/2024_01_01/a.xplane.pb", SMALL)
         told = run(given).object["detail"]
         self.assertTrue(told.startswith(f"{nothing}; there is one in "), told)
         self.assertIn("logs", told.removeprefix(nothing))
 
     def test_newest_run_that_holds_a_trace(self) -> None:
         for name in ("2024_01_01", "2025_06_01", "2025_05_01"):
-            self.file(f"plugins/profile/{name}/host.xplane.pb", SMALL)
+            self.write(f"plugins/profile/{name}/host.xplane.pb", SMALL)
         (self.folder / "plugins/profile/2026_01_01").mkdir()
         for path in (self.folder, self.folder / "plugins/profile"):
             fields = run(path).object
@@ -1018,16 +1006,16 @@ class ProfileTest(RobustnessTest):
     def test_runs_without_a_trace_are_passed_over(self) -> None:
         """However many there are, and whatever else is in them."""
         for name in ("2023_01_01", "2024_01_01"):
-            self.file(f"plugins/profile/{name}/{name}.xplane.pb", SMALL)
-        self.file("plugins/profile/2025_01_01/trace.json.gz", b"")
+            self.write(f"plugins/profile/{name}/{name}.xplane.pb", SMALL)
+        self.write("plugins/profile/2025_01_01/trace.json.gz", b"")
         (self.folder / "plugins/profile/2026_01_01").mkdir()
-        self.file("plugins/profile/2027_01_01", b"no folder")
+        self.write("plugins/profile/2027_01_01", b"no folder")
         fields = run(self.folder).object
         self.assertEqual(fields["xplane_file"], "2024_01_01.xplane.pb")
         self.assertEqual(fields["notes"][0], "run 2024_01_01 taken, the newest with a trace")
 
     def test_an_only_run(self) -> None:
-        self.file("plugins/profile/2024_01_01/a.xplane.pb", SMALL)
+        self.write("plugins/profile/2024_01_01/a.xplane.pb", SMALL)
         self.assertEqual(run(self.folder).object["notes"][0], "run 2024_01_01 taken")
 
     def test_a_run_that_cannot_be_listed_may_hold_a_trace(self) -> None:
@@ -1044,7 +1032,7 @@ class ProfileTest(RobustnessTest):
 
     def test_a_run_that_cannot_be_listed_hides_no_other(self) -> None:
         for name in ("2024_01_01", "2025_01_01", "2026_01_01"):
-            self.file(f"plugins/profile/{name}/host.xplane.pb", SMALL)
+            self.write(f"plugins/profile/{name}/host.xplane.pb", SMALL)
         list_files = folders.files_in
 
         def files_in(folder: str) -> dict[str, str]:
@@ -1063,14 +1051,14 @@ class ProfileTest(RobustnessTest):
         )
 
     def test_plain_and_gzipped_side_by_side(self) -> None:
-        self.file("host.xplane.pb.gz", b"broken")
-        self.file("host.xplane.pb", SMALL)
+        self.write("host.xplane.pb.gz", b"broken")
+        self.write("host.xplane.pb", SMALL)
         self.assertEqual(run(self.folder).object["xplane_file"], "host.xplane.pb")
 
     def test_one_of_several_hosts_cannot_be_read(self) -> None:
-        self.file("a.xplane.pb", SMALL[:-1])
-        self.file("b.xplane.pb", encode(Space([Plane("/host:CPU")])))
-        self.file("c.xplane.pb.gz", gzip.compress(SMALL))
+        self.write("a.xplane.pb", SMALL[:-1])
+        self.write("b.xplane.pb", encode(Space([Plane("/host:CPU")])))
+        self.write("c.xplane.pb.gz", gzip.compress(SMALL))
         fields = run(self.folder).object
         self.assertEqual(fields["xplane_file"], "c.xplane.pb.gz")
         self.assertTrue(any("a.xplane.pb: byte 0" in note for note in fields["notes"]), fields)
@@ -1089,15 +1077,15 @@ class ProfileTest(RobustnessTest):
     def test_hosts_are_sorted_by_their_names(self) -> None:
         """Not by those of their files: a hyphen comes before a full stop."""
         for name in ("a-1.xplane.pb", "a.xplane.pb.gz", "a.b.xplane.pb"):
-            self.file(name, gzip.compress(SMALL) if name.endswith(".gz") else SMALL)
+            self.write(name, gzip.compress(SMALL) if name.endswith(".gz") else SMALL)
         self.assertEqual(run(self.folder).object["xplane_file"], "a.xplane.pb.gz")
         missing = run(self.folder, "summary", "--host", "z").object
         self.assertEqual(missing["available_hosts"], ["a", "a-1", "a.b"])
 
     def test_notes_of_a_file_that_cannot_be_read_are_not_those_of_another(self) -> None:
         # All is well until an op's metadata is looked up, and a step has been picked by then.
-        self.file("a.xplane.pb", with_extra("event metadata", b"\0"))
-        self.file("b.xplane.pb", SMALL)
+        self.write("a.xplane.pb", with_extra("event metadata", b"\0"))
+        self.write("b.xplane.pb", SMALL)
         notes = run(self.folder, "summary").object["notes"]
         self.assertEqual(len(notes), 3, notes)
         self.assertRegex(notes[0], r"\Aa file can't be read: a\.xplane\.pb: byte \d+: ")
@@ -1107,7 +1095,7 @@ class ProfileTest(RobustnessTest):
     def test_planes_of_one_name_in_several_files_are_told_once(self) -> None:
         for host in "ab":
             planes = [Plane("/host:CPU"), Plane(f"/device:TPU:{host}"), Plane("/host:CPU")]
-            self.file(f"{host}.xplane.pb", encode(Space(planes)))
+            self.write(f"{host}.xplane.pb", encode(Space(planes)))
         absent = run(self.folder)
         self.assert_absent(absent, "device_not_found")
         self.assertEqual(
@@ -1156,7 +1144,7 @@ BAD_ARGUMENTS = (
 class CommandTest(RobustnessTest):
     def setUp(self) -> None:
         super().setUp()
-        self.path = self.file("x.xplane.pb", SMALL)
+        self.path = self.write("x.xplane.pb", SMALL)
 
     def shell(self, line: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run a line of the shell in which "$@" is the program with its arguments."""
@@ -1183,7 +1171,7 @@ class CommandTest(RobustnessTest):
             "ok": (self.path, *summary),
             "no_xplane_pb": (self.folder / "none", *summary),
             "device_not_found": (self.path, *summary, "--device", "none"),
-            "unreadable_xplane_pb": (self.file("y.xplane.pb", b""), *summary),
+            "unreadable_xplane_pb": (self.write("y.xplane.pb", b""), *summary),
             "step_not_found": (self.path, *summary, "--step", "9"),
             "host_not_found": (self.path, *summary, "--host", "none"),
             "bad_arguments": (self.path, "--mode", "none"),
@@ -1192,7 +1180,7 @@ class CommandTest(RobustnessTest):
                 self.assertEqual(command(*arguments).object.get("reason", "ok"), reason)
 
     def test_reader_of_stdout_goes_away(self) -> None:
-        big = self.file("big.xplane.pb", trace([op(f"f.{i}", "call", i, 1, tf_op=str(i))
+        big = self.write("big.xplane.pb", trace([op(f"f.{i}", "call", i, 1, tf_op=str(i))
                                                for i in range(50)] + OPS))  # fmt: skip
         for mode in harness.MODES:
             for reader in ("head -c 1", "true"):

@@ -18,7 +18,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import termios
 import time
 import unittest
@@ -48,11 +47,9 @@ UNBUFFERED = {**BARE, "PYTHONUNBUFFERED": "1"}
 NO_BYTECODE = "export PYTHONDONTWRITEBYTECODE=1; "
 
 
-class StreamsTest(unittest.TestCase):
+class StreamsTest(harness.InFolder):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        super().setUp()
         self.small = self.folder / "small.xplane.pb"
         self.small.write_bytes(SMALL)
         self.large = self.folder / "large.xplane.pb"
