@@ -273,7 +273,7 @@ def odd_event(rng: random.Random, surplus: bool) -> tuple[bytes, Meaning]:
 class Columns(InFolder):
     """Decoding in columns must not lose which value belongs to which event."""
 
-    def write_line(self, events: list[bytes]) -> Path:
+    def write_events(self, events: list[bytes]) -> Path:
         return self.write_line(b"".join(bytes_field(4, event) for event in events))
 
     def write_line(self, fields: bytes) -> Path:
@@ -286,7 +286,7 @@ class Columns(InFolder):
         """Hold what is read of events, all and in windows, against what they mean."""
         windows = ((-(1 << 63), 1 << 63), *windows)
         timed = [m for _, m in events if m.offset is not None]
-        with _proto.open_trace(str(self.write_line([data for data, _ in events]))) as trace:
+        with _proto.open_trace(str(self.write_events([data for data, _ in events]))) as trace:
             (line,) = trace.plane("/device:TPU:0").lines("XLA Ops")
             offsets = list(chain.from_iterable(line.starts()))
             found = [
@@ -372,7 +372,7 @@ class Columns(InFolder):
             right = int_field(number, 600)
             for event in (*wrong, bytes_field(number, b""), *(field + right for field in wrong)):
                 for n_lacking in range(3):
-                    trace = self.write_line([timed, *[lacking] * n_lacking, event, timed])
+                    trace = self.write_events([timed, *[lacking] * n_lacking, event, timed])
                     with self.subTest(number=number, event=event, n_lacking=n_lacking):
                         outcome = run(trace, "summary")
                         self.assertEqual(outcome.object["reason"], "unreadable_xplane_pb")
