@@ -4028,6 +4028,27 @@ class Outcome:
     complaint: str
 
 
+# Python takes memory from the system by the mebibyte, even for a line of text.
+KEPT_FOR_REFUSALS = 4 << 20
+
+
+@contextmanager
+def some_memory_kept() -> Iterator[None]:
+    """Whatever fails for want of memory in here is a MemoryError, and there is some to say so."""
+    # Zeros that nobody reads take none of the machine's memory, only of what is allowed.
+    kept = bytes(KEPT_FOR_REFUSALS)
+    try:
+        yield
+    except (Absent, BadArguments, _proto.NoProtobuf):
+        raise
+    except Exception:
+        # A module that is imported late, or a frame of Python's own, fails in other words.
+        _proto.check_memory()
+        raise
+    finally:
+        del kept
+
+
 HINT = "compute_breakdown: `| jq .totals` shows a part of this, --top 5 fewer rows of most modes\n"
 
 
@@ -4036,8 +4057,9 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
     usage = ""
     notes: list[str] = []
     try:
-        request = parse_command_line(argv)
-        fields = analyse(request, notes)
+        with some_memory_kept():
+            request = parse_command_line(argv)
+            fields = analyse(request, notes)
         return Outcome(fields, OK, "")
     except BadArguments as error:
         usage = error.usage

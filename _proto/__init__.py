@@ -67,6 +67,7 @@ __all__ = [
     "Stats",
     "Trace",
     "Value",
+    "check_memory",
     "clock_of",
     "dtype_and_layout_change",
     "dtype_class",

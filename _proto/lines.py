@@ -21,10 +21,21 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from . import columns_pb2 as columns
 from . import xplane_pb2 as pb
-from .errors import Damage, check_memory
+from .errors import Damage
 from .record import record
 from .source import Source
-from .wire import LENGTH, Schema, decode, explain, fields, is_complete, known_fields, parse, tidied
+from .wire import (
+    LENGTH,
+    Schema,
+    decode,
+    encode,
+    explain,
+    fields,
+    is_complete,
+    known_fields,
+    parse,
+    tidied,
+)
 
 _PIECE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 12
@@ -222,7 +233,6 @@ def _parse(kind: type[M], data: bytes, at: int) -> M:
     message = parse(kind, data)
     if message is None:
         explain(pb.LineEvents.DESCRIPTOR, data, at)
-        check_memory()
         raise Damage(at, "the protobuf parser refuses it")
     return message
 
@@ -257,10 +267,10 @@ def _columns_of_events(data: bytes, at: int, device: DeviceStats) -> Events | No
     """
     column = _parse(columns.LineColumns, data, at).events
     shapes = _parse(columns.LineShapes, data, at)
-    told = _kinds_of(shapes.SerializeToString())
+    told = _kinds_of(encode(shapes))
     if told is None and _has_only_foreign_fields(_parse(pb.LineMerged, data, at).events):
         shapes.DiscardUnknownFields()
-        told = _kinds_of(shapes.SerializeToString())
+        told = _kinds_of(encode(shapes))
     if told is None:
         return None
     signs, kinds = told
@@ -325,7 +335,7 @@ def _kind_of(shape: bytes) -> _Kind | None:
     (event,) = line.events
     line.DiscardUnknownFields()
     if not (
-        line.SerializeToString() == shape
+        encode(line) == shape
         and event.HasField("metadata_id")
         and event.HasField("offset_ps")
         and all(stat.HasField("uint64_value") for stat in event.stats)
@@ -445,7 +455,7 @@ def _without_texts(schema: Schema, source: Source, start: int, end: int) -> byte
 
 
 def _as_events(message: bytes) -> bytes:
-    return pb.LineFrame(events=[message]).SerializeToString()
+    return encode(pb.LineFrame(events=[message]))
 
 
 def _guess_boundary(data: bytes) -> int:

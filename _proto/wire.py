@@ -267,7 +267,6 @@ def decode(kind: type[M], data: bytes, at: int, of: Readable | None = None) -> M
             raise MemoryError from None
     message = parse(kind, tidied(kind.DESCRIPTOR, data, at, of))
     if message is None:
-        check_memory()
         raise Damage(at, "the protobuf parser refuses it")
     return message
 
@@ -278,7 +277,16 @@ def parse(kind: type[M], data: bytes) -> M | None:
         return kind.FromString(data)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         # The latter two from protobuf's parser in Python, where there is no wheel of that in C.
+        check_memory()
         return None
+
+
+def encode(message: Message) -> bytes:
+    """Encode a message of which no field is required: that fails only for want of memory."""
+    try:
+        return message.SerializeToString()
+    except EncodeError:
+        raise MemoryError from None
 
 
 def is_complete(message: Message, data: bytes) -> bool:
