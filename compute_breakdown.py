@@ -731,6 +731,12 @@ class Device:
             self._ops[metadata_id] = Op(metadata, self.programs) if metadata else None
         return self._ops[metadata_id]
 
+    def unresolved(self, metadata_ids: Set[int]) -> set[int]:
+        """Those of the ids that stand for nothing."""
+        if all(map(self._ops.get, metadata_ids)):
+            return set()
+        return {metadata_id for metadata_id in metadata_ids if self.op(metadata_id) is None}
+
     @property
     def type(self) -> str | None:
         return as_text(self.stats.get("device_type_string")) or None
@@ -928,12 +934,13 @@ class Admitted:
     @property
     def span(self) -> tuple[int, int]:
         """From the first start to the last end, by the trace's clock."""
-        spans = [piece.span for piece in self.pieces]
-        return min((first for first, _ in spans), default=0), max((e for _, e in spans), default=0)
+        if not self.pieces:
+            return 0, 0
+        return min(piece.first for piece in self.pieces), max(piece.last for piece in self.pieces)
 
     def add(self, events: _proto.Events, shift: int, device: Device) -> None:
         """Take the events that can be taken."""
-        unknown = {i for i in set(events.metadata_ids) if device.op(i) is None}
+        unknown = device.unresolved(set(events.metadata_ids))
         resolved = events
         if unknown:
             resolved = events.where([i not in unknown for i in events.metadata_ids])

@@ -45,8 +45,15 @@ class Piece:
     device_durations: array[int]
     # Which of them the core did not measure, by their places in the columns.
     unmeasured: list[int]
-    # From the first start to the last end, by the trace's clock.
-    span: tuple[int, int]
+    # The first start by the trace's clock, and a time that no end lies behind.
+    first: int
+    reach: int
+
+    @property
+    def last(self) -> int:
+        """The last end by the trace's clock."""
+        _, ends = self.on_trace()
+        return max(ends)
 
     def on_trace(self) -> tuple[list[int], list[int]]:
         """When each starts, and when each ends."""
@@ -68,7 +75,6 @@ class Piece:
 
 def piece_of(events: Events, base: int) -> Piece:
     measured = events.are_measured
-    last = max(map(add, events.offsets, events.durations))
     return Piece(
         base,
         _column(events.metadata_ids),
@@ -77,7 +83,8 @@ def piece_of(events: Events, base: int) -> Piece:
         _column(events.device_offsets),
         _column(events.device_durations),
         [] if all(measured) else [i for i, is_measured in enumerate(measured) if not is_measured],
-        (events.first + base, last + base),
+        base + events.first,
+        base + events.last + max(events.durations),
     )
 
 
@@ -142,9 +149,9 @@ def _shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
     latest: list[Mark | None] = [None] * (len(asked) + 1)
     # From the end, since a later mark makes the earlier ones needless.
     for piece in reversed(pieces):
-        start, end = piece.span
-        i, j = bisect_left(asked, start), bisect_left(asked, end)
-        if i == len(asked) or (i == j and _later(latest[j], (end, _AFTER_ALL)) is latest[j]):
+        i, j = bisect_left(asked, piece.first), bisect_left(asked, piece.reach)
+        behind = piece.reach, _AFTER_ALL
+        if i == len(asked) or (i == j and _later(latest[j], behind) is latest[j]):
             continue
         marks = piece.marks()
         if i < j:
