@@ -614,21 +614,25 @@ class Absent(Exception):
 URL_RE = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.IGNORECASE)
 
 
-def find_files(profile: str, notes: list[str]) -> dict[str, str]:
-    """The trace files that a path means, by host; a note says which run was taken."""
+def find_files(
+    profile: str,
+    notes: list[str],
+    files_in: Callable[[str], dict[str, str]] | None = None,
+    none: str = "no .xplane.pb file",
+) -> dict[str, str]:
+    """The files that a path means, by host: traces, if nothing else; a note says of which run."""
+    files_in = files_in or _proto.files_in
     if profile == _proto.STDIN:
         return {profile: profile}
     try:
         if not _proto.is_folder(profile):
             os.stat(profile)
             return {_proto.host_of(profile): profile}
-        files = _proto.files_below(profile, notes)
+        files = _proto.files_below(profile, notes, files_in)
         if files:
             return files
-        detail = (
-            "no .xplane.pb file in this directory, nor in a run below it or its plugins/profile"
-        )
-        near = _proto.folder_nearby(profile)
+        detail = f"{none} in this directory, nor in a run below it or its plugins/profile"
+        near = _proto.folder_nearby(profile, files_in)
         if near:
             detail += f"; there is one in {near}"
     except (FileNotFoundError, NotADirectoryError):
@@ -3481,24 +3485,18 @@ def use_records() -> None:
 
 def find_captures(profile: str, notes: list[str]) -> dict[str, str]:
     """Traces and records, by host; of both of one host the record, since it says the same."""
-    records: dict[str, str] = {}
-    with suppress(OSError, ValueError):
-        records = records_in(profile)
-    if records:
-        traces = _proto.files_in(profile)
-    else:
-        try:
-            traces = find_files(profile, notes)
-        except Absent as absent:
-            if absent.reason == "no_xplane_pb":
-                absent.fields["detail"] += "; nor is there a record"
-            raise
-        if os.path.isdir(profile):
-            records = records_in(os.path.dirname(next(iter(traces.values()))))
-    n_both = len(traces.keys() & records.keys())
-    if n_both:
-        notes.append(f"{n_both} records taken, not the traces of their names")
-    return dict(sorted((traces | records).items()))
+
+    def captures_in(folder: str) -> dict[str, str]:
+        return dict(sorted((_proto.files_in(folder) | records_in(folder)).items()))
+
+    none = "neither a .xplane.pb file nor a record"
+    captures = find_files(profile, notes, captures_in, none)
+    if os.path.isdir(profile):
+        traces = _proto.files_in(os.path.dirname(next(iter(captures.values()))))
+        n_both = sum(captures[host] != path for host, path in traces.items())
+        if n_both:
+            notes.append(f"{n_both} records taken, not the traces of their names")
+    return captures
 
 
 def records_in(folder: str) -> dict[str, str]:

@@ -5,28 +5,32 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 
+# Lists what is looked for in a folder, by host.
+FilesIn = Callable[[str], dict[str, str]]
+
 _SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
-# Of a folder without a trace, how many folders in it are looked into for a hint.
+# Of a folder without any, how many folders in it are looked into for a hint.
 _N_HINTS = 100
 
 
-def files_below(profile: str, notes: list[str]) -> dict[str, str]:
-    """The trace files in a folder, or in the newest run below it."""
+def files_below(profile: str, notes: list[str], files_in: FilesIn) -> dict[str, str]:
+    """The files in a folder, or in the newest run below it."""
     files = files_in(profile)
     if files:
         return files
     runs = os.path.join(profile, "plugins", "profile")
-    return files_of_newest_run(runs if is_folder(runs) else profile, notes)
+    return files_of_newest_run(runs if is_folder(runs) else profile, notes, files_in)
 
 
-def folder_nearby(profile: str) -> str | None:
-    """A folder with a trace, one level off a folder without."""
+def folder_nearby(profile: str, files_in: FilesIn) -> str | None:
+    """A folder with what is looked for, one level off a folder without."""
     folders = [os.path.join(profile, name) for name in sorted(os.listdir(profile))[:_N_HINTS]]
     for folder in (*filter(os.path.isdir, folders), os.path.join(profile, os.pardir)):
         with suppress(OSError):
-            if files_below(folder, []):
+            if files_below(folder, [], files_in):
                 return os.path.normpath(folder)
     return None
 
@@ -39,8 +43,8 @@ def is_folder(path: str) -> bool:
         return False
 
 
-def files_of_newest_run(folder: str, notes: list[str]) -> dict[str, str]:
-    """Runs are named by time: the greatest name that holds a trace."""
+def files_of_newest_run(folder: str, notes: list[str], files_in: FilesIn) -> dict[str, str]:
+    """Runs are named by time: the greatest name that holds any."""
     refused = None
     n_runs = 0
     found: dict[str, str] = {}
@@ -58,7 +62,8 @@ def files_of_newest_run(folder: str, notes: list[str]) -> dict[str, str]:
                 notes.append(f"run {run} can't be listed: {error.strerror}")
                 refused = error
     if found:
-        notes.append(f"run {taken} taken" + (", the newest with a trace" * (n_runs > 1)))
+        what = "a trace" if any(map(is_trace, found.values())) else "a record"
+        notes.append(f"run {taken} taken" + (f", the newest with {what}" if n_runs > 1 else ""))
     elif refused is not None:
         raise refused
     return found
@@ -69,9 +74,14 @@ def files_in(folder: str) -> dict[str, str]:
     files: dict[str, str] = {}
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
-        if name.endswith(_SUFFIXES) and not os.path.isdir(path):
+        if is_trace(name) and not os.path.isdir(path):
             files.setdefault(host_of(path), path)
     return dict(sorted(files.items()))
+
+
+def is_trace(path: str) -> bool:
+    """Whether it is named like one."""
+    return path.endswith(_SUFFIXES)
 
 
 def host_of(path: str) -> str:

@@ -141,6 +141,30 @@ class Sources(unittest.TestCase):
                 compared = run(path, "compare", "--baseline", str(path))
                 self.assertEqual(compared.object["after"]["host"], "h1")
 
+    def test_a_log_directory_of_records(self) -> None:
+        """Traces are large: it is these that are removed first."""
+        with tempfile.TemporaryDirectory() as folder:
+            runs = Path(folder, "plugins", "profile")
+            for run_name, files in {
+                "r1": traces(),
+                "r2": records(),
+                "r3": {"x.json": b"1"},
+            }.items():
+                (runs / run_name).mkdir(parents=True)
+                for name, content in files.items():
+                    (runs / run_name / name).write_bytes(content)
+            for path in (Path(folder), runs):
+                said = run(path, "spread").object
+                self.assertEqual(said["n_hosts"], len(records()))
+                self.assertEqual(said["notes"][0], "run r2 taken, the newest with a record")
+                compared = run(path, "compare", "--baseline", str(runs / "r1")).object
+                self.assertEqual(compared["status"], "ok")
+                # The other modes take no record.
+                self.assertIn("run r1 taken", run(path, "summary").object["notes"][0])
+            detail = run(runs / "r3", "spread").object["detail"]
+            self.assertTrue(detail.startswith("neither a .xplane.pb file nor a record in"))
+            self.assertTrue(detail.endswith(f"; there is one in {runs}"))
+
     def test_other_json_is_nobodys_record(self) -> None:
         others = {
             "h0.trace.json.gz": gzip.compress(b'{"traceEvents": []}'),
@@ -160,7 +184,7 @@ class Sources(unittest.TestCase):
             os.mkfifo(f"{folder}/h0.json")
             said = run(folder, "spread").object
         self.assertEqual(said["reason"], "no_xplane_pb")
-        self.assertTrue(said["detail"].endswith("; nor is there a record"), said["detail"])
+        self.assertTrue(said["detail"].startswith("neither a .xplane.pb file nor a record in"))
 
     def test_a_record_is_no_trace(self) -> None:
         detail = on_files({"h0.xplane.pb": a_record("h0")}, "summary").object["detail"]
