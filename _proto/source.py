@@ -142,7 +142,7 @@ def open_source(
         gzipped = False
         if path != STDIN:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise Damage(0, "not a regular file")
+                raise Damage(0, "not a regular file: pipe it in and give - as the profile")
             head = os.pread(fd, _HEAD, 0)
             gzipped = head.startswith(GZIP_MAGIC)
             if path.endswith(".gz") and not gzipped:
