@@ -47,6 +47,13 @@ _MOST_BYTES = 1 << 63
 _Arrays = Sequence[Array | ProgramArray] | None
 
 
+class _Size(NamedTuple):
+    """How much arrays hold together."""
+
+    n_bytes: int
+    n_elements: int
+
+
 class Exchange(NamedTuple):
     """What one execution moves, in bytes, and among whom; what isn't known is None.
 
@@ -65,10 +72,10 @@ class Exchanges:
 
     def __init__(self) -> None:
         self._texts = GroupTexts()
-        # Many ops may share a long text or list: who takes part by the former, the bytes of the
+        # Many ops may share a long text or list: who takes part by the former, the size of the
         # latter by its id. Each is kept, so that its id stays its own.
         self._who: dict[tuple[HloText, bool], Participants | None] = {}
-        self._sizes: dict[int, tuple[_Arrays, int | None]] = {}
+        self._sizes: dict[int, tuple[_Arrays, _Size | None]] = {}
 
     def of(
         self,
@@ -88,7 +95,8 @@ class Exchanges:
         names = (collective, "all-reduce") if collective == "reduce-scatter" else (collective,)
         told = inside if inside and inside.opcode in names else None
         sizes = _sizes(collective, op, start, is_done, told, self._size)
-        payload = _first(sizes[side] for side in _PAYLOADS.get(collective, ()))
+        moved = _first(sizes[side] for side in _PAYLOADS.get(collective, ()))
+        payload = moved.n_bytes if moved else None
         n_devices = program.n_devices if program else None
         who, who_is = (
             self._written(collective, (op, start), n_devices)
@@ -113,18 +121,20 @@ class Exchanges:
                 return who, TEXT
         return None
 
-    def _size(self, arrays: _Arrays) -> int | None:
+    def _size(self, arrays: _Arrays) -> _Size | None:
         if id(arrays) not in self._sizes:
             self._sizes[id(arrays)] = arrays, _size(arrays)
         return self._sizes[id(arrays)][1]
 
 
-def _ratio(collective: str, into: int | None, out: int | None) -> int | None:
-    """How many take part, by how much more one side has."""
+def _ratio(collective: str, into: _Size | None, out: _Size | None) -> int | None:
+    """How many take part, by how many more elements one side has: what is gathered or summed up
+    may be cast on the way."""
     part, whole = (into, out) if collective == "all-gather" else (out, into)
-    if collective not in _RATIOS or not part or not whole or whole % part:
+    if collective not in _RATIOS or not part or not whole:
         return None
-    return whole // part
+    n, rest = divmod(whole.n_elements, part.n_elements) if part.n_elements else (0, 0)
+    return None if rest else n or None
 
 
 def _bus(collective: str, payload: int | None, who: Participants) -> Fraction | None:
@@ -140,9 +150,9 @@ def _sizes(
     start: HloText | None,
     is_done: bool,
     told: Collective | None,
-    size: Callable[[_Arrays], int | None],
-) -> tuple[int | None, int | None]:
-    """The bytes that go in, and that come out."""
+    size: Callable[[_Arrays], _Size | None],
+) -> tuple[_Size | None, _Size | None]:
+    """What goes in, and what comes out."""
     into, out = op.operands, op.outputs
     if is_done:
         into = (start.operands if start else []) or op.wrapped_inputs
@@ -169,15 +179,16 @@ def _sizes(
     return _first(size(into) for into, _ in sources), _first(size(out) for _, out in sources)
 
 
-def _size(arrays: _Arrays) -> int | None:
+def _size(arrays: _Arrays) -> _Size | None:
     """Of all of them; None where there are none, or that of one isn't known."""
-    size = 0
+    n_bytes = n_elements = 0
     for array in arrays or ():
         if array.n_bytes is None:
             return None
-        size += array.n_bytes
-    return size if arrays and size < _MOST_BYTES else None
+        n_bytes += array.n_bytes
+        n_elements += array.n_elements
+    return _Size(n_bytes, n_elements) if arrays and n_bytes < _MOST_BYTES else None
 
 
-def _first(sizes: Iterable[int | None]) -> int | None:
+def _first(sizes: Iterable[_Size | None]) -> _Size | None:
     return next((size for size in sizes if size is not None), None)

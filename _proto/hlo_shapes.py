@@ -35,11 +35,15 @@ class Array(NamedTuple):
         return bits_of(self.dtype)
 
     @property
+    def n_elements(self) -> int:
+        return math.prod(self.dims)
+
+    @property
     def n_bytes(self) -> int | None:
         """Of all elements, without padding; None where that can't be told."""
         if min(self.dims, default=0) < 0:
             return None
-        return size_of(self.dtype, math.prod(self.dims))
+        return size_of(self.dtype, self.n_elements)
 
 
 def read_arrays(shape: bytes) -> list[Array] | None:

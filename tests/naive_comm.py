@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import prod
+from typing import TypeVar
 
 from tests.naive_bottleneck import shortened
 from tests.naive_op import (
@@ -28,7 +29,10 @@ from tests.naive_program import COLLECTIVES, TRANSFERS, Instruction
 from tests.naive_step import Json, Picked
 from tests.naive_wire import every, fields, last, numbers_in, signed
 
+T = TypeVar("T")
 Sets = frozenset[frozenset[int]]
+# Bytes and elements.
+Size = tuple[int, int]
 MOST_DEVICES = 2**17
 MOST_BYTES = 2**63
 
@@ -215,22 +219,23 @@ def bits(dtype: str | None) -> int | None:
     return int(digits[1]) if digits else None
 
 
-def n_bytes(arrays: Iterable[tuple[str | None, Sequence[int]]]) -> int | None:
+def size_of(arrays: Iterable[tuple[str | None, Sequence[int]]]) -> Size | None:
     """Each array rounded up to whole bytes; None if there is none, or one of unknown size."""
     sizes = []
     for dtype, dims in arrays:
         width = bits(dtype)
         if width is None:
             return None
-        sizes.append(-(-prod(dims) * width // 8))
-    return sum(sizes) if sizes and sum(sizes) < MOST_BYTES else None
+        sizes.append((-(-prod(dims) * width // 8), prod(dims)))
+    n_bytes = sum(of_one for of_one, _ in sizes)
+    return (n_bytes, sum(n for _, n in sizes)) if sizes and n_bytes < MOST_BYTES else None
 
 
-def bytes_of_shapes(shapes: Sequence[Shape]) -> int | None:
+def size_of_shapes(shapes: Sequence[Shape]) -> Size | None:
     """Of arrays in a text; a size that is only bounded is none."""
     if any("<=" in shape.text for shape in shapes):
         return None
-    return n_bytes((shape.dtype, shape.dims) for shape in shapes)
+    return size_of((shape.dtype, shape.dims) for shape in shapes)
 
 
 # --- one op --------------------------------------------------------------------------------------
@@ -243,7 +248,7 @@ def begins(op: Op) -> bool:
     return op.category.endswith("-start") or op.is_async_fusion_start or is_half
 
 
-def first(values: Iterable[int | None]) -> int | None:
+def first(values: Iterable[T | None]) -> T | None:
     return next((value for value in values if value is not None), None)
 
 
@@ -326,18 +331,34 @@ class Transfer:
             return []
         return self.op.output_arrays
 
-    def in_text(self, shapes: list[Shape]) -> int | None:
+    def in_text(self, shapes: list[Shape]) -> Size | None:
         if self.is_fusion and len(shapes) != 1:
             return None
-        return bytes_of_shapes(shapes)
+        return size_of_shapes(shapes)
 
-    def in_program(self, arrays: list[tuple[str, list[int]]] | None) -> int | None:
+    def in_program(self, arrays: list[tuple[str, list[int]]] | None) -> Size | None:
         if arrays is None or (self.is_fusion and self.op.is_wait):
             return None
-        return n_bytes(arrays)
+        return size_of(arrays)
+
+    @property
+    def bytes_in(self) -> int | None:
+        return None if self.size_in is None else self.size_in[0]
+
+    @property
+    def bytes_out(self) -> int | None:
+        return None if self.size_out is None else self.size_out[0]
+
+    @property
+    def elements_in(self) -> int | None:
+        return None if self.size_in is None else self.size_in[1]
+
+    @property
+    def elements_out(self) -> int | None:
+        return None if self.size_out is None else self.size_out[1]
 
     @cached_property
-    def bytes_in(self) -> int | None:
+    def size_in(self) -> Size | None:
         program = None if self.told is None else self.op.program
         arrays = None
         if program is not None and self.told is not None:
@@ -346,7 +367,7 @@ class Transfer:
         return first(reversed(ways) if self.is_fusion else ways)
 
     @cached_property
-    def bytes_out(self) -> int | None:
+    def size_out(self) -> Size | None:
         arrays = None
         if self.told is not None and self.told.collective == self.collective:
             assert self.op.program is not None
@@ -438,7 +459,7 @@ class Transfer:
         if in_program is not None:
             return in_program, "program"
         n = None
-        a, b = self.bytes_in, self.bytes_out
+        a, b = self.elements_in, self.elements_out
         if a and b and self.collective == "all-gather" and b % a == 0:
             n = b // a
         if a and b and self.collective == "reduce-scatter" and a % b == 0:

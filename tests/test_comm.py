@@ -452,6 +452,23 @@ class Payload(unittest.TestCase):
             self.assertEqual(said["engine"], "sparse_core")
             self.assertEqual(said["pairs"]["paired"], 1)
 
+    def test_casts_make_no_other_number_of_members(self) -> None:
+        for name, into, out, n in (
+            ("reduce-scatter", "bf16[64]{0}", "f32[8]{0}", 8),
+            ("reduce-scatter", "f32[64]{0}", "bf16[8]{0}", 8),
+            ("reduce-scatter", "f32[12]{0}", "bf16[8]{0}", None),
+            ("all-gather", "f32[4]{0}", "bf16[16]{0}", 4),
+            # Of few narrow elements the bytes aren't even proportional.
+            ("all-gather", "s4[1]{0}", "s4[4]{0}", 4),
+            ("all-gather", "f32[0]{0}", "f32[4]{0}", None),
+            ("reduce-scatter", "f32[0]{0}", "f32[4]{0}", None),
+        ):
+            said = row(self.sparse(name, into, out))
+            self.assertEqual((said["group_size"], said["groups_from"]), (n, n and "shapes"), out)
+        fused = op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="bf16[32]{0}",
+                   operands="f32[64]{0} %x")  # fmt: skip
+        self.assertEqual(row([fused])["group_size"], 2)
+
     def test_only_what_is_paired_has_a_rate(self) -> None:
         name = "all-gather-start.1"
         ends = [done(name, at, 10, attributes=OF_FOUR) for at in (20, 90)]
