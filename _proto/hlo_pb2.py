@@ -13,7 +13,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10_proto/hlo.proto\x12\x15\x63ompute_breakdown.hlo\"~\n\tHloModule\x12;\n\x0c\x63omputations\x18\x03 \x03(\x0b\x32%.compute_breakdown.hlo.HloComputation\x12\x19\n\x11\x64\x65vice_assignment\x18\x0f \x01(\x0c\x12\x19\n\x11stack_frame_index\x18\x11 \x01(\x0c\"\x92\x01\n\x0eHloComputation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12;\n\x0cinstructions\x18\x02 \x03(\x0b\x32%.compute_breakdown.hlo.HloInstruction\x12\n\n\x02id\x18\x05 \x01(\x03\x12\x0f\n\x07root_id\x18\x06 \x01(\x03\x12\x18\n\x10\x65xecution_thread\x18\x08 \x01(\t\"\xbf\x03\n\x0eHloInstruction\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06opcode\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x01(\x0c\x12\x33\n\x08metadata\x18\x07 \x01(\x0b\x32!.compute_breakdown.hlo.OpMetadata\x12\x18\n\x10parameter_number\x18\t \x01(\x03\x12\n\n\x02id\x18# \x01(\x03\x12\x13\n\x0boperand_ids\x18$ \x03(\x03\x12\x1e\n\x16\x63\x61lled_computation_ids\x18& \x03(\x03\x12\x16\n\x0e\x62\x61\x63kend_config\x18+ \x01(\x0c\x12\x16\n\x0ereplica_groups\x18\x31 \x03(\x0c\x12\x18\n\x10precision_config\x18\x33 \x01(\x0c\x12\x1b\n\x13source_target_pairs\x18\x34 \x03(\x0c\x12\x1e\n\x16\x61sync_execution_thread\x18O \x01(\t\x12\x1e\n\x16\x63ollective_device_list\x18W \x01(\x0c\x12#\n\x1biota_collective_device_list\x18\\ \x01(\x0c\x12$\n\x1cmesh_axes_replica_group_list\x18] \x01(\x0c\"_\n\nOpMetadata\x12\x0f\n\x07op_name\x18\x02 \x01(\t\x12\x13\n\x0bsource_file\x18\x03 \x01(\t\x12\x13\n\x0bsource_line\x18\x04 \x01(\x03\x12\x16\n\x0estack_frame_id\x18\x0f \x01(\x03\"L\n\x0bModuleFrame\x12=\n\x0c\x63omputations\x18\x03 \x03(\x0b\x32\'.compute_breakdown.hlo.ComputationFrame\"(\n\x10\x43omputationFrame\x12\x14\n\x0cinstructions\x18\x02 \x03(\x0c\"\x94\x01\n\x05Shape\x12\x14\n\x0c\x65lement_type\x18\x02 \x01(\x03\x12\x12\n\ndimensions\x18\x03 \x03(\x03\x12\x32\n\x0ctuple_shapes\x18\x04 \x03(\x0b\x32\x1c.compute_breakdown.hlo.Shape\x12-\n\x06layout\x18\x05 \x01(\x0b\x32\x1d.compute_breakdown.hlo.Layout\"\x1e\n\x06Layout\x12\x14\n\x0cmemory_space\x18\x08 \x01(\x03\"?\n\x0fPrecisionConfig\x12\x19\n\x11operand_precision\x18\x01 \x03(\x03\x12\x11\n\talgorithm\x18\x02 \x01(\x03\"S\n\x0fStackFrameIndex\x12\x12\n\nfile_names\x18\x01 \x03(\t\x12\x16\n\x0e\x66ile_locations\x18\x03 \x03(\x0c\x12\x14\n\x0cstack_frames\x18\x04 \x03(\x0c\"B\n\x0c\x46ileLocation\x12\x14\n\x0c\x66ile_name_id\x18\x01 \x01(\x03\x12\x0c\n\x04line\x18\x03 \x01(\x03\x12\x0e\n\x06\x63olumn\x18\x04 \x01(\x03\"?\n\nStackFrame\x12\x18\n\x10\x66ile_location_id\x18\x01 \x01(\x03\x12\x17\n\x0fparent_frame_id\x18\x02 \x01(\x03\"D\n\x10\x44\x65viceAssignment\x12\x15\n\rreplica_count\x18\x01 \x01(\x03\x12\x19\n\x11\x63omputation_count\x18\x02 \x01(\x03\"#\n\x0cReplicaGroup\x12\x13\n\x0breplica_ids\x18\x01 \x03(\x03\".\n\x0cSourceTarget\x12\x0e\n\x06source\x18\x01 \x01(\x03\x12\x0e\n\x06target\x18\x02 \x01(\x03\"\xa1\x01\n\x14\x43ollectiveDeviceList\x12;\n\x0ereplica_groups\x18\x01 \x03(\x0b\x32#.compute_breakdown.hlo.ReplicaGroup\x12L\n\x17iota_replica_group_list\x18\x02 \x01(\x0b\x32+.compute_breakdown.hlo.IotaReplicaGroupList\"\x89\x01\n\x14IotaReplicaGroupList\x12\x1a\n\x12num_replica_groups\x18\x01 \x01(\x03\x12\x1d\n\x15num_devices_per_group\x18\x02 \x01(\x03\x12\x19\n\x11iota_reshape_dims\x18\x03 \x03(\x03\x12\x1b\n\x13iota_transpose_perm\x18\x04 \x03(\x03\"s\n\x18MeshAxesReplicaGroupList\x12)\n\x04mesh\x18\x01 \x01(\x0b\x32\x1b.compute_breakdown.hlo.Mesh\x12,\n\x04\x61xes\x18\x02 \x03(\x0b\x32\x1e.compute_breakdown.hlo.AxisRef\"`\n\x04Mesh\x12.\n\x04\x61xes\x18\x01 \x03(\x0b\x32 .compute_breakdown.hlo.Mesh.Axis\x12\x12\n\ndevice_ids\x18\x02 \x03(\x03\x1a\x14\n\x04\x41xis\x12\x0c\n\x04size\x18\x02 \x01(\x03\"\x8c\x01\n\x07\x41xisRef\x12\x17\n\x0fmesh_axis_index\x18\x01 \x01(\x03\x12=\n\rsub_axis_info\x18\x02 \x01(\x0b\x32&.compute_breakdown.hlo.AxisRef.SubAxis\x1a)\n\x07SubAxis\x12\x10\n\x08pre_size\x18\x01 \x01(\x03\x12\x0c\n\x04size\x18\x02 \x01(\x03\"f\n\x10\x42ufferAssignment\x12\x17\n\x0flogical_buffers\x18\x01 \x03(\x0c\x12\x1a\n\x12\x62uffer_allocations\x18\x03 \x03(\x0c\x12\x1d\n\x15heap_simulator_traces\x18\x04 \x03(\x0c\"\xb4\x01\n\rLogicalBuffer\x12\n\n\x02id\x18\x01 \x01(\x03\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x41\n\ndefined_at\x18\x03 \x01(\x0b\x32-.compute_breakdown.hlo.LogicalBuffer.Location\x12\r\n\x05\x63olor\x18\x04 \x01(\x03\x1a\x37\n\x08Location\x12\x13\n\x0bshape_index\x18\x03 \x03(\x03\x12\x16\n\x0einstruction_id\x18\x04 \x01(\x03\"\xee\x02\n\x10\x42ufferAllocation\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x17\n\x0fis_thread_local\x18\x03 \x01(\x08\x12&\n\x1eis_entry_computation_parameter\x18\x05 \x01(\x08\x12\x18\n\x10parameter_number\x18\x06 \x01(\x03\x12\x16\n\x0emaybe_live_out\x18\x07 \x01(\x08\x12\r\n\x05\x63olor\x18\x08 \x01(\x03\x12\x42\n\x08\x61ssigned\x18\t \x03(\x0b\x32\x30.compute_breakdown.hlo.BufferAllocation.Assigned\x12\x1d\n\x15parameter_shape_index\x18\n \x03(\x03\x12\x13\n\x0bis_constant\x18\x0c \x01(\x08\x1a\x43\n\x08\x41ssigned\x12\x19\n\x11logical_buffer_id\x18\x01 \x01(\x03\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\"\xba\x01\n\x12HeapSimulatorTrace\x12?\n\x06\x65vents\x18\x01 \x03(\x0b\x32/.compute_breakdown.hlo.HeapSimulatorTrace.Event\x1a\x63\n\x05\x45vent\x12\x0c\n\x04kind\x18\x01 \x01(\x03\x12\x11\n\tbuffer_id\x18\x02 \x01(\x03\x12\x18\n\x10instruction_name\x18\x04 \x01(\t\x12\x1f\n\x17share_with_canonical_id\x18\x05 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10_proto/hlo.proto\x12\x15\x63ompute_breakdown.hlo\"~\n\tHloModule\x12;\n\x0c\x63omputations\x18\x03 \x03(\x0b\x32%.compute_breakdown.hlo.HloComputation\x12\x19\n\x11\x64\x65vice_assignment\x18\x0f \x01(\x0c\x12\x19\n\x11stack_frame_index\x18\x11 \x01(\x0c\"\x92\x01\n\x0eHloComputation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12;\n\x0cinstructions\x18\x02 \x03(\x0b\x32%.compute_breakdown.hlo.HloInstruction\x12\n\n\x02id\x18\x05 \x01(\x03\x12\x0f\n\x07root_id\x18\x06 \x01(\x03\x12\x18\n\x10\x65xecution_thread\x18\x08 \x01(\t\"\xbf\x03\n\x0eHloInstruction\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06opcode\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x01(\x0c\x12\x33\n\x08metadata\x18\x07 \x01(\x0b\x32!.compute_breakdown.hlo.OpMetadata\x12\x18\n\x10parameter_number\x18\t \x01(\x03\x12\n\n\x02id\x18# \x01(\x03\x12\x13\n\x0boperand_ids\x18$ \x03(\x03\x12\x1e\n\x16\x63\x61lled_computation_ids\x18& \x03(\x03\x12\x16\n\x0e\x62\x61\x63kend_config\x18+ \x01(\x0c\x12\x16\n\x0ereplica_groups\x18\x31 \x03(\x0c\x12\x18\n\x10precision_config\x18\x33 \x01(\x0c\x12\x1b\n\x13source_target_pairs\x18\x34 \x03(\x0c\x12\x1e\n\x16\x61sync_execution_thread\x18O \x01(\t\x12\x1e\n\x16\x63ollective_device_list\x18W \x01(\x0c\x12#\n\x1biota_collective_device_list\x18\\ \x01(\x0c\x12$\n\x1cmesh_axes_replica_group_list\x18] \x01(\x0c\"_\n\nOpMetadata\x12\x0f\n\x07op_name\x18\x02 \x01(\t\x12\x13\n\x0bsource_file\x18\x03 \x01(\t\x12\x13\n\x0bsource_line\x18\x04 \x01(\x03\x12\x16\n\x0estack_frame_id\x18\x0f \x01(\x03\"L\n\x0bModuleFrame\x12=\n\x0c\x63omputations\x18\x03 \x03(\x0b\x32\'.compute_breakdown.hlo.ComputationFrame\"(\n\x10\x43omputationFrame\x12\x14\n\x0cinstructions\x18\x02 \x03(\x0c\"\xb2\x01\n\x05Shape\x12\x14\n\x0c\x65lement_type\x18\x02 \x01(\x03\x12\x12\n\ndimensions\x18\x03 \x03(\x03\x12\x32\n\x0ctuple_shapes\x18\x04 \x03(\x0b\x32\x1c.compute_breakdown.hlo.Shape\x12-\n\x06layout\x18\x05 \x01(\x0b\x32\x1d.compute_breakdown.hlo.Layout\x12\x1c\n\x14is_dynamic_dimension\x18\x06 \x03(\x08\"\x1e\n\x06Layout\x12\x14\n\x0cmemory_space\x18\x08 \x01(\x03\"?\n\x0fPrecisionConfig\x12\x19\n\x11operand_precision\x18\x01 \x03(\x03\x12\x11\n\talgorithm\x18\x02 \x01(\x03\"S\n\x0fStackFrameIndex\x12\x12\n\nfile_names\x18\x01 \x03(\t\x12\x16\n\x0e\x66ile_locations\x18\x03 \x03(\x0c\x12\x14\n\x0cstack_frames\x18\x04 \x03(\x0c\"B\n\x0c\x46ileLocation\x12\x14\n\x0c\x66ile_name_id\x18\x01 \x01(\x03\x12\x0c\n\x04line\x18\x03 \x01(\x03\x12\x0e\n\x06\x63olumn\x18\x04 \x01(\x03\"?\n\nStackFrame\x12\x18\n\x10\x66ile_location_id\x18\x01 \x01(\x03\x12\x17\n\x0fparent_frame_id\x18\x02 \x01(\x03\"D\n\x10\x44\x65viceAssignment\x12\x15\n\rreplica_count\x18\x01 \x01(\x03\x12\x19\n\x11\x63omputation_count\x18\x02 \x01(\x03\"#\n\x0cReplicaGroup\x12\x13\n\x0breplica_ids\x18\x01 \x03(\x03\".\n\x0cSourceTarget\x12\x0e\n\x06source\x18\x01 \x01(\x03\x12\x0e\n\x06target\x18\x02 \x01(\x03\"\xa1\x01\n\x14\x43ollectiveDeviceList\x12;\n\x0ereplica_groups\x18\x01 \x03(\x0b\x32#.compute_breakdown.hlo.ReplicaGroup\x12L\n\x17iota_replica_group_list\x18\x02 \x01(\x0b\x32+.compute_breakdown.hlo.IotaReplicaGroupList\"\x89\x01\n\x14IotaReplicaGroupList\x12\x1a\n\x12num_replica_groups\x18\x01 \x01(\x03\x12\x1d\n\x15num_devices_per_group\x18\x02 \x01(\x03\x12\x19\n\x11iota_reshape_dims\x18\x03 \x03(\x03\x12\x1b\n\x13iota_transpose_perm\x18\x04 \x03(\x03\"s\n\x18MeshAxesReplicaGroupList\x12)\n\x04mesh\x18\x01 \x01(\x0b\x32\x1b.compute_breakdown.hlo.Mesh\x12,\n\x04\x61xes\x18\x02 \x03(\x0b\x32\x1e.compute_breakdown.hlo.AxisRef\"`\n\x04Mesh\x12.\n\x04\x61xes\x18\x01 \x03(\x0b\x32 .compute_breakdown.hlo.Mesh.Axis\x12\x12\n\ndevice_ids\x18\x02 \x03(\x03\x1a\x14\n\x04\x41xis\x12\x0c\n\x04size\x18\x02 \x01(\x03\"\x8c\x01\n\x07\x41xisRef\x12\x17\n\x0fmesh_axis_index\x18\x01 \x01(\x03\x12=\n\rsub_axis_info\x18\x02 \x01(\x0b\x32&.compute_breakdown.hlo.AxisRef.SubAxis\x1a)\n\x07SubAxis\x12\x10\n\x08pre_size\x18\x01 \x01(\x03\x12\x0c\n\x04size\x18\x02 \x01(\x03\"f\n\x10\x42ufferAssignment\x12\x17\n\x0flogical_buffers\x18\x01 \x03(\x0c\x12\x1a\n\x12\x62uffer_allocations\x18\x03 \x03(\x0c\x12\x1d\n\x15heap_simulator_traces\x18\x04 \x03(\x0c\"\xb4\x01\n\rLogicalBuffer\x12\n\n\x02id\x18\x01 \x01(\x03\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x41\n\ndefined_at\x18\x03 \x01(\x0b\x32-.compute_breakdown.hlo.LogicalBuffer.Location\x12\r\n\x05\x63olor\x18\x04 \x01(\x03\x1a\x37\n\x08Location\x12\x13\n\x0bshape_index\x18\x03 \x03(\x03\x12\x16\n\x0einstruction_id\x18\x04 \x01(\x03\"\xee\x02\n\x10\x42ufferAllocation\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x17\n\x0fis_thread_local\x18\x03 \x01(\x08\x12&\n\x1eis_entry_computation_parameter\x18\x05 \x01(\x08\x12\x18\n\x10parameter_number\x18\x06 \x01(\x03\x12\x16\n\x0emaybe_live_out\x18\x07 \x01(\x08\x12\r\n\x05\x63olor\x18\x08 \x01(\x03\x12\x42\n\x08\x61ssigned\x18\t \x03(\x0b\x32\x30.compute_breakdown.hlo.BufferAllocation.Assigned\x12\x1d\n\x15parameter_shape_index\x18\n \x03(\x03\x12\x13\n\x0bis_constant\x18\x0c \x01(\x08\x1a\x43\n\x08\x41ssigned\x12\x19\n\x11logical_buffer_id\x18\x01 \x01(\x03\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\"\xba\x01\n\x12HeapSimulatorTrace\x12?\n\x06\x65vents\x18\x01 \x03(\x0b\x32/.compute_breakdown.hlo.HeapSimulatorTrace.Event\x1a\x63\n\x05\x45vent\x12\x0c\n\x04kind\x18\x01 \x01(\x03\x12\x11\n\tbuffer_id\x18\x02 \x01(\x03\x12\x18\n\x10instruction_name\x18\x04 \x01(\t\x12\x1f\n\x17share_with_canonical_id\x18\x05 \x01(\x03\x62\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, '_proto.hlo_pb2', globals())
@@ -33,49 +33,49 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _COMPUTATIONFRAME._serialized_start=945
   _COMPUTATIONFRAME._serialized_end=985
   _SHAPE._serialized_start=988
-  _SHAPE._serialized_end=1136
-  _LAYOUT._serialized_start=1138
-  _LAYOUT._serialized_end=1168
-  _PRECISIONCONFIG._serialized_start=1170
-  _PRECISIONCONFIG._serialized_end=1233
-  _STACKFRAMEINDEX._serialized_start=1235
-  _STACKFRAMEINDEX._serialized_end=1318
-  _FILELOCATION._serialized_start=1320
-  _FILELOCATION._serialized_end=1386
-  _STACKFRAME._serialized_start=1388
-  _STACKFRAME._serialized_end=1451
-  _DEVICEASSIGNMENT._serialized_start=1453
-  _DEVICEASSIGNMENT._serialized_end=1521
-  _REPLICAGROUP._serialized_start=1523
-  _REPLICAGROUP._serialized_end=1558
-  _SOURCETARGET._serialized_start=1560
-  _SOURCETARGET._serialized_end=1606
-  _COLLECTIVEDEVICELIST._serialized_start=1609
-  _COLLECTIVEDEVICELIST._serialized_end=1770
-  _IOTAREPLICAGROUPLIST._serialized_start=1773
-  _IOTAREPLICAGROUPLIST._serialized_end=1910
-  _MESHAXESREPLICAGROUPLIST._serialized_start=1912
-  _MESHAXESREPLICAGROUPLIST._serialized_end=2027
-  _MESH._serialized_start=2029
-  _MESH._serialized_end=2125
-  _MESH_AXIS._serialized_start=2105
-  _MESH_AXIS._serialized_end=2125
-  _AXISREF._serialized_start=2128
-  _AXISREF._serialized_end=2268
-  _AXISREF_SUBAXIS._serialized_start=2227
-  _AXISREF_SUBAXIS._serialized_end=2268
-  _BUFFERASSIGNMENT._serialized_start=2270
-  _BUFFERASSIGNMENT._serialized_end=2372
-  _LOGICALBUFFER._serialized_start=2375
-  _LOGICALBUFFER._serialized_end=2555
-  _LOGICALBUFFER_LOCATION._serialized_start=2500
-  _LOGICALBUFFER_LOCATION._serialized_end=2555
-  _BUFFERALLOCATION._serialized_start=2558
-  _BUFFERALLOCATION._serialized_end=2924
-  _BUFFERALLOCATION_ASSIGNED._serialized_start=2857
-  _BUFFERALLOCATION_ASSIGNED._serialized_end=2924
-  _HEAPSIMULATORTRACE._serialized_start=2927
-  _HEAPSIMULATORTRACE._serialized_end=3113
-  _HEAPSIMULATORTRACE_EVENT._serialized_start=3014
-  _HEAPSIMULATORTRACE_EVENT._serialized_end=3113
+  _SHAPE._serialized_end=1166
+  _LAYOUT._serialized_start=1168
+  _LAYOUT._serialized_end=1198
+  _PRECISIONCONFIG._serialized_start=1200
+  _PRECISIONCONFIG._serialized_end=1263
+  _STACKFRAMEINDEX._serialized_start=1265
+  _STACKFRAMEINDEX._serialized_end=1348
+  _FILELOCATION._serialized_start=1350
+  _FILELOCATION._serialized_end=1416
+  _STACKFRAME._serialized_start=1418
+  _STACKFRAME._serialized_end=1481
+  _DEVICEASSIGNMENT._serialized_start=1483
+  _DEVICEASSIGNMENT._serialized_end=1551
+  _REPLICAGROUP._serialized_start=1553
+  _REPLICAGROUP._serialized_end=1588
+  _SOURCETARGET._serialized_start=1590
+  _SOURCETARGET._serialized_end=1636
+  _COLLECTIVEDEVICELIST._serialized_start=1639
+  _COLLECTIVEDEVICELIST._serialized_end=1800
+  _IOTAREPLICAGROUPLIST._serialized_start=1803
+  _IOTAREPLICAGROUPLIST._serialized_end=1940
+  _MESHAXESREPLICAGROUPLIST._serialized_start=1942
+  _MESHAXESREPLICAGROUPLIST._serialized_end=2057
+  _MESH._serialized_start=2059
+  _MESH._serialized_end=2155
+  _MESH_AXIS._serialized_start=2135
+  _MESH_AXIS._serialized_end=2155
+  _AXISREF._serialized_start=2158
+  _AXISREF._serialized_end=2298
+  _AXISREF_SUBAXIS._serialized_start=2257
+  _AXISREF_SUBAXIS._serialized_end=2298
+  _BUFFERASSIGNMENT._serialized_start=2300
+  _BUFFERASSIGNMENT._serialized_end=2402
+  _LOGICALBUFFER._serialized_start=2405
+  _LOGICALBUFFER._serialized_end=2585
+  _LOGICALBUFFER_LOCATION._serialized_start=2530
+  _LOGICALBUFFER_LOCATION._serialized_end=2585
+  _BUFFERALLOCATION._serialized_start=2588
+  _BUFFERALLOCATION._serialized_end=2954
+  _BUFFERALLOCATION_ASSIGNED._serialized_start=2887
+  _BUFFERALLOCATION_ASSIGNED._serialized_end=2954
+  _HEAPSIMULATORTRACE._serialized_start=2957
+  _HEAPSIMULATORTRACE._serialized_end=3143
+  _HEAPSIMULATORTRACE_EVENT._serialized_start=3044
+  _HEAPSIMULATORTRACE_EVENT._serialized_end=3143
 # @@protoc_insertion_point(module_scope)

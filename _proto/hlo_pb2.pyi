@@ -263,16 +263,18 @@ class ReplicaGroup(_message.Message):
     def __init__(self, replica_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Shape(_message.Message):
-    __slots__ = ["dimensions", "element_type", "layout", "tuple_shapes"]
+    __slots__ = ["dimensions", "element_type", "is_dynamic_dimension", "layout", "tuple_shapes"]
     DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
     ELEMENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    IS_DYNAMIC_DIMENSION_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
     TUPLE_SHAPES_FIELD_NUMBER: _ClassVar[int]
     dimensions: _containers.RepeatedScalarFieldContainer[int]
     element_type: int
+    is_dynamic_dimension: _containers.RepeatedScalarFieldContainer[bool]
     layout: Layout
     tuple_shapes: _containers.RepeatedCompositeFieldContainer[Shape]
-    def __init__(self, element_type: _Optional[int] = ..., dimensions: _Optional[_Iterable[int]] = ..., tuple_shapes: _Optional[_Iterable[_Union[Shape, _Mapping]]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ...) -> None: ...
+    def __init__(self, element_type: _Optional[int] = ..., dimensions: _Optional[_Iterable[int]] = ..., tuple_shapes: _Optional[_Iterable[_Union[Shape, _Mapping]]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., is_dynamic_dimension: _Optional[_Iterable[bool]] = ...) -> None: ...
 
 class SourceTarget(_message.Message):
     __slots__ = ["source", "target"]

@@ -23,11 +23,15 @@ _MAX_BYTES = 1 << 20
 
 
 class Array(NamedTuple):
-    """The shape of an array. `memory_space` is 0 for HBM, 1 for VMEM, 5 for the host's memory."""
+    """The shape of an array. `memory_space` is 0 for HBM, 1 for VMEM, 5 for the host's memory.
+
+    Of one that is dynamic some dims are bounds, and only a run knows the size.
+    """
 
     dtype: str
     dims: tuple[int, ...]
     memory_space: int = 0
+    is_dynamic: bool = False
 
     @property
     def bits(self) -> int | None:
@@ -41,7 +45,7 @@ class Array(NamedTuple):
     @property
     def n_bytes(self) -> int | None:
         """Of all elements, without padding; None where that can't be told."""
-        if min(self.dims, default=0) < 0:
+        if self.is_dynamic or min(self.dims, default=0) < 0:
             return None
         return size_of(self.dtype, self.n_elements)
 
@@ -86,4 +90,5 @@ def _read(shape: bytes) -> pb.Shape | None:
 def _array(message: pb.Shape) -> Array:
     known = 0 < message.element_type < len(_ELEMENT_TYPES)
     dtype = _ELEMENT_TYPES[message.element_type if known else 0]
-    return Array(dtype, tuple(message.dimensions), message.layout.memory_space)
+    is_dynamic = any(message.is_dynamic_dimension)
+    return Array(dtype, tuple(message.dimensions), message.layout.memory_space, is_dynamic)

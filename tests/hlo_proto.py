@@ -78,6 +78,8 @@ class Shape:
     dims: tuple[int, ...] = ()
     memory_space: int | None = None
     parts: tuple[Shape, ...] = ()
+    # For each of the dims; compilers write it of static ones, too.
+    dynamic: tuple[bool, ...] = ()
 
     def fields(self, arrange: Arrange) -> list[bytes]:
         layout = b"" if self.memory_space is None else int_field(8, self.memory_space)
@@ -86,6 +88,7 @@ class Shape:
             packed(3, self.dims),
             *messages(4, self.parts, arrange),
             *([bytes_field(5, layout)] if layout else []),
+            packed(6, self.dynamic),
         ]
 
 

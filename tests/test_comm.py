@@ -486,6 +486,19 @@ class Payload(unittest.TestCase):
         self.assertIsNone(said["rows"][0]["payload_bytes"])
         self.assertIsNone(said["totals"]["by_collective"]["all-reduce"]["payload_bytes"])
 
+    def test_the_bound_of_a_dynamic_size_is_none_in_a_program_either(self) -> None:
+        for dynamic, size in ((False, 32), (True, None)):
+            shape = hlo_proto.Shape("f32", (8,), dynamic=(dynamic,))
+            program: Program = {
+                "main": [
+                    hlo_proto.op("x", "parameter", shape=shape),
+                    hlo_proto.op("all-reduce.1", "all-reduce", "x", shape=shape),
+                ]
+            }
+            text = "f32[<=8]" if dynamic else "f32[8]"
+            said = row([op("all-reduce.1", "all-reduce", 0, 10, shape=text)], program)
+            self.assertEqual(said["payload_bytes"], size)
+
     def test_fractions_are_rounded_once(self) -> None:
         groups = ", replica_groups={{0,1,2}}"
         ops = [op("all-to-all.1", "all-to-all", at, 1, shape="s8[1]", attributes=groups)

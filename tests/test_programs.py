@@ -1002,6 +1002,12 @@ class Shapes(unittest.TestCase):
         ):
             self.assertEqual(Array(dtype, dims).n_bytes, n_bytes)
 
+    def test_of_a_dynamic_shape_only_a_run_knows_the_size(self) -> None:
+        for dynamic, n_bytes in (((), 64), ((False, False), 64), ((False, True), None)):
+            shape = Shape("f32", (2, 8), dynamic=dynamic)
+            (only,) = opened({"main": [op("x", "abs", shape=shape)]})["x"].arrays or []
+            self.assertEqual((only.dims, only.n_bytes), ((2, 8), n_bytes))
+
     def test_shapes_that_no_one_has(self) -> None:
         for shape in (
             Shape("f32", dims=(1,) * 65),
