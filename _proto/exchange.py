@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from .hlo_module import Program
 
 TEXT, PROGRAM, SHAPES = "text", "program", "shapes"
-# What counts as the payload, what goes in or what comes out; the first that is known of two that
-# are equal. What isn't here moves as much as only its run knows.
+# What counts as the payload, what goes in or what comes out. Both are equal, unless a sum is of a
+# wider dtype than its operands: then the smaller, which is the least that has to be sent. What
+# isn't here moves as much as only its run knows.
 _IN, _OUT = 0, 1
 _PAYLOADS = {
     "all-gather": (_OUT,),
@@ -95,8 +96,10 @@ class Exchanges:
         names = (collective, "all-reduce") if collective == "reduce-scatter" else (collective,)
         told = inside if inside and inside.opcode in names else None
         sizes = _sizes(collective, op, start, is_done, told, self._size)
-        moved = _first(sizes[side] for side in _PAYLOADS.get(collective, ()))
-        payload = moved.n_bytes if moved else None
+        payload = None
+        if (told and not is_done) or op.opcode != "fusion" or not _differs(collective, *sizes):
+            moved = filter(None, (sizes[side] for side in _PAYLOADS.get(collective, ())))
+            payload = min((size.n_bytes for size in moved), default=None)
         n_devices = program.n_devices if program else None
         who, who_is = (
             self._written(collective, (op, start), n_devices)
@@ -135,6 +138,15 @@ def _ratio(collective: str, into: _Size | None, out: _Size | None) -> int | None
         return None
     n, rest = divmod(whole.n_elements, part.n_elements) if part.n_elements else (0, 0)
     return None if rest else n or None
+
+
+def _differs(collective: str, into: _Size | None, out: _Size | None) -> bool:
+    """Whether a fusion does more to what it moves, such as a cast: before or after, who knows."""
+    if not into or not out:
+        return False
+    if len(_PAYLOADS.get(collective, ())) > 1:
+        return into != out
+    return into.n_bytes * out.n_elements != out.n_bytes * into.n_elements
 
 
 def _bus(collective: str, payload: int | None, who: Participants) -> Fraction | None:

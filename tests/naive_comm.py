@@ -25,7 +25,7 @@ from tests.naive_op import (
     ratio,
     union,
 )
-from tests.naive_program import COLLECTIVES, TRANSFERS, Instruction
+from tests.naive_program import COLLECTIVES, TRANSFERS, Instruction, known
 from tests.naive_step import Json, Picked
 from tests.naive_wire import every, fields, last, numbers_in, signed
 
@@ -35,6 +35,8 @@ Sets = frozenset[frozenset[int]]
 Size = tuple[int, int]
 MOST_DEVICES = 2**17
 MOST_BYTES = 2**63
+# What gives as much as it takes.
+EVEN = ("all-reduce", "all-to-all", "collective-permute", "collective-broadcast")
 
 
 # --- who takes part ------------------------------------------------------------------------------
@@ -391,18 +393,29 @@ class Transfer:
         return into > 1 and into > out
 
     @property
+    def does_more(self) -> bool:
+        """Whether a fusion, of which only its text tells, changes what it moves besides."""
+        into, out = self.size_in, self.size_out
+        is_told = self.told is not None and not self.op.is_wait
+        if not self.is_fusion or is_told or into is None or out is None:
+            return False
+        if self.collective in EVEN:
+            return into != out
+        return into[0] * out[1] != out[0] * into[1]
+
+    @property
     def payload(self) -> int | None:
         if self.collective == "collective-permute" and self.is_in_place:
+            return None
+        if self.does_more:
             return None
         match self.collective:
             case "all-gather" | "recv" | "to_host" | "from_host":
                 return self.bytes_out
             case "reduce-scatter" | "send":
                 return self.bytes_in
-            case "all-reduce" | "all-to-all":
-                return first([self.bytes_out, self.bytes_in])
-            case "collective-permute" | "collective-broadcast":
-                return first([self.bytes_in, self.bytes_out])
+        if self.collective in EVEN:
+            return min(known([self.bytes_in, self.bytes_out]), default=None)
         return None
 
     @property

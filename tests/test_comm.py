@@ -499,6 +499,27 @@ class Payload(unittest.TestCase):
             said = row([op("all-reduce.1", "all-reduce", 0, 10, shape=text)], program)
             self.assertEqual(said["payload_bytes"], size)
 
+    def test_of_a_sum_that_widens_the_narrower_side_counts(self) -> None:
+        narrow, wide = "bf16[8]{0}", "f32[8]{0}"
+        for operand, result in ((narrow, wide), (wide, narrow)):
+            said = row([op("all-reduce.1", "all-reduce", 0, 10, shape=result,
+                           operands=f"{operand} %x", attributes=OF_FOUR)])  # fmt: skip
+            self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (16, 24))
+
+    def test_what_a_fusion_moves_of_what_it_changes_is_not_known(self) -> None:
+        for name, operand, result, payload in (
+            ("all-reduce", "f32[8]{0}", "f32[8]{0}", 32),
+            ("all-reduce", "f32[8,16]{1,0}", "f32[16]{0}", None),
+            ("all-reduce", "f32[8]{0}", "bf16[8]{0}", None),
+            ("all-gather", "f32[4]{0}", "f32[8]{0}", 32),
+            ("all-gather", "f32[4]{0}", "bf16[8]{0}", None),
+            ("all-reduce-scatter", "f32[8]{0}", "f32[4]{0}", 32),
+            ("all-reduce-scatter", "f32[8]{0}", "bf16[4]{0}", None),
+        ):
+            said = row([op("fusion.1", f"{name} fusion", 0, 10, shape=result,
+                           operands=f"{operand} %x")])  # fmt: skip
+            self.assertEqual(said["payload_bytes"], payload, (name, operand, result))
+
     def test_fractions_are_rounded_once(self) -> None:
         groups = ", replica_groups={{0,1,2}}"
         ops = [op("all-to-all.1", "all-to-all", at, 1, shape="s8[1]", attributes=groups)
