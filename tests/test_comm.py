@@ -955,9 +955,9 @@ class Garbage(unittest.TestCase):
             ("[50000,2]<=[2,50000]T(1,0)", "50000 x 2, stride 50000"),
         ):
             attributes = f", replica_groups={written}"
-            begin = time.monotonic()
+            begin = time.process_time()
             said = row([op("a", "all-reduce", 0, 10, attributes=attributes)])
-            self.assertLess(time.monotonic() - begin, 2)
+            self.assertLess(time.process_time() - begin, 2)
             self.assertEqual(said["groups"], label)
 
     def test_many_that_are_written_in_a_few_bytes(self) -> None:
@@ -967,9 +967,9 @@ class Garbage(unittest.TestCase):
                attributes=f", replica_groups=[{131072 - i},1]<=[{131072 - i}]")
             for i in range(500)
         ]  # fmt: skip
-        begin = time.monotonic()
+        begin = time.process_time()
         said = answer(file_of(ops), "comm", "--top", "500")
-        self.assertLess(time.monotonic() - begin, 10)
+        self.assertLess(time.process_time() - begin, 10)
         known = sum(each["groups"] is not None for each in said["rows"])
         self.assertEqual(known, 16)
 
@@ -985,9 +985,9 @@ class Garbage(unittest.TestCase):
                 for i, name in enumerate(names)]  # fmt: skip
         ops = [op(name, "all-reduce fusion", i % 1000, 1) for i, name in enumerate(names)]
         data = file_of(ops, {**called, "main": main})
-        begin = time.monotonic()
+        begin = time.process_time()
         outcome = run(data, "comm", "--top", "100")
-        self.assertLess(time.monotonic() - begin, seconds)
+        self.assertLess(time.process_time() - begin, seconds)
         found: list[Json] = outcome.object["rows"]
         return found
 
@@ -1012,9 +1012,9 @@ class Garbage(unittest.TestCase):
         ):
             name = f"{kind}-start.1"
             waits = [done(name, i, 1, name=f"{kind}-done.{i}") for i in range(500)]
-            begin = time.monotonic()
+            begin = time.process_time()
             rows([start(name, 0, attributes=attributes, operands=operands), *waits])
-            self.assertLess(time.monotonic() - begin, 3, kind)
+            self.assertLess(time.process_time() - begin, 3, kind)
 
     def test_many_operands_that_many_ops_share(self) -> None:
         n = 2000
@@ -1023,9 +1023,9 @@ class Garbage(unittest.TestCase):
                   hlo_proto.op("reduce-scatter.1", "reduce-scatter", *["p"] * 20_000)]  # fmt: skip
         ops = [op(each.name, "all-reduce-scatter fusion", i % 900, 1, shape="(f32[2], f32[2])")
                for i, each in enumerate(main)]  # fmt: skip
-        begin = time.monotonic()
+        begin = time.process_time()
         said = row(ops, {"called": called, "main": main})
-        self.assertLess(time.monotonic() - begin, 3)
+        self.assertLess(time.process_time() - begin, 3)
         self.assertEqual(said["payload_bytes"], n * 20_000 * 32)
 
     def test_a_pod_is_known(self) -> None:
@@ -1041,9 +1041,9 @@ class Garbage(unittest.TestCase):
         others = [start(name, i, 1, program_id=i, text=f"%{name} = f32[{i}] c()") for i in range(n)]
         operands = ", ".join([f"%{name}"] * n)
         wait = done(name, 5000, 9, operands=operands, program_id=n)
-        begin = time.monotonic()
+        begin = time.process_time()
         said = rows([*others, wait], steps=[("s", 4500, 6000)])
-        self.assertLess(time.monotonic() - begin, 3)
+        self.assertLess(time.process_time() - begin, 3)
         self.assertEqual([each["pairs"]["unpaired"] for each in said], [1])
 
     def test_programs_that_are_cut_anywhere(self) -> None:
