@@ -22,7 +22,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from itertools import combinations, islice, zip_longest
+from itertools import chain, combinations, islice, zip_longest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -374,8 +374,8 @@ class Traits:
 
 def matches_of(before: Sequence[Line], after: Sequence[Line]) -> list[Match]:
     """Put each line of either side into exactly one match."""
-    left = traits_of(before, after)
-    matches = []
+    every = left = traits_of(before, after)
+    matches: list[Match] = []
     for level, (key, rule) in LEVELS.items():
         alike: dict[Hashable, tuple[list[Traits], list[Traits]]] = defaultdict(lambda: ([], []))
         for side in (0, 1):
@@ -392,7 +392,30 @@ def matches_of(before: Sequence[Line], after: Sequence[Line]) -> list[Match]:
         left = [[each for each in side if id(each.line) not in settled] for side in left]
     matches += [Match("only_before", [each.line], []) for each in left[0]]
     matches += [Match("only_after", [], [each.line]) for each in left[1]]
-    return matches
+    return with_look_alikes(matches, {id(each.line): each.scopes for each in chain(*every)})
+
+
+def with_look_alikes(matches: list[Match], scopes_of: dict[int, frozenset[Any]]) -> list[Match]:
+    """Put into one row what has the same scopes and lacks a line here that is too many there.
+
+    Such a line was moved to where it looks like others: to another file, or behind a helper.
+    """
+    uneven: dict[Hashable, list[Match]] = defaultdict(list)
+    for match in matches:
+        if len(match.before) != len(match.after):
+            lines = match.before + match.after
+            keys = {(line.kind, scopes_of[id(line)]) for line in lines}
+            if len(keys) == 1 and scopes_of[id(lines[0])]:
+                uneven[keys.pop()].append(match)
+    merged = set()
+    found = []
+    for those in uneven.values():
+        if len({len(match.before) > len(match.after) for match in those}) == 2:
+            merged |= {id(match) for match in those}
+            before = [line for match in those for line in match.before]
+            after = [line for match in those for line in match.after]
+            found.append(Match("same_scopes", before, after))
+    return [match for match in matches if id(match) not in merged] + found
 
 
 def key_without_stack(traits: Traits) -> str:
@@ -402,7 +425,7 @@ def key_without_stack(traits: Traits) -> str:
 
 
 def files_and_scopes(traits: Traits) -> Hashable:
-    files = frozenset(file for file, _ in traits.places)
+    files = frozenset(files_of(traits))
     return files and traits.scopes and (files, traits.scopes)
 
 
@@ -433,16 +456,29 @@ def is_ordered(alike: list[Traits]) -> bool:
 def by_places(level: str, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
     """Equal places tell the most, unless columns have moved: then they are equal by chance."""
     if not is_moved(ours, theirs):
-        at = [{each.places for each in side} for side in (ours, theirs)]
-        for place in at[0] & at[1]:
-            yield from in_order(
-                "same_places_and_scopes",
-                *([each for each in side if each.places == place] for side in (ours, theirs)),
-            )
-        ours = [each for each in ours if each.places not in at[1]]
-        theirs = [each for each in theirs if each.places not in at[0]]
+        at = [by_place(side) for side in (ours, theirs)]
+        shared = at[0].keys() & at[1].keys()
+        # Of look-alikes at one place some may have been edited and stand beside it now. If there
+        # are as many as before, in the same files, their lines still have an order.
+        if len(ours) == len(theirs) and len({files_of(each) for each in ours + theirs}) == 1:
+            shared = {place for place in shared if len(at[0][place]) == len(at[1][place])}
+        for place in shared:
+            yield from in_order("same_places_and_scopes", at[0][place], at[1][place])
+        ours = [each for each in ours if each.places not in shared]
+        theirs = [each for each in theirs if each.places not in shared]
     if ours and theirs:
         yield from in_order(level, ours, theirs)
+
+
+def by_place(alike: list[Traits]) -> dict[Hashable, list[Traits]]:
+    at: dict[Hashable, list[Traits]] = defaultdict(list)
+    for each in alike:
+        at[each.places].append(each)
+    return at
+
+
+def files_of(traits: Traits) -> tuple[str, ...]:
+    return tuple(file for file, _ in traits.places)
 
 
 def is_moved(ours: list[Traits], theirs: list[Traits]) -> bool:
@@ -451,7 +487,7 @@ def is_moved(ours: list[Traits], theirs: list[Traits]) -> bool:
         return False
     distances = set()
     for our, their in zip(ordered(ours), ordered(theirs), strict=True):
-        if [file for file, _ in our.places] != [file for file, _ in their.places]:
+        if files_of(our) != files_of(their):
             return False
         distances |= {b - a for (_, a), (_, b) in zip(our.places, their.places, strict=True)}
     return len(distances - {0}) == 1

@@ -249,6 +249,39 @@ class Levels(unittest.TestCase):
             ],
         )
 
+    def test_some_look_alikes_were_edited(self) -> None:
+        """As where of the projections q, k and v two are now arguments of other calls."""
+        before = [op(n, f"a.py:{line}:13") for n, line in enumerate((9, 10, 11))]
+        after = [op(0, "a.py:9:13"), op(1, "a.py:10:18"), op(2, "a.py:12:22")]
+        self.assertEqual(
+            matched(before, after),
+            [
+                ("same_files_and_scopes", ["a.py:10:13"], ["a.py:10:18"]),
+                ("same_files_and_scopes", ["a.py:11:13"], ["a.py:12:22"]),
+                ("same_files_and_scopes", ["a.py:9:13"], ["a.py:9:13"]),
+            ],
+        )
+
+    def test_one_of_some_look_alikes_was_moved(self) -> None:
+        before = [op(n, "m.py:1:0", f"a.py:{line}:13") for n, line in enumerate((9, 10, 11))]
+        moved = op(2, "m.py:1:0", "b.py:5:4")
+        [(level, ours, theirs)] = matched(before, [*before[:2], moved])
+        self.assertEqual((level, len(ours)), ("same_scopes", 3))
+        self.assertEqual(theirs, ["a.py:10:13", "a.py:9:13", "b.py:5:4"])
+        # To where there are others that look like it.
+        other = op(3, "m.py:1:0", "b.py:7:4")
+        rows = matched([*before, other], [*before[:2], moved, other])
+        self.assertEqual([(level, len(ours), len(theirs)) for level, ours, theirs in rows],
+                         [("same_scopes", 4, 4)])  # fmt: skip
+
+    def test_rows_that_lack_lines_on_the_same_side_stay_apart(self) -> None:
+        before = [op(n, "m.py:1:0", f"{n}.py:9:4") for n in range(2)]
+        after = [op(n, "m.py:1:0", f"{n % 2}.py:{n + 9}:4") for n in range(4)]
+        self.assertEqual(
+            [len(theirs) for level, ours, theirs in matched(before, after)],
+            [2, 2],
+        )
+
     def test_columns_tell_lines_of_another_order_apart(self) -> None:
         before = [op(1, "a.py:10:4"), op(2, "a.py:20:8")]
         after = [op(1, "a.py:20:4"), op(2, "a.py:10:8")]
