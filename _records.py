@@ -429,6 +429,14 @@ def files_and_scopes(traits: Traits) -> Hashable:
     return files and traits.scopes and (files, traits.scopes)
 
 
+def innermost_place_and_ops(traits: Traits) -> Hashable:
+    """Of a line whose scopes are others now, the ops are still the same."""
+    stack = traits.line.frames
+    if not stack or split_frame(stack[-1])[0] in traits.strangers:
+        return None
+    return traits.places[-1], frozenset((scope[0], scope[-1]) for scope in traits.scopes)
+
+
 def unique(level: str, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
     if len(ours) == len(theirs) == 1:
         yield from pooled(level, ours, theirs)
@@ -504,10 +512,11 @@ LEVELS: dict[str, tuple[Callable[[Traits], Hashable], Rule]] = {
     "same_files_and_scopes": (files_and_scopes, by_places),
     "same_places": (lambda traits: traits.places, in_order),
     "same_scopes": (lambda traits: traits.scopes, in_order),
+    "same_line": (innermost_place_and_ops, unique),
 }
 MATCHED_BY = (
     "same_ops same_key same_places_and_scopes same_files_and_scopes same_places same_scopes"
-    " only_before only_after"
+    " same_line only_before only_after"
 ).split()
 
 

@@ -375,6 +375,15 @@ class Levels(unittest.TestCase):
             ],
         )
 
+    def test_a_line_with_other_callers_and_scopes(self) -> None:
+        before = [op(1, "m.py:1:0", "a.py:10:4", tf_op="jit(f)/head/mul:"),
+                  op(2, "m.py:2:4", tf_op="jit(f)/tail/add:")]  # fmt: skip
+        after = [op(1, "a.py:12:4", tf_op="jit(f)/tail/mul:"), before[1]]
+        self.assertIn(("same_line", ["a.py:10:4"], ["a.py:12:4"]), matched(before, after))
+        # Another op there is another line.
+        after[0] = op(3, "a.py:12:4", tf_op="jit(f)/tail/exp:")
+        self.assertIn(("only_before", ["a.py:10:4"], []), matched(before, after))
+
     def test_a_line_number_alone_matches_nothing(self) -> None:
         before = [op(1, "a.py:10:4", tf_op="jit(f)/head/mul:")]
         after = [op(2, "a.py:10:8", tf_op="jit(f)/tail/exp:")]
