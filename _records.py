@@ -507,7 +507,7 @@ def ordered(alike: list[Traits]) -> list[Traits]:
 
 # In this order: what is alike by the key is matched by the rule.
 LEVELS: dict[str, tuple[Callable[[Traits], Hashable], Rule]] = {
-    "same_ops": (lambda traits: traits.line.group["ops"], unique),
+    "same_ops": (lambda traits: (traits.line.group["ops"], traits.scopes), unique),
     "same_key": (key_without_stack, pooled),
     "same_files_and_scopes": (files_and_scopes, by_places),
     "same_places": (lambda traits: traits.places, in_order),

@@ -206,6 +206,23 @@ class Levels(unittest.TestCase):
             [("same_ops", ["a.py:1:1"], ["b.py:7:5"]), ("same_ops", ["a.py:2:1"], ["b.py:9:5"])],
         )
 
+    def test_names_of_ops_that_moved_on_are_no_same_ops(self) -> None:
+        """With one op more before them, each is called as the next one was."""
+        scopes = ("q", "k", "v")
+
+        def program(first: int) -> Program:
+            return [
+                op(n, f"a.py:{n + first}:4", tf_op=f"jit(f)/{scope}/dot:",
+                   text=f"%fusion.{first + n} = f32[8] fusion(f32[8] %p.1)")
+                for n, scope in enumerate(scopes)
+            ]  # fmt: skip
+
+        pairs = [
+            (match.before[0].group["tf_ops"], match.after[0].group["tf_ops"])
+            for match in _records.matches_of(lines_of(program(1)), lines_of(program(2)))
+        ]
+        self.assertCountEqual(pairs, [([f"jit(f)/{scope}/dot:"],) * 2 for scope in scopes])
+
     def test_without_a_stack_by_the_key(self) -> None:
         before = [op(1, tf_op="w['a']:"), op(2, tf_op="w['b']:", kind="comm"), op(3, tf_op=None)]
         self.assertEqual(
