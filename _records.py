@@ -1137,7 +1137,9 @@ def crew_of(loaders: Iterable[Callable[[], Record]], device: str | None, steps: 
             if other is not member:
                 crew.notes.add(f"{member.device} of host {member.host} is there twice: taken once")
                 # Whichever it is, it is the same in any order.
-                crew.members[member.name] = max(member, other, key=identity)
+                is_told = identity(member) != identity(other)
+                key = identity if is_told else identity_of_lines
+                crew.members[member.name] = max(member, other, key=key)
     failures.sort(key=lambda each: each[0])
     crew.unreadable += (detail for detail, *_ in failures)
     if failures and not crew.hosts:
@@ -1189,7 +1191,12 @@ def identity(member: Member) -> tuple[Any, ...]:
     loads = [
         (each.load, each.step_duration, each.host, each.idle) for each in member.steps.values()
     ]
-    return len(loads), loads, member.program
+    return len(loads), loads, member.program, str(member.step_source), repr(list(member.steps))
+
+
+def identity_of_lines(member: Member) -> tuple[Any, ...]:
+    lines = lines_of(member.load_record(), member, list(member.steps)) if member.steps else {}
+    return tuple(sorted((*key, line.durs, source_of([line]) or "") for key, line in lines.items()))
 
 
 def cohort_fields(cohort: Cohort, notes: set[str], top: int) -> Json:

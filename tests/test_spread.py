@@ -466,6 +466,21 @@ class Joining(unittest.TestCase):
         self.assertEqual(*both)
         self.assertEqual(both[0]["n_devices"], 6)
 
+    def test_of_what_is_there_twice_with_other_lines_one_is_taken_in_any_order(self) -> None:
+        slow = self.records[1]
+        other = json.loads(json.dumps(slow))
+        at = [n for n, group in enumerate(other["groups"]) if group["kind"] == "compute"][:2]
+        for step in other["steps"]:
+            durs = step["durs_ps"]
+            durs[at[0]], durs[at[1]] = durs[at[1]], durs[at[0]]
+        rest = [self.records[0], self.records[2]]
+        self.assertNotEqual(cohort([*rest, slow]), cohort([*rest, other]))
+        self.assertEqual(spread([*rest, slow, other]), spread([*rest, other, slow]))
+        # With no step used there are no lines to tell them by.
+        for step in other["steps"]:
+            step["used"] = False
+        self.assertEqual(spread([other, json.loads(json.dumps(other))])["n_devices"], 2)
+
     def test_steps_are_aligned_by_name_and_its_times(self) -> None:
         run = json.loads(json.dumps(self.records))
         for each in run:
