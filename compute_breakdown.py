@@ -3617,7 +3617,7 @@ def answer_of_records(
     except _records.NoAnswer as refusal:
         raise Absent(refusal.reason, **refusal.fields) from None
     notes += fields.pop("notes")
-    return {
+    answer = {
         "status": "ok",
         "mode": request.mode.name,
         "profile_dir": request.profile,
@@ -3625,6 +3625,9 @@ def answer_of_records(
         "notes": notes,
         **fields,
     }
+    # Whoever made the records may have had longer ones.
+    cut_texts(answer)
+    return answer
 
 
 # ----------------------------------------------------------------------------------------------

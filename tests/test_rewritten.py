@@ -249,6 +249,21 @@ class Edited(WithFiles):
         self.assertEqual([keys_of(row) for row in found], [(frozenset([median]),) * 2])
 
 
+class OfOtherMakers(WithFiles):
+    def test_long_texts_are_cut(self) -> None:
+        record = records.record(records.made_up(1), 2)
+        record["groups"][0]["tf_ops"] = ["x" * 100_000]
+        record["host"] = "h" * 100_000
+        path = self.write("h.json", json.dumps(record).encode())
+        compared, spread = compare(path, path, *ALL), answer(path, "spread")
+        [tf_op] = (row["tf_op"] for row in compared["rows"] if "…" in (row["tf_op"] or ""))
+        hosts = compared["after"]["host"], spread["cohorts"][0]["devices"][0]["host"]
+        for text in (tf_op, *hosts):
+            self.assertEqual((len(text), text[-1]), (65_537, "…"))
+        for of in (compared, spread):
+            self.assertTrue(any(note.endswith(": cut") for note in of["notes"]))
+
+
 # --- spread --------------------------------------------------------------------------------------
 
 
