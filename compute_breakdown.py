@@ -3505,7 +3505,9 @@ def records_in(folder: str) -> dict[str, str]:
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         is_json = name.endswith(RECORD_SUFFIXES) and TRACE_VIEWER not in name
-        if is_json and os.path.isfile(path) and is_record(path):
+        # A link that leads nowhere was to be one, too.
+        is_file = os.path.isfile(path) or not os.path.exists(path)
+        if is_json and is_file and is_record(path):
             found.setdefault(name.removesuffix(".gz").removesuffix(".json"), path)
     return found
 

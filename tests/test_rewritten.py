@@ -355,6 +355,14 @@ class Spread(WithFiles):
         none = run(folder, "spread")
         self.assertEqual((none.object["reason"], none.status), ("unreadable_xplane_pb", 1))
 
+    def test_a_link_to_nowhere_is_a_host_that_cannot_be_read(self) -> None:
+        self.write("run/h0.json", json.dumps(records.record(records.made_up(1))).encode())
+        for name in ("h8.json", "h9.xplane.pb"):
+            (self.folder / "run" / name).symlink_to("nowhere")
+        of = answer(self.folder / "run", "spread")
+        self.assertEqual((of["n_hosts"], of["n_hosts_unreadable"]), (1, 2))
+        self.assertTrue(all("No such file" in note for note in of["notes"]))
+
     def test_no_order_split_or_form_changes_anything(self) -> None:
         names = names_of(2, 2)
         traces = self.write_pod("traces", names, 3, jitter=0.01)
