@@ -3467,9 +3467,9 @@ def record_capture(
 RECORD_SUFFIXES = (".json", ".json.gz")
 # Of other JSON that lies beside traces.
 TRACE_VIEWER = ".trace.json"
-# How a record begins. What has less of it was one that wasn't written to its end, as was a file
-# of zeros.
-RECORD_START = b'{"status"'
+# How a record begins, also one whose keys a formatter has sorted. What has less of it was one that
+# wasn't written to its end, as was a file of zeros.
+RECORD_STARTS = (b'{"status"', b'{"devices":[{"clock"')
 PADDING = b" \t\r\n\0"
 N_HEAD = 512
 
@@ -3523,7 +3523,8 @@ def is_record(path: str) -> bool:
     except (OSError, zlib.error):
         # Whoever reads it says why that can't be done.
         return True
-    return RECORD_START.startswith(head.translate(None, PADDING)[: len(RECORD_START)])
+    head = head.translate(None, PADDING)
+    return any(start.startswith(head[: len(start)]) for start in RECORD_STARTS)
 
 
 def record_at(

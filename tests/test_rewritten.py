@@ -363,6 +363,15 @@ class Spread(WithFiles):
         self.assertEqual((of["n_hosts"], of["n_hosts_unreadable"]), (1, 2))
         self.assertTrue(all("No such file" in note for note in of["notes"]))
 
+    def test_records_that_a_formatter_went_over(self) -> None:
+        hosts = records.pod(records.made_up(1), names_of(3, 1))
+        forms: list[Json] = [{}, {"indent": 2}, {"indent": 2, "sort_keys": True}]
+        for record, form in zip(hosts, forms, strict=True):
+            self.write(f"run/{record['host']}.json", json.dumps(record, **form).encode())
+        self.write("run/other.json", b'{"devices":[{"name":"a"}]}')
+        of = answer(self.folder / "run", "spread")
+        self.assertEqual((of["n_hosts"], of["n_hosts_unreadable"]), (3, 0))
+
     def test_no_order_split_or_form_changes_anything(self) -> None:
         names = names_of(2, 2)
         traces = self.write_pod("traces", names, 3, jitter=0.01)
