@@ -1284,7 +1284,8 @@ def verdict_of(cohort: Cohort) -> tuple[Json, Json | None]:
     """Who is slow and why, and the lines that tell it."""
     n, n_devices = len(cohort.keys), len(cohort.members)
     verdict: Json = dict.fromkeys(
-        "imbalance straggler n_slowest n_steps p_value scope cause uniform_pct why_not".split()
+        "imbalance straggler n_slowest n_steps p_value scope cause uniform_pct slow_host"
+        " why_not".split()
     )
     verdict["n_steps"] = n
     if not n or n_devices == 1:
@@ -1308,6 +1309,8 @@ def verdict_of(cohort: Cohort) -> tuple[Json, Json | None]:
             "scope": scope_of_straggler(cohort, suspect),
             "cause": cause_of(cohort.totals[suspect.name], cohort.totals[median.name]),
         }
+    else:
+        verdict["slow_host"] = slow_host_of(cohort)
     return verdict, lines
 
 
@@ -1319,6 +1322,31 @@ def chance_of_slowest(k: int, n: int, n_devices: int) -> Fraction:
         ways += of_term
         of_term = of_term * i * (n_devices - 1) // (n - i + 1)
     return min(Fraction(1), n_devices * Fraction(ways, n_devices**n))
+
+
+def slow_host_of(cohort: Cohort) -> Json | None:
+    """The host that is slow as a whole: its devices share the steps, so that none stands out.
+
+    So hosts are compared by their fastest device. Of fewer devices that is slower by itself: hosts
+    of different sizes aren't compared.
+    """
+    by_host: dict[str, list[Member]] = defaultdict(list)
+    for member in cohort.members:
+        by_host[member.host].append(member)
+    sizes = set(map(len, by_host.values()))
+    if len(by_host) == 1 or len(sizes) > 1 or sizes == {1}:
+        return None
+    n_slowest: Counter[str] = Counter()
+    for key in cohort.keys:
+        least = {host: min(each.steps[key].load for each in own) for host, own in by_host.items()}
+        first, second = sorted(by_host, key=least.__getitem__, reverse=True)[:2]
+        if least[first] > least[second]:
+            n_slowest[first] += 1
+    host, n = max(n_slowest.items(), key=lambda each: each[1], default=("", 0))
+    p_value = chance_of_slowest(n, len(cohort.keys), len(by_host))
+    if p_value > ALPHA:
+        return None
+    return {"host": host, "n_slowest": n, "p_value": rounded(p_value, 6)}
 
 
 def imbalance_verdict(cohort: Cohort) -> str | None:

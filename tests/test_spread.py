@@ -193,6 +193,20 @@ def naive(run: Sequence[Json], n_lines: int = 20) -> Json:
         }
 
     hosts = {host: [name for name in names if name[0] == host] for host, _ in names}
+    slow_host = None
+    sizes = {len(those) for those in hosts.values()}
+    if not is_slow and len(hosts) > 1 and len(sizes) == 1 and sizes != {1}:
+        for host in hosts:
+            n_above = 0
+            for i in range(n):
+                least = {h: min(data[x]["load"][i] for x in those) for h, those in hosts.items()}
+                n_above += least[host] > max(least[h] for h in hosts if h != host)
+            chance = sum(
+                comb(n, j) * Fraction(len(hosts) - 1) ** (n - j) for j in range(n_above, n + 1)
+            ) / Fraction(len(hosts)) ** (n - 1)
+            if chance <= Fraction(1, 20):
+                p_host = round(float(chance), 6)
+                slow_host = {"host": host, "n_slowest": n_above, "p_value": p_host}
     by_load = sorted(hosts, key=lambda h: (-mean(means[x]["load"] for x in hosts[h]), h))
     answer = {
         "n_devices": many,
@@ -207,6 +221,7 @@ def naive(run: Sequence[Json], n_lines: int = 20) -> Json:
             "scope": scope,
             "cause": cause,
             "uniform_pct": uniform,
+            "slow_host": slow_host,
             "why_not": None,
         },
         "steps": steps,
@@ -344,16 +359,52 @@ class Stragglers(unittest.TestCase):
         sick = cohort(pod(program, names, idle=of_host))["verdict"]
         self.assertEqual((sick["straggler"], sick["scope"]), (of(names[6]), "host"))
 
+    def test_a_slow_host(self) -> None:
+        """Its devices are the slowest by turns. One slow device makes no slow host."""
+        program = records.of_demo()
+        n_shared = 0
+        for n_hosts, n_devices, n_steps in ((2, 4, 6), (4, 4, 6), (6, 2, 6), (2, 2, 12)):
+            names = names_of(n_hosts, n_devices)
+            sick = names[-1][0]
+            slow = {name: lambda *_: 1.03 for name in names if name[0] == sick}
+            for seed in range(4):
+                run = pod(program, names, n_steps, slow=slow, seed=seed, jitter=0.002)
+                verdict = cohort(run)["verdict"]
+                with self.subTest(n_hosts=n_hosts, n_devices=n_devices, seed=seed):
+                    if verdict["straggler"] is None:
+                        self.assertEqual(verdict["slow_host"]["host"], sick)
+                        self.assertEqual(verdict["slow_host"]["n_slowest"], n_steps)
+                        n_shared += 1
+                    else:
+                        self.assertEqual(verdict["straggler"]["host"], sick)
+                run = pod(program, names, n_steps, slow={names[-1]: lambda *_: 1.03}, seed=seed)
+                with self.subTest(n_hosts=n_hosts, n_devices=n_devices, seed=seed, slow="device"):
+                    self.assertIsNone(cohort(run)["verdict"]["slow_host"])
+        self.assertGreater(n_shared, 8)
+
+    def test_hosts_of_which_none_is_slow(self) -> None:
+        program = records.made_up(1, 12)
+        alike = pod(program, names_of(2, 2), 8, jitter=0.0)
+        self.assertIsNone(cohort(alike)["verdict"]["slow_host"])
+        # Hosts of one device, or of different numbers, and a run of one host.
+        for names in (names_of(4, 1), names_of(2, 2)[:3], names_of(1, 4)):
+            slow = {name: lambda *_: 1.1 for name in names if name[0] == names[-1][0]}
+            run = pod(program, names, 8, slow=slow)
+            self.assertIsNone(cohort(run)["verdict"]["slow_host"])
+
     def test_balanced_runs_have_none(self) -> None:
         rng = random.Random(2)
         program = records.made_up(1, 12)
-        n_found = 0
+        n_found = {"straggler": 0, "slow_host": 0}
         for seed in range(200):
             names = names_of(rng.randint(1, 4), rng.randint(2, 4))
             run = pod(program, names, rng.randint(3, 8), seed=seed)
-            n_found += cohort(run)["verdict"]["straggler"] is not None
+            verdict = cohort(run)["verdict"]
+            for found in n_found:
+                n_found[found] += verdict[found] is not None
         # 5 %, and three standard errors of 200.
-        self.assertLessEqual(n_found, 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5)
+        for n in n_found.values():
+            self.assertLessEqual(n, 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5)
 
     def test_where_all_are_equal_nobody_is_slow(self) -> None:
         answer = cohort(pod(records.of_demo(), names_of(2, 4), 10, jitter=0))
