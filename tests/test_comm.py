@@ -172,6 +172,7 @@ class Pairing(unittest.TestCase):
             ("all-gather-start.3", "all-gather-done.3"),
             ("all-gather.1.cloned.1.call-start", "all-gather.1.cloned.1.call-done"),
             ("all-gather_async_start", "all-gather_async_done"),
+            ("all-gather_of_done_start", "all-gather_of_done_done"),
         ):
             ops = [
                 start(begin, 0, category="async-start"),
@@ -209,6 +210,16 @@ class Pairing(unittest.TestCase):
         said = row(ops, steps=[("s", 50, 100)])
         self.assertEqual(said["pairs"], {"paired": 0, "ambiguous": 0, "unpaired": 1})
         self.assertEqual((said["groups"], said["groups_from"]), ("2 x 2, stride 1", "text"))
+
+    def test_of_several_texts_of_a_start_one_in_the_step_counts_else_the_first(self) -> None:
+        name = "all-gather-start.5"
+        ops = [
+            start(name, at, attributes=f", replica_groups=[{8 // n},{n}]<=[8]")
+            for at, n in ((0, 8), (10, 4), (60, 2), (70, 1))
+        ]
+        for begin, size in ((50, 2), (90, 8)):
+            said = row([*ops, done(name, 100, 5)], steps=[("s", begin, 100)])
+            self.assertEqual(said["group_size"], size)
 
 
 class Executions(unittest.TestCase):
@@ -256,6 +267,8 @@ class Executions(unittest.TestCase):
             # Emptied before the ops that start at that instant.
             ([(0, 30)], 0),
             ([(0, 20), (5, 60)], 0),
+            # Those that begin first may end last.
+            ([(0, 70), (1, 60), (2, 20)], 0),
             ([(40, 60)], 1),
         ):
             self.assertEqual(pairs(ops, modules=modules)[0], paired, modules)
@@ -888,9 +901,12 @@ class Rows(unittest.TestCase):
             op("all-gather.2", "all-gather", 10, 8, shape="s8[8]", operands="s8[2] %a"),
             op("all-gather.3", "all-gather", 20, 7, shape="s8[8]", operands="s8[2] %a",
                source="m.py:1"),
+            # Alone in its group, or among nobody knows how many.
+            op("all-gather.4", "all-gather", 30, 6, shape="s8[8]", operands="s8[8] %a"),
+            op("all-gather.5", "all-gather", 40, 5, shape="s8[8]", operands="%a"),
         ]  # fmt: skip
         said = [(each["source_inner"], each["group_size"]) for each in rows(ops)]
-        self.assertEqual(said, [(None, 2), (None, 4), ("m.py:1", 4)])
+        self.assertEqual(said, [(None, 2), (None, 4), ("m.py:1", 4), (None, 1), (None, None)])
 
     def test_most_of_the_time_tells_how_a_line_is_known(self) -> None:
         program: Program = {
