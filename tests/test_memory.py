@@ -244,6 +244,16 @@ class Heap(MemoryTest):
                 self.assertEqual(said["peak_at"]["hlo_op"], "z")
                 self.assertEqual(len([n for n in said["notes"] if n.startswith(BOUND)]), 1)
 
+    def test_of_equal_maxima_the_first_tells_where(self) -> None:
+        said = self.assert_peak(
+            16,
+            buffers_of({1: 8, 2: 8})
+            + heap(8, 1)
+            + heap(8, 2, number=91)
+            + heap_trace((ALLOC, 1, "y", 0), (ALLOC, 2, "z", 0)),
+        )
+        self.assertEqual(said["peak_at"]["hlo_op"], "y")
+
     def test_several_traces_of_one_allocation(self) -> None:
         said = self.assert_peak(
             24,
@@ -265,6 +275,8 @@ class Heap(MemoryTest):
         self.assertEqual(rows(said, "kind", "hlo_op"), [("temporary", "y")])
         self.assertIn(f"{BOUND}of 20 bytes", " ".join(said["notes"]))
         self.assertIsNone(said["peak_at"])
+        said = self.assert_peak(29, buffers_of({1: 8}) + heap(20, 1) + heap(9, number=91), [20, 9])
+        self.assertIn(f"{BOUND}of 29 bytes", " ".join(said["notes"]))
         # Of nothing, as often with small programs, there is nothing to say.
         said = self.assert_peak(1, whole(1, 1, parameter=0) + heap(0), [1])
         self.assertFalse(any(note.startswith(BOUND) for note in said["notes"]))
@@ -293,6 +305,8 @@ class Contradictions(MemoryTest):
             "two buffers have the id 1": fine + buffers_of({1: 8}),
             "negative size": fine + buffers_of({3: -1}),
             "negative sizes": fine + allocation(0, -1),
+            "negative sizes in allocation 1": some + allocation(1, 16, (1, -8, 8)),
+            "negative sizes in allocation 2": some + allocation(2, 16, (1, 0, -8)),
             "kind 3": fine + heap_trace((3, 1, "y", 0)),
             "parser refuses": fine + b"\x0a\x05",
             "allocates nothing": b"",
@@ -449,7 +463,7 @@ class Rows(MemoryTest):
         sources = [tuple(row.values()) for row in said["by_source"]]
         self.assertEqual(sources, [("m.py:9", 26, 4), (None, 4, 1)])
         # The trace's own word of an op, and what it is called there, hold here, too.
-        ran = [op("end", "copy", 100, 10, source="n.py:5")]
+        ran = [op("end", "copy", 100 + i, 10, source=f"n.py:{5 - i}") for i in range(2)]
         said = say(buffers, main=main, frames=frames, ran=ran)
         self.assertEqual(rows(said, "source_inner", "source_is")[3], ("n.py:5", "own"))
 
@@ -489,7 +503,9 @@ class PeakAt(MemoryTest):
                     self.assertTrue(start <= expected < end)
 
     def test_one_that_is_not_there(self) -> None:
-        said = say(self.BUFFERS + heap_trace((ALLOC, 1, "gone", 0)))
+        # Nor is one of those that ran.
+        ran = (*RUN, op("other", "loop fusion", 120, 10))
+        said = say(self.BUFFERS + heap_trace((ALLOC, 1, "gone", 0)), ran=ran)
         nothing = dict.fromkeys(("source_inner", "source_is", "tf_op", "first_start_ps"))
         self.assertEqual(said["peak_at"], {"hlo_op": "gone", **nothing})
         self.assertIsNone(say(self.BUFFERS + heap_trace((ALLOC, 1, "", 0)))["peak_at"])
