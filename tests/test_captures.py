@@ -10,6 +10,7 @@ import unittest
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tests.harness import DEMO, Outcome, run
 from tests.xspace import Line, Plane, Space, encode, op, tpu_plane
@@ -222,7 +223,9 @@ class Options(unittest.TestCase):
         said = on_files(traces(), "record", "--steps", "3:1").object
         self.assertEqual({step["why_not"] for step in said["steps"]}, {"not_asked"})
         self.assertIn("no step is used: steps say why_not", said["notes"])
-        self.assertNotIn("no step is used", str(on_files(traces(), "record").object["notes"]))
+        for asked in ((), ("--steps", ":1")):
+            said = on_files(traces(), "record", *asked).object
+            self.assertNotIn("no step is used", str(said["notes"]))
 
     def test_a_device_of_another_name_is_that_of_its_record(self) -> None:
         name = "/device:CUSTOM:0"
@@ -254,6 +257,13 @@ class Options(unittest.TestCase):
         self.assertEqual(answer["cohorts"], spread(records())["cohorts"])
         answer = spread(records() | {"h1.json.gz": gzip.compress(a_record("h1"))})
         self.assertEqual(answer, spread(records()))
+
+    def test_of_both_forms_the_plain_one_is_taken_in_whatever_order_they_are_listed(self) -> None:
+        listed = os.listdir
+        for in_order in (sorted, lambda names: sorted(names, reverse=True)):
+            with patch.object(os, "listdir", lambda at, in_order=in_order: in_order(listed(at))):
+                answer = spread(records() | {"h1.json.gz": b""})
+            self.assertEqual(answer, spread(records()))
 
     def test_compare_takes_a_host_of_either_side(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
