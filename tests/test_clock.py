@@ -227,6 +227,19 @@ class WhatBelongsToAStep(unittest.TestCase):
         rows = said([A, B], [STEP, Drawn("t", (1000, 1007), (5, 50))])["steps"]
         self.assertEqual([row["duration_ps"] for row in rows], [1000, 7])
 
+    def test_steps_of_a_record_have_each_their_own_and_one_tells_of_the_device(self) -> None:
+        not_measured = [Drawn("C", (1100, 1200)), Drawn("D", (1300, 1350))]
+        other = Drawn("t", (1000, 2000))
+        for ops, steps, clock, expected in (
+            (not_measured, [other], "trace", [(1000, 150, [100, 50])]),
+            ([A, B, *not_measured], [STEP, other], "device",
+             [(600, 40, [30, 10]), (1000, 150, [0, 0, 100, 50])]),
+        ):  # fmt: skip
+            record = answer(drawn(ops, steps), "record")
+            self.assertEqual(record["devices"][0]["clock"], clock)
+            figures = [(s["duration_ps"], s["busy_ps"], s["durs_ps"]) for s in record["steps"]]
+            self.assertEqual(figures, expected)
+
 
 class OpsWithoutTimes(unittest.TestCase):
     """Their starts and ends are moved by how far the nearest mark before is off."""

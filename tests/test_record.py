@@ -84,10 +84,9 @@ class Used(unittest.TestCase):
                     self.assertEqual(row["duration_ps"], was["duration_ps"])
 
     def test_executions_of_the_program_with_most_ops(self) -> None:
-        numbers, names = (
-            (4, 9, 4, 0, 4),
-            ("jit_f(1)", "jit_g(2)", "jit_f(1)", "jit_f(1)", "jit_f(1)"),
-        )
+        # The other has more executions, and the largest.
+        names = ("jit_f(1)", *["jit_g(2)"] * 5, *["jit_f(1)"] * 3)
+        numbers = (9, 1, 1, 1, 1, 12, 0, 9, 9)
         plane = tpu_plane(steps_of(numbers))
         ids = {name: 100 + i for i, name in enumerate(dict.fromkeys(names))}
         plane.event_metadata += [EventMetadata(i, name) for name, i in ids.items()]
@@ -97,7 +96,8 @@ class Used(unittest.TestCase):
         self.assertEqual(of["devices"][0]["step_source"], "modules")
         self.assertEqual([row["name"] for row in of["steps"]], list(names))
         self.assertEqual(
-            [row["why_not"] for row in of["steps"]], [None, "other_program", None, "no_ops", None]
+            [row["why_not"] for row in of["steps"]],
+            [None, *["other_program"] * 5, "no_ops", None, None],
         )
 
     def test_without_steps_all_is_one(self) -> None:
@@ -107,6 +107,31 @@ class Used(unittest.TestCase):
         self.assertEqual((step["index"], step["name"], step["used"]), (0, None, True))
         self.assertEqual((step["duration_ps"], step["busy_ps"]), (2 * STEP_PS + 10, 30))
         self.assertEqual((step["durs_ps"], step["ns"]), ([30], [3]))
+
+
+class Figures(unittest.TestCase):
+    def of(self, *ops: Op) -> tuple[int, ...]:
+        (step,) = record(tpu_plane(ops, [("0", 0, 1000)]))["steps"]
+        return tuple(step[f"{name}_ps"] for name in ("duration", "busy", "comm", "host", "wait"))
+
+    def test_what_is_waited_for(self) -> None:
+        """Waits for the device's own engines are no communication."""
+        host = "f32[8]{0:S(5)}"
+        math = op("fusion.1", "loop fusion", 0, 100)
+        self.assertEqual(self.of(math), (1000, 100, 0, 0, 0))
+        ops_and_figures = (
+            (op("all-reduce.1", "all-reduce", 100, 1), (1, 0, 0)),
+            (op("all-gather-start.1", "all-gather-start", 110, 2), (0, 0, 0)),
+            (op("all-gather-done.1", "all-gather-done", 120, 4), (4, 0, 4)),
+            (op("infeed.1", "infeed", 130, 8), (0, 8, 0)),
+            (op("copy-done.1", "copy-done", 140, 16, shape=host), (0, 16, 16)),
+            (op("slice-done.1", "async-done", 160, 32), (0, 0, 32)),
+            (op("gather_offload_done", "async-done", 200, 64), (0, 0, 64)),
+        )
+        for each, figures in ops_and_figures:
+            self.assertEqual(self.of(math, each), (1000, 100 + each.dur, *figures), each.text)
+        ops = [each for each, _ in ops_and_figures]
+        self.assertEqual(self.of(math, *ops), (1000, 227, 5, 24, 116))
 
 
 class Groups(unittest.TestCase):
@@ -200,7 +225,9 @@ class Programs(unittest.TestCase):
         taken = (op("f.2", "loop fusion", 200, 100), op("f.3", "loop fusion", 499, 5))
         other = (op("conditional.2", "conditional", 210, 10), op("f.4", "copy", 215, 90))
         for inside in (taken, other, (*taken, *other), ()):
-            self.assertEqual(self.program(first, loop, branching, *inside, after), always)
+            ops = first, loop, branching, *inside, after
+            for in_file in (ops, ops[::-1]):
+                self.assertEqual(self.program(*in_file), always)
         self.assertNotEqual(self.program(first, loop, branching), always)
 
 
