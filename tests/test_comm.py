@@ -232,10 +232,11 @@ class Executions(unittest.TestCase):
         return done(self.NAME, at, dur)
 
     def test_the_oldest_ends_first(self) -> None:
-        ops = [self.begin(0), self.begin(10), self.end(30), self.end(50)]
+        ops = [self.begin(0), self.begin(10), math(12, 5), self.end(30), self.end(50)]
         said = row(ops)
         self.assertEqual(said["pairs"], {"paired": 2, "ambiguous": 2, "unpaired": 0})
         self.assertEqual(said["in_flight_ps"], 35 + 45)
+        self.assertEqual((said["covered_ps"], said["other_ps"]), (5 + 5, 25 + 35))
 
     def test_ambiguous_is_what_was_ever_accompanied(self) -> None:
         one_by_one = [self.begin(0), self.end(10), self.begin(20), self.end(30)]
@@ -706,6 +707,10 @@ class Groups(unittest.TestCase):
             for i, way in enumerate(ways)
         ]
         self.assertEqual(row(ops)["n_executions"], 3)
+        # Others of that size don't.
+        ops.append(op("a", "all-reduce", 40, 10, attributes=", replica_groups=[2,4]<=[8]"))
+        said = [(each["n_executions"], each["groups"]) for each in rows(ops)]
+        self.assertEqual(said, [(3, "2 x 4, stride 2"), (1, "2 x 4, stride 1")])
 
     def test_what_contradicts_itself_or_is_cut_says_nothing(self) -> None:
         for written in (
