@@ -437,6 +437,8 @@ class Rows(MemoryTest):
         shares = [(row["argument"], row["bytes"]) for row in said["by_argument"]]
         named = [("params", 2), ("opt_state", 1), ("tok", 1), ("x", 1)]
         self.assertEqual(shares, [*named, (None, 3)])
+        tf_ops = {path and f"{path}:" for path in (*paths, "jit(f)/neg")}
+        self.assertEqual(set(rows(said, "tf_op")), tf_ops)
 
     def test_whose_they_are(self) -> None:
         frames = StackFrames(["m.py"], [(1, 7, 3), (1, 9, 5)], [(1, 0), (2, 1)])
