@@ -50,6 +50,7 @@ class Used(unittest.TestCase):
         self.assertEqual([row["n_xla_ops_events"] for row in rows], list(numbers))
         self.assertEqual([row["index"] for row in rows], list(range(len(rows))))
         for row in rows:
+            self.assertEqual(row["duration_ps"], STEP_PS)
             self.assertEqual(row["used"], row["why_not"] is None)
             for figure in ("busy_ps", "comm_ps", "host_ps", "wait_ps", "durs_ps", "ns"):
                 self.assertEqual(row[figure] is None, not row["used"])
@@ -66,6 +67,7 @@ class Used(unittest.TestCase):
 
     def test_the_median_is_the_lower_one_and_of_steps_with_ops(self) -> None:
         self.assertEqual(self.reasons([3, 7]), [None, "other_op_count"])
+        self.assertEqual(self.reasons([3, 7, 7]), ["other_op_count", None, None])
         self.assertEqual(self.reasons([0, 0, 0, 7]), [*["no_ops"] * 3, None])
         self.assertEqual(
             self.reasons([2, 9, 0, 9, 2]),
@@ -132,6 +134,12 @@ class Figures(unittest.TestCase):
             self.assertEqual(self.of(math, each), (1000, 100 + each.dur, *figures), each.text)
         ops = [each for each, _ in ops_and_figures]
         self.assertEqual(self.of(math, *ops), (1000, 227, 5, 24, 116))
+
+    def test_of_what_encloses_others_alone_there_is_no_group(self) -> None:
+        of = record(tpu_plane([op("while.1", "while", 0, 100)], [("0", 0, 1000)]))
+        [step] = of["steps"]
+        self.assertEqual((step["used"], step["busy_ps"], step["durs_ps"]), (True, 0, []))
+        self.assertEqual(of["groups"], [])
 
 
 class Groups(unittest.TestCase):
@@ -280,7 +288,12 @@ class Hostile(unittest.TestCase):
             path = Path(folder, "x.xplane.pb")
             path.write_bytes(data)
             said = answer(path, "compare", "--baseline", str(path))
+            of = answer(path, "record")
         self.assertEqual(len(said["rows"]), 2)
+        keys = [group["agg_key"] for group in of["groups"]]
+        self.assertEqual(keys, [row["agg_keys_after"][0] for row in said["rows"]])
+        cut = [key.removesuffix(digest(f"tfop:{'x' * 70_000}{i}")) for i, key in enumerate(keys)]
+        self.assertEqual(cut, [f"tfop:{'x' * 65_531}…"] * 2)
 
     def test_steps_that_overlap_take_no_more_than_their_file_allows(self) -> None:
         n = 2000
@@ -297,10 +310,40 @@ class Processes(unittest.TestCase):
         data = rewrite.trace(
             program, 2, jitter=0.01, devices=[f"/device:TPU:{i}" for i in range(5)]
         )
+        self.assert_same(data)
+
+    def test_what_both_saw_of_a_group_is_put_together(self) -> None:
+        planes = [
+            tpu_plane(
+                [
+                    op(
+                        f"f.{i}",
+                        "loop fusion",
+                        0,
+                        1,
+                        shape=f"f32[{i}]",
+                        stack="a.py:1:2",
+                        tf_op=f"{i}:",
+                    )
+                ],
+                [("0", 0, 100)],
+                name=f"/device:TPU:{i}",
+            )
+            for i in range(3)
+        ]
+        [group] = self.assert_same(encode(Space(planes)))["groups"]
+        self.assertEqual(group["shapes"], ["f32[0]", "f32[1]", "f32[2]"])
+        self.assertEqual(group["tf_ops"], ["0:", "1:", "2:"])
+
+    def assert_same(self, data: bytes) -> Json:
         alone = run(data, "record").object
-        with patch.object(compute_breakdown, "SMALL_FILE", 0):
+        with (
+            patch.object(compute_breakdown, "SMALL_FILE", 0),
+            patch.object(compute_breakdown, "n_cores", lambda: 2),
+        ):
             together = run(data, "record").object
         self.assertEqual(alone | {"profile_dir": ""}, together | {"profile_dir": ""})
+        return together
 
 
 if __name__ == "__main__":
