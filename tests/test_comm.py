@@ -147,7 +147,11 @@ class Pairing(unittest.TestCase):
             last="g",
         )
         wait = done("g", 10, 5, category="all-gather-done", name="all-gather-done.7")
-        ops = [start("all-gather-start.5", 0), start("copy-start.1", 2), wait]
+        begun = [start("all-gather-start.5", 0), start("copy-start.1", 2)]
+        # Its operand begins nothing, be it in the trace or not.
+        ops = [*begun, math(4, 1, name="g"), wait]
+        self.assertEqual(pairs(ops, program), (1, 0, 0))
+        ops = [*begun, wait]
         self.assertEqual(pairs(ops, program), (1, 0, 0))
         self.assertEqual(row(ops, program)["in_flight_ps"], 15)
         self.assertEqual(pairs(ops), (0, 0, 1))
@@ -179,6 +183,19 @@ class Pairing(unittest.TestCase):
                 done("get-tuple-element.1", 10, 5, category="async-done", name=end),
             ]
             self.assertEqual(pairs(ops), (1, 0, 0), end)
+
+    def test_its_name_where_the_program_has_nothing_upstream(self) -> None:
+        """As where the loop before began it."""
+        program: Program = {
+            "body": [
+                hlo_proto.op("p", "parameter"),
+                hlo_proto.op("g", "get-tuple-element", "p"),
+                hlo_proto.op("all-gather-done.7", "all-gather-done", "g"),
+                hlo_proto.op("all-gather-start.7", "all-gather-start"),
+            ]
+        }
+        wait = done("g", 10, 5, category="all-gather-done", name="all-gather-done.7")
+        self.assertEqual(pairs([start("all-gather-start.7", 0), wait], program), (1, 0, 0))
 
     def test_async_collective_fusions(self) -> None:
         ops = [
@@ -416,6 +433,14 @@ class Payload(unittest.TestCase):
             gbps = None if bus is None else round(2 * bus / 2000 * 1000, 3)
             self.assertEqual((said["bus_gbps"], said["bus_gbps_over"]), (gbps, "duration"))
 
+    def test_what_should_be_equal_and_is_not_is_what_comes_out_or_what_is_sent(self) -> None:
+        for name, size in (
+            *(("all-reduce", 32), ("all-to-all", 32)),
+            *(("collective-permute", 16), ("collective-broadcast", 16)),
+        ):
+            said = row([op("a", name, 0, 1, shape="f32[8]{0}", operands="f32[4]{0} %a")])
+            self.assertEqual(said["payload_bytes"], size, name)
+
     def test_operands_and_results_are_added_up(self) -> None:
         both = "(f32[4]{0}, /*index=1*/s8[6]{0}, token[])"
         said = row([op("a", "all-reduce", 0, 1, shape=both, operands="f32[4] %a, s8[6] %b")])
@@ -538,7 +563,9 @@ class Payload(unittest.TestCase):
         groups = ", replica_groups={{0,1,2}}"
         ops = [op("all-to-all.1", "all-to-all", at, 1, shape="s8[1]", attributes=groups)
                for at in (0, 10, 20)]  # fmt: skip
-        self.assertEqual(row(ops)["bus_bytes"], 2)
+        said = row(ops)
+        self.assertEqual((said["bus_bytes"], said["bus_gbps"]), (2, 666.667))
+        self.assertEqual(row(ops[:1])["bus_bytes"], 1)
 
     def test_alone_in_a_group_none_is_sent(self) -> None:
         alone = ", replica_groups={{0},{1}}"
@@ -610,6 +637,9 @@ class Payload(unittest.TestCase):
                 self.assertIsNone(row(ops, of)["payload_bytes"], (operands, more))
         alone = op("a", "collective-permute", 0, 1, shape=into, operands=shown)
         self.assertIsNone(row([alone])["payload_bytes"])
+        # One that is sent is all, even where nobody says what came.
+        alone = op("a", "collective-permute", 0, 1, shape="()", operands=f"{sent} %a")
+        self.assertEqual(row([alone])["payload_bytes"], 256)
         # Several arrays may go to one place at once.
         both = f"({sent}, {into})"
         together = op("a", "collective-permute", 0, 1, shape=both, operands=f"{sent} %a, {into} %b")
@@ -809,6 +839,11 @@ class Groups(unittest.TestCase):
         # Without the program nobody says what it is.
         self.assertEqual(row(ops)["collective"], "collective")
         self.assertIsNone(row(ops)["payload_bytes"])
+        # What the text has of sizes counts before it.
+        ops[1] = op(
+            "a.call-done", "async-done", 10, 5, shape="f32[16]", operands="() %a.call-start"
+        )
+        self.assertEqual(row(ops, self.program(extra))["payload_bytes"], 64)
 
     def test_what_the_program_says_of_another_collective_is_not_taken(self) -> None:
         ops = [op("a.call-done", "all-gather-done", 10, 5, shape="f32[8]{0}", operands="() %x")]
@@ -928,6 +963,43 @@ class Rows(unittest.TestCase):
             ]
             said = row(ops, program)
             self.assertEqual((said["source_inner"], said["source_is"]), ("m.py:1", how))
+
+    def test_a_row_is_described_by_its_first_execution(self) -> None:
+        ops = [
+            op(f"all-reduce.{i}", "all-reduce", 10 * i, i, stack="m.py:1:1", tf_op=f"f/{i}:")
+            for i in (1, 2)
+        ]
+        self.assertEqual(row(ops)["tf_op"], "f/1:")
+        self.assertEqual(row(ops[::-1])["tf_op"], "f/2:")
+        self.assertRegex(row(ops)["agg_key"], "^stack:[0-9a-f]{16}$")
+
+    def test_ties_go_by_the_keys_and_what_is_unknown_comes_first(self) -> None:
+        stack = {"stack": "m.py:1:1"}
+        listed = ", replica_groups={{0},{1,2}}"
+        ops = [
+            op("all-reduce-done.1", "all-reduce-done", 0, 1, **stack),
+            op("all-gather.2", "all-gather", 20, 1, source="m.py:3"),
+            op("all-gather.3", "all-gather", 30, 1),
+            op("all-reduce.1", "all-reduce", 40, 1, attributes=OF_FOUR, **stack),
+            op("all-reduce.2", "all-reduce", 50, 1, attributes=listed, **stack),
+            op("all-reduce.3", "all-reduce", 60, 1, **stack),
+            op("all-gather.4", "all-gather", 70, 1, shape="s8[4]", operands="s8[2] %a", **stack),
+            op("all-gather.5", "all-gather", 80, 1, shape="s8[4]", operands="%a", **stack),
+        ]
+        self.assertEqual(
+            [(each["collective"], each["mode"], each["source_inner"], each["groups"],
+              each["group_size"]) for each in rows(ops)],
+            [
+                ("all-gather", "sync", None, None, 1),
+                ("all-gather", "sync", "m.py:3", None, 1),
+                ("all-gather", "sync", "m.py:1", None, None),
+                ("all-gather", "sync", "m.py:1", None, 2),
+                ("all-reduce", "async", "m.py:1", None, None),
+                ("all-reduce", "sync", "m.py:1", None, None),
+                ("all-reduce", "sync", "m.py:1", "2 x 4, stride 1", 4),
+                ("all-reduce", "sync", "m.py:1", "{0},{1,2}", None),
+            ],
+        )  # fmt: skip
 
     def test_the_tail_is_what_is_left_out_and_totals_are_not(self) -> None:
         data = file_of(self.ops())
