@@ -299,6 +299,10 @@ class Contradictions(MemoryTest):
             "than it has": some
             + heap(15, 1, 2)
             + heap_trace((ALLOC, 1, "y", 0), (ALLOC, 2, "y", 0)),
+            "more is live in allocation 90": some
+            + heap(15, 1, 2)
+            + heap_trace((ALLOC, 1, "y", 0))
+            + heap_trace((ALLOC, 2, "y", 0)),
             "differ on buffer 1": fine
             + heap_trace((ALLOC, 1, "y", 0))
             + heap_trace((ALLOC, 2, "y", 0), (ALLOC, 1, "y", 0)),
