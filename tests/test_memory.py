@@ -120,6 +120,7 @@ class Lasting(MemoryTest):
         self.assertEqual(said["by_kind"], by_kind)
         kinds = [("parameter", 2), ("constant", None), ("output", None), ("parameter", 0)]
         self.assertEqual(rows(said, "kind", "parameter_number"), kinds)
+        self.assertEqual(rows(said, "pct_of_peak"), [53.333, 26.667, 13.333, 6.667])
         self.assertIsNone(said["peak_at"])
 
     def test_the_inside_of_fusions_and_other_memories_are_left_out(self) -> None:
@@ -441,6 +442,8 @@ class Rows(MemoryTest):
         shares = [(row["argument"], row["bytes"]) for row in said["by_argument"]]
         named = [("params", 2), ("opt_state", 1), ("tok", 1), ("x", 1)]
         self.assertEqual(shares, [*named, (None, 3)])
+        by_opcode = [tuple(row.values()) for row in said["by_opcode"]]
+        self.assertEqual(by_opcode, [("parameter", 7, 7), ("negate", 1, 1)])
         tf_ops = {path and f"{path}:" for path in (*paths, "jit(f)/neg")}
         self.assertEqual(set(rows(said, "tf_op")), tf_ops)
 
