@@ -216,6 +216,7 @@ class Groups(unittest.TestCase):
             op(f"c.{i}", "copy", i, 1, tf_op="w:", source=s)
             for i, s in enumerate(("b.py:2", "a.py:9"))
         ]
+        ops.append(op("c.2", "copy", 2, 1, tf_op="w:"))
         [group] = record(tpu_plane(ops))["groups"]
         self.assertEqual((group["source"], group["frames"]), ("a.py:9", []))
 
