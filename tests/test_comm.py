@@ -724,6 +724,9 @@ class Groups(unittest.TestCase):
             ("[9,2]<=[3,2,3]T(2,0,1)", 2, "9 x 2, stride 3"),
             ("[9,2]<=[2,3,3]T(1,0,2)", 2,
              "{0,1},{2,9},{3,4},{5,12},{6,7},{8,15},{10,11},{13,14},…"),
+            # No more than a label shows.
+            ("{{0,16},{1,9},{2,10},{3,11},{4,12},{5,13},{6,14},{7,15}}", 2,
+             "{0,16},{1,9},{2,10},{3,11},{4,12},{5,13},{6,14},{7,15}"),
             ("[1,70]<=[70]", 70, "1 x 70, stride 1"),
         ):  # fmt: skip
             with self.subTest(written=written):
@@ -757,6 +760,8 @@ class Groups(unittest.TestCase):
         members = ",".join(map(str, [*range(69), 70]))
         size, label, _ = self.of("{{" + members + "}}")
         self.assertEqual((size, label), (70, "{" + ",".join(map(str, range(64))) + ",…}"))
+        all_of_them = "{" + ",".join(map(str, [*range(63), 64])) + "}"
+        self.assertEqual(self.of(f"{{{all_of_them}}}"), (64, all_of_them, "text"))
 
     def test_what_only_the_labels_have_in_common_is_two(self) -> None:
         """In order of appearance, where nothing else tells them apart."""
@@ -789,6 +794,9 @@ class Groups(unittest.TestCase):
         self.assertEqual(row([begin, done(name, 10, 5)])["groups"], "4 x 2, stride 1")
         both = [begin, done(name, 10, 5, attributes=", replica_groups=[2,4]<=[8]")]
         self.assertEqual(row(both)["groups"], "2 x 4, stride 1")
+        # What isn't waited for has none, whatever it takes.
+        said = rows([begin, op("a", "all-reduce", 10, 5, operands=f"f32[8]{{0}} %{name}")])
+        self.assertEqual([each["groups"] for each in said], [None])
 
     def test_pairs_of_a_permute(self) -> None:
         name = "collective-permute-start.1"
