@@ -394,15 +394,20 @@ class Contradictions(MemoryTest):
 class Rows(MemoryTest):
     def test_largest_first_then_by_name_and_place(self) -> None:
         main = [instruction("b", "fusion"), instruction("a", "fusion"), *MAIN]
-        made = [(1, 8, 1, 1), (2, 8, 1, 0), (3, 8, 2), (4, 9, 3)]
+        made = [(1, 8, 1, 1), (2, 8, 1, 0), (3, 8, 2), (4, 9, 3), (7, 8, 99)]
         said = say(
             b"".join(buffer(*each) for each in made)
-            + b"".join(allocation(i, size, (i, 0, size), live_out=True) for i, size, *_ in made),
+            + b"".join(allocation(i, size, (i, 0, size), live_out=True) for i, size, *_ in made)
+            # Nobody says what is in these, nor what put out the last of those before.
+            + b"".join(allocation(i, 8, live_out=True) for i in (5, 6)),
             main=main,
         )
-        expected = [("x", []), ("a", []), ("b", [0]), ("b", [1])]
+        unknown = (None, None)
+        named = [("a", []), ("b", [0]), ("b", [1])]
+        expected = [("x", []), (None, []), unknown, unknown, *named]
         self.assertEqual(rows(said, "hlo_op", "shape_index"), expected)
-        self.assertEqual(rows(said, "rank"), [1, 2, 3, 4])
+        opcodes = ["parameter", *[None] * 3, *["fusion"] * 3]
+        self.assertEqual(rows(said, "rank", "opcode"), list(enumerate(opcodes, 1)))
 
     def test_top_and_tail(self) -> None:
         buffers = b"".join(whole(i, i, constant=True) for i in range(1, 31))
