@@ -847,6 +847,9 @@ class Groups(unittest.TestCase):
         # Without the program nobody says what it is.
         self.assertEqual(row(ops)["collective"], "collective")
         self.assertIsNone(row(ops)["payload_bytes"])
+        gathered = self.program(extra)
+        gathered["called"][1] = hlo_proto.op("x", "all-gather", "p", shape=array("f32", 16))
+        self.assertEqual(row(ops, gathered)["payload_bytes"], 64)
         # What the text has of sizes counts before it.
         ops[1] = op(
             "a.call-done", "async-done", 10, 5, shape="f32[16]", operands="() %a.call-start"
@@ -855,8 +858,11 @@ class Groups(unittest.TestCase):
 
     def test_what_the_program_says_of_another_collective_is_not_taken(self) -> None:
         ops = [op("a.call-done", "all-gather-done", 10, 5, shape="f32[8]{0}", operands="() %x")]
-        said = row(ops, self.program(hlo_proto.listed_groups((0, 2), (1, 3))))
-        self.assertEqual((said["collective"], said["groups"]), ("all-gather", None))
+        program = self.program(hlo_proto.listed_groups((0, 2), (1, 3)))
+        for opcode in ("all-to-all", "all-reduce"):
+            program["called"][1].instruction.opcode = opcode
+            said = row(ops, program)
+            self.assertEqual((said["collective"], said["groups"]), ("all-gather", None))
 
     def test_a_scatter_may_be_a_sum_of_which_a_part_is_taken(self) -> None:
         program: Program = {
@@ -971,6 +977,9 @@ class Rows(unittest.TestCase):
             ]
             said = row(ops, program)
             self.assertEqual((said["source_inner"], said["source_is"]), ("m.py:1", how))
+        # What has a stack has a line.
+        said = row([op("all-gather.1", "all-gather", 0, 5, stack="n.py:7:1")], program)
+        self.assertEqual((said["source_inner"], said["source_is"]), ("n.py:7", "own"))
 
     def test_a_row_is_described_by_its_first_execution(self) -> None:
         ops = [
@@ -1063,9 +1072,10 @@ class Garbage(unittest.TestCase):
 
     def test_many_that_are_written_in_a_few_bytes(self) -> None:
         """Each differs, so that none is known already; past a limit they are unknown."""
+        ways = "[{0},1]<=[{0}]", "mesh['a'={0}] {{}}"
         ops = [
             op(f"all-reduce.{i}", "all-reduce", i, 1, stack=f"m.py:{i}:1",
-               attributes=f", replica_groups=[{131072 - i},1]<=[{131072 - i}]")
+               attributes=f", replica_groups={ways[i % 2].format(131072 - i)}")
             for i in range(500)
         ]  # fmt: skip
         begin = time.process_time()
