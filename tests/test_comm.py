@@ -179,10 +179,11 @@ class Pairing(unittest.TestCase):
             ("all-gather_of_done_start", "all-gather_of_done_done"),
         ):
             ops = [
-                start(begin, 0, category="async-start"),
+                start(begin, 0, category="async-start", attributes=", replica_groups={{0,1}}"),
                 done("get-tuple-element.1", 10, 5, category="async-done", name=end),
             ]
             self.assertEqual(pairs(ops), (1, 0, 0), end)
+            self.assertEqual(row(ops)["groups"], "1 x 2, stride 1", end)
 
     def test_its_name_where_the_program_has_nothing_upstream(self) -> None:
         """As where the loop before began it."""
