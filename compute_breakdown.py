@@ -3433,9 +3433,10 @@ def record_of_trace(
         keys = [group["agg_key"] for group in fields["groups"]]
         cut_texts(fields, trace.file_size)
         for group, key in zip(fields["groups"], keys, strict=True):
-            # Cut, two of them may look the same.
+            # Cut, two of them may look the same; and who compares records cuts them again.
             if group["agg_key"] != key:
-                group["agg_key"] += digest_of([key])
+                end = f"…{digest_of([key])}"
+                group["agg_key"] = group["agg_key"][: -len(end) - 1] + end
         return fields
 
 
