@@ -422,6 +422,120 @@ class Stragglers(unittest.TestCase):
         self.assertEqual(len(answer["devices"]), 1)
 
 
+def exact(devices: dict[Name, Sequence[Json]], base: Json | None = None) -> list[Json]:
+    """The records of a run that has these figures in each step, and zeros for the rest."""
+    base = base or records.record(records.made_up(1, 12))
+    nothing = dict.fromkeys(("duration_ps", "comm_ps", "host_ps", "wait_ps"), 0)
+    plain = {**base["steps"][0], **nothing, "durs_ps": [], "ns": []}
+    run = []
+    for host in dict.fromkeys(host for host, _ in devices):
+        there = [name for name in devices if name[0] == host]
+        steps = [
+            {
+                **plain,
+                "name": f"step {index}",
+                "busy_ps": step.get("duration_ps", 0),
+                **step,
+                "device": at,
+                "index": index,
+            }
+            for at, name in enumerate(there)
+            for index, step in enumerate(devices[name])
+        ]
+        rows = [{**base["devices"][0], "device": device} for _, device in there]
+        run.append({**base, "host": host, "devices": rows, "steps": steps})
+    return run
+
+
+def loaded(loads: Sequence[int], **more: int) -> list[Json]:
+    """Steps of 1000 ps with these loads."""
+    return [{"duration_ps": 1000, "comm_ps": 1000 - load, **more} for load in loads]
+
+
+class Exact(unittest.TestCase):
+    """What lies right at a limit, or has nothing to divide by."""
+
+    def verdict(self, *devices: Sequence[Json], per_host: int = 1) -> Json:
+        names = names_of(len(devices) // per_host, per_host)
+        of: Json = cohort(exact(dict(zip(names, devices, strict=True))))["verdict"]
+        return of
+
+    def test_how_large_an_imbalance_is(self) -> None:
+        for first, imbalance in (
+            ([500, 518], "balanced"),
+            ([500, 540], "slight"),
+            ([520, 520], "slight"),
+            ([598, 598], "slight"),
+            ([600, 600], "large"),
+            ([500, 700], "large"),
+        ):
+            with self.subTest(first):
+                verdict = self.verdict(loaded(first), loaded([500, 500]))
+                self.assertEqual(verdict["imbalance"], imbalance)
+
+    def test_steps_that_take_no_time_tell_nothing(self) -> None:
+        twice = {load: [*loaded([load]), {}, *loaded([load])] for load in (500, 600)}
+        some = cohort(exact({("h0", str(load)): steps for load, steps in twice.items()}))
+        self.assertEqual(some["verdict"]["imbalance"], "large")
+        step = some["steps"][1]
+        figures = ("max_load_ps", "mean_load_ps", "imbalance_ps")
+        self.assertEqual([step[name] for name in figures], [0, 0, 0])
+        self.assertEqual((step["imbalance_pct_of_step"], step["step_spread_pct"]), (None, None))
+        self.assertIsNone(self.verdict([{}, {}], [{}, {}])["imbalance"])
+
+    def test_a_chance_of_just_five_percent_will_do(self) -> None:
+        # The slowest of 20 in two steps of two: 20 / 20^2.
+        rest = [loaded([500, 500])] * 18
+        verdict = self.verdict(*rest, loaded([600, 600]), loaded([500, 500]))
+        self.assertEqual((verdict["p_value"], verdict["straggler"]),
+                         (0.05, of(("h18", "/device:TPU:0"))))  # fmt: skip
+        # And of 19 it is more.
+        verdict = self.verdict(*rest, loaded([600, 600]))
+        self.assertEqual((verdict["p_value"], verdict["straggler"]), (0.052632, None))
+
+    def test_a_host_is_slow_if_all_of_it_is_above_the_others(self) -> None:
+        for other, scope in ((550, "device"), (551, "host")):
+            loads = (500, 600, 800, other)
+            verdict = self.verdict(*(loaded([load] * 4) for load in loads), per_host=2)
+            self.assertEqual(verdict["straggler"], of(("h1", "/device:TPU:0")))
+            self.assertEqual(verdict["scope"], scope)
+
+    def test_a_cause_covers_four_fifths(self) -> None:
+        for host, idle, cause in (
+            (0, 20, "own"),
+            (0, 21, None),
+            (20, 0, "own"),
+            (21, 0, None),
+            (80, 0, "host"),
+            (79, 0, None),
+            (0, 80, "idle"),
+            (0, 79, None),
+            (40, 40, None),
+            # More than all of it, where the rest got less.
+            (120, 0, "host"),
+        ):
+            slow = loaded([600] * 4, host_ps=100 + host, busy_ps=950 - idle)
+            rest = [loaded([500] * 4, host_ps=100, busy_ps=950)] * 3
+            with self.subTest(host=host, idle=idle):
+                self.assertEqual(self.verdict(*rest, slow)["cause"], cause)
+
+    def test_lines_that_only_one_of_them_has(self) -> None:
+        """None is more than another, so the first by name are shown, and no factor is."""
+        base = records.record(records.made_up(2))
+        durs = [7 * (group["kind"] != "comm") for group in base["groups"]]
+        keys = sorted((g["kind"], g["agg_key"]) for g in base["groups"] if g["kind"] != "comm")
+        self.assertGreater(len(keys), 20)
+        ran = {"duration_ps": 1000, "durs_ps": durs}
+        of = cohort(exact({("h0", "0"): [{}], ("h0", "1"): [ran]}, base))
+        lines = of["slowest_vs_median"]
+        self.assertEqual([(row["kind"], row["agg_key"]) for row in lines["rows"]], keys[:20])
+        for row in lines["rows"]:
+            figures = tuple(row[f"{name}_ps"] for name in ("slow", "median", "delta"))
+            self.assertEqual((*figures, row["delta_pct"]), (7, 0, 7, None))
+        self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (1000, 1000 - 20 * 7))
+        self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (None, None))
+
+
 # --- what is joined ------------------------------------------------------------------------------
 
 
@@ -579,6 +693,29 @@ class Joining(unittest.TestCase):
         answer = spread(run)
         self.assertEqual(answer["cohorts"][0]["n_steps"], 5)
         self.assertIn("offset", answer["notes"][0])
+
+    def test_notes_have_one_order(self) -> None:
+        step = {"duration_ps": 1}
+        run = exact({("h0", "0"): [step] * 3, ("h0", "1"): [step], ("h1", "0"): [step]})
+        run += exact(
+            {("h2", "0"): [step] * 2, ("h2", "1"): [step]}, records.record(records.made_up(2))
+        )
+        for each in run:
+            each["devices"] = [{**device, "step_source": "modules"} for device in each["devices"]]
+        first, second = sorted({each["devices"][0]["program"] for each in run})
+        n_left_out = {run[0]["devices"][0]["program"]: 2, run[2]["devices"][0]["program"]: 1}
+        left_out = "steps left out that not all devices have used"
+        offset = "executions are aligned by their place in the capture; captures may be offset"
+        self.assertEqual(
+            spread([*run, run[1]])["notes"],
+            [
+                "0 of host h1 is there twice: taken once",
+                f"program {first}: {n_left_out[first]} {left_out}",
+                f"program {first}: {offset}",
+                f"program {second}: {n_left_out[second]} {left_out}",
+                f"program {second}: {offset}",
+            ],
+        )
 
     def test_steps_narrow_what_is_used(self) -> None:
         some = slice(1, -1)
