@@ -376,6 +376,10 @@ class Levels(unittest.TestCase):
         before = [op(1, "m.py:1:0", "a.py:10:4"), op(2, "m.py:1:0", "b.py:20:4")]
         after = [op(1, "m.py:1:0", "c.py:20:4"), op(2, "m.py:1:0", "d.py:10:4")]
         self.assertEqual([len(row[1]) for row in matched(before, after)], [2])
+        # Or of one side, whichever it is.
+        ordered = [op(n, "m.py:1:0", f"a.py:{10 * n}:4") for n in (1, 2)]
+        for sides in ((ordered, after), (after, ordered)):
+            self.assertEqual([len(row[1]) for row in matched(*sides)], [2])
         # One call, recursive or not.
         deep = "a.py:10:4", "b.py:2:4"
         before = [op(1, *deep), op(2, *deep, *deep)]
@@ -560,6 +564,7 @@ class Noise(unittest.TestCase):
             ((1, 1), 2, Fraction(1), True),
             ((3, 3), 20, Fraction(1, 10), True),
             ((2, 4), 15, Fraction(1, 15), True),
+            ((1, 19), 20, Fraction(1, 20), False),
             ((2, 5), 21, Fraction(1, 21), False),
             ((3, 4), 35, Fraction(1, 35), False),
             ((4, 4), 70, Fraction(1, 35), False),
@@ -665,6 +670,23 @@ class Figures(unittest.TestCase):
         slower = records.shift(busiest_file(program), 3)(slower)
         cls.before = record(program, 5, jitter=0.04, seed=1)
         cls.after = record(slower, 4, jitter=0.04, seed=2, idle=0.06)
+        # Some of it runs beside the rest.
+        for step in cls.after["steps"]:
+            step["busy_ps"] -= 10**8 * (1 + step["index"])
+
+    def totals_of(self, capture: Json) -> dict[str, list[int]]:
+        """What the totals are in each step."""
+        of: dict[str, list[int]] = {name: [] for name in TOTALS}
+        for step in capture["steps"]:
+            durations = list(zip(capture["groups"], step["durs_ps"], strict=True))
+            for kind in records_kinds():
+                of[kind].append(sum(dur for group, dur in durations if group["kind"] == kind))
+            of["step_duration"].append(step["duration_ps"])
+            of["busy"].append(step["busy_ps"])
+            of["idle"].append(step["duration_ps"] - step["busy_ps"])
+            of["overlap"].append(step["busy_ps"] - sum(step["durs_ps"]))
+            of["wait"].append(step["wait_ps"])
+        return of
 
     def test_a_record_against_itself_is_all_zeros(self) -> None:
         for a in (self.before, self.after):
@@ -746,17 +768,30 @@ class Figures(unittest.TestCase):
         self.assertEqual([row["rank"] for row in answer["rows"]], list(range(1, 93)))
         totals = answer["totals"]
         self.assertEqual(list(totals), TOTALS)
-        self.assertEqual(totals["step_duration"]["before_ps"], step)
-        idle = [each["duration_ps"] - each["busy_ps"] for each in self.before["steps"]]
-        self.assertEqual(totals["idle"]["before_ps"], mean(idle))
-        self.assertEqual(totals["idle"]["before_range_ps"], [min(idle), max(idle)])
-        wait = [each["wait_ps"] for each in self.after["steps"]]
-        self.assertEqual(totals["wait"]["after_ps"], mean(wait))
+        for side, capture in (("before", self.before), ("after", self.after)):
+            for name, figures in self.totals_of(capture).items():
+                total = totals[name]
+                self.assertEqual(total[f"{side}_range_ps"], [min(figures), max(figures)], name)
+                # Of the others some are sums of rounded means.
+                if name in ("step_duration", "idle", "wait"):
+                    self.assertEqual(total[f"{side}_ps"], mean(figures), name)
 
     def test_the_p_values_are_of_two_families(self) -> None:
         answer = compare(self.before, self.after)
         tested = [row for row in answer["rows"] if row["p_value"] is not None]
-        self.assertEqual(answer["noise"]["n_tested"], len(tested))
+        noise = {
+            "method": "permutation_max",
+            "covers": "step_to_step",
+            "alpha": 0.05,
+            "n_before": 5,
+            "n_after": 4,
+            "n_tested": len(tested),
+            "n_assignments": 126,
+            "exact": True,
+            "min_p_value": 0.007937,
+            "why_not": None,
+        }
+        self.assertEqual(answer["noise"], noise)
 
         def samples(row: Json) -> list[int]:
             return [
@@ -777,7 +812,10 @@ class Figures(unittest.TestCase):
         for row, p_value in zip(tested, expected, strict=True):
             self.assertEqual(row["p_value"], round(float(p_value), 6))
             self.assertEqual(row["significant"], p_value <= Fraction(1, 20))
-        self.assertTrue(all(answer["totals"][name]["p_value"] for name in TOTALS))
+        before, after = (self.totals_of(capture) for capture in (self.before, self.after))
+        expected = brute_force([before[name] + after[name] for name in TOTALS], 5, 4)
+        for name, p_value in zip(TOTALS, expected, strict=True):
+            self.assertEqual(answer["totals"][name]["p_value"], round(float(p_value), 6), name)
 
     def test_what_was_slowed_down_is_found_on_its_line(self) -> None:
         program = records.of_demo()
@@ -846,6 +884,19 @@ class Figures(unittest.TestCase):
         self.assertFalse(answer["same_device_type"] or answer["same_program"])
         self.assertEqual(answer["notes"][0], _records.RUN_TO_RUN)
         self.assertEqual(len(answer["notes"]), 5)
+
+    def test_lines_that_ran_in_some_of_the_steps(self) -> None:
+        before = record([op(1, "a.py:1:1"), op(2, "b.py:1:1", tf_op=None), op(3, tf_op=None)], 4)
+        after = json.loads(json.dumps(before))
+        for step, dur in zip(after["steps"], (0, 7, 0, 3), strict=True):
+            # The second takes no time, and the third never runs.
+            step.update(durs_ps=[dur], ns=[2 * (dur > 0), 1 * (dur > 3)])
+        rows = {row["agg_keys_before"][0]: row for row in compare(before, after)["rows"]}
+        figures = "after_ps after_range_ps n_groups_after n_executions_after".split()
+        self.assertEqual(
+            [[rows[group["agg_key"]][name] for name in figures] for group in before["groups"]],
+            [[3, [0, 7], 1, 1.0], [0, [0, 0], 1, 0.25], [0, [0, 0], 0, 0.0]],
+        )
 
     def test_rounded_means_add_up(self) -> None:
         run = record([op(1, "a.py:1:1")], 2)
@@ -1010,7 +1061,7 @@ class Reading(unittest.TestCase):
             (("steps", 1, "index"), 0, "not in the order of time"),
             (("steps", 1, "device"), 1, "there is no such device"),
             (("steps", 1, "used"), 1, "record.steps[1].used"),
-            (("steps", 1, "busy_ps"), None, "used and has no figures"),
+            *((("steps", 1, name), None, "used and has no figures") for name in FIGURES),
             (("steps", 1, "busy_ps"), 10**25, "longer than it lasts"),
             (("steps", 1, "busy_ps"), True, "record.steps[1].busy_ps"),
             (("steps", 1, "duration_ps"), -1, "out of range"),
