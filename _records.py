@@ -1191,7 +1191,8 @@ def identity(member: Member) -> tuple[Any, ...]:
     loads = [
         (each.load, each.step_duration, each.host, each.idle) for each in member.steps.values()
     ]
-    return len(loads), loads, member.program, str(member.step_source), repr(list(member.steps))
+    names = list(map(repr, member.steps))
+    return len(loads), loads, names, member.program, member.step_source or ""
 
 
 def identity_of_lines(member: Member) -> tuple[Any, ...]:

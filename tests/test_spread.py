@@ -483,6 +483,15 @@ class Exact(unittest.TestCase):
         self.assertEqual((step["imbalance_pct_of_step"], step["step_spread_pct"]), (None, None))
         self.assertIsNone(self.verdict([{}, {}], [{}, {}])["imbalance"])
 
+    def test_steps_of_unequal_length(self) -> None:
+        durations = dict(zip(names_of(2, 2), (1500, 1000, 1300, 1100), strict=True))
+        run = exact({name: [{"duration_ps": each}] for name, each in durations.items()})
+        [step] = cohort(run)["steps"]
+        self.assertEqual(step["step_spread_pct"], round(100 * 500 / 1200, 3))
+        # Of an odd number one is in the middle.
+        [step] = cohort(run, device="/device:TPU:0")["steps"]
+        self.assertEqual(step["step_spread_pct"], round(100 * 200 / 1400, 3))
+
     def test_a_chance_of_just_five_percent_will_do(self) -> None:
         # The slowest of 20 in two steps of two: 20 / 20^2.
         rest = [loaded([500, 500])] * 18
@@ -630,6 +639,16 @@ class Joining(unittest.TestCase):
         both = spread([*self.records, another]), spread([another, *self.records[::-1]])
         self.assertEqual(*both)
         self.assertEqual(both[0]["n_devices"], 6)
+        # Whatever it is that they differ in.
+        step: Json = {"duration_ps": 1000, "busy_ps": 900, "comm_ps": 100, "host_ps": 10}
+        others: list[Json] = [
+            *({name: figure - 1} for name, figure in step.items()),
+            {"duration_ps": 999, "busy_ps": 899, "comm_ps": 99},
+            {"name": ""},
+        ]
+        for other in others:
+            sides = [exact({("h0", "0"): [each]})[0] for each in (step, step | other)]
+            self.assertEqual(spread(sides), spread(sides[::-1]), other)
 
     def test_of_what_is_there_twice_with_other_lines_one_is_taken_in_any_order(self) -> None:
         slow = self.records[1]
@@ -693,6 +712,8 @@ class Joining(unittest.TestCase):
         answer = spread(run)
         self.assertEqual(answer["cohorts"][0]["n_steps"], 5)
         self.assertIn("offset", answer["notes"][0])
+        # One device is aligned with none.
+        self.assertEqual(spread(run[:1], device="/device:TPU:0")["notes"], [])
 
     def test_notes_have_one_order(self) -> None:
         step = {"duration_ps": 1}
