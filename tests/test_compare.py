@@ -223,6 +223,14 @@ class Levels(unittest.TestCase):
         ]
         self.assertCountEqual(pairs, [([f"jit(f)/{scope}/dot:"],) * 2 for scope in scopes])
 
+    def test_ops_that_are_not_the_only_ones_go_by_their_places(self) -> None:
+        program = [op(n, f"{file}.py:1:1", text="%x = a()") for n, file in enumerate("ab")]
+        lines = [["a.py:1:1"], ["b.py:1:1"]]
+        self.assertEqual(
+            matched(program, program),
+            [("same_places_and_scopes", line, line) for line in lines],
+        )
+
     def test_without_a_stack_by_the_key(self) -> None:
         before = [op(1, tf_op="w['a']:"), op(2, tf_op="w['b']:", kind="comm"), op(3, tf_op=None)]
         self.assertEqual(
@@ -329,6 +337,27 @@ class Levels(unittest.TestCase):
             ],
         )
 
+    def test_what_is_left_of_one_side_is_not_the_match_of_nothing(self) -> None:
+        """It may be alike otherwise, such as by the scopes alone."""
+        before = [op(1, "m.py:10:5"), op(2, "m.py:20:9")]
+        after = [op(1, "m.py:11:5"), op(2, "n.py:20:7")]
+        stayed = ("same_places_and_scopes", ["m.py:10:5"], ["m.py:11:5"])
+        self.assertEqual(
+            matched(before, after), [stayed, ("same_scopes", ["m.py:20:9"], ["n.py:20:7"])]
+        )
+        self.assertEqual(matched(before, after[:1]), [("only_before", ["m.py:20:9"], []), stayed])
+
+    def test_a_place_counts_among_calls_from_another_file(self) -> None:
+        before = [op(1, "a.py:1:1", "b.py:5:5"), op(2, "b.py:2:2", "a.py:6:6")]
+        after = [op(3, "a.py:3:3", "b.py:7:7"), op(1, "a.py:9:1", "b.py:9:5")]
+        self.assertEqual(
+            matched(before, after),
+            [
+                ("same_files_and_scopes", ["a.py:6:6"], ["b.py:7:7"]),
+                ("same_places_and_scopes", ["b.py:5:5"], ["b.py:9:5"]),
+            ],
+        )
+
     def test_a_block_that_was_indented_onto_the_place_of_another(self) -> None:
         before = [op(1, "a.py:10:4"), op(2, "a.py:20:8")]
         after = [op(1, "a.py:10:8"), op(2, "a.py:20:8")]
@@ -351,6 +380,15 @@ class Levels(unittest.TestCase):
         self.assertEqual(
             [row[1:] for row in matched(before, after)], [(["a.py:10:4"], ["b.py:70:8"])]
         )
+
+    def test_files_that_both_sides_know_are_told_apart(self) -> None:
+        before = [op(1, "a.py:1:1", tf_op="head/mul:"), op(2, "b.py:2:2", tf_op="tail/exp:")]
+        after = [op(1, "b.py:8:8", tf_op="head/mul:"), op(2, "a.py:9:9", tf_op="tail/exp:")]
+        self.assertEqual(
+            matched(before, after),
+            [("same_scopes", ["a.py:1:1"], ["b.py:8:8"]),
+             ("same_scopes", ["b.py:2:2"], ["a.py:9:9"])],
+        )  # fmt: skip
 
     def test_calls_of_one_line_go_by_their_columns(self) -> None:
         before = [op(1, "a.py:10:4"), op(2, "a.py:10:12")]
@@ -449,6 +487,8 @@ class Names(unittest.TestCase):
                 "exp",
             ),
             "jit(f)/jvp(jit(silu))/mul:": ("forward", ["silu"], "mul"),
+            "jit(f)/jvp(layer/mlp)/dot:": ("forward", ["jvp(layer", "mlp)"], "dot"),
+            "head/dot:": ("other", ["head"], "dot"),
             "broadcast.47:": ("other", [], "broadcast"),
             "w['blk']['n1']:": ("other", [], "w['blk']['n1']"),
             "": ("other", [], ""),
@@ -817,6 +857,14 @@ class Figures(unittest.TestCase):
         for name, p_value in zip(TOTALS, expected, strict=True):
             self.assertEqual(answer["totals"][name]["p_value"], round(float(p_value), 6), name)
 
+    def test_a_thousandth_of_the_time_is_tested(self) -> None:
+        for most, n_tested in ((999, 2), (1000, 1)):
+            run = record([op(1, "a.py:1:1", duration=1), op(2, "b.py:1:1", duration=most)], 4)
+            answer = compare(run, run)
+            self.assertEqual(answer["noise"]["n_tested"], n_tested)
+            tested = {row["after_ps"]: row["p_value"] for row in answer["rows"]}
+            self.assertEqual(tested, {most: 1, 1: 1 if n_tested == 2 else None})
+
     def test_what_was_slowed_down_is_found_on_its_line(self) -> None:
         program = records.of_demo()
         for seed, op in enumerate(random.Random(3).sample(program, 5)):
@@ -882,8 +930,18 @@ class Figures(unittest.TestCase):
         after["devices"][0].update(device_type="TPU v6e", clock="trace")
         answer = compare(self.before, after)
         self.assertFalse(answer["same_device_type"] or answer["same_program"])
-        self.assertEqual(answer["notes"][0], _records.RUN_TO_RUN)
-        self.assertEqual(len(answer["notes"]), 5)
+        programs = [of["devices"][0]["program"] for of in (self.before, after)]
+        self.assertEqual(
+            answer["notes"],
+            [
+                _records.RUN_TO_RUN,
+                "another device_type: TPU7x before, TPU v6e after",
+                "another clock: device before, trace after",
+                f"another program: {programs[0]} before, {programs[1]} after",
+                "another number of steps: 5 before, 4 after",
+            ],
+        )
+        self.assertEqual(compare(after, after)["notes"], [_records.RUN_TO_RUN])
 
     def test_lines_that_ran_in_some_of_the_steps(self) -> None:
         before = record([op(1, "a.py:1:1"), op(2, "b.py:1:1", tf_op=None), op(3, tf_op=None)], 4)
@@ -912,19 +970,80 @@ class Figures(unittest.TestCase):
 
     def test_what_a_line_no_longer_runs_and_what_is_new(self) -> None:
         before = [replace(op(n, "a.py:1:1"), signature=f"{n} [x]") for n in range(6)]
-        after = [replace(op(9, "a.py:1:1"), signature="9 [x]"), before[1]]
+        after = [replace(op(n, "a.py:1:1"), signature=f"{n} [x]") for n in (9, 1, 8, 7, 6, 5)]
         [row] = compare(record(before), record(after))["rows"]
         self.assertEqual(row["signatures_gone"], ["0 [x]", "2 [x]", "3 [x]", "4 [x]"])
-        self.assertEqual(row["signatures_new"], ["9 [x]"])
+        self.assertEqual(row["signatures_new"], ["6 [x]", "7 [x]", "8 [x]", "9 [x]"])
 
     def test_one_sided_rows(self) -> None:
-        before = [op(1, "a.py:1:1", duration=7), op(2, tf_op="w['a']:", duration=10**6)]
-        answer = compare(record(before[1:]), record(before))
+        before = [op(1, "a.py:1:1", duration=7), op(2, tf_op="w['a']:", duration=1000)]
+        sides = record(before[1:], 5), record(before, 4)
+        answer = compare(*sides)
         [new] = [row for row in answer["rows"] if row["matched_by"] == "only_after"]
         self.assertEqual((new["before_ps"], new["after_ps"], new["delta_pct"]), (0, 7, None))
+        self.assertEqual((new["before_range_ps"], new["after_range_ps"]), ([0, 0], [7, 7]))
         self.assertEqual((new["source_inner"], new["before_source_inner"]), ("a.py:1", None))
-        self.assertEqual(new["signatures_new"], ["fusion [loop fusion]"])
+        self.assertEqual((new["tf_op"], new["kind"]), ("jit(f)/dot:", "compute"))
+        self.assertEqual((new["signatures_gone"], new["signatures_new"]),
+                         ([], ["fusion [loop fusion]"]))  # fmt: skip
         self.assertEqual((new["n_executions_before"], new["n_executions_after"]), (0, 1))
+        # It is as told apart as can be.
+        self.assertEqual((new["p_value"], new["significant"]), (0.007937, True))
+        [gone] = [row for row in compare(*sides[::-1])["rows"] if row["delta_ps"]]
+        self.assertEqual((gone["matched_by"], gone["delta_ps"], gone["delta_pct"]),
+                         ("only_before", -7, -100))  # fmt: skip
+        self.assertEqual((gone["tf_op"], gone["p_value"]), ("jit(f)/dot:", 0.007937))
+
+    def test_rows_that_changed_alike_go_by_where_they_are_now(self) -> None:
+        def program(*lines: int) -> Program:
+            calls = [
+                op(n, f"a.py:{line}:1", text=f"%x = f{n}()", duration=100 * n)
+                for n, line in enumerate(lines, 1)
+            ]
+            return [*calls, op(8, tf_op="w['b']:"), op(9, tf_op="w['a']:")]
+
+        before, after = program(1, 2, 3), program(6, 5, 4)
+        for seed in range(4):
+            shuffled = random.Random(seed).sample(before, len(before))
+            rows = compare(record(shuffled), record(after))["rows"]
+            self.assertEqual(
+                [row["source_inner"] or row["agg_keys_after"] for row in rows],
+                [["tfop:w['a']:"], ["tfop:w['b']:"], "a.py:4", "a.py:5", "a.py:6"],
+            )
+            self.assertEqual([row["before_source_inner"] for row in rows[2:]],
+                             ["a.py:3", "a.py:2", "a.py:1"])  # fmt: skip
+
+    def test_a_row_of_many(self) -> None:
+        before = [op(n, f"a.py:{n}0:4", tf_op=f"jit(f)/mul{n}:", duration=n) for n in (1, 2)]
+        after = [op(n, f"a.py:{n}1:4", tf_op=f"jit(f)/add{n}:", duration=n) for n in (3, 4, 5)]
+        for ours, theirs in ((before, after), (before[::-1], after[::-1])):
+            answer = compare(record(ours), record(theirs))
+            [row] = answer["rows"]
+            names = "matched_by source_inner before_source_inner tf_op before_ps after_ps".split()
+            expected = ["same_places", "a.py:31", "a.py:10", "jit(f)/add3:", 3, 12]
+            self.assertEqual([row[name] for name in names], expected)
+            for side, program in (("before", before), ("after", after)):
+                self.assertEqual(row[f"agg_keys_{side}"], sorted(each.agg_key for each in program))
+                self.assertEqual(row[f"n_executions_{side}"], len(program))
+            self.assertEqual(
+                answer["by_match"].pop("same_places"),
+                {"n_rows": 1, "n_groups_before": 2, "n_groups_after": 3,
+                 "before_ps": 3, "after_ps": 12},
+            )  # fmt: skip
+            self.assertFalse(any(any(each.values()) for each in answer["by_match"].values()))
+
+    def test_sides_are_described(self) -> None:
+        answer = compare(self.before, self.after, steps=slice(2, 4))
+        for side, capture in (("before", self.before), ("after", self.after)):
+            [device] = capture["devices"]
+            step = ("index", "name", "duration_ps")
+            expected = {
+                **{name: capture[name] for name in ("xplane_file", "host")},
+                **{name: device[name] for name in device.keys() - {"step_source"}},
+                "n_steps": 2,
+                "steps": [{name: each[name] for name in step} for each in capture["steps"][2:4]],
+            }
+            self.assertEqual(answer[side], expected)
 
 
 FIGURES = ("busy_ps", "comm_ps", "host_ps", "wait_ps", "durs_ps", "ns")
