@@ -576,13 +576,19 @@ class Joining(unittest.TestCase):
             deltas = sum(row["delta_ps"] for row in lines["rows"])
             self.assertEqual(deltas + lines["rest_ps"], lines["excess_ps"])
 
-    def test_two_programs_are_two_cohorts(self) -> None:
+    def test_each_program_is_a_cohort(self) -> None:
         other = pod(records.made_up(2), [("h8", f"/device:TPU:{d}") for d in range(2)])
         answer = spread([*self.records, *other])
         self.assertEqual([each["n_devices"] for each in answer["cohorts"]], [6, 2])
         self.assertEqual((answer["n_hosts"], answer["n_devices"]), (4, 8))
         self.assertEqual(answer["cohorts"][0], cohort(self.records))
         self.assertEqual(answer["cohorts"][1], cohort(other))
+        self.assertEqual(spread([*other, *self.records]), answer)
+        # As many of each: by name.
+        others = [*other, *pod(records.made_up(3), [("h9", "0"), ("h9", "1")])]
+        programs = sorted(each["devices"][0]["program"] for each in others)
+        for run in (others, others[::-1]):
+            self.assertEqual([each["program"] for each in spread(run)["cohorts"]], programs)
 
     def test_a_host_that_cannot_be_read_is_counted(self) -> None:
         good = [loader(each) for each in self.records]
