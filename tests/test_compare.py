@@ -660,6 +660,15 @@ class Noise(unittest.TestCase):
             self.assertIsNone(figure["p_value"])
         self.assertTrue(any("too few" in note for note in answer["notes"]))
 
+    def test_a_chance_of_just_five_percent_will_do(self) -> None:
+        for n_after, p_value in ((19, 0.05), (20, 0.047619)):
+            answer = compare(
+                record([op(1, "a.py:1:1", duration=9)]),
+                record([op(1, "a.py:1:1", duration=8)], n_after),
+            )
+            for figure in (*answer["rows"], answer["totals"]["step_duration"]):
+                self.assertEqual((figure["p_value"], figure["significant"]), (p_value, True))
+
     def test_halves_of_one_run_differ_by_chance_only(self) -> None:
         run = record(records.of_demo(), 40, jitter=0.04, seed=5)
         rng = random.Random(6)

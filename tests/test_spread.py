@@ -509,6 +509,15 @@ class Exact(unittest.TestCase):
             self.assertEqual(verdict["straggler"], of(("h1", "/device:TPU:0")))
             self.assertEqual(verdict["scope"], scope)
 
+    def test_hosts_go_by_what_their_devices_take_on_average(self) -> None:
+        loads = {("h0", "0"): 500, ("h0", "1"): 501, ("h1", "0"): 800, ("h2", "0"): 800}
+        hosts = cohort(exact({name: loaded([load] * 2) for name, load in loads.items()}))["hosts"]
+        self.assertEqual(
+            [(host["host"], host["n_devices"], host["load_ps"], host["n_slowest"])
+             for host in hosts],
+            [("h1", 1, 800, 2), ("h2", 1, 800, 0), ("h0", 2, 501, 0)],
+        )  # fmt: skip
+
     def test_a_cause_covers_four_fifths(self) -> None:
         for host, idle, cause in (
             (0, 20, "own"),
@@ -543,6 +552,15 @@ class Exact(unittest.TestCase):
             self.assertEqual((*figures, row["delta_pct"]), (7, 0, 7, None))
         self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (1000, 1000 - 20 * 7))
         self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (None, None))
+        # Or those of the median, none of which the slow one has.
+        slow = {"duration_ps": 1500}
+        of = cohort(exact({("h0", "0"): [slow], ("h0", "1"): [ran]}, base))
+        lines = of["slowest_vs_median"]
+        for row in lines["rows"]:
+            figures = tuple(row[f"{name}_ps"] for name in ("slow", "median", "delta"))
+            self.assertEqual((*figures, row["delta_pct"]), (0, 7, -7, -100))
+        self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (500, 500 + 20 * 7))
+        self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (0, 100))
 
 
 # --- what is joined ------------------------------------------------------------------------------
