@@ -958,16 +958,17 @@ class Figures(unittest.TestCase):
         self.assertEqual(compare(after, after)["notes"], [_records.RUN_TO_RUN])
 
     def test_lines_that_ran_in_some_of_the_steps(self) -> None:
-        before = record([op(1, "a.py:1:1"), op(2, "b.py:1:1", tf_op=None), op(3, tf_op=None)], 4)
+        before = record([op(1, "a.py:1:1"), op(2, "b.py:1:1", tf_op=None), op(3, tf_op=None)], 3)
         after = json.loads(json.dumps(before))
-        for step, dur in zip(after["steps"], (0, 7, 0, 3), strict=True):
-            # The second takes no time, and the third never runs.
-            step.update(durs_ps=[dur], ns=[2 * (dur > 0), 1 * (dur > 3)])
+        # Zeros that end a list are left out. The second takes no time, and the third never runs.
+        figures_of: list[tuple[list[int], list[int]]] = [([], []), ([7], [2, 1]), ([3, 0], [2])]
+        for step, (durs, ns) in zip(after["steps"], figures_of, strict=True):
+            step.update(durs_ps=durs, ns=ns)
         rows = {row["agg_keys_before"][0]: row for row in compare(before, after)["rows"]}
         figures = "after_ps after_range_ps n_groups_after n_executions_after".split()
         self.assertEqual(
             [[rows[group["agg_key"]][name] for name in figures] for group in before["groups"]],
-            [[3, [0, 7], 1, 1.0], [0, [0, 0], 1, 0.25], [0, [0, 0], 0, 0.0]],
+            [[3, [0, 7], 1, 1.333], [0, [0, 0], 1, 0.333], [0, [0, 0], 0, 0]],
         )
 
     def test_rounded_means_add_up(self) -> None:
@@ -984,10 +985,10 @@ class Figures(unittest.TestCase):
 
     def test_what_a_line_no_longer_runs_and_what_is_new(self) -> None:
         before = [replace(op(n, "a.py:1:1"), signature=f"{n} [x]") for n in range(6)]
-        after = [replace(op(n, "a.py:1:1"), signature=f"{n} [x]") for n in (9, 1, 8, 7, 6, 5)]
+        after = [replace(op(n, "a.py:1:1"), signature=f"{n} [x]") for n in (19, 1, 18, 17, 16, 15)]
         [row] = compare(record(before), record(after))["rows"]
         self.assertEqual(row["signatures_gone"], ["0 [x]", "2 [x]", "3 [x]", "4 [x]"])
-        self.assertEqual(row["signatures_new"], ["6 [x]", "7 [x]", "8 [x]", "9 [x]"])
+        self.assertEqual(row["signatures_new"], ["15 [x]", "16 [x]", "17 [x]", "18 [x]"])
 
     def test_one_sided_rows(self) -> None:
         before = [op(1, "a.py:1:1", duration=7), op(2, tf_op="w['a']:", duration=1000)]
@@ -1016,15 +1017,18 @@ class Figures(unittest.TestCase):
             ]
             return [*calls, op(8, tf_op="w['b']:"), op(9, tf_op="w['a']:")]
 
-        before, after = program(1, 2, 3), program(6, 5, 4)
+        gone = [op(n, tf_op=f"{key}:", duration=7) for n, key in enumerate("vu")]
+        before, after = [*gone, *program(1, 2, 3)], program(6, 5, 4)
         for seed in range(4):
             shuffled = random.Random(seed).sample(before, len(before))
             rows = compare(record(shuffled), record(after))["rows"]
             self.assertEqual(
-                [row["source_inner"] or row["agg_keys_after"] for row in rows],
+                [row["source_inner"] or row["agg_keys_after"] for row in rows[2:]],
                 [["tfop:w['a']:"], ["tfop:w['b']:"], "a.py:4", "a.py:5", "a.py:6"],
             )
-            self.assertEqual([row["before_source_inner"] for row in rows[2:]],
+            self.assertEqual([row["agg_keys_before"] for row in rows[:2]],
+                             [["tfop:u:"], ["tfop:v:"]])  # fmt: skip
+            self.assertEqual([row["before_source_inner"] for row in rows[4:]],
                              ["a.py:3", "a.py:2", "a.py:1"])  # fmt: skip
 
     def test_a_row_of_many(self) -> None:

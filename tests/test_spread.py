@@ -26,8 +26,9 @@ def loader(of: Json) -> Callable[[], Json]:
     return partial(_records.decode, gzip.compress(json.dumps(of).encode(), 1))
 
 
-def refuse() -> Json:
-    raise _records.NoAnswer("unreadable_xplane_pb", detail="h9.xplane.pb: byte 7: it ends here")
+def refuse(host: str = "h9") -> Json:
+    detail = f"{host}.xplane.pb: byte 7: it ends here"
+    raise _records.NoAnswer("unreadable_xplane_pb", detail=detail)
 
 
 def spread(run: Sequence[Json], **options: Any) -> Json:
@@ -624,6 +625,11 @@ class Joining(unittest.TestCase):
         with self.assertRaises(_records.NoAnswer) as caught:
             _records.spread([lambda: _records.decode(b"{}")])
         self.assertEqual(caught.exception.reason, "unreadable_record")
+        # Of several reasons none is that of the whole.
+        with self.assertRaises(_records.NoAnswer) as caught:
+            _records.spread([partial(_records.decode, b"{}"), partial(refuse, "z")])
+        self.assertEqual(caught.exception.reason, "unreadable_xplane_pb")
+        self.assertIn("not a record", str(caught.exception.fields["detail"]))
 
     def test_a_record_that_changes_while_it_is_read_is_said(self) -> None:
         changes: list[Json] = [{"devices": [], "steps": []}, {"steps": []}]
@@ -720,7 +726,8 @@ class Joining(unittest.TestCase):
         for each in run:
             for step in each["steps"]:
                 step["name"] = "train"
-        self.assertEqual(cohort(run)["n_steps"], 4)
+        aligned = [{**step, "name": "train"} for step in answer["cohorts"][0]["steps"]]
+        self.assertEqual(cohort(run)["steps"], aligned)
         for step in run[0]["steps"]:
             step["used"] = False
         answer = cohort(run)
