@@ -299,8 +299,8 @@ class Program:
         self.instructions = [i for c in self.computations for i in c.instructions]
 
     def named(self, name: str | None) -> Instruction | None:
-        """A name that two have tells neither."""
-        found = [i for i in self.instructions if name and i.name == name]
+        """By a name with or without `%`; one that two have tells neither."""
+        found = [i for i in self.instructions if name and i.name == name.removeprefix("%")]
         return found[0] if len(found) == 1 else None
 
     @cached_property
