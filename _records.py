@@ -1062,6 +1062,13 @@ class Cohort:
     def load(self, member: Member) -> int:
         return self.totals[member.name].load
 
+    @property
+    def by_host(self) -> dict[str, list[Member]]:
+        hosts: dict[str, list[Member]] = defaultdict(list)
+        for member in self.members:
+            hosts[member.host].append(member)
+        return hosts
+
     def median(self) -> Member:
         """Of an even number the one of less load."""
         ranked = sorted(self.members, key=self.load)
@@ -1239,11 +1246,8 @@ def cohort_fields(cohort: Cohort, notes: set[str], top: int) -> Json:
 
 
 def host_rows(cohort: Cohort) -> list[Json]:
-    by_host: dict[str, list[Member]] = defaultdict(list)
-    for member in cohort.members:
-        by_host[member.host].append(member)
     rows = []
-    for host, members in by_host.items():
+    for host, members in cohort.by_host.items():
         total = total_of(cohort.totals[member.name] for member in members)
         n = len(cohort.keys) * len(members)
         row = {
@@ -1331,9 +1335,7 @@ def slow_host_of(cohort: Cohort) -> Json | None:
     So hosts are compared by their fastest device. Of fewer devices that is slower by itself: hosts
     of different sizes aren't compared.
     """
-    by_host: dict[str, list[Member]] = defaultdict(list)
-    for member in cohort.members:
-        by_host[member.host].append(member)
+    by_host = cohort.by_host
     sizes = set(map(len, by_host.values()))
     if len(by_host) == 1 or len(sizes) > 1 or sizes == {1}:
         return None

@@ -886,6 +886,19 @@ class Groups(unittest.TestCase):
         said = row([fused], program)
         self.assertEqual((said["group_size"], said["groups_from"]), (2, "shapes"))
 
+    def test_of_a_sum_within_a_fusion_the_program_tells_what_it_widens(self) -> None:
+        program: Program = {
+            "body": [
+                hlo_proto.op("p", "parameter", shape=array("bf16", 8)),
+                hlo_proto.op("all-reduce.9", "all-reduce", "p", shape=array("f32", 8)),
+            ],
+            "main": [hlo_proto.op("fusion.1", "fusion", calls=["body"])],
+        }
+        fused = op("fusion.1", "all-reduce fusion", 0, 10, shape="f32[8]{0}",
+                   operands="bf16[8]{0} %x")  # fmt: skip
+        self.assertEqual(row([fused], program)["payload_bytes"], 16)
+        self.assertIsNone(row([fused])["payload_bytes"])
+
     def test_a_fusion_of_one_operand_tells_by_itself(self) -> None:
         said = row([op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="f32[32]{0}",
                        operands="f32[64]{0} %x")])  # fmt: skip
@@ -913,6 +926,10 @@ class Groups(unittest.TestCase):
         self.assertEqual((said["groups"], said["groups_from"]), ("1 x 4, stride 1", "program"))
         ops[1] = op("async-collective-done.1", "custom fusion", 10, 5,
                     shape="(f32[32]{0}, f32[4]{0})", operands="f32[32]{0} %g")  # fmt: skip
+        self.assertIsNone(row(ops, program)["payload_bytes"])
+        # Nor of what it casts besides.
+        ops[1] = op("async-collective-done.1", "custom fusion", 10, 5, shape="bf16[32]{0}",
+                    operands="f32[32]{0} %g")  # fmt: skip
         self.assertIsNone(row(ops, program)["payload_bytes"])
 
 

@@ -302,6 +302,38 @@ class Levels(unittest.TestCase):
         self.assertEqual([(level, len(ours), len(theirs)) for level, ours, theirs in rows],
                          [("same_scopes", 4, 4)])  # fmt: skip
 
+    def test_what_has_no_scopes_has_no_look_alikes(self) -> None:
+        before = [op(n, f"a.py:{n}:1", tf_op=None) for n in (1, 2)]
+        after = [op(3, "a.py:5:1", tf_op=None), op(4, "b.py:1:1", tf_op=None)]
+        self.assertEqual(
+            matched(before, after),
+            [
+                ("only_after", [], ["b.py:1:1"]),
+                ("same_places", ["a.py:1:1", "a.py:2:1"], ["a.py:5:1"]),
+            ],
+        )
+
+    def test_lines_that_call_each_other_the_other_way_round_have_no_order(self) -> None:
+        ab = [("a.py:1:1", f"b.py:{line}:1") for line in (1, 2)]
+        ba = [("b.py:9:9", f"a.py:{line}:9") for line in (1, 2)]
+        before = [op(n, *frames) for n, frames in enumerate((*ab, ba[0]))]
+        after = [
+            op(n, *frames) for n, frames in enumerate((ab[0], ("b.py:8:8", "a.py:7:8"), ba[0]))
+        ]
+        self.assertEqual(sorted(len(theirs) for _, _, theirs in matched(before, after)), [1, 2])
+
+    def test_a_line_in_a_file_of_one_side_is_not_known_by_its_caller(self) -> None:
+        known = op(1, "x.py:7:7", tf_op="jit(f)/a/b/add:")
+        calls = [("x.py:1:1", "m.py:3:5"), ("m.py:3:5",)]
+        for inner, level in (
+            ((), {"same_line"}),
+            (("old.py:1:1", "new.py:1:1"), {"only_before", "only_after"}),
+        ):
+            before = op(2, *calls[0], *inner[:1], tf_op="jit(f)/a/dot:")
+            after = op(3, *calls[1], *inner[1:], tf_op="jit(f)/b/dot:")
+            rows = matched([known, before], [known, after])
+            self.assertEqual({row[0] for row in rows} - {"same_places_and_scopes"}, level)
+
     def test_rows_that_lack_lines_on_the_same_side_stay_apart(self) -> None:
         before = [op(n, "m.py:1:0", f"{n}.py:9:4") for n in range(2)]
         after = [op(n, "m.py:1:0", f"{n % 2}.py:{n + 9}:4") for n in range(4)]

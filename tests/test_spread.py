@@ -383,15 +383,38 @@ class Stragglers(unittest.TestCase):
                     self.assertIsNone(cohort(run)["verdict"]["slow_host"])
         self.assertGreater(n_shared, 8)
 
-    def test_hosts_of_which_none_is_slow(self) -> None:
-        program = records.made_up(1, 12)
-        alike = pod(program, names_of(2, 2), 8, jitter=0.0)
-        self.assertIsNone(cohort(alike)["verdict"]["slow_host"])
-        # Hosts of one device, or of different numbers, and a run of one host.
-        for names in (names_of(4, 1), names_of(2, 2)[:3], names_of(1, 4)):
-            slow = {name: lambda *_: 1.1 for name in names if name[0] == names[-1][0]}
-            run = pod(program, names, 8, slow=slow)
-            self.assertIsNone(cohort(run)["verdict"]["slow_host"])
+    def test_hosts_are_compared_by_their_fastest_device(self) -> None:
+        def slow_host(*hosts: Sequence[int], n_steps: int = 8) -> Json | None:
+            """Of the loads of their devices, the same in every step."""
+            members = [
+                _records.Member(
+                    f"h{host:02}",
+                    str(device),
+                    "",
+                    None,
+                    {step: _records.Load("", load, 0, 0, 0) for step in range(n_steps)},
+                    dict,
+                )
+                for host, loads in enumerate(hosts)
+                for device, load in enumerate(loads)
+            ]
+            return _records.slow_host_of(_records.Cohort.of(members))
+
+        h1 = {"host": "h01", "n_slowest": 8, "p_value": 0.007812}
+        self.assertEqual(slow_host((10, 10), (11, 11)), h1)
+        self.assertEqual(slow_host((10, 99), (11, 11)), h1)
+        for hosts in (
+            *([(10, 10), (10, 99)], [(10, 10), (10, 10)]),
+            # Of one device, of different numbers, of one host.
+            *([(10,), (11,)], [(10, 10, 10), (11, 11)], [(10, 10), (11, 11), (9,)], [(10, 11)]),
+        ):
+            with self.subTest(hosts=hosts):
+                self.assertIsNone(slow_host(*hosts))
+        # A p of just as much counts: 20 hosts, once in 400.
+        many = [(10, 10)] * 19 + [(11, 11)]
+        found = {"host": "h19", "n_slowest": 2, "p_value": 0.05}
+        self.assertEqual(slow_host(*many, n_steps=2), found)
+        self.assertIsNone(slow_host(*many, n_steps=1))
 
     def test_balanced_runs_have_none(self) -> None:
         rng = random.Random(2)
