@@ -617,7 +617,7 @@ URL_RE = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.IGNORECASE)
 def find_files(
     profile: str,
     notes: list[str],
-    files_in: Callable[[str], dict[str, str]] | None = None,
+    files_in: _proto.FilesIn | None = None,
     none: str = "no .xplane.pb file",
 ) -> dict[str, str]:
     """The files that a path means, by host: traces, if nothing else; a note says of which run."""

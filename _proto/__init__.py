@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from .clocks import ON_DEVICE, ON_TRACE, Clock, Piece, clock_of, piece_of
 from .errors import Damage, NoProtobuf, check_memory
 from .flights import Flight, flights_of
-from .folders import files_below, files_in, folder_nearby, host_of, is_folder
+from .folders import FilesIn, files_below, files_in, folder_nearby, host_of, is_folder
 from .hlo_text import (
     FROM_HOST,
     HOST_MEMORY,
@@ -52,6 +52,7 @@ __all__ = [
     "Events",
     "Exchange",
     "Exchanges",
+    "FilesIn",
     "Flight",
     "Held",
     "HloText",
