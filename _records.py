@@ -24,6 +24,8 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import chain, combinations, islice, zip_longest
 
+from _pipeline import scopes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -338,15 +340,9 @@ def rounded(number: Fraction | None, digits: int) -> float | None:
 # it, and else is not told apart but put into one row.
 
 FRAME_RE = re.compile(r"(.*?)(?::(\d{1,18}))?(?::(\d{1,18}))?", re.DOTALL)
-WRAPPERS_RE = re.compile(r"(?:(?:jit|jvp|transpose|vmap|pmap)\()*")
 # Of a name read backwards: a search for what it ends in would start at each of its characters.
 SSA_SUFFIX_RE = re.compile(r"\A(:?)(?:\d+\.)+")
 MOST_PARTS = 64
-# How a program has its parts run, not what they are.
-TRANSFORMATIONS = frozenset(
-    "while body cond closed_call checkpoint remat remat2 rematted_computation shard_map pjit"
-    " custom_jvp_call custom_vjp_call core_call xla_call xla_pmap main".split()
-)
 
 
 @dataclass(slots=True)
@@ -555,7 +551,7 @@ def split_frame(frame: str) -> tuple[str, int, int]:
     return file, int(line or 0), int(column or 0)
 
 
-def scope_of(tf_op: str) -> tuple[str, list[str], str]:
+def scope_of(tf_op: str) -> tuple[str, tuple[str, ...], str]:
     """Phase, path, op: of `jit(step)/transpose(jvp(head))/while/body/dot:` backward, head, dot."""
     # As the phase of an op, but for `.remat` in its name: a record has no names of ops.
     if "/rematted_computation/" in tf_op:
@@ -564,24 +560,13 @@ def scope_of(tf_op: str) -> tuple[str, list[str], str]:
         phase = "backward"
     else:
         phase = "forward" if "jvp(" in tf_op else "other"
-    *path, op = tf_op.removesuffix(":").split("/")
-    if path and path[0].startswith("jit("):
-        # The program's own name.
-        del path[0]
-    parts = [part for part in map(unwrapped, path) if part and part not in TRANSFORMATIONS]
-    return phase, parts, without_number(unwrapped(op))
+    scope = scopes.scope_of(tf_op)
+    return phase, scope.parts, without_number(scope.primitive or "")
 
 
 def without_number(name: str) -> str:
     """`copy.17:` is `copy:`."""
     return SSA_SUFFIX_RE.sub(r"\1", name[::-1])[::-1]
-
-
-def unwrapped(part: str) -> str:
-    """`transpose(jvp(head))` is `head`."""
-    wrappers = WRAPPERS_RE.match(part)
-    start = wrappers.end() if wrappers else 0
-    return part[start : len(part) - part.count("(", 0, start)] if part.endswith(")") else part
 
 
 def paired_files(before: set[str], after: set[str]) -> tuple[dict[str, str], dict[str, str]]:

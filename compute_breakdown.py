@@ -73,20 +73,18 @@ if TYPE_CHECKING:
     # Told what is done, how many bytes of it, and of how many.
     OnRead = Callable[[str, int, int], None]
 
-# From a clone this file is a script; installed, it stands in a package with its neighbours.
-if TYPE_CHECKING or not __package__:
-    if sys.flags.isolated or getattr(sys.flags, "safe_path", False):
-        # Python was told not to look beside the script. But this is where its other half is.
-        sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-    import _peaks
-    import _proto
-    from _proto import record
+# The other half lies beside this file: in a clone, installed, and in an archive that is run.
+HERE = os.path.dirname(os.path.realpath(__file__))
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
 
-    if TYPE_CHECKING:
-        import _records
-else:
-    from . import _peaks, _proto
-    from ._proto import record
+import _peaks
+import _proto
+from _pipeline import frames, scopes
+from _proto import record
+
+if TYPE_CHECKING:
+    import _records
 
 __version__ = "1.0.0"
 
@@ -231,7 +229,6 @@ HOST, SPARSE_CORE, DMA = "host", "sparse_core", "dma"
 PHASES = ("forward", "backward", "recompute", "other", "unknown")
 STACK, TF_OP, NO_SOURCE = KEY_KINDS = ("stack", "tf_op", "no_source")
 
-FRAME_RE = re.compile(r"(.*:\d+):\d+\Z", re.DOTALL)
 # In the stat memory_access_breakdown.
 HBM_SPACE = 1
 MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
@@ -244,9 +241,15 @@ Place = tuple["int | None", str]
 class Op:
     """One entry of the event metadata, normalized; what few modes ask for, when it is asked for."""
 
-    def __init__(self, metadata: _proto.Metadata, programs: _proto.Programs) -> None:
+    def __init__(
+        self,
+        metadata: _proto.Metadata,
+        programs: _proto.Programs,
+        is_own: Callable[[str], bool],
+    ) -> None:
         stats = metadata.stats
         self.metadata = metadata
+        self.is_own = is_own
         self._programs = programs
         self.hlo = _proto.HloText(metadata.name)
         # No category is that long. Many ops may share it, and have names made of it.
@@ -258,10 +261,11 @@ class Op:
         self.kind = kind or OTHER
         self.is_known = kind is not None
         self.async_collective = async_collective(self.category, self.hlo.name)
-        stack = as_text(stats.get("source_stack"))
-        self.source_stack = stack if stack.strip() else None
+        self.stored_frames = frames.frames_of(as_text(stats.get("source_stack")))
+        # As its `source` tells; where that says nothing, as `settle_stacks` finds.
+        self.stack_order = frames.told_order(self.stored_frames, self.source)
+        self.is_order_told = True
         self.tf_op = as_text(stats.get("tf_op")) or None
-        self.agg_key, self.agg_key_kind = agg_key_of(self.source_stack, self.tf_op, self.category)
 
     def __repr__(self) -> str:
         return f"Op({self.text!r})"
@@ -302,14 +306,61 @@ class Op:
         """The line that the trace gives beside the stack."""
         return as_text(self.metadata.stats.get("source")) or None
 
+    @property
+    def frames(self) -> list[str]:
+        """The frames of its stack, outermost first."""
+        is_outermost_first = self.stack_order == frames.OUTERMOST_FIRST
+        return self.stored_frames[:: 1 if is_outermost_first else -1]
+
+    @cached_property
+    def source_stack(self) -> str | None:
+        return "\n".join(self.frames) or None
+
     @cached_property
     def source_inner(self) -> str | None:
-        """The innermost frame, as `file:line`; without a stack, what else tells the line."""
-        if self.source_stack is None:
+        """The line that it is due to, as `file:line`: what the trace calls its source, with the
+        whole path if the innermost frame has it; else that frame."""
+        if not self.stored_frames:
             return self.source
-        last = self.source_stack.rstrip().rpartition("\n")[2].strip()
-        frame = FRAME_RE.match(last)
-        return frame[1] if frame else last
+        innermost = self.frames[-1]
+        return self.source if self.has_other_source else frames.line_of(innermost)
+
+    @property
+    def has_other_source(self) -> bool:
+        """Whether its source is not the innermost frame of its stack, one of which is false."""
+        stack = self.frames
+        return bool(stack and self.source and not frames.fits(self.source, stack[-1]))
+
+    @cached_property
+    def source_user(self) -> str | None:
+        """The innermost line of the user's own code."""
+        stack = self.frames or ([self.source] if self.source else [])
+        return frames.innermost_own(stack, self.is_own)
+
+    @cached_property
+    def agg_key(self) -> str:
+        if self.source_stack:
+            import hashlib
+
+            digest = hashlib.sha1(self.source_stack.encode(), usedforsecurity=False).hexdigest()
+            return f"stack:{digest[:16]}"
+        return f"tfop:{self.tf_op}" if self.tf_op else f"<no source>:{self.category}"
+
+    @property
+    def agg_key_kind(self) -> str:
+        if self.stored_frames:
+            return STACK
+        return TF_OP if self.tf_op else NO_SOURCE
+
+    @cached_property
+    def scope(self) -> scopes.Scope | None:
+        """Where in the program's own structure it stands; None where nothing tells."""
+        path = self.tf_op
+        if path is None and self.instruction:
+            # A done has its start's.
+            parts = (self.instruction, self.instruction.chain[0])
+            path = next(filter(None, (part.tf_op for part in parts)), None)
+        return None if path is None else scopes.scope_of(path)
 
     @cached_property
     def waits_for(self) -> str:
@@ -367,6 +418,11 @@ class Op:
     def instruction(self) -> _proto.Instruction | None:
         """What its program says of it."""
         return self.program.instruction(self.name) if self.program and self.name else None
+
+    @property
+    def own_line(self) -> str | None:
+        """The line that its program has of it."""
+        return self.instruction.own_line if self.instruction else None
 
     @cached_property
     def inside(self) -> _proto.Collective | None:
@@ -475,15 +531,26 @@ class Op:
         return self.category == "custom-call" and not self.flops
 
 
-def agg_key_of(stack: str | None, tf_op: str | None, category: str) -> tuple[str, str]:
-    if stack:
-        import hashlib
+def settle_stacks(ops: Iterable[Op]) -> None:
+    """Tell the order of each stack that says nothing of it.
 
-        digest = hashlib.sha1(stack.encode(), usedforsecurity=False).hexdigest()
-        return f"stack:{digest[:16]}", STACK
-    if tf_op:
-        return f"tfop:{tf_op}", TF_OP
-    return f"<no source>:{category}", NO_SOURCE
+    It is that of most stacks that do; else what the program says of the lines of these ops.
+    """
+    stacked = [op for op in ops if op.stored_frames]
+    silent = [op for op in stacked if op.stack_order is None]
+    order = frames.majority(op.stack_order for op in stacked)
+    if silent and order is None:
+        order = frames.majority(frames.told_order(op.stored_frames, op.own_line) for op in stacked)
+    for op in silent:
+        op.stack_order = order or frames.INNERMOST_FIRST
+        op.is_order_told = order is not None
+
+
+def stack_notes(ops: Iterable[Op]) -> list[str]:
+    """Whether it had to be supposed in which order frames stand."""
+    if any(not op.is_order_told and op.frames != op.stored_frames for op in ops):
+        return ["the order of stack frames is not told: the first is taken as the innermost"]
+    return []
 
 
 # ----------------------------------------------------------------------------------------------
@@ -570,6 +637,16 @@ class Step:
     @property
     def duration(self) -> int:
         return self.timeline.duration
+
+    @property
+    def ops(self) -> list[Op]:
+        return [each.op for each in (*self.leaves, *self.containers)]
+
+    @property
+    def stack_order(self) -> str | None:
+        """In which order the trace has most of its stacks."""
+        orders = [op.stack_order for op in self.ops if op.stored_frames]
+        return (frames.majority(orders) or frames.INNERMOST_FIRST) if orders else None
 
     def of_kinds(self, *kinds: str) -> list[Executions]:
         return [each for each in self.leaves if each.op.kind in kinds]
@@ -726,13 +803,15 @@ class Device:
     # What else the capture has: the hosts of its run, the planes of this file.
     hosts: list[str]
     planes: list[str]
+    # Whether a file is the user's own code.
+    is_own: Callable[[str], bool]
     _ops: dict[int, Op | None]
 
     def op(self, metadata_id: int) -> Op | None:
         """Each entry of the metadata is normalized once, whoever asks."""
         if metadata_id not in self._ops:
             metadata = self.plane.metadata(metadata_id)
-            self._ops[metadata_id] = Op(metadata, self.programs) if metadata else None
+            self._ops[metadata_id] = Op(metadata, self.programs, self.is_own) if metadata else None
         return self._ops[metadata_id]
 
     def unresolved(self, metadata_ids: Set[int]) -> set[int]:
@@ -750,7 +829,13 @@ class Device:
         return sum(line.n_events for line in self.lines)
 
 
-def open_device(trace: _proto.Trace, name: str, hosts: list[str], notes: list[str]) -> Device:
+def open_device(
+    trace: _proto.Trace,
+    name: str,
+    hosts: list[str],
+    notes: list[str],
+    is_own: Callable[[str], bool] = frames.is_not_library,
+) -> Device:
     if name not in trace.plane_names:
         raise Absent(DEVICE_NOT_FOUND, available_devices=trace.plane_names)
     plane = trace.plane(name)
@@ -773,6 +858,7 @@ def open_device(trace: _proto.Trace, name: str, hosts: list[str], notes: list[st
         stats=plane.stats(),
         hosts=hosts,
         planes=trace.plane_names,
+        is_own=is_own,
         _ops={},
     )
 
@@ -1245,9 +1331,9 @@ def read_step(device: Device, picked: StepEvent | None, notes: list[str]) -> Ste
         if not device.steps:
             notes.append("no Steps line; using the whole XLA Ops window")
     step = step_of(device, picked, admitted)
-    notes += clock_notes(step)
-    ops = [each.op for each in (*step.leaves, *step.containers)]
-    n_endless = sum(op.has_endless_fact for op in ops)
+    settle_stacks(step.ops)
+    notes += [*clock_notes(step), *stack_notes(step.ops), *false_stack_notes(step)]
+    n_endless = sum(op.has_endless_fact for op in step.ops)
     if n_endless:
         notes.append(f"flops or bytes of {n_endless} ops are not finite: treated as absent")
     return step
@@ -1271,6 +1357,17 @@ def step_of(device: Device, picked: StepEvent | None, admitted: Admitted) -> Ste
         by_kind={kind: by_kind.get(kind) or Group([]) for kind in KINDS},
         containers=[each for each in executions.values() if each.op.is_container],
     )
+
+
+def false_stack_notes(step: Step) -> list[str]:
+    """What the trace says of one place in two ways that differ."""
+    false = Group(step.leaves).where(lambda op: op.has_other_source)
+    if not false.members:
+        return []
+    return [
+        f"{len(false.members)} ops ({false.total} ps) have a source that is not their stack's"
+        " innermost frame: the stack may be false"
+    ]
 
 
 # ----------------------------------------------------------------------------------------------
@@ -1405,44 +1502,70 @@ def is_communication(op: Op) -> bool:
 
 @record
 class LikelyLine:
-    """A line that ops without a stack are likely due to, how that is known, and what of them."""
+    """A line that an op is likely due to, the user's own nearest to it, and how that is known."""
 
     line: str | None
+    line_user: str | None
     how: str | None
+
+
+NO_LINE = LikelyLine(None, None, None)
+
+
+@record
+class LikelyGroup:
+    """What of a group is likely due to one line."""
+
+    likely: LikelyLine
     group: Group
 
 
-def likely_line(op: Op) -> tuple[str | None, str | None]:
-    """Whose data an op without a line of its own moves or waits for, and how that is known."""
+def likely_line(op: Op) -> LikelyLine:
+    """Whose data an op without a line of its own moves or waits for."""
     if op.instruction is None:
-        return (op.source_inner, OWN) if op.source_inner else (None, None)
+        return LikelyLine(op.source_inner, op.source_user, OWN) if op.source_inner else NO_LINE
     # Sums are due to what is summed up, what goes to the host to what made it; all else is
     # fetched for who needs it.
     return likely_line_of(
         op.instruction,
+        op.is_own,
         producer_first=collective_of(op) in ("reduce-scatter", "all-reduce") or op.is_to_host,
         sources={op.name: op.source} if op.source else {},
     )
 
 
+def line_of(op: Op) -> LikelyLine:
+    """The line of an op: that of its stack, if it has one."""
+    if op.source_stack:
+        return LikelyLine(op.source_inner, op.source_user, OWN)
+    return likely_line(op)
+
+
 def likely_line_of(
     instruction: _proto.Instruction,
+    is_own: Callable[[str], bool],
     producer_first: bool = False,
     sources: Mapping[str, str] | None = None,
-) -> tuple[str | None, str | None]:
+) -> LikelyLine:
     likely = instruction.likely_line(producer_first, sources)
-    return (likely.line, likely.how) if likely else (None, None)
+    if likely is None:
+        return NO_LINE
+    stack = frames.frames_of(likely.stack or likely.line)
+    return LikelyLine(likely.line, frames.innermost_own(stack, is_own), likely.how)
 
 
-def likely_lines(group: Group) -> list[LikelyLine]:
+def likely_groups(group: Group) -> list[LikelyGroup]:
     """A group by likely line, longest first; what has none comes last."""
     found = {id(each.op): likely_line(each.op) for each in group.members}
-    lines = []
-    for line, of_line in group_by(group.members, lambda op: found[id(op)][0]).items():
-        by_how = group_by(of_line.members, lambda op: found[id(op)][1])
-        how = max(by_how, key=lambda how: by_how[how].total)
-        lines.append(LikelyLine(line, how, of_line))
-    return sorted(lines, key=lambda each: (each.line is None, -each.group.total, each.line))
+    parts = []
+    for line, of_line in group_by(group.members, lambda op: found[id(op)].line).items():
+        how = how_most((found[id(each.op)].how, each.total) for each in of_line.members)
+        first = found[id(of_line.op)]
+        parts.append(LikelyGroup(LikelyLine(line, first.line_user, how), of_line))
+    return sorted(
+        parts,
+        key=lambda each: (each.likely.line is None, -each.group.total, each.likely.line),
+    )
 
 
 def lines_fused(group: Group) -> Counter[str]:
@@ -1545,6 +1668,7 @@ def source_fields(op: Op) -> Json:
         "agg_key": op.agg_key,
         "agg_key_kind": op.agg_key_kind,
         "source_inner": op.source_inner,
+        "source_user": op.source_user,
         "tf_op": op.tf_op,
         "source_stack": op.source_stack,
     }
@@ -1578,14 +1702,39 @@ def likely_rows(group: Group) -> list[Json] | None:
     """Whose data a group without a stack is about; None where that isn't asked, or not known."""
     if group.op.source_stack or not any(each.op.program for each in group.members):
         return None
-    lines = likely_lines(group)
-    shown = [each for each in lines[:N_LIKELY] if each.line]
-    rest = Group([each for line in lines[len(shown) :] for each in line.group.members])
-    rows = [(each.line, each.how, each.group) for each in shown]
+    parts = likely_groups(group)
+    shown = [each for each in parts[:N_LIKELY] if each.likely.line]
+    rest = Group([each for part in parts[len(shown) :] for each in part.group.members])
+    if rest.members:
+        shown.append(LikelyGroup(NO_LINE, rest))
     return [
-        {"source_inner": line, "source_is": how, "dur_ps": part.total, "n_executions": part.n}
-        for line, how, part in [*rows, *([(None, None, rest)] if rest.members else [])]
+        {
+            **likely_fields(each.likely),
+            "dur_ps": each.group.total,
+            "n_executions": each.group.n,
+        }
+        for each in shown
     ]
+
+
+def likely_fields(likely: LikelyLine) -> Json:
+    return {
+        "source_inner": likely.line,
+        "source_user": likely.line_user,
+        "source_is": likely.how,
+    }
+
+
+N_SCOPES = 4
+
+
+def scope_rows(group: Group) -> list[Json]:
+    """The scopes that take most of a group; ops without one come last of equals."""
+    times = group_by(group.members, lambda op: op.scope.name if op.scope else None)
+    ranked = sorted(
+        times.items(), key=lambda item: (-item[1].total, item[0] is None, item[0] or "")
+    )
+    return [{"scope": scope, "dur_ps": part.total} for scope, part in ranked[:N_SCOPES]]
 
 
 def fused_rows(group: Group) -> list[Json] | None:
@@ -1749,6 +1898,7 @@ def kernel_row(kernel: str, group: Group, step: Step) -> Json:
         **durations(group),
         "pct_of_step": percent(group.total, step.duration),
         "source_inner": group.op.source_inner,
+        "source_user": group.op.source_user,
         "tf_op": group.op.tf_op,
         "phases": group.time_by(lambda op: op.phase),
         "shapes_in": [array.text for array in hlo.operands],
@@ -1799,6 +1949,7 @@ def by_source(
                 "dtype_uncertain": any(each.op.dtype_uncertain for each in group.members),
                 "operand_dtypes": operand_dtypes(group),
                 "also_fused": fused_rows(group),
+                "scopes": scope_rows(group),
                 "shapes": shapes[:N_SHAPES],
                 "shapes_truncated": len(shapes) > N_SHAPES,
             }
@@ -2235,6 +2386,7 @@ def roofline_row(verdict: Verdict) -> Json:
         "agg_key": op.agg_key,
         "agg_key_kind": op.agg_key_kind,
         "source_inner": op.source_inner,
+        "source_user": op.source_user,
         "tf_op": op.tf_op,
         "kernel": part.kernel,
         "cost_source": part.source,
@@ -2332,6 +2484,7 @@ def skipped_fields(skipped: Sequence[Skipped]) -> Json:
             {
                 "agg_key": each.part.whole.op.agg_key,
                 "source_inner": each.part.whole.op.source_inner,
+                "source_user": each.part.whole.op.source_user,
                 "tf_op": each.part.whole.op.tf_op,
                 "total_dur_ps": each.part.group.total,
                 "reason": each.reason,
@@ -2465,9 +2618,9 @@ def judged(each: Executions, cost: Cost, roofs: Roofs) -> Entry:
 class Finding:
     """Entries of one class and line: what there is to win in one place."""
 
-    def __init__(self, entries: list[Entry], line: str | None, how: str | None) -> None:
+    def __init__(self, entries: list[Entry], likely: LikelyLine) -> None:
         self.entries = entries
-        self.line, self.how = line, how
+        self.likely = likely
         self.name, self.kernel = entries[0].name, entries[0].kernel
         self.group = Group([entry.executions for entry in entries])
         self.at_roof = sum_known((1, entry.at_roof) for entry in entries)
@@ -2478,28 +2631,28 @@ class Finding:
 def findings_of(ledger: Iterable[Entry]) -> list[Finding]:
     """A line of a group with a stack is the group's; without one each op's likely line."""
     of_stack: dict[tuple[str, str, str | None], list[Entry]] = {}
-    of_line: dict[tuple[str, str | None, str | None], list[tuple[Entry, str | None]]] = {}
+    of_line: dict[tuple[str, str | None, str | None], list[tuple[Entry, LikelyLine]]] = {}
     for entry in ledger:
         op = entry.executions.op
         if op.source_stack:
             of_stack.setdefault((entry.name, op.agg_key, entry.kernel), []).append(entry)
         else:
-            line, how = likely_line(op)
-            of_line.setdefault((entry.name, line, entry.kernel), []).append((entry, how))
+            likely = likely_line(op)
+            of_line.setdefault((entry.name, likely.line, entry.kernel), []).append((entry, likely))
     findings = [
-        Finding(entries, entries[0].executions.op.source_inner, OWN)
-        for entries in of_stack.values()
+        Finding(entries, line_of(entries[0].executions.op)) for entries in of_stack.values()
     ]
     for (_, line, _), found in of_line.items():
-        how = how_most((how, entry.total) for entry, how in found)
-        findings.append(Finding([entry for entry, _ in found], line, how))
+        how = how_most((likely.how, entry.total) for entry, likely in found)
+        line_user = found[0][1].line_user
+        findings.append(Finding([entry for entry, _ in found], LikelyLine(line, line_user, how)))
     return sorted(
         findings,
         key=lambda each: (
             -each.weight,
             CLASSES.index(each.name),
             each.group.op.agg_key,
-            each.line or "",
+            each.likely.line or "",
             each.kernel or "",
         ),
     )
@@ -2626,8 +2779,7 @@ def finding_row(rank: int, finding: Finding, step: Step) -> Json:
     return {
         "rank": rank,
         "class": finding.name,
-        "source_inner": finding.line,
-        "source_is": finding.how,
+        **likely_fields(finding.likely),
         "agg_key": group.op.agg_key,
         "tf_op": shortened(group.op.tf_op),
         "kernel": finding.kernel,
@@ -2732,7 +2884,7 @@ class Transfer:
         is_told = any(text.on_sparse_core for text in texts if text)
         is_known = op.instruction is not None and op.instruction.on_sparse_core
         self.engine = SPARSE_CORE if is_told or is_known else "core"
-        self.line, self.how = (op.source_inner, OWN) if op.source_stack else likely_line(op)
+        self.likely = line_of(op)
         self.exchange = exchanges.of(
             self.collective, *texts, is_done=op.is_wait, program=op.program, inside=op.inside
         )
@@ -2741,7 +2893,7 @@ class Transfer:
     def key(self) -> tuple[str, str, str, str, str, str, int]:
         who = self.exchange.who
         kind = self.collective, self.mode, self.engine
-        return *kind, self.op.agg_key, self.line or "", who.label or "", who.size or 0
+        return *kind, self.op.agg_key, self.likely.line or "", who.label or "", who.size or 0
 
 
 def collective_of(op: Op) -> str:
@@ -2848,13 +3000,13 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
             covered = sum(cover.within(flight.start, flight.wait) for flight in flights)
             other = sum(flight.wait - flight.start for flight in flights) - covered
     # Bytes a picosecond are thousands of gigabytes a second.
+    how = how_most((each.likely.how, each.executions.total) for each in transfers)
     gbps = None if moved is None or lasted <= 0 else rounded(1000 * exact(moved) / lasted, 3)
     return {
         "collective": first.collective,
         "mode": first.mode,
         "engine": first.engine,
-        "source_inner": first.line,
-        "source_is": how_most((each.how, each.executions.total) for each in transfers),
+        **likely_fields(LikelyLine(first.likely.line, first.likely.line_user, how)),
         "agg_key": first.op.agg_key,
         "tf_op": shortened(first.op.tf_op),
         "n_executions": n_executions,
@@ -2886,13 +3038,15 @@ class Origin:
 
     def __init__(self, instruction: _proto.Instruction | None, ran: Ran) -> None:
         self.instruction = instruction
-        self.line: str | None = None
-        self.how: str | None = None
+        likely = NO_LINE
         if instruction:
             executions = ran.get(instruction)
-            self.line, self.how = (
-                likely_line(executions[0].op) if executions else likely_line_of(instruction)
+            likely = (
+                likely_line(executions[0].op)
+                if executions
+                else likely_line_of(instruction, frames.is_not_library)
             )
+        self.line, self.how = likely.line, likely.how
 
     @property
     def name(self) -> str | None:
@@ -3047,6 +3201,7 @@ def answer_on_step(
     *,
     step: int | str | None = None,
     step_id: str | None = None,
+    own: Sequence[str] = (),
     **options: Any,
 ) -> Json:
     """Of one step of one device: all stages in a row."""
@@ -3054,7 +3209,8 @@ def answer_on_step(
 
     def answer(path: str) -> Json:
         with opened(path, on_read) as trace:
-            device = open_device(trace, request.device or DEVICE, list(files), notes)
+            is_own = frames.own_code(own)
+            device = open_device(trace, request.device or DEVICE, list(files), notes, is_own)
             picked = pick_step(device, StepChoice(step, step_id), notes)
             of_step = read_step(device, picked, notes)
             return answer_of(request, path, of_step, partial(report, **options), notes)
@@ -3083,6 +3239,7 @@ def answer_of(
         "device": request.device,
         "device_type": step.device.type,
         "clock": step.clock.name,
+        "stack_order": step.stack_order,
         "step_source": step.device.step_source if step.picked else None,
         "program": program_fields(step),
         "step_id": step.picked.index if step.picked else None,
@@ -3122,7 +3279,7 @@ FACTS: dict[str, Callable[[Op], Iterable[str]]] = {
 class GroupFacts:
     def __init__(self, op: Op) -> None:
         self.kind, self.agg_key, self.agg_key_kind = op.kind, op.agg_key, op.agg_key_kind
-        self.source_stack = op.source_stack
+        self.frames = op.frames
         self.of_ops: dict[str, set[str]] = {name: set() for name in FACTS}
 
     def add(self, op: Op) -> None:
@@ -3163,14 +3320,20 @@ def record_device(
         step_event.n_events = of_step.n_started
     if not any(of_step.pieces for of_step in admitted):
         raise Absent("empty_xla_ops_line")
-    recorded = []
-    ran: dict[Op, None] = {}
-    texts: set[str] = set()
-    clocks: set[str] = set()
-    n_dropped = admitted[0].n_aggregated
     asked_for = set(range(len(steps))[asked])
     reasons = reasons_not_used(steps, are_modules=device.step_source == MODULES)
-    for step_event, of_step, why_not in zip(steps, admitted, reasons, strict=True):
+    used = [
+        None if why_not else step_of(device, step_event if device.steps else None, of_step)
+        for step_event, of_step, why_not in zip(steps, admitted, reasons, strict=True)
+    ]
+    ran: dict[Op, None] = {}
+    texts: set[str] = set()
+    n_dropped = admitted[0].n_aggregated
+    ops = dict.fromkeys(op for step in used if step for op in step.ops)
+    settle_stacks(ops)
+    notes += stack_notes(ops)
+    recorded = []
+    for step_event, step, why_not in zip(steps, used, reasons, strict=True):
         fields = {
             "index": step_event.index,
             "name": step_event.name,
@@ -3181,13 +3344,11 @@ def record_device(
             **dict.fromkeys(("busy_ps", "comm_ps", "host_ps", "wait_ps")),
         }
         times = {}
-        if why_not is None:
-            step = step_of(device, step_event if device.steps else None, of_step)
+        if step:
             fields["duration_ps"] = step.duration
             ran |= dict.fromkeys(each.op for each in step.leaves)
             texts |= texts_of_program(step)
-            clocks.add(step.clock.name)
-            n_dropped += of_step.n_dropped - of_step.n_aggregated
+            n_dropped += step.admitted.n_dropped - step.admitted.n_aggregated
             if step_event.index in asked_for:
                 fields |= {"used": True, **figures_of_record(step)}
                 groups = group_by(step.leaves, source_key)
@@ -3195,10 +3356,11 @@ def record_device(
             else:
                 fields["why_not"] = NOT_ASKED
         recorded.append(RecordedStep(fields, times))
+    is_measured = any(step.clock.name == _proto.ON_DEVICE for step in used if step)
     fields = {
         "device": device.plane.name,
         "device_type": device.type,
-        "clock": _proto.ON_DEVICE if _proto.ON_DEVICE in clocks else _proto.ON_TRACE,
+        "clock": _proto.ON_DEVICE if is_measured else _proto.ON_TRACE,
         "step_source": device.step_source if device.steps else None,
         "program": digest_of(texts),
     }
@@ -3256,7 +3418,7 @@ def figures_of_record(step: Step) -> Json:
 
 def texts_of_program(step: Step) -> set[str]:
     """Of all ops but those in a branch: which one is taken makes no other program."""
-    ops = [each.op for each in (*step.leaves, *step.containers)]
+    ops = step.ops
     if not any(op.category == CONDITIONAL for op in ops):
         return {op.text for op in ops}
     ids = set(chain.from_iterable(piece.metadata_ids for piece in step.admitted.pieces))
@@ -3304,13 +3466,12 @@ def record_fields(devices: Sequence[RecordedDevice]) -> Json:
 
 def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
     """A row of a group; what frames it has are added to the list of all."""
-    stack = [frame.strip() for frame in (facts.source_stack or "").split("\n")]
     lists = {name: sorted(facts.of_ops[name]) for name in ("tf_ops", "signatures", "shapes")}
     return {
         "kind": facts.kind,
         "agg_key": facts.agg_key,
         "agg_key_kind": facts.agg_key_kind,
-        "frames": [frames.setdefault(frame, len(frames)) for frame in stack if frame],
+        "frames": [frames.setdefault(frame, len(frames)) for frame in facts.frames],
         # Whichever device comes first: without a stack there may be several.
         "source": min(facts.of_ops["sources"], default=None),
         **{name: facts[:N_LISTED] for name, facts in lists.items()},
@@ -3478,10 +3639,7 @@ N_HEAD = 512
 def use_records() -> None:
     """Load what most modes do without."""
     global _records  # noqa: PLW0603
-    if TYPE_CHECKING or not __package__:
-        import _records
-    else:
-        from . import _records
+    import _records
 
 
 def find_captures(profile: str, notes: list[str]) -> dict[str, str]:
@@ -3650,7 +3808,7 @@ class Mode:
     device: str | None = DEVICE
 
 
-STEP_OPTIONS = ("--step", "--step-id")
+STEP_OPTIONS = ("--step", "--step-id", "--own")
 
 
 def of_step(
@@ -3831,6 +3989,12 @@ OPTIONS: dict[str, Json] = {
         " (default: the typical of the busiest)",
     },
     "--step-id": {"metavar": "NAME", "help": "which step, by its exact name"},
+    "--own": {
+        "metavar": "TEXT",
+        "action": "append",
+        "help": "frames whose file has TEXT in its name are the user's own code (repeatable;"
+        " default: all but installed packages and Python's own)",
+    },
     "--steps": {
         "metavar": "A:B",
         "type": TO_SLICE,

@@ -320,6 +320,11 @@ class Instruction:
         return f"{file}:{metadata.source_line}" if file and metadata.source_line > 0 else None
 
     @property
+    def own_line(self) -> str | None:
+        """The same, for whoever doesn't search."""
+        return self.program.answer(lambda: self.line, None)
+
+    @property
     def stack(self) -> str | None:
         """Its stack as a trace has it: `file:line:column` a line, outermost first."""
         frame_id = self._message.metadata.stack_frame_id

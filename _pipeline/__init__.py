@@ -1,0 +1,1 @@
+"""From a trace to what ran in a step: load, step-pick, event-iterate, normalize."""

@@ -1,0 +1,76 @@
+"""The frames of a stack: in which order a trace has them, and which of them is the user's.
+
+Profilers differ. A capture of March 2025 lists the outermost frame first, those of January 2026
+the innermost. Nothing in a trace says which; but most ops have a `source` beside their stack, and
+that is the innermost frame.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+OUTERMOST_FIRST, INNERMOST_FIRST = "outermost_first", "innermost_first"
+
+LINE_RE = re.compile(r"(.*:\d+):\d+\Z", re.DOTALL)
+NUMBERS_RE = re.compile(r"(?::\d+){1,2}\Z")
+# Of what is installed beside the user's own code, and of Python itself.
+LIBRARY_RE = re.compile(r"\A<|(?:\A|/)(?:site|dist)-packages(?:/|\Z)|/lib/python3\.")
+
+
+def frames_of(stack: str) -> list[str]:
+    """The frames `file:line:column`, in the order in which they stand."""
+    return [frame for line in stack.split("\n") if (frame := line.strip())]
+
+
+def line_of(frame: str) -> str:
+    """A frame cut to `file:line`."""
+    found = LINE_RE.match(frame)
+    return found[1] if found else frame
+
+
+def file_of(frame: str) -> str:
+    numbers = NUMBERS_RE.search(frame)
+    return frame[: numbers.start()] if numbers else frame
+
+
+def fits(source: str, frame: str) -> bool:
+    """Whether a `file:line` is that of a frame; some writers give the file's name alone."""
+    line = line_of(frame)
+    return line == source or line.endswith(f"/{source}")
+
+
+def told_order(frames: Sequence[str], source: str | None) -> str | None:
+    """Where the innermost frame of a stack stands, if that is the one that `source` fits."""
+    if not frames or not source:
+        return None
+    is_first, is_last = fits(source, frames[0]), fits(source, frames[-1])
+    if is_first == is_last:
+        return None
+    return INNERMOST_FIRST if is_first else OUTERMOST_FIRST
+
+
+def majority(orders: Iterable[str | None]) -> str | None:
+    """The order that most have; None where none has one, or they are even."""
+    lead = 0
+    for order in orders:
+        lead += (order == INNERMOST_FIRST) - (order == OUTERMOST_FIRST)
+    return (INNERMOST_FIRST if lead > 0 else OUTERMOST_FIRST) if lead else None
+
+
+def is_not_library(file: str) -> bool:
+    return LIBRARY_RE.search(file) is None
+
+
+def own_code(texts: Sequence[str]) -> Callable[[str], bool]:
+    """What tells whether a file is the user's own: one that has one of these texts in its name;
+    without texts, all that isn't a library's."""
+    return (lambda file: any(text in file for text in texts)) if texts else is_not_library
+
+
+def innermost_own(frames: Sequence[str], is_own: Callable[[str], bool]) -> str | None:
+    """Of frames with the outermost first, the line of the last that is the user's own."""
+    return next((line_of(frame) for frame in reversed(frames) if is_own(file_of(frame))), None)
