@@ -1550,8 +1550,11 @@ def likely_line_of(
     likely = instruction.likely_line(producer_first, sources)
     if likely is None:
         return NO_LINE
-    stack = frames.frames_of(likely.stack or likely.line)
-    return LikelyLine(likely.line, frames.innermost_own(stack, is_own), likely.how)
+    if likely.instruction.has_frames:
+        line_user = likely.instruction.line_where(is_own)
+    else:
+        line_user = frames.innermost_own([likely.line], is_own)
+    return LikelyLine(likely.line, line_user, likely.how)
 
 
 def likely_groups(group: Group) -> list[LikelyGroup]:

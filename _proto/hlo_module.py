@@ -10,7 +10,7 @@ an answer meets it: it leads nowhere then, and `Program.complain` hears of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
@@ -325,6 +325,20 @@ class Instruction:
         return self.program.answer(lambda: self.line, None)
 
     @property
+    def has_frames(self) -> bool:
+        frame_id = self._message.metadata.stack_frame_id
+        if not frame_id:
+            return False
+        return self.program.answer(lambda: self.program.frames.line(frame_id), None) is not None
+
+    def line_where(self, is_wanted: Callable[[str], bool]) -> str | None:
+        """The line of its innermost frame whose file is wanted."""
+        frame_id = self._message.metadata.stack_frame_id
+        return self.program.answer(
+            lambda: self.program.frames.line_where(frame_id, is_wanted), None
+        )
+
+    @property
     def stack(self) -> str | None:
         """Its stack as a trace has it: `file:line:column` a line, outermost first."""
         frame_id = self._message.metadata.stack_frame_id
@@ -458,6 +472,7 @@ class _Frames:
         self._files = list(index.file_names)
         self._known: dict[int, tuple[str, int, int, int] | None] = {}
         self._lines: dict[int, str | None] = {}
+        self._wanted: dict[tuple[int, Callable[[str], bool]], str | None] = {}
 
     def line(self, frame_id: int) -> str | None:
         """Kept, since many instructions may share one."""
@@ -471,19 +486,42 @@ class _Frames:
     def stack(self, frame_id: int) -> str | None:
         """The frames from the outermost in; None where they don't end."""
         frames: list[str] = []
+        for each in self._outward(frame_id):
+            if each is None:
+                return None
+            _, file, line, column = each
+            self._spend(len(file) // _BYTES_A_STEP)
+            frames.append(f"{file}:{line}:{column}")
+        return "\n".join(reversed(frames)) or None
+
+    def line_where(self, frame_id: int, is_wanted: Callable[[str], bool]) -> str | None:
+        """The line of the innermost frame whose file is wanted; kept as others are."""
+        key = frame_id, is_wanted
+        if key not in self._wanted:
+            self._wanted[key] = None
+            for each in filter(None, self._outward(frame_id)):
+                found, file, _, _ = each
+                self._spend(len(file) // _BYTES_A_STEP)
+                if is_wanted(file):
+                    self._wanted[key] = self.line(found)
+                    break
+        return self._wanted[key]
+
+    def _outward(self, frame_id: int) -> Iterator[tuple[int, str, int, int] | None]:
+        """Id, file, line and column of a frame and its callers; None last if they don't end."""
         seen: set[int] = set()
         while frame_id:
             frame = self._frame(frame_id)
-            if frame is None:
-                return None
-            if frame_id in seen or len(frames) >= _MAX_FRAMES:
-                self._complain(f"stack frame {frame_id} has no outermost caller")
-                return None
+            if frame is None or frame_id in seen or len(seen) >= _MAX_FRAMES:
+                if frame is not None:
+                    self._complain(f"stack frame {frame_id} has no outermost caller")
+                yield None
+                return
             seen.add(frame_id)
-            file, line, column, frame_id = frame
-            self._spend(1 + len(file) // _BYTES_A_STEP)
-            frames.append(f"{file}:{line}:{column}")
-        return "\n".join(reversed(frames)) or None
+            self._spend(1)
+            file, line, column, caller_id = frame
+            yield frame_id, file, line, column
+            frame_id = caller_id
 
     def _frame(self, frame_id: int) -> tuple[str, int, int, int] | None:
         """File, line, column, and the id of the caller's frame."""

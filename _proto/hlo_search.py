@@ -36,14 +36,13 @@ class Tangled(Exception):
 class LikelyLine(NamedTuple):
     """A line `file:line` that an op is likely due to, how it was found, and how far away.
 
-    `how` is own, inside, producer or consumer. `stack` is that of the instruction whose line it
-    is, outermost first; None where it has no frames.
+    `how` is own, inside, producer or consumer; `instruction` is whose line it is.
     """
 
     line: str
     how: str
     hops: int
-    stack: str | None
+    instruction: Instruction
 
 
 def has_loop(
@@ -169,10 +168,10 @@ def likely_line(
     chain = op.chain
     for each in (op, chain[0]):
         if line := line_of(each):
-            return LikelyLine(line, "own", 0, each.stack)
+            return LikelyLine(line, "own", 0, each)
     for each in _inmost(chain):
         if line := line_of(each):
-            return LikelyLine(line, "inside", 0, each.stack)
+            return LikelyLine(line, "inside", 0, each)
     if not sources and not op.program.has_lines:
         return None
     # What a done takes is what the others have handed on.
@@ -181,7 +180,7 @@ def likely_line(
     for how, ends, onward in (producer, consumer) if producer_first else (consumer, producer):
         for hops, each in _nearest_first(chain, ends, onward):
             if line := line_of(each):
-                return LikelyLine(line, how, hops, each.stack)
+                return LikelyLine(line, how, hops, each)
     return None
 
 

@@ -6,7 +6,7 @@ import itertools
 import random
 from collections import Counter
 
-import _records
+from _pipeline.scopes import TRANSFORMATIONS
 from tests import records
 from tests.records import Edit, Frame, Program, groups_of
 
@@ -68,7 +68,7 @@ def edits_of(program: Program, seed: int) -> dict[str, list[Edit]]:
             part
             for op in program
             for part in (op.tf_op or "").split("/")[1:-1]
-            if "(" not in part and part not in _records.TRANSFORMATIONS
+            if "(" not in part and part not in TRANSFORMATIONS
         }
     )
     keys = [key for key, ops in groups_of(program).items() if ops[0].frames]

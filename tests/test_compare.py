@@ -509,24 +509,24 @@ class Levels(unittest.TestCase):
 class Names(unittest.TestCase):
     def test_scopes(self) -> None:
         for tf_op, scope in {
-            "jit(f)/jit(main)/add:": ("other", [], "add"),
+            "jit(f)/jit(main)/add:": ("other", (), "add"),
             "jit(f)/jvp()/while/body/closed_call/layer/mlp/dot:": (
                 "forward",
-                ["layer", "mlp"],
+                ("layer", "mlp"),
                 "dot",
             ),
-            "jit(f)/transpose(jvp(head))/dot": ("backward", ["head"], "dot"),
+            "jit(f)/transpose(jvp(head))/dot": ("backward", ("head",), "dot"),
             "jit(f)/transpose(jvp())/checkpoint/rematted_computation/a/exp:": (
                 "recompute",
-                ["a"],
+                ("a",),
                 "exp",
             ),
-            "jit(f)/jvp(jit(silu))/mul:": ("forward", ["silu"], "mul"),
-            "jit(f)/jvp(layer/mlp)/dot:": ("forward", ["jvp(layer", "mlp)"], "dot"),
-            "head/dot:": ("other", ["head"], "dot"),
-            "broadcast.47:": ("other", [], "broadcast"),
-            "w['blk']['n1']:": ("other", [], "w['blk']['n1']"),
-            "": ("other", [], ""),
+            "jit(f)/jvp(jit(silu))/mul:": ("forward", ("silu",), "mul"),
+            "jit(f)/jvp(layer/mlp)/dot:": ("forward", ("layer", "mlp"), "dot"),
+            "head/dot:": ("other", ("head",), "dot"),
+            "broadcast.47:": ("other", (), "broadcast"),
+            "w['blk']['n1']:": ("other", (), "w['blk']['n1']"),
+            "": ("other", (), ""),
         }.items():
             with self.subTest(tf_op=tf_op):
                 self.assertEqual(_records.scope_of(tf_op), scope)

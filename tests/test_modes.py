@@ -26,8 +26,8 @@ BF16 = "bf16[8,128]{1,0:T(8,128)(2,1)}"
 HERE = "m.py:1:1"
 
 COMMON = set(
-    "status mode profile_dir xplane_file device device_type clock step_source program step_id "
-    "step_name step_window_ps step_duration_ps notes totals".split()
+    "status mode profile_dir xplane_file device device_type clock stack_order step_source "
+    "program step_id step_name step_window_ps step_duration_ps notes totals".split()
 )
 TOTALS = set(
     "n_events_total n_events_compute n_events_data_move n_events_comm n_events_other "
@@ -61,9 +61,9 @@ MODE_TOTALS = {
 }
 BREAKDOWN = "hlo_op_breakdown hlo_op_breakdown_overflow"
 GROUP = (
-    "agg_key agg_key_kind source_inner tf_op source_stack n_executions total_dur_ps min_dur_ps "
-    "max_dur_ps avg_dur_ps pct_of_compute pct_of_step hlo_categories flops_sum bytes_accessed_sum "
-    f"example_hlo_op example_hlo_op_dur_ps {BREAKDOWN} phases likely_sources"
+    "agg_key agg_key_kind source_inner source_user tf_op source_stack n_executions "
+    "total_dur_ps min_dur_ps max_dur_ps avg_dur_ps pct_of_compute pct_of_step hlo_categories "
+    f"flops_sum bytes_accessed_sum example_hlo_op example_hlo_op_dur_ps {BREAKDOWN} phases likely_sources"
 )
 # array -> the fields of its rows
 ROWS = {
@@ -72,25 +72,26 @@ ROWS = {
     "idle_gaps": "start_ps dur_ps pct_of_step after_hlo_op before_hlo_op inside",
     "comm_rollup": "waits_for n sync_dur_ps wait_dur_ps pct_of_step longest_hlo_op",
     "kernels": "kernel n_executions total_dur_ps min_dur_ps max_dur_ps avg_dur_ps pct_of_step "
-    "source_inner tf_op phases shapes_in shapes_out",
+    "source_inner source_user tf_op phases shapes_in shapes_out",
     "by_source groups": f"{GROUP} kind model_flops_sum hbm_bytes_sum dtypes dtype_uncertain "
-    "operand_dtypes shapes shapes_truncated also_fused",
+    "operand_dtypes shapes shapes_truncated also_fused scopes",
     "hlo_op_breakdown": "signature hlo_category total_dur_ps n_executions pct_of_group "
     "example_hlo_op example_hlo_op_dur_ps",
     "by_category": "hlo_category kind n_executions total_dur_ps min_dur_ps max_dur_ps avg_dur_ps "
     "n_groups agg_key_coverage",
-    "by_source_within_category": "hlo_category kind agg_key agg_key_kind source_inner "
+    "by_source_within_category": "hlo_category kind agg_key agg_key_kind source_inner source_user "
     "source_stack tf_op n_executions total_dur_ps min_dur_ps max_dur_ps avg_dur_ps shapes_in "
     "shapes_out dtype_change dtype_change_dur_ps layout_change layout_change_dur_ps example_hlo_op "
     "likely_sources",
-    "roofline groups": "agg_key agg_key_kind source_inner tf_op hlo_categories n_executions "
-    "total_dur_ps flops_sum model_flops_sum bytes_accessed_sum dtype dtype_uncertain "
+    "roofline groups": "agg_key agg_key_kind source_inner source_user tf_op hlo_categories "
+    "n_executions total_dur_ps flops_sum model_flops_sum bytes_accessed_sum dtype dtype_uncertain "
     "arithmetic_intensity ridge_point bound t_compute_theory_ps t_hbm_theory_ps "
     "t_roofline_theory_ps mfu hbm_util roofline_util shortfall_ps shortfall_pct opaque_dur_ps "
     "dtype_source "
     "kernel cost_source hbm_bytes_sum operand_dtypes t_roofline_per_op_ps shortfall_per_op_ps",
     "top_shortfall_groups": "agg_key source_inner tf_op total_dur_ps shortfall_ps bound",
-    "top_skipped": "agg_key source_inner tf_op total_dur_ps reason top_signature example_hlo_op",
+    "top_skipped": "agg_key source_inner source_user tf_op total_dur_ps reason "
+    "top_signature example_hlo_op",
     "step_summary": "weighted_avg_mfu weighted_avg_hbm_util weighted_avg_roofline_util "
     "step_shortfall_ps rooflined_dur_ps step_compute_dur_ps_total rooflined_pct_of_compute "
     "skipped_pct_of_compute top_shortfall_groups t_roofline_per_op_ps shortfall_per_op_ps "
@@ -101,10 +102,10 @@ ROWS = {
     "speed_of_light": "at_roof_ps unknown_ps pct_at_least pct_at_most",
     "capture": "hosts devices n_steps",
     "budget": "class dur_ps pct_of_step at_roof_ps lost_ps n_executions",
-    "findings": "rank class source_inner source_is agg_key tf_op kernel dur_ps pct_of_step "
-    "at_roof_ps lost_ps n_executions phases waits_for top_signature",
+    "findings": "rank class source_inner source_user source_is agg_key tf_op kernel dur_ps "
+    "pct_of_step at_roof_ps lost_ps n_executions phases waits_for top_signature",
     "bottleneck tail": "n_findings_omitted dur_ps lost_ps",
-    "rows": "collective mode engine source_inner source_is agg_key tf_op n_executions "
+    "rows": "collective mode engine source_inner source_user source_is agg_key tf_op n_executions "
     "sync_dur_ps wait_dur_ps pct_of_step pairs in_flight_ps covered_ps other_ps payload_bytes "
     "bus_bytes group_size groups groups_from bus_gbps bus_gbps_over",
     "pairs": "paired ambiguous unpaired",
@@ -301,6 +302,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--include-comm",): "summary by_source non_compute",
         ("--step", "0"): " ".join(MODES),
         ("--step-id", "s"): " ".join(MODES),
+        ("--own", "m.py"): " ".join(MODES),
         ("--top", "3"): "bottleneck summary by_source non_compute comm memory compare spread",
         ("--steps", ":1"): "record compare spread",
         ("--baseline", str(DEMO)): "compare",
@@ -359,7 +361,7 @@ class OptionsOfModes(unittest.TestCase):
                         self.assertIsNot(each.default, each.empty, f"{each} has no default")
                 self.assertEqual(
                     {each.name for each in keywords},
-                    {dest_of[flag] for flag in mode.options} - {"step", "step_id"},
+                    {dest_of[flag] for flag in mode.options} - {"step", "step_id", "own"},
                     f"the keyword parameters of {mode.name} are not what its options give",
                 )
                 self.assertEqual(len(set(mode.options)), len(mode.options))

@@ -60,10 +60,10 @@ class AtMostEight(unittest.TestCase):
                 (group,) = said["groups"]
                 rows = [tuple(row.values()) for row in group["likely_sources"]]
                 expected: list[Any] = [
-                    (f"m.py:{i + 1}", "own", 50 - i, 1) for i in range(min(n, 8))
+                    (f"m.py:{i + 1}", f"m.py:{i + 1}", "own", 50 - i, 1) for i in range(min(n, 8))
                 ]
                 if n > 8:
-                    expected.append((None, None, sum(50 - i for i in range(8, n)), n - 8))
+                    expected.append((None, None, None, sum(50 - i for i in range(8, n)), n - 8))
                 self.assertEqual(rows, expected)
 
     def test_lines_fused(self) -> None:

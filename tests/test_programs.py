@@ -108,7 +108,8 @@ def likely(
     producer_first: bool = False,
     sources: dict[str, str] | None = None,
 ) -> tuple[str, str, int] | None:
-    return program[name].likely_line(producer_first, sources)
+    found = program[name].likely_line(producer_first, sources)
+    return (found.line, found.how, found.hops) if found else None
 
 
 class Entries(unittest.TestCase):

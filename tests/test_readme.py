@@ -548,7 +548,7 @@ class SetUp(unittest.TestCase):
         _, _, packed = settings.partition("[tool.hatch.build.targets.wheel.force-include]\n")
         named = set(re.findall(r'^"(.*?)" = "compute_breakdown/', packed, re.MULTILINE))
         modules = {path.name for path in ROOT.glob("*.py")}
-        self.assertEqual(named, modules | {"_proto", "SKILL.md", "FIELDS.md"})
+        self.assertEqual(named, modules | {"_pipeline", "_proto", "SKILL.md", "FIELDS.md"})
 
     def test_version_has_an_entry_in_the_changelog(self) -> None:
         changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -1007,7 +1007,7 @@ class Recipes(unittest.TestCase):
     def test_flame_graph_of_awkward_frames(self) -> None:
         path = Path(self.folder.name, "frames.xplane.pb")
         stack = "<module 'a;b'>:1:2\n \nno column.py:7\nc d.py:3:4\n"
-        path.write_bytes(trace([op("a", "loop fusion", 0, 10, stack=stack)]))
+        path.write_bytes(trace([op("a", "loop fusion", 0, 10, stack=stack, source="c d.py:3")]))
         self.assertEqual(self.folded(str(path)), "<module 'a,b'>:1;no column.py:7;c d.py:3 10\n")
 
     def test_pictures(self) -> None:

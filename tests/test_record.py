@@ -146,7 +146,11 @@ class Groups(unittest.TestCase):
     def test_lines_of_all_devices(self) -> None:
         """In order of appearance, over the devices and their steps; figures in that order."""
         a, b, c = (
-            {"category": "loop fusion", "stack": f"m.py:9:1\n  {name}.py:5:3 \n\n"}
+            {
+                "category": "loop fusion",
+                "stack": f"m.py:9:1\n  {name}.py:5:3 \n\n",
+                "source": f"{name}.py:5",
+            }
             for name in "abc"
         )
         steps = [("7", 0, 100), ("8", 100, 100)]

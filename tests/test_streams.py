@@ -507,7 +507,7 @@ class Called(StreamsTest):
         package = self.folder / "compute_breakdown"
         package.mkdir()
         shutil.copy(harness.SCRIPT, package / "__main__.py")
-        for name in ("_peaks.py", "_proto"):
+        for name in ("_peaks.py", "_pipeline", "_proto"):
             (package / name).symlink_to(harness.ROOT / name)
         command = self.folder / "compute-breakdown"
         command.write_text(
