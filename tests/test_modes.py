@@ -63,7 +63,8 @@ BREAKDOWN = "hlo_op_breakdown hlo_op_breakdown_overflow"
 GROUP = (
     "agg_key agg_key_kind source_inner source_user tf_op source_stack n_executions "
     "total_dur_ps min_dur_ps max_dur_ps avg_dur_ps pct_of_compute pct_of_step hlo_categories "
-    f"flops_sum bytes_accessed_sum example_hlo_op example_hlo_op_dur_ps {BREAKDOWN} phases likely_sources"
+    f"flops_sum bytes_accessed_sum example_hlo_op example_hlo_op_dur_ps {BREAKDOWN} phases "
+    "likely_sources"
 )
 # array -> the fields of its rows
 ROWS = {
