@@ -22,18 +22,25 @@ ADVICE = (
 )
 SPECIFIED_NOTES = (
     *("auto-picked", "no Steps line", "no op starts in this step", "asynchronous communication"),
+    "the order of stack frames is not told",
 )
+FALSE_STACKS = "have a source that is not their stack's innermost frame: the stack may be false"
 
 
 def comparable(answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer without what names files, and without notes of unspecified wording."""
+    """An answer without what names files, and without notes of unspecified wording; their order
+    isn't specified either."""
     kept = {k: v for k, v in answer.items() if k not in FILE_FIELDS}
     if "capture" in kept:
         kept["capture"] = {k: v for k, v in kept["capture"].items() if k != "hosts"}
     if kept["mode"] == "record":
         # Which device a note is about isn't specified.
         kept["notes"] = []
-    kept["notes"] = [note for note in kept["notes"] if note.startswith(SPECIFIED_NOTES)]
+    kept["notes"] = sorted(
+        note
+        for note in kept["notes"]
+        if note.startswith(SPECIFIED_NOTES) or note.endswith(FALSE_STACKS)
+    )
     return kept
 
 
