@@ -442,7 +442,8 @@ class OpPool:
         self.names = names
         self.programs = programs
         self.stacks = [self.random_frames() for _ in range(rng.choice((1, 1, 3)))]
-        self.tf_ops = rng.sample(TF_OPS, rng.choice((2, 2, 6)))
+        self.tf_ops = rng.sample(TF_OPS, rng.choice((2, 6)))
+        self.share_with_tf_op = rng.choice((0.5, 0.5, 0.9))
         # Most profilers keep to one order of frames, and to one way of telling it.
         self.share_turned = rng.choice((0, 0, 1, 1, 0.1, 0.5, 0.9))
         self.share_with_source = rng.choice((0, 0.1, 0.3, 0.9, 0.9))
@@ -511,7 +512,7 @@ class OpPool:
         if frames or chance(rng, 0.05):
             stack = random_text_value(rng, self.written(frames))
             stats.append(self.stat("source_stack", stack))
-        if chance(rng, 0.5):
+        if chance(rng, self.share_with_tf_op):
             stats.append(self.stat("tf_op", random_text_value(rng, rng.choice(self.tf_ops))))
         if chance(rng, 0.05 if self.is_all_moving else self.share_with_source):
             source = random_text_value(rng, self.random_source(frames))
