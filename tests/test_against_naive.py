@@ -123,10 +123,12 @@ class AgainstNaive(unittest.TestCase):
             self.assert_agree(f"random_record_case(random.Random({seed}))", data, "record", options)
 
     def test_real_captures(self) -> None:
-        # Of the larger one only what asks for most of its program: the naive reading takes seconds.
+        # Of the larger ones only what asks for most of them: the naive reading takes seconds.
         for name, modes in (
             ("tpu7x-dense-train", ("bottleneck", "memory")),
             ("v6e-host-offload", (*MODES, "record")),
+            ("vllm-bf16", ("by_source", "bottleneck")),
+            ("vllm-fp4-tuned", ("record",)),
         ):
             path = PROFILES / f"{name}.xplane.pb"
             with self.subTest(name=name):
