@@ -33,9 +33,11 @@ from tests.naive_step import (
     Json,
     Options,
     Step,
+    ops_of,
     pick_step,
     read_picked,
     read_steps,
+    settle_stacks,
 )
 from tests.naive_wire import Message, every, fields
 
@@ -48,6 +50,7 @@ def analyse(data: bytes, mode: str, **given: Any) -> Json:
     try:
         if mode == "record":
             planes = [decode_plane(plane) for plane in planes_of(data)]
+            join_programs(planes, planes_of(data))
             return {"status": "ok", **common, **Record(planes, options).answer()}
         options.device = common["device"] = options.device or "/device:TPU:0"
         return {"status": "ok", **common, **analyse_device(data, mode, options, notes)}
@@ -70,11 +73,16 @@ def find_plane(data: bytes, options: Options) -> Plane:
     if not plane.lines_named("XLA Ops"):
         names = distinct(line.name for line in plane.lines)
         raise AbsentError("no_xla_ops_line", available_lines=names)
+    join_programs([plane], planes)
+    return plane
+
+
+def join_programs(devices: list[Plane], planes: list[Message]) -> None:
+    """Give each op of the devices what lies beside the trace."""
     beside = [plane for plane in planes if plane_name(plane) == "/host:metadata"]
     entries = decode_entries(beside[0]) if beside else {}
-    for op in plane.ops.values():
+    for op in (op for device in devices for op in device.ops.values()):
         op.entry = None if op.program_id is None else entries.get(op.program_id)
-    return plane
 
 
 def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -> Json:
@@ -101,10 +109,13 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
     picked = read_picked(plane, names, options, notes, steps, step)
     if picked.clocks_differ:
         notes.append("~the trace's clock differs from the device's; other steps are by the trace's")
+    settle_stacks(plane, ops_of(picked.events), options.own, notes)
+    picked.note_doubtful_stacks()
     totals = picked.totals()
     answer: Json = {
         "device_type": text_of(plane.stats, "device_type_string") or None,
         "clock": "device" if picked.is_timed else "trace",
+        "stack_order": picked.stack_order(),
         "step_source": None if step.index is None else source,
         "program": picked.program(),
         "step_id": step.index,

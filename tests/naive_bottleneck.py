@@ -222,14 +222,11 @@ class Bottleneck(Roofline):
             return None
         return op.kernel if self.class_of(op) == "kernel" else self.costed_kernel(op)
 
-    def line_of(self, op: Op) -> str | None:
-        return op.source_inner if op.source_stack is not None else op.likely_source.line
-
     def finding_of(self, runs: Runs) -> tuple[str, bool, str | None, str | None]:
         """What makes ops one finding: a group's stack, or the line of what has none."""
         op = runs.op
         has_stack = op.source_stack is not None
-        place = op.agg_key if has_stack else self.line_of(op)
+        place = op.agg_key if has_stack else op.row_line
         return self.class_of(op), has_stack, place, self.kernel_of(op)
 
     def findings(self) -> list[Json]:
@@ -254,12 +251,13 @@ class Bottleneck(Roofline):
         if name in ("collective", "host"):
             counted = [e for e in events if e.op.is_wait or e.op.is_synchronous_comm]
             waits = time_by(counted, lambda op: op.waits_for)
-        ways = grouped(events, lambda e: e.op.likely_source.how)
+        ways = grouped(events, lambda e: e.op.row_how)
         how = max(ways, key=lambda way: duration(ways[way]))
         return {
             "class": name,
-            "source_inner": self.line_of(first),
-            "source_is": "own" if first.source_stack is not None else how,
+            "source_inner": first.row_line,
+            "source_user": first.row_user,
+            "source_is": how,
             "agg_key": first.agg_key,
             "tf_op": shortened(first.tf_op),
             "kernel": self.kernel_of(first),

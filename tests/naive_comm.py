@@ -292,15 +292,6 @@ class Transfer:
         return "sparse_core" if program.is_on_sparse_core(instruction) else "core"
 
     @property
-    def line(self) -> str | None:
-        op = self.op
-        return op.source_inner if op.source_stack is not None else op.likely_source.line
-
-    @property
-    def how(self) -> str | None:
-        return "own" if self.op.source_stack is not None else self.op.likely_source.how
-
-    @property
     def told(self) -> Instruction | None:
         """What is inside, if it is that collective; a reduce-scatter may be made of an
         all-reduce."""
@@ -602,7 +593,7 @@ class Comm:
         of = self.transfers[id(event.op)]
         who = of.who
         return (
-            *(of.collective, of.mode, of.engine, event.op.agg_key, of.line or ""),
+            *(of.collective, of.mode, of.engine, event.op.agg_key, event.op.row_line or ""),
             *(who.label or "", who.size or 0),
         )
 
@@ -655,12 +646,13 @@ class Comm:
 
     def row(self, events: list[Event]) -> Json:
         of = self.transfers[id(events[0].op)]
-        ways = grouped(events, lambda e: self.transfers[id(e.op)].how)
+        ways = grouped(events, lambda e: e.op.row_how)
         return {
             "collective": of.collective,
             "mode": of.mode,
             "engine": of.engine,
-            "source_inner": of.line,
+            "source_inner": of.op.row_line,
+            "source_user": of.op.row_user,
             "source_is": max(ways, key=lambda way: duration(ways[way])),
             "agg_key": of.op.agg_key,
             "tf_op": shortened(of.op.tf_op),

@@ -292,8 +292,8 @@ class Memory:
         if ran_as:
             return ran_as[0].likely_source
         return LikelySource.of(
-            own=self.hlo.own_line(instruction, None),
-            inside=self.hlo.line_inside(instruction),
+            own=self.hlo.own_place(instruction, None),
+            inside=self.hlo.place_inside(instruction),
             consumer=self.hlo.consumer(instruction),
             producer=self.hlo.producer(instruction),
         )

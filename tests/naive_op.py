@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import isfinite, prod
 from typing import TypeVar
 
+from tests.naive_frames import (
+    INNERMOST_FIRST,
+    Place,
+    fits,
+    frames_in,
+    innermost_own,
+    line_of,
+    order_told,
+)
 from tests.naive_program import (
     COLLECTIVES,
     TRANSFERS,
@@ -20,6 +29,7 @@ from tests.naive_program import (
     has_prefix,
 )
 from tests.naive_program import Cost as DeclaredCost
+from tests.naive_scope import scope_of
 from tests.naive_wire import (
     Message,
     StatValue,
@@ -500,6 +510,10 @@ class Op:
     stats: dict[str, StatValue]
     # What lies beside the trace under the op's program_id.
     entry: Entry | None = None
+    # How a stack is ordered of which nothing of the op itself tells it.
+    silent_order: str = INNERMOST_FIRST
+    # What the names of the user's own files contain, if that was said.
+    own: Sequence[str] = ()
 
     @property
     def program_id(self) -> int | None:
@@ -555,19 +569,76 @@ class Op:
         in_part = self.category.endswith(("-start", "-update")) or self.is_async_fusion_start
         return self.kind == "comm" and not in_part and not self.is_wait
 
+    # where it comes from
+
+    @property
+    def source(self) -> str | None:
+        return text_of(self.stats, "source") or None
+
+    @property
+    def written_frames(self) -> list[str]:
+        return frames_in(text_of(self.stats, "source_stack"))
+
+    @property
+    def order_by_source(self) -> str | None:
+        return order_told(self.written_frames, self.source)
+
+    @property
+    def order_by_program(self) -> str | None:
+        line = None if self.instruction is None else self.instruction.line
+        return order_told(self.written_frames, line)
+
+    @property
+    def stack_order(self) -> str | None:
+        return (self.order_by_source or self.silent_order) if self.written_frames else None
+
+    @property
+    def is_order_guessed(self) -> bool:
+        """Whether, as nothing tells the order, another one would give another stack."""
+        frames = self.written_frames
+        return self.order_by_source is None and frames != frames[::-1]
+
     @cached_property
+    def frames(self) -> list[str]:
+        """From the outermost in."""
+        frames = self.written_frames
+        return frames[::-1] if self.stack_order == INNERMOST_FIRST else frames
+
+    @property
     def source_stack(self) -> str | None:
-        stack = text_of(self.stats, "source_stack") or ""
-        return stack if stack.strip() else None
+        return "\n".join(self.frames) or None
+
+    @property
+    def is_stack_doubtful(self) -> bool:
+        return self.source is not None and bool(self.frames) and not self.is_source_innermost
+
+    @property
+    def is_source_innermost(self) -> bool:
+        return bool(self.frames) and fits(self.source, self.frames[-1])
 
     @cached_property
     def source_inner(self) -> str | None:
-        if self.source_stack is None:
-            return text_of(self.stats, "source") or None
-        frame = [line.strip() for line in self.source_stack.split("\n") if line.strip()][-1]
-        parts = frame.split(":")
-        has_column = len(parts) > 2 and all(p and not p.strip(DIGITS) for p in parts[-2:])
-        return ":".join(parts[:-1]) if has_column else frame
+        if self.source is not None and not self.is_source_innermost:
+            return self.source
+        return line_of(self.frames[-1]) if self.frames else None
+
+    @property
+    def place(self) -> Place | None:
+        if self.frames:
+            return Place(line_of(self.frames[-1]), tuple(map(line_of, self.frames)))
+        return Place.of(self.source)
+
+    @cached_property
+    def source_user(self) -> str | None:
+        return None if self.place is None else innermost_own(self.place.lines, self.own)
+
+    @cached_property
+    def scope(self) -> str | None:
+        """None of what has no path at all."""
+        path = self.tf_op
+        if path is None and self.program is not None and self.instruction is not None:
+            path = self.program.path_of(self.instruction)
+        return None if path is None else scope_of(path)
 
     @property
     def tf_op(self) -> str | None:
@@ -798,27 +869,50 @@ class Op:
         """Whose data the op moves, or waits for."""
         program, instruction = self.program, self.instruction
         if program is None or instruction is None:
-            return LikelySource.of(own=self.source_inner)
+            return LikelySource.of(own=Place.of(self.source_inner))
         collective = self.waits_for
         if collective == "collective":
             collective = self.collective_inside or collective
-        own = program.own_line(instruction, text_of(self.stats, "source") or None)
-        inside = program.line_inside(instruction)
+        own = program.own_place(instruction, self.source)
+        inside = program.place_inside(instruction)
         producer, consumer = program.producer(instruction), program.consumer(instruction)
         if collective in ("reduce-scatter", "all-reduce") or self.is_copy_to_host:
             return LikelySource.of(own=own, inside=inside, producer=producer, consumer=consumer)
         return LikelySource.of(own=own, inside=inside, consumer=consumer, producer=producer)
 
+    @property
+    def likely_user(self) -> str | None:
+        place = self.likely_source.place
+        return None if place is None else innermost_own(place.lines, self.own)
+
+    # the line of a row that goes by lines: the stack's, or the likely one
+
+    @property
+    def row_line(self) -> str | None:
+        return self.source_inner if self.frames else self.likely_source.line
+
+    @property
+    def row_user(self) -> str | None:
+        return self.source_user if self.frames else self.likely_user
+
+    @property
+    def row_how(self) -> str | None:
+        return "own" if self.frames else self.likely_source.how
+
 
 @dataclass(frozen=True)
 class LikelySource:
-    line: str | None = None
+    place: Place | None = None
     how: str | None = None
 
+    @property
+    def line(self) -> str | None:
+        return None if self.place is None else self.place.line
+
     @staticmethod
-    def of(**lines: str | None) -> LikelySource:
+    def of(**places: Place | None) -> LikelySource:
         """The first line that there is, and its name."""
-        known = [LikelySource(line, how) for how, line in lines.items() if line is not None]
+        known = [LikelySource(place, how) for how, place in places.items() if place is not None]
         return known[0] if known else LikelySource()
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+from tests.naive_frames import Place
 from tests.naive_wire import (
     Message,
     decode_map,
@@ -78,6 +79,10 @@ class Instruction:
     config: bytes
     shape: Message
     message: Message
+
+    @property
+    def place(self) -> Place | None:
+        return Place.of(self.line, self.stack)
 
     @property
     def is_start(self) -> bool:
@@ -484,20 +489,26 @@ class Program:
 
     # whose data an instruction moves
 
-    def line_of(self, instruction: Instruction) -> str | None:
+    def place_of(self, instruction: Instruction) -> Place | None:
         """A parameter is never the answer."""
         if instruction.opcode == "parameter":
             return None
-        return instruction.line
+        return instruction.place
 
-    def own_line(self, instruction: Instruction, source: str | None) -> str | None:
+    def own_place(self, instruction: Instruction, source: str | None) -> Place | None:
         """`source` is what the trace says of the op itself."""
-        lines = [self.line_of(instruction)]
+        places = [self.place_of(instruction)]
         if instruction.opcode != "parameter":
-            lines.append(source)
+            places.append(Place.of(source))
         if instruction.is_done or instruction.is_update:
-            lines += [self.line_of(link) for link in self.chain(instruction) if link.is_start]
-        return next(iter(known(lines)), None)
+            places += [self.place_of(link) for link in self.chain(instruction) if link.is_start]
+        return next(iter(known(places)), None)
+
+    def path_of(self, instruction: Instruction) -> str | None:
+        """Its name in the program's code; of a done without one its start's."""
+        links = [instruction, *(self.chain(instruction) if instruction.is_done else [])]
+        named = [link.op_name for link in links if link is instruction or link.is_start]
+        return next((name for name in named if name), None)
 
     def roots(self, computation: Computation, seen: list[Computation]) -> list[Instruction]:
         """The root, and behind it the roots of what it calls."""
@@ -507,20 +518,20 @@ class Program:
         inner = [self.roots(called, seen) for called in self.called(computation.root)]
         return [computation.root, *(root for roots in inner for root in roots)]
 
-    def line_inside(self, instruction: Instruction) -> str | None:
+    def place_inside(self, instruction: Instruction) -> Place | None:
         # What others call, as a reducer, they don't wrap.
         if not instruction.is_asynchronous or instruction.family not in ("async", "fusion"):
             return None
         collective = self.collective_inside(instruction)
         roots = [root for c in self.wrapped(instruction) for root in self.roots(c, [])]
         inside = known([collective, *roots])
-        return next(iter(known(self.line_of(i) for i in inside)), None)
+        return next(iter(known(self.place_of(i) for i in inside)), None)
 
-    def line_around(
+    def place_around(
         self,
         begin: list[Instruction],
         nearby: Callable[[Instruction], list[Instruction]],
-    ) -> str | None:
+    ) -> Place | None:
         """The line nearest to where a search begins, in at most MAX_HOPS hops."""
         seen = list(begin)
         ring = list(begin)
@@ -535,9 +546,9 @@ class Program:
             ring = unique(reached)
             entered += [self.home(each) for each in ring]
             for each in ring:
-                line = self.line_of(each)
-                if line is not None:
-                    return line
+                place = self.place_of(each)
+                if place is not None:
+                    return place
             seen += ring
         return None
 
@@ -553,11 +564,11 @@ class Program:
         leaves = instruction is home.root and len(callers) == 1
         return self.users(instruction) + (callers if leaves else [])
 
-    def producer(self, instruction: Instruction) -> str | None:
-        return self.line_around(self.chain(instruction), self.upstream)
+    def producer(self, instruction: Instruction) -> Place | None:
+        return self.place_around(self.chain(instruction), self.upstream)
 
-    def consumer(self, instruction: Instruction) -> str | None:
-        return self.line_around(self.chain(instruction)[-1:], self.downstream)
+    def consumer(self, instruction: Instruction) -> Place | None:
+        return self.place_around(self.chain(instruction)[-1:], self.downstream)
 
 
 def count_of(value: Any) -> int | None:

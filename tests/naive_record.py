@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from tests.naive_op import (
     Event,
-    Op,
     Plane,
     Span,
     distinct,
@@ -23,8 +22,10 @@ from tests.naive_step import (
     Options,
     Picked,
     Step,
+    ops_of,
     read_picked,
     read_steps,
+    settle_stacks,
 )
 
 MOST = 32  # of what one group lists
@@ -132,10 +133,13 @@ class Record:
             for device in self.devices
             for step in device.used
         }
+        for device in self.devices:
+            of_steps = [self.picked[id(step)].events for step in device.used]
+            settle_stacks(device.plane, ops_of([e for events in of_steps for e in events]), (), [])
         leaves = [e for picked in self.picked.values() for e in picked.leaves]
         self.groups = grouped(leaves, lambda e: (e.op.kind, e.op.agg_key))
         self.frames = distinct(
-            frame for events in self.groups.values() for frame in frames_of(events[0].op)
+            frame for events in self.groups.values() for frame in events[0].op.frames
         )
 
     def answer(self) -> Json:
@@ -166,7 +170,7 @@ class Record:
             "kind": first.kind,
             "agg_key": first.agg_key,
             "agg_key_kind": first.agg_key_kind,
-            "frames": [self.frames.index(frame) for frame in frames_of(first)],
+            "frames": [self.frames.index(frame) for frame in first.frames],
             "source": min(sources, default=None),
             **{name: values[:MOST] for name, values in lists.items()},
             "truncated": any(len(values) > MOST for values in lists.values()),
@@ -226,11 +230,6 @@ class Record:
             "durs_ps": without_trailing_zeros(map(duration, by_group)),
             "ns": without_trailing_zeros(map(len, by_group)),
         }
-
-
-def frames_of(op: Op) -> list[str]:
-    lines = (op.source_stack or "").split("\n")
-    return [line.strip() for line in lines if line.strip()]
 
 
 def without_trailing_zeros(figures: Iterable[int]) -> list[int]:

@@ -250,6 +250,7 @@ class Roofline:
             "agg_key": part.events[0].op.agg_key,
             "agg_key_kind": part.events[0].op.agg_key_kind,
             "source_inner": part.group[0].op.source_inner,
+            "source_user": part.group[0].op.source_user,
             "tf_op": part.group[0].op.tf_op,
             "hlo_categories": count_by(part.events, lambda op: op.category),
             "n_executions": len(part.events),
@@ -350,6 +351,7 @@ class Roofline:
                 {
                     "agg_key": part.group[0].op.agg_key,
                     "source_inner": part.group[0].op.source_inner,
+                    "source_user": part.group[0].op.source_user,
                     "tf_op": part.group[0].op.tf_op,
                     "total_dur_ps": duration(part.events),
                     "reason": self.skip_reason(part),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from tests.naive_frames import INNERMOST_FIRST, majority
 from tests.naive_op import (
     KINDS,
     PHASES,
@@ -53,6 +54,7 @@ class Options:
     kernel_cost: Sequence[str] = ()
     bytes: str = "accessed"
     model_flops: float | None = None
+    own: Sequence[str] = ()
 
 
 class AbsentError(Exception):
@@ -238,6 +240,7 @@ def likely_sources(events: list[Event]) -> list[Json] | None:
         rows.append(
             {
                 "source_inner": line,
+                "source_user": lines[line][0].op.likely_user,
                 "source_is": max(ways, key=lambda how: duration(ways[how])),
                 "dur_ps": duration(lines[line]),
                 "n_executions": len(lines[line]),
@@ -249,6 +252,7 @@ def likely_sources(events: list[Event]) -> list[Json] | None:
         rows.append(
             {
                 "source_inner": None,
+                "source_user": None,
                 "source_is": None,
                 "dur_ps": duration(rest),
                 "n_executions": len(rest),
@@ -272,6 +276,13 @@ def also_fused(events: list[Event]) -> list[Json] | None:
     ]
     ranked = sorted(set(lines), key=lambda line: (-lines.count(line), line))
     return [{"source_inner": line, "n_instructions": lines.count(line)} for line in ranked[:8]]
+
+
+def scopes(events: list[Event]) -> list[Json]:
+    """Those that take most of a group's time."""
+    parts = grouped(events, lambda e: e.op.scope)
+    ranked = sorted(parts, key=lambda scope: (-duration(parts[scope]), scope is None, scope or ""))
+    return [{"scope": scope, "dur_ps": duration(parts[scope])} for scope in ranked[:4]]
 
 
 def any_change(events: list[Event], change: Callable[[Op], bool | None]) -> bool | None:
@@ -325,6 +336,19 @@ class Picked:
     def covered(self, events: list[Event]) -> list[tuple[int, int]]:
         """The parts of the window in which one of the events runs."""
         return union((max(e.start, self.window.start), min(e.end, self.window.end)) for e in events)
+
+    def stack_order(self) -> str | None:
+        """How most of the ops that have a stack have it."""
+        orders = [op.stack_order for op in ops_of(self.events) if op.stack_order is not None]
+        return (majority(orders) or INNERMOST_FIRST) if orders else None
+
+    def note_doubtful_stacks(self) -> None:
+        doubtful = [e for e in self.leaves if e.op.is_stack_doubtful]
+        if doubtful:
+            self.notes.append(
+                f"{len(ops_of(doubtful))} ops ({duration(doubtful)} ps) have a source that is not "
+                "their stack's innermost frame: the stack may be false"
+            )
 
     @property
     def program_op(self) -> Op | None:
@@ -412,6 +436,7 @@ class Picked:
             "agg_key": first.agg_key,
             "agg_key_kind": first.agg_key_kind,
             "source_inner": first.source_inner,
+            "source_user": first.source_user,
             "tf_op": first.tf_op,
             "source_stack": first.source_stack,
             **times(events),
@@ -523,6 +548,7 @@ class Picked:
                 **times(groups[name]),
                 "pct_of_step": pct(duration(groups[name]), self.duration),
                 "source_inner": groups[name][0].op.source_inner,
+                "source_user": groups[name][0].op.source_user,
                 "tf_op": groups[name][0].op.tf_op,
                 "phases": time_by(groups[name], lambda op: op.phase),
                 "shapes_in": [a.text for a in longest(groups[name]).op.hlo.operand_arrays()],
@@ -564,6 +590,7 @@ class Picked:
             "hbm_bytes_sum": number(hbm_bytes_sum(events)),
             "operand_dtypes": time_by(known_inputs, lambda op: str(op.operand_dtype)),
             "also_fused": also_fused(events),
+            "scopes": scopes(events),
         }
 
     # non_compute
@@ -621,6 +648,7 @@ class Picked:
                     "agg_key": first.agg_key,
                     "agg_key_kind": first.agg_key_kind,
                     "source_inner": first.source_inner,
+                    "source_user": first.source_user,
                     "source_stack": first.source_stack,
                     "tf_op": first.tf_op,
                     **times(events),
@@ -635,6 +663,22 @@ class Picked:
                 }
             )
         return {"by_category": categories, "by_source_within_category": sources, **tail}
+
+
+def ops_of(events: list[Event]) -> list[Op]:
+    """Each once."""
+    return [its_events[0].op for its_events in grouped(events, lambda e: id(e.op)).values()]
+
+
+def settle_stacks(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[str]) -> None:
+    """Let these ops of a device tell how stacks are ordered; before anything asks for one."""
+    order = majority(op.order_by_source for op in ops)
+    order = order or majority(op.order_by_program for op in ops)
+    if order is None and any(op.is_order_guessed for op in ops):
+        notes.append("the order of stack frames is not told: the first is taken as the innermost")
+    for op in plane.ops.values():
+        op.silent_order = order or INNERMOST_FIRST
+        op.own = own
 
 
 def read_picked(

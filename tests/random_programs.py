@@ -49,8 +49,12 @@ from tests.xspace import (
 )
 
 PROGRAM_IDS = (2**63 + 12345, 12190760917235803885, 7, 2**64 - 1, 0)
-FILES = ("train.py", "model/layer.py", "a dir/moe.py", "\u00fc.py")
-N_LINES = 4
+FILES = (
+    *("train.py", "model/layer.py", "a dir/moe.py", "\u00fc.py"),
+    "/venv/lib/python3.11/site-packages/flax/linen.py",
+)
+# Of each file the first lines; an instruction is at one of them.
+PLACES = [(file, line) for line in range(1, 5) for file in FILES]
 COLLECTIVES = (
     *("all-gather", "all-gather", "all-reduce", "reduce-scatter", "all-to-all"),
     *("collective-permute", "collective-broadcast", "ragged-all-to-all"),
@@ -82,6 +86,10 @@ DOT_DTYPES = (
     *("bf16", "bf16", "bf16", "f32", "f32", "f16", "f8e4m3fn", "f8e5m2", "s8", "s4", "f64"),
 )
 MATH = ("add", "multiply", "tanh", "convert", "copy", "broadcast", "iota", "bitcast", "constant")
+OP_NAMES = (
+    *(None, None, None, "", "jit(f)/add", "jit(f)/jvp(block/attn)/dot", "jit(f)/jit(main)/mlp/add"),
+    *("jit(f)/while/body/block/jit(silu)", "w['a/b']"),
+)
 ARGUMENTS = ("params['emb']['w']", "params['b']", "opt_state[0].mu['w']", "tok", "['x']", "[]", "")
 COST_ESTIMATES: tuple[dict[str, str | int], ...] = (
     {"flops": "34628173824", "transcendentals": "67108864", "bytes_accessed": "67108864"},
@@ -105,6 +113,8 @@ def chance(rng: random.Random, probability: float) -> bool:
 class SeenOp:
     name: str
     opcode: str
+    # The number of a location that its stack begins or ends with.
+    place: int | None = None
 
 
 class RandomPrograms:
@@ -116,8 +126,10 @@ class RandomPrograms:
         self.has_unique_names = chance(rng, 0.8)
         self.ops: dict[int, list[SeenOp]] = {i: [] for i in self.ids}
 
-    def place(self, text: str) -> tuple[str, Value | None]:
-        """An op's text, perhaps with another name, and what its stat program_id is to say."""
+    def place(self, text: str, place: int | None = None) -> tuple[str, Value | None]:
+        """An op's text, perhaps with another name, and what its stat program_id is to say.
+
+        `place` is the number of a location that the op's instruction may be at."""
         rng = self.rng
         program_id = rng.choice(self.ids)
         written = re.fullmatch(r"%([\w.-]+)( = .*? ([a-z-]+)\(.*)", text, re.DOTALL)
@@ -127,7 +139,7 @@ class RandomPrograms:
             if self.has_unique_names and name in taken:
                 name = f"{name}.{len(taken) + 100}"
                 text = f"%{name}{rest}"
-            self.ops[program_id].append(SeenOp(name, opcode))
+            self.ops[program_id].append(SeenOp(name, opcode, place))
         if chance(rng, 0.05):
             return text, rng.choice((None, NO_VALUE, double(7.0), string("7"), uint64(99)))
         as_signed = program_id - 2**64 if program_id >= 2**63 else program_id
@@ -176,10 +188,10 @@ class ProgramMaker:
         self.first_id = rng.choice((1, 1, 2**33))
         self.share_with_frames = rng.choice((0.02, 0.05, 0.1, 0.2, 0.2, 0.5, 0.9))
         self.writes_frames = rng.choice(("ids", "lines", "both", "any"))
-        n = len(FILES) * N_LINES
+        n = len(PLACES)
         self.frames = StackFrames(
             files=list(FILES),
-            locations=[(1 + i % len(FILES), 1 + i // len(FILES), 5) for i in range(n)],
+            locations=[(1 + FILES.index(file), line, 5) for file, line in PLACES],
             # Callers precede what they call, or a frame is its own.
             frames=[(1 + i, rng.choice((0, i, i, 1 + i))) for i in range(n)],
         )
@@ -197,6 +209,7 @@ class ProgramMaker:
             ops = ops[n:]
             inner = inner if chance(rng, 0.3) else inner[-1:]
         self.computation(ops, inner)
+        self.place_ops()
         if chance(rng, 0.2):
             self.spoil()
         frames = None if chance(rng, 0.02) else self.frames
@@ -247,12 +260,15 @@ class ProgramMaker:
     def metadata(self) -> OpMetadata | None:
         rng = self.rng
         if not chance(rng, self.share_with_frames):
-            return rng.choice((None, OpMetadata("jit(f)/add")))
+            return rng.choice((None, OpMetadata(rng.choice(OP_NAMES))))
+        return self.metadata_at(rng.randrange(len(self.frames.locations)))
+
+    def metadata_at(self, place: int) -> OpMetadata:
+        rng = self.rng
         form = self.writes_frames
         if form == "any":
             form = rng.choice(("ids", "lines", "both"))
-        place = rng.randrange(len(self.frames.locations))
-        written = OpMetadata("jit(f)/mul")
+        written = OpMetadata(rng.choice((*OP_NAMES, "jit(f)/mul")))
         if form in ("ids", "both"):
             written.stack_frame_id = 1 + place
         if form in ("lines", "both"):
@@ -260,6 +276,16 @@ class ProgramMaker:
             file, line, _ = self.frames.locations[rng.choice((place, 0))]
             written.source_file, written.source_line = FILES[file - 1], line
         return written
+
+    def place_ops(self) -> None:
+        """Put the instructions of some ops at an end of the stacks that the trace shows."""
+        if chance(self.rng, 0.4):
+            return
+        places = {op.name: op.place for op in self.ops if op.place is not None}
+        for instruction in (i for c in self.computations for i in c.instructions):
+            place = places.get(instruction.name or "")
+            if place is not None and chance(self.rng, 0.8):
+                instruction.metadata = self.metadata_at(place)
 
     def some(self, instructions: Sequence[Instruction], most: int) -> list[Instruction]:
         """Operands: those made last are the likeliest, so that ways get long."""

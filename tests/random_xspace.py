@@ -18,7 +18,7 @@ import _peaks
 import compute_breakdown
 from tests.harness import MODES
 from tests.random_comm import OpText, random_communication
-from tests.random_programs import RandomPrograms
+from tests.random_programs import PLACES, RandomPrograms
 from tests.xspace import (
     NO_VALUE,
     Event,
@@ -282,21 +282,35 @@ NO_HLO = [
 
 # --- facts ---------------------------------------------------------------------------------------
 
-STACKS = [
-    *("model.py:7:3", "<embedded module '_launcher'>:153:2\nmodel/layer.py:30:14", " \n\t\n "),
-    *('a dir/my "file".py:12', "outer.py:1:1\nno_line_at_all", "x.py:1:2\n\n", ""),
-    *(
-        "outer.py:1:1\n  indented.py:5:9\n   \n",
-        "C:\\code\\m.py:3:4",
-        "odd:12:7:9",
-        "\u00fc.py:8:1",
-    ),
+# Outermost first; written they may be turned around.
+STACKS: list[list[str]] = [
+    *(["model.py:7:3"], ["<embedded module '_launcher'>:153:2", "model/layer.py:30:14"], []),
+    *(['a dir/my "file".py:12'], ["outer.py:1:1", "no_line_at_all"], ["x.py:1:2"]),
+    *(["outer.py:1:1", "indented.py:5:9"], ["C:\\code\\m.py:3:4"], ["odd:12:7:9"]),
+    *(["\u00fc.py:8:1"], ["x.py:1:2", "model.py:7:3", "x.py:1:2"]),
+    # Ends of one line, and of two files of one name.
+    *(["x.py:1:2", "model.py:7:3", "x.py:1:9"], ["a/x.py:1:2", "model.py:7:3", "b/x.py:1:2"]),
+]
+# Frames of the places that programs know of.
+PLACED = [f"{file}:{line}:5" for file, line in PLACES]
+# What else the other stacks are made of.
+FRAMES = [
+    *("train.py:1:5", "my-site-packages/own.py:4:1", "lib/python3.11/own.py:2:2"),
+    *("/usr/lib/python3.11/threading.py:5:6", "/venv/lib/python3/dist-packages/torch/x.py:3:3"),
+    *("<frozen runpy>:198:0", "site-packages/jax/core.py:9:9", "/a/dir <b>/linears.py:118:20"),
 ]
 TF_OPS = [
     *("jit(f)/jvp(layer)/dot_general:", "jit(f)/transpose(jvp(layer))/dot_general:", "", " "),
     *("jit(f)/jvp()/checkpoint/rematted_computation/mul:", "jit(f)/adam/add:", "jit(f)/transpose:"),
+    *("params_and_buffers['vllm_model.model.layers.0.w']:", "opt['a/b'][0].mu:", "add", "jit(g):"),
+    *("jit(f)/jit(main)/transpose(jvp(vmap(Model/layers_0)))/attn/bhqk,bkhd->bqhd/dot_general:",),
+    *("jit(f)/while/body/closed_call/jvp(mlp)/jit(silu):", "jit(f)/adam/add;jit(f)/mlp/mul:"),
+    *('jit(f)/x["q/k"]/call(a/b)/mul:', "jvp(layer)//mul:", "jit(f)/pmap(jit(g))/pjit/layer:"),
+    *("jit(f)/jvp(layer)_1/mul:", "jit(f)/jit(g)(h)/mul", "jit(f)/layer{a/b}/mul:", "jit(f)/main:"),
 ]
-SOURCES = ["model.py:7", "other dir/x.py:9", ""]
+SOURCES = ["model.py:7", "other dir/x.py:9", "", "odel.py:7", "no_line_at_all", "<stdin>:1"]
+# Of a stack's frames one a line.
+JOINS = ["\n", "\n", "\n", "\n  ", "\n\n", " \n", "\r\n"]
 COUNTS = [
     *(int64(0), int64(1), uint64(7), int64(7), uint64(10**9), int64(5 * 10**13), double(1e12)),
     *(double(3e6), double(2.5), uint64(2**63 - 1), int64(-1), uint64(2**63), uint64(2**64 - 1)),
@@ -427,8 +441,12 @@ class OpPool:
         self.rng = rng
         self.names = names
         self.programs = programs
-        self.stacks = rng.sample(STACKS, rng.choice((1, 3)))
-        self.tf_ops = rng.sample(TF_OPS, 2)
+        self.stacks = [self.random_frames() for _ in range(rng.choice((1, 1, 3)))]
+        self.tf_ops = rng.sample(TF_OPS, rng.choice((2, 6)))
+        self.share_with_tf_op = rng.choice((0.5, 0.5, 0.9))
+        # Most profilers keep to one order of frames, and to one way of telling it.
+        self.share_turned = rng.choice((0, 0, 1, 1, 0.1, 0.5, 0.9))
+        self.share_with_source = rng.choice((0, 0.1, 0.3, 0.9, 0.9))
         self.is_plausible = chance(rng, 0.5)
         # In some the program has most to say: ops move data, and none has a stack.
         self.is_all_moving = chance(rng, 0.35)
@@ -436,6 +454,14 @@ class OpPool:
         self.is_communicating = chance(rng, 0.4)
         self.communicating: list[OpText] = []
         self.texts = TextMaker(rng, MATH_DTYPES if self.is_plausible else DTYPES)
+
+    def random_frames(self) -> list[str]:
+        rng = self.rng
+        if chance(rng, 0.4):
+            return rng.choice(STACKS)
+        ends = rng.sample(PLACED, 2) if chance(rng, 0.7) else []
+        between = rng.sample([*FRAMES, *PLACED], rng.choice((0, 1, 1, 3)))
+        return [*ends[:1], *between, *ends[1:]]
 
     def stat(self, name: str, value: Value) -> Stat:
         if chance(self.rng, 0.01):
@@ -457,8 +483,11 @@ class OpPool:
             category, text, shape = self.communicating.pop(0)
         elif chance(rng, 0.07):
             text = rng.choice(NO_HLO)
-        text, program_id = self.programs.place(text)
-        stats = [*self.random_sources(), *self.random_counts()]
+        frames = rng.choice(self.stacks)
+        if self.is_all_moving or chance(rng, 0.4):
+            frames = []
+        text, program_id = self.programs.place(text, self.random_place(frames))
+        stats = [*self.random_sources(frames), *self.random_counts()]
         if program_id is not None:
             stats.append(self.stat("program_id", program_id))
         if category is not None:
@@ -470,17 +499,42 @@ class OpPool:
         rng.shuffle(stats)
         return EventMetadata(metadata_id, text, stats, extra=rng.choice((b"", UNKNOWN_FIELDS)))
 
-    def random_sources(self) -> list[Stat]:
+    def random_place(self, frames: Sequence[str]) -> int | None:
+        """The number of a location of the program that is an end of a stack."""
+        if not frames:
+            return None
+        frame = self.rng.choice((frames[-1], frames[-1], frames[0]))
+        return PLACED.index(frame) if frame in PLACED else None
+
+    def random_sources(self, frames: Sequence[str]) -> list[Stat]:
         rng = self.rng
         stats = []
-        if not self.is_all_moving and chance(rng, 0.6):
-            stack = random_text_value(rng, rng.choice(self.stacks))
+        if frames or chance(rng, 0.05):
+            stack = random_text_value(rng, self.written(frames))
             stats.append(self.stat("source_stack", stack))
-        if chance(rng, 0.5):
+        if chance(rng, self.share_with_tf_op):
             stats.append(self.stat("tf_op", random_text_value(rng, rng.choice(self.tf_ops))))
-        if chance(rng, 0.05 if self.is_all_moving else 0.3):
-            stats.append(self.stat("source", string(rng.choice(SOURCES))))
+        if chance(rng, 0.05 if self.is_all_moving else self.share_with_source):
+            source = random_text_value(rng, self.random_source(frames))
+            stats.append(self.stat("source", source))
         return stats
+
+    def written(self, frames: Sequence[str]) -> str:
+        rng = self.rng
+        turned = frames[::-1] if chance(rng, self.share_turned) else frames
+        if not chance(rng, 0.3):
+            return "\n".join(turned)
+        begin, end = rng.choice(("", "", " ", "\n\t\n")), rng.choice(("\n", "\n", "", " \n \n"))
+        return begin + rng.choice(JOINS).join(turned) + end
+
+    def random_source(self, frames: Sequence[str]) -> str:
+        """As a rule the line of the innermost frame, possibly without folders."""
+        rng = self.rng
+        if not frames or chance(rng, 0.15):
+            return rng.choice(SOURCES)
+        frame = rng.choice((*[frames[-1]] * 6, frames[0], rng.choice(frames)))
+        line = frame.rpartition(":")[0] if frame.count(":") > 1 else frame
+        return line.rpartition("/")[2] if chance(rng, 0.3) else line
 
     def random_counts(self) -> list[Stat]:
         rng = self.rng
@@ -794,6 +848,9 @@ def random_plane(
 # --- options and the whole -----------------------------------------------------------------------
 
 
+OWN = ["layer", "/", ".py", "site-packages", "<", "\u00fc", "nowhere", "train.py:1", "A DIR"]
+
+
 def random_pipeline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if chance(rng, 0.1):
@@ -807,6 +864,8 @@ def random_pipeline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
         # Those of several steps are the more interesting ones.
         weights = [data.count(text_field(2, name)) ** 2 for name in names]
         options["step_id"] = rng.choices([*names, "nowhere"], [*weights, 1])[0]
+    if chance(rng, 0.3):
+        options["own"] = rng.sample(OWN, rng.choice((1, 1, 2)))
     return options
 
 
@@ -925,7 +984,7 @@ def random_record_case(rng: random.Random) -> tuple[bytes, dict[str, Any]]:
         # What is no device of a record: another core, one of a name that is there already.
         name = rng.choice(("/device:TPU:0 SparseCore 0", "/device:TPU:0", "/device:GPU:0"))
         planes.append(same_program(rng, planes[0], name))
-    data = encoded(rng, planes + (programs.planes() if chance(rng, 0.2) else []))
+    data = encoded(rng, planes + (programs.planes() if chance(rng, 0.4) else []))
     options: dict[str, Any] = {}
     if chance(rng, 0.15):
         options["device"] = f"/device:TPU:{rng.choice((0, 1, 13))}"
