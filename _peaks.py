@@ -11,41 +11,45 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-if TYPE_CHECKING or not __package__:
-    from _proto import record
-else:
-    from ._proto import record
-
 DTYPES = ("bf16", "fp8", "fp32", "fp16")
 DEFAULT_CHIP = "v7x"
 PROFILE_CHIP = "profile"
 
 
-@record
 class Peaks:
     """Peak rates of one device; None where the vendor publishes none."""
 
-    source: str
-    hbm_gibps: float | None
-    bf16: float | None = None
-    fp8: float | None = None
-    fp32: float | None = None
-    fp16: float | None = None
+    def __init__(
+        self,
+        source: str,
+        hbm_gibps: float | None,
+        bf16: float | None = None,
+        fp8: float | None = None,
+        fp32: float | None = None,
+        fp16: float | None = None,
+    ) -> None:
+        self.source, self.hbm_gibps = source, hbm_gibps
+        self.bf16, self.fp8, self.fp32, self.fp16 = bf16, fp8, fp32, fp16
 
     def tflops(self, dtype: str) -> float | None:
         peak: float | None = getattr(self, dtype) if dtype in DTYPES else None
         return peak
 
 
-@record
 class Chip:
     """A row of the table: a generation, and how its traces name it (`device_type_string`)."""
 
-    device_types: tuple[str, ...]
-    bf16: float
-    hbm_gibps: float | None = None
-    hbm_gbps: float | None = None
-    fp8: float | None = None
+    def __init__(
+        self,
+        device_types: tuple[str, ...],
+        bf16: float,
+        hbm_gibps: float | None = None,
+        hbm_gbps: float | None = None,
+        fp8: float | None = None,
+    ) -> None:
+        self.device_types = device_types
+        self.bf16, self.fp8 = bf16, fp8
+        self.hbm_gibps, self.hbm_gbps = hbm_gibps, hbm_gbps
 
 
 CHIPS = {
@@ -88,13 +92,11 @@ def chip_of(device_type: str) -> str | None:
     return None
 
 
-@record
 class Choice:
     """The peaks in use: which row of the table, and notes where it isn't plain that they fit."""
 
-    chip: str
-    peaks: Peaks
-    notes: list[str]
+    def __init__(self, chip: str, peaks: Peaks, notes: list[str]) -> None:
+        self.chip, self.peaks, self.notes = chip, peaks, notes
 
 
 def choose(

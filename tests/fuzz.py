@@ -40,7 +40,7 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import compute_breakdown
-from _proto import lines, wire
+from _proto.trace import lines, wire
 from tests import harness, random_xspace
 from tests.harness import MODES
 from tests.xspace import (

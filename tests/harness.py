@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import subprocess
@@ -66,10 +65,7 @@ def run(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
 
 def function_of(mode: compute_breakdown.Mode) -> Callable[..., Any]:
     """What the mode's own options are given to."""
-    answer: Callable[..., Any] = mode.answer
-    if isinstance(answer, functools.partial):
-        answer = answer.args[0]
-    return answer
+    return mode.load()
 
 
 def keywords_of(mode: compute_breakdown.Mode) -> Mapping[str, inspect.Parameter]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import _peaks
 import compute_breakdown
+from _pipeline import vocabulary
 from tests.harness import MODES
 from tests.random_comm import OpText, random_communication
 from tests.random_programs import PLACES, RandomPrograms
@@ -409,7 +410,7 @@ def random_category(rng: random.Random, is_plausible: bool) -> tuple[str | None,
         # The last so that a category that is new is drawn at once.
         pools = (
             *(OPCODES, FUSIONS, list(SPECIAL_CATEGORIES), FREQUENT_CATEGORIES),
-            list(compute_breakdown.KIND_OF),
+            list(vocabulary.KIND_OF),
         )
         category = rng.choice(rng.choice(pools))
     if category.endswith("fusion"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import _peaks
 import compute_breakdown
+from _pipeline import vocabulary
 from tests import naive, naive_op, naive_roofline
 from tests.harness import MODES, PROFILES, run
 from tests.random_xspace import OPTIONS, command_line, random_case, random_record_case
@@ -151,9 +152,9 @@ class AgainstNaive(unittest.TestCase):
             self.assertEqual(tflops, {k: v for k, v in known.items() if v is not None}, name)
             self.assertEqual(gibps, peaks.hbm_gibps, name)
         self.assertEqual(set(naive_roofline.CHIPS), set(_peaks.CHIPS))
-        for category in compute_breakdown.KIND_OF:
+        for category in vocabulary.KIND_OF:
             for op_name in ("fusion.1", "slice-done.2", "async-collective-done", ""):
-                ours = compute_breakdown.kind_of(category, op_name)
+                ours = vocabulary.kind_of(category, op_name)
                 their_kind = naive_op.kind_of(category, op_name or None)
                 is_container = category in naive_op.CONTAINERS
                 self.assertEqual(

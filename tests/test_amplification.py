@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import compute_breakdown
+from _pipeline import texts
 from tests import harness
 from tests.fuzz import DEVICE, check_outcome
 from tests.xspace import (
@@ -293,7 +293,7 @@ class Texts(unittest.TestCase):
     def test_what_is_cut_to_the_same_stays_two(self) -> None:
         text = "x" * 70_000
         fields = {"notes": [], "map": {text + "1": 1, "short": 2, text + "2": 3}}
-        compute_breakdown.cut_texts(fields)
+        texts.cut_texts(fields)
         cut = "x" * 65_536
         self.assertEqual(
             list(fields["map"].items()),  # type: ignore[attr-defined]

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from unittest import mock
 
-import _proto.lines as lines
-from _proto import Damage
 from _proto import columns_pb2 as columns
+from _proto.errors import Damage
+from _proto.trace import lines
 from tests.harness import MODES_OF_TRACE, SCRIPT, answer
 from tests.xspace import (
     NO_VALUE,

@@ -10,9 +10,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import _proto
-import compute_breakdown
-from _proto import exchange, hlo_search
+from _modes import exchanges
+from _modes.flights import Flight, flights_of
+from _modes.transfers import Starts
+from _pipeline import vocabulary
+from _pipeline.clocks import ON_TRACE, Clock
+from _pipeline.device import open_device, read_steps
+from _pipeline.normalize import Step, read_step
+from _pipeline.ops import Op as RealOp
+from _proto.hlo import search
+from _proto.hlo.text import FROM_HOST, TO_HOST, HloText
+from _proto.trace import open_trace
 from tests import hlo_proto
 from tests.harness import OFFLOADING, TRAINING, answer, run
 from tests.hlo_proto import array, metadata_plane, tuple_of
@@ -686,11 +694,11 @@ class Payload(unittest.TestCase):
 
 class Vocabulary(unittest.TestCase):
     def test_all_know_the_same_collectives(self) -> None:
-        known = set(compute_breakdown.COLLECTIVES)
-        self.assertEqual(known, hlo_search.COLLECTIVES | {"send", "recv"})
-        copies = {_proto.TO_HOST, _proto.FROM_HOST}
+        known = set(vocabulary.COLLECTIVES)
+        self.assertEqual(known, search.COLLECTIVES | {"send", "recv"})
+        copies = {TO_HOST, FROM_HOST}
         # Of one only its run knows what is moved.
-        self.assertEqual(exchange._PAYLOADS.keys(), known - {"ragged-all-to-all"} | copies)
+        self.assertEqual(exchanges._PAYLOADS.keys(), known - {"ragged-all-to-all"} | copies)
 
 
 class Groups(unittest.TestCase):
@@ -1211,35 +1219,35 @@ class Garbage(unittest.TestCase):
 # --- real captures -------------------------------------------------------------------------------
 
 
-def waits_of(step: compute_breakdown.Step) -> dict[int, compute_breakdown.Op]:
+def waits_of(step: Step) -> dict[int, RealOp]:
     return {each.metadata_id: each.op for each in step.leaves if each.op.is_wait}
 
 
-def flights_in(step: compute_breakdown.Step, clock: _proto.Clock) -> dict[str, list[_proto.Flight]]:
+def flights_in(step: Step, clock: Clock) -> dict[str, list[Flight]]:
     """Those of all waits, whatever for, by their names."""
-    starts = compute_breakdown.Starts(step)
+    starts = Starts(step)
     dones = {i: starts.of(wait)[0] for i, wait in waits_of(step).items()}
     begun = {each.metadata_id: each.op.place for each in step.leaves if each.op.begins}
     plane = step.device.plane
-    modules = compute_breakdown.read_steps(plane, "XLA Modules", step.device.base, [])
+    modules = read_steps(plane, "XLA Modules", step.device.base, [])
     borders = sorted(each.end for each in modules)
-    flights = _proto.flights_of(step.admitted.pieces, clock, begun, dones, borders)
+    flights = flights_of(step.admitted.pieces, clock, begun, dones, borders)
     return {wait.name: flights[i] for i, wait in waits_of(step).items()}
 
 
-def steps_of(path: Any, *names: str) -> Iterator[compute_breakdown.Step]:
+def steps_of(path: Any, *names: str) -> Iterator[Step]:
     """Each step of each device, or all of it where there are none."""
     for name in names:
-        with _proto.open_trace(str(path)) as trace:
-            device = compute_breakdown.open_device(trace, name, [], [])
+        with open_trace(str(path)) as trace:
+            device = open_device(trace, name, [], [])
             is_training = device.step_source == "steps"
             for picked in device.steps if is_training else [None]:
-                yield compute_breakdown.read_step(device, picked, [])
+                yield read_step(device, picked, [])
 
 
 def events_in(
-    step: compute_breakdown.Step,
-) -> Iterator[tuple[compute_breakdown.Op, int, int]]:
+    step: Step,
+) -> Iterator[tuple[RealOp, int, int]]:
     """All of them in the file's order, by the trace's clock."""
     for piece in step.admitted.pieces:
         for metadata_id, begin, end in zip(piece.metadata_ids, *piece.on_trace(), strict=True):
@@ -1254,19 +1262,19 @@ class Offloading(unittest.TestCase):
 
     def on_async_line(self) -> dict[str, list[tuple[int, int]]]:
         spans: dict[str, list[tuple[int, int]]] = {}
-        with _proto.open_trace(str(OFFLOADING)) as trace:
+        with open_trace(str(OFFLOADING)) as trace:
             plane = trace.plane("/device:TPU:0")
             for line in plane.lines("Async XLA Ops"):
                 for events in line.events(0, 1 << 62):
                     for metadata_id, begin, lasting, *_ in events.rows():
                         metadata = plane.metadata(metadata_id)
                         assert metadata is not None
-                        name = _proto.HloText(metadata.name).name.replace("start", "done")
+                        name = HloText(metadata.name).name.replace("start", "done")
                         spans.setdefault(name, []).append((begin, begin + lasting))
         return spans
 
     def test_every_span_is_that_of_the_async_line(self) -> None:
-        by_trace = _proto.Clock(_proto.ON_TRACE, {})
+        by_trace = Clock(ON_TRACE, {})
         found = {
             name: sorted((flight.start, flight.end) for flight in flights)
             for step in steps_of(OFFLOADING, "/device:TPU:0")
@@ -1332,7 +1340,7 @@ class Training(unittest.TestCase):
                 {each.op.name: each.n for each in step.leaves if each.op.is_wait},
             )
             self.assertFalse(any(flight.is_ambiguous for of in flights.values() for flight in of))
-            starts = compute_breakdown.Starts(step)
+            starts = Starts(step)
             for wait in waits_of(step).values():
                 (_, name), begin = starts.of(wait)
                 self.assertEqual(name, wait.name.replace("done", "start"))

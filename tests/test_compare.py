@@ -17,7 +17,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import _records
+from _modes import comparison, matching, record_format, runs
+from _modes.noise import assignments, noise_of, p_values_of
 from tests import records
 from tests.edits import busiest_file, edits_of
 from tests.records import DEVICE, Frame, Json, Program, groups_of, record
@@ -27,16 +28,16 @@ SOME_STEPS = slice(1, 4)
 
 
 def compare(before: Json, after: Json, **options: Any) -> Json:
-    answer = _records.compare(
-        _records.record_of(before), _records.record_of(after), **{"top": 10**6, **options}
+    answer = comparison.compare_records(
+        record_format.record_of(before), record_format.record_of(after), **{"top": 10**6, **options}
     )
     # What is printed is JSON.
     printed: Json = json.loads(json.dumps(answer, allow_nan=False))
     return printed
 
 
-def lines_of(program: Program) -> list[_records.Line]:
-    run = _records.run_of(_records.record_of(record(program)), DEVICE, slice(None))
+def lines_of(program: Program) -> list[runs.Line]:
+    run = runs.run_of(record_format.record_of(record(program)), DEVICE, slice(None))
     return run.lines()
 
 
@@ -54,13 +55,13 @@ class Judged:
     def __init__(self, before: Program, after: Program) -> None:
         self.groups = groups_of(before), groups_of(after)
         lines = lines_of(before), lines_of(after)
-        self.matches = _records.matches_of(*lines)
+        self.matches = matching.matches_of(*lines)
         self.pairs = self.keys(self.matches)
-        self.backward = self.keys(_records.matches_of(*reversed(lines)))
+        self.backward = self.keys(matching.matches_of(*reversed(lines)))
 
     @staticmethod
-    def keys(matches: Sequence[_records.Match]) -> set[tuple[frozenset[Any], frozenset[Any]]]:
-        def of(lines: Sequence[_records.Line]) -> frozenset[Any]:
+    def keys(matches: Sequence[matching.Match]) -> set[tuple[frozenset[Any], frozenset[Any]]]:
+        def of(lines: Sequence[runs.Line]) -> frozenset[Any]:
             return frozenset((line.kind, line.group["agg_key"]) for line in lines)
 
         return {(of(match.before), of(match.after)) for match in matches}
@@ -159,7 +160,7 @@ class Matching(unittest.TestCase):
         after = records.renumber(records.shift(busiest_file(program), 2, 4)(program))
         sides = lines_of(program), lines_of(after)
         start = time.process_time()
-        matches = _records.matches_of(*sides)
+        matches = matching.matches_of(*sides)
         self.assertLess(time.process_time() - start, 1)
         self.assertGreater(len(matches), 900)
 
@@ -190,10 +191,10 @@ def op(
 def matched(before: Program, after: Program) -> list[tuple[str, list[str], list[str]]]:
     """(matched_by, lines before, lines after), the lines as the innermost frame or the key."""
 
-    def names(lines: Sequence[_records.Line]) -> list[str]:
+    def names(lines: Sequence[runs.Line]) -> list[str]:
         return sorted(line.frames[-1] if line.frames else line.group["agg_key"] for line in lines)
 
-    matches = _records.matches_of(lines_of(before), lines_of(records.renumber(after)))
+    matches = matching.matches_of(lines_of(before), lines_of(records.renumber(after)))
     return sorted((m.matched_by, names(m.before), names(m.after)) for m in matches)
 
 
@@ -219,7 +220,7 @@ class Levels(unittest.TestCase):
 
         pairs = [
             (match.before[0].group["tf_ops"], match.after[0].group["tf_ops"])
-            for match in _records.matches_of(lines_of(program(1)), lines_of(program(2)))
+            for match in matching.matches_of(lines_of(program(1)), lines_of(program(2)))
         ]
         self.assertCountEqual(pairs, [([f"jit(f)/{scope}/dot:"],) * 2 for scope in scopes])
 
@@ -529,17 +530,17 @@ class Names(unittest.TestCase):
             "": ("other", (), ""),
         }.items():
             with self.subTest(tf_op=tf_op):
-                self.assertEqual(_records.scope_of(tf_op), scope)
+                self.assertEqual(matching.scope_of(tf_op), scope)
 
     def test_numbers_of_ops(self) -> None:
         suffix = re.compile(r"(?:\.\d+)+(?=:?\Z)")
         rng = random.Random(5)
         for _ in range(20_000):
             name = "".join(rng.choices("ax.:12\n", k=rng.randrange(12)))
-            self.assertEqual(_records.without_number(name), suffix.sub("", name), name)
+            self.assertEqual(matching.without_number(name), suffix.sub("", name), name)
         start = time.process_time()
         for name in ("x" + ".1" * 32_768, ".1" * 32_768 + "x", "1" * 65_536, "." * 65_536):
-            _records.without_number(name)
+            matching.without_number(name)
         self.assertLess(time.process_time() - start, 0.1)
 
     def test_frames(self) -> None:
@@ -553,11 +554,11 @@ class Names(unittest.TestCase):
             "a:" + "9" * 5000: ("a:" + "9" * 5000, 0, 0),
         }.items():
             with self.subTest(frame=frame):
-                self.assertEqual(_records.split_frame(frame), parts)
+                self.assertEqual(matching.split_frame(frame), parts)
 
     def test_files(self) -> None:
         def pairs(before: set[str], after: set[str]) -> set[tuple[str, str]]:
-            names = _records.paired_files(before, after)
+            names = matching.paired_files(before, after)
             self.assertEqual(sorted(names[0].values()), sorted(names[1].values()))
             by_name = {name: file for file, name in names[1].items()}
             return {(file, by_name[name]) for file, name in names[0].items()}
@@ -610,14 +611,14 @@ class Noise(unittest.TestCase):
             with self.subTest(n_before=n_before, n_after=n_after, rows=rows):
                 families = [rows, rows[:1], [], rows[::-1]]
                 self.assertEqual(
-                    list(_records.p_values_of(families, _records.noise_of(n_before, n_after))),
+                    list(p_values_of(families, noise_of(n_before, n_after))),
                     [brute_force(family, n_before, n_after) for family in families],
                 )
 
     def test_beyond_five_thousand_assignments_are_drawn(self) -> None:
-        noise = _records.noise_of(8, 7)
+        noise = noise_of(8, 7)
         self.assertEqual((noise.n_assignments, noise.exact), (5000, False))
-        chosen = list(map(list, _records.assignments(noise)))
+        chosen = list(map(list, assignments(noise)))
         rng = random.Random(0)
         drawn = [rng.sample(range(15), 8) for _ in range(4999)]
         # One by one: to show how thousands differ takes minutes.
@@ -631,7 +632,7 @@ class Noise(unittest.TestCase):
             return Fraction((n * sum(x[j] for j in steps) - 8 * sum(x)) ** 2, spread)
 
         maxima = [max(square(x, steps) for x in rows) for steps in chosen]
-        [p_values] = _records.p_values_of([rows], noise)
+        [p_values] = p_values_of([rows], noise)
         self.assertEqual(
             p_values, [Fraction(sum(m >= square(x, chosen[0]) for m in maxima), 5000) for x in rows]
         )
@@ -649,7 +650,7 @@ class Noise(unittest.TestCase):
             ((8, 8), 5000, Fraction(1, 5000), False),
         ):
             with self.subTest(sides=sides):
-                noise = _records.noise_of(*sides)
+                noise = noise_of(*sides)
                 self.assertEqual(
                     (noise.n_assignments, noise.min_p_value, noise.too_few_steps),
                     (n, least, too_few),
@@ -658,7 +659,7 @@ class Noise(unittest.TestCase):
     def seconds(self, rows: list[list[int]]) -> float:
         half = len(rows[0]) // 2
         start = time.process_time()
-        for _ in _records.p_values_of([rows], _records.noise_of(half, half)):
+        for _ in p_values_of([rows], noise_of(half, half)):
             pass
         return time.process_time() - start
 
@@ -964,7 +965,7 @@ class Figures(unittest.TestCase):
             ({"after_device": "/device:TPU:7"}, "device_not_found", None),
             ({"steps": slice(9, None)}, "step_not_found", "baseline"),
         ):
-            with self.subTest(options=options), self.assertRaises(_records.NoAnswer) as caught:
+            with self.subTest(options=options), self.assertRaises(record_format.NoAnswer) as caught:
                 compare(self.before, self.after, **options)
             self.assertEqual(caught.exception.reason, reason)
             self.assertEqual(caught.exception.fields.get("side"), side)
@@ -980,14 +981,14 @@ class Figures(unittest.TestCase):
         self.assertEqual(
             answer["notes"],
             [
-                _records.RUN_TO_RUN,
+                comparison.RUN_TO_RUN,
                 "another device_type: TPU7x before, TPU v6e after",
                 "another clock: device before, trace after",
                 f"another program: {programs[0]} before, {programs[1]} after",
                 "another number of steps: 5 before, 4 after",
             ],
         )
-        self.assertEqual(compare(after, after)["notes"], [_records.RUN_TO_RUN])
+        self.assertEqual(compare(after, after)["notes"], [comparison.RUN_TO_RUN])
 
     def test_lines_that_ran_in_some_of_the_steps(self) -> None:
         before = record([op(1, "a.py:1:1"), op(2, "b.py:1:1", tf_op=None), op(3, tf_op=None)], 3)
@@ -1012,8 +1013,8 @@ class Figures(unittest.TestCase):
         self.assertEqual((*means, totals["overlap"]["before_ps"]), (2, 1, 1, 2, -1))
 
     def test_no_zero_is_negative(self) -> None:
-        self.assertEqual(str(_records.percent(-1, 10**9)), "0.0")
-        self.assertEqual(_records.percent(-1, 3), -33.333)
+        self.assertEqual(str(runs.percent(-1, 10**9)), "0.0")
+        self.assertEqual(runs.percent(-1, 3), -33.333)
 
     def test_what_a_line_no_longer_runs_and_what_is_new(self) -> None:
         before = [replace(op(n, "a.py:1:1"), signature=f"{n} [x]") for n in range(6)]
@@ -1108,8 +1109,8 @@ def records_kinds() -> tuple[str, ...]:
 
 class Reading(unittest.TestCase):
     def reject(self, data: bytes, what: str) -> None:
-        with self.assertRaises(_records.NoAnswer) as caught:
-            _records.decode(data)
+        with self.assertRaises(record_format.NoAnswer) as caught:
+            record_format.decode(data)
         self.assertEqual(caught.exception.reason, "unreadable_record")
         detail = str(caught.exception.fields["detail"])
         self.assertIn(what, detail)
@@ -1122,7 +1123,7 @@ class Reading(unittest.TestCase):
             gzip.compress(plain),
             gzip.compress(plain[:half]) + gzip.compress(plain[half:]),
         ):
-            self.assertEqual(_records.decode(data), _records.decode(plain))
+            self.assertEqual(record_format.decode(data), record_format.decode(plain))
 
     def test_bytes_that_are_none(self) -> None:
         packed = gzip.compress(json.dumps(record(records.of_demo())).encode())
@@ -1165,11 +1166,11 @@ class Reading(unittest.TestCase):
             shapes = [f"f32[{number},{index}]" for index in range(32)]
             signatures = [f"fusion.{index} [loop fusion]" for index in range(32)]
             group.update(shapes=shapes, signatures=signatures)
-        _records.FEW_BRACKETS, few = 0, _records.FEW_BRACKETS
+        record_format.FEW_BRACKETS, few = 0, record_format.FEW_BRACKETS
         try:
-            self.assertEqual(_records.decode(json.dumps(large).encode()), large)
+            self.assertEqual(record_format.decode(json.dumps(large).encode()), large)
         finally:
-            _records.FEW_BRACKETS = few
+            record_format.FEW_BRACKETS = few
 
     def test_a_record_of_many_devices(self) -> None:
         many = record([op(1, "a.py:1:1")])
@@ -1186,16 +1187,16 @@ class Reading(unittest.TestCase):
         [group], [step] = large["groups"], large["steps"]
         large["groups"] = [{**group, "agg_key": str(number)} for number in range(3000)]
         large["steps"] = [{**step, "index": index} for index in range(3000)]
-        _records.record_of(large)
+        record_format.record_of(large)
         large["steps"][7]["ns"] = [1] * 3000
         self.reject(json.dumps(large).encode(), "leave out most")
         large["steps"] = [{**step, "ns": [1] * 1500} for step in large["steps"]]
         large["steps"][7]["ns"] = [1] * 3000
-        _records.record_of(large)
+        record_format.record_of(large)
 
     def test_fields_that_are_wrong(self) -> None:
         good = record(records.made_up(1), 2)
-        self.assertEqual(_records.record_of(good), good)
+        self.assertEqual(record_format.record_of(good), good)
 
         def broken(path: Sequence[str | int], value: object) -> bytes:
             copy = json.loads(json.dumps(good))
@@ -1253,8 +1254,10 @@ class Reading(unittest.TestCase):
             for _ in range(rng.randint(1, 3)):
                 data[rng.randrange(len(data))] = rng.choice(b'0123456789-e.,:[]{}"tn \\')
             try:
-                _records.compare(_records.decode(good), _records.decode(bytes(data)))
-            except _records.NoAnswer as no:
+                comparison.compare_records(
+                    record_format.decode(good), record_format.decode(bytes(data))
+                )
+            except record_format.NoAnswer as no:
                 self.assertIn(no.reason, ("unreadable_record", "device_not_found",
                                           "step_not_found"))  # fmt: skip
 

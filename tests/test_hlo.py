@@ -6,7 +6,7 @@ import time
 import unittest
 from typing import Any
 
-from _proto import HloText
+from _proto.hlo.text import HloText
 from tests.harness import answer
 from tests.xspace import Op, StatValue, op, trace
 

@@ -19,9 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from unittest import mock
 
-import _proto
-import _proto.lines
-import _proto.source
+from _proto.trace import lines, open_trace, source
 from tests.harness import MODES_OF_TRACE, SCRIPT, InFolder, answer, run
 from tests.make_trace import Shape, write_sparse_trace, write_trace
 from tests.xspace import (
@@ -62,7 +60,7 @@ def facts(path: Path, mode: str) -> dict[str, Any]:
 
 
 def pieces_of(size: int) -> AbstractContextManager[object]:
-    return mock.patch.object(_proto.lines, "_PIECE_BYTES", size)
+    return mock.patch.object(lines, "_PIECE_BYTES", size)
 
 
 class OfRealSize(unittest.TestCase):
@@ -137,14 +135,14 @@ class OtherPlanes(InFolder):
         trace = self.folder / "trace.xplane.pb"
         write_trace(trace, shape)
         n_bytes = 0
-        read = _proto.source.Source.read
+        read = source.Source.read
 
-        def counted(source: _proto.source.Source, start: int, length: int) -> bytes:
+        def counted(source: source.Source, start: int, length: int) -> bytes:
             nonlocal n_bytes
             n_bytes += length
             return read(source, start, length)
 
-        with mock.patch.object(_proto.source.Source, "read", counted):
+        with mock.patch.object(source.Source, "read", counted):
             return [facts(trace, mode) for mode in MODES_OF_TRACE], n_bytes
 
     def test_cost_nothing(self) -> None:
@@ -286,7 +284,7 @@ class Columns(InFolder):
         """Hold what is read of events, all and in windows, against what they mean."""
         windows = ((-(1 << 63), 1 << 63), *windows)
         timed = [m for _, m in events if m.offset is not None]
-        with _proto.open_trace(str(self.write_events([data for data, _ in events]))) as trace:
+        with open_trace(str(self.write_events([data for data, _ in events]))) as trace:
             (line,) = trace.plane("/device:TPU:0").lines("XLA Ops")
             offsets = list(chain.from_iterable(line.starts()))
             found = [

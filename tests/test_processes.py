@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import compute_breakdown
+from _modes import processes
 from tests.harness import run
 from tests.make_trace import Shape, write_trace
 
@@ -50,7 +51,7 @@ class TwoProcesses(unittest.TestCase):
         for n in (2, 3, 5):
             self.pids.clear()
             with self.subTest(n=n):
-                found = compute_breakdown.in_two_processes(work, NUMBERS[:n])
+                found = processes.in_two_processes(work, NUMBERS[:n])
                 self.assertEqual(found, [number * 10 for number in NUMBERS[:n]])
                 self.assert_none_is_left()
 
@@ -58,7 +59,7 @@ class TwoProcesses(unittest.TestCase):
         self.check(lambda number: number * 10)
 
     def test_every_other_one_is_done_elsewhere(self) -> None:
-        pids = compute_breakdown.in_two_processes(lambda _: os.getpid(), NUMBERS)
+        pids = processes.in_two_processes(lambda _: os.getpid(), NUMBERS)
         self.assertEqual(pids, [self.here, self.pids[0]] * 2 + [self.here])
 
     def test_a_child_that_fails_is_made_up_for(self) -> None:
@@ -74,7 +75,7 @@ class TwoProcesses(unittest.TestCase):
         self.check(lambda _: lambda: None)
 
     def test_more_than_a_pipe_holds(self) -> None:
-        found = compute_breakdown.in_two_processes(lambda number: bytes(number << 20), NUMBERS)
+        found = processes.in_two_processes(lambda number: bytes(number << 20), NUMBERS)
         self.assertEqual(list(map(len, found)), [number << 20 for number in NUMBERS])
         self.assert_none_is_left()
 
@@ -86,7 +87,7 @@ class TwoProcesses(unittest.TestCase):
             return number
 
         with self.assertRaises(KeyError):
-            compute_breakdown.in_two_processes(work, NUMBERS)
+            processes.in_two_processes(work, NUMBERS)
         self.assert_none_is_left()
 
     def test_what_fails_in_both_fails_as_in_one(self) -> None:
@@ -96,7 +97,7 @@ class TwoProcesses(unittest.TestCase):
             return number
 
         with self.assertRaises(KeyError):
-            compute_breakdown.in_two_processes(work, NUMBERS)
+            processes.in_two_processes(work, NUMBERS)
         self.assert_none_is_left()
 
     def test_records_are_the_same(self) -> None:

@@ -15,8 +15,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
-import _proto
 import compute_breakdown
+from _modes.report import answer_of
+from _pipeline import request
+from _pipeline.device import open_device
+from _pipeline.normalize import Step, read_step
+from _pipeline.step_pick import StepChoice, pick_step
+from _proto.trace import open_trace
 from tests.harness import (
     DEMO,
     MODES,
@@ -66,21 +71,25 @@ def tearDownModule() -> None:
     OPEN.close()
 
 
-def request_of(profile: str, mode: str, *options: str) -> compute_breakdown.Request:
+def request_of(profile: str, mode: str, *options: str) -> request.Request:
     return compute_breakdown.parse_command_line([profile, "--mode", mode, *options])
 
 
 @functools.cache
-def step_of(profile: str, window: Window) -> tuple[compute_breakdown.Step, list[str]]:
+def step_of(profile: str, window: Window) -> tuple[Step, list[str]]:
     """The step that all modes are asked about, read once; and the notes on it."""
     request = request_of(profile, MODES[0], *window)
     asked = request.mode_options
-    choice = compute_breakdown.StepChoice(asked.get("step"), asked.get("step_id"))
+    choice = StepChoice(asked.get("step"), asked.get("step_id"))
     notes: list[str] = []
-    trace = OPEN.enter_context(_proto.open_trace(profile))
-    device = compute_breakdown.open_device(trace, request.device or "", [], notes)
-    picked = compute_breakdown.pick_step(device, choice, notes)
-    return compute_breakdown.read_step(device, picked, notes), notes
+    trace = OPEN.enter_context(open_trace(profile))
+    device = open_device(trace, request.device or "", [], notes)
+    picked = pick_step(device, choice, notes)
+    return read_step(device, picked, notes), notes
+
+
+def mode_called(name: str) -> compute_breakdown.Mode:
+    return next(mode for mode in compute_breakdown.MODES if mode.name == name)
 
 
 @functools.cache
@@ -89,8 +98,8 @@ def say(profile: str, window: Window, mode: str, *options: str) -> Json:
     step, notes = step_of(profile, window)
     request = request_of(profile, mode, *window, *options)
     of_mode = {k: v for k, v in request.mode_options.items() if k not in ("step", "step_id")}
-    report = functools.partial(function_of(request.mode), **of_mode)
-    said = compute_breakdown.answer_of(request, profile, step, report, list(notes))
+    report = functools.partial(function_of(mode_called(mode)), **of_mode)
+    said = answer_of(request, profile, step, report, list(notes))
     return cast("Json", json.loads(json.dumps(said, allow_nan=False)))
 
 
@@ -436,17 +445,17 @@ class Capture(Base.Invariants):
     )
 
     @functools.cached_property
-    def executions(self) -> list[compute_breakdown.Step]:
+    def executions(self) -> list[Step]:
         """Every execution of a program on the first device, each read as one that was picked."""
-        with _proto.open_trace(self.profile) as trace:
-            device = compute_breakdown.open_device(trace, self.devices[0], [], [])
-            return [compute_breakdown.read_step(device, each, []) for each in device.steps]
+        with open_trace(self.profile) as trace:
+            device = open_device(trace, self.devices[0], [], [])
+            return [read_step(device, each, []) for each in device.steps]
 
     def totals_of_ops(self, device: str) -> dict[str, int]:
         """The time of each op over the whole capture, by name."""
-        with _proto.open_trace(self.profile) as trace:
-            opened = compute_breakdown.open_device(trace, device, [], [])
-            step = compute_breakdown.read_step(opened, None, [])
+        with open_trace(self.profile) as trace:
+            opened = open_device(trace, device, [], [])
+            step = read_step(opened, None, [])
             totals: Counter[str] = Counter()
             for each in step.leaves:
                 totals[each.op.name] += each.total

@@ -15,12 +15,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import _proto
-from _proto.buffers import Allocation, Assigned, Buffer, BufferAssignment, HeapEvent
-from _proto.hlo_facts import Collective, DeclaredCost, Dot
-from _proto.hlo_search import LikelyLine
-from _proto.hlo_shapes import Array
-from _proto.replica_groups import (
+from _proto.hlo.buffers import Allocation, Assigned, Buffer, BufferAssignment, HeapEvent
+from _proto.hlo.facts import Collective, DeclaredCost, Dot
+from _proto.hlo.module import Instruction, Program
+from _proto.hlo.programs import Programs
+from _proto.hlo.replica_groups import (
     MAX_DEVICES,
     AxisPart,
     Participants,
@@ -29,6 +28,9 @@ from _proto.replica_groups import (
     listed_groups,
     mesh_groups,
 )
+from _proto.hlo.search import LikelyLine
+from _proto.hlo.shapes import Array
+from _proto.trace import open_trace, reader
 from tests.harness import OFFLOADING, TRAINING
 from tests.hlo_proto import (
     Op,
@@ -69,15 +71,15 @@ NOTE_END = "; answered without it"
 
 
 @contextmanager
-def programs_in(data: bytes | Path) -> Iterator[_proto.Programs]:
+def programs_in(data: bytes | Path) -> Iterator[Programs]:
     """The programs of a file, as long as it is open."""
     with tempfile.TemporaryDirectory() as folder:
         path = data
         if isinstance(path, bytes):
             path = Path(folder) / "test.xplane.pb"
             path.write_bytes(data if isinstance(data, bytes) else b"")
-        with _proto.open_trace(str(path)) as trace:
-            yield _proto.programs_of(trace)
+        with open_trace(str(path)) as trace:
+            yield Programs(trace)
 
 
 class Opened:
@@ -90,7 +92,7 @@ class Opened:
             self.buffers = self.program.buffers() if self.program else None
         self.notes = programs.notes
 
-    def __getitem__(self, name: str) -> _proto.Instruction:
+    def __getitem__(self, name: str) -> Instruction:
         found = self.program.instruction(name) if self.program else None
         if found is None:
             raise AssertionError(f"no {name}: {self.notes}")
@@ -333,7 +335,7 @@ def everything() -> dict[str, list[Op]]:
     }
 
 
-def ask_everything(each: _proto.Instruction) -> None:
+def ask_everything(each: Instruction) -> None:
     for producer_first in (False, True):
         each.likely_line(producer_first, {"copy.1": "x.py:1"})
     _ = each.chain, each.on_sparse_core, each.tf_op, each.line, each.stack, each.users
@@ -1088,8 +1090,8 @@ class Buffers(unittest.TestCase):
 
 
 class RealOp(NamedTuple):
-    instruction: _proto.Instruction | None
-    metadata: _proto.Metadata
+    instruction: Instruction | None
+    metadata: reader.Metadata
     dur_ps: int
 
     @property
@@ -1106,7 +1108,7 @@ class RealOp(NamedTuple):
 
 class Real(NamedTuple):
     ops: list[RealOp]
-    programs: list[_proto.Program]
+    programs: list[Program]
     buffers: list[BufferAssignment]
     notes: list[str]
 
@@ -1120,7 +1122,7 @@ def real(path: Path) -> Real:
     """The ops of a real profile's first device, with the instructions that they are."""
     if not path.exists():
         raise unittest.SkipTest(f"{path.name} is not there")
-    with _proto.open_trace(str(path)) as trace:
+    with open_trace(str(path)) as trace:
         plane = trace.plane("/device:TPU:0")
         durations: Counter[int] = Counter()
         for line in plane.lines("XLA Ops"):
@@ -1129,7 +1131,7 @@ def real(path: Path) -> Real:
                     events.metadata_ids, events.durations, strict=True
                 ):
                     durations[metadata_id] += duration
-        programs = _proto.programs_of(trace)
+        programs = Programs(trace)
         ops = []
         for metadata_id, dur_ps in durations.items():
             metadata = plane.metadata(metadata_id)

@@ -23,8 +23,10 @@ from typing import Any
 from unittest import mock
 
 import _peaks
-import _proto
 import compute_breakdown
+from _modes import ledger, verdicts
+from _pipeline import request, vocabulary
+from _proto import errors
 from tests import hlo_proto, records, xspace
 from tests.harness import DEMO, ROOT, SCRIPT, Outcome, answer, run
 from tests.harness import MODES as STEP_MODES
@@ -297,7 +299,7 @@ def refusals() -> list[Outcome]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "empty.json").touch()
         found.append(run(AFTER, "compare", "--baseline", f"{folder}/empty.json"))
-    missing = _proto.NoProtobuf("No module named 'google'")
+    missing = errors.NoProtobuf("No module named 'google'")
     with mock.patch.object(compute_breakdown, "opened", side_effect=missing):
         found.append(run(DEMO, "summary"))
     return found
@@ -449,7 +451,7 @@ class Exits(unittest.TestCase):
         self.assertEqual(said, happens)
 
     def test_no_reason_is_forgotten(self) -> None:
-        known = set(compute_breakdown.EXIT_STATUS)
+        known = set(request.EXIT_STATUS)
         self.assertEqual(known, {outcome.object["reason"] for outcome in refusals()})
 
     def test_detail_is_there_wherever_there_is_more_to_say(self) -> None:
@@ -711,7 +713,7 @@ class Excerpts(unittest.TestCase):
             f"{100 * hidden / under_way:.0f} % of that time lies under math or copies; the core "
             f"stands in communication for {of_comm['exposed_pct_of_step']:.0f} %"
         )
-        collectives = [waits[name] for name in compute_breakdown.COLLECTIVES if name in waits]
+        collectives = [waits[name] for name in vocabulary.COLLECTIVES if name in waits]
         self.assertGreater(
             reshuffles["sync_dur_ps"], sum(row["wait_dur_ps"] for row in collectives)
         )
@@ -1100,17 +1102,17 @@ class Skill(unittest.TestCase):
     def test_every_name_in_it_is_one(self) -> None:
         documented = FieldTables.of(FIELDS)
         classes = {code(row[0]) for row in table(FIELDS, "class")}
-        self.assertEqual(classes, {*compute_breakdown.CLASSES})
+        self.assertEqual(classes, {*ledger.CLASSES})
         known = {name for _, _, name in documented.named()} | set(MODES)
         known |= {outcome.object["reason"] for outcome in refusals()}
-        known |= {*compute_breakdown.SKIP_REASONS, "sparse_core", "data_move", "no_source"}
+        known |= {*verdicts.SKIP_REASONS, "sparse_core", "data_move", "no_source"}
         known |= classes | {"at_roof", "step_duration"}
         named = re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)
         shapes = {"decoder_layer", "dot_general", "sort_by"}
         self.assertEqual(set(named) - shapes - known, set())
 
     def test_the_guide_has_every_class(self) -> None:
-        known = {*compute_breakdown.CLASSES, "idle", "overlap", "at_roof"}
+        known = {*ledger.CLASSES, "idle", "overlap", "at_roof"}
         guide = table(SKILL, "class", "what it means")
         self.assertEqual({name for row in guide for name in re.findall(r"`(\w+)`", row[0])}, known)
 

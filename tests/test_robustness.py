@@ -20,7 +20,8 @@ from typing import Any
 from unittest import mock
 
 import compute_breakdown
-from _proto import folders, source
+from _pipeline import folders, request, texts
+from _proto.trace import source
 from tests import fuzz, harness
 from tests.fuzz import Reading, check_outcome, damaged_at, time_limit
 from tests.xspace import (
@@ -83,7 +84,7 @@ class FuzzTest(unittest.TestCase):
     def test_every_reason_has_its_exit_status(self) -> None:
         self.assertEqual(
             fuzz.STATUS_OF | {"protobuf_not_installed": 1},
-            compute_breakdown.EXIT_STATUS,
+            request.EXIT_STATUS,
             "say in STATUS_OF of tests/fuzz.py how a new reason ends, and on the user's page",
         )
 
@@ -735,7 +736,7 @@ class HostileTextTest(RobustnessTest):
         path = self.write("test.xplane.pb", trace([op("f.1", "loop fusion", 0, 10, text=text)]))
         outcome, seconds, size = measured(path, "--mode", "by_source")
         said = outcome.object["groups"][0]["example_hlo_op"]
-        self.assertEqual(said, text[: compute_breakdown.LONGEST_TEXT] + "…")
+        self.assertEqual(said, text[: texts.LONGEST_TEXT] + "…")
         self.assertLess(seconds, 4)
         self.assertLess(size, 400 << 20)
 
@@ -1027,7 +1028,7 @@ class ProfileTest(RobustnessTest):
                 raise PermissionError(13, "Permission denied", folder)
             return list_files(folder)
 
-        with mock.patch("_proto.files_in", files_in):
+        with mock.patch("folders.files_in", files_in):
             self.assert_absent(run(self.folder), "unreadable_xplane_pb")
 
     def test_a_run_that_cannot_be_listed_hides_no_other(self) -> None:
@@ -1040,7 +1041,7 @@ class ProfileTest(RobustnessTest):
                 raise PermissionError(13, "Permission denied")
             return list_files(folder)
 
-        with mock.patch("_proto.files_in", files_in):
+        with mock.patch("folders.files_in", files_in):
             notes = run(self.folder / "plugins/profile").object["notes"]
         self.assertEqual(
             notes[:2],

@@ -15,7 +15,7 @@ from functools import partial
 from math import comb
 from typing import Any
 
-import _records
+from _modes import cohorts, record_format, verdict
 from tests import records
 from tests.records import Json, Name, groups_of, pod
 
@@ -23,16 +23,16 @@ FIGURES = ("step_duration", "own", "comm", "host", "idle", "load")
 
 
 def loader(of: Json) -> Callable[[], Json]:
-    return partial(_records.decode, gzip.compress(json.dumps(of).encode(), 1))
+    return partial(record_format.decode, gzip.compress(json.dumps(of).encode(), 1))
 
 
 def refuse(host: str = "h9") -> Json:
     detail = f"{host}.xplane.pb: byte 7: it ends here"
-    raise _records.NoAnswer("unreadable_xplane_pb", detail=detail)
+    raise record_format.NoAnswer("unreadable_xplane_pb", detail=detail)
 
 
 def spread(run: Sequence[Json], **options: Any) -> Json:
-    answer = _records.spread([loader(each) for each in run], **{"top": 10**6, **options})
+    answer = verdict.spread_of_records([loader(each) for each in run], **{"top": 10**6, **options})
     # What is printed is JSON.
     printed: Json = json.loads(json.dumps(answer, allow_nan=False))
     return printed
@@ -387,18 +387,18 @@ class Stragglers(unittest.TestCase):
         def slow_host(*hosts: Sequence[int], n_steps: int = 8) -> Json | None:
             """Of the loads of their devices, the same in every step."""
             members = [
-                _records.Member(
+                cohorts.Member(
                     f"h{host:02}",
                     str(device),
                     "",
                     None,
-                    {step: _records.Load("", load, 0, 0, 0) for step in range(n_steps)},
+                    {step: cohorts.Load("", load, 0, 0, 0) for step in range(n_steps)},
                     dict,
                 )
                 for host, loads in enumerate(hosts)
                 for device, load in enumerate(loads)
             ]
-            return _records.slow_host_of(_records.Cohort.of(members))
+            return verdict.slow_host_of(cohorts.Cohort.of(members))
 
         h1 = {"host": "h01", "n_slowest": 8, "p_value": 0.007812}
         self.assertEqual(slow_host((10, 10), (11, 11)), h1)
@@ -637,23 +637,23 @@ class Joining(unittest.TestCase):
 
     def test_a_host_that_cannot_be_read_is_counted(self) -> None:
         good = [loader(each) for each in self.records]
-        answer = _records.spread([good[0], refuse, *good[1:]], top=10**6)
+        answer = verdict.spread_of_records([good[0], refuse, *good[1:]], top=10**6)
         self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (3, 1))
         self.assertEqual([*answer["cohorts"]], [cohort(self.records)])
         self.assertIn("h9.xplane.pb", answer["notes"][0])
-        both: list[Callable[[], Json]] = [refuse, partial(_records.decode, b"{}"), *good]
-        notes = _records.spread(both)["notes"]
-        self.assertEqual(_records.spread(both[::-1])["notes"], notes)
+        both: list[Callable[[], Json]] = [refuse, partial(record_format.decode, b"{}"), *good]
+        notes = verdict.spread_of_records(both)["notes"]
+        self.assertEqual(verdict.spread_of_records(both[::-1])["notes"], notes)
         self.assertEqual(len(notes), 2)
-        with self.assertRaises(_records.NoAnswer) as caught:
-            _records.spread([refuse, refuse])
+        with self.assertRaises(record_format.NoAnswer) as caught:
+            verdict.spread_of_records([refuse, refuse])
         self.assertEqual(caught.exception.reason, "unreadable_xplane_pb")
-        with self.assertRaises(_records.NoAnswer) as caught:
-            _records.spread([lambda: _records.decode(b"{}")])
+        with self.assertRaises(record_format.NoAnswer) as caught:
+            verdict.spread_of_records([lambda: record_format.decode(b"{}")])
         self.assertEqual(caught.exception.reason, "unreadable_record")
         # Of several reasons none is that of the whole.
-        with self.assertRaises(_records.NoAnswer) as caught:
-            _records.spread([partial(_records.decode, b"{}"), partial(refuse, "z")])
+        with self.assertRaises(record_format.NoAnswer) as caught:
+            verdict.spread_of_records([partial(record_format.decode, b"{}"), partial(refuse, "z")])
         self.assertEqual(caught.exception.reason, "unreadable_xplane_pb")
         self.assertIn("not a record", str(caught.exception.fields["detail"]))
 
@@ -661,8 +661,8 @@ class Joining(unittest.TestCase):
         changes: list[Json] = [{"devices": [], "steps": []}, {"steps": []}]
         for change in changes:
             first = iter([self.records[0], {**self.records[0], **change}])
-            with self.subTest(change=change), self.assertRaises(_records.NoAnswer) as caught:
-                _records.spread([partial(next, first)])
+            with self.subTest(change=change), self.assertRaises(record_format.NoAnswer) as caught:
+                verdict.spread_of_records([partial(next, first)])
             self.assertIn("changed", str(caught.exception.fields["detail"]))
 
     def test_anything_at_all(self) -> None:
@@ -673,8 +673,8 @@ class Joining(unittest.TestCase):
             data = bytearray(good[0])
             for _ in range(rng.randint(1, 3)):
                 data[rng.randrange(len(data))] = rng.choice(b'0123456789-e.,:[]{}"tn\\ ')
-            answer = _records.spread(
-                [partial(_records.decode, bytes(data)), partial(_records.decode, good[1])]
+            answer = verdict.spread_of_records(
+                [partial(record_format.decode, bytes(data)), partial(record_format.decode, good[1])]
             )
             self.assertEqual(answer["n_hosts"] + answer["n_hosts_unreadable"], 2)
 
@@ -682,7 +682,7 @@ class Joining(unittest.TestCase):
         answer = spread(self.records, device="/device:TPU:1")
         self.assertEqual(answer["n_devices"], 3)
         self.assertEqual(answer["cohorts"][0]["verdict"]["straggler"], of(("h1", "/device:TPU:1")))
-        with self.assertRaises(_records.NoAnswer) as caught:
+        with self.assertRaises(record_format.NoAnswer) as caught:
             spread(self.records, device="/device:TPU:9")
         self.assertEqual(caught.exception.fields["available_devices"],
                          ["/device:TPU:0", "/device:TPU:1"])  # fmt: skip
@@ -810,9 +810,9 @@ class Cost(unittest.TestCase):
         for k, n, d in itertools.product(range(1, 9), range(1, 9), (2, 3, 7)):
             ways = sum(comb(n, i) * (d - 1) ** (n - i) for i in range(k, n + 1))
             expected = min(Fraction(1), d * Fraction(ways, d**n))
-            self.assertEqual(_records.chance_of_slowest(k, n, d), expected)
+            self.assertEqual(verdict.chance_of_slowest(k, n, d), expected)
         start = time.process_time()
-        _records.chance_of_slowest(1, 5000, 8)
+        verdict.chance_of_slowest(1, 5000, 8)
         self.assertLess(time.process_time() - start, 0.2)
 
     def test_many_programs(self) -> None:
@@ -846,16 +846,16 @@ class Cost(unittest.TestCase):
             ],
         }
         data = [json.dumps({**base, "host": f"h{host}"}).encode() for host in range(16)]
-        loaders = [partial(_records.decode, each) for each in data]
+        loaders = [partial(record_format.decode, each) for each in data]
         start = time.process_time()
-        answer = _records.spread(loaders)
+        answer = verdict.spread_of_records(loaders)
         self.assertLess(time.process_time() - start, 10 / 8)
         self.assertEqual(answer["n_devices"], 64)
         tracemalloc.start()
-        _records.spread(loaders[:2])
+        verdict.spread_of_records(loaders[:2])
         few = tracemalloc.get_traced_memory()[1]
         tracemalloc.reset_peak()
-        _records.spread(loaders)
+        verdict.spread_of_records(loaders)
         many = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         self.assertLess(many, 1.5 * few)

@@ -29,8 +29,8 @@ from unittest import mock
 from google.protobuf.message import EncodeError
 
 import compute_breakdown
-from _proto import wire
 from _proto import xplane_pb2 as pb
+from _proto.trace import wire
 from tests import harness
 from tests.fuzz import check_outcome, damaged_at
 from tests.xspace import op, trace
@@ -384,7 +384,7 @@ class Memory(StreamsTest):
         with mock.patch.object(compute_breakdown, "analyse", side_effect=failed):
             with self.assertRaises(ImportError):
                 compute_breakdown.outcome_of([str(self.small), "--mode", "summary"])
-            with mock.patch("_proto.check_memory", side_effect=MemoryError):
+            with mock.patch("errors.check_memory", side_effect=MemoryError):
                 fields = compute_breakdown.outcome_of([str(self.small), "--mode", "summary"]).fields
         self.assertEqual(fields["reason"], "unreadable_xplane_pb")
         self.assertIn("not enough memory", fields["detail"])
@@ -393,7 +393,7 @@ class Memory(StreamsTest):
         """It says of both alike that it can't: that must not pass for what the trace is."""
         self.assertIsNone(wire.parse(pb.LineEvents, b"\n"))
         with (
-            mock.patch("_proto.wire.check_memory", side_effect=MemoryError),
+            mock.patch("wire.check_memory", side_effect=MemoryError),
             self.assertRaises(MemoryError),
         ):
             wire.parse(pb.LineEvents, b"\n")

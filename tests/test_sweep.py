@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from unittest import mock
 
 import compute_breakdown
-from compute_breakdown import Sweep, merged
+from _pipeline import timeline
+from _pipeline.timeline import Sweep, merged
 from tests.harness import MODES_OF_TRACE, answer
 from tests.xspace import op, trace
 
@@ -33,7 +34,7 @@ def in_order(rng: random.Random) -> list[Event]:
     return events
 
 
-def cut(events: Sequence[Event], rng: random.Random) -> Iterator[compute_breakdown.Columns]:
+def cut(events: Sequence[Event], rng: random.Random) -> Iterator[timeline.Columns]:
     at = 0
     while at < len(events):
         size = rng.choice((1, 2, 5, 30))
@@ -123,7 +124,7 @@ class Folding(unittest.TestCase):
             for n in (1, 2, 7):
                 with (
                     self.subTest(mode=mode, n=n),
-                    mock.patch("_proto.lines._PIECE_BYTES", 64),
+                    mock.patch("lines._PIECE_BYTES", 64),
                     mock.patch.object(compute_breakdown, "N_FOLDED", n),
                 ):
                     found = {**answer(data, mode), "profile_dir": said["profile_dir"]}

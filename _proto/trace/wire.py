@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, EncodeError, Message
 
-from .errors import Damage, check_memory
+from _proto.errors import Damage, check_memory
 
 VARINT, FIXED64, LENGTH, GROUP_START, GROUP_END, FIXED32 = range(6)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from .buffers import ALLOC, FREE, Allocation, Buffer, BufferAssignment, HeapEvent
+from _proto.hlo.buffers import ALLOC, FREE, Allocation, Buffer, BufferAssignment, HeapEvent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .hlo_module import Instruction
+    from _proto.hlo.module import Instruction
 
 HBM = 0
 PARAMETER, OUTPUT, CONSTANT, TEMPORARY = KINDS = ("parameter", "output", "constant", "temporary")

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from . import hlo_pb2 as pb
-from .hlo_text import bits_of, size_of
-from .wire import parse
+from _proto import hlo_pb2 as pb
+from _proto.hlo.text import bits_of, size_of
+from _proto.trace.wire import parse
 
 # The names that HLO texts give to the PrimitiveTypes, in the order of their numbers.
 _ELEMENT_TYPES = (

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from .clocks import Clock, Piece
-from .record import record
+from _pipeline.clocks import Clock, Piece
+from _proto.record import record
 
 K = TypeVar("K")
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 
-from . import STDIN
-from .errors import Damage
-from .wire import FramingCheck
+from _proto.errors import Damage
+from _proto.trace import STDIN
+from _proto.trace.wire import FramingCheck
 
 GZIP_MAGIC = b"\x1f\x8b"
 COPY_LIMIT = 16 << 30

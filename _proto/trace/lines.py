@@ -19,12 +19,12 @@ from typing import TypeVar
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from . import columns_pb2 as columns
-from . import xplane_pb2 as pb
-from .errors import Damage
-from .record import record
-from .source import Source
-from .wire import (
+from _proto import columns_pb2 as columns
+from _proto import xplane_pb2 as pb
+from _proto.errors import Damage
+from _proto.record import record
+from _proto.trace.source import Source
+from _proto.trace.wire import (
     LENGTH,
     Schema,
     decode,

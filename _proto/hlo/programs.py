@@ -7,14 +7,14 @@ out, and a program compiled elsewhere is not in the file.)
 
 from __future__ import annotations
 
-from .errors import Damage
-from .reader import Trace
-from .record import record
-from .wire import LENGTH, fields
+from _proto.errors import Damage
+from _proto.record import record
+from _proto.trace.reader import Trace
+from _proto.trace.wire import LENGTH, fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .hlo_module import Program
+    from _proto.hlo.module import Program
 
 _PLANE = "/host:metadata"
 _STAT = "Hlo Proto"
@@ -78,7 +78,7 @@ class Programs:
         return entry.program
 
     def _read(self, entry: _Entry, start: int, end: int) -> Program:
-        from .hlo_module import Program
+        from _proto.hlo.module import Program
 
         parts: dict[int, tuple[int, int]] = {}
 

@@ -10,11 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from . import hlo_pb2 as pb
-from .hlo_search import START, collective_name, first_collective, inside, stage_of
-from .hlo_shapes import Array
-from .hlo_text import OTHER, dtype_class
-from .replica_groups import (
+from _proto import hlo_pb2 as pb
+from _proto.hlo.replica_groups import (
     AxisPart,
     Groups,
     Participants,
@@ -25,11 +22,14 @@ from .replica_groups import (
     mesh_groups,
     n_members,
 )
-from .wire import parse
+from _proto.hlo.search import START, collective_name, first_collective, inside, stage_of
+from _proto.hlo.shapes import Array
+from _proto.hlo.text import OTHER, dtype_class
+from _proto.trace.wire import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .hlo_module import Instruction
+    from _proto.hlo.module import Instruction
 
 _DOTS = ("convolution", "dot")
 # Which of two operands' classes is the wider.

@@ -10,15 +10,15 @@ an answer meets it: it leads nowhere then, and `Program.complain` hears of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from . import hlo_pb2 as pb
-from .errors import Damage
-from .hlo_facts import (
+from _proto import hlo_pb2 as pb
+from _proto.errors import Damage
+from _proto.hlo.facts import (
     Collective,
     DeclaredCost,
     Dot,
@@ -26,7 +26,7 @@ from .hlo_facts import (
     declared_cost_of,
     dot_of,
 )
-from .hlo_search import (
+from _proto.hlo.search import (
     LikelyLine,
     Tangled,
     chains_of,
@@ -35,14 +35,14 @@ from .hlo_search import (
     likely_line,
     stage_of,
 )
-from .hlo_shapes import Array, read_array, read_arrays
-from .wire import explain, parse
+from _proto.hlo.shapes import Array, read_array, read_arrays
+from _proto.hlo.stacks import BYTES_A_STEP, Frames
+from _proto.trace.wire import explain, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .buffers import BufferAssignment
-    from .heap import Peak
-    from .replica_groups import Participants
+    from _proto.hlo.buffers import BufferAssignment
+    from _proto.hlo.replica_groups import Participants
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -59,16 +59,12 @@ _EXPLAINED = 4 << 20
 # instruction. Those of a training step take one or two for each.
 _STEPS = 1_000_000
 _STEPS_EACH = 30
-# How much of a shape or a stack is copied in the time that a step takes.
-_BYTES_A_STEP = 100
 
 _SPARSE_CORE = "sparsecore"
 # Bookkeeping, and what is laid out rather than computed: no line takes part in an op by these.
 _NOT_FUSED_WORK = frozenset(
     "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
 )
-# No stack that a compiler records is deeper.
-_MAX_FRAMES = 4096
 
 
 class Program:
@@ -113,21 +109,10 @@ class Program:
 
     def buffers(self) -> BufferAssignment | None:
         """What its memory holds; None where it doesn't tell."""
-        from .buffers import read_buffers
+        from _proto.hlo.buffers import read_buffers
 
         data = self._read_buffers()
         return None if data is None else read_buffers(self, data)
-
-    def peak(self) -> Peak | None:
-        """What its memory holds when it holds most; None where that isn't told."""
-        from .heap import Contradiction, peak_of
-
-        buffers = self.buffers()
-        try:
-            return None if buffers is None else peak_of(buffers)
-        except Contradiction as error:
-            self.complain(f"the buffer assignment: {error}")
-            return None
 
     @cached_property
     def has_lines(self) -> bool:
@@ -173,9 +158,9 @@ class Program:
         return message
 
     @cached_property
-    def frames(self) -> _Frames:
+    def frames(self) -> Frames:
         index = self.read(pb.StackFrameIndex, self._module.stack_frame_index)
-        return _Frames(index or pb.StackFrameIndex(), self.complain, self.spend)
+        return Frames(index or pb.StackFrameIndex(), self.complain, self.spend)
 
     def computation(self, computation_id: int) -> Computation | None:
         found = self._computation_of.get(computation_id)
@@ -316,7 +301,7 @@ class Instruction:
             if line:
                 return line
         file = metadata.source_file
-        self.program.spend(len(file) // _BYTES_A_STEP)
+        self.program.spend(len(file) // BYTES_A_STEP)
         return f"{file}:{metadata.source_line}" if file and metadata.source_line > 0 else None
 
     @property
@@ -368,7 +353,7 @@ class Instruction:
             # All of the shape is copied and read, for each of its parts.
             self.program.spend()
             shape = self._message.shape
-            self.program.spend(len(shape) // _BYTES_A_STEP)
+            self.program.spend(len(shape) // BYTES_A_STEP)
             return read_array(shape, path)
 
         return self.program.answer(read, None)
@@ -454,94 +439,3 @@ class Instruction:
     def collective(self) -> Collective | None:
         """The collective that it is or has inside, all parts of an asynchronous op looked at."""
         return self.program.answer(lambda: collective_of(self), None)
-
-
-class _Frames:
-    """The stack frames of a program, whose ids count from 1. A frame tells its own caller."""
-
-    def __init__(
-        self,
-        index: pb.StackFrameIndex,
-        complain: Callable[[str], None],
-        spend: Callable[[int], None],
-    ) -> None:
-        self._complain = complain
-        self._spend = spend
-        self._index = index
-        # Each of them once, as many frames as there are in it.
-        self._files = list(index.file_names)
-        self._known: dict[int, tuple[str, int, int, int] | None] = {}
-        self._lines: dict[int, str | None] = {}
-        self._wanted: dict[tuple[int, Callable[[str], bool]], str | None] = {}
-
-    def line(self, frame_id: int) -> str | None:
-        """Kept, since many instructions may share one."""
-        if frame_id not in self._lines:
-            frame = self._frame(frame_id)
-            # Characters take up to four bytes.
-            self._spend(4 * len(frame[0]) // _BYTES_A_STEP if frame else 0)
-            self._lines[frame_id] = f"{frame[0]}:{frame[1]}" if frame else None
-        return self._lines[frame_id]
-
-    def stack(self, frame_id: int) -> str | None:
-        """The frames from the outermost in; None where they don't end."""
-        frames: list[str] = []
-        for each in self._outward(frame_id):
-            if each is None:
-                return None
-            _, file, line, column = each
-            self._spend(len(file) // _BYTES_A_STEP)
-            frames.append(f"{file}:{line}:{column}")
-        return "\n".join(reversed(frames)) or None
-
-    def line_where(self, frame_id: int, is_wanted: Callable[[str], bool]) -> str | None:
-        """The line of the innermost frame whose file is wanted; kept as others are."""
-        key = frame_id, is_wanted
-        if key not in self._wanted:
-            self._wanted[key] = None
-            for each in filter(None, self._outward(frame_id)):
-                found, file, _, _ = each
-                self._spend(len(file) // _BYTES_A_STEP)
-                if is_wanted(file):
-                    self._wanted[key] = self.line(found)
-                    break
-        return self._wanted[key]
-
-    def _outward(self, frame_id: int) -> Iterator[tuple[int, str, int, int] | None]:
-        """Id, file, line and column of a frame and its callers; None last if they don't end."""
-        seen: set[int] = set()
-        while frame_id:
-            frame = self._frame(frame_id)
-            if frame is None or frame_id in seen or len(seen) >= _MAX_FRAMES:
-                if frame is not None:
-                    self._complain(f"stack frame {frame_id} has no outermost caller")
-                yield None
-                return
-            seen.add(frame_id)
-            self._spend(1)
-            file, line, column, caller_id = frame
-            yield frame_id, file, line, column
-            frame_id = caller_id
-
-    def _frame(self, frame_id: int) -> tuple[str, int, int, int] | None:
-        """File, line, column, and the id of the caller's frame."""
-        if frame_id not in self._known:
-            self._known[frame_id] = frame = self._read(frame_id)
-            if frame is None:
-                self._complain(f"stack frame {frame_id} has no file and line")
-        return self._known[frame_id]
-
-    def _read(self, frame_id: int) -> tuple[str, int, int, int] | None:
-        index = self._index
-        if not 0 < frame_id <= len(index.stack_frames):
-            return None
-        frame = parse(pb.StackFrame, index.stack_frames[frame_id - 1])
-        if frame is None or not 0 < frame.file_location_id <= len(index.file_locations):
-            return None
-        location = parse(pb.FileLocation, index.file_locations[frame.file_location_id - 1])
-        if location is None or not 0 < location.file_name_id <= len(self._files):
-            return None
-        file = self._files[location.file_name_id - 1]
-        if not file or location.line <= 0:
-            return None
-        return file, location.line, location.column, frame.parent_frame_id

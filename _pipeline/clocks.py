@@ -18,11 +18,11 @@ from contextlib import suppress
 from itertools import compress
 from operator import add
 
-from .record import record
+from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .lines import Events
+    from _proto.trace.lines import Events
 
 ON_DEVICE, ON_TRACE = "device", "trace"
 # Beyond any int64.

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from .hlo_shapes import Array as ProgramArray
-from .hlo_text import FROM_HOST, TO_HOST, Array, HloText
-from .replica_groups import GroupTexts, Participants
+from _proto.hlo.replica_groups import GroupTexts, Participants
+from _proto.hlo.shapes import Array as ProgramArray
+from _proto.hlo.text import FROM_HOST, TO_HOST, Array, HloText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .hlo_facts import Collective
-    from .hlo_module import Program
+    from _proto.hlo.facts import Collective
+    from _proto.hlo.module import Program
 
 TEXT, PROGRAM, SHAPES = "text", "program", "shapes"
 # What counts as the payload, what goes in or what comes out. Both are equal, unless a sum is of a

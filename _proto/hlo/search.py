@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .hlo_module import Computation, Instruction
+    from _proto.hlo.module import Computation, Instruction
 
 # The parts of an asynchronous op.
 START, UPDATE, DONE = "start", "update", "done"

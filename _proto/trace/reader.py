@@ -14,12 +14,12 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from . import xplane_pb2 as pb
-from .errors import Damage
-from .lines import DeviceStats, Line, read_line
-from .record import record
-from .source import Source
-from .wire import LENGTH, VARINT, Schema, decode, fields, known_fields, text
+from _proto import xplane_pb2 as pb
+from _proto.errors import Damage
+from _proto.record import record
+from _proto.trace.lines import DeviceStats, Line, read_line
+from _proto.trace.source import Source
+from _proto.trace.wire import LENGTH, VARINT, Schema, decode, fields, known_fields, text
 
 # What compressed strings may expand to: one; all of a plane; and these for each byte of the file.
 _TEXT_LIMIT = 4 << 20

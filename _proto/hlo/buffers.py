@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from . import hlo_pb2 as pb
-from .wire import parse
+from _proto import hlo_pb2 as pb
+from _proto.trace.wire import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .hlo_module import Instruction, Program
+    from _proto.hlo.module import Instruction, Program
 
 ALLOC, FREE, _ = KINDS = ("alloc", "free", "share")
 

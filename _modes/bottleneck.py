@@ -1,0 +1,199 @@
+"""Where to look first: what the step's time is lost to, and on which lines."""
+
+from __future__ import annotations
+
+from _modes.costs import costs_by_kernel, declared_notes
+from _modes.exposed import is_exposed
+from _modes.ledger import CLASSES, COLLECTIVE, KERNEL, UNJUDGED, at_roof_of, is_declared, ledger_of
+from _modes.likely import LikelyLine, likely_line, line_of
+from _modes.report import Report
+from _modes.roofs import exact, peaks_used, roofs_of, rounded
+from _modes.rows import likely_fields, shortened
+from _pipeline.device import TPU_RE
+from _pipeline.groups import Group, how_most, percent, ranked_by, sum_known
+from _pipeline.vocabulary import COMPUTE, HOST
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from _modes.ledger import Entry
+    from _modes.roofs import Roofs
+    from _pipeline.normalize import Step
+    from _pipeline.ops import Op
+
+    Json = dict[str, Any]
+
+IDLE, OVERLAP, AT_ROOF = "idle", "overlap", "at_roof"
+
+
+class Finding:
+    """Entries of one class and line: what there is to win in one place."""
+
+    def __init__(self, entries: list[Entry], likely: LikelyLine) -> None:
+        self.entries = entries
+        self.likely = likely
+        self.name, self.kernel = entries[0].name, entries[0].kernel
+        self.group = Group([entry.executions for entry in entries])
+        self.at_roof = sum_known((1, entry.at_roof) for entry in entries)
+        self.lost = sum_known((1, entry.lost) for entry in entries)
+        self.weight = sum(entry.weight for entry in entries)
+
+
+def findings_of(ledger: Iterable[Entry]) -> list[Finding]:
+    """A line of a group with a stack is the group's; without one each op's likely line."""
+    of_stack: dict[tuple[str, str, str | None], list[Entry]] = {}
+    of_line: dict[tuple[str, str | None, str | None], list[tuple[Entry, LikelyLine]]] = {}
+    for entry in ledger:
+        op = entry.executions.op
+        if op.source_stack:
+            of_stack.setdefault((entry.name, op.agg_key, entry.kernel), []).append(entry)
+        else:
+            likely = likely_line(op)
+            of_line.setdefault((entry.name, likely.line, entry.kernel), []).append((entry, likely))
+    findings = [
+        Finding(entries, line_of(entries[0].executions.op)) for entries in of_stack.values()
+    ]
+    for (_, line, _), found in of_line.items():
+        how = how_most((likely.how, entry.total) for entry, likely in found)
+        line_user = found[0][1].line_user
+        findings.append(Finding([entry for entry, _ in found], LikelyLine(line, line_user, how)))
+    return sorted(
+        findings,
+        key=lambda each: (
+            -each.weight,
+            CLASSES.index(each.name),
+            each.group.op.agg_key,
+            each.likely.line or "",
+            each.kernel or "",
+        ),
+    )
+
+
+def bottleneck(
+    step: Step,
+    *,
+    top: int = 8,
+    chip: str | None = None,
+    peaks: Sequence[tuple[str, float]] = (),
+    kernel_cost: Sequence[tuple[str, int, int, str | None]] = (),
+    model_flops: int | None = None,
+) -> Report:
+    roofs = roofs_of(step.device, chip, dict(peaks))
+    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost)
+    ledger = ledger_of(step, roofs, by_user)
+    findings = findings_of(ledger)
+    by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
+    idle = step.duration - step.timeline.busy
+    weights = {name: sum(entry.weight for entry in by_class[name]) for name in CLASSES}
+    weights |= {IDLE: idle, AT_ROOF: at_roof_of(ledger)}
+    recompute = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
+    tail = findings[top:]
+    return Report(
+        {
+            # The first of several: the order of the table.
+            "bottleneck": max(weights, key=weights.__getitem__),
+            "speed_of_light": speed_of_light(ledger, step.duration),
+            "mfu_at_least": utilization_of(ledger, step, lambda op: op.phase != "recompute"),
+            "hfu_at_least": utilization_of(ledger, step, lambda op: True),
+            "mfu": mfu_of(model_flops, step, roofs),
+            "capture": {
+                "hosts": step.device.hosts,
+                "devices": [name for name in step.device.planes if TPU_RE.match(name)],
+                "n_steps": len(step.device.steps),
+            },
+            "budget": [
+                *(budget_row(name, by_class[name], step) for name in CLASSES),
+                rest_row(IDLE, idle, step),
+                rest_row(OVERLAP, step.timeline.busy - Group(step.leaves).total, step),
+            ],
+            "recompute_dur_ps": recompute,
+            "recompute_pct_of_step": percent(recompute, step.duration),
+            "findings": [finding_row(i, each, step) for i, each in enumerate(findings[:top], 1)],
+            "tail": {
+                "n_findings_omitted": len(tail),
+                "dur_ps": sum(each.group.total for each in tail),
+                "lost_ps": sum(each.lost or 0 for each in tail),
+            },
+            "chip": roofs.choice.chip,
+            "peaks_used": peaks_used(roofs),
+        },
+        notes=[*declared_notes({e.kernel for e in ledger if is_declared(e)}), *roofs.choice.notes],
+    )
+
+
+def speed_of_light(ledger: Sequence[Entry], duration: int) -> Json:
+    """What share of the step the chip needs at the least, between two bounds."""
+    at_roof, declared = at_roof_of(ledger), at_roof_of(filter(is_declared, ledger))
+    unknown = sum(entry.weight for entry in ledger if not entry.is_certain)
+    return {
+        "at_roof_ps": at_roof,
+        "unknown_ps": unknown,
+        "pct_at_least": percent(at_roof - declared, duration),
+        "pct_at_most": percent(at_roof + unknown, duration),
+    }
+
+
+def utilization_of(
+    ledger: Iterable[Entry], step: Step, counts: Callable[[Op], bool]
+) -> float | None:
+    """What share of the step the matrix units are busy at the least, claims left out."""
+    t_compute = sum(
+        (
+            min(exact(entry.total), entry.t_compute)
+            for entry in ledger
+            if not is_declared(entry) and counts(entry.executions.op)
+        ),
+        exact(0),
+    )
+    return rounded(t_compute / step.duration, 6) if step.duration else None
+
+
+def mfu_of(model_flops: int | None, step: Step, roofs: Roofs) -> float | None:
+    if model_flops is None or "bf16" not in roofs.flops or not step.duration:
+        return None
+    return rounded(model_flops / roofs.flops["bf16"] / step.duration, 6)
+
+
+def budget_row(name: str, entries: Sequence[Entry], step: Step) -> Json:
+    total = sum(entry.total for entry in entries)
+    is_known = name not in (KERNEL, UNJUDGED)
+    return {
+        "class": name,
+        "dur_ps": total,
+        "pct_of_step": percent(total, step.duration),
+        "at_roof_ps": at_roof_of(entries) if is_known else None,
+        "lost_ps": sum(entry.lost or 0 for entry in entries) if is_known else None,
+        "n_executions": sum(entry.executions.n for entry in entries),
+    }
+
+
+def rest_row(name: str, duration: int, step: Step) -> Json:
+    nothing = dict.fromkeys(("at_roof_ps", "lost_ps", "n_executions"))
+    pct = percent(duration, step.duration)
+    return {"class": name, "dur_ps": duration, "pct_of_step": pct, **nothing}
+
+
+def finding_row(rank: int, finding: Finding, step: Step) -> Json:
+    group = finding.group
+    return {
+        "rank": rank,
+        "class": finding.name,
+        **likely_fields(finding.likely),
+        "agg_key": group.op.agg_key,
+        "tf_op": shortened(group.op.tf_op),
+        "kernel": finding.kernel,
+        "dur_ps": group.total,
+        "pct_of_step": percent(group.total, step.duration),
+        "at_roof_ps": finding.at_roof,
+        "lost_ps": finding.lost,
+        "n_executions": group.n,
+        "phases": group.time_by(lambda op: op.phase),
+        "waits_for": (
+            group.where(is_exposed).time_by(lambda op: op.waits_for)
+            if finding.name in (COLLECTIVE, HOST)
+            else None
+        ),
+        "top_signature": ranked_by(group.members, lambda op: op.signature)[0][0],
+    }

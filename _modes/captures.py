@@ -1,0 +1,116 @@
+"""What is compared: records, or traces read into records."""
+
+from __future__ import annotations
+
+import os
+import zlib
+
+from _modes.record_format import NoAnswer, decode, record_of
+from _modes.recording import record_of_trace
+from _pipeline.folders import files_in
+from _pipeline.load import find_files
+from _pipeline.request import DEVICE_NOT_FOUND, Absent, unreadable
+from _pipeline.texts import cut_texts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from _modes.record_format import Record
+    from _pipeline.request import Request
+
+    Json = dict[str, Any]
+    # Told what is done, how many bytes of it, and of how many.
+    OnRead = Callable[[str, int, int], None]
+
+RECORD_SUFFIXES = (".json", ".json.gz")
+# Of other JSON that lies beside traces.
+TRACE_VIEWER = ".trace.json"
+# How a record begins, also one whose keys a formatter has sorted. What has less of it was one that
+# wasn't written to its end, as was a file of zeros.
+RECORD_STARTS = (b'{"status"', b'{"devices":[{"clock"')
+PADDING = b" \t\r\n\0"
+N_HEAD = 512
+
+
+def find_captures(profile: str, notes: list[str]) -> dict[str, str]:
+    """Traces and records, by host; of both of one host the record, since it says the same."""
+
+    def captures_in(folder: str) -> dict[str, str]:
+        return dict(sorted((files_in(folder) | records_in(folder)).items()))
+
+    none = "neither a .xplane.pb file nor a record"
+    captures = find_files(profile, notes, captures_in, none)
+    if os.path.isdir(profile):
+        traces = files_in(os.path.dirname(next(iter(captures.values()))))
+        n_both = sum(captures[host] != path for host, path in traces.items())
+        if n_both:
+            notes.append(f"{n_both} records taken, not the traces of their names")
+    return captures
+
+
+def records_in(folder: str) -> dict[str, str]:
+    """The records in a folder, by host; also what should have become one."""
+    found: dict[str, str] = {}
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        is_json = name.endswith(RECORD_SUFFIXES) and TRACE_VIEWER not in name
+        # A link that leads nowhere was to be one, too.
+        is_file = os.path.isfile(path) or not os.path.exists(path)
+        if is_json and is_file and is_record(path):
+            found.setdefault(name.removesuffix(".gz").removesuffix(".json"), path)
+    return found
+
+
+def is_record(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            head = file.read(N_HEAD)
+        if path.endswith(".gz"):
+            head = zlib.decompressobj(wbits=31).decompress(head, N_HEAD)
+    except (OSError, zlib.error):
+        # Whoever reads it says why that can't be done.
+        return True
+    head = head.translate(None, PADDING)
+    return any(start.startswith(head[: len(start)]) for start in RECORD_STARTS)
+
+
+def record_at(path: str, device: str | None, notes: list[str], on_read: OnRead | None) -> Record:
+    """A record; of a trace that which would be made of it."""
+    try:
+        if not path.endswith(RECORD_SUFFIXES):
+            asked = slice(None)
+            return record_of(record_of_trace("", path, device, asked, notes, on_read))
+        with open(path, "rb") as file:
+            found = decode(file.read())
+    except (OSError, MemoryError) as error:
+        raise Absent("unreadable_record", detail=unreadable(path, error).fields["detail"]) from None
+    except NoAnswer as refusal:
+        detail = f"{os.path.basename(path)}: {refusal.fields['detail']}"
+        raise Absent(refusal.reason, detail=detail) from None
+    available = [each["device"] for each in found["devices"]]
+    if device is not None and device not in available:
+        raise Absent(DEVICE_NOT_FOUND, available_devices=available)
+    return found
+
+
+def answer_of_records(
+    request: Request, compute: Callable[[], Json], notes: list[str], **said: str
+) -> Json:
+    try:
+        fields = compute()
+    except NoAnswer as refusal:
+        raise Absent(refusal.reason, **refusal.fields) from None
+    notes += fields.pop("notes")
+    answer = {
+        "status": "ok",
+        "mode": request.mode,
+        "profile_dir": request.profile,
+        **said,
+        "notes": notes,
+        **fields,
+    }
+    # Whoever made the records may have had longer ones.
+    cut_texts(answer)
+    return answer

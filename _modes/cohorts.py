@@ -1,0 +1,241 @@
+"""The devices of a run, and those of them that run one program.
+
+Collectives make the steps of all devices equally long: who is slow shows in the load, the part
+of a step that is not communication. Figures are kept of all devices, lines read only of two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+from _modes.record_format import NoAnswer, unreadable
+from _modes.runs import rounded_mean, runs_of, source_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from _modes.runs import Line, Run
+
+    Json = dict[str, Any]
+    # As RECORD says.
+    Record = dict[str, Any]
+
+MODULES = "modules"
+
+
+LINE_KINDS = ("compute", "data_move", "other")
+
+
+@dataclass(slots=True)
+class Load:
+    """A step of a device, or what several take together."""
+
+    step_name: str | None
+    step_duration: int
+    comm: int
+    host: int
+    idle: int
+
+    @property
+    def load(self) -> int:
+        return self.step_duration - self.comm
+
+    @property
+    def own(self) -> int:
+        return self.load - self.host - self.idle
+
+    def means(self, n: int) -> Json:
+        names = ("step_duration", "own", "comm", "host", "idle", "load")
+        return {f"{name}_ps": rounded_mean(getattr(self, name), n) if n else None for name in names}
+
+
+@dataclass(slots=True)
+class Member:
+    """A device of the run, and where its record is to be had again."""
+
+    host: str
+    device: str
+    program: str
+    step_source: str | None
+    # By what makes them the same step on all devices.
+    steps: dict[Hashable, Load]
+    load_record: Callable[[], Record]
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.host, self.device
+
+    @property
+    def fields(self) -> Json:
+        return {"host": self.host, "device": self.device}
+
+
+def total_of(loads: Iterable[Load]) -> Load:
+    columns = zip(
+        *((each.step_duration, each.comm, each.host, each.idle) for each in loads), strict=True
+    )
+    return Load(None, *(list(map(sum, columns)) or [0, 0, 0, 0]))
+
+
+@dataclass(slots=True)
+class Cohort:
+    """The devices of one program, by name, the steps that all of them have, and their totals."""
+
+    members: list[Member]
+    keys: list[Hashable]
+    totals: dict[tuple[str, str], Load]
+    # By load, most first; ties by name.
+    ranked: list[Member]
+    n_slowest: Counter[tuple[str, str]]
+
+    @classmethod
+    def of(cls, members: list[Member]) -> Cohort:
+        members = sorted(members, key=lambda member: member.name)
+        keys = [key for key in members[0].steps if all(key in each.steps for each in members)]
+        totals = {each.name: total_of(each.steps[key] for key in keys) for each in members}
+        ranked = sorted(members, key=lambda each: -totals[each.name].load)
+        n_slowest = Counter(slowest(members, key).name for key in keys)
+        return cls(members, keys, totals, ranked, n_slowest)
+
+    def load(self, member: Member) -> int:
+        return self.totals[member.name].load
+
+    @property
+    def by_host(self) -> dict[str, list[Member]]:
+        hosts: dict[str, list[Member]] = defaultdict(list)
+        for member in self.members:
+            hosts[member.host].append(member)
+        return hosts
+
+    def median(self) -> Member:
+        """Of an even number the one of less load."""
+        ranked = sorted(self.members, key=self.load)
+        return ranked[(len(ranked) - 1) // 2]
+
+    def suspect(self) -> Member:
+        """The slowest in most steps."""
+        return max(self.members, key=lambda member: self.n_slowest[member.name])
+
+
+def slowest(members: Sequence[Member], key: Hashable) -> Member:
+    return max(members, key=lambda member: member.steps[key].load)
+
+
+@dataclass(slots=True)
+class Crew:
+    """All devices of the run by name, all hosts, and what is wrong with the rest."""
+
+    members: dict[tuple[str, str], Member]
+    hosts: set[str]
+    unreadable: list[str]
+    notes: set[str]
+
+
+def crew_of(loaders: Iterable[Callable[[], Record]], device: str | None, steps: slice) -> Crew:
+    crew = Crew({}, set(), [], set())
+    failures: list[tuple[str, str, Json]] = []
+    available = set()
+    # Cohorts may be many, of devices of the same hosts.
+    load_again = lru_cache(maxsize=2)(called)
+    for load_record in loaders:
+        try:
+            record = load_record()
+        except NoAnswer as failure:
+            detail = str(failure.fields.get("detail", failure.reason))
+            failures.append((detail, failure.reason, failure.fields))
+            continue
+        crew.hosts.add(record["host"])
+        for run in runs_of(record, steps):
+            available.add(run.device["device"])
+            if device not in (None, run.device["device"]):
+                continue
+            member = member_of(run, partial(load_again, load_record))
+            other = crew.members.setdefault(member.name, member)
+            if other is not member:
+                crew.notes.add(f"{member.device} of host {member.host} is there twice: taken once")
+                # Whichever it is, it is the same in any order.
+                is_told = identity(member) != identity(other)
+                key = identity if is_told else identity_of_lines
+                crew.members[member.name] = max(member, other, key=key)
+    failures.sort(key=lambda each: each[0])
+    crew.unreadable += (detail for detail, *_ in failures)
+    if failures and not crew.hosts:
+        detail, reason, fields = failures[0]
+        if all(each == reason for _, each, _ in failures):
+            raise NoAnswer(reason, **fields)
+        raise NoAnswer("unreadable_xplane_pb", detail=detail)
+    if not crew.members:
+        raise NoAnswer("device_not_found", available_devices=sorted(available))
+    return crew
+
+
+def called(load_record: Callable[[], Record]) -> Record:
+    return load_record()
+
+
+def member_of(run: Run, load_record: Callable[[], Record]) -> Member:
+    used = {step["index"] for step in run.steps}
+    return Member(
+        run.record["host"],
+        run.device["device"],
+        run.device["program"],
+        run.device["step_source"],
+        steps={
+            key: Load(
+                step["name"],
+                step["duration_ps"],
+                step["comm_ps"],
+                step["host_ps"],
+                step["duration_ps"] - step["busy_ps"],
+            )
+            for key, step in keyed_steps(run)
+            if step["index"] in used
+        },
+        load_record=load_record,
+    )
+
+
+def keyed_steps(run: Run) -> Iterator[tuple[Hashable, Json]]:
+    """Steps are the same by their name and its k-th time, executions of programs by their index."""
+    times: Counter[str | None] = Counter()
+    for step in run.all_steps:
+        times[step["name"]] += 1
+        is_module = run.device["step_source"] == MODULES
+        yield step["index"] if is_module else (step["name"], times[step["name"]]), step
+
+
+def identity(member: Member) -> tuple[Any, ...]:
+    loads = [
+        (each.load, each.step_duration, each.host, each.idle) for each in member.steps.values()
+    ]
+    names = list(map(repr, member.steps))
+    return len(loads), loads, names, member.program, member.step_source or ""
+
+
+def identity_of_lines(member: Member) -> tuple[Any, ...]:
+    lines = lines_of(member.load_record(), member, list(member.steps)) if member.steps else {}
+    return tuple(sorted((*key, line.durs, source_of([line]) or "") for key, line in lines.items()))
+
+
+def lines_of(
+    record: Record, member: Member, keys: Sequence[Hashable]
+) -> dict[tuple[str, str], Line]:
+    """What ran on a device in these steps, communication aside."""
+    wanted = set(keys)
+    for run in runs_of(record, slice(None)):
+        if run.device["device"] == member.device:
+            run.steps = [s for key, s in keyed_steps(run) if key in wanted and s["used"]]
+            if len(run.steps) == len(wanted):
+                lines = [line for line in run.lines() if line.kind in LINE_KINDS]
+                return {(line.kind, line.group["agg_key"]): line for line in lines}
+    raise unreadable(f"the record of host {member.host} changed while it was read")
+
+
+def twice_median(figures: Iterable[int]) -> int:
+    """The two in the middle, or the one twice."""
+    ranked = sorted(figures)
+    return ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]

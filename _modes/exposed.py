@@ -1,0 +1,53 @@
+"""What the core stands in: communication that it runs, and waits until something is done."""
+
+from __future__ import annotations
+
+from _pipeline.groups import Group, ranked_by
+from _pipeline.vocabulary import COMM, DMA, HOST, SOME_COLLECTIVE, SPARSE_CORE
+from _proto.hlo.text import FROM_HOST, TO_HOST
+from _proto.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _pipeline.normalize import Step
+    from _pipeline.ops import Op
+
+
+@record
+class Exposed:
+    """What the core stands in for one thing: running it, or waiting until it is done."""
+
+    waits_for: str
+    group: Group
+    waits: Group
+
+    @property
+    def sync(self) -> int:
+        return self.group.total - self.waits.total
+
+
+def exposed(step: Step) -> list[Exposed]:
+    """Waits, and communication that runs on the core, by what they are for; longest first."""
+    members = Group(step.leaves).where(is_exposed).members
+    return [
+        Exposed(name, of_name, of_name.where(lambda op: op.is_wait))
+        for name, of_name in ranked_by(members, lambda op: op.waits_for)
+    ]
+
+
+def is_exposed(op: Op) -> bool:
+    sets_off = op.is_start or op.category.endswith("-update")
+    return op.is_wait or (op.kind == COMM and not sets_off)
+
+
+def is_communication(op: Op) -> bool:
+    """Whether the core stands in communication, with other devices or the host."""
+    return is_exposed(op) and op.waits_for not in (SPARSE_CORE, DMA)
+
+
+def collective_of(op: Op) -> str:
+    if op.waits_for == SOME_COLLECTIVE and op.inside:
+        return op.inside.opcode
+    if op.waits_for == HOST and op.kind != COMM:
+        return TO_HOST if op.is_to_host else FROM_HOST
+    return op.waits_for

@@ -1,0 +1,123 @@
+"""Noise: could the steps of either side as well be those of the other?"""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_left
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, islice
+
+from _modes.runs import ALPHA
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+MOST_ASSIGNMENTS = 5000
+
+
+@dataclass(slots=True)
+class Noise:
+    """What can be told from so many steps, by all ways to say which of them are `before`."""
+
+    n_before: int
+    n_after: int
+    n_assignments: int
+    exact: bool
+    min_p_value: Fraction
+
+    @property
+    def too_few_steps(self) -> bool:
+        return self.min_p_value > ALPHA
+
+
+def noise_of(n_before: int, n_after: int) -> Noise:
+    n = math.comb(n_before + n_after, n_before)
+    if n > MOST_ASSIGNMENTS:
+        return Noise(n_before, n_after, MOST_ASSIGNMENTS, False, Fraction(1, MOST_ASSIGNMENTS))
+    # Of equal sides the mirror image of an assignment is as extreme as itself.
+    return Noise(n_before, n_after, n, True, Fraction(1 + (n_before == n_after), n))
+
+
+def assignments(noise: Noise) -> Iterator[Sequence[int]]:
+    """Which steps are called `before`; the observed assignment is the first."""
+    steps = range(noise.n_before + noise.n_after)
+    if noise.exact:
+        every = combinations(steps, noise.n_before)
+        # Of two mirror images that with step 0 will do.
+        has_mirrors = noise.n_before == noise.n_after
+        yield from islice(every, noise.n_assignments // 2 if has_mirrors else None)
+    else:
+        rng = random.Random(0)
+        yield steps[: noise.n_before]
+        for _ in range(1, noise.n_assignments):
+            yield rng.sample(steps, noise.n_before)
+
+
+@dataclass(slots=True)
+class Deviations:
+    """What one row took in each step beyond its least, and what its statistic needs besides."""
+
+    of_steps: list[int]
+    expected: int
+    variance: int
+
+    @classmethod
+    def of(cls, sample: Sequence[int], n_chosen: int) -> Deviations:
+        n, least = len(sample), min(sample)
+        beyond = [x - least for x in sample]
+        total = sum(beyond)
+        variance = n * sum(x * x for x in beyond) - total * total
+        return cls([n * x for x in beyond], n_chosen * total, variance)
+
+
+def p_values_of(
+    families: Sequence[Sequence[Sequence[int]]], noise: Noise
+) -> Iterator[list[Fraction]]:
+    """Of each row of each family: how often chance makes some row as extreme as this one is.
+
+    The statistic of a row x under an assignment c of n_b steps is |z(c)|, z(c) the sum over c of
+    z_j = (N x_j - S) / sqrt(N sum(x^2) - S^2): the difference of the means in units of the
+    spread. Each assignment has the maximum over the rows; the share of assignments whose maximum
+    reaches a row's own statistic is its p. Squares are compared, since they are fractions.
+    """
+    rows = [[Deviations.of(sample, noise.n_before) for sample in family] for family in families]
+    maxima: list[list[Fraction]] = [[] for _ in families]
+    for sums in chosen_sums([row.of_steps for family in rows for row in family], noise):
+        for of_family, family in zip(maxima, rows, strict=True):
+            of_family.append(greatest_square(family, sums))
+    for of_family, family in zip(maxima, rows, strict=True):
+        of_family.sort()
+        own = (greatest_square([row], [sum(row.of_steps[: noise.n_before])]) for row in family)
+        n = len(of_family)
+        yield [Fraction(n - bisect_left(of_family, square), n) for square in own]
+
+
+def chosen_sums(rows: Sequence[Sequence[int]], noise: Noise) -> Iterator[Iterator[int]]:
+    """Of each assignment the sum of each row over the steps chosen.
+
+    All rows at once: for each step a large number whose digits are what they took in it.
+    """
+    size = max(map(sum, rows)).bit_length() // 8 + 1
+    steps = [
+        int.from_bytes(b"".join(x.to_bytes(size, "little") for x in step), "little")
+        for step in zip(*rows, strict=True)
+    ]
+    starts = range(0, size * len(rows), size)
+    for chosen in assignments(noise):
+        digits = sum(map(steps.__getitem__, chosen)).to_bytes(size * len(rows), "little")
+        yield (int.from_bytes(digits[start : start + size], "little") for start in starts)
+
+
+def greatest_square(rows: Iterable[Deviations], sums: Iterable[int]) -> Fraction:
+    """The greatest statistic of these rows, squared; takes no more than their sums."""
+    greatest, variance = 0, 1
+    # The sums of another family may follow.
+    for row, of_row in zip(rows, sums, strict=False):
+        difference = of_row - row.expected
+        square = difference * difference
+        if square * variance > greatest * row.variance:
+            greatest, variance = square, row.variance
+    return Fraction(greatest, variance)

@@ -1,0 +1,55 @@
+"""Which device of which host is slow, and on which lines."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache, partial
+
+from _modes.captures import answer_of_records, find_captures, record_at
+from _modes.record_format import NoAnswer
+from _modes.verdict import spread_of_records
+from _pipeline.load import of_host
+from _pipeline.request import DEVICE_NOT_FOUND, Absent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from _modes.record_format import Record
+    from _pipeline.request import Request
+
+    Json = dict[str, Any]
+    # Told what is done, how many bytes of it, and of how many.
+    OnRead = Callable[[str, int, int], None]
+
+
+def spread(
+    request: Request,
+    notes: list[str],
+    on_read: OnRead | None,
+    *,
+    steps: slice = slice(None),
+    top: int = 50,
+) -> Json:
+    files = of_host(find_captures(request.profile, notes), request.host)
+
+    def load(path: str) -> Record:
+        try:
+            try:
+                return record_at(path, request.device, [], on_read)
+            except Absent as absent:
+                if request.device is None or absent.reason != DEVICE_NOT_FOUND:
+                    raise
+            # Not that device; but the others tell that the host is there.
+            return record_at(path, None, [], on_read)
+        except Absent as absent:
+            named = {"detail": f"{os.path.basename(path)}: {absent.reason}"}
+            raise NoAnswer(absent.reason, **named | absent.fields) from None
+
+    # Of some the lines are asked for again: of a single one at once, and standard input is read
+    # only once.
+    load_again = lru_cache(maxsize=1)(load)
+    loaders = [partial(load_again, path) for path in files.values()]
+    told = partial(spread_of_records, loaders, device=request.device, steps=steps, top=top)
+    return answer_of_records(request, told, notes)

@@ -1,0 +1,129 @@
+"""The costliest source lines, and the step's time by kind and category."""
+
+from __future__ import annotations
+
+from _modes.exposed import exposed
+from _modes.report import Report
+from _modes.rows import durations, group_fields, tail_fields
+from _pipeline.groups import Group, group_by, percent, ranked_by, source_key
+from _pipeline.vocabulary import COMM, COMPUTE, PHASES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from _modes.exposed import Exposed
+    from _pipeline.device import StepEvent
+    from _pipeline.normalize import Step
+    from _pipeline.timeline import Gap
+
+    Json = dict[str, Any]
+
+
+def summary(step: Step, *, top: int = 50, include_comm: bool = False) -> Report:
+    kinds = (COMPUTE, COMM) if include_comm else (COMPUTE,)
+    groups = [group for _, group in ranked_by(step.of_kinds(*kinds), source_key)]
+    rows = []
+    for rank, group in enumerate(groups[:top], 1):
+        row = {"rank": rank, **group_fields(group, step)}
+        rows.append({**row, "kind": group.op.kind} if include_comm else row)
+    return Report(
+        {
+            "top_compute_groups": rows,
+            "tail_compute": tail_fields(groups[top:]),
+            "by_kind_rollup": {
+                kind: {
+                    "n": group.n,
+                    "dur_ps": group.total,
+                    "pct_of_step": percent(group.total, step.duration),
+                }
+                for kind, group in step.by_kind.items()
+            },
+            "by_phase_rollup": phase_rollup(step.by_kind[COMPUTE]),
+            "by_hlo_category": category_rows(step),
+            "comm_rollup": [exposed_row(each, step) for each in exposed(step)],
+            "kernels": [kernel_row(kernel, group, step) for kernel, group in kernels(step)],
+            "idle_gaps": [gap_row(gap, step) for gap in step.timeline.gaps],
+            "steps": [step_row(each, step) for each in step.device.steps],
+        }
+    )
+
+
+def phase_rollup(compute: Group) -> Json:
+    phases = group_by(compute.members, lambda op: op.phase)
+    of_phase = {phase: phases.get(phase) or Group([]) for phase in PHASES}
+    return {
+        phase: {
+            "n": group.n,
+            "dur_ps": group.total,
+            "pct_of_compute": percent(group.total, compute.total),
+        }
+        for phase, group in of_phase.items()
+    }
+
+
+def category_rows(step: Step) -> list[Json]:
+    ranked = ranked_by([*step.leaves, *step.containers], lambda op: (op.category, op.kind))
+    return [
+        {
+            "hlo_category": category,
+            "kind": kind,
+            "n_executions": group.n,
+            "total_dur_ps": group.total,
+            "pct_of_step": percent(group.total, step.duration),
+        }
+        for (category, kind), group in ranked
+    ]
+
+
+def exposed_row(each: Exposed, step: Step) -> Json:
+    return {
+        "waits_for": each.waits_for,
+        "n": each.group.n,
+        "sync_dur_ps": each.sync,
+        "wait_dur_ps": each.waits.total,
+        "pct_of_step": percent(each.group.total, step.duration),
+        "longest_hlo_op": each.group.longest.op.text,
+    }
+
+
+def kernels(step: Step) -> list[tuple[str, Group]]:
+    """Custom kernels by name, costliest first."""
+    return ranked_by((each for each in step.leaves if each.op.kernel), lambda op: op.kernel)
+
+
+def kernel_row(kernel: str, group: Group, step: Step) -> Json:
+    hlo = group.longest.op.hlo
+    return {
+        "kernel": kernel,
+        "n_executions": group.n,
+        **durations(group),
+        "pct_of_step": percent(group.total, step.duration),
+        "source_inner": group.op.source_inner,
+        "source_user": group.op.source_user,
+        "tf_op": group.op.tf_op,
+        "phases": group.time_by(lambda op: op.phase),
+        "shapes_in": [array.text for array in hlo.operands],
+        "shapes_out": [hlo.shape],
+    }
+
+
+def gap_row(gap: Gap, step: Step) -> Json:
+    return {
+        "start_ps": gap.start,
+        "dur_ps": gap.duration,
+        "pct_of_step": percent(gap.duration, step.duration),
+        "after_hlo_op": gap.after.text if gap.after else None,
+        "before_hlo_op": gap.before.text if gap.before else None,
+        "inside": (gap.inside.name or None) if gap.inside else None,
+    }
+
+
+def step_row(each: StepEvent, step: Step) -> Json:
+    row = {
+        "index": each.index,
+        "name": each.name,
+        "duration_ps": each.end - each.start,
+        "n_xla_ops_events": each.n_events,
+    }
+    return {**row, "picked": True} if each is step.picked else row

@@ -1,0 +1,140 @@
+"""What communicates: what begins it and ends it, when it is under way, and what hides it."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from functools import cached_property
+from itertools import accumulate, chain
+
+from _modes.exchanges import Exchanges
+from _modes.exposed import collective_of, is_communication
+from _modes.flights import flights_of
+from _modes.likely import line_of
+from _pipeline.device import MODULES_LINE, read_steps
+from _pipeline.groups import Group
+from _pipeline.timeline import events_of, merged
+from _pipeline.vocabulary import SPARSE_CORE
+from _proto.hlo.text import HloText
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Set
+
+    from _modes.flights import Flight
+    from _pipeline.executions import Executions
+    from _pipeline.normalize import Step
+    from _pipeline.ops import Op, Place
+
+UPDATE_RE = re.compile(r"-update(?=\.|\Z)")
+
+
+class Starts:
+    """The ops of a device that begin what others wait for, by place: the first in the step, else
+    the first of those that run at other times."""
+
+    def __init__(self, step: Step) -> None:
+        self._device = step.device
+        self._found: dict[Place, Op] = {}
+        self._add(each.op for each in step.leaves)
+
+    def _add(self, ops: Iterable[Op]) -> None:
+        for op in ops:
+            if op.begins:
+                self._found.setdefault(op.place, op)
+
+    @cached_property
+    def _ids(self) -> dict[str, list[int]]:
+        """All entries of the device's metadata that haven't been asked for, by the names of ops."""
+        ids: dict[str, list[int]] = {}
+        for metadata_id, text in self._device.plane.metadata_names():
+            ids.setdefault(HloText(text).name, []).append(metadata_id)
+        return ids
+
+    def at(self, place: Place) -> Op | None:
+        if place not in self._found:
+            # All of one name at once.
+            self._add(filter(None, map(self._device.op, self._ids.pop(place[1], ()))))
+        return self._found.get(place)
+
+    def of(self, done: Op) -> tuple[Place, Op | None]:
+        """What begins that a wait ends: its operand, or the start of that update; else what its
+        program has upstream; else what is called like it."""
+        for name in done.hlo.operand_names:
+            start = self.at((done.program_id, UPDATE_RE.sub("-start", name)))
+            if start:
+                return start.place, start
+        parts = done.instruction.chain if done.instruction else ()
+        if len(parts) > 1 and parts[-1] is done.instruction:
+            name = parts[0].name
+        else:
+            name = "start".join(done.name.rsplit("done", 1))
+        return (done.program_id, name), self.at((done.program_id, name))
+
+
+class Cover:
+    """The time that ops cover together, to be asked how much of a span that is."""
+
+    def __init__(self, step: Step, metadata_ids: Set[int]) -> None:
+        # A piece at a time: of the events of all of them lists would be long.
+        of_pieces = (
+            merged((start, start + duration) for start, duration, _ in events)
+            for piece in step.admitted.pieces
+            for events in [events_of([piece], step.clock, metadata_ids)]
+        )
+        stretches = merged(chain.from_iterable(of_pieces))
+        self._starts = [start for start, _ in stretches]
+        self._ends = [end for _, end in stretches]
+        self._before = [0, *accumulate(end - start for start, end in stretches)]
+
+    def within(self, start: int, end: int) -> int:
+        return max(0, self._until(end) - self._until(start))
+
+    def _until(self, time: int) -> int:
+        n = bisect_right(self._starts, time)
+        return self._before[n] - max(0, self._ends[n - 1] - time) if n else 0
+
+
+class Transfer:
+    """An op that communicates."""
+
+    def __init__(self, executions: Executions, starts: Starts, exchanges: Exchanges) -> None:
+        op = self.op = executions.op
+        self.executions = executions
+        # Of a wait: where that stands which begins it, and what executions of both are paired.
+        self.place, start = starts.of(op) if op.is_wait else (op.place, None)
+        self.flights: list[Flight] = []
+        self.collective = collective_of(op)
+        self.mode = "async" if op.is_wait else "sync"
+        texts = op.hlo, start.hlo if start else None
+        is_told = any(text.on_sparse_core for text in texts if text)
+        is_known = op.instruction is not None and op.instruction.on_sparse_core
+        self.engine = SPARSE_CORE if is_told or is_known else "core"
+        self.likely = line_of(op)
+        self.exchange = exchanges.of(
+            self.collective, *texts, is_done=op.is_wait, program=op.program, inside=op.inside
+        )
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str, str, int]:
+        who = self.exchange.who
+        kind = self.collective, self.mode, self.engine
+        return *kind, self.op.agg_key, self.likely.line or "", who.label or "", who.size or 0
+
+
+def transfers_of(step: Step) -> list[Transfer]:
+    """All that communicates, in order of appearance."""
+    starts, exchanges, device = Starts(step), Exchanges(), step.device
+    communicating = Group(step.leaves).where(is_communication).members
+    transfers = [Transfer(each, starts, exchanges) for each in communicating]
+    waits = {each.executions.metadata_id: each for each in transfers if each.op.is_wait}
+    flights = flights_of(
+        step.admitted.pieces,
+        step.clock,
+        {each.metadata_id: each.op.place for each in step.leaves if each.op.begins},
+        {metadata_id: each.place for metadata_id, each in waits.items()},
+        [program.end for program in read_steps(device.plane, MODULES_LINE, device.base, [])],
+    )
+    for metadata_id, each in waits.items():
+        each.flights = flights[metadata_id]
+    return transfers

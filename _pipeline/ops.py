@@ -1,0 +1,387 @@
+"""Ops: what is true of every execution of one. Each entry of the metadata is normalized once."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import cache, cached_property
+
+from _pipeline import frames, scopes
+from _pipeline.texts import cut
+from _pipeline.vocabulary import (
+    ASYNC,
+    ASYNC_COLLECTIVE_DONE,
+    ASYNC_COLLECTIVE_START,
+    CAST,
+    COLLECTIVE_NAME,
+    COMM,
+    CONTAINER,
+    DMA,
+    HOST,
+    HOST_TRANSFERS,
+    LONGEST_CATEGORY,
+    MATMUL_CATEGORY,
+    NO_CATEGORY,
+    NO_SOURCE,
+    OTHER,
+    SOME_COLLECTIVE,
+    SPARSE_CORE,
+    STACK,
+    TF_OP,
+    async_collective,
+    kind_of,
+)
+from _proto.hlo.text import HOST_MEMORY, HloText, dtype_class, main_dtype, parse_shape
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from _proto.hlo.facts import Collective, DeclaredCost, Dot
+    from _proto.hlo.module import Instruction, Program
+    from _proto.hlo.programs import Programs
+    from _proto.hlo.text import Array
+    from _proto.trace.reader import Metadata, Value
+
+# In the stat memory_access_breakdown.
+HBM_SPACE = 1
+MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
+# Where an op stands: in which program, by which name.
+Place = tuple["int | None", str]
+
+
+def dtype_of(outputs: list[Array]) -> str:
+    return dtype_class(main_dtype(outputs)) if outputs else OTHER
+
+
+@cache
+def dtype_of_shape(shape: str) -> str:
+    return dtype_of(parse_shape(shape)[0])
+
+
+def as_text(value: Value | None) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if isinstance(value, str) else ""
+
+
+def as_count(value: Value | None) -> int | None:
+    """Flops or bytes; None for what can't be a count (the compiler writes -1 for unknown)."""
+    if isinstance(value, (int, float)) and 0 <= value < 1 << 63:
+        return int(value)
+    return None
+
+
+class Op:
+    """One entry of the event metadata, normalized; what few modes ask for, when it is asked for."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        programs: Programs,
+        is_own: Callable[[str], bool],
+    ) -> None:
+        stats = metadata.stats
+        self.metadata = metadata
+        self.is_own = is_own
+        self._programs = programs
+        self.hlo = HloText(metadata.name)
+        # No category is that long. Many ops may share it, and have names made of it.
+        self.category = cut(as_text(stats.get("hlo_category")), LONGEST_CATEGORY) or NO_CATEGORY
+        if self.category == "non-fusion elementwise" and self.hlo.opcode == CAST:
+            # The profiler hides casts among the elementwise math.
+            self.category = CAST
+        kind = kind_of(self.category, self.hlo.name)
+        self.kind = kind or OTHER
+        self.is_known = kind is not None
+        self.async_collective = async_collective(self.category, self.hlo.name)
+        self.stored_frames = frames.frames_of(as_text(stats.get("source_stack")))
+        # As its `source` tells; where that says nothing, as `settle_stacks` finds.
+        self.stack_order = frames.told_order(self.stored_frames, self.source)
+        self.is_order_told = True
+        self.tf_op = as_text(stats.get("tf_op")) or None
+
+    def __repr__(self) -> str:
+        return f"Op({self.text!r})"
+
+    @property
+    def text(self) -> str:
+        return self.metadata.name
+
+    @property
+    def name(self) -> str:
+        return self.hlo.name
+
+    @property
+    def is_container(self) -> bool:
+        return self.kind == CONTAINER
+
+    @property
+    def is_wait(self) -> bool:
+        """Whether the core stands still until something asynchronous is done."""
+        return self.category.endswith("-done") or self.async_collective == ASYNC_COLLECTIVE_DONE
+
+    @property
+    def is_start(self) -> bool:
+        """Whether it only sets off what another op waits for."""
+        return self.category.endswith("-start") or self.async_collective == ASYNC_COLLECTIVE_START
+
+    @property
+    def begins(self) -> bool:
+        """Whether it begins what another op waits for, and has a name by which to tell.
+
+        Starts do, and what is sent or received.
+        """
+        is_half = self.category in ("send", "recv", *HOST_TRANSFERS)
+        return bool(self.name) and not self.is_container and (self.is_start or is_half)
+
+    @property
+    def source(self) -> str | None:
+        """The line that the trace gives beside the stack."""
+        return as_text(self.metadata.stats.get("source")) or None
+
+    @property
+    def frames(self) -> list[str]:
+        """The frames of its stack, outermost first."""
+        is_outermost_first = self.stack_order == frames.OUTERMOST_FIRST
+        return self.stored_frames[:: 1 if is_outermost_first else -1]
+
+    @cached_property
+    def source_stack(self) -> str | None:
+        return "\n".join(self.frames) or None
+
+    @cached_property
+    def source_inner(self) -> str | None:
+        """The line that it is due to, as `file:line`: what the trace calls its source, with the
+        whole path if the innermost frame has it; else that frame."""
+        if not self.stored_frames:
+            return self.source
+        innermost = self.frames[-1]
+        return self.source if self.has_other_source else frames.line_of(innermost)
+
+    @property
+    def has_other_source(self) -> bool:
+        """Whether its source is not the innermost frame of its stack, one of which is false."""
+        stack = self.frames
+        return bool(stack and self.source and not frames.fits(self.source, stack[-1]))
+
+    @cached_property
+    def source_user(self) -> str | None:
+        """The innermost line of the user's own code."""
+        stack = self.frames or ([self.source] if self.source else [])
+        return frames.innermost_own(stack, self.is_own)
+
+    @cached_property
+    def agg_key(self) -> str:
+        if self.source_stack:
+            import hashlib
+
+            digest = hashlib.sha1(self.source_stack.encode(), usedforsecurity=False).hexdigest()
+            return f"stack:{digest[:16]}"
+        return f"tfop:{self.tf_op}" if self.tf_op else f"<no source>:{self.category}"
+
+    @property
+    def agg_key_kind(self) -> str:
+        if self.stored_frames:
+            return STACK
+        return TF_OP if self.tf_op else NO_SOURCE
+
+    @cached_property
+    def scope(self) -> scopes.Scope | None:
+        """Where in the program's own structure it stands; None where nothing tells."""
+        path = self.tf_op
+        if path is None and self.instruction:
+            # A done has its start's.
+            parts = (self.instruction, self.instruction.chain[0])
+            path = next(filter(None, (part.tf_op for part in parts)), None)
+        return None if path is None else scopes.scope_of(path)
+
+    @cached_property
+    def waits_for(self) -> str:
+        """Whom the core waits for, if this is communication or a wait."""
+        name = self.name if self.category in ASYNC else self.category.replace(" ", "-")
+        if name.startswith("all-reduce-scatter"):
+            return "reduce-scatter"
+        collective = COLLECTIVE_NAME.match(name)
+        if collective:
+            return collective[1]
+        if self.async_collective:
+            return self.inside.opcode if self.inside else SOME_COLLECTIVE
+        if self.kind == COMM and self.category in ASYNC:
+            return SOME_COLLECTIVE
+        arrays = [*self.hlo.outputs, *self.hlo.operands]
+        if self.kind == COMM or any(array.memory_space == HOST_MEMORY for array in arrays):
+            # What is communication and no collective goes to the host and back.
+            return HOST
+        return SPARSE_CORE if "sparse-core" in self.name or "offload" in self.name else DMA
+
+    @cached_property
+    def phase(self) -> str:
+        if self.tf_op is None:
+            return "unknown"
+        if ".remat" in self.name or "/rematted_computation/" in self.tf_op:
+            return "recompute"
+        if "transpose(" in self.tf_op and "jvp" in self.tf_op:
+            return "backward"
+        return "forward" if "jvp(" in self.tf_op else "other"
+
+    @cached_property
+    def signature(self) -> str:
+        if self.hlo.target:
+            return f"custom-call:{self.hlo.target}"
+        if self.hlo.name and (self.category.endswith("fusion") or self.category in ASYNC):
+            return f"{self.hlo.base_name} [{self.category}]"
+        return f"{self.hlo.opcode or '<no text>'} [{self.category}]"
+
+    @cached_property
+    def kernel(self) -> str | None:
+        """The name of the custom (Pallas) kernel that it runs."""
+        return self.hlo.base_name if self.hlo.target == "tpu_custom_call" else None
+
+    @property
+    def program_id(self) -> int | None:
+        program_id = self.metadata.stats.get("program_id")
+        return program_id % (1 << 64) if isinstance(program_id, int) else None
+
+    @cached_property
+    def program(self) -> Program | None:
+        """The compiled program that it is of, if it lies beside the trace."""
+        return None if self.program_id is None else self._programs.program(self.program_id)
+
+    @cached_property
+    def instruction(self) -> Instruction | None:
+        """What its program says of it."""
+        return self.program.instruction(self.name) if self.program and self.name else None
+
+    @property
+    def own_line(self) -> str | None:
+        """The line that its program has of it."""
+        return self.instruction.own_line if self.instruction else None
+
+    @cached_property
+    def inside(self) -> Collective | None:
+        """The collective that it is or has inside, as its program tells."""
+        return self.instruction.collective() if self.instruction else None
+
+    @property
+    def place(self) -> Place:
+        """What names mean depends on the program."""
+        return self.program_id, self.name
+
+    @property
+    def has_only_started(self) -> bool:
+        """Whether nothing has moved yet."""
+        return self.is_start or self.hlo.opcode.endswith("-start")
+
+    @property
+    def is_to_host(self) -> bool:
+        """Whether it moves data to the host's memory."""
+        # The result of a start is (destination, source, context).
+        outputs = self.hlo.outputs[:1] if self.has_only_started else self.hlo.outputs
+        return any(array.memory_space == HOST_MEMORY for array in outputs)
+
+    @cached_property
+    def shape(self) -> str | None:
+        return as_text(self.metadata.stats.get("shape_with_layout")) or None
+
+    @cached_property
+    def dot(self) -> Dot | None:
+        """The matmul that it is or contains, as its program has it."""
+        return self.instruction.dot() if self.instruction else None
+
+    @cached_property
+    def dtype(self) -> str:
+        """That of the output: of its array of most elements."""
+        outputs = self.hlo.outputs
+        return dtype_of(outputs) if outputs else dtype_of_shape(self.shape or "")
+
+    @cached_property
+    def matmul_inputs(self) -> list[Array]:
+        """The operands that a matrix unit could take: not scalars; floats or narrow integers."""
+        operands = [array for array in self.hlo.operands if array.dims]
+        fit = set(filter(MATMUL_INPUT_RE.fullmatch, {array.dtype for array in operands}))
+        return [array for array in operands if array.dtype in fit]
+
+    @cached_property
+    def operand_dtype(self) -> str | None:
+        """That of the wider one; without a program of the largest; but of floats, as in HLO."""
+        if self.dot:
+            dtype = self.dot.operand_dtype
+        elif self.matmul_inputs:
+            dtype = main_dtype(self.matmul_inputs)
+        else:
+            return None
+        named = dtype_class(dtype)
+        return dtype if named == OTHER else named
+
+    @cached_property
+    def dtype_uncertain(self) -> bool:
+        """Whether a matrix unit may have worked in another precision than the output shows."""
+        if self.dot or self.dtype == OTHER or not MATMUL_CATEGORY.match(self.category):
+            return False
+        inputs = {dtype_class(array.dtype) for array in self.matmul_inputs}
+        return inputs != {self.dtype}
+
+    @cached_property
+    def flops(self) -> int | None:
+        return self.count("flops")
+
+    @cached_property
+    def model_flops(self) -> int | None:
+        return self.count("model_flops")
+
+    @cached_property
+    def bytes_accessed(self) -> int | None:
+        return self.count("bytes_accessed")
+
+    @cached_property
+    def hbm_bytes(self) -> int | None:
+        """Bytes to and from HBM; None where the trace doesn't tell."""
+        accesses = self.metadata.accesses
+        if accesses is None or (
+            # An empty list is no answer: real copies of gigabytes to the host carry one. Unless
+            # whatever the text shows lies on the chip.
+            not accesses and self.bytes_accessed and not self.hlo.is_on_chip
+        ):
+            return None
+        return as_count(sum(n_bytes for space, n_bytes in accesses if space == HBM_SPACE))
+
+    def count(self, stat: str) -> int | None:
+        return as_count(self.metadata.stats.get(stat))
+
+    @property
+    def has_endless_fact(self) -> bool:
+        facts = map(self.metadata.stats.get, ("flops", "model_flops", "bytes_accessed"))
+        return any(isinstance(fact, float) and not math.isfinite(fact) for fact in facts)
+
+    @cached_property
+    def declared_cost(self) -> DeclaredCost | None:
+        """What the author of a kernel said that it costs."""
+        return self.instruction.declared_cost if self.instruction else None
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether it is a black box to XLA: a kernel, a buffer placeholder."""
+        return self.category == "custom-call" and not self.flops
+
+
+def settle_stacks(ops: Iterable[Op]) -> None:
+    """Tell the order of each stack that says nothing of it.
+
+    It is that of most stacks that do; else what the program says of the lines of these ops.
+    """
+    stacked = [op for op in ops if op.stored_frames]
+    silent = [op for op in stacked if op.stack_order is None]
+    order = frames.majority(op.stack_order for op in stacked)
+    if silent and order is None:
+        order = frames.majority(frames.told_order(op.stored_frames, op.own_line) for op in stacked)
+    for op in silent:
+        op.stack_order = order or frames.INNERMOST_FIRST
+        op.is_order_told = order is not None
+
+
+def stack_notes(ops: Iterable[Op]) -> list[str]:
+    """Whether it had to be supposed in which order frames stand."""
+    if any(not op.is_order_told and op.frames != op.stored_frames for op in ops):
+        return ["the order of stack frames is not told: the first is taken as the innermost"]
+    return []

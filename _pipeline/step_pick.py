@@ -1,0 +1,74 @@
+"""Step-pick: from the steps to the one that is asked for."""
+
+from __future__ import annotations
+
+from _pipeline.device import count_starts
+from _pipeline.request import Absent
+from _proto.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from _pipeline.device import Device, StepEvent
+
+ALL_STEPS = "all"
+
+
+@record
+class StepChoice:
+    """What the command line says of the step: an index or `all`, a name, or nothing."""
+
+    index: int | str | None = None
+    name: str | None = None
+
+
+def pick_step(device: Device, choice: StepChoice, notes: list[str]) -> StepEvent | None:
+    """The step that the choice names, or else the busiest; None where all ops are the step."""
+    count_starts(device)
+    steps = device.steps
+    if choice.index == ALL_STEPS:
+        return None
+    if isinstance(choice.index, int):
+        if not -len(steps) <= choice.index < len(steps):
+            raise step_not_found(steps, f"no step {choice.index} among {len(steps)}")
+        picked = steps[choice.index]
+    elif choice.name is not None:
+        named = [step for step in steps if step.name == choice.name]
+        if not named:
+            raise step_not_found(steps, f"no step is named {choice.name!r}")
+        picked, n_busy = busiest(named)
+        if len(named) > 1:
+            busy = f"typical of {n_busy} as busy" if n_busy else "the middle one"
+            notes.append(
+                f"{len(named)} steps are named {choice.name!r}; took idx={picked.index}, {busy}"
+            )
+    elif steps:
+        picked, n_busy = busiest(steps)
+        if n_busy:
+            typical = f"; typical of {n_busy} as busy" if n_busy > 1 else ""
+            notes.append(
+                f"auto-picked busiest step (idx={picked.index}, n_xla_ops_events={picked.n_events}"
+                f" of {device.n_events} in {len(steps)} steps{typical})"
+            )
+        else:
+            notes.append(f"no op starts in any step; took the middle one (idx={picked.index})")
+    else:
+        return None
+    if not picked.n_events:
+        notes.append("no op starts in this step: it shows idle time only")
+    return picked
+
+
+def busiest(steps: Sequence[StepEvent]) -> tuple[StepEvent, int]:
+    """The typical of the busiest steps, and how many these are; the middle one if none is busy."""
+    n_events = max(step.n_events for step in steps)
+    if not n_events:
+        return steps[len(steps) // 2], 0
+    busy = [step for step in steps if step.n_events == n_events]
+    busy.sort(key=lambda step: (step.end - step.start, step.start))
+    return busy[(len(busy) - 1) // 2], len(busy)
+
+
+def step_not_found(steps: Sequence[StepEvent], detail: str) -> Absent:
+    return Absent("step_not_found", detail=detail, available_steps=[step.name for step in steps])

@@ -1,0 +1,210 @@
+"""The timeline: how a window is filled, and with what."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import chain, compress, starmap
+from operator import add, itemgetter, le, sub
+
+from _pipeline.device import BEFORE_ALL
+from _proto.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+
+    from _pipeline.clocks import Clock, Piece
+    from _pipeline.event_iterate import Admitted
+    from _pipeline.ops import Op
+
+    Columns = tuple[Sequence[int], Sequence[int], Sequence[int]]
+
+
+@record
+class Gap:
+    """A stretch of the step in which no leaf op runs, and what stands around it."""
+
+    start: int
+    duration: int
+    after: Op | None
+    before: Op | None
+    inside: Op | None
+
+
+@record
+class Timeline:
+    """The window between two times, and how it is filled."""
+
+    start: int
+    end: int
+    # Some leaf runs; some container runs, and no leaf.
+    busy: int
+    container_self: int
+    # The longest, in order.
+    gaps: list[Gap]
+
+    @property
+    def duration(self) -> int:
+        return self.end - self.start
+
+
+N_GAPS = 10
+Span = tuple[int, int, int]
+
+
+def timeline_of(
+    admitted: Admitted, clock: Clock, ops: Mapping[int, Op], window: tuple[int, int]
+) -> Timeline:
+    """How the window is filled: when a leaf runs, when only a container, when nothing."""
+    containers = {metadata_id for metadata_id, op in ops.items() if op.is_container}
+    enclosing = [
+        (start, start + duration, metadata_id)
+        for start, duration, metadata_id in events_of(admitted.pieces, clock, containers)
+    ]
+    stretches = merged((start, end) for start, end, _ in enclosing)
+
+    def leaves() -> Iterator[Columns]:
+        for piece in admitted.pieces:
+            columns = columns_of(piece, clock)
+            if not containers.isdisjoint(piece.metadata_ids):
+                columns = kept(columns, [i not in containers for i in piece.metadata_ids])
+            yield columns
+
+    sweep = Sweep(window, stretches)
+    if not sweep.feed(leaves()):
+        # Rare: a line that isn't sorted, or several lines. All at once, then.
+        sweep = Sweep(window, stretches)
+        events = chain.from_iterable(starmap(zip, leaves()))
+        starts, durations, metadata_ids = zip(*sorted(events, key=itemgetter(0)), strict=True)
+        sweep.feed([(starts, durations, metadata_ids)])
+    gaps = [
+        Gap(
+            -negative_start,
+            duration,
+            *(
+                None if metadata_id is None else ops[metadata_id]
+                for metadata_id in (after, before, innermost(enclosing, -negative_start))
+            ),
+        )
+        for (duration, negative_start), after, before in sorted(sweep.longest, reverse=True)
+    ]
+    return Timeline(*window, sweep.busy, sweep.contained, gaps)
+
+
+def events_of(pieces: Iterable[Piece], clock: Clock, metadata_ids: Set[int]) -> Iterator[Span]:
+    """The events of some ops: when each starts, how long it lasts, and its metadata id."""
+    for piece in pieces:
+        if not metadata_ids.isdisjoint(piece.metadata_ids):
+            events = zip(*columns_of(piece, clock), strict=True)
+            yield from (event for event in events if event[2] in metadata_ids)
+
+
+def columns_of(piece: Piece, clock: Clock) -> Columns:
+    """The same of all ops, in columns."""
+    starts, durations = clock.times(piece)
+    return list(starts), list(durations), piece.metadata_ids
+
+
+def kept(columns: Columns, keep: Sequence[object]) -> Columns:
+    starts, durations, metadata_ids = (list(compress(column, keep)) for column in columns)
+    return starts, durations, metadata_ids
+
+
+def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The stretches that spans of (start, end) cover, in order and apart."""
+    stretches: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if stretches and start <= stretches[-1][1]:
+            stretches[-1] = stretches[-1][0], max(stretches[-1][1], end)
+        else:
+            stretches.append((start, end))
+    return stretches
+
+
+def innermost(spans: Sequence[Span], at: int) -> int | None:
+    """What stands third in the innermost of the (start, end, …) around a time.
+
+    That is the last to start; of those that start together the first to end, and of these the
+    last in the file, which lists the outer ones first.
+    """
+    around = [
+        (start, -end, place) for place, (start, end, _) in enumerate(spans) if start <= at < end
+    ]
+    return spans[max(around)[2]][2] if around else None
+
+
+class Sweep:
+    """Goes over leaves in order of their start, and adds up what lies between and under them.
+
+    An instant op takes no time, so it neither ends a gap nor counts as a neighbour of one.
+    """
+
+    def __init__(self, window: tuple[int, int], stretches: list[tuple[int, int]]) -> None:
+        self.start, self.end = window
+        # How long some leaf runs; how long none does, but a container.
+        self.busy = 0
+        self.contained = 0
+        # The longest gaps as a heap: (duration, -start), and the ops before and behind.
+        self.longest: list[tuple[tuple[int, int], int | None, int | None]] = []
+        self._stretches = stretches
+        self._passed = 0
+        # Up to where all is told, and which op ended there.
+        self._covered = self.start
+        self._last: int | None = None
+
+    def feed(self, pieces: Iterable[Columns]) -> bool:
+        """Take pieces in order of their ops' starts; False if they are not in order."""
+        last_start = BEFORE_ALL
+        for columns in pieces:
+            starts, durations, metadata_ids = columns
+            if not all(durations):
+                starts, durations, metadata_ids = kept(columns, durations)
+            if not starts:
+                continue
+            if not self._feed_row(starts, durations, metadata_ids):
+                if starts[0] < last_start or not all(map(le, starts, starts[1:])):
+                    return False
+                for event in zip(starts, durations, metadata_ids, strict=True):
+                    self._feed_one(*event)
+            last_start = starts[-1]
+        self._add_gap(self._covered, self.end, self._last, None)
+        return True
+
+    def _feed_row(
+        self, starts: Sequence[int], durations: Sequence[int], metadata_ids: Sequence[int]
+    ) -> bool:
+        """Take all at once, if one runs after the other, as mostly; or else none."""
+        ends = list(map(add, starts, durations))
+        gaps = list(map(sub, starts[1:], ends))
+        if starts[0] < self._covered or ends[-1] > self.end or min(gaps, default=0) < 0:
+            return False
+        self.busy += sum(durations)
+        self._add_gap(self._covered, starts[0], self._last, metadata_ids[0])
+        for i in compress(range(len(gaps)), gaps):
+            self._add_gap(ends[i], starts[i + 1], metadata_ids[i], metadata_ids[i + 1])
+        self._covered, self._last = ends[-1], metadata_ids[-1]
+        return True
+
+    def _feed_one(self, start: int, duration: int, metadata_id: int) -> None:
+        end = min(start + duration, self.end)
+        if end > self._covered and start < self.end:
+            self._add_gap(self._covered, start, self._last, metadata_id)
+            self.busy += end - max(start, self._covered)
+            self._covered, self._last = end, metadata_id
+
+    def _add_gap(self, start: int, end: int, after: int | None, before: int | None) -> None:
+        if start >= end:
+            return
+        stretches = self._stretches
+        while self._passed < len(stretches) and stretches[self._passed][1] <= start:
+            self._passed += 1
+        for i in range(self._passed, len(stretches)):
+            first, last = stretches[i]
+            if first >= end:
+                break
+            self.contained += min(last, end) - max(first, start)
+        rank = end - start, -start
+        if len(self.longest) < N_GAPS:
+            heapq.heappush(self.longest, (rank, after, before))
+        elif rank > self.longest[0][0]:
+            heapq.heapreplace(self.longest, (rank, after, before))

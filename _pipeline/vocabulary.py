@@ -1,0 +1,116 @@
+"""The vocabulary: every category of ops has one kind."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+COMPUTE, DATA_MOVE, COMM, OTHER = KINDS = ("compute", "data_move", "comm", "other")
+CONTAINER = "container"
+NO_CATEGORY = "<none>"
+LONGEST_CATEGORY = 1000
+CAST = "convert"
+COMM_STALL = "async-done (comm stall)"
+COLLECTIVES = (
+    "all-reduce, all-gather, reduce-scatter, all-to-all, ragged-all-to-all, collective-permute, "
+    "collective-broadcast, send, recv"
+).split(", ")
+HOST_TRANSFERS = ("host send", "host recv")
+ASYNC = ("async-start", "async-update", "async-done")
+ASYNC_COLLECTIVE_START, ASYNC_COLLECTIVE_DONE = "async-collective-start", "async-collective-done"
+CATEGORIES = {
+    CONTAINER: "while, conditional, call, megacore fusion",
+    COMPUTE: (
+        "fusion, convolution, dot, ragged-dot, custom-call, non-fusion elementwise, reduce, "
+        "reduce-window, select-and-scatter, scatter, sort, topk, map, fft, cholesky, "
+        "triangular-solve, rng, "
+        # the elementwise opcodes
+        "abs, add, and, atan2, cbrt, ceil, clamp, compare, complex, cosine, "
+        "count-leading-zeros, divide, erf, exponential, exponential-minus-one, floor, imag, "
+        "is-finite, log, log-plus-one, logistic, maximum, minimum, multiply, negate, not, or, "
+        "popcnt, power, real, remainder, round-nearest-afz, round-nearest-even, rsqrt, select, "
+        "shift-left, shift-right-arithmetic, shift-right-logical, sign, sine, sqrt, subtract, "
+        "tan, tanh, xor"
+    ),
+    DATA_MOVE: (
+        "data formatting, copy, copy-start, copy-done, convert, bitcast-convert, "
+        "stochastic-convert, reduce-precision, bitcast, broadcast, concatenate, "
+        "dynamic-reshape, dynamic-slice, dynamic-update-slice, gather, iota, pad, reshape, "
+        "reverse, set-dimension-size, slice, transpose"
+    ),
+    COMM: ", ".join(
+        [
+            "all-reduce fusion, all-gather fusion, all-reduce-scatter fusion",
+            *(
+                name + suffix
+                for name in (*COLLECTIVES, *HOST_TRANSFERS)
+                for suffix in ("", "-start", "-update", "-done")
+            ),
+            # unless they are named after a local transfer: see `kind_of`
+            *ASYNC,
+        ]
+    ),
+    OTHER: (
+        "tuple, get-tuple-element, parameter, constant, after-all, add-dependency, domain, "
+        "opt-barrier, partition-id, replica-id, get-dimension-size"
+    ),
+}
+KIND_OF = {name: kind for kind, names in CATEGORIES.items() for name in names.split(", ")}
+# Families that no list could complete: the first that fits decides.
+FAMILIES = (
+    (COMM, re.compile(r"infeed|outfeed")),
+    (COMPUTE, re.compile(r" fusion\Z|\A(?:convolution |rng-|batch-norm-)")),
+)
+
+
+def starts_with_name(names: Iterable[str]) -> re.Pattern[str]:
+    """Matches the name of an op called after one of these: `slice-done.10`, not `slices`."""
+    return re.compile(rf"({'|'.join(names)})(?:\Z|[-_.0-9])")
+
+
+COLLECTIVE_NAME = starts_with_name(COLLECTIVES)
+# Moved within the device, by a DMA engine or a SparseCore.
+SPARSE_CORE_NAME = starts_with_name(
+    ["sparse-core-data-format", "gather_offload", "scatter_offload"]
+)
+DMA_NAME = starts_with_name(
+    ["slice", "dynamic-slice", "dynamic-update-slice", "copy", "pad", "concatenate"]
+)
+# On v5e and its like an asynchronous collective is a pair of fusions. (Those between the two are
+# math that carries pieces of it.)
+ASYNC_COLLECTIVE_NAME = starts_with_name([ASYNC_COLLECTIVE_START, ASYNC_COLLECTIVE_DONE])
+MATMUL_CATEGORY = re.compile(
+    r"\A(?:convolution(?: .*)?|dot|ragged-dot|output fusion|custom fusion|custom-call)\Z"
+)
+
+
+def kind_of(category: str, op_name: str) -> str | None:
+    """The kind of a category; None where the category stands in no row."""
+    kind = KIND_OF.get(category) or kind_of_family(category)
+    if category in ASYNC and (DMA_NAME.match(op_name) or SPARSE_CORE_NAME.match(op_name)):
+        return DATA_MOVE
+    if kind != CONTAINER and async_collective(category, op_name):
+        return COMM
+    return kind
+
+
+@cache
+def kind_of_family(category: str) -> str | None:
+    return next((kind for kind, family in FAMILIES if family.search(category)), None)
+
+
+def async_collective(category: str, op_name: str) -> str | None:
+    """Which end of an asynchronous collective an op is, if it is a fusion that is one."""
+    name = ASYNC_COLLECTIVE_NAME.match(op_name) if category.endswith("fusion") else None
+    return name[1] if name else None
+
+
+# What is waited for that is no collective, or one that nobody names.
+SOME_COLLECTIVE = "collective"
+HOST, SPARSE_CORE, DMA = "host", "sparse_core", "dma"
+PHASES = ("forward", "backward", "recompute", "other", "unknown")
+STACK, TF_OP, NO_SOURCE = KEY_KINDS = ("stack", "tf_op", "no_source")

@@ -1,0 +1,41 @@
+"""Traces: files of planes, lines and events. Opening one imports protobuf; this does not."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from _proto.errors import NoProtobuf, check_memory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from _proto.trace.reader import Trace
+
+# Instead of a path.
+STDIN = "-"
+
+
+@contextmanager
+def open_trace(
+    path: str, on_read: Callable[[str, int, int], None] | None = None
+) -> Iterator[Trace]:
+    """Open a trace, gzipped or not. `on_read` is told what is being done after every read, how
+    many bytes of it are done, and how many there are, 0 if that isn't known.
+
+    Here and in all that reads from it, Damage says what can't be read, OSError what can't be
+    opened.
+    """
+    try:
+        # Not only does a broken or too old one lack what is imported.
+        from google.protobuf import unknown_fields  # noqa: F401
+
+        from _proto import columns_pb2, xplane_pb2  # noqa: F401
+    except Exception as error:
+        check_memory()
+        raise NoProtobuf(f"{type(error).__name__}: {error}") from error
+    from _proto.trace.reader import Trace
+    from _proto.trace.source import open_source
+
+    with open_source(path, on_read) as source:
+        yield Trace(source)
