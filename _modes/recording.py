@@ -59,7 +59,7 @@ FACTS: dict[str, Callable[[Op], Iterable[str]]] = {
 class GroupFacts:
     def __init__(self, op: Op) -> None:
         self.kind, self.agg_key, self.agg_key_kind = op.kind, op.agg_key, op.agg_key_kind
-        self.frames = op.frames
+        self.frames = op.stack.frames if op.stack else ()
         self.of_ops: dict[str, set[str]] = {name: set() for name in FACTS}
 
     def add(self, op: Op) -> None:

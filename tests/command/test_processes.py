@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import compute_breakdown
-from _modes import processes
+from _modes import processes, recording
 from tests.builders.make_trace import Shape, write_trace
 from tests.harness import run
 
@@ -118,8 +117,8 @@ class TwoProcesses(unittest.TestCase):
 
             def record(n_cores: int) -> str:
                 with (
-                    mock.patch.object(compute_breakdown, "SMALL_FILE", 0),
-                    mock.patch.object(compute_breakdown, "n_cores", lambda: n_cores),
+                    mock.patch.object(recording, "SMALL_FILE", 0),
+                    mock.patch.object(recording, "n_cores", lambda: n_cores),
                 ):
                     said = run(trace, "record").object
                 self.assertEqual((said["status"], len(said["devices"])), ("ok", 3))

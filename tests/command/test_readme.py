@@ -25,7 +25,7 @@ from unittest import mock
 import _peaks
 import compute_breakdown
 from _modes import ledger, verdicts
-from _pipeline import request, vocabulary
+from _pipeline import load, request, vocabulary
 from _proto import errors
 from tests.builders import hlo_proto, records, xspace
 from tests.builders.xspace import op, tpu_plane, trace
@@ -300,7 +300,7 @@ def refusals() -> list[Outcome]:
         (Path(folder) / "empty.json").touch()
         found.append(run(AFTER, "compare", "--baseline", f"{folder}/empty.json"))
     missing = errors.NoProtobuf("No module named 'google'")
-    with mock.patch.object(compute_breakdown, "opened", side_effect=missing):
+    with mock.patch.object(load, "open_trace", side_effect=missing):
         found.append(run(DEMO, "summary"))
     return found
 
@@ -550,7 +550,9 @@ class SetUp(unittest.TestCase):
         _, _, packed = settings.partition("[tool.hatch.build.targets.wheel.force-include]\n")
         named = set(re.findall(r'^"(.*?)" = "compute_breakdown/', packed, re.MULTILINE))
         modules = {path.name for path in ROOT.glob("*.py")}
-        self.assertEqual(named, modules | {"_pipeline", "_proto", "SKILL.md", "FIELDS.md"})
+        self.assertEqual(
+            named, modules | {"_modes", "_pipeline", "_proto", "SKILL.md", "FIELDS.md"}
+        )
 
     def test_version_has_an_entry_in_the_changelog(self) -> None:
         changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -1028,7 +1028,7 @@ class ProfileTest(RobustnessTest):
                 raise PermissionError(13, "Permission denied", folder)
             return list_files(folder)
 
-        with mock.patch("folders.files_in", files_in):
+        with mock.patch("_pipeline.folders.files_in", files_in):
             self.assert_absent(run(self.folder), "unreadable_xplane_pb")
 
     def test_a_run_that_cannot_be_listed_hides_no_other(self) -> None:
@@ -1041,7 +1041,7 @@ class ProfileTest(RobustnessTest):
                 raise PermissionError(13, "Permission denied")
             return list_files(folder)
 
-        with mock.patch("folders.files_in", files_in):
+        with mock.patch("_pipeline.folders.files_in", files_in):
             notes = run(self.folder / "plugins/profile").object["notes"]
         self.assertEqual(
             notes[:2],

@@ -384,7 +384,7 @@ class Memory(StreamsTest):
         with mock.patch.object(compute_breakdown, "analyse", side_effect=failed):
             with self.assertRaises(ImportError):
                 compute_breakdown.outcome_of([str(self.small), "--mode", "summary"])
-            with mock.patch("errors.check_memory", side_effect=MemoryError):
+            with mock.patch("_proto.errors.check_memory", side_effect=MemoryError):
                 fields = compute_breakdown.outcome_of([str(self.small), "--mode", "summary"]).fields
         self.assertEqual(fields["reason"], "unreadable_xplane_pb")
         self.assertIn("not enough memory", fields["detail"])
@@ -393,7 +393,7 @@ class Memory(StreamsTest):
         """It says of both alike that it can't: that must not pass for what the trace is."""
         self.assertIsNone(wire.parse(pb.LineEvents, b"\n"))
         with (
-            mock.patch("wire.check_memory", side_effect=MemoryError),
+            mock.patch("_proto.trace.wire.check_memory", side_effect=MemoryError),
             self.assertRaises(MemoryError),
         ):
             wire.parse(pb.LineEvents, b"\n")

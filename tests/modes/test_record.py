@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import compute_breakdown
+from _modes import recording
 from tests.builders import records, rewrite
 from tests.builders.records import DEVICE, Json
 from tests.builders.xspace import (
@@ -353,8 +353,8 @@ class Processes(unittest.TestCase):
     def assert_same(self, data: bytes) -> Json:
         alone = run(data, "record").object
         with (
-            patch.object(compute_breakdown, "SMALL_FILE", 0),
-            patch.object(compute_breakdown, "n_cores", lambda: 2),
+            patch.object(recording, "SMALL_FILE", 0),
+            patch.object(recording, "n_cores", lambda: 2),
         ):
             together = run(data, "record").object
         self.assertEqual(alone | {"profile_dir": ""}, together | {"profile_dir": ""})

@@ -73,6 +73,8 @@ class Instruction:
     called_ids: list[int]
     line: str | None
     stack: str | None
+    # As far as its frames can be told, whether they end or not.
+    told_stack: str | None
     op_name: str
     precisions: list[int]
     algorithm: int
@@ -82,7 +84,7 @@ class Instruction:
 
     @property
     def place(self) -> Place | None:
-        return Place.of(self.line, self.stack)
+        return Place.of(self.line, self.told_stack)
 
     @property
     def is_start(self) -> bool:
@@ -175,14 +177,17 @@ class Frames:
 
     def stack(self, frame_id: int) -> str | None:
         """From the outermost in, if all its frames can be told and there is an outermost."""
+        stack, ends = self.told(frame_id)
+        return stack if ends else None
+
+    def told(self, frame_id: int) -> tuple[str | None, bool]:
+        """From the outermost in as far as that can be told, and whether it is all."""
         ids: list[int] = []
-        while frame_id != 0:
-            if frame_id in ids or self.line(frame_id) is None:
-                return None
+        while frame_id != 0 and frame_id not in ids and self.line(frame_id) is not None:
             ids.append(frame_id)
             frame_id = last(self.frames[frame_id - 1], 2, 0)
         frames = [f"{self.line(i)}:{self.column(i)}" for i in reversed(ids)]
-        return "\n".join(frames) or None
+        return "\n".join(frames) or None, frame_id == 0
 
     def column(self, frame_id: int) -> int:
         column: int = last(self.locations[last(self.frames[frame_id - 1], 1, 0) - 1], 4, 0)
@@ -207,6 +212,7 @@ def decode_instruction(message: Message, frames: Frames) -> Instruction:
         called_ids=numbers_in(message, 38),
         line=frames.line(last(metadata, 15, 0)) or in_file,
         stack=frames.stack(last(metadata, 15, 0)),
+        told_stack=frames.told(last(metadata, 15, 0))[0],
         op_name=text_in(metadata, 2),
         precisions=numbers_in(precision, 1),
         algorithm=last(precision, 2, 0),

@@ -7,7 +7,6 @@ import unittest
 from collections.abc import Iterator, Sequence
 from unittest import mock
 
-import compute_breakdown
 from _pipeline import timeline
 from _pipeline.timeline import Sweep, merged
 from tests.builders.xspace import op, trace
@@ -124,8 +123,8 @@ class Folding(unittest.TestCase):
             for n in (1, 2, 7):
                 with (
                     self.subTest(mode=mode, n=n),
-                    mock.patch("lines._PIECE_BYTES", 64),
-                    mock.patch.object(compute_breakdown, "N_FOLDED", n),
+                    mock.patch("_proto.trace.lines._PIECE_BYTES", 64),
+                    mock.patch("_pipeline.executions.N_FOLDED", n),
                 ):
                     found = {**answer(data, mode), "profile_dir": said["profile_dir"]}
                     self.assertEqual(found, said)
