@@ -17,7 +17,7 @@ from _pipeline.load import opened
 from _pipeline.normalize import step_of
 from _pipeline.ops import settle_stacks, stack_notes
 from _pipeline.request import DEVICE_NOT_FOUND, Absent
-from _pipeline.texts import cut_texts
+from _pipeline.texts import cut_texts, digest_of
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import DMA, HOST, SPARSE_CORE
 from _proto.record import record
@@ -142,7 +142,7 @@ def record_device(
         "device_type": device.type,
         "clock": ON_DEVICE if is_measured else ON_TRACE,
         "step_source": device.step_source if device.steps else None,
-        "program": digest_of(texts),
+        "program": digest_of_all(texts),
     }
     if n_dropped:
         notes.append(f"{n_dropped} XLA Ops events left out")
@@ -218,11 +218,8 @@ def texts_of_program(step: Step) -> set[str]:
     return texts
 
 
-def digest_of(texts: Iterable[str]) -> str:
-    import hashlib
-
-    whole = "\n".join(sorted(texts)).encode()
-    return hashlib.sha1(whole, usedforsecurity=False).hexdigest()[:16]
+def digest_of_all(texts: Iterable[str]) -> str:
+    return digest_of("\n".join(sorted(texts)))
 
 
 def record_fields(devices: Sequence[RecordedDevice]) -> Json:
@@ -256,7 +253,7 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
         "source": min(facts.of_ops["sources"], default=None),
         **{name: facts[:N_LISTED] for name, facts in lists.items()},
         "truncated": any(len(facts) > N_LISTED for facts in lists.values()),
-        "ops": digest_of(facts.of_ops["texts"]),
+        "ops": digest_of_all(facts.of_ops["texts"]),
     }
 
 
@@ -332,7 +329,7 @@ def record_of_trace(
         for group, key in zip(fields["groups"], keys, strict=True):
             # Cut, two of them may look the same; and who compares records cuts them again.
             if group["agg_key"] != key:
-                end = f"…{digest_of([key])}"
+                end = f"…{digest_of(key)}"
                 group["agg_key"] = group["agg_key"][: -len(end) - 1] + end
         return fields
 
