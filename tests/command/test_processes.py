@@ -1,4 +1,4 @@
-"""Two processes: they say what one would, whatever becomes of the second, and leave none behind."""
+"""Several processes: they say what one would, whatever becomes of them, and leave none behind."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ NUMBERS = list(range(5))
 
 
 @unittest.skipUnless(hasattr(os, "fork"), "needs fork")
-class TwoProcesses(unittest.TestCase):
+class Processes(unittest.TestCase):
     def setUp(self) -> None:
+        self.on_cores(2)
         self.pids: list[int] = []
         self.here = os.getpid()
         fork = os.fork
@@ -36,10 +37,16 @@ class TwoProcesses(unittest.TestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def assert_none_is_left(self) -> None:
-        self.assertEqual(len(self.pids), 1)
-        with self.assertRaises(ChildProcessError):
-            os.waitpid(self.pids[0], os.WNOHANG)
+    def on_cores(self, n: int) -> None:
+        patch = mock.patch.object(processes, "n_cores", lambda: n)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def assert_none_is_left(self, n: int = 1) -> None:
+        self.assertEqual(len(self.pids), n)
+        for pid in self.pids:
+            with self.assertRaises(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
     def check(self, in_child: Callable[[int], Any]) -> None:
         """What the child does with a number is what counts, if it comes to an end."""
@@ -50,7 +57,7 @@ class TwoProcesses(unittest.TestCase):
         for n in (2, 3, 5):
             self.pids.clear()
             with self.subTest(n=n):
-                found = processes.in_two_processes(work, NUMBERS[:n])
+                found = processes.in_processes(work, NUMBERS[:n])
                 self.assertEqual(found, [number * 10 for number in NUMBERS[:n]])
                 self.assert_none_is_left()
 
@@ -58,8 +65,41 @@ class TwoProcesses(unittest.TestCase):
         self.check(lambda number: number * 10)
 
     def test_every_other_one_is_done_elsewhere(self) -> None:
-        pids = processes.in_two_processes(lambda _: os.getpid(), NUMBERS)
+        pids = processes.in_processes(lambda _: os.getpid(), NUMBERS)
         self.assertEqual(pids, [self.here, self.pids[0]] * 2 + [self.here])
+
+    def test_as_many_as_there_are_cores_and_things_but_eight(self) -> None:
+        for n_cores, n_items, n in ((1, 5, 1), (3, 5, 3), (100, 3, 3), (100, 30, 8), (4, 1, 1)):
+            with self.subTest(n_cores=n_cores, n_items=n_items):
+                self.pids.clear()
+                self.on_cores(n_cores)
+                pids = processes.in_processes(lambda _: os.getpid(), range(n_items))
+                self.assertEqual(pids, ([self.here, *self.pids] * n_items)[:n_items])
+                self.assert_none_is_left(n - 1)
+
+    def test_nothing_to_do(self) -> None:
+        self.assertEqual(processes.in_processes(str, []), [])
+
+    def test_one_of_several_starts_no_more(self) -> None:
+        def work(_: int) -> bool:
+            return len(set(processes.in_processes(lambda _: os.getpid(), NUMBERS))) == 1
+
+        self.assertEqual(processes.in_processes(work, [0, 1]), [False, True])
+
+    def test_where_there_are_no_more_processes_this_one_does_it(self) -> None:
+        self.on_cores(4)
+        fork, n_left = os.fork, 2
+
+        def scarce() -> int:
+            nonlocal n_left
+            n_left -= 1
+            if n_left < 0:
+                raise OSError("no more")
+            return fork()
+
+        with mock.patch.object(os, "fork", scarce):
+            pids = processes.in_processes(lambda _: os.getpid(), NUMBERS)
+        self.assertEqual(pids, [self.here, *self.pids, self.here, self.here])
 
     def test_a_child_that_fails_is_made_up_for(self) -> None:
         def fail(number: int) -> int:
@@ -74,7 +114,7 @@ class TwoProcesses(unittest.TestCase):
         self.check(lambda _: lambda: None)
 
     def test_more_than_a_pipe_holds(self) -> None:
-        found = processes.in_two_processes(lambda number: bytes(number << 20), NUMBERS)
+        found = processes.in_processes(lambda number: bytes(number << 20), NUMBERS)
         self.assertEqual(list(map(len, found)), [number << 20 for number in NUMBERS])
         self.assert_none_is_left()
 
@@ -86,7 +126,7 @@ class TwoProcesses(unittest.TestCase):
             return number
 
         with self.assertRaises(KeyError):
-            processes.in_two_processes(work, NUMBERS)
+            processes.in_processes(work, NUMBERS)
         self.assert_none_is_left()
 
     def test_what_fails_in_both_fails_as_in_one(self) -> None:
@@ -96,7 +136,7 @@ class TwoProcesses(unittest.TestCase):
             return number
 
         with self.assertRaises(KeyError):
-            processes.in_two_processes(work, NUMBERS)
+            processes.in_processes(work, NUMBERS)
         self.assert_none_is_left()
 
     def test_records_are_the_same(self) -> None:
@@ -118,7 +158,7 @@ class TwoProcesses(unittest.TestCase):
             def record(n_cores: int) -> str:
                 with (
                     mock.patch.object(recording, "SMALL_FILE", 0),
-                    mock.patch.object(recording, "n_cores", lambda: n_cores),
+                    mock.patch.object(processes, "n_cores", lambda: n_cores),
                 ):
                     said = run(trace, "record").object
                 self.assertEqual((said["status"], len(said["devices"])), ("ok", 3))

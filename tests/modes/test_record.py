@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from _modes import recording
+from _modes import processes, recording
 from tests.builders import records, rewrite
 from tests.builders.records import DEVICE, Json
 from tests.builders.xspace import (
@@ -354,7 +354,7 @@ class Processes(unittest.TestCase):
         alone = run(data, "record").object
         with (
             patch.object(recording, "SMALL_FILE", 0),
-            patch.object(recording, "n_cores", lambda: 2),
+            patch.object(processes, "n_cores", lambda: 2),
         ):
             together = run(data, "record").object
         self.assertEqual(alone | {"profile_dir": ""}, together | {"profile_dir": ""})
