@@ -27,17 +27,6 @@ class LineColumns(_message.Message):
     events: LineColumns.Event
     def __init__(self, events: _Optional[_Union[LineColumns.Event, _Mapping]] = ...) -> None: ...
 
-class LineEachStarts(_message.Message):
-    __slots__ = ["events"]
-    class Event(_message.Message):
-        __slots__ = ["offset_ps"]
-        OFFSET_PS_FIELD_NUMBER: _ClassVar[int]
-        offset_ps: int
-        def __init__(self, offset_ps: _Optional[int] = ...) -> None: ...
-    EVENTS_FIELD_NUMBER: _ClassVar[int]
-    events: _containers.RepeatedCompositeFieldContainer[LineEachStarts.Event]
-    def __init__(self, events: _Optional[_Iterable[_Union[LineEachStarts.Event, _Mapping]]] = ...) -> None: ...
-
 class LineShapes(_message.Message):
     __slots__ = ["events"]
     class Event(_message.Message):
