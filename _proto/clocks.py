@@ -77,18 +77,18 @@ def piece_of(events: Events, base: int) -> Piece:
     measured = events.are_measured
     return Piece(
         base,
-        _column(events.metadata_ids),
-        _column(events.offsets),
-        _column(events.durations),
-        _column(events.device_offsets),
-        _column(events.device_durations),
+        events.metadata_ids,
+        events.offsets,
+        events.durations,
+        events.device_offsets,
+        events.device_durations,
         [] if all(measured) else [i for i, is_measured in enumerate(measured) if not is_measured],
         base + events.first,
         base + events.last + max(events.durations),
     )
 
 
-def _column(numbers: list[int]) -> array[int]:
+def column_of(numbers: list[int]) -> array[int]:
     """As small as can be: a step has up to a million events, and what lasts 4 ms fits in 4 bytes.
 
     Unsigned ones are made in a third of the time.
@@ -97,6 +97,11 @@ def _column(numbers: list[int]) -> array[int]:
         with suppress(OverflowError):
             return array(typecode, numbers)
     return array("q", numbers)
+
+
+def has_negative(column: array[int]) -> bool:
+    # In most columns are none, by their type.
+    return column.typecode == "q" and min(column, default=0) < 0
 
 
 @record
