@@ -6,7 +6,7 @@ import heapq
 from itertools import chain, compress, starmap
 from operator import add, itemgetter, le, sub
 
-from _pipeline.device import BEFORE_ALL
+from _pipeline.device import AFTER_ALL, BEFORE_ALL
 from _proto.record import record
 
 TYPE_CHECKING = False

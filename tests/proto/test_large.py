@@ -341,7 +341,7 @@ class Columns(InFolder):
                 with (
                     self.subTest(events=events, size=size),
                     pieces_of(size),
-                    _proto.open_trace(str(self.write_events(events * 8))) as trace,
+                    open_trace(str(self.write_events(events * 8))) as trace,
                 ):
                     (line,) = trace.plane("/device:TPU:0").lines("XLA Ops")
                     self.assertEqual(sum(map(len, line.starts())), 16)
