@@ -428,7 +428,9 @@ def called() -> str:
     """What the user called, for the usage."""
     if not IS_COMMAND:
         return "compute_breakdown.py"
-    if sys.modules["__main__"].__spec__ is not None:
+    spec = sys.modules["__main__"].__spec__
+    # An archive that is run has one, too.
+    if spec is not None and spec.name != "__main__":
         return "python -m compute_breakdown"
     return os.path.basename(sys.argv[0])
 

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import chain
 
 from _modes.exposed import exposed
-from _modes.processes import in_two_processes, n_cores
+from _modes.processes import SMALL_FILE, in_processes, in_turn
 from _pipeline.clocks import ON_DEVICE, ON_TRACE
 from _pipeline.device import BEFORE_ALL, MODULES, TPU_RE, StepEvent, open_device
 from _pipeline.event_iterate import ALWAYS, admit
@@ -17,7 +17,7 @@ from _pipeline.load import opened
 from _pipeline.normalize import step_of
 from _pipeline.ops import settle_stacks, stack_notes
 from _pipeline.request import DEVICE_NOT_FOUND, Absent
-from _pipeline.texts import cut_texts
+from _pipeline.texts import cut_texts, digest_of
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import DMA, HOST, SPARSE_CORE
 from _proto.record import record
@@ -142,7 +142,7 @@ def record_device(
         "device_type": device.type,
         "clock": ON_DEVICE if is_measured else ON_TRACE,
         "step_source": device.step_source if device.steps else None,
-        "program": digest_of(texts),
+        "program": digest_of_all(texts),
     }
     if n_dropped:
         notes.append(f"{n_dropped} XLA Ops events left out")
@@ -218,11 +218,8 @@ def texts_of_program(step: Step) -> set[str]:
     return texts
 
 
-def digest_of(texts: Iterable[str]) -> str:
-    import hashlib
-
-    whole = "\n".join(sorted(texts)).encode()
-    return hashlib.sha1(whole, usedforsecurity=False).hexdigest()[:16]
+def digest_of_all(texts: Iterable[str]) -> str:
+    return digest_of("\n".join(sorted(texts)))
 
 
 def record_fields(devices: Sequence[RecordedDevice]) -> Json:
@@ -256,7 +253,7 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
         "source": min(facts.of_ops["sources"], default=None),
         **{name: facts[:N_LISTED] for name, facts in lists.items()},
         "truncated": any(len(facts) > N_LISTED for facts in lists.values()),
-        "ops": digest_of(facts.of_ops["texts"]),
+        "ops": digest_of_all(facts.of_ops["texts"]),
     }
 
 
@@ -287,17 +284,15 @@ def record_devices(trace: Trace, names: Sequence[str], asked: slice) -> list[Rec
         except Absent as absent:
             return absent.reason, absent.fields
 
-    is_worth_it = trace.file_size > SMALL_FILE and len(names) > 1 and n_cores() > 1
-    found = in_two_processes(record_one, names) if is_worth_it else list(map(record_one, names))
+    # What one process has normalized it needs no second time.
+    is_large = trace.file_size > SMALL_FILE
+    on_each = in_processes if is_large else in_turn
+    found = on_each(record_one, names)
     devices = [each for each in found if isinstance(each, RecordedDevice)]
     if not devices:
         reason, fields = next(each for each in found if isinstance(each, tuple))
         raise Absent(reason, **fields)
     return devices
-
-
-# Not worth a process of its own.
-SMALL_FILE = 1 << 22
 
 
 def record_of_trace(
@@ -334,7 +329,7 @@ def record_of_trace(
         for group, key in zip(fields["groups"], keys, strict=True):
             # Cut, two of them may look the same; and who compares records cuts them again.
             if group["agg_key"] != key:
-                end = f"…{digest_of([key])}"
+                end = f"…{digest_of(key)}"
                 group["agg_key"] = group["agg_key"][: -len(end) - 1] + end
         return fields
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from fractions import Fraction
 
-from _modes.cohorts import MODULES, Cohort, crew_of, lines_of, slowest, total_of, twice_median
+from _modes.cohorts import (
+    MODULES,
+    Cohort,
+    crew_of,
+    found_in,
+    lines_of,
+    slowest,
+    total_of,
+    twice_median,
+)
+from _modes.processes import in_turn
 from _modes.runs import ALPHA, mean, percent, ratio, rounded, rounded_mean, source_of
 
 TYPE_CHECKING = False
@@ -16,6 +26,8 @@ if TYPE_CHECKING:
     from _modes.cohorts import Load, Member
 
     Json = dict[str, Any]
+    # Works on each of several things, in whatever process.
+    OnEach = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
     # As RECORD says.
     Record = dict[str, Any]
 
@@ -32,13 +44,17 @@ def spread_of_records(
     device: str | None = None,
     steps: slice = slice(None),
     top: int = 50,
+    on_each: OnEach = in_turn,
 ) -> Json:
     """What of the output names no paths.
 
     A loader returns a record, or raises NoAnswer where it can't be read; of each cohort those of
-    two devices are called again, for their lines. `steps` narrows what is used.
+    two devices are called again, for their lines. `steps` narrows what is used; `on_each` says
+    in which processes they are read.
     """
-    crew = crew_of(loaders, device, steps)
+    loaders = list(loaders)
+    found = on_each(lambda load_record: found_in(load_record, device, steps), loaders)
+    crew = crew_of(zip(found, loaders, strict=True))
     by_program: dict[str, list[Member]] = defaultdict(list)
     for member in crew.members.values():
         by_program[member.program].append(member)
