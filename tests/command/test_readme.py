@@ -119,6 +119,11 @@ def flags(cell: str) -> list[str]:
     return [quoted.split()[0] for quoted in re.findall(r"`(--[^`]*)`", cell)]
 
 
+def slug(heading: str) -> str:
+    """What a link to it ends in."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
 def code(cell: str) -> str:
     quoted = re.search(r"`([^`]*)`", cell)
     return quoted[1] if quoted else ""
@@ -329,6 +334,9 @@ class FieldTables:
     types: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     seen: set[tuple[str, str, str]] = field(default_factory=set)
     seen_null: set[tuple[str, str, str]] = field(default_factory=set)
+    # By where they stand on the page: one heading can be of several modes.
+    examples: dict[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
+    examples_met: set[tuple[str, str]] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
 
     @classmethod
@@ -339,10 +347,13 @@ class FieldTables:
             for path, mode in re.findall(r"`(\.[\w.\[\]]*)`(?: (?:in|when) (\w+))?", header[0]):
                 for each in [mode] if mode else STEP_MODES:
                     types = found.types.setdefault((each, path), {})
-                    for name, type_name, *_ in rows:
+                    for name, type_name, meaning in rows:
                         if code(name) in types:
                             found.errors.append(f"{each} {path}: {name} twice")
                         types[code(name)] = type_name
+                        if example := re.search(r"Example: `(.*)`$", meaning):
+                            place = f"{header[0]}: {name}", example[1]
+                            found.examples[each, path, code(name)] = place
         return found
 
     def check_object(self, mode: str, path: str, value: Json) -> None:
@@ -355,6 +366,10 @@ class FieldTables:
                 self.errors.append(f"{mode} prints {path} {name}, which no table names")
                 continue
             self.seen.add((mode, path, name))
+            if (mode, path, name) in self.examples:
+                place = self.examples[mode, path, name]
+                if is_excerpt(parse_example(place[1], types[name]), inner):
+                    self.examples_met.add(place)
             type_name, _, null = types[name].partition(" or null")
             if inner is None:
                 self.seen_null.add((mode, path, name))
@@ -417,6 +432,22 @@ class Fields(unittest.TestCase):
     def test_every_field_in_a_table_is_printed(self) -> None:
         self.assertEqual(sorted(self.tables.named() - self.tables.seen), [])
 
+    def test_every_example_is_of_the_demo(self) -> None:
+        of_demo = FieldTables.of(FIELDS)
+        for mode in set(MODES) - {"compare"}:
+            every = ["--include-data-move", "--include-comm"] if mode == "by_source" else []
+            of_demo.check_object(mode, ".", demo(mode, *every))
+        of_demo.check_object("compare", ".", answer(AFTER, "compare", "--baseline", str(BEFORE)))
+        self.assertEqual(sorted({*of_demo.examples.values()} - of_demo.examples_met), [])
+        self.assertEqual(len({*of_demo.examples.values()}), FIELDS.count("Example: "))
+
+    def test_the_contents_lead_to_every_section(self) -> None:
+        for page in (FIELDS, GUIDE):
+            contents, *sections = page.split("\n## ")
+            for section in sections:
+                with self.subTest(section=section.partition("\n")[0]):
+                    self.assertIn(f"](#{slug(section.partition(chr(10))[0])})", contents)
+
     def test_what_can_be_null_was_null_in_some_run(self) -> None:
         nullable = {
             (path, name)
@@ -431,7 +462,7 @@ class Fields(unittest.TestCase):
 class FieldChecks(unittest.TestCase):
     """The check itself fails where it should."""
 
-    PAGE = "| `.` in summary | type | meaning |\n|---|---|---|\n| `a` | ps | x |\n"
+    PAGE = "| `.` in summary | type | meaning |\n|---|---|---|\n| `a` | ps | x. Example: `7` |\n"
 
     def errors(self, value: Json) -> list[str]:
         found = FieldTables.of(self.PAGE)
@@ -441,6 +472,12 @@ class FieldChecks(unittest.TestCase):
     def test_a_field_without_a_table_fails(self) -> None:
         self.assertEqual(self.errors({"a": 1}), [])
         self.assertEqual(len(self.errors({"a": 1, "b": 1})), 1)
+
+    def test_an_example_that_is_printed_nowhere_is_not_met(self) -> None:
+        for value, n_met in ((7, 1), (8, 0)):
+            found = FieldTables.of(self.PAGE)
+            found.check_object("summary", ".", {"a": value})
+            self.assertEqual((len(found.examples), len(found.examples_met)), (1, n_met))
 
     def test_another_type_or_a_null_fails(self) -> None:
         values: list[object] = [1.5, True, "1", None, {}, []]
@@ -587,8 +624,7 @@ class SetUp(unittest.TestCase):
                 with self.subTest(page=name, link=f"{file}#{anchor}"):
                     self.assertTrue((ROOT / file).exists())
                     headings = re.findall(r"^#+ (.*)$", PAGES.get(file or name, ""), re.MULTILINE)
-                    slugs = [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings]
-                    self.assertTrue(not anchor or anchor in slugs)
+                    self.assertTrue(not anchor or anchor in map(slug, headings))
 
     def test_pages_name_no_path_of_a_machine(self) -> None:
         for page in PAGES.values():
@@ -637,6 +673,11 @@ def parse_excerpt(text: str) -> Any:
         if token == ELLIPSIS:
             out[-1] = f'"{ELLIPSIS}"' + (": null" if open_brackets[-1] == "{" else "")
     return json.loads("".join(out))
+
+
+def parse_example(text: str, type_name: str) -> Any:
+    """As JSON writes it; a text may stand without its quotes."""
+    return text if type_name.startswith("text") and text[0] != '"' else parse_excerpt(text)
 
 
 def is_excerpt(excerpt: Any, whole: Any) -> bool:
