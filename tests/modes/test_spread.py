@@ -9,6 +9,7 @@ import random
 import time
 import tracemalloc
 import unittest
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import partial
@@ -164,7 +165,8 @@ def naive(run: Sequence[Json], n_lines: int = 20) -> Json:
     elsewhere = [means[name]["load"] for name in names if name[0] != suspect[0]]
     scope = cause = None
     if is_slow and elsewhere and len(on_host) > 1:
-        above = all(means[name]["load"] > median(elsewhere) for name in on_host)
+        beyond = {name: means[name]["load"] - Fraction(median(elsewhere)) for name in on_host}
+        above = all(by > 0 and by >= beyond[suspect] / 2 for by in beyond.values())
         scope = "host" if above else "device"
     if is_slow:
         more = {c: means[suspect][c] - means[middle][c] for c in ("own", "idle", "host")}
@@ -358,9 +360,47 @@ class Stragglers(unittest.TestCase):
         both = {names[2]: 10**10}
         mixed = cohort(pod(program, names, from_host=both, idle=both))["verdict"]
         self.assertEqual((mixed["straggler"], mixed["cause"]), (of(names[2]), None))
-        of_host = dict.fromkeys(names[4:], 10**10) | {names[6]: 2 * 10**10}
+        of_host = dict.fromkeys(names[4:], 10**10) | {names[6]: 15 * 10**9}
         sick = cohort(pod(program, names, idle=of_host))["verdict"]
         self.assertEqual((sick["straggler"], sick["scope"]), (of(names[6]), "host"))
+
+    def test_a_slow_device_makes_no_slow_host_by_chance(self) -> None:
+        """Its neighbours are above the median half the time each, but not so far."""
+        rng = random.Random(5)
+        for n_devices in (2, 4, 8):
+            found: dict[tuple[str, str | None], int] = defaultdict(int)
+            for _ in range(200):
+                own, *others = (
+                    [1000 + rng.gauss(0, 3) for _ in range(n_devices)] for _ in range(4)
+                )
+                one_slow = [own[0] + 30, *own[1:]]
+                found["device", self.scope(one_slow, *others)] += 1
+                all_slow = sorted((load + 30 for load in own), reverse=True)
+                found["host", self.scope(all_slow, *others)] += 1
+            with self.subTest(n_devices=n_devices):
+                self.assertGreaterEqual(found["device", "device"], 190)
+                self.assertGreaterEqual(found["host", "host"], 190)
+
+    def test_half_of_what_the_straggler_is(self) -> None:
+        for other, scope in ((1020, "host"), (1019, "device"), (1001, "device")):
+            with self.subTest(other=other):
+                self.assertEqual(self.scope([1040, other], [1000, 1000]), scope)
+
+    def scope(self, *hosts: Sequence[float]) -> str | None:
+        """That of the first device, by the loads of all."""
+        members = [
+            cohorts.Member(
+                f"h{host}",
+                str(device),
+                "",
+                None,
+                {0: cohorts.Load("", round(load), 0, 0, 0)},
+                dict,
+            )
+            for host, loads in enumerate(hosts)
+            for device, load in enumerate(loads)
+        ]
+        return stragglers.scope_of_straggler(cohorts.Cohort.of(members), members[0])
 
     def test_a_slow_host(self) -> None:
         """Its devices are the slowest by turns. One slow device makes no slow host."""
@@ -531,8 +571,9 @@ class Exact(unittest.TestCase):
         verdict = self.verdict(*rest, loaded([600, 600]))
         self.assertEqual((verdict["p_value"], verdict["straggler"]), (0.052632, None))
 
-    def test_a_host_is_slow_if_all_of_it_is_above_the_others(self) -> None:
-        for other, scope in ((550, "device"), (551, "host")):
+    def test_a_host_is_slow_if_all_of_it_is_half_as_slow_as_the_slowest(self) -> None:
+        # The others' median is 550, half of what the slowest is beyond it 125.
+        for other, scope in ((674, "device"), (675, "host")):
             loads = (500, 600, 800, other)
             verdict = self.verdict(*(loaded([load] * 4) for load in loads), per_host=2)
             self.assertEqual(verdict["straggler"], of(("h1", "/device:TPU:0")))
