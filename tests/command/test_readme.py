@@ -26,7 +26,7 @@ from unittest import mock
 
 import _peaks
 import compute_breakdown
-from _modes import ledger, verdicts
+from _modes import judging, ledger
 from _pipeline import load, request, vocabulary
 from _pipeline.scopes import scope_of
 from _proto import errors
@@ -1342,7 +1342,7 @@ class Skill(unittest.TestCase):
         self.assertEqual(classes, {*ledger.CLASSES})
         known = {name for _, _, name in documented.named()} | set(MODES)
         known |= {outcome.object["reason"] for outcome in refusals()}
-        known |= {*verdicts.SKIP_REASONS, "sparse_core", "data_move", "no_source"}
+        known |= {*judging.SKIP_REASONS, "sparse_core", "data_move", "no_source"}
         known |= classes | {"at_roof", "step_duration"}
         named = re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)
         shapes = {"decoder_layer", "dot_general", "sort_by"}

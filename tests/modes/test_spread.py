@@ -15,7 +15,7 @@ from functools import partial
 from math import comb
 from typing import Any
 
-from _modes import cohorts, record_format, verdict
+from _modes import cohorts, record_format, stragglers
 from tests.builders import records
 from tests.builders.records import Json, Name, groups_of, pod
 
@@ -32,7 +32,9 @@ def refuse(host: str = "h9") -> Json:
 
 
 def spread(run: Sequence[Json], **options: Any) -> Json:
-    answer = verdict.spread_of_records([loader(each) for each in run], **{"top": 10**6, **options})
+    answer = stragglers.spread_of_records(
+        [loader(each) for each in run], **{"top": 10**6, **options}
+    )
     # What is printed is JSON.
     printed: Json = json.loads(json.dumps(answer, allow_nan=False))
     return printed
@@ -398,7 +400,7 @@ class Stragglers(unittest.TestCase):
                 for host, loads in enumerate(hosts)
                 for device, load in enumerate(loads)
             ]
-            return verdict.slow_host_of(cohorts.Cohort.of(members))
+            return stragglers.slow_host_of(cohorts.Cohort.of(members))
 
         h1 = {"host": "h01", "n_slowest": 8, "p_value": 0.007812}
         self.assertEqual(slow_host((10, 10), (11, 11)), h1)
@@ -637,23 +639,25 @@ class Joining(unittest.TestCase):
 
     def test_a_host_that_cannot_be_read_is_counted(self) -> None:
         good = [loader(each) for each in self.records]
-        answer = verdict.spread_of_records([good[0], refuse, *good[1:]], top=10**6)
+        answer = stragglers.spread_of_records([good[0], refuse, *good[1:]], top=10**6)
         self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (3, 1))
         self.assertEqual([*answer["cohorts"]], [cohort(self.records)])
         self.assertIn("h9.xplane.pb", answer["notes"][0])
         both: list[Callable[[], Json]] = [refuse, partial(record_format.decode, b"{}"), *good]
-        notes = verdict.spread_of_records(both)["notes"]
-        self.assertEqual(verdict.spread_of_records(both[::-1])["notes"], notes)
+        notes = stragglers.spread_of_records(both)["notes"]
+        self.assertEqual(stragglers.spread_of_records(both[::-1])["notes"], notes)
         self.assertEqual(len(notes), 2)
         with self.assertRaises(record_format.NoAnswer) as caught:
-            verdict.spread_of_records([refuse, refuse])
+            stragglers.spread_of_records([refuse, refuse])
         self.assertEqual(caught.exception.reason, "unreadable_xplane_pb")
         with self.assertRaises(record_format.NoAnswer) as caught:
-            verdict.spread_of_records([lambda: record_format.decode(b"{}")])
+            stragglers.spread_of_records([lambda: record_format.decode(b"{}")])
         self.assertEqual(caught.exception.reason, "unreadable_record")
         # Of several reasons none is that of the whole.
         with self.assertRaises(record_format.NoAnswer) as caught:
-            verdict.spread_of_records([partial(record_format.decode, b"{}"), partial(refuse, "z")])
+            stragglers.spread_of_records(
+                [partial(record_format.decode, b"{}"), partial(refuse, "z")]
+            )
         self.assertEqual(caught.exception.reason, "unreadable_xplane_pb")
         self.assertIn("not a record", str(caught.exception.fields["detail"]))
 
@@ -662,7 +666,7 @@ class Joining(unittest.TestCase):
         for change in changes:
             first = iter([self.records[0], {**self.records[0], **change}])
             with self.subTest(change=change), self.assertRaises(record_format.NoAnswer) as caught:
-                verdict.spread_of_records([partial(next, first)])
+                stragglers.spread_of_records([partial(next, first)])
             self.assertIn("changed", str(caught.exception.fields["detail"]))
 
     def test_anything_at_all(self) -> None:
@@ -673,7 +677,7 @@ class Joining(unittest.TestCase):
             data = bytearray(good[0])
             for _ in range(rng.randint(1, 3)):
                 data[rng.randrange(len(data))] = rng.choice(b'0123456789-e.,:[]{}"tn\\ ')
-            answer = verdict.spread_of_records(
+            answer = stragglers.spread_of_records(
                 [partial(record_format.decode, bytes(data)), partial(record_format.decode, good[1])]
             )
             self.assertEqual(answer["n_hosts"] + answer["n_hosts_unreadable"], 2)
@@ -810,9 +814,9 @@ class Cost(unittest.TestCase):
         for k, n, d in itertools.product(range(1, 9), range(1, 9), (2, 3, 7)):
             ways = sum(comb(n, i) * (d - 1) ** (n - i) for i in range(k, n + 1))
             expected = min(Fraction(1), d * Fraction(ways, d**n))
-            self.assertEqual(verdict.chance_of_slowest(k, n, d), expected)
+            self.assertEqual(stragglers.chance_of_slowest(k, n, d), expected)
         start = time.process_time()
-        verdict.chance_of_slowest(1, 5000, 8)
+        stragglers.chance_of_slowest(1, 5000, 8)
         self.assertLess(time.process_time() - start, 0.2)
 
     def test_many_programs(self) -> None:
@@ -848,15 +852,15 @@ class Cost(unittest.TestCase):
         data = [json.dumps({**base, "host": f"h{host}"}).encode() for host in range(16)]
         loaders = [partial(record_format.decode, each) for each in data]
         start = time.process_time()
-        answer = verdict.spread_of_records(loaders)
+        answer = stragglers.spread_of_records(loaders)
         self.assertLess(time.process_time() - start, 10 / 8)
         self.assertEqual(answer["n_devices"], 64)
         tracemalloc.start()
         # Of four hosts the slow and the median device are on two, as of sixteen.
-        verdict.spread_of_records(loaders[:4])
+        stragglers.spread_of_records(loaders[:4])
         few = tracemalloc.get_traced_memory()[1]
         tracemalloc.reset_peak()
-        verdict.spread_of_records(loaders)
+        stragglers.spread_of_records(loaders)
         many = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         self.assertLess(many, 1.5 * few)
