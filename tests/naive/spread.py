@@ -187,7 +187,9 @@ class Run:
         elsewhere = [self.means[name]["load"] for name in self.names if name not in on_host]
         if not elsewhere or len(on_host) == 1:
             return None
-        above = all(self.means[name]["load"] > median(elsewhere) for name in on_host)
+        middle = Fraction(median(elsewhere))
+        beyond = {name: self.means[name]["load"] - middle for name in on_host}
+        above = all(by > 0 and by >= beyond[self.suspect] / 2 for by in beyond.values())
         return "host" if above else "device"
 
     def cause(self) -> str | None:
