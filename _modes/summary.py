@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from _modes.exposed import exposed
 from _modes.report import Report
-from _modes.rows import durations, group_fields, tail_fields
+from _modes.rows import durations, gap_row, group_fields, tail_fields
 from _pipeline.groups import Group, group_by, percent, ranked_by, source_key
 from _pipeline.vocabulary import COMM, COMPUTE, PHASES
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from _modes.exposed import Exposed
     from _pipeline.device import StepEvent
     from _pipeline.normalize import Step
-    from _pipeline.timeline import Gap
 
     Json = dict[str, Any]
 
@@ -105,17 +104,6 @@ def kernel_row(kernel: str, group: Group, step: Step) -> Json:
         "phases": group.time_by(lambda op: op.phase),
         "shapes_in": [array.text for array in hlo.operands],
         "shapes_out": [hlo.shape],
-    }
-
-
-def gap_row(gap: Gap, step: Step) -> Json:
-    return {
-        "start_ps": gap.start,
-        "dur_ps": gap.duration,
-        "pct_of_step": percent(gap.duration, step.duration),
-        "after_hlo_op": gap.after.text if gap.after else None,
-        "before_hlo_op": gap.before.text if gap.before else None,
-        "inside": (gap.inside.name or None) if gap.inside else None,
     }
 
 
