@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from itertools import accumulate
-from operator import indexOf, lt, sub
+from bisect import bisect_right
+from operator import indexOf, sub
 
-from _pipeline.columns import extended
+from _pipeline.columns import column_of
+from _pipeline.host import NEVER, NOBODY, NOTHING
 from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from _pipeline.columns import Column
-    from _pipeline.host import Host, Stretches, Thread, Track
+    from _pipeline.host import Host, Thread, Track
 
     Json = dict[str, Any]
     # From when to when, counted from where the host's window begins.
@@ -82,8 +82,9 @@ class Meanwhile:
         self._windows = Windows(self._within(*window) for window in counted)
         self._seen: dict[int, Seen] = {}
         for thread in host.threads():
-            known = {window: self._do(window, thread) for window in self._doings}
-            self._see(thread, known)
+            for window in self._doings:
+                self._do(window, thread)
+            self._see(thread)
 
     def _within(self, start: int, end: int) -> Window:
         return start - self._host.start, end - self._host.start
@@ -91,15 +92,14 @@ class Meanwhile:
     def rows(self, window: tuple[int, int]) -> list[Json]:
         return [doing.row for doing in self._doings[self._within(*window)]]
 
-    def _do(self, window: Window, thread: Thread) -> list[dict[int, Stretches]]:
-        """Note what a thread did in a window; returned is when, for each of its tracks."""
+    def _do(self, window: Window, thread: Thread) -> None:
+        """Note what a thread did in a window."""
         names = self._host.names
         is_still = not thread.is_changing(*window)
-        of_tracks = [track.between(*window) for track in thread.tracks]
         doings: dict[int, Doing] = {}
         longest: dict[int, int] = {}
-        for track, found in zip(thread.tracks, of_tracks, strict=True):
-            for name, (starts, ends) in found.items():
+        for track in thread.tracks:
+            for name, (starts, ends) in track.between(*window).items():
                 doing = doings.setdefault(
                     name, Doing(thread.name, names[name], 0, is_still, None, 0, [])
                 )
@@ -118,21 +118,18 @@ class Meanwhile:
                 doing.within = [names[doing.track.names[place]] for place in around]
                 # A track is large.
                 doing.track = None
-        return of_tracks
 
-    def _see(self, thread: Thread, known: dict[Window, list[dict[int, Stretches]]]) -> None:
+    def _see(self, thread: Thread) -> None:
         """Count what a thread did in those of the windows in which it didn't stay as it was."""
-        names = set()
-        for window in self._windows.of_change(thread):
-            of_tracks = known.get(window) or [track.between(*window) for track in thread.tracks]
-            for found in of_tracks:
-                for name, (starts, ends) in found.items():
-                    seen = self._seen.setdefault(name, Seen(starts[:0], ends[:0]))
-                    seen.starts = extended(seen.starts, starts)
-                    seen.ends = extended(seen.ends, ends)
-                    if any(map(lt, starts, ends)):
-                        names.add(name)
-        for name in names:
+        touched = set()
+        for track in thread.tracks:
+            names = set(track.names) - {NOTHING}
+            for name in names - self._seen.keys():
+                self._seen[name] = Seen(self._windows.column(), self._windows.column())
+            n_before = {name: len(self._seen[name].starts) for name in names}
+            self._windows.watch(thread, track, self._seen)
+            touched |= {name for name, n in n_before.items() if len(self._seen[name].starts) > n}
+        for name in touched:
             self._seen[name].n_threads += 1
 
     def events(self) -> list[Json]:
@@ -153,37 +150,43 @@ class Meanwhile:
 
 
 class Windows:
-    """Windows of time, in order; on a clock that bends they may overlap."""
+    """Windows of time, apart and in order."""
 
     def __init__(self, windows: Iterable[Window]) -> None:
-        self._windows = sorted(windows)
-        # Of those that begin up to one of them, the last end; of those that end from one on, the
-        # first start.
-        self._starts = [start for start, _ in self._windows]
-        self._last_ends = list(accumulate((end for _, end in self._windows), max))
-        by_end = sorted((end, start) for start, end in self._windows)
-        self._ends = [end for end, _ in by_end]
-        self._first_starts = list(accumulate((start for _, start in reversed(by_end)), min))[::-1]
+        merged = apart(sorted(windows))
+        # Behind the last there is one that is never reached.
+        self._starts = [*(start for start, _ in merged), NEVER]
+        self._ends = [*(end for _, end in merged), NEVER]
 
-    def of_change(self, thread: Thread) -> list[Window]:
-        """Those in which an event of a thread begins or ends; what overlaps as one."""
-        times = [
-            times
-            for track in thread.tracks
-            for times in (track.changes.times, track.changes.unseen)
-        ]
-        if sum(map(len, times)) < len(self._windows):
-            found = {window for each in times for time in each for window in self._around(time)}
-        else:
-            found = {window for window in self._windows if thread.is_changing(*window)}
-        return apart(sorted(found))
+    def column(self) -> Column:
+        """For times in them."""
+        return column_of(self._ends[-2:-1])[:0]
 
-    def _around(self, time: int) -> Iterable[Window]:
-        """What those windows cover together that a time lies in, not at their edges."""
-        n = bisect_left(self._starts, time)
-        if n and self._last_ends[n - 1] > time:
-            first = self._first_starts[bisect_right(self._ends, time)]
-            yield first, self._last_ends[n - 1]
+    def watch(self, thread: Thread, track: Track, seen: Mapping[int, Seen]) -> None:
+        """Add when which event of a track was innermost, in windows in which its thread changes."""
+        starts, ends = self._starts, self._ends
+        names = track.names
+        start, end = starts[0], ends[0]
+        # Of the change before: when it was, to what, and when its window ends if it lies in one.
+        last, place, until = -NEVER, NOBODY, -NEVER
+        times, places = thread.changes(track)
+        for time, next_place in zip(times, places):  # noqa: B905
+            if end <= time:
+                n = bisect_right(ends, time)
+                start, end = starts[n], ends[n]
+            if last < until and place != NOBODY and last < time:
+                each = seen[names[place]]
+                each.starts.append(last)
+                each.ends.append(time if time < until else until)
+            if start >= time:
+                until = -NEVER
+            elif until != end:
+                until = end
+                if place != NOBODY:
+                    each = seen[names[place]]
+                    each.starts.append(start)
+                    each.ends.append(time)
+            last, place = time, next_place
 
 
 def apart(windows: Iterable[Window]) -> list[Window]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
-from itertools import chain, compress
+from itertools import chain, compress, count
 from operator import add
 
 from _pipeline.columns import column_of, extended
@@ -43,8 +43,6 @@ class Changes:
 
     times: Column
     innermost: array[int]
-    # The event around each of them.
-    around: array[int]
     # When else events begin or end: instants, and those that others outlast against the rules.
     unseen: Column
     are_nested: bool
@@ -92,7 +90,7 @@ class Track:
         """The events around one, the innermost first, and no more than so many."""
         found: list[int] = []
         if self.changes.are_nested:
-            while len(found) < n and (place := self.changes.around[place]) != NOBODY:
+            while len(found) < n and (place := self._around(place)) != NOBODY:
                 found.append(place)
             return found
         end = self.ends[place]
@@ -103,6 +101,14 @@ class Track:
             place = first
         return found[:n]
 
+    def _around(self, place: int) -> int:
+        """The event in which one begins."""
+        innermost = self.changes.innermost
+        i = bisect_left(self.changes.times, self.starts[place])
+        while innermost[i] != place:
+            i += 1
+        return innermost[i - 1] if i else NOBODY
+
 
 @record
 class Thread:
@@ -111,6 +117,16 @@ class Thread:
 
     def is_changing(self, start: int, end: int) -> bool:
         return any(track.is_changing(start, end) for track in self.tracks)
+
+    def changes(self, track: Track) -> tuple[Column, Sequence[int]]:
+        """When anything begins or ends on the thread, and what then is innermost on one track."""
+        if len(self.tracks) == 1 and not track.changes.unseen:
+            return track.changes.times, track.changes.innermost
+        times: set[int] = set()
+        for each in self.tracks:
+            times.update(each.changes.times, each.changes.unseen)
+        in_order = column_of(sorted(times))
+        return in_order, list(map(track.place_at, in_order))
 
 
 class Host:
@@ -200,23 +216,27 @@ def track_of(starts: Column, ends: Column, names: array[int]) -> Track:
 
 def changes_of(starts: Column, ends: Column) -> Changes | None:
     """None if the events are not in order: by start, of several the longest first."""
-    times, innermost, around = starts[:0], array("i"), array("i")
+    times, innermost = starts[:0], array("i")
+    add_time, add_innermost = times.append, innermost.append
     unseen: list[int] = []
     are_nested = True
     # What is under way, the innermost last: each ends no later than those before it.
     under_way, until = [NOBODY], [NEVER]
     end_of_innermost = last_end = NEVER
     last_start = -NEVER
-    for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
+    for place, start, end in zip(count(), starts, ends):
         if start <= last_start and (start < last_start or end > last_end):
             return None
         last_start, last_end = start, end
         while end_of_innermost <= start:
-            times.append(end_of_innermost)
+            add_time(end_of_innermost)
             under_way.pop()
             until.pop()
-            innermost.append(under_way[-1])
+            add_innermost(under_way[-1])
             end_of_innermost = until[-1]
+        if start == end:
+            unseen.append(start)
+            continue
         while end_of_innermost < end:
             # It will end unseen, under what began later.
             are_nested = False
@@ -224,17 +244,13 @@ def changes_of(starts: Column, ends: Column) -> Changes | None:
             under_way.pop()
             until.pop()
             end_of_innermost = until[-1]
-        around.append(under_way[-1])
-        if start == end:
-            unseen.append(start)
-            continue
-        times.append(start)
-        innermost.append(place)
+        add_time(start)
+        add_innermost(place)
         under_way.append(place)
         until.append(end)
         end_of_innermost = end
     while len(under_way) > 1:
-        times.append(until.pop())
+        add_time(until.pop())
         under_way.pop()
-        innermost.append(under_way[-1])
-    return Changes(times, innermost, around, column_of(sorted(unseen)), are_nested)
+        add_innermost(under_way[-1])
+    return Changes(times, innermost, column_of(sorted(unseen)), are_nested)
