@@ -11,7 +11,7 @@ from _modes.causes import Causes
 from _modes.meanwhile import Meanwhile
 from _modes.report import Report
 from _modes.rows import gap_row
-from _pipeline.columns import column_of
+from _pipeline.columns import growing
 from _pipeline.device import AFTER_ALL, BEFORE_ALL
 from _pipeline.host import HOST_PLANE, NOBODY, Host, track_of
 from _pipeline.texts import exact
@@ -103,8 +103,8 @@ class Surroundings:
         events = list(events_of(step.admitted.pieces, step.clock, ids))
         self._ops = [step.device.op(metadata_id) for _, _, metadata_id in events]
         self._containers = track_of(
-            column_of(start for start, _, _ in events),
-            column_of(start + duration for start, duration, _ in events),
+            growing(start for start, _, _ in events),
+            growing(start + duration for start, duration, _ in events),
             array("i", range(len(events))),
         )
 

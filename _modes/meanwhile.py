@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from operator import indexOf, sub
 
-from _pipeline.columns import column_of
+from _pipeline.columns import growing
 from _pipeline.host import NEVER, NOBODY, NOTHING
 from _proto.record import record
 
@@ -160,7 +160,7 @@ class Windows:
 
     def column(self) -> Column:
         """For times in them."""
-        return column_of(self._ends[-2:-1])[:0]
+        return growing(self._ends[-2:-1])[:0]
 
     def watch(self, thread: Thread, track: Track, seen: Mapping[int, Seen]) -> None:
         """Add when which event of a track was innermost, in windows in which its thread changes."""

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from _modes.captures import answer_of_records, find_captures, record_at
 from _modes.processes import SMALL_FILE, in_processes, in_turn
 from _modes.record_format import NoAnswer
-from _modes.verdict import spread_of_records
+from _modes.stragglers import spread_of_records
 from _pipeline.load import of_host
 from _pipeline.request import DEVICE_NOT_FOUND, Absent
 

@@ -1,4 +1,4 @@
-"""Columns of numbers that are few bytes each: a trace has millions of times."""
+"""Columns of times, of any size and that may grow: 8 bytes each, since there may be millions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     Column = array[int] | list[int]
 
 
-def column_of(numbers: Iterable[int] = ()) -> Column:
-    if isinstance(numbers, array):
-        return numbers
+def growing(numbers: Iterable[int] = ()) -> Column:
     numbers = list(numbers)
     try:
         return array("q", numbers)
@@ -24,7 +22,7 @@ def column_of(numbers: Iterable[int] = ()) -> Column:
 
 def extended(column: Column, numbers: Iterable[int]) -> Column:
     """A column with more in it, which may be another one than it was."""
-    more = column_of(numbers)
+    more = growing(numbers)
     if isinstance(column, array) and isinstance(more, array):
         column.extend(more)
         return column

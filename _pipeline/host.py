@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from itertools import chain, compress, count
 from operator import add
 
-from _pipeline.columns import column_of, extended
+from _pipeline.columns import extended, growing
 from _proto.record import record
 from _proto.trace.spans import spans_of
 
@@ -125,7 +125,7 @@ class Thread:
         times: set[int] = set()
         for each in self.tracks:
             times.update(each.changes.times, each.changes.unseen)
-        in_order = column_of(sorted(times))
+        in_order = growing(sorted(times))
         return in_order, list(map(track.place_at, in_order))
 
 
@@ -156,7 +156,7 @@ class Host:
     def _track(self, line: Line) -> Track | None:
         """What of a line lies within the window."""
         shift, width = line.base_ps - self.start, self.end - self.start
-        starts, ends = column_of([width])[:0], column_of([width])[:0]
+        starts, ends = growing([width])[:0], growing([width])[:0]
         names = array("i")
         for ids, offsets, durations in spans_of(line):
             begun = [offset + shift for offset in offsets]
@@ -183,7 +183,7 @@ class Host:
             names.extend(numbers)
         return track_of(starts, ends, names) if starts else None
 
-    def _numbers_of(self, ids: list[int]) -> list[int]:
+    def _numbers_of(self, ids: Sequence[int]) -> list[int]:
         """The numbers of the names of metadata; NOTHING of what has none."""
         for metadata_id in set(ids) - self._number_of.keys():
             metadata = self._plane.metadata(metadata_id)
@@ -196,7 +196,7 @@ class Host:
         return list(map(self._number_of.__getitem__, ids))
 
 
-def kept(keep: list[bool], *columns: list[int]) -> list[list[int]]:
+def kept(keep: list[bool], *columns: Sequence[int]) -> list[list[int]]:
     return [list(compress(column, keep)) for column in columns]
 
 
@@ -206,7 +206,7 @@ def track_of(starts: Column, ends: Column, names: array[int]) -> Track:
         order = list(range(len(starts)))
         order.sort(key=ends.__getitem__, reverse=True)
         order.sort(key=starts.__getitem__)
-        starts, ends = (column_of(map(each.__getitem__, order)) for each in (starts, ends))
+        starts, ends = (growing(map(each.__getitem__, order)) for each in (starts, ends))
         names = array("i", map(names.__getitem__, order))
         changes = changes_of(starts, ends)
         assert changes is not None
@@ -253,4 +253,4 @@ def changes_of(starts: Column, ends: Column) -> Changes | None:
         add_time(until.pop())
         under_way.pop()
         add_innermost(under_way[-1])
-    return Changes(times, innermost, column_of(sorted(unseen)), are_nested)
+    return Changes(times, innermost, growing(sorted(unseen)), are_nested)

@@ -6,7 +6,7 @@ take a third of a second.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -15,7 +15,7 @@ from _proto.trace.lines import Line
 from _proto.trace.wire import parse
 
 # Metadata ids, starts as `offset_ps`, durations.
-Spans = tuple[list[int], list[int], list[int]]
+Spans = tuple[Sequence[int], Sequence[int], Sequence[int]]
 # The numbers of what tells an event's time: one of them put aside is of a wrong wire type, or
 # tells how often something occurred.
 _OF_TIME = range(1, 6)
