@@ -32,7 +32,7 @@ from _pipeline.scopes import scope_of
 from _proto import errors
 from tests.builders import hlo_proto, records, xspace
 from tests.builders.xspace import op, tpu_plane, trace
-from tests.harness import DEMO, PROFILES, ROOT, SCRIPT, Outcome, answer, run
+from tests.harness import DEMO, PROFILES, ROOT, SCRIPT, Outcome, answer, run, sampled
 from tests.harness import MODES as STEP_MODES
 
 PAGES = {
@@ -1363,7 +1363,7 @@ class Skill(unittest.TestCase):
         # Of a record one reads what others make of it.
         asked_for = {shlex.split(asked)[1] for asked, *_ in commands}
         self.assertEqual(asked_for, set(MODES) - {"record"})
-        for data in (None, *hand_made_traces(), *hand_made_memories()):
+        for data in (None, *sampled([*hand_made_traces(), *hand_made_memories()], 4)):
             for asked, options, program in commands:
                 mode, *rest = shlex.split(asked.replace("BASELINE", shlex.quote(str(BEFORE))))[1:]
                 said = run(DEMO if data is None else data, mode, *rest).object
