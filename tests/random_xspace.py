@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import _peaks
@@ -878,6 +879,7 @@ def random_kernel_costs(rng: random.Random, data: bytes) -> list[str]:
 
 
 Draw = Callable[[random.Random, bytes], Any]
+FLAG_FILES = Path(__file__).parent / "data" / "flags"
 
 
 def one_of(*values: Any) -> Draw:
@@ -897,6 +899,7 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
     },
     "--bytes": (0.3, one_of("hbm", "accessed")),
     "--kernel-cost": (0.5, random_kernel_costs),
+    "--flags": (0.5, one_of(*sorted(map(str, FLAG_FILES.iterdir())))),
     "--model-flops": (0.5, one_of(0, 1, "1e9", "2.5e15")),
 }
 

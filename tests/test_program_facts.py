@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests import hlo_proto
-from tests.harness import MODES, OFFLOADING, PROFILES, TRAINING, answer, run
+from tests.harness import MODES, MODES_OF_TRACE, OFFLOADING, PROFILES, TRAINING, answer, run
 from tests.hlo_proto import Shape, array, metadata_plane, precision
 from tests.xspace import Op, Space, encode, tpu_plane
 from tests.xspace import op as event
@@ -391,8 +391,8 @@ class Damage(unittest.TestCase):
         said = []
         for mode in MODES:
             outcome = run(data, mode)
-            if mode == "memory" and outcome.object["status"] == "absent":
-                reasons = ("no_program", "no_buffer_assignment")
+            if mode not in MODES_OF_TRACE and outcome.object["status"] == "absent":
+                reasons = ["no_program", *["no_buffer_assignment"] * (mode == "memory")]
                 self.assertIn((outcome.object["reason"], outcome.status), [(r, 0) for r in reasons])
                 continue
             self.assertEqual((outcome.object["status"], outcome.status), ("ok", 0), (mode, what))
