@@ -107,13 +107,13 @@ def kernel_rows(program: Program, ran: Ran) -> list[Json]:
 def retry_rows(program: Program, ran: Ran) -> list[Json]:
     rows = []
     for each in instructions_of(program):
-        n_retries = each.retry_count
-        if n_retries:
-            config, group = each.config, ran_as([each], ran)
+        config = each.retried
+        if config:
+            group = ran_as([each], ran)
             rows.append(
                 {
                     "hlo_op": each.name,
-                    "retry_count": n_retries,
+                    "retry_count": config.retry_count,
                     "n_executions": group.n,
                     "total_dur_ps": group.total,
                     "vmem_used_bytes": config.vmem_used,

@@ -406,10 +406,10 @@ class Instruction:
         return self.config.declared_cost
 
     @property
-    def retry_count(self) -> int:
-        """How many times the compiler had to try again; 0 also where it doesn't say."""
-        is_told = _RETRY_KEY in self._message.backend_config
-        return (self.config.retry_count or 0) if is_told else 0
+    def retried(self) -> Config | None:
+        """What the compiler wrote down of it, if it had to try again; else None."""
+        config = self.config if _RETRY_KEY in self._message.backend_config else None
+        return config if config and config.retry_count else None
 
     # How it hangs together with others.
 

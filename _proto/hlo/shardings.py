@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from math import prod
 
 from _proto import hlo_pb2 as pb
@@ -16,9 +17,7 @@ _WHOLE = frozenset(_KINDS.index(kind) for kind in ("replicated", "maximal", "unr
 
 
 class Sharding:
-    """How one array lies on the devices."""
-
-    __slots__ = ("_message",)
+    """How an array lies on the devices. Many may share one, so all is told once."""
 
     def __init__(self, message: pb.Sharding) -> None:
         self._message = message
@@ -26,17 +25,27 @@ class Sharding:
     def tiles(self, rank: int) -> Sequence[int] | None:
         """Into how many tiles each dimension of an array of that rank is cut; None where that
         isn't told."""
+        if self._leaves_whole:
+            return [1] * rank
+        tiles = self._tiles
+        return tiles if tiles is not None and len(tiles) == rank else None
+
+    @cached_property
+    def _leaves_whole(self) -> bool:
         message = self._message
         if message.HasField("named_sharding"):
-            tiles = _named_tiles(message.named_sharding, rank)
-        elif message.type in _WHOLE:
-            tiles = [1] * rank
-        else:
-            tiles = _tiles(message)
-        fits = tiles is not None and len(tiles) == rank and min(tiles, default=1) > 0
-        return tiles if fits else None
+            named = message.named_sharding
+            return not (named.tuple_shardings or named.manual_axes) and _is_whole(named)
+        return message.type in _WHOLE
 
-    @property
+    @cached_property
+    def _tiles(self) -> Sequence[int] | None:
+        message = self._message
+        is_named = message.HasField("named_sharding")
+        tiles = _named_tiles(message.named_sharding) if is_named else _tiles(message)
+        return tiles if tiles is not None and min(tiles, default=1) > 0 else None
+
+    @cached_property
     def text(self) -> str | None:
         """As HLO texts have it; None where it makes no sense."""
         message = self._message
@@ -117,13 +126,9 @@ def _is_whole(named: pb.NamedSharding) -> bool:
     return not any(dim.axes for dim in named.dim_shardings)
 
 
-def _named_tiles(named: pb.NamedSharding, rank: int) -> Sequence[int] | None:
-    if named.tuple_shardings or named.manual_axes:
-        return None
-    if _is_whole(named):
-        return [1] * rank
+def _named_tiles(named: pb.NamedSharding) -> Sequence[int] | None:
     sizes = [axis.size for axis in named.mesh.axes]
-    if any(not 0 <= part.mesh_axis_index < len(sizes) for part in _parts(named)):
+    if named.tuple_shardings or named.manual_axes or not _makes_sense(named):
         return None
     # Each above 0, or else two that aren't could pass for one that is.
     return [prod(max(0, _size(part, sizes)) for part in dim.axes) for dim in named.dim_shardings]
@@ -136,6 +141,11 @@ def _parts(named: pb.NamedSharding) -> Iterable[pb.AxisRef]:
         yield from shared
 
 
+def _makes_sense(named: pb.NamedSharding) -> bool:
+    n_axes = len(named.mesh.axes)
+    return all(0 <= part.mesh_axis_index < n_axes for part in _parts(named))
+
+
 def _size(part: pb.AxisRef, sizes: Sequence[int]) -> int:
     if part.HasField("sub_axis_info"):
         return part.sub_axis_info.size
@@ -145,9 +155,7 @@ def _size(part: pb.AxisRef, sizes: Sequence[int]) -> int:
 def _named_text(named: pb.NamedSharding) -> str | None:
     mesh = named.mesh
     names = [f"'{axis.name.decode(errors='replace')}'" for axis in mesh.axes]
-    if named.tuple_shardings or any(
-        not 0 <= part.mesh_axis_index < len(names) for part in _parts(named)
-    ):
+    if named.tuple_shardings or not _makes_sense(named):
         return None
     if not mesh.axes and mesh.device_ids:
         return f"{{maximal_mesh[device_id={_listed(mesh.device_ids)}]}}"

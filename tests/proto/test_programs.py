@@ -341,7 +341,7 @@ def ask_everything(each: Instruction) -> None:
         each.likely_line(producer_first, {"copy.1": "x.py:1"})
     _ = each.chain, each.on_sparse_core, each.tf_op, each.line, each.stack, each.users
     _ = each.arrays, each.declared_cost, each.parameter_number, each.leaves
-    _ = each.config, each.plan, each.retry_count, each.is_kernel
+    _ = each.config, each.plan, each.retried, each.is_kernel
     each.dot()
     each.collective()
     each.lines_inside()
