@@ -21,7 +21,7 @@ from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _proto.trace.lines import Events
+    from _proto.trace.events import Events
 
 ON_DEVICE, ON_TRACE = "device", "trace"
 # Beyond any int64.
