@@ -282,8 +282,9 @@ class Plans(unittest.TestCase):
 
     def test_of_algorithms(self) -> None:
         self.assertEqual(self.plan(PLAN), ["RingEmitter", "StrategyRing"])
-        nothing = {"collective_algorithm_config": {"emitter": "", "strategy": 5}}
-        for said in (nothing, {"collective_algorithm_config": []}, {}, [], None):
+        nothing: Json = {"collective_algorithm_config": {"emitter": "", "strategy": 5}}
+        others: list[object] = [{"collective_algorithm_config": []}, {}, [], None]
+        for said in (nothing, *others):
             self.assertIsNone(self.plan(said))
 
     def test_of_offloads(self) -> None:
