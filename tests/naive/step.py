@@ -55,6 +55,7 @@ class Options:
     bytes: str = "accessed"
     model_flops: float | None = None
     own: Sequence[str] = ()
+    flags: str | None = None
 
 
 class AbsentError(Exception):
