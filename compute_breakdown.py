@@ -375,8 +375,9 @@ OPTIONS: dict[str, Json] = {
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "how many rows (default: 8 in bottleneck, 10 in idle, 20 in comm, memory and"
-        " program, 50 in summary, compare and spread, else all in order of appearance)",
+        "help": "how many rows (default: 8 in bottleneck, 10 in idle, 20 in comm, 20 in memory,"
+        " 20 in program, 50 in summary, 50 in compare, 50 in spread, else all in order of"
+        " appearance)",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
