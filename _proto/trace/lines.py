@@ -12,8 +12,8 @@ depend on how long it is. A line is read in three passes, each looking closer at
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import lru_cache, partial
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -131,6 +131,11 @@ class Line:
         for piece in pieces:
             yield self._decoded(piece).between(start, end)
         self._is_indexed = True
+
+    def raw(self) -> Iterator[tuple[bytes, int, Callable[[], Events]]]:
+        """Of each piece its bytes, how many events these hold, and what decodes them."""
+        for piece in self._pieces:
+            yield self._read(piece), piece.n_events, partial(self._decoded, piece)
 
     def _decoded(self, piece: _Piece) -> Events:
         data = self._read(piece)
