@@ -204,11 +204,7 @@ MODES = (
         "roofline",
         "_modes.roofline:roofline",
         "how far each source line is from what the chip could do",
-        (
-            *PEAK_OPTIONS,
-            "--bytes",
-            "--kernel-cost",
-        ),
+        (*PEAK_OPTIONS, "--bytes", "--kernel-cost"),
         "--peak-tflops-fp32 70",
     ),
     of_step(
@@ -318,19 +314,11 @@ def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any
 
 
 TO_NATURAL = converter(natural, "a whole number from 0")
-
-
 TO_STEP = converter(index_or_all, "a whole number, or all")
-
-
 TO_SLICE = converter(slice_of, "A:B as a slice of Python, such as 2: or :-1")
-
-
 TO_COST = converter(
     cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
 )
-
-
 TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits")
 
 
