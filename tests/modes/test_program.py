@@ -799,6 +799,9 @@ class Flags(InFolder):
         self.assertEqual(self.set_by(junk), flags_in(junk.decode(errors="replace")))
         self.assertEqual(self.set_by(b""), {})
         self.assertEqual(self.set_by(bytes(range(256)) * 1000), {})
+        n = 10**6
+        for text in ('--xla_a="' + "\\" * n, "\\" * n, "--xla" * n, '--xla_a="' * n, "# " * n):
+            self.assertLess(self.said(text)["flags"]["n"], 2)
 
     def test_many(self) -> None:
         """As libtpu writes all it has."""
