@@ -10,6 +10,8 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     bottleneck   where to look first: what the step's time is lost to, and on which lines
     summary      the costliest source lines, and the step's time by kind and category
     by_source    every source line, complete
+    by_scope     how long each layer takes, by the program's own structure
+    by_op        what each op costs, and what it is made of
     non_compute  what is data movement and waiting rather than math
     roofline     how far each source line is from what the chip could do
     comm         what communication costs, what hides it, and what it moves
@@ -192,6 +194,20 @@ MODES = (
         "--include-data-move",
     ),
     of_step(
+        "by_scope",
+        "_modes.by_scope:by_scope",
+        "how long each layer takes, by the program's own structure",
+        ("--depth", "--below", "--merge-layers"),
+        "--depth 2 --merge-layers",
+    ),
+    of_step(
+        "by_op",
+        "_modes.by_op:by_op",
+        "what each op costs, and what it is made of",
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op"),
+        "--top 0 --op fusion.12",
+    ),
+    of_step(
         "non_compute",
         "_modes.non_compute:non_compute",
         "what is data movement and waiting rather than math",
@@ -202,11 +218,7 @@ MODES = (
         "roofline",
         "_modes.roofline:roofline",
         "how far each source line is from what the chip could do",
-        (
-            *PEAK_OPTIONS,
-            "--bytes",
-            "--kernel-cost",
-        ),
+        (*PEAK_OPTIONS, "--bytes", "--kernel-cost"),
         "--peak-tflops-fp32 70",
     ),
     of_step(
@@ -260,6 +272,10 @@ def index_or_all(text: str) -> int | str:
     return text if text == "all" else int(text)
 
 
+def natural_or_all(text: str) -> int | str:
+    return text if text == "all" else natural(text)
+
+
 def slice_of(text: str) -> slice:
     start, stop = (int(part) if part else None for part in text.split(":"))
     return slice(start, stop)
@@ -302,19 +318,12 @@ def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any
 
 
 TO_NATURAL = converter(natural, "a whole number from 0")
-
-
+TO_DEPTH = converter(natural_or_all, "a whole number from 0, or all")
 TO_STEP = converter(index_or_all, "a whole number, or all")
-
-
 TO_SLICE = converter(slice_of, "A:B as a slice of Python, such as 2: or :-1")
-
-
 TO_COST = converter(
     cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
 )
-
-
 TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits")
 
 
@@ -360,7 +369,21 @@ OPTIONS: dict[str, Json] = {
         "metavar": "K",
         "type": TO_NATURAL,
         "help": "how many rows (default: 8 in bottleneck, 20 in comm, 20 in memory, 50 in"
-        " summary, 50 in compare, 50 in spread, else all in order of appearance)",
+        " summary, 50 in compare, 50 in spread, 50 in by_op, else all in order of appearance)",
+    },
+    "--depth": {
+        "metavar": "D",
+        "type": TO_DEPTH,
+        "help": "how many levels of scopes below the first, or all (default: 4)",
+    },
+    "--below": {"metavar": "SCOPE", "help": "only what is in this scope, named as printed"},
+    "--merge-layers": {
+        "action": "store_true",
+        "help": "read numbers in scopes as *, so that layers_0 to layers_63 are one",
+    },
+    "--op": {
+        "metavar": "NAME",
+        "help": "all that is known of one op, by its name or what only that begins with",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
