@@ -15,6 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.naive_bottleneck import Bottleneck
+from tests.naive_by_op import ByOp
+from tests.naive_by_scope import ByScope
 from tests.naive_comm import Comm
 from tests.naive_memory import Memory
 from tests.naive_op import (
@@ -136,6 +138,10 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
         answer |= Comm(picked).answer(totals)
     elif mode == "memory":
         answer |= Memory(picked).answer()
+    elif mode == "by_scope":
+        answer |= ByScope(picked).answer()
+    elif mode == "by_op":
+        answer |= ByOp(picked).answer()
     else:
         answer |= Bottleneck(picked).answer()
     return answer

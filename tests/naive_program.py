@@ -134,6 +134,7 @@ class Computation:
     id: int
     root_id: int
     instructions: list[Instruction]
+    name: str = ""
     thread: str = ""
 
     @property
@@ -241,6 +242,7 @@ def decode_program(data: bytes) -> Program:
                     decode_instruction(fields(instruction), frames)
                     for instruction in every(computation, 2)
                 ],
+                name=text_in(computation, 1),
                 thread=text_in(computation, 8),
             )
             for computation in map(fields, every(module, 3))
