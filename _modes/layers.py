@@ -6,7 +6,6 @@ the tree is made than is printed, nothing recurses, and a scope is summed up fro
 
 from __future__ import annotations
 
-from heapq import nsmallest
 from itertools import accumulate
 
 from _pipeline.names import n_alike, nearest
@@ -41,7 +40,7 @@ class Lines:
         for line, duration in times.items():
             self.times[line] = self.times.get(line, 0) + duration
         # A line that nothing was added to stays behind what was longer.
-        self._longest = nsmallest(N_LINES, {*self._longest, *times}, key=self._rank)
+        self._longest = sorted({*self._longest, *times}, key=self._rank)[:N_LINES]
 
     def _rank(self, line: str | None) -> tuple[int, bool, str]:
         return -self.times[line], line is None, line or ""
@@ -98,7 +97,8 @@ class Layer:
                     add(ours, key, place, duration)
             # Few are added to many: a line is moved as often as its scope's size doubles.
             fewer, more = sorted((self.lines, child.lines), key=lambda lines: len(lines.times))
-            more.add(fewer.times)
+            if fewer.times:
+                more.add(fewer.times)
             self.lines = child.lines = more
         self.longest_lines = self.lines.longest
 
@@ -138,6 +138,8 @@ def depth_first(top: Layer) -> Iterator[Layer]:
         yield layer
         children = sorted(layer.children.values(), key=lambda child: (-child.total, child.name))
         waiting += reversed(children)
+        # What has been passed needs no room beside what was made of it.
+        layer.children = {}
 
 
 def levels_of(first: Path, paths: Iterable[Path]) -> dict[int, tuple[int, int]]:
