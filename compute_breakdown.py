@@ -10,6 +10,8 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     bottleneck   where to look first: what the step's time is lost to, and on which lines
     summary      the costliest source lines, and the step's time by kind and category
     by_source    every source line, complete
+    by_scope     how long each layer takes, by the program's own structure
+    by_op        what each op costs, and what it is made of
     non_compute  what is data movement and waiting rather than math
     roofline     how far each source line is from what the chip could do
     comm         what communication costs, what hides it, and what it moves
@@ -68,7 +70,15 @@ if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
 import _peaks
-from _pipeline.option_values import TO_COST, TO_COUNT, TO_NATURAL, TO_SLICE, TO_STEP, peak_of
+from _pipeline.option_values import (
+    TO_COST,
+    TO_COUNT,
+    TO_DEPTH,
+    TO_NATURAL,
+    TO_SLICE,
+    TO_STEP,
+    peak_of,
+)
 from _pipeline.request import DEVICE, Absent, Request, unreadable
 from _pipeline.streams import Progress, write
 from _pipeline.texts import cut_texts
@@ -193,6 +203,20 @@ MODES = (
         "--include-data-move",
     ),
     of_step(
+        "by_scope",
+        "_modes.by_scope:by_scope",
+        "how long each layer takes, by the program's own structure",
+        ("--depth", "--below", "--merge-layers"),
+        "--depth 2 --merge-layers",
+    ),
+    of_step(
+        "by_op",
+        "_modes.by_op:by_op",
+        "what each op costs, and what it is made of",
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op"),
+        "--top 0 --op fusion.12",
+    ),
+    of_step(
         "non_compute",
         "_modes.non_compute:non_compute",
         "what is data movement and waiting rather than math",
@@ -297,8 +321,22 @@ OPTIONS: dict[str, Json] = {
         "metavar": "K",
         "type": TO_NATURAL,
         "help": "how many rows (default: 8 in bottleneck, 10 in idle, 20 in comm, 20 in memory,"
-        " 20 in program, 50 in summary, 50 in compare, 50 in spread, else all in order of"
-        " appearance)",
+        " 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50 in spread, else all in"
+        " order of appearance)",
+    },
+    "--depth": {
+        "metavar": "D",
+        "type": TO_DEPTH,
+        "help": "how many levels of scopes below the first, or all (default: 4)",
+    },
+    "--below": {"metavar": "SCOPE", "help": "only what is in this scope, named as printed"},
+    "--merge-layers": {
+        "action": "store_true",
+        "help": "read numbers in scopes as *, so that layers_0 to layers_63 are one",
+    },
+    "--op": {
+        "metavar": "NAME",
+        "help": "all that is known of one op, by its name or what only that begins with",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},

@@ -24,6 +24,10 @@ def index_or_all(text: str) -> int | str:
     return text if text == "all" else int(text)
 
 
+def natural_or_all(text: str) -> int | str:
+    return text if text == "all" else natural(text)
+
+
 def slice_of(text: str) -> slice:
     start, stop = (int(part) if part else None for part in text.split(":"))
     return slice(start, stop)
@@ -66,6 +70,7 @@ def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any
 
 
 TO_NATURAL = converter(natural, "a whole number from 0")
+TO_DEPTH = converter(natural_or_all, "a whole number from 0, or all")
 TO_STEP = converter(index_or_all, "a whole number, or all")
 TO_SLICE = converter(slice_of, "A:B as a slice of Python, such as 2: or :-1")
 TO_COST = converter(
