@@ -126,4 +126,5 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
         "groups_from": first.exchange.who_is,
         "bus_gbps": gbps,
         "bus_gbps_over": "in_flight" if first.op.is_wait else "duration",
+        "plan": sorted(set().union(*(each.plan for each in transfers))) or None,
     }

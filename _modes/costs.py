@@ -83,6 +83,8 @@ def costs_by_kernel(
     compute: Group, told: Sequence[tuple[str, int, int, str | None]]
 ) -> dict[str, KernelCost]:
     """What is told of kernels, as the command line takes it apart."""
+    if not told:
+        return {}
     costs = [KernelCost(*each) for each in told]
     kernels = compute.distinct(lambda op: op.kernel)
     for cost in costs:

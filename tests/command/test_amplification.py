@@ -65,10 +65,11 @@ class Cost(NamedTuple):
     length: int
 
 
-def cost(path: Path, mode: str) -> Cost:
+def cost(path: Path, mode: str, *options: str) -> Cost:
     """Run as a command."""
+    command = [sys.executable, str(harness.SCRIPT), str(path), "--mode", mode, *options]
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, sys.executable, harness.SCRIPT, path, "--mode", mode],
+        [sys.executable, "-c", MEASURE, *command],
         capture_output=True,
         text=True,
         timeout=120,
