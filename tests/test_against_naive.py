@@ -95,6 +95,31 @@ def memory_faults(said: dict[str, Any]) -> Iterator[str]:
         yield ".fragmentation_bytes: more is live than is reserved"
 
 
+def scope_faults(said: dict[str, Any]) -> Iterator[str]:
+    """Where time of scopes is lost or counts twice, by any definition."""
+    rows = said["scopes"]
+    leaves = said["totals"]["non_while_duration_ps_sum"]
+    if not rows[0]["depth"] and rows[0]["total_dur_ps"] + said["no_scope"]["dur_ps"] != leaves:
+        yield ".scopes: the root and .no_scope aren't all leaves"
+    for row in rows if not said["n_scopes_omitted"] else []:
+        below = f"{row['scope']}/" if row["scope"] else ""
+        children = [r for r in rows if r["depth"] == row["depth"] + 1]
+        total = sum(r["total_dur_ps"] for r in children if r["scope"] == below + r["name"])
+        if row["self_dur_ps"] + total != row["total_dur_ps"]:
+            yield f".scopes: {row['scope']} isn't what stands in it and below"
+
+
+def op_faults(said: dict[str, Any]) -> Iterator[str]:
+    """Where time of ops is lost or counts twice, by any definition."""
+    shown = sum(row["total_dur_ps"] for row in said["ops"])
+    if shown + said["tail"]["dur_ps"] != said["totals"]["non_while_duration_ps_sum"]:
+        yield ".ops and .tail: aren't all leaves"
+    for row in said["ops"]:
+        known = [row[figure] for figure in ("at_roof_ps", "lost_ps")]
+        if None not in known and sum(known) != row["total_dur_ps"]:
+            yield f"{row['hlo_op']}: at_roof_ps and lost_ps aren't total_dur_ps"
+
+
 class AgainstNaive(unittest.TestCase):
     def assert_agree(self, case: str, data: bytes, mode: str, options: dict[str, Any]) -> None:
         theirs = comparable(naive.analyse(data, mode, **options))
@@ -108,6 +133,10 @@ class AgainstNaive(unittest.TestCase):
             found += ledger_faults(ours)
         if "peak_bytes" in ours:
             found += memory_faults(ours)
+        if "no_scope" in ours:
+            found += scope_faults(ours)
+        if "ops" in ours:
+            found += op_faults(ours)
         if found:
             self.fail("\n".join(["", f"{case}: {mode} {options}", *found[:10], ADVICE]))
 
@@ -126,9 +155,9 @@ class AgainstNaive(unittest.TestCase):
     def test_real_captures(self) -> None:
         # Of the larger ones only what asks for most of them: the naive reading takes seconds.
         for name, modes in (
-            ("tpu7x-dense-train", ("bottleneck", "memory")),
+            ("tpu7x-dense-train", ("bottleneck", "memory", "by_op")),
             ("v6e-host-offload", (*MODES, "record")),
-            ("vllm-bf16", ("by_source", "bottleneck")),
+            ("vllm-bf16", ("by_source", "bottleneck", "by_scope")),
             ("vllm-fp4-tuned", ("record",)),
         ):
             path = PROFILES / f"{name}.xplane.pb"
