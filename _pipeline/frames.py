@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from functools import cached_property, lru_cache
 
+from _pipeline.texts import digest_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 OUTERMOST_FIRST, INNERMOST_FIRST = "outermost_first", "innermost_first"
 
-LINE_RE = re.compile(r"(.*:\d+):\d+\Z", re.DOTALL)
 NUMBERS_RE = re.compile(r"(?::\d+){1,2}\Z")
 # Of what is installed beside the user's own code, and of Python itself.
 LIBRARY_RE = re.compile(r"\A<|(?:\A|/)(?:site|dist)-packages(?:/|\Z)|/lib/python3\.")
@@ -38,9 +39,7 @@ class Stack:
 
     @cached_property
     def digest(self) -> str:
-        import hashlib
-
-        return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()[:16]
+        return digest_of(self.text)
 
 
 # Many ops have one stack.
@@ -53,8 +52,9 @@ def stack_of(text: str) -> Stack | None:
 
 def line_of(frame: str) -> str:
     """A frame cut to `file:line`."""
-    found = LINE_RE.match(frame)
-    return found[1] if found else frame
+    line, _, column = frame.rpartition(":")
+    is_whole = column.isdecimal() and line.rpartition(":")[2].isdecimal() and ":" in line
+    return line if is_whole else frame
 
 
 def file_of(frame: str) -> str:

@@ -21,6 +21,15 @@ ALL_TEXTS, TEXT_PER_BYTE = 8 << 20, 4
 ALL_TEXTS, TEXT_PER_BYTE = 8 << 20, 4
 
 
+# Larger integers aren't what they were once `jq` or JavaScript has read them.
+LARGEST_EXACT = 1 << 53
+
+
+def exact(number: int) -> int | str:
+    """A number of any size, as a decimal text if it is large."""
+    return number if abs(number) <= LARGEST_EXACT else str(number)
+
+
 def cut_texts(fields: Json, file_size: int = 0) -> None:
     """Cut texts that are too long, in place; a note counts them."""
     sizes = [len(text) for text in texts_in(fields) if len(text) > SHORT_TEXT]
@@ -62,6 +71,17 @@ def cut_in(value: Any, limit: int) -> None:
             while name in value:
                 name += "…"
             value[name] = item
+
+
+def digest_of(text: str) -> str:
+    """By which equal texts are known."""
+    try:
+        # For this alone hashlib would load OpenSSL, at a tenth of the time of a small trace.
+        from _sha1 import sha1  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        from hashlib import sha1
+    digest: str = sha1(text.encode(), usedforsecurity=False).hexdigest()
+    return digest[:16]
 
 
 def cut(text: str, limit: int) -> str:

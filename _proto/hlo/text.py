@@ -24,6 +24,7 @@ ARRAY_OR_PARENTHESIS_RE = re.compile(rf"{ARRAY}|[()]")
 OPCODE_RE = re.compile(OPCODE)
 TILES_RE = re.compile(TILES)
 MEMORY_SPACE_RE = re.compile(MEMORY_SPACE)
+TARGET_MARK = "custom_call_target"
 TARGET_RE = re.compile(TARGET)
 OPERAND_NAME_RE = re.compile(r"%([\w.\-]+)")
 BITS_RE = re.compile(r"[a-z]+(\d{1,3})(?!\d)")
@@ -180,7 +181,8 @@ class HloText:
 
     @property
     def target(self) -> str | None:
-        if self.opcode != "custom-call" or self._opcode is None:
+        # Few have one, and all are asked.
+        if TARGET_MARK not in self.text or self.opcode != "custom-call" or self._opcode is None:
             return None
         target = TARGET_RE.search(self.text, self._opcode.end())
         return target["target"] if target else None
@@ -188,9 +190,7 @@ class HloText:
     @property
     def base_name(self) -> str:
         """The name without its SSA parts: `fusion.48.clone.3` is a `fusion`."""
-        parts = self.name.split(".")
-        named = ".".join(part for part in parts if not SSA_PART_RE.fullmatch(part))
-        return named or self.name
+        return base_name(self.name)
 
     @property
     def is_on_chip(self) -> bool:
@@ -207,6 +207,12 @@ class HloText:
         is_done = self.opcode == "copy-done" and len(self.operands) > 1
         place = len(self.outputs) if is_done else 0
         return self.operands[place] if place < len(self.operands) else None
+
+
+def base_name(name: str) -> str:
+    """An op's name without its SSA parts."""
+    named = ".".join(part for part in name.split(".") if not SSA_PART_RE.fullmatch(part))
+    return named or name
 
 
 def without_ssa_end(name: str) -> str:
