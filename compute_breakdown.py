@@ -168,13 +168,14 @@ PEAK_OPTIONS = (
     "--peak-hbm-gibps",
 )
 
+TOKEN_OPTIONS = ("--tokens", "--flops-per-token", "--params", "--n-devices")
 
 MODES = (
     of_step(
         "bottleneck",
         "_modes.bottleneck:bottleneck",
         "where to look first: what the step's time is lost to, and on which lines",
-        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops"),
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
         "--top 5",
     ),
     of_step(
@@ -202,11 +203,7 @@ MODES = (
         "roofline",
         "_modes.roofline:roofline",
         "how far each source line is from what the chip could do",
-        (
-            *PEAK_OPTIONS,
-            "--bytes",
-            "--kernel-cost",
-        ),
+        ("--top", *PEAK_OPTIONS, "--bytes", "--kernel-cost"),
         "--peak-tflops-fp32 70",
     ),
     of_step(
@@ -273,11 +270,18 @@ def count(text: str) -> int:
     return int(number)
 
 
-def peak(text: str) -> float:
+def positive(text: str) -> float:
     number = float(text)
     if not 0 < number < math.inf:
         raise ValueError
-    return number
+    return int(text) if text.isdecimal() else number
+
+
+def whole(text: str) -> int:
+    number = positive(text)
+    if number != int(number):
+        raise ValueError
+    return int(number)
 
 
 def cost(text: str) -> tuple[str, int, int, str | None]:
@@ -315,12 +319,18 @@ TO_COST = converter(
 )
 
 
-TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits")
+TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits, such as 6e12")
+
+
+TO_POSITIVE, TO_WHOLE = (
+    converter(convert, f"a {which} number above 0")
+    for convert, which in ((positive, "finite"), (whole, "whole"))
+)
 
 
 def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
     """For one of the options that override a peak."""
-    return converter(lambda text: (what, peak(text)), "a finite number above 0")
+    return converter(lambda text: (what, float(positive(text))), "a finite number above 0")
 
 
 # What argparse is told of each option. None has a default here: the modes have them.
@@ -396,6 +406,23 @@ OPTIONS: dict[str, Json] = {
         "metavar": "F",
         "type": TO_COUNT,
         "help": "useful flops of the step on one device, by batch and model: gives the mfu",
+    },
+    "--tokens": {
+        "metavar": "N",
+        "type": TO_WHOLE,
+        "help": "tokens of one step over all devices: gives tokens_per_s, and with one of the next"
+        " two the mfu",
+    },
+    "--flops-per-token": {"metavar": "F", "type": TO_POSITIVE, "help": "useful flops of one token"},
+    "--params": {
+        "metavar": "P",
+        "type": TO_POSITIVE,
+        "help": "active parameters of a model in training: 6 flops each a token",
+    },
+    "--n-devices": {
+        "metavar": "D",
+        "type": TO_WHOLE,
+        "help": "over how many devices the tokens are (default: as many as the program runs on)",
     },
     "--kernel-cost": {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
@@ -504,6 +531,13 @@ def refuse_contradictions(parser: Parser, mode: Mode, given: Json) -> None:
         parser.error("--mode compare takes --baseline PROFILE, the capture before the change")
     if given["profile"] == given.get("baseline") == "-":
         parser.error("there is only one standard input: PROFILE and the baseline can't both be -")
+    if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
+        parser.error("--model-flops, --flops-per-token and --params exclude each other")
+    of_token = {"flops_per_token", "params"} & given.keys()
+    if of_token and "tokens" not in given:
+        parser.error("--flops-per-token and --params take --tokens, those of a step in all")
+    if "n_devices" in given and not of_token:
+        parser.error("--n-devices takes --flops-per-token or --params")
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     if len(set(kernels)) < len(kernels):
         parser.error("--kernel-cost was given twice for one kernel")
@@ -599,6 +633,9 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
     except Absent as error:
         # Without the frames that it came through: they hold what was read.
         absent = error.with_traceback(None)
+        if absent.reason == "bad_arguments":
+            # What only the trace could tell to be missing.
+            usage = parser_of_modes()[0].format_usage()
     except MemoryError as error:
         absent = unreadable(request.profile if request else "", error)
     asked = {
