@@ -102,12 +102,19 @@ def answer_on_step(
 
     def answer(path: str) -> Json:
         with load.opened(path, on_read) as trace:
-            is_own = frames.own_code(own)
-            opened = device.open_device(trace, request.device or DEVICE, list(files), notes, is_own)
-            picked = step_pick.pick_step(opened, step_pick.StepChoice(step, step_id), notes)
-            of_step = normalize.read_step(opened, picked, notes)
-            report = mode.load()
-            return answer_of(request, path, of_step, lambda step: report(step, **options), notes)
+            is_own, name = frames.own_code(own), request.device or DEVICE
+            try:
+                opened = device.open_device(trace, name, list(files), notes, is_own)
+                picked = step_pick.pick_step(opened, step_pick.StepChoice(step, step_id), notes)
+                of_step = normalize.read_step(opened, picked, notes)
+                report = mode.load()
+                return answer_of(
+                    request, path, of_step, lambda step: report(step, **options), notes
+                )
+            except Absent as absent:
+                if mode.anyway:
+                    absent.fields |= loaded(mode.anyway)(trace, name, notes)
+                raise
 
     return load.first_of(files, request.host, notes, answer)
 
@@ -136,19 +143,17 @@ class Mode:
         is_of_step: bool = False,
         # Which device it is about if none is named; None for all.
         device: str | None = DEVICE,
+        # What else its answers say, also where there is no step of that device.
+        anyway: str = "",
     ) -> None:
         self.name, self.function, self.says = name, function, says
         self.options = (*STEP_OPTIONS, *options) if is_of_step else options
         self.example = example
         self.is_of_step = is_of_step
-        self.device = device
+        self.device, self.anyway = device, anyway
 
     def load(self) -> Callable[..., Any]:
-        from importlib import import_module
-
-        module, _, name = self.function.partition(":")
-        function: Callable[..., Any] = getattr(import_module(module), name)
-        return function
+        return loaded(self.function)
 
     def answer(self, request: Request, notes: list[str], on_read: OnRead | None) -> Json:
         if self.is_of_step:
@@ -157,9 +162,19 @@ class Mode:
         return fields
 
 
-def of_step(name: str, function: str, says: str, options: tuple[str, ...], example: str) -> Mode:
+def loaded(place: str) -> Callable[..., Any]:
+    from importlib import import_module
+
+    module, _, name = place.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
+
+
+def of_step(
+    name: str, function: str, says: str, options: tuple[str, ...], example: str, anyway: str = ""
+) -> Mode:
     """A mode that reports on one step."""
-    return Mode(name, function, says, options, example, is_of_step=True)
+    return Mode(name, function, says, options, example, is_of_step=True, anyway=anyway)
 
 
 PEAK_OPTIONS = (
@@ -219,6 +234,7 @@ MODES = (
         "what fills the HBM when it is fullest, by buffer and source line",
         ("--top",),
         "--top 10",
+        "_modes.memory:runtime_anyway",
     ),
     Mode(
         "record",

@@ -99,7 +99,7 @@ def bottleneck(
     params: float | None = None,
     n_devices: int | None = None,
 ) -> Report:
-    useful = model_flops
+    useful: int | Fraction | None = model_flops
     if tokens is not None and (flops_per_token or params):
         useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
     roofs = roofs_of(step.device, chip, dict(peaks))

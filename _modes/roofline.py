@@ -180,9 +180,9 @@ def skipped_fields(skipped: Sequence[Skipped], roofs: Roofs, hbm_only: bool) -> 
 
 
 def hbm_util(part: Part, roofs: Roofs, hbm_only: bool) -> float | None:
-    """That of what has no roof, as far as its bytes are known."""
+    """That of what has no roof. Of a black box XLA writes that it moves nothing."""
     n_bytes, total = part.n_bytes(hbm_only), part.group.total
-    if n_bytes is None or roofs.hbm is None or not total:
+    if not part.bytes_accessed or n_bytes is None or roofs.hbm is None or not total:
         return None
     return rounded(n_bytes / roofs.hbm / total, 6)
 

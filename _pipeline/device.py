@@ -44,6 +44,7 @@ class StepEvent:
 class Device:
     """What all steps of one device share. Times stand on the offset base of its ops line."""
 
+    trace: Trace
     plane: Plane
     programs: Programs
     lines: list[Line]
@@ -103,6 +104,7 @@ def open_device(
         if steps:
             notes.append("no Steps line; executions of programs (XLA Modules) are taken as steps")
     return Device(
+        trace=trace,
         plane=plane,
         programs=Programs(trace),
         lines=lines,
