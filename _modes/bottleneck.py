@@ -99,11 +99,11 @@ def bottleneck(
     params: float | None = None,
     n_devices: int | None = None,
 ) -> Report:
+    roofs = roofs_of(step.device, chip, dict(peaks))
+    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost)
     useful: int | Fraction | None = model_flops
     if tokens is not None and (flops_per_token or params):
         useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
-    roofs = roofs_of(step.device, chip, dict(peaks))
-    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost)
     ledger = ledger_of(step, roofs, by_user)
     findings = findings_of(ledger)
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}

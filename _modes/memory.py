@@ -96,9 +96,9 @@ class Live:
 
     @property
     def padding(self) -> int | None:
-        """What tiles take beyond the elements of an array."""
+        """What tiles take beyond the elements of an array; None where it holds less than these."""
         n_bytes = self.array.n_bytes if self.array else None
-        return None if n_bytes is None else self.held.size - n_bytes
+        return None if n_bytes is None or n_bytes > self.held.size else self.held.size - n_bytes
 
     @property
     def rank(self) -> tuple[int, str, tuple[int, ...]]:
