@@ -14,6 +14,8 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     roofline     how far each source line is from what the chip could do
     comm         what communication costs, what hides it, and what it moves
     memory       what fills the HBM when it is fullest, by buffer and source line
+    idle         why nothing runs, and what the host does meanwhile
+    program      what the compiler decided: collectives, kernels, parameters, flags
     record       all steps of all devices as one small object, to be kept and compared
     compare      what a change did: two captures line by line, and what of it is more than noise
     spread       which device of which host is slow, and on which lines
@@ -45,11 +47,8 @@ if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 # ruff: noqa: E402
 
 import argparse
-import errno
 import gc
 import json
-import math
-import time
 from contextlib import contextmanager, suppress
 
 # Type checkers take a variable of this name as true. No line that runs needs what it guards, and
@@ -57,7 +56,7 @@ from contextlib import contextmanager, suppress
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, NoReturn, TextIO
+    from typing import Any, NoReturn
 
     Json = dict[str, Any]
     # Told what is done, how many bytes of it, and of how many.
@@ -69,7 +68,18 @@ if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
 import _peaks
+from _pipeline.option_values import (
+    TO_COST,
+    TO_COUNT,
+    TO_NATURAL,
+    TO_POSITIVE,
+    TO_SLICE,
+    TO_STEP,
+    TO_WHOLE,
+    peak_of,
+)
 from _pipeline.request import DEVICE, Absent, Request, unreadable
+from _pipeline.streams import Progress, write
 from _pipeline.texts import cut_texts
 
 __version__ = "1.0.0"
@@ -236,6 +246,20 @@ MODES = (
         "--top 10",
         "_modes.memory:runtime_anyway",
     ),
+    of_step(
+        "idle",
+        "_modes.idle:idle",
+        "why nothing runs, and what the host does meanwhile",
+        ("--top",),
+        "--step all",
+    ),
+    of_step(
+        "program",
+        "_modes.program:program",
+        "what the compiler decided: collectives, kernels, parameters, flags",
+        ("--top", "--flags"),
+        "--top 10",
+    ),
     Mode(
         "record",
         "_modes.record:record",
@@ -260,93 +284,6 @@ MODES = (
         device=None,
     ),
 )
-
-
-def natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
-
-
-def index_or_all(text: str) -> int | str:
-    return text if text == "all" else int(text)
-
-
-def slice_of(text: str) -> slice:
-    start, stop = (int(part) if part else None for part in text.split(":"))
-    return slice(start, stop)
-
-
-def count(text: str) -> int:
-    """Of flops or bytes: also written as 1.2e12."""
-    number = int(text) if text.isdecimal() else float(text)
-    if not (0 <= number < 1 << 63 and number == int(number)):
-        raise ValueError
-    return int(number)
-
-
-def positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < math.inf:
-        raise ValueError
-    return int(text) if text.isdecimal() else number
-
-
-def whole(text: str) -> int:
-    number = positive(text)
-    if number != int(number):
-        raise ValueError
-    return int(number)
-
-
-def cost(text: str) -> tuple[str, int, int, str | None]:
-    name, _, figures = text.rpartition("=")
-    flops, n_bytes, *rest = figures.split(",")
-    (dtype,) = rest or (None,)
-    if not name or dtype not in (None, *_peaks.DTYPES):
-        raise ValueError
-    return name, count(flops), count(n_bytes), dtype
-
-
-def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any]:
-    """For argparse, whose refusal then says what would have been right."""
-
-    def convert_or_refuse(text: str) -> Any:
-        try:
-            return convert(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"takes {wanted}, not {text!r}") from None
-
-    return convert_or_refuse
-
-
-TO_NATURAL = converter(natural, "a whole number from 0")
-
-
-TO_STEP = converter(index_or_all, "a whole number, or all")
-
-
-TO_SLICE = converter(slice_of, "A:B as a slice of Python, such as 2: or :-1")
-
-
-TO_COST = converter(
-    cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
-)
-
-
-TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits, such as 6e12")
-
-
-TO_POSITIVE, TO_WHOLE = (
-    converter(convert, f"a {which} number above 0")
-    for convert, which in ((positive, "finite"), (whole, "whole"))
-)
-
-
-def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
-    """For one of the options that override a peak."""
-    return converter(lambda text: (what, float(positive(text))), "a finite number above 0")
 
 
 # What argparse is told of each option. None has a default here: the modes have them.
@@ -385,8 +322,9 @@ OPTIONS: dict[str, Json] = {
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "how many rows (default: 8 in bottleneck, 20 in comm, 20 in memory, 50 in"
-        " summary, 50 in compare, 50 in spread, else all in order of appearance)",
+        "help": "how many rows (default: 8 in bottleneck, 10 in idle, 20 in comm, 20 in memory,"
+        " 20 in program, 50 in summary, 50 in compare, 50 in spread, else all in order of"
+        " appearance)",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
@@ -439,6 +377,10 @@ OPTIONS: dict[str, Json] = {
         "metavar": "D",
         "type": TO_WHOLE,
         "help": "over how many devices the tokens are (default: as many as the program runs on)",
+    },
+    "--flags": {
+        "metavar": "FILE",
+        "help": "a text that sets XLA flags, such as a launch script: is their effect seen?",
     },
     "--kernel-cost": {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
@@ -557,37 +499,6 @@ def refuse_contradictions(parser: Parser, mode: Mode, given: Json) -> None:
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     if len(set(kernels)) < len(kernels):
         parser.error("--kernel-cost was given twice for one kernel")
-
-
-class Progress:
-    """One line on a terminal that erases itself, for runs that take longer than a second."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._process = os.getpid()
-        self._due = time.monotonic() + 1
-        self._shown = False
-
-    def __call__(self, doing: str, done: int, whole: int) -> None:
-        """So many bytes are done; how many there are is 0 where nobody knows."""
-        now = time.monotonic()
-        # Of two processes at work one tells.
-        if now >= self._due and os.getpid() == self._process:
-            self._due = now + 0.1
-            self._shown = True
-            how_far = f"{100 * done // whole} %" if whole else f"{done >> 20} MiB"
-            self._show(f"{doing}: {how_far}")
-
-    def erase(self) -> None:
-        if self._shown:
-            self._show("")
-
-    def _show(self, line: str) -> None:
-        try:
-            write(self._stream, f"\r\x1b[K{line}")
-        except OSError:
-            # The terminal went away: no reason to stop.
-            self._due = math.inf
 
 
 def analyse(request: Request, notes: list[str]) -> Json:
@@ -712,26 +623,6 @@ def encoded(fields: Json, for_people: bool) -> str:
     text = json.dumps(fields, allow_nan=False, **form)
     # Escaped so that it can be put into a page as it is.
     return text.replace("</", r"<\/") + "\n"
-
-
-def write(stream: TextIO | None, text: str) -> None:
-    """Write all of it, and past the stream.
-
-    What a stream couldn't write it keeps, tries again when the process ends, and makes that fail
-    which had ended otherwise. Unbuffered, it may write a part and say nothing.
-    """
-    if stream is None:
-        # It was closed from the start. By now its number may be that of another file.
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-    fd = stream.fileno()
-    left = memoryview(text.encode(stream.encoding, "backslashreplace"))
-    while left:
-        try:
-            left = left[os.write(fd, left) :]
-        except BlockingIOError:
-            import select
-
-            select.select([], [fd], [])
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _modes.causes import idle_by_cause
 from _modes.costs import costs_by_kernel, declared_notes
 from _modes.exposed import is_exposed
 from _modes.ledger import (
@@ -26,7 +27,7 @@ from _pipeline.vocabulary import COMPUTE, HOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from fractions import Fraction
     from typing import Any
 
@@ -112,7 +113,6 @@ def bottleneck(
     weights |= {IDLE: idle, AT_ROOF: at_roof_of(ledger)}
     recompute = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
     over = [entry for entry in ledger if entry.is_over_roof]
-    tail = findings[top:]
     return Report(
         {
             # The first of several: the order of the table.
@@ -122,28 +122,18 @@ def bottleneck(
             "hfu_at_least": utilization_of(ledger, step, lambda op: True),
             "mfu": mfu_of(useful, step, roofs),
             "tokens_per_s": tokens_per_s(step, tokens),
-            "over_roof": {
-                "n_ops": len(over),
-                "dur_ps": sum(entry.total for entry in over),
-            },
+            "over_roof": {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)},
             "capture": {
                 "hosts": step.device.hosts,
                 "devices": [name for name in step.device.planes if TPU_RE.match(name)],
                 "n_steps": len(step.device.steps),
             },
-            "budget": [
-                *(budget_row(name, by_class[name], step) for name in CLASSES),
-                rest_row(IDLE, idle, step),
-                rest_row(OVERLAP, step.timeline.busy - Group(step.leaves).total, step),
-            ],
+            "budget": budget_of(by_class, idle, step),
+            "idle_by_cause": idle_by_cause(step),
             "recompute_dur_ps": recompute,
             "recompute_pct_of_step": percent(recompute, step.duration),
             "findings": [finding_row(i, each, step) for i, each in enumerate(findings[:top], 1)],
-            "tail": {
-                "n_findings_omitted": len(tail),
-                "dur_ps": sum(each.group.total for each in tail),
-                "lost_ps": sum(each.lost or 0 for each in tail),
-            },
+            "tail": tail_of(findings[top:]),
             "chip": roofs.choice.chip,
             "peaks_used": peaks_used(roofs),
         },
@@ -204,6 +194,22 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
 def hideable(name: str, duration: int, step: Step) -> int | None:
     """As much as this step's math can hide, and no more."""
     return min(duration, step.by_kind[COMPUTE].total) if name in HIDEABLE else None
+
+
+def tail_of(findings: Sequence[Finding]) -> Json:
+    return {
+        "n_findings_omitted": len(findings),
+        "dur_ps": sum(each.group.total for each in findings),
+        "lost_ps": sum(each.lost or 0 for each in findings),
+    }
+
+
+def budget_of(by_class: Mapping[str, Sequence[Entry]], idle: int, step: Step) -> list[Json]:
+    return [
+        *(budget_row(name, by_class[name], step) for name in CLASSES),
+        rest_row(IDLE, idle, step),
+        rest_row(OVERLAP, step.timeline.busy - Group(step.leaves).total, step),
+    ]
 
 
 def budget_row(name: str, entries: Sequence[Entry], step: Step) -> Json:

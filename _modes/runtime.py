@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 
+from _pipeline.host import HOST_PLANE
 from _pipeline.texts import exact
 from _proto.errors import Damage
 from _proto.trace.told import told_in
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-HOST_PLANE = "/host:CPU"
 EVENTS = ("MemoryAllocation", "MemoryDeallocation")
 DEVICE, FRAGMENTATION = "index_on_host", "fragmentation"
 RESERVED, ALLOCATED, AVAILABLE = SIZES = ("bytes_reserved", "bytes_allocated", "bytes_available")

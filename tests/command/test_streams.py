@@ -29,6 +29,7 @@ from unittest import mock
 from google.protobuf.message import EncodeError
 
 import compute_breakdown
+from _pipeline import streams
 from _proto import xplane_pb2 as pb
 from _proto.trace import wire
 from tests import harness
@@ -93,7 +94,7 @@ class Stderr(StreamsTest):
 
     def test_progress_that_cannot_be_shown_is_no_reason_to_stop(self) -> None:
         with open("/dev/full", "w") as full, mock.patch("time.monotonic", side_effect=range(99)):
-            progress = compute_breakdown.Progress(full)
+            progress = streams.Progress(full)
             for done in range(3):
                 progress("reading", done, 3)
             progress.erase()
