@@ -75,8 +75,10 @@ from _pipeline.option_values import (
     TO_COUNT,
     TO_DEPTH,
     TO_NATURAL,
+    TO_POSITIVE,
     TO_SLICE,
     TO_STEP,
+    TO_WHOLE,
     peak_of,
 )
 from _pipeline.request import DEVICE, Absent, Request, unreadable
@@ -113,12 +115,19 @@ def answer_on_step(
 
     def answer(path: str) -> Json:
         with load.opened(path, on_read) as trace:
-            is_own = frames.own_code(own)
-            opened = device.open_device(trace, request.device or DEVICE, list(files), notes, is_own)
-            picked = step_pick.pick_step(opened, step_pick.StepChoice(step, step_id), notes)
-            of_step = normalize.read_step(opened, picked, notes)
-            report = mode.load()
-            return answer_of(request, path, of_step, lambda step: report(step, **options), notes)
+            is_own, name = frames.own_code(own), request.device or DEVICE
+            try:
+                opened = device.open_device(trace, name, list(files), notes, is_own)
+                picked = step_pick.pick_step(opened, step_pick.StepChoice(step, step_id), notes)
+                of_step = normalize.read_step(opened, picked, notes)
+                report = mode.load()
+                return answer_of(
+                    request, path, of_step, lambda step: report(step, **options), notes
+                )
+            except Absent as absent:
+                if mode.anyway:
+                    absent.fields |= loaded(mode.anyway)(trace, name, notes)
+                raise
 
     return load.first_of(files, request.host, notes, answer)
 
@@ -147,19 +156,17 @@ class Mode:
         is_of_step: bool = False,
         # Which device it is about if none is named; None for all.
         device: str | None = DEVICE,
+        # What else its answers say, also where there is no step of that device.
+        anyway: str = "",
     ) -> None:
         self.name, self.function, self.says = name, function, says
         self.options = (*STEP_OPTIONS, *options) if is_of_step else options
         self.example = example
         self.is_of_step = is_of_step
-        self.device = device
+        self.device, self.anyway = device, anyway
 
     def load(self) -> Callable[..., Any]:
-        from importlib import import_module
-
-        module, _, name = self.function.partition(":")
-        function: Callable[..., Any] = getattr(import_module(module), name)
-        return function
+        return loaded(self.function)
 
     def answer(self, request: Request, notes: list[str], on_read: OnRead | None) -> Json:
         if self.is_of_step:
@@ -168,9 +175,19 @@ class Mode:
         return fields
 
 
-def of_step(name: str, function: str, says: str, options: tuple[str, ...], example: str) -> Mode:
+def loaded(place: str) -> Callable[..., Any]:
+    from importlib import import_module
+
+    module, _, name = place.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
+
+
+def of_step(
+    name: str, function: str, says: str, options: tuple[str, ...], example: str, anyway: str = ""
+) -> Mode:
     """A mode that reports on one step."""
-    return Mode(name, function, says, options, example, is_of_step=True)
+    return Mode(name, function, says, options, example, is_of_step=True, anyway=anyway)
 
 
 PEAK_OPTIONS = (
@@ -179,13 +196,14 @@ PEAK_OPTIONS = (
     "--peak-hbm-gibps",
 )
 
+TOKEN_OPTIONS = ("--tokens", "--flops-per-token", "--params", "--n-devices")
 
 MODES = (
     of_step(
         "bottleneck",
         "_modes.bottleneck:bottleneck",
         "where to look first: what the step's time is lost to, and on which lines",
-        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops"),
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
         "--top 5",
     ),
     of_step(
@@ -227,7 +245,7 @@ MODES = (
         "roofline",
         "_modes.roofline:roofline",
         "how far each source line is from what the chip could do",
-        (*PEAK_OPTIONS, "--bytes", "--kernel-cost"),
+        ("--top", *PEAK_OPTIONS, "--bytes", "--kernel-cost"),
         "--peak-tflops-fp32 70",
     ),
     of_step(
@@ -243,6 +261,7 @@ MODES = (
         "what fills the HBM when it is fullest, by buffer and source line",
         ("--top",),
         "--top 10",
+        "_modes.memory:runtime_anyway",
     ),
     of_step(
         "idle",
@@ -373,6 +392,23 @@ OPTIONS: dict[str, Json] = {
         "type": TO_COUNT,
         "help": "useful flops of the step on one device, by batch and model: gives the mfu",
     },
+    "--tokens": {
+        "metavar": "N",
+        "type": TO_WHOLE,
+        "help": "tokens of one step over all devices: gives tokens_per_s, and with one of the next"
+        " two the mfu",
+    },
+    "--flops-per-token": {"metavar": "F", "type": TO_POSITIVE, "help": "useful flops of one token"},
+    "--params": {
+        "metavar": "P",
+        "type": TO_POSITIVE,
+        "help": "active parameters of a model in training: 6 flops each a token",
+    },
+    "--n-devices": {
+        "metavar": "D",
+        "type": TO_WHOLE,
+        "help": "over how many devices the tokens are (default: as many as the program runs on)",
+    },
     "--flags": {
         "metavar": "FILE",
         "help": "a text that sets XLA flags, such as a launch script: is their effect seen?",
@@ -484,6 +520,13 @@ def refuse_contradictions(parser: Parser, mode: Mode, given: Json) -> None:
         parser.error("--mode compare takes --baseline PROFILE, the capture before the change")
     if given["profile"] == given.get("baseline") == "-":
         parser.error("there is only one standard input: PROFILE and the baseline can't both be -")
+    if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
+        parser.error("--model-flops, --flops-per-token and --params exclude each other")
+    of_token = {"flops_per_token", "params"} & given.keys()
+    if of_token and "tokens" not in given:
+        parser.error("--flops-per-token and --params take --tokens, those of a step in all")
+    if "n_devices" in given and not of_token:
+        parser.error("--n-devices takes --flops-per-token or --params")
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     if len(set(kernels)) < len(kernels):
         parser.error("--kernel-cost was given twice for one kernel")
@@ -548,6 +591,9 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
     except Absent as error:
         # Without the frames that it came through: they hold what was read.
         absent = error.with_traceback(None)
+        if absent.reason == "bad_arguments":
+            # What only the trace could tell to be missing.
+            usage = parser_of_modes()[0].format_usage()
     except MemoryError as error:
         absent = unreadable(request.profile if request else "", error)
     asked = {

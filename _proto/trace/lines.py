@@ -137,6 +137,12 @@ class Line:
         for piece in self._pieces:
             yield self._read(piece), piece.n_events, partial(self._decoded, piece)
 
+    def legible(self) -> Iterator[tuple[bytes, int]]:
+        """All its events, a piece at a time, so written that every parser takes them; and where
+        the piece lies."""
+        for piece in self._pieces:
+            yield _legible(self._read(piece), piece.start), piece.start
+
     def _decoded(self, piece: _Piece) -> Events:
         data = self._read(piece)
         events = _columns_of_events(data, piece.start, self._device_stats)

@@ -266,7 +266,7 @@ class Plane:
 
     def lines(self, name: str) -> list[Line]:
         device_stats = DeviceStats(
-            self._ids_of("device_offset_ps"), self._ids_of("device_duration_ps")
+            self.stat_ids("device_offset_ps"), self.stat_ids("device_duration_ps")
         )
         spans = self._lines.get(name, [])
         # Three times: see `lines`.
@@ -276,7 +276,7 @@ class Plane:
             _refuse_another(name, line.name.encode(), start)
         return lines
 
-    def _ids_of(self, stat_name: str) -> frozenset[int]:
+    def stat_ids(self, stat_name: str) -> frozenset[int]:
         return frozenset(i for i, name in self._stat_names.items() if name == stat_name)
 
     def metadata(self, metadata_id: int) -> Metadata | None:

@@ -31,7 +31,8 @@ from _pipeline import load, request, vocabulary
 from _pipeline.scopes import scope_of
 from _proto import errors
 from tests.builders import hlo_proto, records, xspace
-from tests.builders.xspace import op, tpu_plane, trace
+from tests.builders.allocator import SIZES, allocator, with_host
+from tests.builders.xspace import StatValue, op, tpu_plane, trace
 from tests.harness import DEMO, PROFILES, ROOT, SCRIPT, Outcome, answer, run, sampled
 from tests.harness import MODES as STEP_MODES
 
@@ -187,7 +188,13 @@ def holding(buffers: bytes | None) -> bytes:
 
 def hand_made_memories() -> list[bytes]:
     """What is live, of which little is known."""
+    all_known: dict[str, StatValue] = dict.fromkeys((*SIZES, "fragmentation"), 1)
     return [
+        # An allocator that says all, and one that says nothing.
+        *(
+            with_host(holding(hlo_proto.allocation(0, 64, live_out=True)), allocator((5, 0, says)))
+            for says in (all_known, {})
+        ),
         # Without a buffer; with one of no instruction; reached at no instruction.
         holding(
             hlo_proto.buffer(1, 512, 99)
@@ -261,11 +268,11 @@ def hand_made_traces() -> list[bytes]:
 
 FLAG_FILE = DEMO.parent / "flags" / "launch.sh"
 ALL_OPTIONS = {
-    "bottleneck": ["--top=3", "--model-flops=1e12", "--peak-tflops-fp32=70"],
+    "bottleneck": ["--top=3", "--model-flops=1e12", "--tokens=1e6", "--peak-tflops-fp32=70"],
     "summary": ["--top=3", "--include-comm"],
     "by_source": ["--include-data-move", "--include-comm", "--top=3"],
     "non_compute": ["--include-comm", "--top=3"],
-    "roofline": ["--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
+    "roofline": ["--top=9", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
     "comm": ["--top=3"],
     "memory": ["--top=3"],
     "program": ["--top=0", f"--flags={FLAG_FILE}"],
@@ -328,6 +335,7 @@ def demo(mode: str, *options: str) -> Json:
 @functools.cache
 def refusals() -> list[Outcome]:
     """One outcome of every reason, more of some."""
+    all_known: dict[str, StatValue] = dict.fromkeys((*SIZES, "fragmentation"), 1)
     no_line = xspace.Space([xspace.Plane("/device:TPU:0", [xspace.Line("Steps")])])
     found = [
         run("no such path", "summary"),
@@ -335,6 +343,10 @@ def refusals() -> list[Outcome]:
         run(xspace.encode(no_line), "summary"),
         run(trace([]), "summary"),
         run(mixed_trace(), "memory"),
+        *(
+            run(with_host(mixed_trace(), allocator((5, 0, says))), "memory")
+            for says in (all_known, {})
+        ),
         run(holding(None), "memory"),
         run(mixed_trace(), "program"),
         run(DEMO, "program", "--flags", "no such path"),
@@ -432,6 +444,8 @@ class FieldTables:
             case "ps", int() if type(value) is int:
                 pass
             case "count", int() if type(value) is int and value >= 0:
+                pass
+            case "ps or text", int() | str():
                 pass
             case "percent" | "fraction" | "number", int() | float() if type(value) is not bool:
                 pass

@@ -31,6 +31,7 @@ from tests.naive.program import decode_entries
 from tests.naive.program_mode import ProgramMode
 from tests.naive.record import Record
 from tests.naive.roofline import Roofline
+from tests.naive.runtime import runtime
 from tests.naive.step import (
     AbsentError,
     Json,
@@ -49,6 +50,7 @@ def analyse(data: bytes, mode: str, **given: Any) -> Json:
     """What the program says about a file's bytes."""
     options = Options(**given)
     notes: list[str] = []
+    anyway: Json = {}
     common: Json = {"mode": mode, "notes": notes}
     try:
         if mode == "record":
@@ -56,9 +58,13 @@ def analyse(data: bytes, mode: str, **given: Any) -> Json:
             join_programs(planes, planes_of(data))
             return {"status": "ok", **common, **Record(planes, options).answer()}
         options.device = common["device"] = options.device or "/device:TPU:0"
-        return {"status": "ok", **common, **analyse_device(data, mode, options, notes)}
+        if mode == "memory":
+            anyway["runtime"] = runtime(planes_of(data), options.device)
+        return {"status": "ok", **common, **analyse_device(data, mode, options, notes), **anyway}
     except AbsentError as absent:
-        return {"status": "absent", **common, "device": options.device, **absent.answer}
+        if absent.answer["reason"] == "device_not_found":
+            anyway = {}
+        return {"status": "absent", **common, "device": options.device, **absent.answer, **anyway}
 
 
 def planes_of(data: bytes) -> list[Message]:

@@ -54,6 +54,10 @@ class Options:
     kernel_cost: Sequence[str] = ()
     bytes: str = "accessed"
     model_flops: float | None = None
+    tokens: float | str | None = None
+    flops_per_token: float | str | None = None
+    params: float | str | None = None
+    n_devices: float | str | None = None
     own: Sequence[str] = ()
     flags: str | None = None
     depth: int | str = 4

@@ -993,11 +993,13 @@ class Shapes(unittest.TestCase):
         read = opened({"main": [op("x", "abs", shape=shape)]})
         names = [array.dtype for array in read["x"].arrays or []]
         self.assertEqual(names, ["bf16", "s4", "pred", "f8e4m3fn"])
-        self.assertEqual(read["x"].array_at([0]), Array("bf16", (2, 3), 1))
-        self.assertEqual(read["x"].array_at([1, 2]), Array("pred", (7,), 0))
+        self.assertEqual(
+            read["x"].arrays_at([(0,), (1, 2)]),
+            [Array("bf16", (2, 3), 1), Array("pred", (7,), 0)],
+        )
         # Tuples are no arrays, and tokens have no data.
-        for path in ([], [1], [1, 1], [3], [0, 0], [-1], [1, 3]):
-            self.assertIsNone(read["x"].array_at(path))
+        for path in ((), (1,), (1, 1), (3,), (0, 0), (-1,), (1, 3)):
+            self.assertEqual(read["x"].arrays_at([path]), [None])
         self.assertEqual(read.notes, [])
 
     def test_sizes(self) -> None:
