@@ -17,6 +17,7 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     record       all steps of all devices as one small object, to be kept and compared
     compare      what a change did: two captures line by line, and what of it is more than noise
     spread       which device of which host is slow, and on which lines
+    anatomy      what is in the file, of whatever device: planes, lines, stats, programs, events
 
 The modes of one step share one pipeline: load the trace, pick a step, iterate over the events that
 start in it, normalize them into executions of ops and a timeline; a mode turns the step into a
@@ -49,6 +50,7 @@ import errno
 import gc
 import json
 import math
+import re
 import time
 from contextlib import contextmanager, suppress
 
@@ -202,11 +204,7 @@ MODES = (
         "roofline",
         "_modes.roofline:roofline",
         "how far each source line is from what the chip could do",
-        (
-            *PEAK_OPTIONS,
-            "--bytes",
-            "--kernel-cost",
-        ),
+        (*PEAK_OPTIONS, "--bytes", "--kernel-cost"),
         "--peak-tflops-fp32 70",
     ),
     of_step(
@@ -244,6 +242,14 @@ MODES = (
         "which device of which host is slow, and on which lines",
         ("--steps", "--top"),
         "--top 5",
+        device=None,
+    ),
+    Mode(
+        "anatomy",
+        "_modes.anatomy:anatomy",
+        "what is in the file, of whatever device: planes, lines, stats, programs, events",
+        ("--plane", "--line", "--grep", "--sample"),
+        "--plane 0 --sample 1",
         device=None,
     ),
 )
@@ -287,6 +293,13 @@ def cost(text: str) -> tuple[str, int, int, str | None]:
     if not name or dtype not in (None, *_peaks.DTYPES):
         raise ValueError
     return name, count(flops), count(n_bytes), dtype
+
+
+def regex(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError):
+        raise ValueError from None
 
 
 def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any]:
@@ -387,6 +400,14 @@ OPTIONS: dict[str, Json] = {
         "action": "append",
         "help": "override the HBM peak, in GiB/s",
     },
+    "--plane": {"metavar": "NAME", "help": "count one plane through: its name, or N of a TPU"},
+    "--line": {"metavar": "NAME", "help": "only its lines of that name"},
+    "--grep": {
+        "metavar": "REGEX",
+        "type": converter(regex, "a regular expression of Python"),
+        "help": "only events in whose name it is found",
+    },
+    "--sample": {"metavar": "K", "type": TO_NATURAL, "help": "also the first K events of a line"},
     "--bytes": {
         "dest": "traffic",
         "choices": ["accessed", "hbm"],
@@ -483,6 +504,12 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         parser.error("--mode compare takes --baseline PROFILE, the capture before the change")
     if given["profile"] == given.get("baseline") == "-":
         parser.error("there is only one standard input: PROFILE and the baseline can't both be -")
+    if mode.name == "anatomy":
+        if "device" in given:
+            parser.error("--mode anatomy takes --plane, not --device")
+        for flag in ("--line", "--grep", "--sample"):
+            if dest_of[flag] in given and "plane" not in given:
+                parser.error(f"{flag} asks for --plane")
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     if len(set(kernels)) < len(kernels):
         parser.error("--kernel-cost was given twice for one kernel")

@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
+# Of a file; a smaller one isn't worth a process of its own.
+SMALL_FILE = 1 << 22
+
+
+def map_in_processes(work: Callable[[K], T], items: Sequence[K], file_size: int) -> list[T]:
+    """Work on all items of a file, in two processes where that is worth it."""
+    if file_size > SMALL_FILE and len(items) > 1 and n_cores() > 1:
+        return in_two_processes(work, items)
+    return list(map(work, items))
+
+
 def in_two_processes(work: Callable[[K], T], items: Sequence[K]) -> list[T]:
     """Work on every other item in a process of its own.
 

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import chain
 
 from _modes.exposed import exposed
-from _modes.processes import in_two_processes, n_cores
+from _modes.processes import map_in_processes
 from _pipeline.clocks import ON_DEVICE, ON_TRACE
 from _pipeline.device import BEFORE_ALL, MODULES, TPU_RE, StepEvent, open_device
 from _pipeline.event_iterate import ALWAYS, admit
@@ -287,17 +287,12 @@ def record_devices(trace: Trace, names: Sequence[str], asked: slice) -> list[Rec
         except Absent as absent:
             return absent.reason, absent.fields
 
-    is_worth_it = trace.file_size > SMALL_FILE and len(names) > 1 and n_cores() > 1
-    found = in_two_processes(record_one, names) if is_worth_it else list(map(record_one, names))
+    found = map_in_processes(record_one, names, trace.file_size)
     devices = [each for each in found if isinstance(each, RecordedDevice)]
     if not devices:
         reason, fields = next(each for each in found if isinstance(each, tuple))
         raise Absent(reason, **fields)
     return devices
-
-
-# Not worth a process of its own.
-SMALL_FILE = 1 << 22
 
 
 def record_of_trace(

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 DEVICE = "/device:TPU:0"
 
 
+def forms_of_device(name: str) -> list[str]:
+    """What planes may be meant by what was given: the very name, or else a TPU by its number."""
+    number = name.removeprefix("TPU:")
+    return [name, f"/device:TPU:{number}"] if number.isdecimal() else [name]
+
+
 class Request:
     """The command line, understood."""
 
@@ -38,6 +44,8 @@ EXIT_STATUS = {
     "no_buffer_assignment": 0,
     "unreadable_xplane_pb": 1,
     "unreadable_record": 1,
+    "plane_not_found": 1,
+    "line_not_found": 1,
     "step_not_found": 1,
     "host_not_found": 1,
     "kernel_not_found": 1,

@@ -52,7 +52,7 @@ class Trace:
             for _, field_name, start, end in known_fields(_SPACE, source, 0, source.size):
                 if field_name == "planes":
                     # Of two planes of one name, the first.
-                    self._planes.setdefault(_name(_PLANE, source, start, end), (start, end))
+                    self._planes.setdefault(name_of(_PLANE, source, start, end), (start, end))
         except Damage as error:
             raise Damage(error.offset, source.not_a_trace() or error.what) from None
         other = None if self._planes else source.not_a_trace()
@@ -74,17 +74,10 @@ class Trace:
         plane = Plane(name, source)
         for at, field_name, start, end in known_fields(_PLANE, source, *self._planes[name]):
             if field_name == "lines":
-                line_name = _name(_LINE, source, start, end)
+                line_name = name_of(_LINE, source, start, end)
                 plane._lines.setdefault(line_name, []).append((start, end))
-            elif field_name == "event_metadata":
-                plane._event_metadata[_key(source, start, end)] = start, end
-            elif field_name == "stat_metadata":
-                entry = decode(pb.StatMetadataEntry, source.take(start, end), start, source)
-                plane._stat_names[entry.key] = entry.value.name
-            elif field_name == "stats":
-                plane._stats.extend((start, end))
-            elif field_name == "name":
-                _refuse_another(name, source.take(start, end), at)
+            else:
+                plane._index(at, field_name, start, end)
         return plane
 
     def read(self, start: int, length: int) -> bytes:
@@ -250,6 +243,19 @@ class Plane:
         self._texts: dict[bytes, str] = {}
         self._n_inflated = 0
 
+    def _index(self, at: int, field_name: str, start: int, end: int) -> None:
+        """Take note of a field of the plane, of any but a line."""
+        source = self._source
+        if field_name == "event_metadata":
+            self._event_metadata[_key(source, start, end)] = start, end
+        elif field_name == "stat_metadata":
+            entry = decode(pb.StatMetadataEntry, source.take(start, end), start, source)
+            self._stat_names[entry.key] = entry.value.name
+        elif field_name == "stats":
+            self._stats.extend((start, end))
+        elif field_name == "name":
+            _refuse_another(self.name, source.take(start, end), at)
+
     def count(self, n_items: int) -> None:
         """So many things are going to be held; Damage where the file is too small for that."""
         self._source.count(n_items, 0)
@@ -278,7 +284,8 @@ class Plane:
     def _ids_of(self, stat_name: str) -> frozenset[int]:
         return frozenset(i for i, name in self._stat_names.items() if name == stat_name)
 
-    def metadata(self, metadata_id: int) -> Metadata | None:
+    def entry(self, metadata_id: int) -> pb.XEventMetadata | None:
+        """What is stored under an id."""
         span = self._event_metadata.get(metadata_id)
         if span is None:
             return None
@@ -289,8 +296,16 @@ class Plane:
                 pass
         entry = decode(pb.EventMetadataEntry, self._source.take(start, end), start, self._source)
         self.count(len(entry.value.stats))
-        stats = Stats(self, entry.value.stats, lambda: _stats_of(self._source, start, end))
-        return Metadata(entry.value.name, stats)
+        return entry.value
+
+    def metadata(self, metadata_id: int) -> Metadata | None:
+        value = self.entry(metadata_id)
+        if value is None:
+            return None
+        span = self._event_metadata[metadata_id]
+        return Metadata(
+            value.name, Stats(self, value.stats, lambda: _stats_of(self._source, *span))
+        )
 
     def metadata_names(self) -> Iterator[tuple[int, str]]:
         """The ids and names of all entries."""
@@ -348,7 +363,7 @@ def _inflate(data: bytes) -> bytes:
     return plain
 
 
-def _name(schema: Schema, source: Source, start: int, end: int) -> str:
+def name_of(schema: Schema, source: Source, start: int, end: int) -> str:
     for at, name, value, stop in known_fields(schema, source, start, end):
         if name == "name":
             return text(source.take(value, stop), at, "a name")
