@@ -315,19 +315,11 @@ def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any
 
 
 TO_NATURAL = converter(natural, "a whole number from 0")
-
-
 TO_STEP = converter(index_or_all, "a whole number, or all")
-
-
 TO_SLICE = converter(slice_of, "A:B as a slice of Python, such as 2: or :-1")
-
-
 TO_COST = converter(
     cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
 )
-
-
 TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits")
 
 
@@ -449,12 +441,15 @@ def called() -> str:
     """What the user called, for the usage."""
     if not IS_COMMAND:
         return "compute_breakdown.py"
-    if sys.modules["__main__"].__spec__ is not None:
+    spec = sys.modules["__main__"].__spec__
+    # An archive that is run has one, too.
+    if spec is not None and spec.name != "__main__":
         return "python -m compute_breakdown"
     return os.path.basename(sys.argv[0])
 
 
-def parse_command_line(argv: Sequence[str] | None) -> Request:
+def parser_of_modes() -> tuple[Parser, dict[str, str]]:
+    """The parser, and under which name it keeps what each option is given."""
     parser = Parser(
         prog=called(),
         usage="%(prog)s PROFILE --mode MODE [options]",
@@ -478,41 +473,31 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     parser.add_argument("--version", action="version", version=f"compute_breakdown {__version__}")
     common = (*PIPELINE_OPTIONS, *STEP_OPTIONS)
     dest_of = {flag: parser.add_argument(flag, **OPTIONS[flag]).dest for flag in common}
-    modes_of: dict[str, list[str]] = {}
     for mode in MODES:
         says = f"{mode.says}\nexample: %(prog)s PROFILE --mode {mode.name} {mode.example}"
-        shared = [flag for flag in mode.options if flag in modes_of and flag not in common]
+        shared = [flag for flag in mode.options if flag in dest_of and flag not in common]
         if shared:
             says += f"\nalso takes {', '.join(shared)}"
         section = parser.add_argument_group(f"--mode {mode.name}", says)
         for flag in mode.options:
             if flag not in dest_of:
                 dest_of[flag] = section.add_argument(flag, **OPTIONS[flag]).dest
-            modes_of.setdefault(flag, []).append(mode.name)
+    return parser, dest_of
+
+
+def parse_command_line(argv: Sequence[str] | None) -> Request:
+    parser, dest_of = parser_of_modes()
     for word in sys.argv[1:] if argv is None else argv:
         if word.startswith("--") and word.endswith("=--"):
             # To argparse it would be nothing at all, whatever the option takes.
             parser.error(f"argument {word[:-3]}: takes no --")
     given = vars(parser.parse_args(argv))
     mode = next(mode for mode in MODES if mode.name == given["mode"])
-    for flag, names in modes_of.items():
-        if dest_of[flag] in given and flag not in mode.options:
+    for flag, dest in dest_of.items():
+        if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
+            names = [other.name for other in MODES if flag in other.options]
             parser.error(f"{flag} belongs to --mode {' or '.join(names)}")
-    if "step" in given and "step_id" in given:
-        parser.error("--step and --step-id exclude each other")
-    if mode.name == "compare" and "baseline" not in given:
-        parser.error("--mode compare takes --baseline PROFILE, the capture before the change")
-    if given["profile"] == given.get("baseline") == "-":
-        parser.error("there is only one standard input: PROFILE and the baseline can't both be -")
-    if mode.name == "anatomy":
-        if "device" in given:
-            parser.error("--mode anatomy takes --plane, not --device")
-        for flag in ("--line", "--grep", "--sample"):
-            if dest_of[flag] in given and "plane" not in given:
-                parser.error(f"{flag} asks for --plane")
-    kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
-    if len(set(kernels)) < len(kernels):
-        parser.error("--kernel-cost was given twice for one kernel")
+    refuse_contradictions(parser, mode, given)
     return Request(
         profile=given["profile"],
         mode=mode.name,
@@ -522,6 +507,25 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
             dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
         },
     )
+
+
+def refuse_contradictions(parser: Parser, mode: Mode, given: Json) -> None:
+    """What each option allows, and all of them together don't."""
+    if "step" in given and "step_id" in given:
+        parser.error("--step and --step-id exclude each other")
+    if mode.name == "compare" and "baseline" not in given:
+        parser.error("--mode compare takes --baseline PROFILE, the capture before the change")
+    if given["profile"] == given.get("baseline") == "-":
+        parser.error("there is only one standard input: PROFILE and the baseline can't both be -")
+    kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
+    if len(set(kernels)) < len(kernels):
+        parser.error("--kernel-cost was given twice for one kernel")
+    if mode.name == "anatomy":
+        if "device" in given:
+            parser.error("--mode anatomy takes --plane, not --device")
+        closer = [f"--{name}" for name in ("line", "grep", "sample") if name in given]
+        if closer and "plane" not in given:
+            parser.error(f"{closer[0]} asks for --plane")
 
 
 class Progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 
-from _modes.processes import map_in_processes
+from _modes.processes import SMALL_FILE, in_processes, in_turn
 from _pipeline.load import find_files, first_of, surveyed
 from _pipeline.request import Absent, forms_of_device, unreadable
 from _pipeline.texts import cut_texts
@@ -93,7 +93,8 @@ def plane_rows(survey: Survey, asked: Asked, notes: list[str]) -> tuple[list[Jso
         return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
 
     places = places_of(survey, asked.plane)
-    found = map_in_processes(row_of, places, survey.stored_size)
+    on_each = in_processes if survey.stored_size > SMALL_FILE else in_turn
+    found = on_each(row_of, places)
     for _, damage in found:
         if damage is not None:
             return [row for row, _ in found], Damage(*damage)

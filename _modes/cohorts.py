@@ -7,7 +7,7 @@ of a step that is not communication. Figures are kept of all devices, lines read
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 from _modes.record_format import NoAnswer, unreadable
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
     # As RECORD says.
     Record = dict[str, Any]
+    # Of a member, all but how its record is loaded: what one process can hand to another.
+    Figures = tuple[str, str, str, str | None, dict[Hashable, "Load"]]
 
 MODULES = "modules"
 
@@ -135,25 +137,43 @@ class Crew:
     notes: set[str]
 
 
-def crew_of(loaders: Iterable[Callable[[], Record]], device: str | None, steps: slice) -> Crew:
+@dataclass(slots=True)
+class Found:
+    """What one record holds of the run; or why there is none, and what else is said of that."""
+
+    host: str = ""
+    devices: list[str] = field(default_factory=list)
+    members: list[Figures] = field(default_factory=list)
+    failure: tuple[str, str, Json] | None = None
+
+
+def found_in(load_record: Callable[[], Record], device: str | None, steps: slice) -> Found:
+    try:
+        record = load_record()
+    except NoAnswer as failure:
+        detail = str(failure.fields.get("detail", failure.reason))
+        return Found(failure=(detail, failure.reason, failure.fields))
+    runs = runs_of(record, steps)
+    devices = [run.device["device"] for run in runs]
+    wanted = [run for run in runs if device in (None, run.device["device"])]
+    return Found(record["host"], devices, list(map(figures_of, wanted)))
+
+
+def crew_of(all_found: Iterable[tuple[Found, Callable[[], Record]]]) -> Crew:
+    """Put together what was found, each with what loads its record again."""
     crew = Crew({}, set(), [], set())
     failures: list[tuple[str, str, Json]] = []
-    available = set()
+    available: set[str] = set()
     # Cohorts may be many, of devices of the same hosts.
     load_again = lru_cache(maxsize=2)(called)
-    for load_record in loaders:
-        try:
-            record = load_record()
-        except NoAnswer as failure:
-            detail = str(failure.fields.get("detail", failure.reason))
-            failures.append((detail, failure.reason, failure.fields))
+    for found, load_record in all_found:
+        if found.failure:
+            failures.append(found.failure)
             continue
-        crew.hosts.add(record["host"])
-        for run in runs_of(record, steps):
-            available.add(run.device["device"])
-            if device not in (None, run.device["device"]):
-                continue
-            member = member_of(run, partial(load_again, load_record))
+        crew.hosts.add(found.host)
+        available.update(found.devices)
+        for figures in found.members:
+            member = Member(*figures, partial(load_again, load_record))
             other = crew.members.setdefault(member.name, member)
             if other is not member:
                 crew.notes.add(f"{member.device} of host {member.host} is there twice: taken once")
@@ -177,14 +197,14 @@ def called(load_record: Callable[[], Record]) -> Record:
     return load_record()
 
 
-def member_of(run: Run, load_record: Callable[[], Record]) -> Member:
+def figures_of(run: Run) -> Figures:
     used = {step["index"] for step in run.steps}
-    return Member(
+    return (
         run.record["host"],
         run.device["device"],
         run.device["program"],
         run.device["step_source"],
-        steps={
+        {
             key: Load(
                 step["name"],
                 step["duration_ps"],
@@ -195,7 +215,6 @@ def member_of(run: Run, load_record: Callable[[], Record]) -> Member:
             for key, step in keyed_steps(run)
             if step["index"] in used
         },
-        load_record=load_record,
     )
 
 

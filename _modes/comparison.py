@@ -107,15 +107,7 @@ def compare_records(
     rows = [row_of(match, noise) for match in matches_of(*lines)]
     rows.sort(key=lambda row: row.order)
     step = totals["step_duration"].before.mean
-    tested: list[Change] = []
-    if not noise.too_few_steps:
-        floor = sum(sum(row.change.samples) for row in rows) * TESTED_PART
-        tested = [row.change for row in rows if sum(row.change.samples) >= floor]
-        families = tested, list(totals.values())
-        samples = [[change.samples for change in family] for family in families]
-        for family, p_values in zip(families, p_values_of(samples, noise), strict=True):
-            for change, p_value in zip(family, p_values, strict=True):
-                change.p_value = p_value
+    n_tested = test(rows, list(totals.values()), noise)
     return {
         "notes": notes_of(*runs, noise),
         "before": run_fields(runs[0]),
@@ -128,7 +120,7 @@ def compare_records(
             "alpha": float(ALPHA),
             "n_before": noise.n_before,
             "n_after": noise.n_after,
-            "n_tested": len(tested),
+            "n_tested": n_tested,
             "n_assignments": noise.n_assignments,
             "exact": noise.exact,
             "min_p_value": rounded(noise.min_p_value, 6),
@@ -147,6 +139,21 @@ def compare_records(
             },
         },
     }
+
+
+def test(rows: Sequence[Row], totals: Sequence[Change], noise: Noise) -> int:
+    """Give the rows that are not too small their p, and the totals theirs; how many these rows
+    are."""
+    if noise.too_few_steps:
+        return 0
+    floor = sum(sum(row.change.samples) for row in rows) * TESTED_PART
+    tested = [row.change for row in rows if sum(row.change.samples) >= floor]
+    families = tested, totals
+    samples = [[change.samples for change in family] for family in families]
+    for family, p_values in zip(families, p_values_of(samples, noise), strict=True):
+        for change, p_value in zip(family, p_values, strict=True):
+            change.p_value = p_value
+    return len(tested)
 
 
 def totals_of(run: Run, lines: Sequence[Line]) -> dict[str, Figure]:

@@ -12,11 +12,28 @@ from _proto.record import record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
+
+    Json = dict[str, Any]
 
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
 
 N_SHAPES_PER_SIDE = 4
+
+
+STALLS = (
+    "asynchronous communication waits included as 'async-done (comm stall)'; "
+    "pass --no-comm-stalls to leave them out"
+)
+
+
+def is_stall(op: Op) -> bool:
+    return op.kind == COMM and op.is_wait
+
+
+def label(op: Op) -> tuple[str, str]:
+    return COMM_STALL if is_stall(op) else op.category, op.kind
 
 
 def non_compute(
@@ -26,60 +43,17 @@ def non_compute(
     no_comm_stalls: bool = False,
     top: int | None = None,
 ) -> Report:
-    def is_stall(op: Op) -> bool:
-        return op.kind == COMM and op.is_wait
-
     def is_listed(op: Op) -> bool:
         if is_stall(op):
             return not no_comm_stalls
         return op.kind == DATA_MOVE or (include_comm and op.kind == COMM)
 
-    def label(op: Op) -> tuple[str, str]:
-        return COMM_STALL if is_stall(op) else op.category, op.kind
-
     listed = Group(step.leaves).where(is_listed)
-    by_category = []
-    for (category, kind), group in group_by(listed.members, label).items():
-        by_category.append(
-            {
-                "hlo_category": category,
-                "kind": kind,
-                "n_executions": group.n,
-                **durations(group),
-                "n_groups": len(group_by(group.members, lambda op: op.agg_key)),
-                "agg_key_coverage": coverage(group),
-            }
-        )
-    by_source_within = []
     groups, omitted = topmost(listed.members, lambda op: (op.agg_key, op.kind, label(op)[0]), top)
-    for group in groups:
-        category, kind = label(group.op)
-        dtype, layout = changes(group)
-        by_source_within.append(
-            {
-                "hlo_category": category,
-                "kind": kind,
-                **source_fields(group.op),
-                "likely_sources": likely_rows(group),
-                "n_executions": group.n,
-                **durations(group),
-                "shapes_in": group.distinct(shape_in)[:N_SHAPES_PER_SIDE],
-                "shapes_out": group.distinct(shape_out)[:N_SHAPES_PER_SIDE],
-                "dtype_change": dtype.is_seen,
-                "dtype_change_dur_ps": dtype.duration,
-                "layout_change": layout.is_seen,
-                "layout_change_dur_ps": layout.duration,
-                "example_hlo_op": group.longest.op.text,
-            }
-        )
-    stalls = (
-        "asynchronous communication waits included as 'async-done (comm stall)'; "
-        "pass --no-comm-stalls to leave them out"
-    )
     return Report(
         {
-            "by_category": by_category,
-            "by_source_within_category": by_source_within,
+            "by_category": list(map(category_row, group_by(listed.members, label).values())),
+            "by_source_within_category": list(map(source_row, groups)),
             **tail_if(top, omitted),
         },
         totals={
@@ -87,8 +61,40 @@ def non_compute(
             "non_compute_pct_of_step": percent(listed.total, step.duration),
             "non_compute_pct_of_compute": percent(listed.total, step.by_kind[COMPUTE].total),
         },
-        notes=[stalls] if any(is_stall(each.op) for each in listed.members) else [],
+        notes=[STALLS] if any(is_stall(each.op) for each in listed.members) else [],
     )
+
+
+def category_row(group: Group) -> Json:
+    category, kind = label(group.op)
+    return {
+        "hlo_category": category,
+        "kind": kind,
+        "n_executions": group.n,
+        **durations(group),
+        "n_groups": len(group_by(group.members, lambda op: op.agg_key)),
+        "agg_key_coverage": coverage(group),
+    }
+
+
+def source_row(group: Group) -> Json:
+    category, kind = label(group.op)
+    dtype, layout = changes(group)
+    return {
+        "hlo_category": category,
+        "kind": kind,
+        **source_fields(group.op),
+        "likely_sources": likely_rows(group),
+        "n_executions": group.n,
+        **durations(group),
+        "shapes_in": group.distinct(shape_in)[:N_SHAPES_PER_SIDE],
+        "shapes_out": group.distinct(shape_out)[:N_SHAPES_PER_SIDE],
+        "dtype_change": dtype.is_seen,
+        "dtype_change_dur_ps": dtype.duration,
+        "layout_change": layout.is_seen,
+        "layout_change_dur_ps": layout.duration,
+        "example_hlo_op": group.longest.op.text,
+    }
 
 
 def shape_in(op: Op) -> str | None:

@@ -9,58 +9,96 @@ from contextlib import suppress
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     K = TypeVar("K")
     T = TypeVar("T")
 
-
-# Of a file; a smaller one isn't worth a process of its own.
+# Hosts of TPUs have a hundred cores, and others may work there.
+MOST_PROCESSES = 8
+# Of files, in bytes. Smaller ones are not worth a process.
 SMALL_FILE = 1 << 22
 
 
-def map_in_processes(work: Callable[[K], T], items: Sequence[K], file_size: int) -> list[T]:
-    """Work on all items of a file, in two processes where that is worth it."""
-    if file_size > SMALL_FILE and len(items) > 1 and n_cores() > 1:
-        return in_two_processes(work, items)
-    return list(map(work, items))
+class Child:
+    """A process that works on its share, and hands over what comes of it."""
 
-
-def in_two_processes(work: Callable[[K], T], items: Sequence[K]) -> list[T]:
-    """Work on every other item in a process of its own.
-
-    If that fails, for whatever reason, it is done again here, and fails as it would have.
-    """
-    import pickle
-
-    reader, writer = os.pipe()
-    try:
-        child = os.fork()
-    except OSError:
-        # There may be no more.
-        os.close(reader)
-        os.close(writer)
-        return list(map(work, items))
-    if not child:
-        with suppress(BaseException), open(writer, "wb") as pipe:
-            pickle.dump([work(item) for item in items[1::2]], pipe)
-            pipe.flush()
-            os._exit(0)
-        os._exit(1)
-    os.close(writer)
-    with open(reader, "rb") as pipe:
+    def __init__(self, work: Callable[[K], object], share: Sequence[K]) -> None:
+        reader, writer = os.pipe()
         try:
-            ours = [work(item) for item in items[::2]]
-        except BaseException:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            self.pid = os.fork()
+        except OSError:
+            os.close(reader)
+            os.close(writer)
             raise
-        data = pipe.read()
-    _, status = os.waitpid(child, 0)
-    theirs = [work(item) for item in items[1::2]] if status else pickle.loads(data)
-    both = [*ours, *theirs]
-    both[::2], both[1::2] = ours, theirs
-    return both
+        if not self.pid:
+            run_as_child(work, share, writer)
+        os.close(writer)
+        self._pipe = os.fdopen(reader, "rb")
+        self._is_over = False
+
+    def take(self) -> list[Any] | None:
+        """What came of its share; None if it failed, for whatever reason."""
+        import pickle
+
+        data = self._pipe.read()
+        found: list[Any] | None = None if self._end() else pickle.loads(data)
+        return found
+
+    def kill(self) -> None:
+        if not self._is_over:
+            os.kill(self.pid, signal.SIGKILL)
+            self._end()
+
+    def _end(self) -> int:
+        self._pipe.close()
+        _, status = os.waitpid(self.pid, 0)
+        self._is_over = True
+        return status
+
+
+def run_as_child(work: Callable[[K], object], share: Sequence[K], writer: int) -> None:
+    global is_child  # noqa: PLW0603
+    is_child = True
+    with suppress(BaseException), open(writer, "wb") as pipe:
+        import pickle
+
+        pickle.dump([work(item) for item in share], pipe)
+        pipe.flush()
+        os._exit(0)
+    os._exit(1)
+
+
+# Whether this process is one of several already.
+is_child = False
+
+
+def in_processes(work: Callable[[K], T], items: Sequence[K]) -> list[T]:
+    """Work on each of the items, in as many processes as may run at once, this one among them.
+
+    What fails elsewhere is done again here, and fails as it would have.
+    """
+    n = 1 if is_child else max(1, min(n_cores(), len(items), MOST_PROCESSES))
+    shares = [items[i::n] for i in range(n)]
+    children: list[Child] = []
+    try:
+        # There may be no more processes to be had.
+        with suppress(OSError):
+            for share in shares[1:]:
+                children.append(Child(work, share))
+        done = [[work(item) for item in shares[0]]]
+        for i, share in enumerate(shares[1:]):
+            found = children[i].take() if i < len(children) else None
+            done.append([work(item) for item in share] if found is None else found)
+    finally:
+        for child in children:
+            child.kill()
+    return [done[i % n][i // n] for i in range(len(items))]
+
+
+def in_turn(work: Callable[[K], T], items: Sequence[K]) -> list[T]:
+    """The same, in this process alone."""
+    return [work(item) for item in items]
 
 
 def n_cores() -> int:

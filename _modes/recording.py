@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import chain
 
 from _modes.exposed import exposed
-from _modes.processes import map_in_processes
+from _modes.processes import SMALL_FILE, in_processes, in_turn
 from _pipeline.clocks import ON_DEVICE, ON_TRACE
 from _pipeline.device import BEFORE_ALL, MODULES, TPU_RE, StepEvent, open_device
 from _pipeline.event_iterate import ALWAYS, admit
@@ -17,7 +17,7 @@ from _pipeline.load import opened
 from _pipeline.normalize import step_of
 from _pipeline.ops import settle_stacks, stack_notes
 from _pipeline.request import DEVICE_NOT_FOUND, Absent
-from _pipeline.texts import cut_texts
+from _pipeline.texts import cut_texts, digest_of
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import DMA, HOST, SPARSE_CORE
 from _proto.record import record
@@ -59,7 +59,7 @@ FACTS: dict[str, Callable[[Op], Iterable[str]]] = {
 class GroupFacts:
     def __init__(self, op: Op) -> None:
         self.kind, self.agg_key, self.agg_key_kind = op.kind, op.agg_key, op.agg_key_kind
-        self.frames = op.frames
+        self.frames = op.stack.frames if op.stack else ()
         self.of_ops: dict[str, set[str]] = {name: set() for name in FACTS}
 
     def add(self, op: Op) -> None:
@@ -100,53 +100,56 @@ def record_device(
         step_event.n_events = of_step.n_started
     if not any(of_step.pieces for of_step in admitted):
         raise Absent("empty_xla_ops_line")
-    asked_for = set(range(len(steps))[asked])
     reasons = reasons_not_used(steps, are_modules=device.step_source == MODULES)
     used = [
         None if why_not else step_of(device, step_event if device.steps else None, of_step)
         for step_event, of_step, why_not in zip(steps, admitted, reasons, strict=True)
     ]
-    ran: dict[Op, None] = {}
-    texts: set[str] = set()
-    n_dropped = admitted[0].n_aggregated
-    ops = dict.fromkeys(op for step in used if step for op in step.ops)
+    read = [step for step in used if step]
+    ops = dict.fromkeys(op for step in read for op in step.ops)
     settle_stacks(ops)
     notes += stack_notes(ops)
-    recorded = []
-    for step_event, step, why_not in zip(steps, used, reasons, strict=True):
-        fields = {
-            "index": step_event.index,
-            "name": step_event.name,
-            "used": False,
-            "why_not": why_not,
-            "n_xla_ops_events": step_event.n_events,
-            "duration_ps": step_event.end - step_event.start,
-            **dict.fromkeys(("busy_ps", "comm_ps", "host_ps", "wait_ps")),
-        }
-        times = {}
-        if step:
-            fields["duration_ps"] = step.duration
-            ran |= dict.fromkeys(each.op for each in step.leaves)
-            texts |= texts_of_program(step)
-            n_dropped += step.admitted.n_dropped - step.admitted.n_aggregated
-            if step_event.index in asked_for:
-                fields |= {"used": True, **figures_of_record(step)}
-                groups = group_by(step.leaves, source_key)
-                times = {key: (group.total, group.n) for key, group in groups.items()}
-            else:
-                fields["why_not"] = NOT_ASKED
-        recorded.append(RecordedStep(fields, times))
-    is_measured = any(step.clock.name == ON_DEVICE for step in used if step)
+    is_measured = any(step.clock.name == ON_DEVICE for step in read)
     fields = {
         "device": device.plane.name,
         "device_type": device.type,
         "clock": ON_DEVICE if is_measured else ON_TRACE,
         "step_source": device.step_source if device.steps else None,
-        "program": digest_of(texts),
+        "program": digest_of_all(set(chain.from_iterable(map(texts_of_program, read)))),
     }
+    n_aggregated = admitted[0].n_aggregated
+    n_dropped = n_aggregated + sum(step.admitted.n_dropped - n_aggregated for step in read)
     if n_dropped:
         notes.append(f"{n_dropped} XLA Ops events left out")
+    asked_for = set(range(len(steps))[asked])
+    recorded = [
+        record_step(step_event, step, why_not, step_event.index in asked_for)
+        for step_event, step, why_not in zip(steps, used, reasons, strict=True)
+    ]
+    ran = dict.fromkeys(each.op for step in read for each in step.leaves)
     return RecordedDevice(fields, recorded, facts_of(ran, known), notes)
+
+
+def record_step(
+    step_event: StepEvent, step: Step | None, why_not: str | None, is_asked: bool
+) -> RecordedStep:
+    """A step as it is drawn, or, where it is used, as it ran."""
+    fields = {
+        "index": step_event.index,
+        "name": step_event.name,
+        "used": False,
+        "why_not": why_not,
+        "n_xla_ops_events": step_event.n_events,
+        "duration_ps": step.duration if step else step_event.end - step_event.start,
+        **dict.fromkeys(("busy_ps", "comm_ps", "host_ps", "wait_ps")),
+    }
+    if step is None:
+        return RecordedStep(fields, {})
+    if not is_asked:
+        return RecordedStep({**fields, "why_not": NOT_ASKED}, {})
+    groups = group_by(step.leaves, source_key)
+    times = {key: (group.total, group.n) for key, group in groups.items()}
+    return RecordedStep({**fields, "used": True, **figures_of_record(step)}, times)
 
 
 def facts_of(ops: Iterable[Op], known: dict[SourceKey, GroupFacts]) -> dict[SourceKey, GroupFacts]:
@@ -218,11 +221,8 @@ def texts_of_program(step: Step) -> set[str]:
     return texts
 
 
-def digest_of(texts: Iterable[str]) -> str:
-    import hashlib
-
-    whole = "\n".join(sorted(texts)).encode()
-    return hashlib.sha1(whole, usedforsecurity=False).hexdigest()[:16]
+def digest_of_all(texts: Iterable[str]) -> str:
+    return digest_of("\n".join(sorted(texts)))
 
 
 def record_fields(devices: Sequence[RecordedDevice]) -> Json:
@@ -256,7 +256,7 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
         "source": min(facts.of_ops["sources"], default=None),
         **{name: facts[:N_LISTED] for name, facts in lists.items()},
         "truncated": any(len(facts) > N_LISTED for facts in lists.values()),
-        "ops": digest_of(facts.of_ops["texts"]),
+        "ops": digest_of_all(facts.of_ops["texts"]),
     }
 
 
@@ -287,7 +287,10 @@ def record_devices(trace: Trace, names: Sequence[str], asked: slice) -> list[Rec
         except Absent as absent:
             return absent.reason, absent.fields
 
-    found = map_in_processes(record_one, names, trace.file_size)
+    # What one process has normalized it needs no second time.
+    is_large = trace.file_size > SMALL_FILE
+    on_each = in_processes if is_large else in_turn
+    found = on_each(record_one, names)
     devices = [each for each in found if isinstance(each, RecordedDevice)]
     if not devices:
         reason, fields = next(each for each in found if isinstance(each, tuple))
@@ -329,7 +332,7 @@ def record_of_trace(
         for group, key in zip(fields["groups"], keys, strict=True):
             # Cut, two of them may look the same; and who compares records cuts them again.
             if group["agg_key"] != key:
-                end = f"…{digest_of([key])}"
+                end = f"…{digest_of(key)}"
                 group["agg_key"] = group["agg_key"][: -len(end) - 1] + end
         return fields
 

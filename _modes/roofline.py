@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from _modes.costs import DECLARED, costs_by_kernel, declared_notes
+from _modes.judging import SKIP_REASONS, Verdict, judge, parts_of, weighted_average
 from _modes.report import Report
 from _modes.roofs import peaks_used, roofs_of, rounded
 from _modes.rows import operand_dtypes
-from _modes.verdicts import SKIP_REASONS, Verdict, judge, parts_of, weighted_average
 from _pipeline.groups import percent, ranked_by
 from _pipeline.vocabulary import COMPUTE
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from _modes.verdicts import Skipped
+    from _modes.judging import Skipped
     from _pipeline.normalize import Step
 
     Json = dict[str, Any]

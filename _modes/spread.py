@@ -6,8 +6,9 @@ import os
 from functools import lru_cache, partial
 
 from _modes.captures import answer_of_records, find_captures, record_at
+from _modes.processes import SMALL_FILE, in_processes, in_turn
 from _modes.record_format import NoAnswer
-from _modes.verdict import spread_of_records
+from _modes.stragglers import spread_of_records
 from _pipeline.load import of_host
 from _pipeline.request import DEVICE_NOT_FOUND, Absent
 
@@ -51,5 +52,16 @@ def spread(
     # only once.
     load_again = lru_cache(maxsize=1)(load)
     loaders = [partial(load_again, path) for path in files.values()]
-    told = partial(spread_of_records, loaders, device=request.device, steps=steps, top=top)
+    on_each = in_processes if sum(map(size_of, files.values())) > SMALL_FILE else in_turn
+    told = partial(
+        spread_of_records, loaders, device=request.device, steps=steps, top=top, on_each=on_each
+    )
     return answer_of_records(request, told, notes)
+
+
+def size_of(path: str) -> int:
+    """Of what isn't there, or is standard input, nothing: it is read here."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

@@ -14,7 +14,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from itertools import compress
 from operator import add
 
@@ -77,26 +76,15 @@ def piece_of(events: Events, base: int) -> Piece:
     measured = events.are_measured
     return Piece(
         base,
-        _column(events.metadata_ids),
-        _column(events.offsets),
-        _column(events.durations),
-        _column(events.device_offsets),
-        _column(events.device_durations),
+        events.metadata_ids,
+        events.offsets,
+        events.durations,
+        events.device_offsets,
+        events.device_durations,
         [] if all(measured) else [i for i, is_measured in enumerate(measured) if not is_measured],
         base + events.first,
         base + events.last + max(events.durations),
     )
-
-
-def _column(numbers: list[int]) -> array[int]:
-    """As small as can be: a step has up to a million events, and what lasts 4 ms fits in 4 bytes.
-
-    Unsigned ones are made in a third of the time.
-    """
-    for typecode in "IL":
-        with suppress(OverflowError):
-            return array(typecode, numbers)
-    return array("q", numbers)
 
 
 @record

@@ -64,10 +64,8 @@ class Admitted:
         if unknown:
             resolved = events.where([i not in unknown for i in events.metadata_ids])
             self.n_unresolved += len(events) - len(resolved)
-        valid = resolved
-        if min(resolved.durations, default=0) < 0:
-            valid = resolved.where([duration >= 0 for duration in resolved.durations])
-            self.n_negative += len(resolved) - len(valid)
+        valid = resolved.lasting()
+        self.n_negative += len(resolved) - len(valid)
         if len(valid):
             self.pieces.append(piece_of(valid, shift))
 

@@ -8,6 +8,9 @@ that is the innermost frame.
 from __future__ import annotations
 
 import re
+from functools import cached_property, lru_cache
+
+from _pipeline.texts import digest_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,21 +18,43 @@ if TYPE_CHECKING:
 
 OUTERMOST_FIRST, INNERMOST_FIRST = "outermost_first", "innermost_first"
 
-LINE_RE = re.compile(r"(.*:\d+):\d+\Z", re.DOTALL)
 NUMBERS_RE = re.compile(r"(?::\d+){1,2}\Z")
 # Of what is installed beside the user's own code, and of Python itself.
 LIBRARY_RE = re.compile(r"\A<|(?:\A|/)(?:site|dist)-packages(?:/|\Z)|/lib/python3\.")
 
 
-def frames_of(stack: str) -> list[str]:
-    """The frames `file:line:column`, in the order in which they stand."""
-    return [frame for line in stack.split("\n") if (frame := line.strip())]
+class Stack:
+    """Frames `file:line:column`, one at the least."""
+
+    def __init__(self, frames: tuple[str, ...]) -> None:
+        self.frames = frames
+
+    @cached_property
+    def backwards(self) -> Stack:
+        return Stack(self.frames[::-1])
+
+    @cached_property
+    def text(self) -> str:
+        return "\n".join(self.frames)
+
+    @cached_property
+    def digest(self) -> str:
+        return digest_of(self.text)
+
+
+# Many ops have one stack.
+@lru_cache(maxsize=1 << 12)
+def stack_of(text: str) -> Stack | None:
+    """The frames in the order in which they stand; None where there are none."""
+    frames = tuple(frame for line in text.split("\n") if (frame := line.strip()))
+    return Stack(frames) if frames else None
 
 
 def line_of(frame: str) -> str:
     """A frame cut to `file:line`."""
-    found = LINE_RE.match(frame)
-    return found[1] if found else frame
+    line, _, column = frame.rpartition(":")
+    is_whole = column.isdecimal() and line.rpartition(":")[2].isdecimal() and ":" in line
+    return line if is_whole else frame
 
 
 def file_of(frame: str) -> str:
@@ -43,11 +68,11 @@ def fits(source: str, frame: str) -> bool:
     return line == source or line.endswith(f"/{source}")
 
 
-def told_order(frames: Sequence[str], source: str | None) -> str | None:
+def told_order(stack: Stack, source: str | None) -> str | None:
     """Where the innermost frame of a stack stands, if that is the one that `source` fits."""
-    if not frames or not source:
+    if not source:
         return None
-    is_first, is_last = fits(source, frames[0]), fits(source, frames[-1])
+    is_first, is_last = fits(source, stack.frames[0]), fits(source, stack.frames[-1])
     if is_first == is_last:
         return None
     return INNERMOST_FIRST if is_first else OUTERMOST_FIRST

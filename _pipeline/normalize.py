@@ -52,7 +52,7 @@ class Step:
     @property
     def stack_order(self) -> str | None:
         """In which order the trace has most of its stacks."""
-        orders = [op.stack_order for op in self.ops if op.stored_frames]
+        orders = [op.stack_order for op in self.ops if op.stored_stack]
         return (frames.majority(orders) or frames.INNERMOST_FIRST) if orders else None
 
     def of_kinds(self, *kinds: str) -> list[Executions]:

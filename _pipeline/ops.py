@@ -95,9 +95,9 @@ class Op:
         self.kind = kind or OTHER
         self.is_known = kind is not None
         self.async_collective = async_collective(self.category, self.hlo.name)
-        self.stored_frames = frames.frames_of(as_text(stats.get("source_stack")))
+        self.stored_stack = frames.stack_of(as_text(stats.get("source_stack")))
         # As its `source` tells; where that says nothing, as `settle_stacks` finds.
-        self.stack_order = frames.told_order(self.stored_frames, self.source)
+        self.stack_order = self.order_by(self.source)
         self.is_order_told = True
         self.tf_op = as_text(stats.get("tf_op")) or None
 
@@ -140,49 +140,52 @@ class Op:
         """The line that the trace gives beside the stack."""
         return as_text(self.metadata.stats.get("source")) or None
 
-    @property
-    def frames(self) -> list[str]:
-        """The frames of its stack, outermost first."""
-        is_outermost_first = self.stack_order == frames.OUTERMOST_FIRST
-        return self.stored_frames[:: 1 if is_outermost_first else -1]
+    def order_by(self, line: str | None) -> str | None:
+        """In which order its stack is stored, if that is told by its innermost line."""
+        return frames.told_order(self.stored_stack, line) if self.stored_stack else None
 
-    @cached_property
+    @property
+    def stack(self) -> frames.Stack | None:
+        """Its stack, the outermost frame first."""
+        stored = self.stored_stack
+        is_outermost_first = self.stack_order == frames.OUTERMOST_FIRST
+        return stored if is_outermost_first or stored is None else stored.backwards
+
+    @property
     def source_stack(self) -> str | None:
-        return "\n".join(self.frames) or None
+        return self.stack.text if self.stack else None
 
     @cached_property
     def source_inner(self) -> str | None:
         """The line that it is due to, as `file:line`: what the trace calls its source, with the
         whole path if the innermost frame has it; else that frame."""
-        if not self.stored_frames:
+        if self.stack is None or self.has_other_source:
             return self.source
-        innermost = self.frames[-1]
-        return self.source if self.has_other_source else frames.line_of(innermost)
+        return frames.line_of(self.stack.frames[-1])
 
     @property
     def has_other_source(self) -> bool:
         """Whether its source is not the innermost frame of its stack, one of which is false."""
-        stack = self.frames
-        return bool(stack and self.source and not frames.fits(self.source, stack[-1]))
+        if self.stack is None or self.source is None:
+            return False
+        return not frames.fits(self.source, self.stack.frames[-1])
 
     @cached_property
     def source_user(self) -> str | None:
         """The innermost line of the user's own code."""
-        stack = self.frames or ([self.source] if self.source else [])
-        return frames.innermost_own(stack, self.is_own)
+        if self.stack:
+            return frames.innermost_own(self.stack.frames, self.is_own)
+        return frames.innermost_own([self.source], self.is_own) if self.source else None
 
     @cached_property
     def agg_key(self) -> str:
-        if self.source_stack:
-            import hashlib
-
-            digest = hashlib.sha1(self.source_stack.encode(), usedforsecurity=False).hexdigest()
-            return f"stack:{digest[:16]}"
+        if self.stack:
+            return f"stack:{self.stack.digest}"
         return f"tfop:{self.tf_op}" if self.tf_op else f"<no source>:{self.category}"
 
     @property
     def agg_key_kind(self) -> str:
-        if self.stored_frames:
+        if self.stored_stack:
             return STACK
         return TF_OP if self.tf_op else NO_SOURCE
 
@@ -370,11 +373,11 @@ def settle_stacks(ops: Iterable[Op]) -> None:
 
     It is that of most stacks that do; else what the program says of the lines of these ops.
     """
-    stacked = [op for op in ops if op.stored_frames]
+    stacked = [op for op in ops if op.stored_stack]
     silent = [op for op in stacked if op.stack_order is None]
     order = frames.majority(op.stack_order for op in stacked)
     if silent and order is None:
-        order = frames.majority(frames.told_order(op.stored_frames, op.own_line) for op in stacked)
+        order = frames.majority(op.order_by(op.own_line) for op in stacked)
     for op in silent:
         op.stack_order = order or frames.INNERMOST_FIRST
         op.is_order_told = order is not None
@@ -382,6 +385,7 @@ def settle_stacks(ops: Iterable[Op]) -> None:
 
 def stack_notes(ops: Iterable[Op]) -> list[str]:
     """Whether it had to be supposed in which order frames stand."""
-    if any(not op.is_order_told and op.frames != op.stored_frames for op in ops):
+    guessed = [op.stored_stack for op in ops if not op.is_order_told]
+    if any(stack and stack.frames != stack.backwards.frames for stack in guessed):
         return ["the order of stack frames is not told: the first is taken as the innermost"]
     return []

@@ -6,7 +6,7 @@ import heapq
 from itertools import chain, compress, starmap
 from operator import add, itemgetter, le, sub
 
-from _pipeline.device import BEFORE_ALL
+from _pipeline.device import AFTER_ALL, BEFORE_ALL
 from _proto.record import record
 
 TYPE_CHECKING = False
@@ -180,8 +180,8 @@ class Sweep:
             return False
         self.busy += sum(durations)
         self._add_gap(self._covered, starts[0], self._last, metadata_ids[0])
-        for i in compress(range(len(gaps)), gaps):
-            self._add_gap(ends[i], starts[i + 1], metadata_ids[i], metadata_ids[i + 1])
+        if any(gaps):
+            self._add_gaps(ends, gaps, metadata_ids)
         self._covered, self._last = ends[-1], metadata_ids[-1]
         return True
 
@@ -193,18 +193,44 @@ class Sweep:
             self._covered, self._last = end, metadata_id
 
     def _add_gap(self, start: int, end: int, after: int | None, before: int | None) -> None:
-        if start >= end:
-            return
+        if start < end:
+            self._contain(start, end)
+            self._rank(end - start, start, after, before)
+
+    def _add_gaps(
+        self, starts: Sequence[int], gaps: Sequence[int], metadata_ids: Sequence[int]
+    ) -> None:
+        """Add a gap behind each op of a row but the last; many are of no length."""
+        start, end = starts[0], starts[len(gaps) - 1] + gaps[-1]
+        first, last = self._stretch_behind(start)
+        if first <= start and end <= last:
+            self.contained += sum(gaps)
+        elif first < end:
+            for i in compress(range(len(gaps)), gaps):
+                self._contain(starts[i], starts[i] + gaps[i])
+        least = self.longest[0][0][0] if len(self.longest) == N_GAPS else 1
+        for i in [i for i, gap in enumerate(gaps) if gap >= least]:
+            self._rank(gaps[i], starts[i], metadata_ids[i], metadata_ids[i + 1])
+
+    def _stretch_behind(self, start: int) -> tuple[int, int]:
+        """The first stretch that ends behind this time, which is never before one asked before."""
         stretches = self._stretches
         while self._passed < len(stretches) and stretches[self._passed][1] <= start:
             self._passed += 1
-        for i in range(self._passed, len(stretches)):
-            first, last = stretches[i]
+        return stretches[self._passed] if self._passed < len(stretches) else (AFTER_ALL, AFTER_ALL)
+
+    def _contain(self, start: int, end: int) -> None:
+        """Add how much of a gap some container fills."""
+        self._stretch_behind(start)
+        for i in range(self._passed, len(self._stretches)):
+            first, last = self._stretches[i]
             if first >= end:
                 break
             self.contained += min(last, end) - max(first, start)
-        rank = end - start, -start
+
+    def _rank(self, duration: int, start: int, after: int | None, before: int | None) -> None:
+        gap = (duration, -start), after, before
         if len(self.longest) < N_GAPS:
-            heapq.heappush(self.longest, (rank, after, before))
-        elif rank > self.longest[0][0]:
-            heapq.heapreplace(self.longest, (rank, after, before))
+            heapq.heappush(self.longest, gap)
+        elif gap[0] > self.longest[0][0]:
+            heapq.heapreplace(self.longest, gap)

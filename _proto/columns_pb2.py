@@ -13,7 +13,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14_proto/columns.proto\x12\x19\x63ompute_breakdown.columns\"\xbd\x01\n\nLineStarts\x12<\n\x06\x65vents\x18\x04 \x01(\x0b\x32,.compute_breakdown.columns.LineStarts.Column\x1aq\n\x06\x43olumn\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x15\n\toffset_ps\x18\x02 \x03(\x03\x42\x02\x10\x00\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x03\x12\r\n\x05stats\x18\x04 \x01(\x0c\x12\x17\n\x0fnum_occurrences\x18\x05 \x01(\x03\"m\n\x0eLineEachStarts\x12?\n\x06\x65vents\x18\x04 \x03(\x0b\x32/.compute_breakdown.columns.LineEachStarts.Event\x1a\x1a\n\x05\x45vent\x12\x11\n\toffset_ps\x18\x02 \x02(\x03\"\x80\x02\n\x0bLineColumns\x12<\n\x06\x65vents\x18\x04 \x01(\x0b\x32,.compute_breakdown.columns.LineColumns.Event\x1a\"\n\x06\x43olumn\x12\x18\n\x0cuint64_value\x18\x03 \x03(\x04\x42\x02\x10\x00\x1a\x8e\x01\n\x05\x45vent\x12\x17\n\x0bmetadata_id\x18\x01 \x03(\x03\x42\x02\x10\x00\x12\x15\n\toffset_ps\x18\x02 \x03(\x03\x42\x02\x10\x00\x12\x17\n\x0b\x64uration_ps\x18\x03 \x03(\x03\x42\x02\x10\x00\x12<\n\x05stats\x18\x04 \x01(\x0b\x32-.compute_breakdown.columns.LineColumns.Column\"\xfd\x01\n\nLineShapes\x12;\n\x06\x65vents\x18\x04 \x03(\x0b\x32+.compute_breakdown.columns.LineShapes.Event\x1a\x31\n\x04Stat\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x14\n\x0cuint64_value\x18\x03 \x01(\x08\x1a\x7f\n\x05\x45vent\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x08\x12\x11\n\toffset_ps\x18\x02 \x01(\x08\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x08\x12\x39\n\x05stats\x18\x04 \x03(\x0b\x32*.compute_breakdown.columns.LineShapes.Stat')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14_proto/columns.proto\x12\x19\x63ompute_breakdown.columns\"\xbd\x01\n\nLineStarts\x12<\n\x06\x65vents\x18\x04 \x01(\x0b\x32,.compute_breakdown.columns.LineStarts.Column\x1aq\n\x06\x43olumn\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x15\n\toffset_ps\x18\x02 \x03(\x03\x42\x02\x10\x00\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x03\x12\r\n\x05stats\x18\x04 \x01(\x0c\x12\x17\n\x0fnum_occurrences\x18\x05 \x01(\x03\"\x95\x02\n\x0bLineColumns\x12<\n\x06\x65vents\x18\x04 \x01(\x0b\x32,.compute_breakdown.columns.LineColumns.Event\x1a\x37\n\x06\x43olumn\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x18\n\x0cuint64_value\x18\x03 \x03(\x03\x42\x02\x10\x00\x1a\x8e\x01\n\x05\x45vent\x12\x17\n\x0bmetadata_id\x18\x01 \x03(\x03\x42\x02\x10\x00\x12\x15\n\toffset_ps\x18\x02 \x03(\x03\x42\x02\x10\x00\x12\x17\n\x0b\x64uration_ps\x18\x03 \x03(\x03\x42\x02\x10\x00\x12<\n\x05stats\x18\x04 \x01(\x0b\x32-.compute_breakdown.columns.LineColumns.Column\"\xfd\x01\n\nLineShapes\x12;\n\x06\x65vents\x18\x04 \x03(\x0b\x32+.compute_breakdown.columns.LineShapes.Event\x1a\x31\n\x04Stat\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x03\x12\x14\n\x0cuint64_value\x18\x03 \x01(\x08\x1a\x7f\n\x05\x45vent\x12\x13\n\x0bmetadata_id\x18\x01 \x01(\x08\x12\x11\n\toffset_ps\x18\x02 \x01(\x08\x12\x13\n\x0b\x64uration_ps\x18\x03 \x01(\x08\x12\x39\n\x05stats\x18\x04 \x03(\x0b\x32*.compute_breakdown.columns.LineShapes.Stat')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, '_proto.columns_pb2', globals())
@@ -34,20 +34,16 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _LINESTARTS._serialized_end=241
   _LINESTARTS_COLUMN._serialized_start=128
   _LINESTARTS_COLUMN._serialized_end=241
-  _LINEEACHSTARTS._serialized_start=243
-  _LINEEACHSTARTS._serialized_end=352
-  _LINEEACHSTARTS_EVENT._serialized_start=326
-  _LINEEACHSTARTS_EVENT._serialized_end=352
-  _LINECOLUMNS._serialized_start=355
-  _LINECOLUMNS._serialized_end=611
-  _LINECOLUMNS_COLUMN._serialized_start=432
-  _LINECOLUMNS_COLUMN._serialized_end=466
-  _LINECOLUMNS_EVENT._serialized_start=469
-  _LINECOLUMNS_EVENT._serialized_end=611
-  _LINESHAPES._serialized_start=614
-  _LINESHAPES._serialized_end=867
-  _LINESHAPES_STAT._serialized_start=689
-  _LINESHAPES_STAT._serialized_end=738
-  _LINESHAPES_EVENT._serialized_start=740
-  _LINESHAPES_EVENT._serialized_end=867
+  _LINECOLUMNS._serialized_start=244
+  _LINECOLUMNS._serialized_end=521
+  _LINECOLUMNS_COLUMN._serialized_start=321
+  _LINECOLUMNS_COLUMN._serialized_end=376
+  _LINECOLUMNS_EVENT._serialized_start=379
+  _LINECOLUMNS_EVENT._serialized_end=521
+  _LINESHAPES._serialized_start=524
+  _LINESHAPES._serialized_end=777
+  _LINESHAPES_STAT._serialized_start=599
+  _LINESHAPES_STAT._serialized_end=648
+  _LINESHAPES_EVENT._serialized_start=650
+  _LINESHAPES_EVENT._serialized_end=777
 # @@protoc_insertion_point(module_scope)

@@ -8,10 +8,12 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class LineColumns(_message.Message):
     __slots__ = ["events"]
     class Column(_message.Message):
-        __slots__ = ["uint64_value"]
+        __slots__ = ["metadata_id", "uint64_value"]
+        METADATA_ID_FIELD_NUMBER: _ClassVar[int]
         UINT64_VALUE_FIELD_NUMBER: _ClassVar[int]
+        metadata_id: int
         uint64_value: _containers.RepeatedScalarFieldContainer[int]
-        def __init__(self, uint64_value: _Optional[_Iterable[int]] = ...) -> None: ...
+        def __init__(self, metadata_id: _Optional[int] = ..., uint64_value: _Optional[_Iterable[int]] = ...) -> None: ...
     class Event(_message.Message):
         __slots__ = ["duration_ps", "metadata_id", "offset_ps", "stats"]
         DURATION_PS_FIELD_NUMBER: _ClassVar[int]
@@ -26,17 +28,6 @@ class LineColumns(_message.Message):
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     events: LineColumns.Event
     def __init__(self, events: _Optional[_Union[LineColumns.Event, _Mapping]] = ...) -> None: ...
-
-class LineEachStarts(_message.Message):
-    __slots__ = ["events"]
-    class Event(_message.Message):
-        __slots__ = ["offset_ps"]
-        OFFSET_PS_FIELD_NUMBER: _ClassVar[int]
-        offset_ps: int
-        def __init__(self, offset_ps: _Optional[int] = ...) -> None: ...
-    EVENTS_FIELD_NUMBER: _ClassVar[int]
-    events: _containers.RepeatedCompositeFieldContainer[LineEachStarts.Event]
-    def __init__(self, events: _Optional[_Iterable[_Union[LineEachStarts.Event, _Mapping]]] = ...) -> None: ...
 
 class LineShapes(_message.Message):
     __slots__ = ["events"]

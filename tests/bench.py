@@ -2,10 +2,10 @@
 
     python3 tests/bench.py [FILE.xplane.pb]
 
-Without a file it builds the trace of tests/make_trace.py. The floor is a process that starts
-Python, imports protobuf, reads the bytes of that one `XLA Ops` line and decodes them with the C
-parser. Floor and mode take turns, so that whatever else the machine does hits both. The second
-table is of the same trace with the other planes doubled.
+Without a file it builds the trace of tests/builders/make_trace.py. The floor is a process that
+starts Python, imports protobuf, reads the bytes of that one `XLA Ops` line and decodes them with
+the C parser. Floor and mode take turns, so that whatever else the machine does hits both. The
+second table is of the same trace with the other planes doubled.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ def main() -> None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         path = os.path.abspath(given or Path(folder, "bench.xplane.pb"))
         if not given:
-            subprocess.run([sys.executable, "-m", "tests.make_trace", path], cwd=ROOT, check=True)
+            subprocess.run(
+                [sys.executable, "-m", "tests.builders.make_trace", path], cwd=ROOT, check=True
+            )
         print_table("As it is", path)
         # Messages merge by concatenation: everything a second time, and of two planes of one
         # name the first is taken.

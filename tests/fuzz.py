@@ -41,9 +41,9 @@ if not __package__:
 
 import compute_breakdown
 from _proto.trace import lines, wire
-from tests import harness, random_xspace
-from tests.harness import MODES
-from tests.xspace import (
+from tests import harness
+from tests.builders import random_xspace
+from tests.builders.xspace import (
     NO_VALUE,
     Event,
     EventMetadata,
@@ -67,6 +67,7 @@ from tests.xspace import (
     uint64,
     varint,
 )
+from tests.harness import MODES
 
 DEVICE = "/device:TPU:0"
 STANDARD_CASES, LONG_CASES = 400, 30_000

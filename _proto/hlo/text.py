@@ -24,6 +24,7 @@ ARRAY_OR_PARENTHESIS_RE = re.compile(rf"{ARRAY}|[()]")
 OPCODE_RE = re.compile(OPCODE)
 TILES_RE = re.compile(TILES)
 MEMORY_SPACE_RE = re.compile(MEMORY_SPACE)
+TARGET_MARK = "custom_call_target"
 TARGET_RE = re.compile(TARGET)
 OPERAND_NAME_RE = re.compile(r"%([\w.\-]+)")
 BITS_RE = re.compile(r"[a-z]+(\d{1,3})(?!\d)")
@@ -180,7 +181,8 @@ class HloText:
 
     @property
     def target(self) -> str | None:
-        if self.opcode != "custom-call" or self._opcode is None:
+        # Few have one, and all are asked.
+        if TARGET_MARK not in self.text or self.opcode != "custom-call" or self._opcode is None:
             return None
         target = TARGET_RE.search(self.text, self._opcode.end())
         return target["target"] if target else None

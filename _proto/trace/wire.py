@@ -289,18 +289,6 @@ def encode(message: Message) -> bytes:
         raise MemoryError from None
 
 
-def is_complete(message: Message, data: bytes) -> bool:
-    """Whether a message decoded from these bytes has all that it requires, and all of it once.
-
-    Written again, what was given twice makes it shorter, as does a number in more bytes than it
-    takes; fields that the schema doesn't know are kept.
-    """
-    try:
-        return len(message.SerializeToString()) == len(data)
-    except EncodeError:
-        return False
-
-
 def tidied(descriptor: Descriptor, data: bytes, base: int, of: Readable | None = None) -> bytes:
     """A message as writers write it: the fields that its schema knows, each as short as can be.
 

@@ -1,0 +1,1 @@
+"""What traces, programs and records the tests are made of."""

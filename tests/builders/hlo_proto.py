@@ -1,0 +1,406 @@
+"""Builds compiled programs for tests, byte by byte, as `xspace` builds traces.
+
+Two layers again. The lower one mirrors the messages of a HloProto, where ids are numbers and None
+is not written. The upper one takes a few lines a test, refers by name, and hands out ids:
+
+    data = hlo_proto(
+        {
+            "body": [op("p", "parameter", line="model.py:1"), op("neg", "negate", "p")],
+            "main": [op("x", "parameter"), op("fusion.1", "fusion", "x", calls=["body"])],
+        }
+    )
+
+The last instruction of a computation is its root. No protobuf library is involved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.builders.xspace import (
+    Arrange,
+    EventMetadata,
+    Message,
+    Plane,
+    Stat,
+    StatMetadata,
+    bytes_field,
+    encode,
+    int_field,
+    raw,
+    text_field,
+    varint,
+)
+
+ELEMENT_TYPES = {
+    "pred": 1,
+    "s8": 2,
+    "s32": 4,
+    "s64": 5,
+    "u8": 6,
+    "u32": 8,
+    "f16": 10,
+    "f32": 11,
+    "f64": 12,
+    "tuple": 13,
+    "opaque": 14,
+    "bf16": 16,
+    "token": 17,
+    "f8e5m2": 19,
+    "f8e4m3fn": 20,
+    "s4": 21,
+}
+
+
+def packed(number: int, values: Sequence[int]) -> bytes:
+    return bytes_field(number, b"".join(map(varint, values))) if values else b""
+
+
+def ints(**numbered: tuple[int, int | None]) -> list[bytes]:
+    return [int_field(number, value) for number, value in numbered.values() if value is not None]
+
+
+def texts(**numbered: tuple[int, str | None]) -> list[bytes]:
+    return [text_field(number, value) for number, value in numbered.values() if value is not None]
+
+
+def messages(number: int, each: Sequence[Message], arrange: Arrange) -> list[bytes]:
+    return [bytes_field(number, encode(message, arrange)) for message in each]
+
+
+# --- the messages --------------------------------------------------------------------------------
+
+
+@dataclass
+class Shape:
+    dtype: str
+    dims: tuple[int, ...] = ()
+    memory_space: int | None = None
+    parts: tuple[Shape, ...] = ()
+    # For each of the dims; compilers write it of static ones, too.
+    dynamic: tuple[bool, ...] = ()
+
+    def fields(self, arrange: Arrange) -> list[bytes]:
+        layout = b"" if self.memory_space is None else int_field(8, self.memory_space)
+        return [
+            int_field(2, ELEMENT_TYPES[self.dtype]),
+            packed(3, self.dims),
+            *messages(4, self.parts, arrange),
+            *([bytes_field(5, layout)] if layout else []),
+            packed(6, self.dynamic),
+        ]
+
+
+@dataclass
+class OpMetadata:
+    op_name: str | None = None
+    source_file: str | None = None
+    source_line: int | None = None
+    stack_frame_id: int | None = None
+
+    def fields(self, _: Arrange) -> list[bytes]:
+        return [
+            *texts(op_name=(2, self.op_name), source_file=(3, self.source_file)),
+            *ints(source_line=(4, self.source_line), stack_frame_id=(15, self.stack_frame_id)),
+        ]
+
+
+@dataclass
+class Instruction:
+    name: str | None
+    opcode: str | None = None
+    shape: Shape | None = None
+    metadata: OpMetadata | None = None
+    id: int | None = None
+    operand_ids: list[int] = field(default_factory=list)
+    called_computation_ids: list[int] = field(default_factory=list)
+    backend_config: bytes | None = None
+    thread: str | None = None
+    extra: bytes = b""
+
+    def fields(self, arrange: Arrange) -> list[bytes]:
+        config = self.backend_config
+        return [
+            *texts(name=(1, self.name), opcode=(2, self.opcode)),
+            *messages(3, [self.shape] if self.shape else [], arrange),
+            *messages(7, [self.metadata] if self.metadata else [], arrange),
+            *ints(id=(35, self.id)),
+            packed(36, self.operand_ids),
+            packed(38, self.called_computation_ids),
+            *([] if config is None else [bytes_field(43, config)]),
+            *texts(thread=(79, self.thread)),
+            self.extra,
+        ]
+
+
+@dataclass
+class Computation:
+    name: str | None
+    instructions: list[Instruction] = field(default_factory=list)
+    id: int | None = None
+    root_id: int | None = None
+    thread: str | None = None
+
+    def fields(self, arrange: Arrange) -> list[bytes]:
+        return [
+            *texts(name=(1, self.name)),
+            *messages(2, self.instructions, arrange),
+            *ints(id=(5, self.id), root_id=(6, self.root_id)),
+            *texts(thread=(8, self.thread)),
+        ]
+
+
+@dataclass
+class StackFrames:
+    """Locations are (file id, line, column), frames (location id, id of the caller's frame)."""
+
+    files: list[str]
+    locations: list[tuple[int, int, int]]
+    frames: list[tuple[int, int]]
+
+    def fields(self, _: Arrange) -> list[bytes]:
+        return [
+            *(text_field(1, file) for file in self.files),
+            *(
+                bytes_field(3, int_field(1, file) + int_field(3, line) + int_field(4, column))
+                for file, line, column in self.locations
+            ),
+            *(
+                bytes_field(4, int_field(1, location) + int_field(2, parent))
+                for location, parent in self.frames
+            ),
+        ]
+
+
+@dataclass
+class Module:
+    computations: list[Computation]
+    frames: StackFrames | None = None
+    # Replicas and computations of the device assignment.
+    devices: tuple[int, int] | None = None
+    extra: bytes = b""
+
+    def fields(self, arrange: Arrange) -> list[bytes]:
+        devices = b"" if self.devices is None else packed_pair(*self.devices)
+        return [
+            *messages(3, self.computations, arrange),
+            *([bytes_field(15, devices)] if devices else []),
+            *messages(17, [self.frames] if self.frames else [], arrange),
+            self.extra,
+        ]
+
+
+def packed_pair(first: int, second: int) -> bytes:
+    """A message of two numbers, in its fields 1 and 2."""
+    return int_field(1, first) + int_field(2, second)
+
+
+@dataclass
+class HloProto:
+    module: Module
+    buffers: bytes | None = None
+
+    def fields(self, arrange: Arrange) -> list[bytes]:
+        return [
+            *messages(1, [self.module], arrange),
+            *([] if self.buffers is None else [bytes_field(3, self.buffers)]),
+        ]
+
+
+# --- fields of an instruction, for `extra` --------------------------------------------------------
+
+
+def precision(*operands: int, algorithm: int | None = None) -> bytes:
+    return bytes_field(51, packed(1, operands) + b"".join(ints(algorithm=(2, algorithm))))
+
+
+def listed_groups(*groups: Sequence[int]) -> bytes:
+    return b"".join(bytes_field(49, packed(1, group)) for group in groups)
+
+
+def iota(n_groups: int, size: int, dims: Sequence[int], permutation: Sequence[int] = ()) -> bytes:
+    """An IotaReplicaGroupList, for field 92 or the second one of field 87."""
+    return packed_pair(n_groups, size) + packed(3, dims) + packed(4, permutation)
+
+
+def mesh(
+    dims: Sequence[int],
+    axes: Sequence[int | tuple[int, int, int]],
+    device_ids: Sequence[int] = (),
+) -> bytes:
+    """Field 93. An axis is its place, or (place, size before, size) for a part of one."""
+    sizes = b"".join(
+        bytes_field(1, text_field(1, f"axis_{i}") + int_field(2, dim)) for i, dim in enumerate(dims)
+    )
+    parts = b""
+    for axis in axes:
+        place, sub = (axis, b"") if isinstance(axis, int) else (axis[0], packed_pair(*axis[1:]))
+        # proto3 leaves zeros out.
+        head = int_field(1, place) if place else b""
+        parts += bytes_field(2, head + (bytes_field(2, sub) if sub else b""))
+    return bytes_field(93, bytes_field(1, sizes + packed(2, device_ids)) + parts)
+
+
+def pairs(*each: tuple[int, int]) -> bytes:
+    return b"".join(bytes_field(52, packed_pair(*pair)) for pair in each)
+
+
+# --- fields of a buffer assignment ----------------------------------------------------------------
+
+ALLOC, FREE, SHARE = 0, 1, 2
+
+
+def buffer(id_: int, size: int, instruction_id: int, *index: int, color: int = 0) -> bytes:
+    """A logical buffer: the output of an instruction, or the part of it at `index`."""
+    where = packed(3, index) + int_field(4, instruction_id)
+    fields = int_field(1, id_) + int_field(2, size) + bytes_field(3, where) + int_field(4, color)
+    return bytes_field(1, fields)
+
+
+def allocation(
+    number: int,
+    size: int,
+    *assigned: tuple[int, int, int],
+    parameter: int | None = None,
+    index: Sequence[int] = (),
+    live_out: bool = False,
+    constant: bool = False,
+    thread_local: bool = False,
+    color: int = 0,
+) -> bytes:
+    """An allocation, and the buffers assigned to it: (id, offset, size)."""
+    places = b"".join(
+        bytes_field(9, packed_pair(buffer_id, offset) + int_field(3, length))
+        for buffer_id, offset, length in assigned
+    )
+    flags = {3: thread_local, 5: parameter is not None, 7: live_out, 12: constant}
+    return bytes_field(
+        3,
+        packed_pair(number, size)
+        + places
+        + b"".join(int_field(field, 1) for field, is_set in flags.items() if is_set)
+        + b"".join(ints(parameter=(6, parameter), color=(8, color or None)))
+        + packed(10, index),
+    )
+
+
+def heap_trace(*events: tuple[int, int, str, int]) -> bytes:
+    """Events are (kind, buffer, instruction's name, buffer that memory is shared with)."""
+    return bytes_field(
+        4,
+        b"".join(
+            bytes_field(1, packed_pair(kind, id_) + text_field(4, name) + int_field(5, other))
+            for kind, id_, name, other in events
+        ),
+    )
+
+
+# --- a program in a few lines ---------------------------------------------------------------------
+
+
+def array(dtype: str, *dims: int, space: int | None = None) -> Shape:
+    return Shape(dtype, dims, space)
+
+
+def tuple_of(*parts: Shape) -> Shape:
+    return Shape("tuple", parts=parts)
+
+
+@dataclass
+class Op:
+    """An instruction that refers to others by their names."""
+
+    name: str
+    opcode: str
+    operands: tuple[str, ...]
+    calls: Sequence[str]
+    instruction: Instruction
+
+
+def op(
+    name: str,
+    opcode: str,
+    *operands: str,
+    shape: Shape | None = None,
+    calls: Sequence[str] = (),
+    line: str | None = None,
+    frame: int | None = None,
+    tf_op: str | None = None,
+    config: bytes | None = None,
+    thread: str | None = None,
+    extra: bytes = b"",
+) -> Op:
+    """An instruction; `line` is its `file:line`, `frame` the id of its stack frame."""
+    file, _, number = (line or "").rpartition(":")
+    metadata = OpMetadata(tf_op, file or None, int(number) if number else None, frame)
+    return Op(
+        name,
+        opcode,
+        operands,
+        calls,
+        Instruction(
+            name,
+            opcode,
+            array("f32", 8, 128) if shape is None else shape,
+            metadata,
+            backend_config=config,
+            thread=thread,
+            extra=extra,
+        ),
+    )
+
+
+def module(
+    computations: dict[str, list[Op]],
+    *,
+    frames: StackFrames | None = None,
+    devices: tuple[int, int] | None = None,
+    threads: dict[str, str] | None = None,
+) -> Module:
+    """A module whose ids count over all computations, as a compiler's do. Ids of computations and
+    of instructions overlap: nothing may mix them up."""
+    computation_ids = {name: i for i, name in enumerate(computations, 1)}
+    ids: dict[str, int] = {}
+    for ops in computations.values():
+        for each in ops:
+            ids[each.name] = each.instruction.id = len(ids) + 1
+    made = []
+    for name, ops in computations.items():
+        for each in ops:
+            each.instruction.operand_ids = [ids[operand] for operand in each.operands]
+            each.instruction.called_computation_ids = [computation_ids[c] for c in each.calls]
+        made.append(
+            Computation(
+                name,
+                [each.instruction for each in ops],
+                computation_ids[name],
+                ids[ops[-1].name] if ops else None,
+                (threads or {}).get(name),
+            )
+        )
+    return Module(made, frames, devices)
+
+
+def hlo_proto(
+    computations: dict[str, list[Op]],
+    *,
+    frames: StackFrames | None = None,
+    devices: tuple[int, int] | None = None,
+    threads: dict[str, str] | None = None,
+    buffers: bytes | None = None,
+) -> bytes:
+    made = module(computations, frames=frames, devices=devices, threads=threads)
+    return encode(HloProto(made, buffers))
+
+
+def metadata_plane(programs: dict[int, tuple[str, bytes | None]]) -> Plane:
+    """The plane of the programs: id -> name and HloProto, or None for an entry without one."""
+    return Plane(
+        "/host:metadata",
+        event_metadata=[
+            EventMetadata(key, name, [] if data is None else [Stat(7, raw(data))])
+            for key, (name, data) in programs.items()
+        ],
+        stat_metadata=[StatMetadata(7, "Hlo Proto")],
+    )

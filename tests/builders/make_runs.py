@@ -1,0 +1,53 @@
+"""Writes two runs of the demo's program, for the pages: before and after a change.
+
+    python3 -m tests.builders.make_runs FOLDER
+
+FOLDER/before and FOLDER/after become log directories, each with a run of six steps on two devices.
+After the change all lines of train.py stand three lines further down, and its line 49, now 52, is
+12 % slower. Same source, same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tests.builders import records, rewrite
+from tests.builders.records import Program
+
+FILE, LINE, SLOWER, SHIFT = "/home/dev/model/train.py", 49, 1.12, 3
+HOST = "t1v-n-0"
+DEVICES = ("/device:TPU:0", "/device:TPU:1")
+N_STEPS, JITTER = 6, 0.01
+
+
+def changed(program: Program) -> Program:
+    slow = {
+        op.key
+        for op in program
+        if op.frames and (op.frames[-1].file, op.frames[-1].line) == (FILE, LINE)
+    }
+    edits = [records.slow_down(key, SLOWER) for key in sorted(slow)]
+    return records.chain(*edits, records.shift(FILE, SHIFT))(program)
+
+
+def write_run(folder: Path, run: str, program: Program, seed: int) -> Path:
+    """A log directory with one run of one host."""
+    there = folder / "plugins" / "profile" / run
+    there.mkdir(parents=True, exist_ok=True)
+    data = rewrite.trace(program, N_STEPS, host=HOST, devices=DEVICES, jitter=JITTER, seed=seed)
+    (there / f"{HOST}.xplane.pb").write_bytes(data)
+    return folder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make_runs")
+    parser.add_argument("folder", metavar="FOLDER", type=Path)
+    folder = parser.parse_args().folder
+    program = records.of_demo()
+    write_run(folder / "before", "2026_11_21_10_00_00", program, seed=1)
+    write_run(folder / "after", "2026_11_21_11_00_00", changed(program), seed=2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,428 @@
+"""Writes large synthetic traces in the shape of real ones, for the benchmark and the tests.
+
+    python3 -m tests.builders.make_trace OUT.xplane.pb [--factor F]
+
+Each device runs the same program in every step: some ops, then a `while` whose body is repeated
+many times, then the rest. At factor 1 that is 316 000 `XLA Ops` events on each of 8 devices, 3.5
+million events and about 120 MB in all; the factor scales the events, not the 1000 ops. One event
+in twelve is instant, and all carry the two stats that real ones do. Everything follows from the
+shape: same shape, same bytes.
+
+It is fast because a line is encoded once for all devices, and from parts that are encoded once
+for all events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from tests.builders.xspace import (
+    EventMetadata,
+    Plane,
+    StatNames,
+    StatValue,
+    bytes_field,
+    encode,
+    int_field,
+    memory_access_breakdown,
+    text_field,
+    varint,
+)
+
+DEVICE = "/device:TPU:0"
+
+N_OPS = 1000
+N_BODY_OPS = 250
+N_INSTANT = 12
+N_HOST_NAMES = 200
+N_HOST_LINES = 40
+BLOCK_EVENTS = 1000
+
+FIRST_OFFSET_PS = 5_353_251_593_250
+STEP_GAP_PS = 90_000_000
+FIRST_STEP_ID = 2_000_000
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a trace is to look like."""
+
+    factor: float = 1.0
+    # 0: one run of the program, and no Steps line.
+    n_steps: int = 8
+    n_devices: int = 8
+    n_hosts: int = 1
+    # How often the planes other than that of the first device are there, under names of their own.
+    others: int = 1
+
+    @property
+    def trips(self) -> list[int]:
+        """How often each step runs the body of its loop: number 5 most often, number 0 least.
+
+        At factor 1 the eight steps come to 316 000 events.
+        """
+        n_runs = self.n_steps or 1
+        trips = [max(1, round(155 * self.factor * 8 / n_runs))] * n_runs
+        if n_runs > 5:
+            trips[5] += 1
+            trips[0] -= 1
+        return trips
+
+    def filler(self, n_blocks: int, n_ids: int) -> Pieces:
+        """The events of a line that nobody asks for; all blocks alike, their times don't matter."""
+        rng = random.Random(3)
+        block = b"".join(
+            bytes_field(
+                4,
+                int_field(1, 1 + rng.randrange(n_ids))
+                + int_field(2, FIRST_OFFSET_PS + i * 10**6)
+                + int_field(3, rng.randrange(10**5, 10**6)),
+            )
+            for i in range(BLOCK_EVENTS)
+        )
+        return [block] * max(1, round(n_blocks * self.factor))
+
+
+# --- the ops -------------------------------------------------------------------------------------
+
+BF16 = "bf16[4,2048,4096]{2,1,0:T(8,128)(2,1)}"
+F32 = "f32[4,256,512]{2,1,0:T(8,128)}"
+SLICE = "s8[4194304]{0:T(1024)(128)(4,1)S(1)}"
+FLAGS = "u32[]{:S(2)}"
+HEADS = "bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)S(1)}"
+SOFTMAX = "f32[4,4,2048,128]{3,2,1,0:T(8,128)}"
+BACKEND_CONFIG = (
+    ', backend_config={"flag_configs":[],"scoped_memory_configs":[],'
+    '"used_scoped_memory_configs":[]}'
+)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A kind of op: `%name.7 = shape opcode(operands), attributes`."""
+
+    category: str
+    name: str
+    shape: str
+    opcode: str
+    operand: str
+    attributes: str = ""
+    has_flops: bool = True
+    has_source: bool = True
+
+
+FORMS = (
+    Form(
+        *("loop fusion", "multiply_add_fusion", BF16, "fusion", BF16),
+        ", kind=kLoop, calls=%fused_computation.{}",
+    ),
+    Form(
+        *("convolution fusion", "convolution_bitcast_fusion", BF16, "fusion", BF16),
+        ", kind=kOutput, calls=%fused_computation.{}",
+    ),
+    Form(
+        *("copy-start", "copy-start", f"({BF16}, {BF16}, {FLAGS})", "copy-start", BF16),
+        has_flops=False,
+        has_source=False,
+    ),
+    Form(
+        *("copy-done", "copy-done", BF16, "copy-done", f"({BF16}, {BF16}, {FLAGS})"),
+        has_flops=False,
+        has_source=False,
+    ),
+    Form(
+        *("output fusion", "add_fusion", F32, "fusion", BF16),
+        ", kind=kOutput, calls=%fused_computation.{}",
+    ),
+    Form(
+        *("async-start", "slice-start", f"(({SLICE}), {SLICE}, {FLAGS})", "async-start", SLICE),
+        ", calls=%async_computation.{}",
+        has_flops=False,
+    ),
+    Form(
+        *("async-done", "slice-done", SLICE, "async-done", f"(({SLICE}), {SLICE}, {FLAGS})"),
+        has_flops=False,
+    ),
+    Form(
+        *("custom-call", "flash_attention", f"({HEADS}, {SOFTMAX}, {SOFTMAX})"),
+        *("custom-call", HEADS, ', custom_call_target="tpu_custom_call"'),
+        has_flops=False,
+    ),
+    Form(*("data formatting", "copy", BF16, "copy", "bf16[4,2048,4096]{1,2,0:T(8,128)(2,1)}")),
+    Form(
+        *("custom fusion", "constant_dynamic-slice_fusion", F32, "fusion", F32),
+        ", kind=kCustom, calls=%fused_computation.{}",
+    ),
+    Form(*("non-fusion elementwise", "convert", BF16, "convert", F32)),
+    Form(
+        *("all-gather", "all-gather", BF16, "all-gather", BF16),
+        ", channel_id={}, replica_groups=[4,2]<=[2,4]T(1,0), dimensions={{0}}",
+    ),
+    Form(
+        *("async-done", "all-gather.cloned.1.call-done", BF16, "async-done", f"(({BF16}), {BF16})"),
+        has_flops=False,
+    ),
+    Form("reduce", "reduce", F32, "reduce", BF16, ", dimensions={{1}}, to_apply=%region.{}"),
+    Form("dynamic-slice", "dynamic-slice", F32, "dynamic-slice", F32),
+)
+LOOP = Form(
+    *("while", "while", f"({BF16}, {F32})", "while", f"({BF16}, {F32})"),
+    ", condition=%region_1, body=%region_0",
+    has_source=False,
+)
+
+
+def text_of(form: Form, number: int, size: int) -> str:
+    """The HLO text of an op, with as many operands as bring it to that size."""
+    head = f"%{form.name}.{number} = {form.shape} {form.opcode}("
+    attributes = form.attributes.format(number) + BACKEND_CONFIG
+    operands = [f"{form.operand} %param.{number}"]
+    left = size - len(head) - len(operands[0]) - len(attributes)
+    while left > 0 and form.opcode in ("fusion", "custom-call"):
+        operands.append(f"{form.operand} %get-tuple-element.{number + len(operands)}")
+        left -= len(operands[-1]) + 2
+    return f"{head}{', '.join(operands)}){attributes}"
+
+
+def stats_of(form: Form, number: int, rng: random.Random) -> dict[str, StatValue]:
+    size = 1 << rng.randrange(16, 26)
+    stats: dict[str, StatValue] = {
+        "hlo_category": form.category,
+        "program_id": 12190760917235803885,
+        "symbol_id": number,
+        "bytes_accessed": 3 * size,
+        "raw_bytes_accessed": 3 * size,
+        "memory_access_breakdown": memory_access_breakdown((1, 1, 2 * size), (2, 3, size)),
+        "shape_with_layout": form.shape,
+    }
+    if form.has_flops:
+        stats |= {"flops": 1000 * size, "model_flops": 1000 * size}
+    if form.has_source:
+        # Several ops to a source line.
+        line = 1 + number // 4
+        frames = ["<embedded module '_launcher'>:153:2", "<embedded module '_launcher'>:35:2"]
+        frames += [f"/src/train/{file}.py:{line + i}:4" for i, file in enumerate(("main", "step"))]
+        frames += [f"/src/models/transformer/block_{line % 7}.py:{line}:12"]
+        phase = ("jvp(layer)", "transpose(jvp(layer))", "optimizer")[number % 3]
+        stats |= {
+            "source": frames[-1].rpartition(":")[0],
+            "source_stack": "\n".join(frames),
+            "tf_op": f"jit(train_step)/jit(main)/{phase}/while/body/mul_{line}:",
+        }
+    return stats
+
+
+def op_metadata(names: StatNames) -> list[EventMetadata]:
+    """The loop, then its body, then the ops before and after it."""
+    rng = random.Random(1)
+    metadata = []
+    for number in range(1, N_OPS + 1):
+        form = LOOP if number == 1 else FORMS[number % len(FORMS)]
+        text = text_of(form, number, int(200 * 50 ** rng.random() ** 2))
+        stats = [names.stat(*item) for item in stats_of(form, number, rng).items()]
+        metadata.append(EventMetadata(number, text, stats, text[1:].partition(" ")[0]))
+    return metadata
+
+
+# --- the events ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One way in which an op can run: all of its event's bytes but the offset."""
+
+    duration: int
+    # Before, between and behind the two places where the offset stands.
+    head: bytes
+    middle: bytes
+    tail: bytes
+
+    @staticmethod
+    def of(op: int, duration: int, stat_ids: Sequence[int]) -> Execution:
+        offset_stat, duration_stat = (int_field(1, stat_id) for stat_id in stat_ids)
+        # The length of the first stat's message depends on the offset's, and that is known: the
+        # offsets of a trace that begins seconds after the profiler all take seven bytes.
+        n_offset = len(varint(FIRST_OFFSET_PS))
+        return Execution(
+            duration,
+            head=int_field(1, op) + varint(2 << 3),
+            middle=(
+                # An instant op's duration isn't written.
+                (int_field(3, duration) if duration else b"")
+                + varint(4 << 3 | 2)
+                + varint(len(offset_stat) + 1 + n_offset)
+                + offset_stat
+                + varint(3 << 3)
+            ),
+            tail=bytes_field(4, duration_stat + int_field(3, duration)),
+        )
+
+    def event(self, offset: int) -> bytes:
+        at = varint(offset)
+        event = b"".join((self.head, at, self.middle, at, self.tail))
+        return bytes((4 << 3 | 2, len(event))) + event
+
+
+def executions_of(op: int, stat_ids: Sequence[int], rng: random.Random) -> list[Execution]:
+    """The ways in which an op can run, all equally likely; the first is instant."""
+    typical = rng.lognormvariate(15.5, 0.8)
+    durations = [int(typical * rng.uniform(0.9, 1.1)) for _ in range(1, N_INSTANT)]
+    return [Execution.of(op, duration, stat_ids) for duration in (0, *durations)]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a device ran: the payload of its ops line, in slices, and its steps."""
+
+    slices: list[bytes]
+    steps: list[tuple[int, int]]
+
+    @staticmethod
+    def run(trips: Sequence[int], stat_ids: Sequence[int]) -> Program:
+        rng = random.Random(2)
+        ops = [executions_of(op, stat_ids, rng) for op in range(1, N_OPS + 1)]
+        body, around = ops[1 : 1 + N_BODY_OPS], ops[1 + N_BODY_OPS :]
+        before, after = around[: len(around) // 2], around[len(around) // 2 :]
+
+        def pick(choices: list[list[Execution]]) -> list[Execution]:
+            return [ways[int(rng.random() * N_INSTANT)] for ways in choices]
+
+        program = Program([], [])
+        now = FIRST_OFFSET_PS
+        for n_trips in trips:
+            start = now
+            now = program._append(pick(before), now)
+            loop = [pick(body) for _ in range(n_trips)]
+            whole = sum(each.duration for trip in loop for each in trip)
+            program._append([Execution.of(1, whole, stat_ids)], now)
+            for trip in loop:
+                now = program._append(trip, now)
+            now = program._append(pick(after), now)
+            program.steps.append((start, now - start + STEP_GAP_PS // 3))
+            now += STEP_GAP_PS
+        if len(varint(now)) != len(varint(FIRST_OFFSET_PS)):
+            raise ValueError("the trace is too long: its offsets don't all take seven bytes")
+        return program
+
+    def _append(self, executions: list[Execution], now: int) -> int:
+        events = []
+        for each in executions:
+            events.append(each.event(now))
+            now += each.duration
+        self.slices.append(b"".join(events))
+        return now
+
+
+# --- the planes ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hole:
+    """Zeros that take no space on disk."""
+
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+
+# The bytes of a message, in the parts in which they are made and written.
+Pieces = list[bytes | Hole]
+
+
+def wrapped(number: int, pieces: Pieces) -> Pieces:
+    """A field that holds these bytes."""
+    return [varint(number << 3 | 2) + varint(sum(map(len, pieces))), *pieces]
+
+
+def line(line_id: int, name: str, timestamp_ns: int, events: Pieces) -> Pieces:
+    head = int_field(1, line_id) + text_field(2, name) + int_field(3, timestamp_ns)
+    return wrapped(3, [head, *events])
+
+
+def device_pieces(shape: Shape) -> Pieces:
+    """All of a device plane but its name."""
+    names = StatNames()
+    stat_ids = names.id_of("device_offset_ps"), names.id_of("device_duration_ps")
+    metadata = op_metadata(names)
+    program = Program.run(shape.trips, stat_ids)
+    steps: Pieces = []
+    for i, (start, duration) in enumerate(program.steps):
+        step = int_field(1, FIRST_STEP_ID + i) + int_field(2, start) + int_field(3, duration)
+        steps.append(bytes_field(4, step))
+        metadata.append(EventMetadata(FIRST_STEP_ID + i, f"{100 + i}"))
+    facts = [
+        names.stat("device_type_string", "TPU v7x"),
+        names.stat("peak_teraflops_per_second", 1153.5),
+        names.stat("peak_hbm_bw_gigabytes_per_second", 3690.0),
+    ]
+    return [
+        *(line(1, "Steps", 0, steps) if shape.n_steps else []),
+        *line(2, "XLA Modules", 0, steps),
+        *line(3, "XLA Ops", 0, [*program.slices]),
+        *line(4, "Async XLA Ops", 0, shape.filler(60, N_OPS)),
+        encode(Plane(None, [], metadata, names.metadata(), facts)),
+    ]
+
+
+def host_pieces(shape: Shape) -> Pieces:
+    """All of a host plane but its name: many threads, on the epoch's clock."""
+    events = shape.filler(12, N_HOST_NAMES)
+    names = [EventMetadata(i, f"Thunk::Execute#{i}") for i in range(1, N_HOST_NAMES + 1)]
+    threads = [
+        piece
+        for i in range(N_HOST_LINES)
+        for piece in line(3117377 + i, f"tf_XLAEigen/{i}", 1_758_000_000_000_000_000, events)
+    ]
+    return [*threads, encode(Plane(None, [], names))]
+
+
+def write_plane(file: BinaryIO, name: str, pieces: Pieces) -> None:
+    for piece in wrapped(1, [text_field(2, name), *pieces]):
+        if isinstance(piece, Hole):
+            file.seek(len(piece), os.SEEK_CUR)
+        else:
+            file.write(piece)
+
+
+def write_trace(path: str | os.PathLike[str], shape: Shape | None = None) -> None:
+    shape = shape or Shape()
+    with open(path, "wb") as file:
+        host = host_pieces(shape)
+        for i in range(shape.n_hosts * shape.others):
+            write_plane(file, f"/host:CPU {i}" if i else "/host:CPU", host)
+        device = device_pieces(shape)
+        for i in range(1 + (shape.n_devices - 1) * shape.others):
+            write_plane(file, f"/device:TPU:{i}", device)
+
+
+def write_sparse_trace(path: str | os.PathLike[str], hole: int) -> None:
+    """A small trace with two holes of that size, both to be skipped to get at the ops.
+
+    One fills a plane that stands before the chosen one, the other a line that stands in it,
+    before the `XLA Ops`. Both holes are the value of a stat.
+    """
+    device = device_pieces(Shape(factor=0.01))
+    bytes_value = wrapped(6, [Hole(hole)])
+    with open(path, "wb") as file:
+        write_plane(file, "/device:TPU:1", [*wrapped(6, bytes_value), *device])
+        events = wrapped(4, wrapped(4, bytes_value))
+        write_plane(file, DEVICE, [*line(5, "Scalar Unit", 0, events), *device])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make_trace")
+    parser.add_argument("path", metavar="OUT.xplane.pb")
+    parser.add_argument("--factor", type=float, default=1.0, help="scales the events (1)")
+    parser.add_argument("--others", type=int, default=1, help="copies of the other planes (1)")
+    given = parser.parse_args()
+    write_trace(given.path, Shape(given.factor, others=given.others))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,994 @@
+"""Random XSpaces: small, legal, and as awkward as the format allows.
+
+`random_case(rng)` gives the bytes of a file, a mode and options, for comparing the program with the
+naive implementation. Times come from a coarse grid and names from small pools, so that ties, shared
+groups, touching and overlapping ops are the rule. Of the two clocks, the trace's and the core's,
+some files have one, some two that agree, some two that are bent against each other. Everything
+follows from `rng` alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import _peaks
+import compute_breakdown
+from _pipeline import vocabulary
+from tests.builders.random_comm import OpText, random_communication
+from tests.builders.random_programs import PLACES, RandomPrograms
+from tests.builders.xspace import (
+    NO_VALUE,
+    Event,
+    EventMetadata,
+    Line,
+    Plane,
+    Space,
+    Stat,
+    StatMetadata,
+    StatNames,
+    Value,
+    bytes_field,
+    compressed,
+    double,
+    encode,
+    int64,
+    int_field,
+    memory_access_breakdown,
+    raw,
+    ref,
+    string,
+    text_field,
+    uint64,
+)
+from tests.harness import MODES
+
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+# --- categories and texts ------------------------------------------------------------------------
+
+OPCODES = words(
+    "abs add add-dependency after-all all-gather all-gather-done all-gather-start all-reduce "
+    "all-reduce-done all-reduce-start all-to-all and async-done async-start async-update atan2 "
+    "batch-norm-grad batch-norm-inference batch-norm-training bitcast bitcast-convert broadcast "
+    "call cbrt ceil cholesky clamp collective-broadcast collective-permute "
+    "collective-permute-done collective-permute-start compare complex concatenate conditional "
+    "constant convert convolution copy copy-done copy-start cosine count-leading-zeros "
+    "custom-call divide domain dot dynamic-reshape dynamic-slice dynamic-update-slice erf "
+    "exponential exponential-minus-one fft floor fusion gather get-dimension-size "
+    "get-tuple-element imag infeed iota is-finite log log-plus-one logistic map maximum minimum "
+    "multiply negate not opt-barrier or outfeed pad parameter partition-id popcnt power "
+    "ragged-all-to-all ragged-dot real recv recv-done reduce reduce-precision reduce-scatter "
+    "reduce-window remainder replica-id reshape reverse rng rng-bit-generator "
+    "rng-get-and-update-state round-nearest-afz round-nearest-even rsqrt scatter select "
+    "select-and-scatter send send-done set-dimension-size shift-left shift-right-arithmetic "
+    "shift-right-logical sign sine slice sort sqrt stochastic-convert subtract tan tanh topk "
+    "transpose triangular-solve tuple while xor"
+)
+FUSIONS = [
+    f"{family} fusion"
+    for family in words(
+        "loop input output custom convolution all-reduce all-gather all-reduce-scatter gather "
+        "scatter megacore brand-new infeed"
+    )
+]
+# category: the opcodes that such an op's text may have
+SPECIAL_CATEGORIES = {
+    "data formatting": words("copy transpose reshape dynamic-reshape"),
+    "non-fusion elementwise": words("add multiply convert convert subtract compare tanh"),
+    "convolution base-dilated": ["convolution"],
+    "convolution window-dilated": ["convolution"],
+    "host send": ["send"],
+    "host send-done": ["send-done"],
+    "host recv": ["recv"],
+    "host recv-done": ["recv-done"],
+    "SparseCoreV0 infeed wait": ["infeed"],
+    "SparseCoreV0 outfeed": ["outfeed"],
+    "all-gather-update": ["all-gather-done"],
+    "reduce-scatter-start": ["async-start"],
+    "ragged-all-to-all-done": ["async-done"],
+}
+UNKNOWN_CATEGORIES = [
+    *("quantum-leap", "Copy", "loopfusion", "while ", "copies", "sender", "host copy", "async"),
+    *("convolutional", "brand-new-done", 'category with "quotes" and \u00fc'),
+]
+MATH_CATEGORIES = [
+    *("convolution fusion", "loop fusion", "output fusion", "custom fusion", "custom-call"),
+    *("custom-call", "custom-call", "non-fusion elementwise", "dot", "convolution", "reduce"),
+]
+FREQUENT_CATEGORIES = [
+    *("copy-done", "copy-start", "data formatting", "all-reduce", "all-gather-done", "slice"),
+    *("while", "conditional", "call", "megacore fusion", "async-start", "async-done", "async-done"),
+    *("fusion", "loopfusion"),
+    *MATH_CATEGORIES,
+]
+
+# Those of ops that only the program tells of, if they have no stack.
+MOVING_CATEGORIES = [
+    *words("async-start async-done async-done async-done copy-start copy-done copy-done copy"),
+    *words("all-reduce reduce-scatter all-gather-start all-gather-done recv-done send slice"),
+    *("custom fusion", "custom fusion", "all-reduce-scatter fusion", "loop fusion", "dot"),
+]
+
+ASYNC_NAMES = [
+    *words("all-gather all-reduce reduce-scatter all-to-all ragged-all-to-all send recv"),
+    *words("collective-permute collective-broadcast slice dynamic-slice dynamic-update-slice"),
+    *words("copy pad concatenate sparse-core-data-format gather_offload scatter_offload"),
+    # no prefix of the above, or one that a letter follows
+    *words("slicer copying padded sender all-gathering async-collective host gather barrier"),
+]
+ASYNC_FUSIONS = [
+    *words("async-collective-start async-collective-start_2 async-collective-done"),
+    *words("async-collective-done7 async-collective-doner async-collective-update"),
+]
+NAMES = words("fusion add_fusion multiply_reduce-fusion copy constant_dynamic-slice_fusion")
+KERNELS = ["flash_attention", "my_kernel"]
+SUFFIXES = ["", "", ".1", ".48", ".remat", ".remat2", ".clone.3", ".200.cloned.1", ".7..sunk"]
+ASYNC_SUFFIXES = ["", "-done", "_async_done", ".call-done", "2", ".5.cloned.1.call-start"]
+CUSTOM_CALL_TARGETS = [*["tpu_custom_call"] * 4, "ConcatBitcast", "TODO(b/522284627)"]
+
+# category, name, output shape, the rest
+SEEN_OPS = [
+    (
+        "copy-start",
+        "%copy-start.10",
+        "(bf16[16000,256]{1,0:T(16,128)(2,1)}, bf16[16000,256]{1,0:T(16,128)(2,1)S(1)}, "
+        "u32[]{:S(2)})",
+        "copy-start(bf16[16000,256]{1,0:T(16,128)(2,1)S(1)} %convert_element_type.811)",
+    ),
+    (
+        "async-start",
+        "%all-gather.200.cloned.1.call-start",
+        "((), (), (s32[8192]{0:T(1024)}, s32[69]{0:T(1)S(11)}, s32[0]{0:T(1)S(12)}, "
+        "s32[101]{0:S(8)}, s32[0]{0:S(10)}, /*index=5*/s32[0]{0}, s32[0]{0}, "
+        "s32[128]{0:T(1)L(128)S(4)}))",
+        'async-start(), async_execution_thread="sparsecore", calls=%async_computation.28',
+    ),
+    (
+        "async-done",
+        "%all-gather.200.cloned.1.call-done",
+        "s32[4,4,2048]{2,1,0:T(4,128)}",
+        "async-done(((s32[1,4,2048]{2,1,0:T(4,128)}), s32[4,4,2048]{2,1,0:T(4,128)}, "
+        "(s32[8192]{0:T(1024)})) %all-gather.200.cloned.1.call-update)",
+    ),
+    (
+        "async-start",
+        "%slice-start.12",
+        "((s8[8388608]{0:T(1024)(128)(4,1)}), s8[4194304]{0:T(1024)(128)(4,1)S(1)}, s32[]{:S(2)})",
+        "async-start(s8[8388608]{0:T(1024)(128)(4,1)} %bitcast.578), calls=%async_computation.75",
+    ),
+    (
+        "async-done",
+        "%slice-done.10",
+        "s8[4194304]{0:T(1024)(128)(4,1)S(1)}",
+        "async-done(((s8[8388608]{0:T(1024)(128)(4,1)}), s8[4194304]{0:T(1024)(128)(4,1)S(1)}, "
+        "s32[]{:S(2)}) %slice-start.10)",
+    ),
+    (
+        "collective-permute-start",
+        "%collective-permute-start.12",
+        "(bf16[8,2048,256]{2,1,0:T(8,128)(2,1)}, bf16[8,2048,256]{2,1,0:T(8,128)(2,1)}, "
+        "u32[]{:S(2)}, u32[]{:S(2)})",
+        "collective-permute-start(bf16[8,2048,256]{2,1,0:T(8,128)(2,1)} "
+        "%reduce-scatter.90.cloned.1.call-done), channel_id=120, "
+        "source_target_pairs={{0,0},{2,2}}",
+    ),
+    (
+        "loop fusion",
+        "%subtract_bitcast_fusion.1",
+        "(s32[1,16,4,128]{3,2,1,0:T(4,128)}, s32[1,4,2048]{2,1,0:T(4,128)})",
+        "fusion(s32[4,2048]{1,0:T(4,128)} %param.19, s32[]{:T(128)} %bitcast.139), kind=kLoop, "
+        "calls=%fused_computation.401",
+    ),
+    (
+        "custom-call",
+        "%flash_attention.3",
+        "(bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)S(1)}, f32[4,4,2048,128]{3,2,1,0:T(8,128)}, "
+        "f32[4,4,2048,128]{3,2,1,0:T(8,128)})",
+        "custom-call(bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)} %fusion.544, "
+        "bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)} %fusion.545), "
+        'custom_call_target="tpu_custom_call", '
+        "operand_layout_constraints={bf16[4,4,2048,128]{3,2,1,0}, bf16[4,4,2048,128]{3,2,1,0}}",
+    ),
+    (
+        "custom-call",
+        "%custom-call.77",
+        "f32[4,1024,512]{2,1,0:T(8,128)S(1)}",
+        "custom-call(s8[4194304]{0:T(1024)(128)(4,1)S(1)} %slice-done.10), "
+        'custom_call_target="ConcatBitcast"',
+    ),
+    (
+        "loop fusion",
+        "%fusion.48.clone.3",
+        "f8e4m3fn[1024,1024,1]{1,0,2:T(8,128)(4,1)}",
+        "fusion(f32[1024,1024]{1,0:T(8,128)} %param_2.1141), kind=kLoop, "
+        "calls=%fused_computation.57.clone",
+    ),
+    (
+        "data formatting",
+        "%copy.240",
+        "s32[4,16,2,128]{3,1,2,0:T(8,128)S(1)}",
+        "copy(s32[4,16,2,128]{3,2,1,0:T(2,128)S(1)} %get-tuple-element.734)",
+    ),
+    (
+        "non-fusion elementwise",
+        "%add.409",
+        "s32[]{:T(128)S(6)}",
+        "add(s32[]{:T(128)} %bitcast.139, s32[]{:T(128)} %constant.1176)",
+    ),
+    (
+        "iota",
+        "%iota.3",
+        "s32[4,2047,1,1]{1,0,3,2:T(4,128)S(1)}",
+        "iota(), iota_dimension=0",
+    ),
+    (
+        "all-to-all",
+        "%all-to-all.2",
+        "bf16[2,4,2048,256]{3,2,1,0:T(8,128)(2,1)S(1)}",
+        "all-to-all(bf16[2,4,2048,256]{3,2,1,0:T(8,128)(2,1)S(1)} %bitcast.510), channel_id=66, "
+        "replica_groups=mesh['axis_0'=4,'axis_1'=2] {'axis_0':(2)2}, dimensions={0}",
+    ),
+    (
+        "copy-done",
+        "%copy-done.8",
+        "f32[16,256]{1,0:T(8,128)}",
+        "copy-done((f32[16,256]{1,0:T(8,128)}, f32[16,256]{0,1:T(8,128)S(5)}, u32[]{:S(2)}) "
+        "%copy-start.8)",
+    ),
+    (
+        "async-done",
+        "%gather_offload_async_done",
+        "f32[8188]{0:T(1024)}",
+        "async-done(((f32[4,2047,16000]{2,1,0:T(8,128)}, s32[8188]{0:T(1024)}), "
+        "f32[8188]{0:T(1024)}, (s32[8192]{0:T(1024)}, s32[25]{0:T(1)S(11)})) %start.update)",
+    ),
+    (
+        "custom fusion",
+        "%async-collective-start.3",
+        "(bf16[1024,512]{1,0:T(8,128)(2,1)}, bf16[4096,512]{1,0:T(8,128)(2,1)}, u32[]{:S(2)})",
+        "fusion(bf16[1024,512]{1,0:T(8,128)(2,1)} %param.7), kind=kCustom, "
+        "calls=%async_collective_fusion.11",
+    ),
+    (
+        "custom fusion",
+        "%async-collective-done.3",
+        "bf16[4096,512]{1,0:T(8,128)(2,1)}",
+        "fusion(bf16[4096,512]{1,0:T(8,128)(2,1)} %get-tuple-element.90), kind=kCustom, "
+        "calls=%async_collective_fusion.12",
+    ),
+    (
+        "copy-done",
+        "%copy-done.2",
+        "f32[5,1024,1024,256]{3,2,1,0:T(8,128)S(5)}",
+        "copy-done((f32[5,1024,1024,256]{3,2,1,0:T(8,128)S(5)}, "
+        "f32[5,1024,1024,256]{3,2,1,0:T(8,128)}, u32[]{:S(2)}) %copy-start.2)",
+    ),
+]
+NO_HLO = [
+    "",
+    "",
+    "%",
+    "not HLO at all",
+    "%lonely.1",
+    "jit_step(9646411105960254074)",
+    "% = = (",
+    ")",
+]
+
+# --- facts ---------------------------------------------------------------------------------------
+
+# Outermost first; written they may be turned around.
+STACKS: list[list[str]] = [
+    *(["model.py:7:3"], ["<embedded module '_launcher'>:153:2", "model/layer.py:30:14"], []),
+    *(['a dir/my "file".py:12'], ["outer.py:1:1", "no_line_at_all"], ["x.py:1:2"]),
+    *(["outer.py:1:1", "indented.py:5:9"], ["C:\\code\\m.py:3:4"], ["odd:12:7:9"]),
+    *(["\u00fc.py:8:1"], ["x.py:1:2", "model.py:7:3", "x.py:1:2"]),
+    # Ends of one line, and of two files of one name.
+    *(["x.py:1:2", "model.py:7:3", "x.py:1:9"], ["a/x.py:1:2", "model.py:7:3", "b/x.py:1:2"]),
+]
+# Frames of the places that programs know of.
+PLACED = [f"{file}:{line}:5" for file, line in PLACES]
+# What else the other stacks are made of.
+FRAMES = [
+    *("train.py:1:5", "my-site-packages/own.py:4:1", "lib/python3.11/own.py:2:2"),
+    *("/usr/lib/python3.11/threading.py:5:6", "/venv/lib/python3/dist-packages/torch/x.py:3:3"),
+    *("<frozen runpy>:198:0", "site-packages/jax/core.py:9:9", "/a/dir <b>/linears.py:118:20"),
+]
+TF_OPS = [
+    *("jit(f)/jvp(layer)/dot_general:", "jit(f)/transpose(jvp(layer))/dot_general:", "", " "),
+    *("jit(f)/jvp()/checkpoint/rematted_computation/mul:", "jit(f)/adam/add:", "jit(f)/transpose:"),
+    *("params_and_buffers['vllm_model.model.layers.0.w']:", "opt['a/b'][0].mu:", "add", "jit(g):"),
+    *("jit(f)/jit(main)/transpose(jvp(vmap(Model/layers_0)))/attn/bhqk,bkhd->bqhd/dot_general:",),
+    *("jit(f)/while/body/closed_call/jvp(mlp)/jit(silu):", "jit(f)/adam/add;jit(f)/mlp/mul:"),
+    *('jit(f)/x["q/k"]/call(a/b)/mul:', "jvp(layer)//mul:", "jit(f)/pmap(jit(g))/pjit/layer:"),
+    *("jit(f)/jvp(layer)_1/mul:", "jit(f)/jit(g)(h)/mul", "jit(f)/layer{a/b}/mul:", "jit(f)/main:"),
+]
+SOURCES = ["model.py:7", "other dir/x.py:9", "", "odel.py:7", "no_line_at_all", "<stdin>:1"]
+# Of a stack's frames one a line.
+JOINS = ["\n", "\n", "\n", "\n  ", "\n\n", " \n", "\r\n"]
+COUNTS = [
+    *(int64(0), int64(1), uint64(7), int64(7), uint64(10**9), int64(5 * 10**13), double(1e12)),
+    *(double(3e6), double(2.5), uint64(2**63 - 1), int64(-1), uint64(2**63), uint64(2**64 - 1)),
+    *(double(0.0), double(-1.0), double(float("nan")), double(float("inf")), double(2.0**63)),
+    *(NO_VALUE, string("12")),
+]
+PLAUSIBLE_COUNTS = [int64(4096), uint64(10**9), int64(5 * 10**13), double(1e12), uint64(10**6)]
+MATH_DTYPES = words("bf16 bf16 bf16 f32 f8e4m3fn f16")
+DTYPES = words("bf16 bf16 f32 f32 f16 f8e4m3fn f8e5m2 s32 s8 u8 s4 u32 pred f64 c64 f4e2m1fn")
+UNKNOWN_FIELDS = int_field(15, 1) + bytes_field(200, b"later") + b"\x85\x01abcd"
+
+
+def chance(rng: random.Random, probability: float) -> bool:
+    return rng.random() < probability
+
+
+class TextMaker:
+    """Writes HLO texts from a small grammar."""
+
+    def __init__(self, rng: random.Random, dtypes: Sequence[str]) -> None:
+        self.rng = rng
+        self.dtypes = dtypes
+        self.is_on_chip = False  # all arrays of the text at hand
+
+    def array(self) -> str:
+        rng = self.rng
+        dims = rng.choices((1, 1, 2, 8, 16, 128, 2048), k=rng.choice((0, 1, 1, 2, 2, 3, 4)))
+        shown = [f"<={d}" if chance(rng, 0.05) else str(d) for d in dims]
+        text = f"{rng.choice(self.dtypes)}[{','.join(shown)}]"
+        if not self.is_on_chip and chance(rng, 0.15):
+            return text
+        order = list(range(len(dims)))[::-1]
+        if chance(rng, 0.3):
+            rng.shuffle(order)
+        tiling = rng.choice(("", "", "T(8,128)", "T(8,128)(2,1)", "T(1024)", "T(1)L(128)"))
+        spaces = (
+            ("S(1)", "S(1)", "S(2)") if self.is_on_chip else ("", "", "", "S(0)", "S(1)", "S(5)")
+        )
+        layout = tiling + rng.choice(spaces)
+        return f"{text}{{{','.join(map(str, order))}{':' if layout else ''}{layout}}}"
+
+    def shape(self, depth: int = 0) -> str:
+        if depth > 2 or chance(self.rng, 0.75):
+            return self.array()
+        elements = [self.shape(depth + 1) for _ in range(self.rng.randrange(8))]
+        if len(elements) > 5:
+            elements[5] = "/*index=5*/" + elements[5]
+        return f"({', '.join(elements)})"
+
+    def name(self, opcode: str) -> str:
+        rng = self.rng
+        if opcode.startswith("async-"):
+            return rng.choice(ASYNC_NAMES) + rng.choice(ASYNC_SUFFIXES)
+        if chance(rng, 0.2 if opcode == "fusion" else 0.02):
+            return rng.choice(ASYNC_FUSIONS) + rng.choice(SUFFIXES)
+        names = KERNELS if opcode == "custom-call" else [*NAMES, opcode]
+        return rng.choice(names) + rng.choice(SUFFIXES)
+
+    def operand(self, output: str) -> str:
+        shape = output if chance(self.rng, 0.3) else self.shape()
+        return self.rng.choice((f"{shape} %p.1", f"{shape} %p.1", "%bare.2"))
+
+    def operands(self, opcode: str, output: str) -> str:
+        if opcode == "constant":
+            return self.rng.choice(("5", "{1, 2}", "(1, {2, 3})", "-inf", '"a)b"'))
+        if opcode == "parameter":
+            return "0"
+        if opcode == "copy-done":
+            whole = f"({output}, {self.array()}, u32[]{{:S(2)}}) %copy-start.1"
+            return self.rng.choice((whole, whole, whole, "%bare.2", f"{self.array()} %p.1"))
+        return ", ".join(self.operand(output) for _ in range(self.rng.choice((0, 1, 1, 2, 3))))
+
+    def text(self, opcode: str) -> tuple[str, str]:
+        """An HLO text with that opcode, and its output's shape."""
+        rng = self.rng
+        self.is_on_chip = chance(rng, 0.3)
+        output = self.shape()
+        attributes = rng.choice(("", ', metadata={op_name="a(b,\\"c\\")"}', ", dims={0,1}"))
+        if opcode == "custom-call" and chance(rng, 0.9):
+            attributes += f', custom_call_target="{rng.choice(CUSTOM_CALL_TARGETS)}"'
+        attributes += rng.choice(("", ", calls=%fused.1", ", dim_labels=b01f_01io->b01f"))
+        operands = self.operands(opcode, output)
+        return f"%{self.name(opcode)} = {output} {opcode}({operands}){attributes}", output
+
+
+def random_category(rng: random.Random, is_plausible: bool) -> tuple[str | None, str]:
+    """A category, or None, and an opcode that goes with it."""
+    choice = rng.randrange(20)
+    if is_plausible and choice < 16:
+        category = rng.choice(MATH_CATEGORIES)
+    elif choice == 16:
+        return rng.choice((None, "")), rng.choice(OPCODES)
+    elif choice == 17:
+        return rng.choice(UNKNOWN_CATEGORIES), rng.choice(OPCODES)
+    else:
+        # The last so that a category that is new is drawn at once.
+        pools = (
+            *(OPCODES, FUSIONS, list(SPECIAL_CATEGORIES), FREQUENT_CATEGORIES),
+            list(vocabulary.KIND_OF),
+        )
+        category = rng.choice(rng.choice(pools))
+    if category.endswith("fusion"):
+        return category, "fusion"
+    return category, rng.choice(SPECIAL_CATEGORIES.get(category, [category]))
+
+
+def random_text_value(rng: random.Random, text: str) -> Value:
+    return rng.choice((string, string, string, ref, compressed))(text)
+
+
+def random_breakdown(rng: random.Random) -> Value:
+    if chance(rng, 0.1):
+        return NO_VALUE
+    accesses = [
+        (rng.choice((1, 2)), rng.choice((0, 1, 1, 3)), rng.choice((0, 512, 10**9)))
+        for _ in range(rng.choice((0, 0, 1, 2, 3)))
+    ]
+    return raw(memory_access_breakdown(*accesses))
+
+
+class OpPool:
+    """The op metadata of one plane; few stacks and tf_ops, so that ops share groups.
+
+    In a plausible one most ops can be rooflined; in the others every fact may be missing or odd.
+    """
+
+    def __init__(self, rng: random.Random, names: StatNames, programs: RandomPrograms) -> None:
+        self.rng = rng
+        self.names = names
+        self.programs = programs
+        self.stacks = [self.random_frames() for _ in range(rng.choice((1, 1, 3)))]
+        self.tf_ops = rng.sample(TF_OPS, rng.choice((2, 6)))
+        self.share_with_tf_op = rng.choice((0.5, 0.5, 0.9))
+        # Most profilers keep to one order of frames, and to one way of telling it.
+        self.share_turned = rng.choice((0, 0, 1, 1, 0.1, 0.5, 0.9))
+        self.share_with_source = rng.choice((0, 0.1, 0.3, 0.9, 0.9))
+        self.is_plausible = chance(rng, 0.5)
+        # In some the program has most to say: ops move data, and none has a stack.
+        self.is_all_moving = chance(rng, 0.35)
+        # In some nearly all ops are starts and dones of few names.
+        self.is_communicating = chance(rng, 0.4)
+        self.communicating: list[OpText] = []
+        self.texts = TextMaker(rng, MATH_DTYPES if self.is_plausible else DTYPES)
+
+    def random_frames(self) -> list[str]:
+        rng = self.rng
+        if chance(rng, 0.4):
+            return rng.choice(STACKS)
+        ends = rng.sample(PLACED, 2) if chance(rng, 0.7) else []
+        between = rng.sample([*FRAMES, *PLACED], rng.choice((0, 1, 1, 3)))
+        return [*ends[:1], *between, *ends[1:]]
+
+    def stat(self, name: str, value: Value) -> Stat:
+        if chance(self.rng, 0.01):
+            return self.names.stat(name, NO_VALUE)
+        return self.names.stat(name, value)
+
+    def random_metadata(self, metadata_id: int | None) -> EventMetadata:
+        rng = self.rng
+        category, opcode = random_category(rng, self.is_plausible)
+        if self.is_all_moving and chance(rng, 0.8):
+            category = rng.choice(MOVING_CATEGORIES)
+            opcode = "fusion" if category.endswith("fusion") else category
+        text, shape = self.texts.text(opcode)
+        if chance(rng, 0.15):
+            category, name, shape, rest = rng.choice(SEEN_OPS)
+            text = f"{name} = {shape} {rest}"
+        elif self.is_communicating and chance(rng, 0.9):
+            self.communicating = self.communicating or random_communication(rng)
+            category, text, shape = self.communicating.pop(0)
+        elif chance(rng, 0.07):
+            text = rng.choice(NO_HLO)
+        frames = rng.choice(self.stacks)
+        if self.is_all_moving or chance(rng, 0.4):
+            frames = []
+        text, program_id = self.programs.place(text, self.random_place(frames))
+        stats = [*self.random_sources(frames), *self.random_counts()]
+        if program_id is not None:
+            stats.append(self.stat("program_id", program_id))
+        if category is not None:
+            stats.append(self.stat("hlo_category", random_text_value(rng, category)))
+        if chance(rng, 0.9):
+            stats.append(self.stat("shape_with_layout", random_text_value(rng, shape)))
+        if chance(rng, 0.1):  # without a name, or pointing to nothing
+            stats.append(rng.choice((Stat(2**50, string("?")), Stat(None, int64(3)), Stat(2**50))))
+        rng.shuffle(stats)
+        return EventMetadata(metadata_id, text, stats, extra=rng.choice((b"", UNKNOWN_FIELDS)))
+
+    def random_place(self, frames: Sequence[str]) -> int | None:
+        """The number of a location of the program that is an end of a stack."""
+        if not frames:
+            return None
+        frame = self.rng.choice((frames[-1], frames[-1], frames[0]))
+        return PLACED.index(frame) if frame in PLACED else None
+
+    def random_sources(self, frames: Sequence[str]) -> list[Stat]:
+        rng = self.rng
+        stats = []
+        if frames or chance(rng, 0.05):
+            stack = random_text_value(rng, self.written(frames))
+            stats.append(self.stat("source_stack", stack))
+        if chance(rng, self.share_with_tf_op):
+            stats.append(self.stat("tf_op", random_text_value(rng, rng.choice(self.tf_ops))))
+        if chance(rng, 0.05 if self.is_all_moving else self.share_with_source):
+            source = random_text_value(rng, self.random_source(frames))
+            stats.append(self.stat("source", source))
+        return stats
+
+    def written(self, frames: Sequence[str]) -> str:
+        rng = self.rng
+        turned = frames[::-1] if chance(rng, self.share_turned) else frames
+        if not chance(rng, 0.3):
+            return "\n".join(turned)
+        begin, end = rng.choice(("", "", " ", "\n\t\n")), rng.choice(("\n", "\n", "", " \n \n"))
+        return begin + rng.choice(JOINS).join(turned) + end
+
+    def random_source(self, frames: Sequence[str]) -> str:
+        """As a rule the line of the innermost frame, possibly without folders."""
+        rng = self.rng
+        if not frames or chance(rng, 0.15):
+            return rng.choice(SOURCES)
+        frame = rng.choice((*[frames[-1]] * 6, frames[0], rng.choice(frames)))
+        line = frame.rpartition(":")[0] if frame.count(":") > 1 else frame
+        return line.rpartition("/")[2] if chance(rng, 0.3) else line
+
+    def random_counts(self) -> list[Stat]:
+        rng = self.rng
+        counts = PLAUSIBLE_COUNTS if self.is_plausible else COUNTS
+        stats = [
+            self.stat(name, rng.choice(counts))
+            for name in ("flops", "model_flops", "bytes_accessed")
+            if chance(rng, 0.8)
+        ]
+        if chance(rng, 0.7):
+            stats.append(self.stat("memory_access_breakdown", random_breakdown(rng)))
+        return stats
+
+
+# --- lines and planes ----------------------------------------------------------------------------
+
+
+TimedEvent = tuple[Event, int]
+
+
+class TraceClock:
+    """The absolute times of one plane, and how they are written on a line of it."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.origin_ns = rng.choice((0, 0, 0, 5, 1_741_722_097_000_000_000))
+        self.base_ps = rng.choice((0, 0, 7000, 2**40, 2**62))
+
+    def random_line(self, name: str, events: Sequence[TimedEvent]) -> Line:
+        """A line of these events at these times, counted from the plane's origin."""
+        timestamp_ns = max(0, self.origin_ns - self.rng.choice((0, 0, 0, 1, 3)))
+        behind_ps = (self.origin_ns - timestamp_ns) * 1000 + self.base_ps
+        for event, time in events:
+            if event.num_occurrences is None:
+                # An offset of zero may be written or not.
+                event.offset_ps = behind_ps + time or self.rng.choice((0, None))
+        return Line(
+            name, [event for event, _ in events], timestamp_ns or self.rng.choice((0, None))
+        )
+
+    def random_lines(self, name: str, events: Sequence[TimedEvent]) -> list[Line]:
+        """One line of that name, or two."""
+        cut = self.rng.randrange(len(events) + 1) if chance(self.rng, 0.15) else None
+        parts = [events] if cut is None else [events[:cut], events[cut:]]
+        return [self.random_line(name, part) for part in parts]
+
+
+NO_TIMES = [
+    *(uint64(2**63), uint64(2**64 - 1), int64(-1), int64(-(2**63)), double(30.0), string("30")),
+    *(ref("30"), raw(b"\x1e"), compressed("30"), double(float("nan")), NO_VALUE),
+]
+ALIAS = 2**46  # the first of two stat metadata that share the names of device times
+
+
+class CoreClock:
+    """The times that the core measured, and how they are written on events.
+
+    The trace's clock is fitted to it and bent: it drifts, it jumps, and at some places it draws
+    ops as instant that were not. On some planes the two agree, on some only one exists.
+    """
+
+    def __init__(self, rng: random.Random, names: StatNames) -> None:
+        self.rng = rng
+        self.names = names
+        self.is_there = chance(rng, 0.65)
+        self.is_bent = chance(rng, 0.7)
+        self.origin = rng.choice((0, 0, 1000, 19_689_715_469_500, 2**62))
+        self.rate = rng.choice((1, 1, 2, 3)) if self.is_bent else 1
+        self.jumps = [
+            (rng.randrange(0, 600, 10), rng.choice((-300, -20, -10, 5, 10, 200)))
+            for _ in range(rng.choice((0, 1, 3)) if self.is_bent else 0)
+        ]
+        self.share_measured = rng.choice((1.0, 1.0, 0.9, 0.5, 0.1))
+        self.share_odd = rng.choice((0, 0, 0.05, 0.5))
+        self.share_with_more = rng.choice((0, 0, 0.1, 1.0))
+        self.grain = rng.choice((1, 1, 1, 50)) if self.is_bent else 1
+        self.integer = rng.choice((uint64, uint64, int64))
+
+    def at(self, time: int) -> int:
+        jumped = sum(by for place, by in self.jumps if place <= time)
+        fine = self.origin + time * self.rate + jumped
+        return max(0, fine - fine % self.grain)
+
+    def measure(self, events: Sequence[TimedEvent]) -> None:
+        """Write the core's times on the events, or on some; sometimes they lack what they need."""
+        for event, time in events:
+            stats = []
+            if self.is_there and chance(self.rng, self.share_measured):
+                stats = self.times(time, max(0, event.duration_ps or 0))
+            elif chance(self.rng, 0.1):
+                stats = self.rng.sample(self.times(time, 20), 1)
+            if chance(self.rng, self.share_with_more):
+                stats += self.more()
+            if chance(self.rng, 0.2):
+                self.rng.shuffle(stats)
+            event.stats += stats
+
+    def times(self, time: int, duration: int) -> list[Stat]:
+        rng = self.rng
+        start, end = self.at(time), self.at(time + duration)
+        if self.is_bent and chance(rng, 0.1):
+            end = start + rng.choice((0, 10, 100, 2000))
+        stats = []
+        for i, (name, value) in enumerate(
+            (("device_offset_ps", start), ("device_duration_ps", max(0, end - start)))
+        ):
+            stat = self.names.stat(name, self.integer(value))
+            odd = rng.choice((*NO_TIMES, self.integer(rng.randrange(0, 600, 10))))
+            if not chance(rng, self.share_odd):
+                stats.append(stat)
+            elif chance(rng, 0.3):  # twice; the last one counts
+                twice = [stat, self.names.stat(name, self.integer(rng.randrange(0, 600, 10)))]
+                stats += rng.sample(twice, 2)
+            elif chance(rng, 0.2):
+                stats.append(Stat(ALIAS + i, self.integer(value)))
+            elif chance(rng, 0.1):
+                stats.append(self.names.stat(name, uint64(2**63 - 1)))
+            else:
+                stats.append(self.names.stat(name, odd))
+        return stats
+
+    def more(self) -> list[Stat]:
+        """What else profilers write on events, and stats that don't mean anything."""
+        pool = [
+            self.names.stat("flow", uint64(616168051)),
+            self.names.stat("_a", int64(1)),
+            self.names.stat("hlo_op", string("copy-done.1")),
+            self.names.stat("all_reduce_unique_id", uint64(131073)),
+            *(Stat(2**50, uint64(30)), Stat(None, int64(3)), Stat(2**50)),
+        ]
+        return self.rng.sample(pool, self.rng.choice((1, 1, 2, 3)))
+
+    def aliases(self) -> list[StatMetadata]:
+        return [
+            StatMetadata(ALIAS, "device_offset_ps"),
+            StatMetadata(ALIAS + 1, "device_duration_ps"),
+        ]
+
+    def bend(self, ops: list[TimedEvent]) -> list[TimedEvent]:
+        """Draw some ops as instant, and some of these at their predecessor's offset."""
+        if not (self.is_there and self.is_bent) or chance(self.rng, 0.3):
+            return ops
+        bent: list[TimedEvent] = []
+        for event, time in ops:
+            is_drawn_instant = (event.duration_ps or 0) > 0 and chance(self.rng, 0.2)
+            if is_drawn_instant:
+                event.duration_ps = self.rng.choice((None, 0))
+            joins = is_drawn_instant and bent and chance(self.rng, 0.7)
+            bent.append((event, bent[-1][1] if joins else time))
+        return bent
+
+
+def random_metadata_ids(rng: random.Random, n: int) -> list[int | None]:
+    """Distinct ids; None stands for the id 0 that is not written."""
+    ids: list[int | None] = list(rng.sample([*range(1, 40), 2**40 + 3, 2**62, 2**63 - 1], n))
+    if ids and chance(rng, 0.2):
+        ids[0] = rng.choice((0, None))
+    return ids
+
+
+def random_event(rng: random.Random, ids: Sequence[int | None], is_long: bool) -> Event:
+    event = Event(rng.choice(ids) if ids and chance(rng, 0.99) else 2**45)
+    durations = (500, 250, 100, 0) if is_long else (None, 0, 10, 10, 20, 30, 50, 400, 10**9)
+    event.duration_ps = rng.choice(durations)
+    if chance(rng, 0.01):
+        event.num_occurrences = rng.choice((0, 1, 12))
+    elif chance(rng, 0.01):
+        event.duration_ps = -rng.choice((1, 30))
+    event.extra = rng.choice((b"", b"", UNKNOWN_FIELDS))
+    return event
+
+
+FEW = (0, 1, 4, 10, 10, 20, 20, 20, 40, 40, 60)
+# Some of them are missing in one step or another: that is a small part of a hundred.
+MANY = (0, 1, 10, 20, 60, 100, 100)
+
+
+def random_ops(
+    rng: random.Random, metadata: Sequence[EventMetadata], numbers: Sequence[int] = FEW
+) -> list[TimedEvent]:
+    """Events and their times: packed end to end, or strewn over a coarse grid, nested and all."""
+    is_packed = chance(rng, 0.5)
+    ids = [m.id for m in metadata]
+    now = 0
+    out = []
+    for _ in range(rng.choice(numbers)):
+        event = random_event(rng, ids, is_long=chance(rng, 0.1))
+        time = now if is_packed else rng.randrange(60) * 10
+        out.append((event, time))
+        now += max(0, event.duration_ps or 0) + rng.choice((0, 0, 10))
+    if chance(rng, 0.3):
+        rng.shuffle(out)
+    return out
+
+
+STEP_NAMES = ("0", "1", "2", "3", "4", "train", "step 7", "")
+PROGRAMS = ("jit_f(12190760917235803885)", "jit_g(7)", "jit_f(7)")
+
+
+def random_steps(
+    rng: random.Random,
+    metadata: list[EventMetadata],
+    span: int,
+    n_rounds: int,
+    names: Sequence[str],
+    first_id: int,
+) -> list[TimedEvent]:
+    """Steps, or executions of programs, over a span of time; their names go to the metadata.
+
+    Tidy ones follow one another, and there may be one for each of several equal rounds."""
+    out = []
+    tidy = chance(rng, 0.5)
+    few_names = rng.sample(names, 2)
+    n = n_rounds if tidy and n_rounds > 1 else rng.randrange(6)
+    for i in range(n):
+        length = max(10, span // n) if tidy else rng.choice((None, 50, 100, 300, 300, 600))
+        time = i * (length or 0) if tidy else rng.randrange(0, min(span, 600) + 40, 10)
+        if tidy and chance(rng, 0.2):
+            length = rng.choice((10, 20, 50))
+        if chance(rng, 0.97):
+            name = names[i % len(names)] if tidy else rng.choice(few_names)
+            metadata.append(EventMetadata(first_id + i, name))
+        event = Event(first_id + i, duration_ps=length)
+        if chance(rng, 0.01):
+            event.num_occurrences = 3
+        elif chance(rng, 0.01):
+            event.duration_ps = -10
+        out.append((event, time))
+    if chance(rng, 0.3):
+        rng.shuffle(out)
+    return out
+
+
+BRANCHES = 2**43  # the first id of conditionals
+
+
+def with_branches(
+    rng: random.Random, names: StatNames, metadata: list[EventMetadata], ops: list[TimedEvent]
+) -> list[TimedEvent]:
+    """Put conditionals around some ops; these start with one of them, or within."""
+    out = list(ops)
+    for i in range(rng.choice((1, 1, 2, 3))):
+        at = rng.randrange(len(out) + 1)
+        time = out[at][1] if at < len(out) else rng.randrange(0, 600, 10)
+        event = Event(BRANCHES + i, duration_ps=rng.choice((None, 10, 30, 100, 100, 300)))
+        out.insert(at, (event, time))
+        text = f"%conditional.{i} = () conditional(s32[] %p.1), branch_computations={{%a, %b}}"
+        category = names.stat("hlo_category", string("conditional"))
+        metadata.append(EventMetadata(BRANCHES + i, text, [category]))
+    return out
+
+
+DEVICE_TYPES = [
+    *("TPU v7x", "TPU7x", "TPU v6 Lite", "TPU v5 Lite", "TPU v5", "TPU v4", "TPU v12 Max"),
+    *("", None),
+]
+
+
+def random_plane(
+    rng: random.Random, name: str, programs: RandomPrograms, numbers: Sequence[int] = FEW
+) -> Plane:
+    """A device that runs some ops in a few rounds, one for each step if these are tidy."""
+    names = StatNames(rng.choice((1, 1, 2**44)))
+    pool = OpPool(rng, names, programs)
+    ids = random_metadata_ids(rng, rng.choice((1, 3, 6, 12, 30)))
+    metadata = [pool.random_metadata(metadata_id) for metadata_id in ids]
+    clock, core = TraceClock(rng), CoreClock(rng, names)
+    ops = random_ops(rng, metadata, numbers)
+    if chance(rng, 0.3):
+        ops = with_branches(rng, names, metadata, ops)
+    span = max([1, *(time + (event.duration_ps or 0) for event, time in ops)])
+    is_short = len(ops) <= 20 or numbers is MANY
+    n_rounds = rng.choice((1, 1, 2, 3, 4)) if is_short else 1
+    # A few ops less change the number of them by less than 2 %, of many.
+    share_left_out = rng.choice((0, 0, 0.01, 0.05, 0.5))
+    ops = [
+        (replace(event, stats=[]), time + i * span)
+        for i in range(n_rounds)
+        for event, time in ops
+        if not chance(rng, share_left_out)
+    ]
+    span *= n_rounds
+    core.measure(ops)
+    ops = core.bend(ops)
+    lines = []
+    for line_name, step_names, first_id, share in (
+        ("Steps", STEP_NAMES, 2**41, 0.7),
+        ("XLA Modules", PROGRAMS, 2**42, 0.85),
+    ):
+        if chance(rng, share):
+            steps = random_steps(rng, metadata, span, n_rounds, step_names, first_id)
+            if chance(rng, 0.6):
+                core.measure(steps)
+            lines += clock.random_lines(line_name, steps)
+    if chance(rng, 0.98):
+        lines += clock.random_lines("XLA Ops", ops)
+    lines.append(clock.random_line("Async XLA Ops", random_ops(rng, metadata)))
+    if chance(rng, 0.2):
+        rng.shuffle(lines)
+    stats = [
+        names.stat("peak_teraflops_per_second", rng.choice((double(918.0), int64(459), NO_VALUE))),
+        names.stat("peak_hbm_bw_gigabytes_per_second", rng.choice((double(1638.0), NO_VALUE))),
+    ]
+    device_type = rng.choice(DEVICE_TYPES)
+    if device_type is not None:
+        stats.append(names.stat("device_type_string", random_text_value(rng, device_type)))
+    stat_metadata = [*names.metadata(), *core.aliases()]
+    return Plane(name, lines, metadata, stat_metadata, stats, id=rng.choice((None, 0, 3)))
+
+
+# --- options and the whole -----------------------------------------------------------------------
+
+
+OWN = ["layer", "/", ".py", "site-packages", "<", "\u00fc", "nowhere", "train.py:1", "A DIR"]
+
+
+def random_pipeline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if chance(rng, 0.1):
+        options["device"] = rng.choice(("/device:TPU:1", "/device:TPU:0", "/device:TPU:9"))
+    if chance(rng, 0.12):
+        options["step"] = rng.choice((0, 0, 0, 1, 1, 2, -1, -1, -2, 7, -9))
+    elif chance(rng, 0.1):
+        options["step"] = "all"
+    elif chance(rng, 0.12):
+        names = [*STEP_NAMES, *PROGRAMS]
+        # Those of several steps are the more interesting ones.
+        weights = [data.count(text_field(2, name)) ** 2 for name in names]
+        options["step_id"] = rng.choices([*names, "nowhere"], [*weights, 1])[0]
+    if chance(rng, 0.3):
+        options["own"] = rng.sample(OWN, rng.choice((1, 1, 2)))
+    return options
+
+
+def random_kernel_costs(rng: random.Random, data: bytes) -> list[str]:
+    present = [name for name in KERNELS if b"%" + name.encode() in data]
+    names = rng.sample(KERNELS, 1) if chance(rng, 0.1) else present
+    figures = ("1.2e12,3e9", "2e9,4096,bf16", "1e6,4096,fp32", "0,100", "5e9,0,bf16", "7,7,fp8")
+    return [f"{name}={rng.choice(figures)}" for name in names]
+
+
+Draw = Callable[[random.Random, bytes], Any]
+
+
+def one_of(*values: Any) -> Draw:
+    return lambda rng, _: rng.choice(values)
+
+
+# Of each option that belongs to some mode: how often it is given, and what.
+OPTIONS: dict[str, tuple[float, Draw]] = {
+    "--include-comm": (0.5, one_of(True)),
+    "--include-data-move": (0.5, one_of(True)),
+    "--no-comm-stalls": (0.5, one_of(True)),
+    "--top": (0.4, one_of(0, 1, 2, 3, 100)),
+    "--chip": (0.3, one_of(*_peaks.CHIPS, _peaks.PROFILE_CHIP)),
+    **{
+        f"--peak-{peak}": (0.3, one_of(1e-3, 1.0, 576.75, 3436.6, 1e9))
+        for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
+    },
+    "--bytes": (0.3, one_of("hbm", "accessed")),
+    "--kernel-cost": (0.5, random_kernel_costs),
+    "--model-flops": (0.5, one_of(0, 1, "1e9", "2.5e15")),
+}
+
+
+def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]:
+    options = random_pipeline_options(rng, data)
+    (of_mode,) = [each.options for each in compute_breakdown.MODES if each.name == mode]
+    # The pipeline's own are drawn.
+    for flag in (flag for flag in of_mode if flag in OPTIONS):
+        share, draw = OPTIONS[flag]
+        if chance(rng, share):
+            options[flag.removeprefix("--").replace("-", "_")] = draw(rng, data)
+    return options
+
+
+def command_line(options: dict[str, Any]) -> list[str]:
+    """The words for options given by name."""
+    words = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, (list, tuple)):
+            words += [word for item in value for word in (flag, str(item))]
+        elif value is not None and value is not False:
+            # What looks like an option only together.
+            words += [f"{flag}={value}"] if str(value).startswith("-") else [flag, str(value)]
+    return words
+
+
+def same_program(rng: random.Random, plane: Plane, name: str) -> Plane:
+    """Another device that runs what this one does: not everything, and it takes another time."""
+    share_left_out = rng.choice((0, 0, 0.01, 0.1))
+    lines = []
+    for line in plane.lines:
+        events = line.events
+        if line.name == "XLA Ops":
+            events = [
+                replace(event, duration_ps=rng.choice((None, 0, 10, 30, 400)))
+                if chance(rng, 0.3)
+                else event
+                for event in events
+                if not chance(rng, share_left_out)
+            ]
+        lines.append(replace(line, events=events))
+    return replace(plane, name=name, lines=lines)
+
+
+def encoded(rng: random.Random, planes: list[Plane]) -> bytes:
+    """The bytes of a file with these planes, and others."""
+    planes.append(Plane("/host:CPU", [Line("main/1", [Event(1, 5, 5)], timestamp_ns=10**18)]))
+    if chance(rng, 0.3):
+        rng.shuffle(planes)
+    space = Space(planes, hostnames=["host-0"], extra=rng.choice((b"", UNKNOWN_FIELDS)))
+
+    def shuffled(fields: list[bytes]) -> list[bytes]:
+        return rng.sample(fields, len(fields))
+
+    return encode(space, shuffled) if chance(rng, 0.2) else encode(space)
+
+
+def random_case(rng: random.Random) -> tuple[bytes, str, dict[str, Any]]:
+    """The bytes of a file, a mode of one step, and options that belong to it."""
+    names = ["/device:TPU:0"] if chance(rng, 0.99) else []
+    names += rng.choice(
+        ([], [], ["/device:TPU:1"], ["/device:TPU:0"], ["/device:TPU:0 SparseCore 0"])
+    )
+    programs = RandomPrograms(rng)
+    planes = [random_plane(rng, name, programs) for name in names]
+    data = encoded(rng, planes + programs.planes())
+    mode = rng.choice(MODES)
+    return data, mode, random_options(rng, mode, data)
+
+
+def random_record_case(rng: random.Random) -> tuple[bytes, dict[str, Any]]:
+    """The bytes of a file of several devices and steps, and options of the mode `record`."""
+    programs = RandomPrograms(rng)
+    planes: list[Plane] = []
+    for number in sorted(rng.sample((0, 1, 13), rng.choice((1, 2, 2, 3)))):
+        name = f"/device:TPU:{number}"
+        if planes and chance(rng, 0.7):
+            planes.append(same_program(rng, rng.choice(planes), name))
+        else:
+            planes.append(random_plane(rng, name, programs, MANY))
+    if chance(rng, 0.2):
+        # What is no device of a record: another core, one of a name that is there already.
+        name = rng.choice(("/device:TPU:0 SparseCore 0", "/device:TPU:0", "/device:GPU:0"))
+        planes.append(same_program(rng, planes[0], name))
+    data = encoded(rng, planes + (programs.planes() if chance(rng, 0.4) else []))
+    options: dict[str, Any] = {}
+    if chance(rng, 0.15):
+        options["device"] = f"/device:TPU:{rng.choice((0, 1, 13))}"
+    if chance(rng, 0.3):
+        options["steps"] = rng.choice(("1:", ":2", "-2:", "1:3", ":", ":-1", "2:1", "9:", "-9:9"))
+    return data, options

@@ -1,0 +1,377 @@
+"""Runs the program of the trace in tests/data again, edited or not, and writes traces of it.
+
+    trace(records.of_demo(), 6, jitter=0.01, seed=1)    the file of one host
+    pod(records.of_demo(), names, 5, slow={...})        those of all hosts of a run
+
+A program is a list of ops as records.py has it, and so are the edits of it. What the demo did in
+its first step is done again, op by op, in every step: an op takes the time that the program gives
+it, jittered, later ops move, and loops stretch around them. Several devices wait for each other in
+collectives. Of the planes and lines only those are written that tell of the core, by both clocks;
+the compiled program beside the trace is left out, since it doesn't know of edits.
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+
+from tests.builders.records import DEVICE, Name, Op, Program
+from tests.builders.xspace import (
+    Event,
+    EventMetadata,
+    Line,
+    Plane,
+    Space,
+    StatNames,
+    bytes_field,
+    encode,
+    int_field,
+    varint,
+)
+from tests.harness import DEMO
+from tests.naive import op as naive_op
+from tests.naive import step as naive_step
+from tests.naive import wire as naive_wire
+
+STEP, MODULE = 2_000_000, 1  # ids of metadata
+FIRST_STEP_NAME = 100
+PAUSE_PS = 10_000_000
+# What the core's clock is behind.
+BEHIND_PS = 14_000
+
+
+# --- the demo's first step -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Executed:
+    """An execution of an op: the metadata's id, and what of `demo()` it is; None for a loop."""
+
+    metadata_id: int
+    origin: int | None
+    span: naive_op.Span
+
+
+@dataclass(frozen=True)
+class Template:
+    plane: naive_op.Plane
+    step: naive_op.Span
+    executed: list[Executed]
+    # Of each op by origin: the metadata's id, and how long each execution takes.
+    metadata_ids: list[int]
+    durations: list[list[int]]
+
+
+@cache
+def template() -> Template:
+    [path] = DEMO.glob("plugins/profile/*/*.xplane.pb.gz")
+    space = naive_wire.fields(gzip.decompress(path.read_bytes()))
+    planes = [naive_wire.fields(plane) for plane in naive_wire.every(space, 1)]
+    plane = next(naive_op.decode_plane(p) for p in planes if naive_op.plane_name(p) == DEVICE)
+    first = naive_step.read_steps(plane, "Steps")[0].on_trace
+    origins: dict[int, int] = {}
+    durations: list[list[int]] = []
+    executed = []
+    for event in plane.events_of("XLA Ops"):
+        span = event.on_trace
+        if span is not None and first.holds(span.start):
+            # As demo() counts: by first appearance, loops included.
+            origin = origins.setdefault(event.metadata_id, len(origins))
+            if origin == len(durations):
+                durations.append([])
+            durations[origin].append(span.duration)
+            is_loop = plane.ops[event.metadata_id].is_container
+            executed.append(Executed(event.metadata_id, None if is_loop else origin, span))
+    return Template(plane, first, executed, list(origins), durations)
+
+
+# --- what a program does in a step ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An execution of an op of the program, by the place of the op in it."""
+
+    place: int
+    # From the end of the leaf before, and how long it takes.
+    gap: int
+    duration: float
+
+
+@dataclass(frozen=True)
+class Loop:
+    """It starts and ends after so many leaves, and so much later than the last of them."""
+
+    metadata_id: int
+    start: tuple[int, int]
+    end: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    program: Program
+    leaves: list[Leaf]
+    loops: list[Loop]
+    # From the last op to the end of the step.
+    rest: int
+
+    @property
+    def waits(self) -> list[int]:
+        """The leaves that last until all devices are there."""
+        ops = (self.program[leaf.place] for leaf in self.leaves)
+        return [at for at, op in enumerate(ops) if is_joined(op)]
+
+
+def is_joined(op: Op) -> bool:
+    """Whether it is communication that runs on the core, or a wait for some."""
+    return op.kind == "comm" and not op.category.endswith(("-start", "-update"))
+
+
+def descent(op: Op) -> int:
+    """The op of the demo whose executions this one's are; of those fused the one of as many."""
+    n = {origin: len(template().durations[origin]) for origin in op.origin}
+    return min(op.origin, key=lambda origin: (n[origin] != op.n, origin))
+
+
+def parts_of(program: Program) -> dict[tuple[int, int], list[tuple[int, float]]]:
+    """Of each execution of an op of the demo, by number: which ops run now, and how long.
+
+    Several ops that descend from one take its executions in turn: one half after the other, one
+    trip after the other.
+    """
+    taken: dict[int, int] = {}
+    parts: dict[tuple[int, int], list[tuple[int, float]]] = {}
+    for place, op in enumerate(program):
+        origin = descent(op)
+        durations = template().durations[origin]
+        first = taken.get(origin, 0)
+        numbers = [number % len(durations) for number in range(first, first + op.n)]
+        taken[origin] = first + op.n
+        whole = sum(durations[number] for number in numbers)
+        for number in numbers:
+            share = durations[number] / whole if whole else 1 / op.n
+            parts.setdefault((origin, number), []).append((place, op.duration * share))
+    return parts
+
+
+def schedule_of(program: Program) -> Schedule:
+    parts = parts_of(program)
+    seen: dict[int, int] = {}
+    leaves: list[Leaf] = []
+    open_loops: list[tuple[Executed, tuple[int, int]]] = []
+    loops: list[Loop] = []
+    last = template().step.start
+    for each in [*template().executed, None]:
+        while open_loops and (each is None or each.span.start >= open_loops[-1][0].span.end):
+            loop, start = open_loops.pop()
+            loops.append(Loop(loop.metadata_id, start, (len(leaves), loop.span.end - last)))
+        if each is None:
+            break
+        if each.origin is None:
+            open_loops.append((each, (len(leaves), each.span.start - last)))
+            continue
+        number = seen.get(each.origin, 0)
+        seen[each.origin] = number + 1
+        gap = each.span.start - last
+        for place, duration in parts.get((each.origin, number), []):
+            leaves.append(Leaf(place, gap, duration))
+            gap = 0
+        last = each.span.end
+    return Schedule(program, leaves, loops, template().step.end - last)
+
+
+# --- runs ----------------------------------------------------------------------------------------
+
+Factor = Callable[[Op], float]
+
+
+def run_once(
+    schedule: Schedule, jitter: float, rng: random.Random, factor: Factor | None = None
+) -> list[int]:
+    """How long each leaf of a step takes; `factor` by how much longer the ops of this device."""
+    factors = [factor(op) if factor else 1.0 for op in schedule.program]
+    return [
+        max(0, round(leaf.duration * factors[leaf.place] * (rng.gauss(1, jitter) if jitter else 1)))
+        for leaf in schedule.leaves
+    ]
+
+
+def join(schedule: Schedule, durations: list[int], end: int) -> None:
+    """Let the step last as long as that of the slowest: in communication, in all of it alike."""
+    missing = end - length_of(schedule, durations)
+    waits = schedule.waits
+    reached = list(accumulate(durations[at] + 1 for at in waits))
+    for number, at in enumerate(waits):
+        before = reached[number - 1] if number else 0
+        durations[at] += missing * reached[number] // reached[-1] - missing * before // reached[-1]
+
+
+def length_of(schedule: Schedule, durations: Sequence[int]) -> int:
+    return sum(leaf.gap for leaf in schedule.leaves) + sum(durations)
+
+
+Figures = list[list[int]]
+
+
+def run(
+    schedules: dict[Name, Schedule],
+    n_steps: int,
+    jitter: float,
+    seed: int,
+    slow: dict[Name, Factor],
+) -> dict[Name, Figures]:
+    """Of each device how long each leaf takes in each step."""
+    rng = random.Random(seed)
+    runs: dict[Name, Figures] = {name: [] for name in schedules}
+    for _ in range(n_steps):
+        step = {
+            name: run_once(schedule, jitter, rng, slow.get(name))
+            for name, schedule in schedules.items()
+        }
+        end = max(length_of(schedules[name], durations) for name, durations in step.items())
+        for name, durations in step.items():
+            join(schedules[name], durations, end)
+            runs[name].append(durations)
+    return runs
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def trace(
+    program: Program,
+    n_steps: int = 3,
+    *,
+    jitter: float = 0.0,
+    seed: int = 0,
+    host: str = "host",
+    devices: Sequence[str] = (DEVICE,),
+) -> bytes:
+    """The file of a host on which some devices run a program so many times."""
+    names = [(host, device) for device in devices]
+    return pod(program, names, n_steps, jitter=jitter, seed=seed)[host]
+
+
+def pod(
+    program: Program,
+    names: Sequence[Name],
+    n_steps: int = 5,
+    *,
+    jitter: float = 0.0,
+    seed: int = 0,
+    slow: dict[Name, Factor] | None = None,
+    others: dict[Name, Program] | None = None,
+) -> dict[str, bytes]:
+    """The file of each host of a run, of devices given as (host, device).
+
+    `slow` says of a device by which factor its ops take longer, and `others` which run another
+    program. Who is early waits in its collectives for the last.
+    """
+    programs = {name: (others or {}).get(name, program) for name in names}
+    schedules = {id(each): schedule_of(each) for each in programs.values()}
+    of_devices = {name: schedules[id(each)] for name, each in programs.items()}
+    runs = run(of_devices, n_steps, jitter, seed, slow or {})
+    writers = {of: Writer(schedule, n_steps) for of, schedule in schedules.items()}
+    planes: dict[str, list[Plane]] = {}
+    for name, each in programs.items():
+        planes.setdefault(name[0], []).append(writers[id(each)].plane(name[1], runs[name]))
+    return {host: encode(Space(there, hostnames=[host])) for host, there in planes.items()}
+
+
+class Writer:
+    """Writes the planes of the devices that run one program: what they share only once."""
+
+    def __init__(self, schedule: Schedule, n_steps: int) -> None:
+        self.schedule = schedule
+        self.names = StatNames()
+        ops = template().plane.ops
+        loops = {loop.metadata_id for loop in schedule.loops}
+        self.first_id = max(loops, default=MODULE) + 1
+        metadata = [
+            *(self.metadata(i, ops[i].text, ops[i].stats) for i in (MODULE, *sorted(loops))),
+            *(self.metadata_of(i, op) for i, op in enumerate(schedule.program, self.first_id)),
+            *(EventMetadata(STEP + i, str(FIRST_STEP_NAME + i)) for i in range(n_steps)),
+        ]
+        stats = [self.names.stat(*stat) for stat in template().plane.stats.items()]
+        self.offset_stat, self.duration_stat, _ = (
+            int_field(1, self.names.id_of(name)) + b"\x18"
+            for name in ("device_offset_ps", "device_duration_ps", "step_num")
+        )
+        self.shared = encode(Plane(None, [], metadata, self.names.metadata(), stats))
+
+    def metadata(
+        self, metadata_id: int, text: str, stats: dict[str, naive_wire.StatValue]
+    ) -> EventMetadata:
+        named = [self.names.stat(*stat) for stat in stats.items()]
+        return EventMetadata(metadata_id, text, named)
+
+    def metadata_of(self, metadata_id: int, op: Op) -> EventMetadata:
+        """That of the demo's op, but for what edits can change."""
+        was = template().plane.ops[template().metadata_ids[descent(op)]].stats
+        frames = list(map(str, op.frames))
+        now = {
+            "tf_op": op.tf_op,
+            "source_stack": "\n".join(frames) or None,
+            "source": frames[-1].rpartition(":")[0] if frames else None,
+        }
+        stats = {name: value for name, value in was.items() if name not in now}
+        stats |= {name: value for name, value in now.items() if value is not None}
+        return self.metadata(metadata_id, op.text, stats)
+
+    def plane(self, device: str, steps: Sequence[list[int]]) -> Plane:
+        """`steps` tells how long each leaf takes in each."""
+        start = template().step.start
+        ops: list[bytes] = []
+        executions, named = [], []
+        for number, durations in enumerate(steps):
+            end = start + length_of(self.schedule, durations)
+            ops += self.events(start, durations)
+            executions.append(Event(MODULE, start, end - start))
+            end += self.schedule.rest
+            step_num = self.names.stat("step_num", FIRST_STEP_NAME + number)
+            named.append(Event(STEP + number, start, end - start, stats=[step_num]))
+            start = end + PAUSE_PS
+        lines = [
+            Line("Steps", named, id=1),
+            Line("XLA Modules", executions, id=2),
+            Line("XLA Ops", id=3, extra=b"".join(ops)),
+        ]
+        return Plane(device, lines, extra=self.shared)
+
+    def events(self, start: int, durations: list[int]) -> list[bytes]:
+        """All events of a step as fields of their line, by their starts, loops first."""
+        schedule = self.schedule
+        starts, ends = [], [start]
+        for leaf, duration in zip(schedule.leaves, durations, strict=True):
+            starts.append(ends[-1] + leaf.gap)
+            ends.append(starts[-1] + duration)
+        events = [
+            self.event(self.first_id + leaf.place, *span)
+            for leaf, *span in zip(schedule.leaves, starts, durations, strict=True)
+        ]
+        # From behind, so that the places hold.
+        for loop in sorted(schedule.loops, key=lambda loop: loop.start, reverse=True):
+            first, end = (ends[n] + later for n, later in (loop.start, loop.end))
+            event = encode(Event(loop.metadata_id, first, end - first))
+            events.insert(loop.start[0], bytes_field(4, event))
+        return events
+
+    def event(self, metadata_id: int, start: int, duration: int) -> bytes:
+        lasts = varint(duration)
+        return bytes_field(
+            4,
+            b"".join(
+                (
+                    int_field(1, metadata_id),
+                    int_field(2, start),
+                    # An instant op's duration isn't written.
+                    b"\x18" + lasts if duration else b"",
+                    bytes_field(4, self.offset_stat + varint(start - BEHIND_PS)),
+                    bytes_field(4, self.duration_stat + lasts),
+                )
+            ),
+        )

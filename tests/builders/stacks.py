@@ -1,0 +1,47 @@
+"""Rewrites the stacks of a trace, and leaves everything else byte for byte as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.builders.xspace import bytes_field, int_field
+from tests.naive.wire import decode_map, fields, last, signed, text_in
+
+Edit = Callable[[str], str]
+
+
+def turned_around(stack: str) -> str:
+    """With the other end first."""
+    end = "\n" if stack.endswith("\n") else ""
+    return "\n".join(reversed(stack.removesuffix("\n").split("\n"))) + end
+
+
+def with_stacks(data: bytes, edit: Edit) -> bytes:
+    """The file with each `source_stack` that is written as a text edited."""
+    return mapped(data, 1, lambda plane: plane_with_stacks(plane, edit))
+
+
+def plane_with_stacks(plane: bytes, edit: Edit) -> bytes:
+    names = decode_map(fields(plane), 5)
+    ids = [i for i, metadata in names.items() if text_in(metadata, 2) == "source_stack"]
+
+    def edited(stat: bytes) -> bytes:
+        if signed(last(fields(stat), 1, 0)) not in ids:
+            return stat
+        return mapped(stat, 5, lambda text: edit(text.decode()).encode())
+
+    def metadata(entry: bytes) -> bytes:
+        return mapped(entry, 2, lambda value: mapped(value, 5, edited))
+
+    return mapped(plane, 4, metadata)
+
+
+def mapped(message: bytes, number: int, change: Callable[[bytes], bytes]) -> bytes:
+    """A message with each field of that number changed; of its own fields none may be a double or
+    a fixed integer."""
+    return b"".join(
+        int_field(n, value)
+        if isinstance(value, int)
+        else bytes_field(n, change(value) if n == number else value)
+        for n, value in fields(message)
+    )

@@ -1,0 +1,257 @@
+"""What the command line says and shows: help, usage errors, the progress line, start-up."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import ClassVar
+from unittest import mock
+
+import compute_breakdown
+from tests.builders.xspace import op, trace
+from tests.harness import DEMO, ROOT, SCRIPT, command, keywords_of, run
+
+
+def printed(*arguments: str) -> str:
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
+
+
+class Help(unittest.TestCase):
+    def test_help_has_a_section_with_an_example_for_each_mode(self) -> None:
+        text = printed(str(SCRIPT), "--help")
+        for mode in compute_breakdown.MODES:
+            with self.subTest(mode=mode.name):
+                section = text.split(f"--mode {mode.name}:\n")[1].split("\n--mode ")[0]
+                self.assertIn(f"example: compute_breakdown.py PROFILE --mode {mode.name} ", section)
+                for flag in mode.options:
+                    is_common = flag in compute_breakdown.STEP_OPTIONS
+                    self.assertIn(flag, text if is_common else section)
+
+    def test_every_example_in_the_help_works(self) -> None:
+        for mode in compute_breakdown.MODES:
+            with self.subTest(mode=mode.name):
+                example = mode.example.replace("BASELINE", str(DEMO)).split()
+                outcome = run(DEMO, mode.name, *example)
+                self.assertEqual(outcome.object["status"], "ok")
+
+    def test_it_tells_how_many_rows_there_are(self) -> None:
+        """By mode, as the modes themselves have it."""
+        told = compute_breakdown.OPTIONS["--top"]["help"]
+        for mode in compute_breakdown.MODES:
+            if "--top" in mode.options:
+                with self.subTest(mode=mode.name):
+                    default = keywords_of(mode)["top"].default
+                    if default is None:
+                        self.assertIn("else all in order of appearance", told)
+                        self.assertNotIn(f" in {mode.name}", told)
+                    else:
+                        self.assertIn(f"{default} in {mode.name}", told)
+
+    def test_version_is_that_of_the_module(self) -> None:
+        self.assertEqual(
+            printed(str(SCRIPT), "--version"),
+            f"compute_breakdown {compute_breakdown.__version__}\n",
+        )
+
+    def test_help_does_not_wait_for_protobuf(self) -> None:
+        loaded = printed(
+            "-c",
+            "import sys, compute_breakdown as c\n"
+            "try: c.main(['--help'])\n"
+            "except SystemExit: print([m for m in sys.modules if m.startswith('google')])",
+        )
+        self.assertEqual(loaded.splitlines()[-1], "[]")
+
+
+class UsageErrors(unittest.TestCase):
+    def test_nothing_but_a_separator_is_no_value(self) -> None:
+        for flag, told in {**compute_breakdown.OPTIONS, "--mode": {}}.items():
+            if "action" not in told or told["action"] == "append":
+                with self.subTest(flag=flag):
+                    outcome = run(DEMO, "summary", f"{flag}=--")
+                    self.assertEqual(outcome.object["reason"], "bad_arguments")
+
+    def assert_usage_error(self, detail: str, *arguments: str | Path) -> None:
+        outcome = command(*arguments)
+        self.assertEqual((outcome.status, outcome.object["reason"]), (2, "bad_arguments"))
+        self.assertEqual(outcome.object["detail"], detail)
+        usage, line = outcome.stderr.splitlines()
+        self.assertTrue(usage.startswith("usage: "))
+        self.assertEqual(line, f"compute_breakdown: bad_arguments: {detail}")
+
+    def test_an_option_of_another_mode_names_its_own(self) -> None:
+        self.assert_usage_error(
+            "--no-comm-stalls belongs to --mode non_compute",
+            *(DEMO, "--mode", "summary", "--no-comm-stalls"),
+        )
+        self.assert_usage_error(
+            "--include-comm belongs to --mode summary or by_source or non_compute",
+            *(DEMO, "--mode", "roofline", "--include-comm"),
+        )
+
+    def test_one_kernel_has_one_cost(self) -> None:
+        for again in ("k=1,1", "k=2,3,fp8"):
+            self.assert_usage_error(
+                "--kernel-cost was given twice for one kernel",
+                *(DEMO, "--mode", "roofline", "--kernel-cost", "k=1,1"),
+                *("--kernel-cost", "j=1,1", "--kernel-cost", again),
+            )
+
+    def test_step_and_step_id_exclude_each_other(self) -> None:
+        self.assert_usage_error(
+            "--step and --step-id exclude each other",
+            *(DEMO, "--mode", "summary", "--step", "0", "--step-id", "100"),
+        )
+
+    def test_abbreviated_options_are_not_guessed(self) -> None:
+        self.assert_usage_error("unrecognized arguments: --inc", DEMO, "--mode", "summary", "--inc")
+
+
+class Endings(unittest.TestCase):
+    """How the process ends where it is not by an answer."""
+
+    def ended_by(self, error: str) -> subprocess.CompletedProcess[str]:
+        code = (
+            "import sys, compute_breakdown as c\n"
+            "def fails(*_): raise {}\n"
+            "c.analyse = fails\n"
+            "sys.exit(c.main(['x', '--mode', 'summary']))"
+        )
+        return subprocess.run(
+            [sys.executable, "-c", code.format(error)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+        )
+
+    def test_interrupted(self) -> None:
+        done = self.ended_by("KeyboardInterrupt")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (130, "", ""))
+
+    def test_without_memory(self) -> None:
+        done = self.ended_by("MemoryError")
+        said = json.loads(done.stdout)
+        self.assertEqual((said["status"], said["reason"]), ("absent", "unreadable_xplane_pb"))
+        self.assertEqual((said["mode"], said["profile_dir"]), ("summary", "x"))
+        self.assertEqual(said["detail"], "x: byte 0: not enough memory to read it")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_without_protobuf(self) -> None:
+        code = (
+            "import sys; sys.modules['google.protobuf'] = None\n"
+            "import compute_breakdown as c; sys.exit(c.main([sys.argv[1], '--mode', 'summary']))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(DEMO)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+        )
+        said = json.loads(done.stdout)
+        self.assertEqual((said["reason"], done.returncode), ("protobuf_not_installed", 1))
+        self.assertIn("pip install", said["detail"])
+
+    def test_without_any_other_module(self) -> None:
+        """That is no lack of protobuf."""
+        done = self.ended_by("ImportError('no such module', name='_hashlib')")
+        self.assertNotIn("protobuf", done.stdout)
+        self.assertNotEqual(done.returncode, 0)
+
+    def test_what_is_printed_can_stand_in_a_page(self) -> None:
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), "</script>", "--mode", "summary"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertNotIn("</", done.stdout)
+        self.assertIn(r'"profile_dir": "<\/script>"', done.stdout)
+        self.assertEqual(json.loads(done.stdout)["profile_dir"], "</script>")
+
+
+class ProgressLine(unittest.TestCase):
+    def setUp(self) -> None:
+        self.stream = tempfile.TemporaryFile("w+", newline="")  # noqa: SIM115
+        self.addCleanup(self.stream.close)
+
+    def shown(self) -> list[str]:
+        self.stream.seek(0)
+        text: str = self.stream.read()
+        return text.split("\r\x1b[K")
+
+    def test_nothing_is_shown_in_the_first_second(self) -> None:
+        progress = compute_breakdown.Progress(self.stream)
+        progress("reading", 1 << 20, 2 << 20)
+        progress.erase()
+        self.assertEqual(self.shown(), [""])
+
+    def test_after_a_second_a_line_is_shown_and_erased(self) -> None:
+        with mock.patch("time.monotonic", side_effect=[0.0, 0.5, 1.5, 1.55, 1.7]):
+            progress = compute_breakdown.Progress(self.stream)
+            for position in (1, 2, 3, 4):
+                progress("reading", position, 9)
+        progress.erase()
+        self.assertEqual(self.shown(), ["", "reading: 22 %", "reading: 44 %", ""])
+
+    def test_without_a_size_it_shows_how_much_there_was(self) -> None:
+        with mock.patch("time.monotonic", side_effect=[0.0, 1.5]):
+            compute_breakdown.Progress(self.stream)("unpacking", 7 << 20, 0)
+        self.assertEqual(self.shown(), ["", "unpacking: 7 MiB"])
+
+    def test_only_a_terminal_sees_it(self) -> None:
+        for is_terminal in (False, True):
+            with (
+                self.subTest(is_terminal=is_terminal),
+                mock.patch.object(self.stream, "isatty", return_value=is_terminal),
+                mock.patch("sys.stderr", self.stream),
+                mock.patch("time.monotonic", side_effect=range(0, 10**6, 10)),
+            ):
+                run(DEMO, "summary")
+                shown = self.shown()
+                self.assertEqual(any("reading" in line for line in shown), is_terminal)
+                self.assertEqual(shown[-1], "")
+
+    def test_it_rises_to_the_end(self) -> None:
+        """Of a trace of many pieces, whichever of its steps is read."""
+        ops = [op(f"fusion.{i % 7}", "loop fusion", 10 * i, 5) for i in range(8000)]
+        data = trace(ops, [(str(i), 20_000 * i, 20_000) for i in range(4)])
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = Path(folder.name) / "x.xplane.pb"
+        for packed in (False, True):
+            path.write_bytes(gzip.compress(data) if packed else data)
+            for step in ("0", "-1", "all"):
+                with (
+                    self.subTest(packed=packed, step=step),
+                    mock.patch.object(compute_breakdown, "Progress", Shares),
+                    mock.patch.object(sys.stderr, "isatty", return_value=True),
+                ):
+                    Shares.of.clear()
+                    run(path, "summary", "--step", step)
+                    self.assertEqual(list(Shares.of), ["unpacking"] * packed + ["reading"])
+                    for shares in Shares.of.values():
+                        self.assertEqual(shares, sorted(shares))
+                        self.assertGreater(shares[-1], 0.99)
+
+
+class Shares(compute_breakdown.Progress):
+    """Remembers what it is told."""
+
+    of: ClassVar[dict[str, list[float]]] = {}
+
+    def __call__(self, doing: str, done: int, whole: int) -> None:
+        self.of.setdefault(doing, []).append(done / whole)
+
+
+if __name__ == "__main__":
+    unittest.main()

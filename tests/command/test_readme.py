@@ -1,0 +1,1161 @@
+"""Holds the pages against the program: fields, options, exits, figures, recipes, pictures."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import importlib.metadata
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import _peaks
+import compute_breakdown
+from _modes import judging, ledger
+from _pipeline import load, request, vocabulary
+from _proto import errors
+from tests.builders import hlo_proto, records, xspace
+from tests.builders.xspace import op, tpu_plane, trace
+from tests.harness import DEMO, ROOT, SCRIPT, Outcome, answer, run
+from tests.harness import MODES as STEP_MODES
+
+PAGES = ("README.md", "FIELDS.md", "SKILL.md", "CHANGELOG.md")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FIELDS = (ROOT / "FIELDS.md").read_text(encoding="utf-8")
+SKILL = (ROOT / "SKILL.md").read_text(encoding="utf-8")
+DEMO_IN_README = "tests/data/demo"
+BEFORE_IN_README, AFTER_IN_README = "tests/data/before.json.gz", "tests/data/after.json.gz"
+DATA = ROOT / "tests" / "data"
+# What is left of two runs of the demo's program: see tests/builders/make_runs.py.
+BEFORE, AFTER = DATA / "before.json.gz", DATA / "after.json.gz"
+# The renderer whose pictures are kept; others set text a little differently.
+VL_CONVERT = "1.9.0.post1"
+MODES = tuple(mode.name for mode in compute_breakdown.MODES)
+ABSENT = "absent"
+
+Json = dict[str, Any]
+
+# ----------------------------------------------------------------------------------------------
+# Reading the pages.
+
+
+@dataclass
+class Block:
+    """A fenced block and the headings it stands under."""
+
+    section: str
+    heading: str
+    language: str
+    text: str
+
+
+def blocks(page: str) -> list[Block]:
+    found = []
+    section = heading = ""
+    fence: Block | None = None
+    for line in page.splitlines(keepends=True):
+        if line.startswith("```"):
+            if fence is None:
+                fence = Block(section, heading, line.strip().removeprefix("```"), "")
+            else:
+                found.append(fence)
+                fence = None
+        elif fence is not None:
+            fence.text += line
+        elif line.startswith("## "):
+            section = heading = line[3:].strip()
+        elif line.startswith("### "):
+            heading = line[4:].strip()
+    return found
+
+
+def tables(page: str) -> Iterator[list[list[str]]]:
+    """The tables, each as rows of cells, the header first, the rule left out."""
+    rows: list[list[str]] = []
+    for line in [*page.splitlines(), ""]:
+        if line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if not all(set(cell) <= set("-: ") and cell for cell in cells):
+                rows.append(cells)
+        elif rows:
+            yield rows
+            rows = []
+
+
+def table(page: str, *first_cells: str) -> list[list[str]]:
+    """The rows of the one table whose header begins so."""
+    (found,) = [rows for rows in tables(page) if rows[0][: len(first_cells)] == list(first_cells)]
+    return found[1:]
+
+
+def flags(cell: str) -> list[str]:
+    """The options that a cell names, without what they take."""
+    return [quoted.split()[0] for quoted in re.findall(r"`(--[^`]*)`", cell)]
+
+
+def code(cell: str) -> str:
+    quoted = re.search(r"`([^`]*)`", cell)
+    return quoted[1] if quoted else ""
+
+
+# ----------------------------------------------------------------------------------------------
+# Runs that between them print all there is.
+
+UNTRACED = xspace.Op("", {}, 0, 0)
+KERNEL = ', custom_call_target="tpu_custom_call"'
+
+
+def mixed_trace() -> bytes:
+    """What the demo lacks: ops of unknown make, events that resolve to nothing, dead sources."""
+    stack = "model.py:7:3"
+    ops = [
+        UNTRACED,
+        # Ten signatures in one group, more shapes than are listed.
+        *(
+            op(f"f{'x' * i}", "loop fusion", 10 * i, 10, stack=stack, shape=f"f32[{i + 1}]{{0}}")
+            for i in range(10)
+        ),
+        op("a", "loop fusion", 100, 10, tf_op="jit(f)/add:", flops=8, bytes_accessed=64),
+        op("b", "loop fusion", 110, 10, tf_op="jit(f)/sub:", shape="bf16[8]{0}", flops=8),
+        op("bare", "convolution fusion", 120, 0, shape="bf16[8]{0}", flops=8, bytes_accessed=64),
+        op("part", "mystery", 120, 10),
+        op("k.1", "custom-call", 130, 10, attributes=KERNEL, shape="bf16[8]{0}"),
+        op("copy.1", "data formatting", 140, 10, text="%copy.1 = f32[8] copy(f32[8] %x)"),
+        op("all-reduce.1", "all-reduce", 150, 10),
+        op("r", "convolution fusion", 160, 10, shape="bf16[9]{0}", flops=8, bytes_accessed=64),
+    ]
+    space = xspace.Space([tpu_plane(ops)])
+    events = space.planes[0].lines[0].events
+    events += [xspace.Event(999, 10, 1), xspace.Event(events[1].metadata_id, 10, -5)]
+    return xspace.encode(space)
+
+
+def unnamed_steps() -> bytes:
+    plane = tpu_plane([op("a", "loop fusion", 0, 10)], steps=[("0", 0, 20)])
+    plane.event_metadata = [each for each in plane.event_metadata if each.name != "0"]
+    return xspace.encode(xspace.Space([plane]))
+
+
+def sourceless() -> bytes:
+    """Ops of a program that knows no line of theirs."""
+    program = hlo_proto.hlo_proto({"main": [hlo_proto.op("a", "negate")]})
+    ops = [
+        op("a", category, 10 * i, 10, program_id=7)
+        for i, category in enumerate(("loop fusion", "copy"))
+    ]
+    planes = [tpu_plane(ops), hlo_proto.metadata_plane({7: ("jit_f(7)", program)})]
+    return xspace.encode(xspace.Space(planes))
+
+
+def holding(buffers: bytes | None) -> bytes:
+    """An op of a program that has this buffer assignment."""
+    program = hlo_proto.hlo_proto({"main": [hlo_proto.op("a", "negate")]}, buffers=buffers)
+    plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
+    return xspace.encode(xspace.Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
+
+
+def hand_made_memories() -> list[bytes]:
+    """What is live, of which little is known."""
+    return [
+        # Without a buffer; with one of no instruction; reached at no instruction.
+        holding(
+            hlo_proto.buffer(1, 512, 99)
+            + hlo_proto.allocation(0, 64, live_out=True)
+            + hlo_proto.allocation(1, 512, (1, 0, 512))
+            + hlo_proto.heap_trace((hlo_proto.ALLOC, 1, "gone", 0))
+        ),
+        # Of nothing, and no trace tells when.
+        holding(hlo_proto.buffer(1, 0, 1) + hlo_proto.allocation(0, 0, (1, 0, 0), constant=True)),
+    ]
+
+
+def hand_made_traces() -> list[bytes]:
+    return [
+        mixed_trace(),
+        unnamed_steps(),
+        sourceless(),
+        # All at one instant, so nothing to divide by.
+        trace(
+            [
+                op("v", "convolution fusion", 0, shape="bf16[8]{0}", flops=8, bytes_accessed=8,
+                   memory_access_breakdown=b""),
+                op("k", "custom-call", 0, attributes=KERNEL),
+                op("all-reduce.1", "all-reduce", 0),
+                op("mystery.1-done", "async-done", 0, tf_op="jit(f)/x:"),
+            ]
+        ),
+        # A gap at the start of the step.
+        trace([op("a", "loop fusion", 10, 10)], steps=[("0", 0, 30)]),
+        # A step of no length; no compute.
+        trace([], steps=[("0", 5, 0)]),
+        # No traffic: an intensity of no value under --bytes hbm. No fp32 peak: no roof per op.
+        trace(
+            [
+                op("v", "convolution fusion", 0, 10, shape="bf16[8]{0}", flops=8, stack="m.py:1",
+                   bytes_accessed=8, memory_access_breakdown=b""),
+                op("w", "loop fusion", 10, 5, shape="f32[8]{0}", flops=8, stack="m.py:1",
+                   bytes_accessed=8, memory_access_breakdown=b""),
+                op("x", "loop fusion", 15, 5, shape="s32[]", flops=8, tf_op="jit(f)/x:"),
+            ]
+        ),
+    ]  # fmt: skip
+
+
+ALL_OPTIONS = {
+    "bottleneck": ["--top=3", "--model-flops=1e12", "--peak-tflops-fp32=70"],
+    "summary": ["--top=3", "--include-comm"],
+    "by_source": ["--include-data-move", "--include-comm", "--top=3"],
+    "non_compute": ["--include-comm", "--top=3"],
+    "roofline": ["--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
+    "comm": ["--top=3"],
+    "memory": ["--top=3"],
+    "record": ["--steps=1:"],
+    "compare": ["--top=3"],
+    "spread": ["--top=1"],
+}
+DEMO_KERNEL = "--kernel-cost=flash_attention=34359738368,67108864,bf16"
+
+
+@functools.cache
+def answers() -> list[Json]:
+    """Answers of every mode, with and without options."""
+    found = [demo("roofline", DEMO_KERNEL)]
+    for mode in MODES:
+        baseline = ["--baseline", str(BEFORE)] if mode == "compare" else []
+        for options in ([], ALL_OPTIONS[mode]):
+            found.append(demo(mode, *baseline, *options))
+            for data in hand_made_memories() if mode == "memory" else hand_made_traces():
+                if mode in STEP_MODES or run(data, "record").object["status"] == "ok":
+                    found.append(answer(data, mode, *baseline, *options))
+    found += captures()
+    return found
+
+
+def captures() -> list[Json]:
+    """Answers about more than one trace."""
+    found = [answer(AFTER, "compare", "--baseline", str(BEFORE))]
+    with tempfile.TemporaryDirectory() as folder:
+        nameless = Path(folder) / "nameless.xplane.pb"
+        nameless.write_bytes(unnamed_steps())
+        instant = Path(folder) / "instant.xplane.pb"
+        instant.write_bytes(trace([op("f", "loop fusion", 5, 0)]))
+        found.append(answer(AFTER, "compare", "--baseline", str(instant)))
+        found.append(answer(AFTER, "compare", "--baseline", str(nameless)))
+        found.append(answer(nameless, "compare", "--baseline", str(BEFORE)))
+        names = [(host, f"/device:TPU:{number}") for host in "ab" for number in range(2)]
+        for those in (names[1:2], names[2:]):
+            slow = dict.fromkeys(those, lambda *_: 1.06)
+            for each in records.pod(records.made_up(0), names, 6, slow=slow):
+                (Path(folder) / f"{each['host']}.json").write_text(json.dumps(each))
+            found.append(answer(folder, "spread"))
+    for steps, durations in ((("1", "2"), (5, 5)), (("1", "1"), (0, 5))):
+        with tempfile.TemporaryDirectory() as folder:
+            for host, step, duration in zip("ab", steps, durations, strict=True):
+                data = trace([op("f", "loop fusion", 5, duration)], [(step, 0, 20)])
+                (Path(folder) / f"{host}.xplane.pb").write_bytes(data)
+            found.append(answer(folder, "spread"))
+    return found
+
+
+@functools.cache
+def demo(mode: str, *options: str) -> Json:
+    outcome = run(DEMO, mode, *options)
+    if outcome.object["status"] != "ok":
+        raise AssertionError(outcome)
+    return outcome.object
+
+
+@functools.cache
+def refusals() -> list[Outcome]:
+    """One outcome of every reason, more of some."""
+    no_line = xspace.Space([xspace.Plane("/device:TPU:0", [xspace.Line("Steps")])])
+    found = [
+        run("no such path", "summary"),
+        run(DEMO, "summary", "--device", "none"),
+        run(xspace.encode(no_line), "summary"),
+        run(trace([]), "summary"),
+        run(mixed_trace(), "memory"),
+        run(holding(None), "memory"),
+        run(b"garbage", "summary"),
+        run(DEMO, "summary", "--step", "99"),
+        run(unnamed_steps(), "summary", "--step", "99"),
+        run(DEMO, "summary", "--host", "none"),
+        run(DEMO, "roofline", "--kernel-cost", "none=1,1"),
+        run(DEMO, "summary", "--chip", "v4"),
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "empty.json").touch()
+        found.append(run(AFTER, "compare", "--baseline", f"{folder}/empty.json"))
+    missing = errors.NoProtobuf("No module named 'google'")
+    with mock.patch.object(load, "open_trace", side_effect=missing):
+        found.append(run(DEMO, "summary"))
+    return found
+
+
+# ----------------------------------------------------------------------------------------------
+# Fields.
+
+
+@dataclass
+class FieldTables:
+    """What the tables say: a type for every field of every object of every mode."""
+
+    types: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    seen: set[tuple[str, str, str]] = field(default_factory=set)
+    seen_null: set[tuple[str, str, str]] = field(default_factory=set)
+    errors: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, page: str) -> FieldTables:
+        """The path of its objects heads each table: `.totals`, `.groups[]` in by_source."""
+        found = cls()
+        for header, *rows in tables(page):
+            for path, mode in re.findall(r"`(\.[\w.\[\]]*)`(?: (?:in|when) (\w+))?", header[0]):
+                for each in [mode] if mode else STEP_MODES:
+                    types = found.types.setdefault((each, path), {})
+                    for name, type_name, *_ in rows:
+                        if code(name) in types:
+                            found.errors.append(f"{each} {path}: {name} twice")
+                        types[code(name)] = type_name
+        return found
+
+    def check_object(self, mode: str, path: str, value: Json) -> None:
+        types = self.types.get((mode, path))
+        if types is None:
+            self.errors.append(f"{mode}: no table for {path}")
+            return
+        for name, inner in value.items():
+            if name not in types:
+                self.errors.append(f"{mode} prints {path} {name}, which no table names")
+                continue
+            self.seen.add((mode, path, name))
+            type_name, _, null = types[name].partition(" or null")
+            if inner is None:
+                self.seen_null.add((mode, path, name))
+                if null or types[name].endswith(" or null"):
+                    continue
+            self.check(mode, f"{path.rstrip('.')}.{name}", type_name, inner)
+
+    def check(self, mode: str, path: str, type_name: str, value: object) -> None:
+        match type_name.split(":")[0], value:
+            case "object", dict():
+                self.check_object(mode, path, value)
+            case "list of objects", list():
+                for each in value:
+                    self.check_object(mode, f"{path}[]", each)
+            case "map of objects", dict():
+                for each in value.values():
+                    self.check_object(mode, f"{path}[]", each)
+            case "map", dict():
+                for each in value.values():
+                    self.check(mode, path, type_name.rpartition("→")[2].strip(), each)
+            case "list of text (or null)", list() if all(
+                isinstance(each, str | None) for each in value
+            ):
+                pass
+            case "list of text", list() if all(isinstance(each, str) for each in value):
+                pass
+            case "list of ps" | "list of count", list() if all(type(each) is int for each in value):
+                pass
+            case "ps", int() if type(value) is int:
+                pass
+            case "count", int() if type(value) is int and value >= 0:
+                pass
+            case "percent" | "fraction" | "number", int() | float() if type(value) is not bool:
+                pass
+            case "text", str():
+                pass
+            case "boolean", bool():
+                pass
+            case _:
+                self.errors.append(f"{mode} {path}: {json.dumps(value)[:60]} is no {type_name!r}")
+
+    def named(self) -> set[tuple[str, str, str]]:
+        return {(mode, path, name) for (mode, path), names in self.types.items() for name in names}
+
+
+class Fields(unittest.TestCase):
+    tables: FieldTables
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.tables = FieldTables.of(FIELDS)
+        for said in answers():
+            cls.tables.check_object(said["mode"], ".", said)
+        for outcome in refusals():
+            cls.tables.check_object(ABSENT, ".", outcome.object)
+
+    def test_every_printed_field_is_in_a_table_with_its_type(self) -> None:
+        self.assertEqual(sorted(set(self.tables.errors)), [])
+
+    def test_every_field_in_a_table_is_printed(self) -> None:
+        self.assertEqual(sorted(self.tables.named() - self.tables.seen), [])
+
+    def test_what_can_be_null_was_null_in_some_run(self) -> None:
+        nullable = {
+            (path, name)
+            for (_, path), types in self.tables.types.items()
+            for name, type_name in types.items()
+            if type_name.endswith(" or null")
+        }
+        seen = {(path, name) for _, path, name in self.tables.seen_null}
+        self.assertEqual(sorted(nullable - seen), [])
+
+
+class FieldChecks(unittest.TestCase):
+    """The check itself fails where it should."""
+
+    PAGE = "| `.` in summary | type | meaning |\n|---|---|---|\n| `a` | ps | x |\n"
+
+    def errors(self, value: Json) -> list[str]:
+        found = FieldTables.of(self.PAGE)
+        found.check_object("summary", ".", value)
+        return found.errors
+
+    def test_a_field_without_a_table_fails(self) -> None:
+        self.assertEqual(self.errors({"a": 1}), [])
+        self.assertEqual(len(self.errors({"a": 1, "b": 1})), 1)
+
+    def test_another_type_or_a_null_fails(self) -> None:
+        values: list[object] = [1.5, True, "1", None, {}, []]
+        for value in values:
+            with self.subTest(value=value):
+                self.assertEqual(len(self.errors({"a": value})), 1)
+
+
+class Exits(unittest.TestCase):
+    def test_the_table_says_what_happens(self) -> None:
+        said = {
+            code(reason): (int(status), stderr)
+            for _, reason, status, stderr in table(FIELDS, "situation", "`reason`")
+            if reason
+        }
+        happens: dict[str, tuple[int, str]] = {}
+        for outcome in refusals():
+            complaint = outcome.stderr.splitlines()
+            stderr = ["empty", "one line", "usage and one line"][len(complaint)]
+            happens[outcome.object["reason"]] = outcome.status, stderr
+        self.assertEqual(said, happens)
+
+    def test_no_reason_is_forgotten(self) -> None:
+        known = set(request.EXIT_STATUS)
+        self.assertEqual(known, {outcome.object["reason"] for outcome in refusals()})
+
+    def test_detail_is_there_wherever_there_is_more_to_say(self) -> None:
+        for outcome in refusals():
+            more = outcome.status != 0 or outcome.object["reason"] == "no_xplane_pb"
+            self.assertEqual("detail" in outcome.object, more, outcome.object)
+
+
+# ----------------------------------------------------------------------------------------------
+# Options, peaks, set-up.
+
+
+class Options(unittest.TestCase):
+    def test_the_table_and_the_help_name_the_same_options(self) -> None:
+        asked = [sys.executable, str(SCRIPT), "--help"]
+        printed = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+        in_help = re.findall(r"^  (?:-h, )?(--[\w-]+)", printed, re.MULTILINE)
+        in_table = [flag for row in table(FIELDS, "option") for flag in flags(row[0])]
+        self.assertEqual(sorted(in_table), sorted(in_help))
+
+    def test_the_table_names_the_modes_of_each_option(self) -> None:
+        for option, said, *_ in table(FIELDS, "option"):
+            for flag in flags(option):
+                modes = [m.name for m in compute_breakdown.MODES if flag in m.options]
+                without = [m.name for m in compute_breakdown.MODES if flag not in m.options]
+                names = (
+                    [", ".join(modes), f"all but {', '.join(without)}"] if modes else ["all", ""]
+                )
+                if modes == [*STEP_MODES]:
+                    names.append("those of one step")
+                with self.subTest(option=flag):
+                    self.assertIn(said, names)
+
+    def test_no_page_shows_an_option_that_is_none(self) -> None:
+        known = {*compute_breakdown.OPTIONS, "--mode", "--version", "--help"}
+        shown = set()
+        for page in (README, SKILL):
+            commands = re.findall(r"(?:compute-breakdown|compute_breakdown\.py)[^|\n`]*", page)
+            shown |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", " ".join(commands)))
+        quoted = set(re.findall(r"`(--[a-z][\w-]*)", README + SKILL))
+        self.assertLessEqual((shown | quoted) - {"--from"}, known)
+
+
+class Peaks(unittest.TestCase):
+    def test_the_table_is_that_of_the_program(self) -> None:
+        rows = {code(chip): (bf16, fp8, hbm) for chip, bf16, fp8, hbm in table(FIELDS, "chip")}
+        known = {}
+        for name, chip in _peaks.CHIPS.items():
+            gbps, gibps = chip.hbm_gbps, chip.hbm_gibps
+            hbm = f"{gbps:g} GB/s" if gbps is not None else f"{gibps:g} GiB/s"
+            known[name] = f"{chip.bf16:g}", f"{chip.fp8:g}" if chip.fp8 else "", hbm
+        self.assertEqual(rows, known)
+
+
+class SetUp(unittest.TestCase):
+    def test_two_lines_at_the_top_are_what_ci_runs(self) -> None:
+        commands = [
+            block.text.strip()
+            for block in blocks(README)
+            if block.section == "" and block.text.startswith("python3 -m venv")
+        ]
+        self.assertEqual(len(commands), 2)
+        ci = ROOT / ".ci" / "run"
+        if not ci.exists():
+            self.skipTest("no .ci/run")
+        for command in commands:
+            self.assertNotIn("\n", command)
+            self.assertIn(command, ci.read_text(encoding="utf-8"))
+
+    def test_pages_can_be_read_in_one_go(self) -> None:
+        self.assertLessEqual(len(README.encode()), 25 * 1024)
+        self.assertLessEqual(len(SKILL.encode()), 10 * 1024)
+
+    def test_speed_is_told_of_every_mode(self) -> None:
+        of_modes = {code(row[0]) for row in table(FIELDS, "mode", "wall")}
+        # The others compare what `record` reads.
+        self.assertEqual(of_modes, set(MODES) - {"compare", "spread"})
+
+    def test_links_lead_somewhere(self) -> None:
+        pages = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
+        for name, page in pages.items():
+            for file, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page):
+                with self.subTest(page=name, link=f"{file}#{anchor}"):
+                    self.assertTrue((ROOT / file).exists())
+                    headings = re.findall(r"^#+ (.*)$", pages.get(file or name, ""), re.MULTILINE)
+                    slugs = [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings]
+                    self.assertTrue(not anchor or anchor in slugs)
+
+    def test_pages_name_no_path_of_a_machine(self) -> None:
+        for page in (README, FIELDS, SKILL, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")):
+            paths = set(re.findall(r"(?<![\w.$\"/…-])/(?:home|work|tmp|root|Users)\b[\w/]*", page))
+            self.assertLessEqual({path for path in paths if "/home/dev/" not in path}, set())
+
+    def test_the_wheel_holds_what_is_needed_without_the_clone(self) -> None:
+        settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        _, _, packed = settings.partition("[tool.hatch.build.targets.wheel.force-include]\n")
+        named = set(re.findall(r'^"(.*?)" = "compute_breakdown/', packed, re.MULTILINE))
+        modules = {path.name for path in ROOT.glob("*.py")}
+        self.assertEqual(
+            named, modules | {"_modes", "_pipeline", "_proto", "SKILL.md", "FIELDS.md"}
+        )
+
+    def test_version_has_an_entry_in_the_changelog(self) -> None:
+        changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+        self.assertIn(f"\n## [{compute_breakdown.__version__}]", changelog)
+
+
+# ----------------------------------------------------------------------------------------------
+# Figures.
+
+ELLIPSIS = "…"
+TOKEN_RE = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
+
+
+def parse_excerpt(text: str) -> Any:
+    """JSON in which a bare `…` stands for elements or members that were left out."""
+    out = []
+    open_brackets = ""
+    for token in TOKEN_RE.findall(text):
+        if token in "[{":
+            open_brackets += token
+        elif token in "]}":
+            open_brackets = open_brackets[:-1]
+        out.append(token)
+        if token == ELLIPSIS:
+            out[-1] = f'"{ELLIPSIS}"' + (": null" if open_brackets[-1] == "{" else "")
+    return json.loads("".join(out))
+
+
+def is_excerpt(excerpt: Any, whole: Any) -> bool:
+    """Whether all that the excerpt shows is there, in order; and all there is, but at a `…`."""
+    match excerpt, whole:
+        case dict(), dict():
+            shown = [name for name in excerpt if name != ELLIPSIS]
+            return (
+                shown == [name for name in whole if name in excerpt]
+                and (ELLIPSIS in excerpt or len(shown) == len(whole))
+                and all(is_excerpt(excerpt[name], whole[name]) for name in shown)
+            )
+        case list(), list():
+            return is_part_of_list(excerpt, whole)
+        case str(), str() if ELLIPSIS in excerpt:
+            parts = ".*".join(map(re.escape, excerpt.split(ELLIPSIS)))
+            return re.fullmatch(parts, whole, re.DOTALL) is not None
+        case _:
+            return type(excerpt) is type(whole) and bool(excerpt == whole)
+
+
+def is_part_of_list(excerpt: Sequence[Any], whole: Sequence[Any]) -> bool:
+    if not excerpt:
+        return not whole
+    if excerpt[0] == ELLIPSIS:
+        return any(is_part_of_list(excerpt[1:], whole[i:]) for i in range(len(whole) + 1))
+    return (
+        bool(whole) and is_excerpt(excerpt[0], whole[0]) and is_part_of_list(excerpt[1:], whole[1:])
+    )
+
+
+def first_difference(excerpt: Any, whole: Any, path: str = "") -> str:
+    """Where an excerpt goes wrong, for the failure's message."""
+    if isinstance(excerpt, dict) and isinstance(whole, dict):
+        for name, value in excerpt.items():
+            if name != ELLIPSIS and not is_excerpt(value, whole.get(name)):
+                return first_difference(value, whole.get(name), f"{path}.{name}")
+    return f"{path or '.'}: {json.dumps(excerpt, ensure_ascii=False)[:300]}"
+
+
+class Excerpts(unittest.TestCase):
+    def test_what_the_examples_show_is_what_is_printed(self) -> None:
+        shown = blocks(README)
+        modes = set()
+        for before, excerpt in itertools.pairwise(shown):
+            if excerpt.language != "json":
+                continue
+            words = shlex.split(before.text.replace("tests/data/", f"{DATA}/"))
+            program, profile, _, mode, *options = words
+            self.assertEqual(program, "compute-breakdown")
+            modes.add(mode)
+            with self.subTest(command=before.text.strip()):
+                real = answer(profile, mode, *options)
+                parsed = parse_excerpt(excerpt.text)
+                if not is_excerpt(parsed, real):
+                    self.fail(first_difference(parsed, real))
+        # Of a record one reads what others make of it.
+        self.assertEqual(modes, set(MODES) - {"record"})
+
+    def test_an_excerpt_that_is_not_true_fails(self) -> None:
+        whole = {"a": 1, "b": [{"c": 2, "d": "text"}, {"c": 3}]}
+        for text, expected in (
+            ('{"a": 1, …}', True),
+            ('{"a": 1}', False),
+            ('{"a": 2, …}', False),
+            ('{"a": 1.0, …}', False),
+            ('{"z": 1, …}', False),
+            ('{"b": […, {"c": 3}], …}', True),
+            ('{"b": [{"c": 3}, …], …}', False),
+            ('{"b": [{"d": "t…t", …}, …], …}', True),
+            ('{"b": [{"d": "x…t", …}, …], …}', False),
+            ('{"b": [{"c": 2, …}], …}', False),
+        ):
+            with self.subTest(text=text):
+                self.assertEqual(is_excerpt(parse_excerpt(text), whole), expected)
+
+    def assert_says(self, *claims: str) -> None:
+        """Shown alone: the page would bury it."""
+        for claim in claims:
+            with self.subTest(claim=claim):
+                self.assertTrue(claim in README, "no such text on the page")
+
+    def test_figures_of_the_bottleneck_are_true(self) -> None:
+        said = demo("bottleneck")
+        light, budget = said["speed_of_light"], {row["class"]: row for row in said["budget"]}
+        first, second, *others = said["findings"]
+        roof, kept = first["at_roof_ps"], first["phases"]["recompute"]
+        cost = first["at_roof_ps"] * 1153.5 / first["n_executions"]
+        self.assertEqual((first["kernel"], second["top_signature"].split()[0]),
+                         ("flash_attention", "all-to-all"))  # fmt: skip
+        self.assertTrue(second["source_inner"].endswith("train.py:32"))
+        backward = [row for row in others if row["class"] == "kernel"]
+        self.assertEqual(budget["kernel"]["dur_ps"], sum(row["dur_ps"] for row in backward))
+        for row in backward:
+            self.assertEqual(set(re.findall(r"block\w*?_(\d+)", row["kernel"])), {"128"})
+        # Without the recomputation half of the executions are left, and half of the roof.
+        self.assertAlmostEqual(kept / first["dur_ps"], 0.5, 2)
+        self.assert_says(
+            f"Of its {said['step_duration_ps'] / 1e9:.1f} ms the chip would need "
+            f"{light['pct_at_least']:.1f} % at the least; at most {light['pct_at_most']:.1f} %",
+            f"far above its roof | {first['lost_ps'] / 1e9:.1f} ms",
+            f"a second time | {kept / 1e9:.1f} ms",
+            f"stall the core | {second['lost_ps'] / 1e9:.1f} ms",
+            f"together they win {(first['dur_ps'] - roof / 2) / 1e9:.1f} ms, "
+            f"not {(first['lost_ps'] + kept) / 1e9:.1f}",
+            f"its declared {cost / 1e9:.1f} GFLOP a run",
+            f"half as high and it loses {(first['dur_ps'] - roof / 2) / 1e9:.1f} ms",
+            f"so their {budget['kernel']['dur_ps'] / 1e9:.1f} ms are unknown",
+        )
+        self.assertLess(budget["idle"]["pct_of_step"], 1)
+
+    def test_figures_of_the_modes_are_true(self) -> None:
+        summary = demo("summary")
+        step, recompute = summary["step_duration_ps"], summary["by_phase_rollup"]["recompute"]
+        waits = {row["waits_for"]: row for row in summary["comm_rollup"]}
+        reshuffles = waits["all-to-all"]
+        lines = demo("by_source")["groups"]
+        loss = max(at(lines, "train.py:49"), key=lambda group: group["total_dur_ps"])
+        at_32 = at(all_groups(), "train.py:32")
+        n_at_32 = sum(group["hlo_categories"].get("all-to-all", 0) for group in at_32)
+        self.assert_says(
+            f"`while_pct_of_step` is {summary['totals']['while_pct_of_step']} in the demo",
+            f"costs {recompute['pct_of_compute']:.1f} % of compute, "
+            f"{100 * recompute['dur_ps'] / step:.1f} % of the step",
+            f"stall the core for {reshuffles['pct_of_step']:.1f} % of the step",
+            f"takes {loss['pct_of_compute']:.0f} % of compute",
+            f"{loss['flops_sum'] / loss['bytes_accessed_sum']:.1f} flops a byte",
+            f"has {n_at_32} of the {reshuffles['n']} all-to-alls",
+        )
+        of_comm = demo("comm")["totals"]
+        under_way, hidden = of_comm["in_flight_union_ps"], of_comm["hidden_union_ps"]
+        self.assert_says(
+            f"under way in {100 * under_way / step:.0f} % of the step, and "
+            f"{100 * hidden / under_way:.0f} % of that time lies under math or copies; the core "
+            f"stands in communication for {of_comm['exposed_pct_of_step']:.0f} %"
+        )
+        collectives = [waits[name] for name in vocabulary.COLLECTIVES if name in waits]
+        self.assertGreater(
+            reshuffles["sync_dur_ps"], sum(row["wait_dur_ps"] for row in collectives)
+        )
+
+    def test_figures_of_the_roofline_are_true(self) -> None:
+        roof, lines = demo("roofline"), demo("by_source")["groups"]
+        accessed, hbm = (
+            sum(group[name] or 0 for group in lines)
+            for name in ("bytes_accessed_sum", "hbm_bytes_sum")
+        )
+        mixed = max(at(roof["groups"], "train.py:32"), key=lambda group: group["shortfall_ps"])
+        (claimed,) = [group for group in roof["groups"] if group["cost_source"] == "declared"]
+        summary = roof["step_summary"]
+        share = claimed["total_dur_ps"] / summary["rooflined_dur_ps"]
+        self.assertAlmostEqual(share, 0.5, 1)
+        fp32 = [
+            [group for group in demo("roofline", option)["groups"] if group["dtype"] == "fp32"]
+            for option in ("--peak-tflops-fp32=50", "--peak-tflops-fp32=1000")
+        ]
+        self.assertEqual({group["bound"] for groups in fp32 for group in groups}, {"memory"})
+        for low, high in zip(*fp32, strict=True):
+            for name in ("hbm_util", "shortfall_ps"):
+                self.assertEqual(low[name], high[name])
+        for options, bound in (([], "memory"), (["--bytes=hbm"], "compute")):
+            (query,) = at(demo("roofline", *options)["groups"], "attention.py:9")
+            self.assertEqual(query["bound"], bound)
+        heads = 4 * 4 * 2048
+        (kernel,) = [
+            row for row in demo("summary")["kernels"] if row["kernel"] == claimed["kernel"]
+        ]
+        self.assertIn("bf16[4,4,2048,128]", kernel["shapes_in"][0])
+        # q, k, v and the output are of two bytes; two arrays of row statistics of four.
+        moved = heads * 128 * (4 * 2 + 2 * 4)
+        self.assertEqual(claimed["bytes_accessed_sum"], moved * claimed["n_executions"])
+        self.assert_says(
+            f"{100 * summary['weighted_avg_mfu']:.0f} % MFU over "
+            f"{summary['rooflined_pct_of_compute']:.0f} % of the compute time",
+            f"{mixed['shortfall_per_op_ps'] / 1e9:.2f} ms of its time are lost "
+            f"rather than {mixed['shortfall_ps'] / 1e9:.2f} ms",
+            f"all {len(fp32[0])} fp32 rows of the demo stay memory-bound",
+            f"in this step's compute {100 * (accessed / hbm - 1):.0f} % too much",
+            f"flash_attention={2 * 2 * heads * 2048 * 128},{moved},bf16`",
+            f"it moves {moved:,} bytes".replace(",", " "),
+        )
+
+    def test_figures_of_comm_are_true(self) -> None:
+        said = demo("comm")
+        totals, (_, gathers, *_) = said["totals"], said["rows"]
+        union = totals["in_flight_union_ps"]
+        ms = {name: gathers[name] / 1e9 for name in gathers if name.endswith("_ps")}
+        self.assert_says(
+            f"under way in {100 * union / said['step_duration_ps']:.0f} % of the step, and "
+            f"{100 * totals['hidden_union_ps'] / union:.0f} % of that time",
+            f"in communication for {totals['exposed_pct_of_step']:.0f} %",
+            f"{ms['in_flight_ps']:.2f} ms in flight, {ms['wait_dur_ps']:.2f} are waited for, "
+            f"{ms['covered_ps']:.2f} hidden, and {ms['other_ps']:.2f} lie behind other waits",
+        )
+
+    def test_figures_of_the_memory_are_true(self) -> None:
+        said = demo("memory")
+        peak, logits = said["peak_bytes"], said["buffers"][:3]
+        lines = {row["source_inner"].rpartition(":")[2] for row in logits}
+        self.assertEqual(lines, {"45", "49"})
+        self.assertEqual({row["shape"].partition("[")[2] for row in logits}, {"4,2047,16000]"})
+        reserved, share = said["reserved_bytes"], sum(row["bytes"] for row in logits)
+        self.assert_says(
+            f"needs {peak / 1e9:.2f} GB at its peak and reserves {reserved / 1e9:.2f}",
+            f"are {100 * share / peak:.0f} % of the peak",
+            f"(`by_argument`), {100 * said['by_kind']['parameter'] / peak:.0f} %",
+        )
+
+    def test_figures_of_compare_are_true(self) -> None:
+        said = answer(AFTER, "compare", "--baseline", str(BEFORE))
+        first, *others = said["rows"]
+        self.assertEqual(first["source_inner"], "/home/dev/model/train.py:52")
+        self.assertFalse(any(row["significant"] for row in others))
+        delta = said["totals"]["step_duration"]["delta_ps"]
+        self.assertGreater(first["delta_ps"], 0.9 * delta)
+        self.assert_says(f"The step became {delta / 1e9:.2f} ms slower, nearly all of it on one")
+
+
+def at(groups: Iterable[Json], line: str) -> list[Json]:
+    return [group for group in groups if (group["source_inner"] or "").endswith(line)]
+
+
+# ----------------------------------------------------------------------------------------------
+# Recipes.
+
+RECIPES = {block.heading: block.text for block in blocks(README) if block.section == "Recipes"}
+TOOLS = ("bash", "jq", "xargs", "expand")
+
+
+def rows_of(printed: str, separator: str | None = "\t") -> list[list[str]]:
+    return [line.split(separator) for line in printed.splitlines()]
+
+
+def installed_version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def us(ps: int) -> float:
+    return ps / 1e6
+
+
+def summed(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = defaultdict(int)
+    for key, value in pairs:
+        sums[key] += value
+    return dict(sums)
+
+
+def all_groups(*options: str) -> list[Json]:
+    groups: list[Json] = demo("by_source", "--include-data-move", "--include-comm", *options)[
+        "groups"
+    ]
+    return groups
+
+
+def without_number(frame: str) -> str:
+    return re.sub(r":\d+\Z", "", frame)
+
+
+@unittest.skipUnless(all(map(shutil.which, TOOLS)), f"needs {', '.join(TOOLS)}")
+class Recipes(unittest.TestCase):
+    folder: tempfile.TemporaryDirectory[str]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        for name, command in (
+            ("compute-breakdown", [sys.executable, str(SCRIPT)]),
+            ("python3", [sys.executable]),
+        ):
+            installed = Path(cls.folder.name, name)
+            installed.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
+            installed.chmod(0o755)
+        # What recipes write shall not lie in the clone.
+        Path(cls.folder.name, "tests").symlink_to(ROOT / "tests")
+
+    def cook(self, recipe: str, profile: str = DEMO_IN_README) -> str:
+        done = self.run_bash(RECIPES[recipe].replace(DEMO_IN_README, shlex.quote(profile)))
+        self.assertEqual((done.stderr, done.returncode), ("", 0))
+        return done.stdout
+
+    def run_bash(self, text: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", text],
+            cwd=self.folder.name,
+            env={**os.environ, "PATH": f"{self.folder.name}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def assert_times(self, printed: Sequence[str], times: Sequence[int]) -> None:
+        """Microseconds, rounded to one decimal."""
+        self.assertEqual(len(printed), len(times))
+        for text, ps in zip(printed, times, strict=True):
+            self.assertAlmostEqual(float(text), us(ps), delta=0.0501)
+
+    def test_every_recipe_is_checked(self) -> None:
+        checked = "".join(
+            name.removeprefix("test_") + "\n" for name in dir(self) if name.startswith("test_")
+        )
+        for recipe in RECIPES:
+            with self.subTest(recipe=recipe):
+                self.assertIn(re.sub(r"\W+", "_", recipe.lower()) + "\n", checked)
+
+    def test_findings_as_a_table(self) -> None:
+        printed = self.cook("Findings as a table")
+        self.assertEqual(
+            printed, next(block.text for block in blocks(README) if block.language == "text")
+        )
+        header, *rows = (
+            [row[i:j].strip() for i, j in itertools.pairwise((0, 12, 20, 34, 57, None))]
+            for row in printed.splitlines()
+        )
+        self.assertEqual(header, ["lost us", "% step", "class", "what", "line"])
+        findings = demo("bottleneck", "--top", "5")["findings"]
+        unknown = [row[0].endswith("?") for row in rows]
+        self.assertEqual(unknown, [each["lost_ps"] is None for each in findings])
+        self.assertEqual(len(set(unknown)), 2)
+        self.assert_times(
+            [row[0].rstrip("?") for row in rows],
+            [each["dur_ps"] if each["lost_ps"] is None else each["lost_ps"] for each in findings],
+        )
+        for (_, pct, name, what, line), each in zip(rows, findings, strict=True):
+            self.assertEqual((float(pct), name), (each["pct_of_step"], each["class"]))
+            waits = each["waits_for"] or {}
+            whole = each["kernel"] or max(waits, key=waits.__getitem__, default="")
+            self.assertTrue((whole or each["top_signature"]).startswith(what.rstrip("…")))
+            self.assertTrue(each["source_inner"].endswith(line.lstrip("…")))
+
+    def test_findings_as_a_table_of_what_has_no_line(self) -> None:
+        path = Path(self.folder.name, "bare.xplane.pb")
+        path.write_bytes(trace([op("a", "loop fusion", 0, 10), op("s", "all-gather-start", 10, 5)]))
+        _, *rows = rows_of(self.cook("Findings as a table", str(path)), None)
+        self.assertEqual([row[-1] for row in rows], ["fusion", "source>:all-gather-start"])
+
+    def test_time_per_module(self) -> None:
+        below = "/home/dev/model/"
+
+        def module(group: Json) -> str:
+            own = [f for f in (group["source_stack"] or "").split("\n") if f.startswith(below)]
+            return own[-1].removeprefix(below).split(":")[0] if own else "(elsewhere)"
+
+        header, *rows = rows_of(self.cook("Time per module"))
+        self.assertEqual(header, ["us", "module"])
+        times = summed((module(group), group["total_dur_ps"]) for group in all_groups())
+        self.assertEqual({row[1] for row in rows}, set(times))
+        self.assert_times([row[0] for row in rows], sorted(times.values(), reverse=True))
+        self.assert_times([row[0] for row in rows], [times[row[1]] for row in rows])
+
+    def test_casts_and_layout_changes_by_cost(self) -> None:
+        header, *rows = rows_of(self.cook("Casts and layout changes by cost"))
+        self.assertEqual(header, ["us", "change", "line", "from", "to"])
+        expected = [
+            (row[f"{field}_change_dur_ps"], change, row)
+            for row in demo("non_compute", "--no-comm-stalls")["by_source_within_category"]
+            for change, field in (("cast", "dtype"), ("layout", "layout"))
+            if row[f"{field}_change"] and row[f"{field}_change_dur_ps"]
+        ]
+        expected.sort(key=lambda each: -each[0])
+        self.assert_times([row[0] for row in rows], [ps for ps, *_ in expected])
+        self.assertEqual(
+            [row[1:] for row in rows],
+            [
+                [
+                    change,
+                    row["source_inner"] or row["agg_key"],
+                    " ".join(row["shapes_in"]),
+                    " ".join(row["shapes_out"]),
+                ]
+                for _, change, row in expected
+            ],
+        )
+        self.assertEqual({row[1] for row in rows}, {"cast", "layout"})
+        self.assertTrue(rows[0][2].endswith("attention.py:16"), "the README's reading")
+        # Of some groups not all executions change something.
+        self.assertTrue(any(ps < row["total_dur_ps"] for ps, _, row in expected))
+
+    def test_a_gate_for_ci(self) -> None:
+        recipe = "A gate for CI"
+        done = self.run_bash(RECIPES[recipe])
+        self.assertEqual(
+            (done.stdout, done.stderr, done.returncode),
+            ("false\nslower, or not to be compared\n", "", 1),
+        )
+        before = json.loads(gzip.decompress(BEFORE.read_bytes()))
+        for device in before["devices"]:
+            device["device_type"] = "TPU v4"
+        Path(self.folder.name, "other_chip.json").write_text(json.dumps(before))
+        template = RECIPES[recipe].replace(BEFORE_IN_README, "{}")
+        template = template.replace(AFTER_IN_README, "{1}").replace("{}", "{0}")
+        for before, after, passes in (
+            (BEFORE_IN_README, BEFORE_IN_README, True),
+            (AFTER_IN_README, BEFORE_IN_README, True),
+            (BEFORE_IN_README, "nowhere.json", False),
+            ("other_chip.json", AFTER_IN_README, False),
+            (DEMO_IN_README, DEMO_IN_README, False),
+        ):
+            text = template.format(before, after)
+            with self.subTest(before=before, after=after):
+                done = self.run_bash(text)
+                self.assertEqual(done.stdout.startswith("true\n"), passes)
+                # A job of CI goes by this alone.
+                self.assertEqual(done.returncode, 0 if passes else 1)
+
+    def folded(self, profile: str = DEMO_IN_README) -> str:
+        self.assertEqual(self.cook("Flame graph", profile), "")
+        return Path(self.folder.name, "demo.folded").read_text(encoding="utf-8")
+
+    def test_flame_graph(self) -> None:
+        stacks = [line.rpartition(" ") for line in self.folded().splitlines()]
+        groups = all_groups()
+        self.assertEqual([int(ps) for *_, ps in stacks], [g["total_dur_ps"] for g in groups])
+        for (stack, *_), group in zip(stacks, groups, strict=True):
+            frames = stack.split(";")
+            if group["source_stack"]:
+                self.assertEqual(
+                    frames,
+                    [without_number(f) for f in group["source_stack"].split("\n") if f.strip()],
+                )
+                self.assertEqual(frames[-1], group["source_inner"])
+            else:
+                self.assertEqual(frames, [group["agg_key"]])
+
+    def test_flame_graph_of_awkward_frames(self) -> None:
+        path = Path(self.folder.name, "frames.xplane.pb")
+        stack = "<module 'a;b'>:1:2\n \nno column.py:7\nc d.py:3:4\n"
+        path.write_bytes(trace([op("a", "loop fusion", 0, 10, stack=stack, source="c d.py:3")]))
+        self.assertEqual(self.folded(str(path)), "<module 'a,b'>:1;no column.py:7;c d.py:3 10\n")
+
+    def test_pictures(self) -> None:
+        if installed_version("vl-convert-python") != VL_CONVERT:
+            self.skipTest(f"needs vl-convert-python {VL_CONVERT}")
+        self.folded()
+        page = (DATA / "README.md").read_text(encoding="utf-8")
+        (block,) = (block for block in blocks(page) if block.language == "bash")
+        self.assertEqual(self.run_bash(block.text).stderr, "")
+        for name in ("flame.svg", "roofline.svg"):
+            with self.subTest(picture=name):
+                drawn = Path(self.folder.name, name).read_text(encoding="utf-8")
+                kept = (DATA / name).read_text(encoding="utf-8")
+                self.assertTrue(
+                    drawn == kept, f"make tests/data/{name} anew, as the page beside it says"
+                )
+
+    def specification(self, program: str, *options: str, stdin: str) -> Json:
+        done = subprocess.run(
+            ["jq", *options, "-f", str(DATA / program)],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found: Json = json.loads(done.stdout)
+        return found
+
+    def test_what_the_flame_graph_draws(self) -> None:
+        stdin = "b;c 30\na;/x/b.py:7;c 20\na 10\na;/x/b.py:7 40\n"
+        drawn = self.specification("flame.jq", "-Rn", stdin=stdin)
+        self.assertEqual(
+            [
+                (bar["depth"], bar["from"], bar["to"], bar["file"])
+                for bar in drawn["data"]["values"]
+            ],
+            [
+                (0, 0, 70, "a"),
+                (0, 70, 100, "b"),
+                (1, 10, 70, "b.py"),
+                (1, 70, 100, "c"),
+                (2, 50, 70, "c"),
+            ],
+        )
+
+    def test_what_the_roofline_plot_draws(self) -> None:
+        answer = demo("roofline")
+        drawn = self.specification("roofline.jq", stdin=json.dumps(answer))
+        roof, points = (layer["data"]["values"] for layer in drawn["layer"])
+        groups = sorted(answer["groups"], key=lambda group: -group["total_dur_ps"])
+        covered = answer["step_summary"]["rooflined_dur_ps"]
+        shown = [group for group in groups if group["total_dur_ps"] >= covered / 100]
+        self.assertLess(len(shown), len(groups))
+        for point, group in zip(points, shown, strict=True):
+            self.assertEqual(
+                (point["intensity"], point["bound"]),
+                (group["arithmetic_intensity"], group["bound"]),
+            )
+            self.assertAlmostEqual(point["tflops"] / 1153.5 / group["mfu"], 1, delta=1e-3)
+            self.assertAlmostEqual(point["ms"] * 1e9 / group["total_dur_ps"], 1, delta=1e-3)
+        for point in roof:
+            bandwidth = 3690 * 2**30 / 1e12
+            at_most = min(1153.5, point["intensity"] * bandwidth)
+            self.assertAlmostEqual(point["tflops"] / at_most, 1, delta=1e-3)
+        bare = run(trace([op("a", "loop fusion", 0, 10)]), "roofline").object
+        drawn = self.specification("roofline.jq", stdin=json.dumps(bare))
+        self.assertEqual([len(layer["data"]["values"]) for layer in drawn["layer"]], [3, 0])
+        ridge, flat = (point["tflops"] for point in roof[-2:])
+        self.assertAlmostEqual(ridge / flat, 1, 3)
+
+
+# ----------------------------------------------------------------------------------------------
+# SKILL.md.
+
+
+class Skill(unittest.TestCase):
+    def test_front_matter(self) -> None:
+        opening, front_matter, body = SKILL.split("---\n", 2)
+        self.assertEqual(opening, "")
+        self.assertTrue(body.startswith("\n# "))
+        entries = dict(line.split(": ", 1) for line in front_matter.splitlines())
+        self.assertEqual(list(entries), ["name", "description", "argument-hint"])
+        self.assertEqual(entries["name"], "compute-breakdown")
+        self.assertIn("Use it when", entries["description"])
+        self.assertLess(len(entries["description"]), 1024)
+        # Plain YAML scalars hold no ": " and no " #", quoted ones are closed.
+        self.assertNotRegex(entries["description"], r": | #|\A[\W]")
+        self.assertRegex(entries["argument-hint"], r'\A"[^"\\]*"\Z')
+
+    def test_every_name_in_it_is_one(self) -> None:
+        documented = FieldTables.of(FIELDS)
+        classes = {code(row[0]) for row in table(FIELDS, "class")}
+        self.assertEqual(classes, {*ledger.CLASSES})
+        known = {name for _, _, name in documented.named()} | set(MODES)
+        known |= {outcome.object["reason"] for outcome in refusals()}
+        known |= {*judging.SKIP_REASONS, "sparse_core", "data_move", "no_source"}
+        known |= classes | {"at_roof", "step_duration"}
+        named = re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)
+        shapes = {"decoder_layer", "dot_general", "sort_by"}
+        self.assertEqual(set(named) - shapes - known, set())
+
+    def test_the_guide_has_every_class(self) -> None:
+        known = {*ledger.CLASSES, "idle", "overlap", "at_roof"}
+        guide = table(SKILL, "class", "what it means")
+        self.assertEqual({name for row in guide for name in re.findall(r"`(\w+)`", row[0])}, known)
+
+    @unittest.skipUnless(shutil.which("jq"), "needs jq")
+    def test_its_filters_bear_whatever_is_null(self) -> None:
+        """As an agent would copy them, on traces that know next to nothing, too."""
+        recipes = [block.text for block in blocks(SKILL) if "jq" in block.text]
+        commands = re.findall(
+            r"compute-breakdown PROFILE (.*?)\|\s*jq (.*?)'(.*?)'", "\n".join(recipes), re.DOTALL
+        )
+        # Of a record one reads what others make of it.
+        asked_for = {shlex.split(asked)[1] for asked, *_ in commands}
+        self.assertEqual(asked_for, set(MODES) - {"record"})
+        for data in (None, *hand_made_traces(), *hand_made_memories()):
+            for asked, options, program in commands:
+                mode, *rest = shlex.split(asked.replace("BASELINE", shlex.quote(str(BEFORE))))[1:]
+                said = run(DEMO if data is None else data, mode, *rest).object
+                done = subprocess.run(
+                    ["jq", *shlex.split(options.replace("LINE", "train.py:49")), program],
+                    input=json.dumps(said),
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                self.assertEqual((done.returncode, done.stderr), (0, ""), program)
+                self.assertTrue(done.stdout or data is not None, program)
+
+    def test_its_commands_work_from_another_folder(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            command = f'{shlex.quote(sys.executable)} "$SKILL/compute_breakdown.py"'
+            self.assertIn('python3 "$SKILL/compute_breakdown.py" PROFILE --mode bottleneck', SKILL)
+            done = subprocess.run(
+                ["sh", "-c", f"{command} {shlex.quote(str(DEMO))} --mode bottleneck"],
+                cwd=folder,
+                env={**os.environ, "SKILL": str(ROOT)},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            self.assertEqual(json.loads(done.stdout)["status"], "ok")
+
+
+if __name__ == "__main__":
+    unittest.main()

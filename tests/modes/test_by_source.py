@@ -1,0 +1,257 @@
+"""What by_source says of its groups: numbers, breakdowns, bytes of the HBM."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.builders.xspace import memory_access_breakdown, op, raw, trace
+from tests.harness import answer
+from tests.modes.small_steps import (
+    GIB,
+    HERE,
+    PEAKS,
+    PS,
+    STEP,
+    by_source,
+    column,
+    kernel,
+    leaf,
+    matmul,
+    roofline,
+)
+
+
+class GroupNumbers(unittest.TestCase):
+    def test_durations_and_percentages_are_rounded_once(self) -> None:
+        ops = [leaf(0, 1, stack=HERE), leaf(1, 2, stack=HERE), leaf(3, 4, stack="m.py:2:1")]
+        first, second = by_source(ops)
+        self.assertEqual(
+            [first[f"{k}_dur_ps"] for k in ("total", "min", "max", "avg")], [3, 1, 2, 2]
+        )
+        self.assertEqual([second[f"{k}_dur_ps"] for k in ("total", "min", "max", "avg")], [4] * 4)
+        self.assertEqual((first["pct_of_compute"], second["pct_of_compute"]), (42.857, 57.143))
+        self.assertEqual((first["pct_of_step"], second["pct_of_step"]), (0.3, 0.4))
+
+    def test_an_average_is_rounded_half_to_even(self) -> None:
+        for durations, average in (((0, 1), 0), ((1, 2), 2), ((2, 3), 2), ((1, 1, 3), 2)):
+            (row,) = by_source([leaf(10 * i, dur) for i, dur in enumerate(durations)])
+            self.assertEqual(row["avg_dur_ps"], average)
+            self.assertIs(type(row["avg_dur_ps"]), int)
+
+    def test_facts_are_summed_over_executions_that_carry_them(self) -> None:
+        ops = [
+            *[leaf(i, 1, "a", flops=10, bytes_accessed=0, model_flops=3) for i in range(3)],
+            *[leaf(3 + i, 1, "b", flops=1, model_flops=-1) for i in range(2)],
+            leaf(5, 1, "c"),
+        ]
+        (row,) = by_source(ops)
+        self.assertEqual(
+            (row["flops_sum"], row["bytes_accessed_sum"], row["model_flops_sum"]), (32, 0, 9)
+        )
+
+    def test_a_sum_that_no_execution_carries_is_null(self) -> None:
+        (row,) = by_source([leaf(0, 1, flops=-1)])
+        for fact in ("flops_sum", "bytes_accessed_sum", "model_flops_sum"):
+            self.assertIsNone(row[fact])
+
+    def test_categories_and_dtypes_count_executions_in_order_of_appearance(self) -> None:
+        ops = [
+            op("z", "output fusion", 0, 1, shape="f32[1]{0}", stack=HERE),
+            *[op("a", "custom fusion", i, 1, shape="bf16[1]{0}", stack=HERE) for i in (1, 2)],
+            op("z", "output fusion", 3, 1, shape="f32[1]{0}", stack=HERE),
+        ]
+        (row,) = by_source(ops)
+        self.assertEqual(
+            list(row["hlo_categories"].items()), [("output fusion", 2), ("custom fusion", 2)]
+        )
+        self.assertEqual(list(row["dtypes"].items()), [("fp32", 2), ("bf16", 2)])
+
+    def test_the_first_member_speaks_for_the_group(self) -> None:
+        ops = [
+            leaf(0, 1, "a", stack=HERE, tf_op="first"),
+            leaf(1, 9, "b", stack=HERE, tf_op="second"),
+        ]
+        self.assertEqual(column(by_source(ops), "tf_op"), ["first"])
+        no_source = [leaf(0, 1, "a", source="x.py:1"), leaf(1, 9, "b", source="y.py:2")]
+        self.assertEqual(column(by_source(no_source), "source_inner"), ["x.py:1"])
+
+    def test_the_example_is_the_longest_event_the_first_of_several(self) -> None:
+        ops = [leaf(0, 5, "a"), leaf(5, 6, "b"), leaf(11, 7, "c"), leaf(18, 7, "a")]
+        (row,) = by_source(ops)
+        self.assertTrue(row["example_hlo_op"].startswith("%c ="))
+        self.assertEqual(row["example_hlo_op_dur_ps"], 7)
+        (row,) = by_source([leaf(0, 7, "a"), leaf(10, 7, "b"), leaf(20, 7, "a")])
+        self.assertTrue(row["example_hlo_op"].startswith("%a ="))
+
+    def test_shapes_are_distinct_and_eight_at_most(self) -> None:
+        for n, listed, truncated in ((1, 1, False), (8, 8, False), (9, 8, True)):
+            shapes = [f"f32[{i}]{{0}}" for i in range(n)]
+            ops = [
+                leaf(10 * i + j, 1, shape_with_layout=shape)
+                for i, shape in enumerate(shapes)
+                for j in range(2)
+            ]
+            (row,) = by_source(ops)
+            self.assertEqual(row["shapes"], shapes[:listed])
+            self.assertIs(row["shapes_truncated"], truncated)
+
+    def test_groups_stand_in_order_of_appearance_in_the_file(self) -> None:
+        ops = [leaf(50, 1, tf_op="b"), leaf(0, 9, tf_op="c"), leaf(20, 5, tf_op="a")]
+        self.assertEqual(column(by_source(ops), "agg_key"), ["tfop:b", "tfop:c", "tfop:a"])
+        said = answer(trace(ops, STEP), "by_source")
+        self.assertEqual(said["totals"]["n_groups_total"], 3)
+
+    def test_by_source_lists_the_kinds_that_are_asked_for(self) -> None:
+        ops = [op(c, c, i, 1) for i, c in enumerate(("copy", "all-reduce", "tuple", "sort"))]
+        for options, kinds in (
+            ([], ["compute"]),
+            (["--include-data-move"], ["data_move", "compute"]),
+            (["--include-comm"], ["comm", "compute"]),
+            (["--include-comm", "--include-data-move"], ["data_move", "comm", "compute"]),
+        ):
+            self.assertEqual(column(by_source(ops, *options), "kind"), kinds)
+
+
+class Breakdown(unittest.TestCase):
+    def test_the_eight_costliest_signatures_and_what_they_leave_out(self) -> None:
+        # Each signature i runs twice, i + 1 ps each time.
+        ops = [leaf(20 * i + 10 * j, i + 1, f"f{i}.{j}") for i in range(11) for j in range(2)]
+        (row,) = by_source(ops)
+        self.assertEqual(
+            column(row["hlo_op_breakdown"], "signature", "total_dur_ps", "n_executions"),
+            [(f"f{i} [loop fusion]", 2 * (i + 1), 2) for i in range(10, 2, -1)],
+        )
+        self.assertEqual(
+            row["hlo_op_breakdown_overflow"],
+            {"n_signatures": 3, "n_executions": 6, "total_dur_ps": 12},
+        )
+        self.assertEqual(row["hlo_op_breakdown"][0]["pct_of_group"], 16.667)  # 22 of 132
+
+    def test_eight_signatures_leave_nothing_out(self) -> None:
+        (row,) = by_source([leaf(i, 1, f"f{i}") for i in range(8)])
+        self.assertEqual(len(row["hlo_op_breakdown"]), 8)
+        self.assertIsNone(row["hlo_op_breakdown_overflow"])
+
+    def test_ties_stand_by_signature(self) -> None:
+        (row,) = by_source([leaf(i, 1, name) for i, name in enumerate("cab")])
+        self.assertEqual(
+            column(row["hlo_op_breakdown"], "signature"),
+            ["a [loop fusion]", "b [loop fusion]", "c [loop fusion]"],
+        )
+
+    def test_a_row_s_example_is_its_longest_event(self) -> None:
+        (row,) = by_source([leaf(0, 5, "f.1"), leaf(5, 7, "f.2"), leaf(20, 9, "g")])
+        longest, other = row["hlo_op_breakdown"]
+        self.assertEqual(
+            (longest["signature"], longest["example_hlo_op_dur_ps"]), ("f [loop fusion]", 7)
+        )
+        self.assertTrue(longest["example_hlo_op"].startswith("%f.2 ="))
+        self.assertEqual(other["pct_of_group"], 42.857)
+
+    def test_without_time_there_is_no_percentage(self) -> None:
+        (row,) = by_source([leaf(0, 0)])
+        self.assertIsNone(row["hlo_op_breakdown"][0]["pct_of_group"])
+
+
+class HbmBytes(unittest.TestCase):
+    def test_only_hbm_counts_reads_and_writes(self) -> None:
+        accesses = memory_access_breakdown((1, 1, 10), (2, 1, 5), (1, 2, 100), (2, 3, 1000))
+        ops = [leaf(i, 1, bytes_accessed=1115, memory_access_breakdown=accesses) for i in range(2)]
+        self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [30])
+
+    def test_an_empty_breakdown_is_a_known_0_only_where_all_lies_on_the_chip(self) -> None:
+        vmem, hbm, host = "f32[8]{0:S(1)}", "f32[8]{0}", "f32[8]{0:S(5)}"
+        for n_bytes, shape, operands, expected in (
+            (9, vmem, f"{vmem} %a", 0),
+            (9, vmem, f"{vmem} %a, f32[8]{{0:T(8)S(12)}} %b", 0),
+            (9, f"({vmem}, {vmem})", f"{vmem} %a", 0),
+            (9, vmem, "", 0),
+            # real copies to the host and back
+            (9, host, f"{hbm} %a", None),
+            (9, hbm, f"{host} %a", None),
+            (9, vmem, f"{host} %a", None),
+            (9, vmem, f"{vmem} %a, {hbm} %b", None),
+            (9, f"({vmem}, {hbm})", f"{vmem} %a", None),
+            # space 0, written out
+            (9, vmem, "f32[8]{0:S(0)} %a", None),
+            # no array to be seen
+            (9, "()", "%a", None),
+            # and of what moves no bytes it is known wherever it lies
+            (0, hbm, f"{hbm} %a", 0),
+            (None, hbm, f"{hbm} %a", 0),
+            (-1, hbm, f"{hbm} %a", 0),
+        ):
+            with self.subTest(n_bytes=n_bytes, shape=shape, operands=operands):
+                facts: dict[str, Any] = {} if n_bytes is None else {"bytes_accessed": n_bytes}
+                ops = [
+                    leaf(
+                        *(0, 1),
+                        shape=shape,
+                        operands=operands,
+                        memory_access_breakdown=raw(b""),
+                        **facts,
+                    )
+                ]
+                self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [expected])
+
+    def test_a_breakdown_of_other_memories_is_a_known_0(self) -> None:
+        accesses = memory_access_breakdown((1, 2, 9), (1, 0, 9), (2, 5, 9))
+        ops = [leaf(0, 1, bytes_accessed=27, memory_access_breakdown=accesses)]
+        self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [0])
+
+    def test_a_breakdown_that_is_none_is_unknown(self) -> None:
+        for breakdown in ("text", 7):
+            ops = [leaf(0, 1, bytes_accessed=9, memory_access_breakdown=breakdown)]
+            self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [None])
+
+    def test_null_where_a_member_that_moves_bytes_lacks_it(self) -> None:
+        vmem = {"shape": "f32[8]{0:S(1)}", "memory_access_breakdown": raw(b"")}
+        known = leaf(0, 1, "a", bytes_accessed=9, **vmem)
+        for facts, expected in (
+            ({"bytes_accessed": 1}, None),
+            ({"bytes_accessed": 0}, 0),
+            ({}, 0),
+            ({"bytes_accessed": -1}, 0),
+        ):
+            with self.subTest(facts=facts):
+                rows = by_source([known, leaf(1, 1, "b", **facts)])
+                self.assertEqual(column(rows, "hbm_bytes_sum"), [expected])
+        self.assertEqual(column(by_source([leaf(0, 1)]), "hbm_bytes_sum"), [None])
+
+    def test_bytes_hbm_judges_by_hbm_alone(self) -> None:
+        accesses = memory_access_breakdown((1, 1, GIB // 2), (1, 2, 9 * GIB))
+        ops = [matmul(0, 4 * PS, 2 * 10**12, 10 * GIB, memory_access_breakdown=accesses)]
+        for traffic, bound, t_hbm, intensity, per_op in (
+            ("accessed", "memory", 10 * PS, 186.2645, 10 * PS),
+            ("hbm", "compute", PS // 2, 3725.2903, PS),
+        ):
+            said = roofline(ops, *PEAKS, "--bytes", traffic)
+            (row,) = said["groups"]
+            self.assertEqual(said["peaks_used"]["bytes"], traffic)
+            self.assertEqual((row["bound"], row["t_hbm_theory_ps"]), (bound, t_hbm))
+            self.assertEqual(
+                (row["arithmetic_intensity"], row["t_roofline_per_op_ps"]), (intensity, per_op)
+            )
+            self.assertEqual(
+                (row["bytes_accessed_sum"], row["hbm_bytes_sum"]), (10 * GIB, GIB // 2)
+            )
+
+    def test_a_known_0_is_compute_bound_of_no_intensity(self) -> None:
+        accesses = memory_access_breakdown((1, 2, 9))
+        ops = [matmul(0, 10, 8, 9, memory_access_breakdown=accesses)]
+        (row,) = roofline(ops, *PEAKS, "--bytes", "hbm")["groups"]
+        self.assertEqual((row["bound"], row["arithmetic_intensity"]), ("compute", None))
+        self.assertEqual((row["hbm_util"], row["roofline_util"]), (0.0, 0.4))
+
+    def test_the_bytes_of_a_kernel_cost_count_as_hbm_bytes(self) -> None:
+        said = roofline([kernel(0, 5)], "--kernel-cost", "flash=8,3", "--bytes", "hbm")
+        self.assertEqual(column(said["groups"], "hbm_bytes_sum", "bytes_accessed_sum"), [(3, 3)])
+
+    def test_unknown_hbm_bytes_are_no_bytes(self) -> None:
+        said = roofline([matmul(0, 10, 8, 9)], "--bytes", "hbm")
+        self.assertEqual(column(said["skipped_groups"]["top_skipped"], "reason"), ["no_bytes"])
+
+
+if __name__ == "__main__":
+    unittest.main()

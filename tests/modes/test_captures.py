@@ -1,0 +1,372 @@
+"""Folders of captures, end to end: traces, records, and what else lies beside them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tempfile
+import unittest
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from tests.builders.xspace import Line, Plane, Space, encode, op, tpu_plane
+from tests.harness import DEMO, Outcome, run
+
+Json = dict[str, Any]
+Files = dict[str, bytes]
+
+HOSTS = ("h0", "h1", "h2")
+DEVICES = ("/device:TPU:0", "/device:TPU:1")
+SLOW = {"host": "h1", "device": "/device:TPU:0"}
+
+
+@cache
+def a_trace(host: str) -> bytes:
+    """Five steps of two devices; all wait for the first device of h1."""
+
+    def plane(device: str) -> Plane:
+        work = 380 if {"host": host, "device": device} == SLOW else 300
+        ops = [
+            each
+            for begin in range(0, 5000, 1000)
+            for each in (
+                op("a", "loop fusion", begin, work, stack="model.py:1:2"),
+                op("all-reduce.1", "all-reduce", begin + work, 800 - work),
+            )
+        ]
+        return tpu_plane(ops, [(str(i), 1000 * i, 900) for i in range(5)], name=device)
+
+    return encode(Space([plane(device) for device in DEVICES]))
+
+
+@cache
+def a_record(host: str) -> bytes:
+    """What the mode prints of that host's trace, with the trailing newline."""
+    return made_of(host, a_trace(host))
+
+
+def made_of(host: str, trace: bytes) -> bytes:
+    return (json.dumps(on_files({f"{host}.xplane.pb": trace}, "record").object) + "\n").encode()
+
+
+def traces() -> Files:
+    return {f"{host}.xplane.pb": a_trace(host) for host in HOSTS}
+
+
+def records() -> Files:
+    return {f"{host}.json": a_record(host) for host in HOSTS}
+
+
+def on_files(files: Files, mode: str, *options: str) -> Outcome:
+    """Run on a folder of these files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in files.items():
+            Path(folder, name).write_bytes(data)
+        outcome = run(folder, mode, *options)
+        # What is left to compare tells nothing of the folder.
+        outcome.object["profile_dir"] = outcome.object["profile_dir"].replace(folder, "folder")
+        return outcome
+
+
+def spread(files: Files, *options: str) -> Json:
+    outcome = on_files(files, "spread", *options)
+    if (outcome.object["status"], outcome.status) != ("ok", 0):
+        raise AssertionError(outcome)
+    return outcome.object
+
+
+def without_notes(answer: Json) -> Json:
+    return {name: value for name, value in answer.items() if name != "notes"}
+
+
+def straggler(answer: Json) -> Json | None:
+    found: Json | None = answer["cohorts"][0]["verdict"]["straggler"]
+    return found
+
+
+class Sources(unittest.TestCase):
+    def test_records_gzipped_ones_and_traces_give_the_same(self) -> None:
+        answer = spread(records())
+        self.assertEqual(straggler(answer), SLOW)
+        self.assertEqual((answer["n_hosts"], answer["n_devices"], answer["notes"]), (3, 6, []))
+        zipped = {f"{name}.gz": gzip.compress(data) for name, data in records().items()}
+        some = traces() | {"h1.json": a_record("h1")}
+        del some["h1.xplane.pb"]
+        for files in (traces(), zipped, some):
+            with self.subTest(files=list(files)):
+                self.assertEqual(spread(files), answer)
+
+    def test_a_record_is_taken_instead_of_the_trace_of_its_name(self) -> None:
+        answer = without_notes(spread(traces()))
+        for n_records in (1, 3):
+            both = spread(traces() | dict(list(records().items())[:n_records]))
+            note = f"{n_records} records taken, not the traces of their names"
+            self.assertEqual(both["notes"], [note])
+            self.assertEqual(without_notes(both), answer)
+        # Whatever the trace holds.
+        answer = spread({**dict.fromkeys(traces(), b""), **records()})
+        self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (3, 0))
+
+    def test_names_and_their_order_tell_nothing(self) -> None:
+        answer = spread(records())
+        for names in (("c", "b", "a"), ("b", "c", "a")):
+            renamed = {f"{n}.json": a_record(h) for n, h in zip(names, HOSTS, strict=True)}
+            self.assertEqual(spread(renamed), answer)
+
+    def test_a_log_directory_holds_them_in_its_newest_run(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for run_name, files in (
+                ("2026_01_01", {"h9.json": b"", "h9.xplane.pb": b""}),
+                ("2026_01_02", traces() | {"h0.json": a_record("h0")}),
+            ):
+                path = Path(folder, "plugins", "profile", run_name)
+                path.mkdir(parents=True)
+                for name, data in files.items():
+                    (path / name).write_bytes(data)
+            outcome = run(folder, "spread")
+            self.assertEqual((outcome.object["n_hosts"], outcome.object["n_devices"]), (3, 6))
+            self.assertIn("1 records taken, not the traces of their names", outcome.object["notes"])
+
+    def test_a_single_record_is_a_capture(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for name, data in (
+                ("a.json", a_record("h1")),
+                ("b.json.gz", gzip.compress(a_record("h1"))),
+            ):
+                path = Path(folder, name)
+                path.write_bytes(data)
+                self.assertEqual(run(path, "spread").object["n_devices"], 2)
+                compared = run(path, "compare", "--baseline", str(path))
+                self.assertEqual(compared.object["after"]["host"], "h1")
+
+    def test_a_log_directory_of_records(self) -> None:
+        """Traces are large: it is these that are removed first."""
+        with tempfile.TemporaryDirectory() as folder:
+            runs = Path(folder, "plugins", "profile")
+            for run_name, files in {
+                "r1": traces(),
+                "r2": records(),
+                "r3": {"x.json": b"1"},
+            }.items():
+                (runs / run_name).mkdir(parents=True)
+                for name, content in files.items():
+                    (runs / run_name / name).write_bytes(content)
+            for path in (Path(folder), runs):
+                said = run(path, "spread").object
+                self.assertEqual(said["n_hosts"], len(records()))
+                self.assertEqual(said["notes"][0], "run r2 taken, the newest with a record")
+                compared = run(path, "compare", "--baseline", str(runs / "r1")).object
+                self.assertEqual(compared["status"], "ok")
+                # The other modes take no record.
+                self.assertIn("run r1 taken", run(path, "summary").object["notes"][0])
+            detail = run(runs / "r3", "spread").object["detail"]
+            self.assertTrue(detail.startswith("neither a .xplane.pb file nor a record in"))
+            self.assertTrue(detail.endswith(f"; there is one in {runs}"))
+
+    def test_other_json_is_nobodys_record(self) -> None:
+        others = {
+            "h0.trace.json.gz": gzip.compress(b'{"traceEvents": []}'),
+            "h0.trace.json": b"",
+            "cache.json": b'{"stat": 1}',
+            "cache.json.gz": gzip.compress(b'{"status of": 1}'),
+            "stats.json": b"[1]",
+            "none.json": b"null",
+        }
+        for files in (records(), traces()):
+            self.assertEqual(spread(files | others), spread(files))
+        outcome = on_files(others, "spread")
+        self.assertEqual((outcome.object["reason"], outcome.status), ("no_xplane_pb", 0))
+
+    def test_a_pipe_is_no_record(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkfifo(f"{folder}/h0.json")
+            said = run(folder, "spread").object
+        self.assertEqual(said["reason"], "no_xplane_pb")
+        self.assertTrue(said["detail"].startswith("neither a .xplane.pb file nor a record in"))
+
+    def test_a_record_is_no_trace(self) -> None:
+        detail = on_files({"h0.xplane.pb": a_record("h0")}, "summary").object["detail"]
+        self.assertIn("not a trace but a record: for compare and spread", detail)
+
+    def test_a_folder_is_no_record(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "h0.json").write_bytes(a_record("h0"))
+            Path(folder, "h1.json").mkdir()
+            answer = run(folder, "spread").object
+            self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (1, 0))
+
+
+class Options(unittest.TestCase):
+    def test_one_host_one_device_some_steps(self) -> None:
+        for files in (records(), traces()):
+            answer = spread(files, "--host", "h1")
+            self.assertEqual((answer["n_hosts"], answer["n_devices"]), (1, 2))
+            answer = spread(files, "--device", DEVICES[1])
+            self.assertEqual((answer["n_hosts"], answer["n_devices"]), (3, 3))
+            self.assertIsNone(straggler(answer))
+            answer = spread(files, "--steps", "1:-1")
+            self.assertEqual([s["name"] for s in answer["cohorts"][0]["steps"]], ["1", "2", "3"])
+            answer = spread(files, "--steps", "5:")
+            self.assertEqual(answer["cohorts"][0]["verdict"]["why_not"], "no_common_step")
+
+    def test_of_other_devices_it_is_said(self) -> None:
+        outcome = on_files(
+            traces(), "compare", "--baseline", str(DEMO), "--device", "/device:TPU:1"
+        )
+        note = "another device: /device:TPU:0 before, /device:TPU:1 after"
+        self.assertIn(note, outcome.object["notes"])
+
+    def test_steps_of_which_none_is_there(self) -> None:
+        said = on_files(traces(), "record", "--steps", "3:1").object
+        self.assertEqual({step["why_not"] for step in said["steps"]}, {"not_asked"})
+        self.assertIn("no step is used: steps say why_not", said["notes"])
+        for asked in ((), ("--steps", ":1")):
+            said = on_files(traces(), "record", *asked).object
+            self.assertNotIn("no step is used", str(said["notes"]))
+
+    def test_a_device_of_another_name_is_that_of_its_record(self) -> None:
+        name = "/device:CUSTOM:0"
+        plane = tpu_plane([op("a", "loop fusion", 0, 5)], [("0", 0, 9)], name=name)
+        data = {"h0.xplane.pb": encode(Space([plane])), "h1.xplane.pb": a_trace("h1")}
+        said = spread(data, "--device", name)
+        self.assertEqual((said["n_hosts"], said["n_devices"]), (2, 1))
+        made = json.dumps(on_files(data, "record", "--device", name, "--host", "h0").object)
+        records = {"h0.json": made.encode(), "h1.json": a_record("h1")}
+        self.assertEqual(without_notes(spread(records, "--device", name)), without_notes(said))
+
+    def test_there_is_one_standard_input(self) -> None:
+        said = run("-", "compare", "--baseline", "-")
+        self.assertEqual((said.object["reason"], said.status), ("bad_arguments", 2))
+
+    def test_what_is_not_there(self) -> None:
+        for files in (records(), traces()):
+            outcome = on_files(files, "spread", "--host", "h9")
+            self.assertEqual((outcome.object["reason"], outcome.status), ("host_not_found", 1))
+            self.assertEqual(outcome.object["available_hosts"], list(HOSTS))
+            outcome = on_files(files, "spread", "--device", "/device:TPU:9")
+            self.assertEqual((outcome.object["reason"], outcome.status), ("device_not_found", 0))
+            self.assertEqual(outcome.object["available_devices"], list(DEVICES))
+
+    def test_what_is_there_twice_is_taken_once(self) -> None:
+        answer = spread(records() | {"h1 (copy).json": a_record("h1")})
+        self.assertEqual((answer["n_hosts"], answer["n_devices"]), (3, 6))
+        self.assertEqual([note.rpartition(": ")[2] for note in answer["notes"]], ["taken once"] * 2)
+        self.assertEqual(answer["cohorts"], spread(records())["cohorts"])
+        answer = spread(records() | {"h1.json.gz": gzip.compress(a_record("h1"))})
+        self.assertEqual(answer, spread(records()))
+
+    def test_of_both_forms_the_plain_one_is_taken_in_whatever_order_they_are_listed(self) -> None:
+        listed = os.listdir
+        for in_order in (sorted, lambda names: sorted(names, reverse=True)):
+            with patch.object(os, "listdir", lambda at, in_order=in_order: in_order(listed(at))):
+                answer = spread(records() | {"h1.json.gz": b""})
+            self.assertEqual(answer, spread(records()))
+
+    def test_compare_takes_a_host_of_either_side(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for name, data in records().items():
+                Path(folder, name).write_bytes(data)
+            for host, baseline_host in ((None, None), ("h1", None), (None, "h1"), ("h2", "h1")):
+                options = ["--host", host] if host else []
+                options += ["--baseline-host", baseline_host] if baseline_host else []
+                for files in (records(), traces()):
+                    answer = on_files(files, "compare", "--baseline", folder, *options).object
+                    self.assertEqual(answer["after"]["host"], host or "h0")
+                    self.assertEqual(answer["before"]["host"], baseline_host or "h0")
+                    duration = answer["totals"]["compute"]["delta_ps"]
+                    self.assertEqual(duration, 80 * ((host == "h1") - (baseline_host == "h1")))
+            options = ["--baseline", folder, "--baseline-host", "h9"]
+            outcome = on_files(traces(), "compare", *options)
+            self.assertEqual((outcome.object["reason"], outcome.status), ("host_not_found", 1))
+            self.assertEqual(outcome.object["side"], "baseline")
+            self.assertEqual(outcome.object["available_hosts"], list(HOSTS))
+
+
+# What is left of a record that could not be written to its end.
+CUT_OFF = {
+    "nothing": b"",
+    "a newline": b"\n",
+    "zeros": bytes(4096),
+    **{f"{n} bytes": a_record("h1")[:n] for n in (1, 2, 5, 8, 9, 10, 11, 100, 900)},
+    "all but the end": a_record("h1").rstrip()[:-1],
+}
+
+
+class Unreadable(unittest.TestCase):
+    def assert_one_lost(self, files: Files, *said: str) -> None:
+        answer = spread(files)
+        self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (2, 1))
+        self.assertEqual(answer["n_devices"], 4)
+        [note] = [note for note in answer["notes"] if "can't be read" in note]
+        for each in ("h1.", *said):
+            self.assertIn(each, note)
+        rest = {name: data for name, data in files.items() if not name.startswith("h1.")}
+        self.assertEqual(answer["cohorts"], spread(rest)["cohorts"])
+
+    def test_what_is_cut_off_is_counted(self) -> None:
+        for what, data in CUT_OFF.items():
+            with self.subTest(what=what):
+                self.assert_one_lost(records() | {"h1.json": data}, "h1.json: not JSON")
+        zipped = gzip.compress(a_record("h1"))
+        rest = {name: data for name, data in records().items() if name != "h1.json"}
+        for n in (0, 1, 5, 10, 11, 30, len(zipped) - 1):
+            with self.subTest(n_bytes=n):
+                self.assert_one_lost(rest | {"h1.json.gz": zipped[:n]}, "h1.json.gz: ")
+        for data in (b"", b"no trace", a_trace("h1")[:-1]):
+            self.assert_one_lost(traces() | {"h1.xplane.pb": data}, "h1.xplane.pb: byte ")
+
+    def test_one_whose_record_failed_is_counted_though_its_trace_lies_there(self) -> None:
+        self.assert_one_lost(traces() | {"h1.json": b""})
+        self.assert_one_lost(traces() | {"h1.json": made_of("h1", b"")})
+
+    def test_another_format_is_counted(self) -> None:
+        other = json.dumps({**json.loads(a_record("h1")), "format": 2}).encode()
+        self.assert_one_lost(records() | {"h1.json": other}, "format")
+
+    def test_it_is_said_why_a_record_could_not_be_made(self) -> None:
+        files = records() | {"h1.json": made_of("h1", b"")}
+        self.assert_one_lost(files, "h1.xplane.pb: byte 0: the file is empty")
+        # By a program that gives no reasons, or odd ones.
+        for absent in ({"status": "absent"}, {"status": "absent", "reason": 1, "detail": None}):
+            self.assert_one_lost(records() | {"h1.json": json.dumps(absent).encode()}, "no record")
+
+    def test_a_trace_that_has_nothing_to_record_is_named(self) -> None:
+        no_tpu = encode(Space([Plane("/host:CPU")]))
+        no_ops = encode(Space([Plane(DEVICES[0], [Line("Steps")])]))
+        for data, reason, field, there in (
+            (no_tpu, "device_not_found", "available_devices", ["/host:CPU"]),
+            (no_ops, "no_xla_ops_line", "available_lines", ["Steps"]),
+        ):
+            with self.subTest(reason=reason):
+                self.assert_one_lost(traces() | {"h1.xplane.pb": data}, f"h1.xplane.pb: {reason}")
+                self.assert_one_lost(records() | {"h1.json": made_of("h1", data)}, reason)
+                for files in ({"h0.xplane.pb": data}, {"h0.xplane.pb": data, "h1.xplane.pb": data}):
+                    outcome = on_files(files, "spread")
+                    self.assertEqual((outcome.object["reason"], outcome.status), (reason, 0))
+                    self.assertEqual(outcome.object[field], there)
+
+    def test_all_of_them(self) -> None:
+        failed = made_of("h0", b"")
+        for files, reason in (
+            ({"h0.xplane.pb": b"", "h1.xplane.pb": b"no trace"}, "unreadable_xplane_pb"),
+            ({"h0.json": b"", "h1.json": a_record("h1")[:99]}, "unreadable_record"),
+            ({"h0.json": failed, "h1.json": failed}, "unreadable_record"),
+            ({"h0.json": b"", "h1.xplane.pb": b""}, "unreadable_xplane_pb"),
+        ):
+            with self.subTest(files=files):
+                outcome = on_files(files, "spread")
+                self.assertEqual((outcome.object["reason"], outcome.status), (reason, 1))
+                self.assertIn("h0.", outcome.object["detail"])
+                self.assertEqual(outcome.stderr.count("\n"), 1)
+
+    def test_compare_takes_the_next(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for name, data in (records() | {"h0.json": b""}).items():
+                Path(folder, name).write_bytes(data)
+            files = records() | {"h0.json": made_of("h0", b"")}
+            answer = on_files(files, "compare", "--baseline", folder).object
+            self.assertEqual((answer["before"]["host"], answer["after"]["host"]), ("h1", "h1"))
+            self.assertEqual(sum("can't be read: h0.json" in n for n in answer["notes"]), 2)

@@ -1,0 +1,629 @@
+"""What fills the HBM at the peak, by small buffer assignments: a case for each rule."""
+
+from __future__ import annotations
+
+import random
+import unittest
+from collections.abc import Sequence
+from typing import Any
+
+from tests.builders import hlo_proto
+from tests.builders.hlo_proto import (
+    ALLOC,
+    FREE,
+    SHARE,
+    StackFrames,
+    allocation,
+    array,
+    buffer,
+    heap_trace,
+    metadata_plane,
+    tuple_of,
+)
+from tests.builders.hlo_proto import op as instruction
+from tests.builders.xspace import Op, Space, encode, op, tpu_plane
+from tests.command.test_amplification import measure
+from tests.harness import DEMO, OFFLOADING, answer, run
+
+Json = dict[str, Any]
+BOUND = "the peak is an upper bound: "
+DAMAGED = "the program's HLO can't be read: "
+# Their ids count from 1.
+X, Y, Z = 1, 2, 3
+MAIN = [
+    instruction("x", "parameter", tf_op="params['w']['b']"),
+    instruction("y", "negate", "x", line="m.py:2"),
+    instruction("z", "add", "x", "y", line="m.py:3", tf_op="jit(f)/add"),
+]
+RUN = (op("y", "loop fusion", 100, 10), op("z", "loop fusion", 150, 10))
+
+
+def traced(
+    buffers: bytes | None,
+    *,
+    main: Sequence[hlo_proto.Op] = MAIN,
+    ran: Sequence[Op] = RUN,
+    **more: Any,
+) -> bytes:
+    """A trace of these ops, and their program with this buffer assignment."""
+    for each in ran:
+        each.stats.setdefault("program_id", 7)
+    program = hlo_proto.hlo_proto({"main": list(main)}, buffers=buffers, **more)
+    plane = tpu_plane(list(ran), [("s", 90, 200)])
+    return encode(Space([plane, metadata_plane({7: ("jit_f(7)", program)})]))
+
+
+def say(buffers: bytes, *options: str, **more: Any) -> Json:
+    return answer(traced(buffers, **more), "memory", *options)
+
+
+def whole(number: int, size: int, **flags: Any) -> bytes:
+    """A buffer of `x` that has an allocation of its own."""
+    return buffer(number, size, X) + allocation(number, size, (number, 0, size), **flags)
+
+
+def heap(size: int, *ids: int, number: int = 90) -> bytes:
+    """A temporary allocation of these buffers, wherever in it they lie."""
+    return allocation(number, size, *((i, 0, 0) for i in ids))
+
+
+def buffers_of(sizes: dict[int, int], made_by: int = Y) -> bytes:
+    return b"".join(buffer(i, size, made_by) for i, size in sizes.items())
+
+
+def rows(said: Json, *names: str) -> list[Any]:
+    found = [tuple(row[name] for name in names) for row in said["buffers"]]
+    return [row[0] for row in found] if len(names) == 1 else found
+
+
+class MemoryTest(unittest.TestCase):
+    def assert_peak(self, expected: int, buffers: bytes, live: Sequence[int] | None = None) -> Json:
+        said = say(buffers)
+        self.assertEqual(said["peak_bytes"], expected)
+        if live is not None:
+            self.assertEqual(rows(said, "bytes"), list(live))
+        self.assert_adds_up(said)
+        return said
+
+    def assert_adds_up(self, said: Json) -> None:
+        peak = said["peak_bytes"]
+        for name in ("by_source", "by_opcode", "by_argument"):
+            self.assertEqual(sum(row["bytes"] for row in said[name]), peak)
+        self.assertEqual(sum(said["by_kind"].values()), peak)
+        self.assertEqual(sum(rows(said, "bytes")) + said["tail"]["bytes"], peak)
+        self.assertEqual(said["reserved_bytes"] - said["fragmentation_bytes"], peak)
+        self.assertGreaterEqual(said["fragmentation_bytes"], 0)
+
+    def assert_absent(self, reason: str, data: bytes, note: str | None = None) -> None:
+        outcome = run(data, "memory")
+        said = outcome.object
+        self.assertEqual((said["status"], said.get("reason")), ("absent", reason))
+        self.assertEqual((outcome.status, outcome.stderr), (0, ""))
+        notes = [each for each in said["notes"] if each.startswith(DAMAGED)]
+        self.assertEqual(len(notes), 0 if note is None else 1, notes)
+        self.assertIn(note or "", "".join(notes))
+
+
+class Lasting(MemoryTest):
+    """What is there as long as the program runs."""
+
+    def test_kinds(self) -> None:
+        said = self.assert_peak(
+            15,
+            whole(1, 1, parameter=0, live_out=True, constant=True)
+            + whole(2, 2, live_out=True, constant=True)
+            + whole(3, 4, constant=True)
+            + whole(4, 8, parameter=2),
+            [8, 4, 2, 1],
+        )
+        by_kind = {"parameter": 9, "output": 2, "constant": 4, "temporary": 0}
+        self.assertEqual(said["by_kind"], by_kind)
+        kinds = [("parameter", 2), ("constant", None), ("output", None), ("parameter", 0)]
+        self.assertEqual(rows(said, "kind", "parameter_number"), kinds)
+        self.assertEqual(rows(said, "pct_of_peak"), [53.333, 26.667, 13.333, 6.667])
+        self.assertIsNone(said["peak_at"])
+
+    def test_the_inside_of_fusions_and_other_memories_are_left_out(self) -> None:
+        self.assert_peak(
+            1,
+            whole(1, 1, parameter=0)
+            + whole(2, 2, thread_local=True)
+            + whole(3, 4, thread_local=True, live_out=True)
+            + whole(4, 8, parameter=1, color=5)
+            + whole(5, 16, color=1),
+        )
+
+    def test_one_row_told_by_its_parameter_or_its_largest_or_its_first(self) -> None:
+        for expected, made_by in (
+            ("x", [(5, 8, Y), (4, 1, X), (3, 9, Z)]),
+            ("z", [(5, 8, Y), (3, 9, Z)]),
+            ("z", [(5, 8, Y), (3, 8, Z)]),
+            ("y", [(2, 8, Y), (3, 8, Z)]),
+            (None, []),
+        ):
+            with self.subTest(made_by=made_by):
+                places = [(i, 0, size) for i, size, _ in made_by]
+                buffers = b"".join(buffer(*each) for each in made_by)
+                said = self.assert_peak(9, buffers + allocation(0, 9, *places, live_out=True), [9])
+                self.assertEqual(rows(said, "hlo_op"), [expected])
+
+    def test_nothing_at_all_is_live(self) -> None:
+        said = self.assert_peak(0, whole(1, 0, parameter=0), [0])
+        self.assertEqual(rows(said, "pct_of_peak"), [None])
+
+
+class Heap(MemoryTest):
+    """What shares the temporary memory."""
+
+    def test_the_first_maximum_counts(self) -> None:
+        said = self.assert_peak(
+            12,
+            buffers_of({1: 2, 2: 10, 3: 5, 4: 5})
+            + heap(20, 1, 2, 3, 4)
+            + heap_trace(
+                (ALLOC, 1, "x", 0),
+                (ALLOC, 2, "y", 0),
+                (FREE, 2, "y", 0),
+                (ALLOC, 3, "z", 0),
+                (ALLOC, 4, "z", 0),
+                (FREE, 4, "z", 0),
+                (FREE, 1, "z", 0),
+            ),
+            [10, 2],
+        )
+        self.assertEqual(said["peak_at"]["hlo_op"], "y")
+        self.assertEqual((said["reserved_bytes"], said["fragmentation_bytes"]), (20, 8))
+
+    def test_shared_memory_is_one_row_until_nobody_has_it(self) -> None:
+        said = self.assert_peak(
+            15,
+            buffer(1, 8, Y)
+            + buffer(2, 8, Z)
+            + buffers_of({3: 7})
+            + heap(15, 1, 2, 3)
+            + heap_trace(
+                (ALLOC, 1, "y", 0),
+                (SHARE, 2, "z", 1),
+                (FREE, 1, "z", 0),
+                (ALLOC, 3, "z", 0),
+                (FREE, 2, "z", 0),
+            ),
+            [8, 7],
+        )
+        self.assertEqual(rows(said, "hlo_op")[0], "y")
+
+    def test_who_shares_what_was_just_freed_takes_it_over(self) -> None:
+        self.assert_peak(
+            15,
+            buffers_of({1: 8, 2: 8, 3: 7})
+            + heap(15, 1, 2, 3)
+            + heap_trace(
+                (ALLOC, 1, "y", 0), (FREE, 1, "y", 0), (SHARE, 2, "y", 1), (ALLOC, 3, "z", 0)
+            ),
+            [8, 7],
+        )
+
+    def test_sharing_with_who_shares(self) -> None:
+        self.assert_peak(
+            8,
+            buffers_of({1: 8, 2: 8, 3: 8})
+            + heap(8, 1, 2, 3)
+            + heap_trace((ALLOC, 1, "y", 0), (SHARE, 2, "y", 1), (SHARE, 3, "y", 2)),
+            [8],
+        )
+
+    def test_what_has_no_event_does_not_count(self) -> None:
+        """So it is with the tables of tuples."""
+        self.assert_peak(
+            8, buffers_of({1: 8, 2: 32}) + heap(40, 1, 2) + heap_trace((ALLOC, 1, "y", 0)), [8]
+        )
+
+    def test_events_of_what_is_assigned_elsewhere_or_nowhere_do_not_count(self) -> None:
+        self.assert_peak(
+            9,
+            whole(5, 1, parameter=0)
+            + buffers_of({1: 8, 2: 16, 3: 32})
+            + heap(8, 1)
+            + allocation(2, 64, (2, 0, 16), color=1)
+            + heap_trace(*((ALLOC, i, "y", 0) for i in (3, 2, 1, 5))),
+            [8, 1],
+        )
+
+    def test_several_allocations_are_added_up_and_a_note_says_so(self) -> None:
+        for copies in (1, 2):
+            with self.subTest(copies=copies):
+                # Of one heap, whose trace stands with each of them.
+                events = [(ALLOC, 1, "y", 0), (FREE, 1, "y", 0), (ALLOC, 2, "z", 0)]
+                said = self.assert_peak(
+                    24,
+                    buffers_of({1: 8, 2: 16})
+                    + heap(8, 1)
+                    + heap(20, 2, number=91)
+                    + heap_trace(*events) * copies,
+                    [16, 8],
+                )
+                self.assertEqual(said["peak_at"]["hlo_op"], "z")
+                self.assertEqual(len([n for n in said["notes"] if n.startswith(BOUND)]), 1)
+
+    def test_of_equal_maxima_the_first_tells_where(self) -> None:
+        said = self.assert_peak(
+            16,
+            buffers_of({1: 8, 2: 8})
+            + heap(8, 1)
+            + heap(8, 2, number=91)
+            + heap_trace((ALLOC, 1, "y", 0), (ALLOC, 2, "z", 0)),
+        )
+        self.assertEqual(said["peak_at"]["hlo_op"], "y")
+
+    def test_several_traces_of_one_allocation(self) -> None:
+        said = self.assert_peak(
+            24,
+            buffers_of({1: 8, 2: 16})
+            + heap(24, 1, 2)
+            + heap_trace()
+            + heap_trace((ALLOC, 1, "y", 0))
+            + heap_trace((ALLOC, 2, "z", 0)),
+            [16, 8],
+        )
+        self.assertEqual(len([n for n in said["notes"] if n.startswith(BOUND)]), 1)
+
+    def test_one_trace_alone_is_no_bound(self) -> None:
+        said = self.assert_peak(8, buffers_of({1: 8}) + heap(8, 1) + heap_trace((ALLOC, 1, "y", 0)))
+        self.assertFalse(any(note.startswith(BOUND) for note in said["notes"]))
+
+    def test_memory_without_a_trace_counts_in_whole(self) -> None:
+        said = self.assert_peak(20, buffers_of({1: 8, 2: 9}) + heap(20, 1, 2), [20])
+        self.assertEqual(rows(said, "kind", "hlo_op"), [("temporary", "y")])
+        self.assertIn(f"{BOUND}of 20 bytes", " ".join(said["notes"]))
+        self.assertIsNone(said["peak_at"])
+        said = self.assert_peak(29, buffers_of({1: 8}) + heap(20, 1) + heap(9, number=91), [20, 9])
+        self.assertIn(f"{BOUND}of 29 bytes", " ".join(said["notes"]))
+        # Of nothing, as often with small programs, there is nothing to say.
+        said = self.assert_peak(1, whole(1, 1, parameter=0) + heap(0), [1])
+        self.assertFalse(any(note.startswith(BOUND) for note in said["notes"]))
+
+
+class Contradictions(MemoryTest):
+    def test_there_is_no_answer_and_a_note_says_why(self) -> None:
+        some = buffers_of({1: 8, 2: 8})
+        fine = some + heap(16, 1, 2)
+        for why, buffers in {
+            "unknown buffer 3": fine + heap_trace((ALLOC, 3, "y", 0)),
+            "holds no buffer 3": some + heap(16, 1, 3),
+            "lies in two places": fine + allocation(0, 8, (1, 0, 8), live_out=True),
+            "lies outside": some + allocation(0, 16, (1, 9, 8)),
+            "2 is freed": fine + heap_trace((ALLOC, 1, "y", 0), (FREE, 2, "y", 0)),
+            "1 is freed": fine
+            + heap_trace((ALLOC, 1, "y", 0), (FREE, 1, "y", 0), (FREE, 1, "y", 0)),
+            "allocated twice": fine + heap_trace((ALLOC, 1, "y", 0), (ALLOC, 1, "y", 0)),
+            "has no memory there": fine + heap_trace((SHARE, 1, "y", 2)),
+            "than it has": some
+            + heap(15, 1, 2)
+            + heap_trace((ALLOC, 1, "y", 0), (ALLOC, 2, "y", 0)),
+            "more is live in allocation 90": some
+            + heap(15, 1, 2)
+            + heap_trace((ALLOC, 1, "y", 0))
+            + heap_trace((ALLOC, 2, "y", 0)),
+            "differ on buffer 1": fine
+            + heap_trace((ALLOC, 1, "y", 0))
+            + heap_trace((ALLOC, 2, "y", 0), (ALLOC, 1, "y", 0)),
+            "two buffers have the id 1": fine + buffers_of({1: 8}),
+            "negative size": fine + buffers_of({3: -1}),
+            "negative sizes": fine + allocation(0, -1),
+            "negative sizes in allocation 1": some + allocation(1, 16, (1, -8, 8)),
+            "negative sizes in allocation 2": some + allocation(2, 16, (1, 0, -8)),
+            "kind 3": fine + heap_trace((3, 1, "y", 0)),
+            "parser refuses": fine + b"\x0a\x05",
+            "allocates nothing": b"",
+        }.items():
+            with self.subTest(why):
+                self.assert_absent("no_buffer_assignment", traced(buffers), why)
+
+    def test_a_share_across_allocations(self) -> None:
+        buffers = buffers_of({1: 8, 2: 8}) + heap(8, 1) + heap(8, 2, number=91)
+        trace = heap_trace((ALLOC, 1, "y", 0), (SHARE, 2, "y", 1))
+        self.assert_absent("no_buffer_assignment", traced(buffers + trace), "no memory there")
+
+    def test_what_is_said_of_other_memories_may_be_nonsense(self) -> None:
+        self.assert_peak(
+            1,
+            whole(1, 1, parameter=0)
+            + buffer(2, 8, Y, color=1)
+            + allocation(0, 4, (2, 0, 8), (2, 0, 8), (77, 0, 1), color=1)
+            + heap_trace((FREE, 2, "y", 0)),
+        )
+
+    def test_without_an_assignment_there_is_nothing_to_note(self) -> None:
+        self.assert_absent("no_buffer_assignment", traced(None))
+
+    def test_without_a_program(self) -> None:
+        plane = tpu_plane([op("y", "loop fusion", 100, 10, program_id=7)], [("s", 90, 200)])
+        nameless = tpu_plane([op("y", "loop fusion", 100, 10)], [("s", 90, 200)])
+        for planes, note in (
+            ([plane], None),
+            ([nameless, metadata_plane({7: ("f", hlo_proto.hlo_proto({"main": MAIN}))})], None),
+            ([plane, metadata_plane({7: ("f", None), 8: ("g", b"")})], None),
+            ([plane, metadata_plane({7: ("f", b"no program")})], "f"),
+        ):
+            self.assert_absent("no_program", encode(Space(planes)), note)
+
+    def test_programs_that_are_not_asked_for_may_be_broken(self) -> None:
+        program = hlo_proto.hlo_proto({"main": list(MAIN)}, buffers=whole(1, 8, parameter=0)
+                                      + heap(8, 2) + buffer(2, 8, Y)
+                                      + heap_trace((ALLOC, 2, "y", 0)))  # fmt: skip
+        ops = [
+            op("y", "loop fusion", 100, 10, program_id=7),
+            op("z", "loop fusion", 120, 5, program_id=8),
+            op("z.w", "while", 120, 5, program_id=9),
+        ]
+        broken = {i: (f"jit_g({i})", b"no program") for i in (8, 9)}
+        programs = metadata_plane({7: ("jit_f(7)", program), **broken})
+        said = answer(encode(Space([tpu_plane(ops, [("s", 90, 200)]), programs])), "memory")
+        self.assertEqual((said["program"]["name"], said["peak_bytes"]), ("jit_f(7)", 16))
+        self.assertEqual(said["peak_at"]["first_start_ps"], 100)
+        self.assertEqual([each for each in said["notes"] if each.startswith(DAMAGED)], [])
+
+    def test_noise(self) -> None:
+        """No answer, or one that adds up."""
+        rng = random.Random(3)
+        program = hlo_proto.hlo_proto(
+            {"main": MAIN},
+            buffers=whole(1, 100, parameter=0)
+            + buffers_of({2: 300, 3: 300, 4: 60})
+            + heap(400, 2, 3, 4)
+            + heap_trace(
+                (ALLOC, 2, "y", 0), (SHARE, 3, "z", 2), (ALLOC, 4, "z", 0), (FREE, 2, "z", 0)
+            ),
+        )
+        begin = len(hlo_proto.hlo_proto({"main": MAIN}))
+        seen = set()
+        for _ in range(400):
+            data = bytearray(program)
+            for _ in range(rng.choice((1, 1, 3))):
+                data[rng.randrange(begin, len(data))] = rng.randrange(256)
+            plane = tpu_plane([op("y", "loop fusion", 100, 10, program_id=7)], [("s", 90, 200)])
+            beside = metadata_plane({7: ("f", bytes(data))})
+            outcome = run(encode(Space([plane, beside])), "memory")
+            self.assertEqual((outcome.status, outcome.stderr), (0, ""))
+            seen.add(outcome.object.get("reason", "ok"))
+            if outcome.object["status"] == "ok":
+                self.assert_adds_up(outcome.object)
+        self.assertEqual(seen, {"ok", "no_program", "no_buffer_assignment"})
+
+
+class Rows(MemoryTest):
+    def test_largest_first_then_by_name_and_place(self) -> None:
+        main = [instruction("b", "fusion"), instruction("a", "fusion"), *MAIN]
+        made = [(1, 8, 1, 1), (2, 8, 1, 0), (3, 8, 2), (4, 9, 3), (7, 8, 99)]
+        said = say(
+            b"".join(buffer(*each) for each in made)
+            + b"".join(allocation(i, size, (i, 0, size), live_out=True) for i, size, *_ in made)
+            # Nobody says what is in these, nor what put out the last of those before.
+            + b"".join(allocation(i, 8, live_out=True) for i in (5, 6)),
+            main=main,
+        )
+        unknown = (None, None)
+        named = [("a", []), ("b", [0]), ("b", [1])]
+        expected = [("x", []), (None, []), unknown, unknown, *named]
+        self.assertEqual(rows(said, "hlo_op", "shape_index"), expected)
+        opcodes = ["parameter", *[None] * 3, *["fusion"] * 3]
+        self.assertEqual(rows(said, "rank", "opcode"), list(enumerate(opcodes, 1)))
+
+    def test_top_and_tail(self) -> None:
+        buffers = b"".join(whole(i, i, constant=True) for i in range(1, 31))
+        for options, n in (((), 20), (("--top", "0"), 0), (("--top", "3"), 3), (("--top=99",), 30)):
+            with self.subTest(options=options):
+                said = say(buffers, *options)
+                self.assertEqual(rows(said, "bytes"), list(range(30, 30 - n, -1)))
+                tail = {"n_buffers_omitted": 30 - n, "bytes": sum(range(31 - n))}
+                self.assertEqual(said["tail"], tail)
+                self.assertEqual(said["by_opcode"][0]["n_buffers"], 30)
+
+    def test_shapes(self) -> None:
+        shape = tuple_of(array("bf16", 4, 8), tuple_of(array("f32"), array("token")))
+        main = [instruction("x", "fusion", shape=shape)]
+        for index, expected in (
+            ((0,), "bf16[4,8]"),
+            ((1, 0), "f32[]"),
+            ((), None),
+            ((1,), None),
+            ((1, 1), None),
+            ((9,), None),
+        ):
+            buffers = buffer(1, 8, 1, *index) + allocation(0, 8, (1, 0, 8), live_out=True)
+            self.assertEqual(rows(say(buffers, main=main), "shape"), [expected])
+
+    def test_arguments(self) -> None:
+        paths = ("params['w']['b']", "params.x", "opt_state[0].mu['w']", "tok", "['x']", "[]", None)
+        main = [instruction(f"p{i}", "parameter", tf_op=path) for i, path in enumerate(paths)]
+        main.append(instruction("y", "negate", tf_op="jit(f)/neg"))
+        said = say(
+            b"".join(
+                buffer(i, 1, i) + allocation(i, 1, (i, 0, 1), parameter=i)
+                for i in range(1, len(main) + 1)
+            ),
+            main=main,
+        )
+        shares = [(row["argument"], row["bytes"]) for row in said["by_argument"]]
+        named = [("params", 2), ("opt_state", 1), ("tok", 1), ("x", 1)]
+        self.assertEqual(shares, [*named, (None, 3)])
+        by_opcode = [tuple(row.values()) for row in said["by_opcode"]]
+        self.assertEqual(by_opcode, [("parameter", 7, 7), ("negate", 1, 1)])
+        tf_ops = {path and f"{path}:" for path in (*paths, "jit(f)/neg")}
+        self.assertEqual(set(rows(said, "tf_op")), tf_ops)
+
+    def test_whose_they_are(self) -> None:
+        frames = StackFrames(["m.py"], [(1, 7, 3), (1, 9, 5)], [(1, 0), (2, 1)])
+        main = [
+            # A parameter's line is far from what is done with it.
+            instruction("p", "parameter", line="m.py:1"),
+            instruction("copy", "copy", "p"),
+            instruction("use", "negate", "copy", frame=2),
+            instruction("end", "copy", "use"),
+        ]
+        buffers = b"".join(
+            buffer(i, 9 - i, i) + allocation(i, 9 - i, (i, 0, 1), live_out=True)
+            for i in range(1, 6)
+        )
+        said = say(buffers, main=main, frames=frames)
+        expected = [
+            ("m.py:9", "consumer", None),
+            ("m.py:9", "consumer", None),
+            ("m.py:9", "own", "m.py:7:3\nm.py:9:5"),
+            ("m.py:9", "producer", None),
+            (None, None, None),
+        ]
+        self.assertEqual(rows(said, "source_inner", "source_is", "source_stack"), expected)
+        sources = [tuple(row.values()) for row in said["by_source"]]
+        self.assertEqual(sources, [("m.py:9", 26, 4), (None, 4, 1)])
+        # The trace's own word of an op, and what it is called there, hold here, too.
+        ran = [op("end", "copy", 100 + i, 10, source=f"n.py:{5 - i}") for i in range(2)]
+        said = say(buffers, main=main, frames=frames, ran=ran)
+        self.assertEqual(rows(said, "source_inner", "source_is")[3], ("n.py:5", "own"))
+
+
+class PeakAt(MemoryTest):
+    BUFFERS = buffers_of({1: 8}) + heap(8, 1)
+
+    def test_the_instruction(self) -> None:
+        said = say(self.BUFFERS + heap_trace((ALLOC, 1, "z", 0)))
+        expected = {
+            "hlo_op": "z",
+            "source_inner": "m.py:3",
+            "source_is": "own",
+            "tf_op": "jit(f)/add:",
+            "first_start_ps": 150,
+        }
+        self.assertEqual(said["peak_at"], expected)
+
+    def test_when_it_first_ran(self) -> None:
+        for name, ran, expected in (
+            ("x", RUN, None),
+            ("z", [op("z", "loop fusion", t, 5) for t in (170, 130, 150, 20)], 130),
+            # A loop; by another program; by two entries of the metadata.
+            ("z", [op("z", "while", 120, 50), op("y", "loop fusion", 130, 10)], 120),
+            (
+                "z",
+                [op("z", "loop fusion", 100, 5, program_id=8), op("z", "loop fusion", 140, 9)],
+                140,
+            ),
+            ("z", [op("z", "loop fusion", 140, 5), op("z", "copy", 110, 9)], 110),
+        ):
+            with self.subTest(name=name, ran=ran):
+                said = say(self.BUFFERS + heap_trace((ALLOC, 1, name, 0)), ran=ran)
+                self.assertEqual(said["peak_at"]["first_start_ps"], expected)
+                if expected is not None:
+                    start, end = said["step_window_ps"]
+                    self.assertTrue(start <= expected < end)
+
+    def test_one_that_is_not_there(self) -> None:
+        # Nor is one of those that ran.
+        ran = (*RUN, op("other", "loop fusion", 120, 10))
+        said = say(self.BUFFERS + heap_trace((ALLOC, 1, "gone", 0)), ran=ran)
+        nothing = dict.fromkeys(("source_inner", "source_is", "tf_op", "first_start_ps"))
+        self.assertEqual(said["peak_at"], {"hlo_op": "gone", **nothing})
+        self.assertIsNone(say(self.BUFFERS + heap_trace((ALLOC, 1, "", 0)))["peak_at"])
+
+
+class Hostile(MemoryTest):
+    """Small files that would cost much."""
+
+    def test_long_texts_that_many_buffers_share(self) -> None:
+        frames = StackFrames(["x" * 50_000], [(1, 7, 3)], [(1, i) for i in range(3000)])
+        parts = tuple_of(*(array("f32", 8) for _ in range(20_000)))
+        main = [instruction("p", "parameter", tf_op="x" * 10**6, frame=3000, shape=parts)]
+        n = 20_000
+        buffers = b"".join(
+            buffer(i, 1, 1, i) + allocation(i, 1, (i, 0, 1), live_out=True) for i in range(n)
+        )
+        data = traced(buffers, main=main, frames=frames)
+        outcome = run(data, "memory", "--top", str(n))
+        self.assertEqual(outcome.object["peak_bytes"], n)
+        self.assertLess(len(str(outcome.object)), 40 << 20)
+
+    def test_a_long_name_of_a_file(self) -> None:
+        """Of one line that all instructions share, of a line for each, and inside of each."""
+        n, long = 2000, "é" * 499_999 + "😀"
+        one = StackFrames([long], [(1, 7, 3)], [(1, 0)])
+        own = StackFrames([long], [(1, 1 + i, 3) for i in range(n)], [(1 + i, 0) for i in range(n)])
+        ran = [op(f"y.{i}", "loop fusion", 100 + i % 50, 1, program_id=7) for i in range(n)]
+        inside = [instruction("z", "negate", line=f"{long}:7")]
+        buffers = b"".join(
+            buffer(i, 1, i + 2) + allocation(i, 1, (i, 0, 1), live_out=True) for i in range(n)
+        )
+        for frames, frame_of, called in ((one, lambda i: 1, []), (own, lambda i: i + 1, []),
+                                         (None, lambda i: 0, ["inside"])):  # fmt: skip
+            main = [
+                instruction(f"y.{i}", "fusion", frame=frame_of(i), calls=called) for i in range(n)
+            ]
+            program = hlo_proto.hlo_proto(
+                {"inside": inside if called else MAIN[:1], "main": main},
+                buffers=buffers,
+                frames=frames,
+            )
+            plane = tpu_plane(ran, [("s", 90, 200)])
+            data = encode(Space([plane, metadata_plane({7: ("jit_f(7)", program)})]))
+            for mode in ("memory", "by_source", "bottleneck"):
+                with self.subTest(frames=frames is not None, shared=frames is one, mode=mode):
+                    cost = measure("", data, mode)
+                    self.assertLess(cost.memory, 250 << 20)
+                    self.assertLess(cost.seconds, 6)
+
+    def test_many_traces_and_allocations(self) -> None:
+        n = 30_000
+        each = buffers_of(dict.fromkeys(range(n), 1))
+        for name, buffers in {
+            "traces": each + heap(n, *range(n))
+            + b"".join(heap_trace((ALLOC, i, "y", 0)) for i in range(n)),
+            "copies": each + heap(n, *range(n))
+            + heap_trace(*((ALLOC, i, "y", 0) for i in range(n // 100))) * 100,
+            "allocations": each + b"".join(heap(1, i, number=i) for i in range(n))
+            + heap_trace(*((ALLOC, i, "y", 0) for i in range(n))),
+            "shares": each + heap(n, *range(n)) + heap_trace((ALLOC, 0, "y", 0))
+            + heap_trace((ALLOC, 1, "y", 0), *((SHARE, i, "y", i - 1) for i in range(2, n))),
+        }.items():  # fmt: skip
+            with self.subTest(name):
+                self.assert_adds_up(say(buffers))
+
+
+class Real(MemoryTest):
+    """What XProf's memory viewer says of them, to the byte."""
+
+    def assert_answer(self, said: Json, peak: int, reserved: int) -> None:
+        self.assert_adds_up(said)
+        self.assertEqual((said["peak_bytes"], said["reserved_bytes"]), (peak, reserved))
+        self.assertFalse(any(note.startswith((BOUND, DAMAGED)) for note in said["notes"]))
+
+    def test_training(self) -> None:
+        said = answer(DEMO, "memory")
+        self.assert_answer(said, 1_277_657_728, 1_324_710_016)
+        self.assertEqual(f"{said['peak_bytes'] / 2**20:.2f}", "1218.47")
+        largest = [
+            (row["bytes"] >> 20, row["shape"], row["source_inner"].rpartition("/")[2])
+            for row in said["buffers"][:3]
+        ]
+        logits = "bf16[4,2047,16000]"
+        self.assertEqual(
+            largest,
+            [
+                (500, "f32[4,2047,16000]", "train.py:49"),
+                (250, logits, "train.py:49"),
+                (250, logits, "train.py:45"),
+            ],
+        )
+        start, end = said["step_window_ps"]
+        self.assertTrue(start < said["peak_at"]["first_start_ps"] < end)
+        arguments = [row["argument"] for row in said["by_argument"]]
+        self.assertEqual(arguments, ["m", "v", "w", "tok", None])
+
+    def test_offloading(self) -> None:
+        path = OFFLOADING
+        if not path.exists():
+            self.skipTest("the capture isn't here")
+        said = answer(path, "memory")
+        self.assert_answer(said, 20_480 * 2**20 + 32, 21_474_934_816)
+        self.assertEqual(rows(said, "bytes"), [5 << 30] * 4 + [32])
+
+
+if __name__ == "__main__":
+    unittest.main()

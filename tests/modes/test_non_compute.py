@@ -1,0 +1,147 @@
+"""What non_compute says: whose data moves, what changes, and which waits are stalls."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.builders.xspace import op, trace
+from tests.harness import answer
+from tests.modes.small_steps import HERE, STALL, STALLS, STEP, column, leaf
+
+
+class NonCompute(unittest.TestCase):
+    OPS = (
+        op("slice-done.1", "async-done", 0, 1),
+        op("all-gather.1", "async-done", 10, 2),
+        op("x", "copy", 20, 4, stack=HERE),
+        op("y", "collective-permute-done", 30, 8),
+        op("z", "all-reduce", 40, 16),
+        op("v", "all-gather-start", 60, 32),
+        op("t", "tuple", 100, 64),
+        leaf(200, 128),
+        op("x", "copy", 400, 4, stack="m.py:2:1"),
+    )
+
+    def said(self, *options: str) -> dict[str, Any]:
+        return answer(trace(list(self.OPS), STEP), "non_compute", *options)
+
+    def test_what_is_listed_under_which_label(self) -> None:
+        local = [("async-done", "data_move", 1), ("copy", "data_move", 8)]
+        stalls = [local[0], (STALL, "comm", 10), local[1]]
+        comm = [("all-reduce", "comm", 16), ("all-gather-start", "comm", 32)]
+        for options, rows, note in (
+            ([], stalls, True),
+            (["--no-comm-stalls"], local, False),
+            (["--include-comm"], stalls + comm, True),
+            (["--include-comm", "--no-comm-stalls"], local + comm, False),
+        ):
+            with self.subTest(options=options):
+                said = self.said(*options)
+                self.assertEqual(
+                    column(said["by_category"], "hlo_category", "kind", "total_dur_ps"), rows
+                )
+                self.assertEqual(STALLS in said["notes"], note)
+                total = sum(dur for _, _, dur in rows)
+                self.assertEqual(said["totals"]["non_compute_duration_ps"], total)
+                self.assertEqual(
+                    sum(column(said["by_source_within_category"], "total_dur_ps")), total
+                )
+
+    def test_percentages_of_the_step_and_of_compute(self) -> None:
+        totals = self.said()["totals"]
+        self.assertEqual(totals["non_compute_pct_of_step"], 1.9)
+        self.assertEqual(totals["non_compute_pct_of_compute"], 14.844)  # 19 of 128
+        alone = answer(trace([op("x", "copy", 0, 4)], STEP), "non_compute")["totals"]
+        self.assertIsNone(alone["non_compute_pct_of_compute"])
+
+    def test_without_stalls_there_is_no_note(self) -> None:
+        ops = [op("slice-done.1", "async-done", 0, 1), op("z", "all-reduce", 5, 5)]
+        said = answer(trace(ops, STEP), "non_compute", "--include-comm")
+        self.assertNotIn(STALLS, said["notes"])
+
+    def test_a_stall_s_key_keeps_the_stored_category(self) -> None:
+        rows = self.said()["by_source_within_category"]
+        self.assertEqual(
+            column(rows, "hlo_category", "agg_key")[:2],
+            [
+                ("async-done", "<no source>:async-done"),
+                (STALL, "<no source>:async-done"),
+            ],
+        )
+        self.assertEqual(
+            column(rows, "hlo_category", "agg_key")[3],
+            (STALL, "<no source>:collective-permute-done"),
+        )
+
+    def test_categories_count_their_groups_and_tiers(self) -> None:
+        rows = {row["hlo_category"]: row for row in self.said()["by_category"]}
+        self.assertEqual(rows["copy"]["n_groups"], 2)
+        self.assertEqual(rows["copy"]["agg_key_coverage"], {"stack": 2, "tf_op": 0, "no_source": 0})
+        self.assertEqual(rows[STALL]["n_groups"], 2)
+        self.assertEqual(rows[STALL]["n_executions"], 2)
+        self.assertEqual(
+            [rows[STALL][f"{k}_dur_ps"] for k in ("total", "min", "max", "avg")], [10, 2, 8, 5]
+        )
+
+    def test_ops_of_one_source_are_one_group(self) -> None:
+        ops = [op(f"c.{i}", "copy", 10 * i, 5, stack=HERE) for i in range(3)]
+        said = answer(trace(ops, STEP), "non_compute")
+        self.assertEqual(column(said["by_category"], "n_groups", "n_executions"), [(1, 3)])
+        self.assertEqual(column(said["by_source_within_category"], "n_executions"), [3])
+
+    def test_shapes_are_the_texts_and_four_at_most(self) -> None:
+        ops = [
+            op(
+                "x",
+                "copy",
+                2 * i,
+                1,
+                shape=f"f32[{i}]{{0:T(8)}}",
+                operands=f"(), s8[{i}]{{0:S(1)}} %a",
+            )
+            for i in (0, 1, 2, 2, 3, 4)
+        ]
+        (row,) = answer(trace(ops, STEP), "non_compute")["by_source_within_category"]
+        self.assertEqual(row["shapes_out"], [f"f32[{i}]{{0:T(8)}}" for i in range(4)])
+        self.assertEqual(row["shapes_in"], [f"s8[{i}]{{0:S(1)}}" for i in range(4)])
+
+    def test_the_time_of_those_that_change(self) -> None:
+        """None where nothing can be compared, for dtype and layout each by itself."""
+        same, cast, laid = "f32[8,4]{1,0}", "bf16[8,4]{1,0}", "f32[8,4]{0,1}"
+        unknown, both = "f32[32]{0}", "bf16[8,4]{0,1}"
+        for befores, expected in (
+            ((same, cast, laid, both), (True, 2 + 8, True, 4 + 8)),
+            ((same, same), (False, 0, False, 0)),
+            ((unknown,), (False, 0, None, None)),
+            ((unknown, laid, same), (False, 0, True, 2)),
+            (("",), (None, None, None, None)),
+            (("", cast), (True, 2, False, 0)),
+        ):
+            with self.subTest(befores=befores):
+                ops = [
+                    op(f"c.{i}", "copy", 20 * i, 1 << i, shape=same, operands=before, stack=HERE)
+                    for i, before in enumerate(befores)
+                ]
+                (row,) = answer(trace(ops, STEP), "non_compute")["by_source_within_category"]
+                keys = [
+                    f"{what}_{end}"
+                    for what in ("dtype", "layout")
+                    for end in ("change", "change_dur_ps")
+                ]
+                self.assertEqual(tuple(row[key] for key in keys), expected)
+
+    def test_tuples_are_shown_whole(self) -> None:
+        shape = "(f32[2]{0}, /*index=1*/u32[]{:S(2)})"
+        ops = [op("x", "copy-start", 0, 1, shape=shape, operands="f32[2]{0} %a")]
+        (row,) = answer(trace(ops, STEP), "non_compute")["by_source_within_category"]
+        self.assertEqual((row["shapes_in"], row["shapes_out"]), (["f32[2]{0}"], [shape]))
+
+    def test_without_a_text_there_are_no_shapes(self) -> None:
+        ops = [op("x", "copy", 0, 1, text="")]
+        (row,) = answer(trace(ops, STEP), "non_compute")["by_source_within_category"]
+        self.assertEqual((row["shapes_in"], row["shapes_out"]), ([], []))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,552 @@
+"""What the program beside a trace explains, end to end: precision, kernels' costs, whose data.
+
+Small programs made by hand, and real ones where the captures lie beside the repository.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import unittest
+from collections.abc import Sequence
+from typing import Any
+
+from tests.builders import hlo_proto
+from tests.builders.hlo_proto import Shape, array, metadata_plane, precision
+from tests.builders.xspace import Op, Space, encode, tpu_plane
+from tests.builders.xspace import op as event
+from tests.harness import MODES, OFFLOADING, PROFILES, TRAINING, answer, run
+
+Json = dict[str, Any]
+Program = dict[str, list[hlo_proto.Op]]
+PROGRAM_ID = 2**63 + 5
+DAMAGED = "the program's HLO can't be read: "
+EVERYTHING = ("--include-comm", "--include-data-move")
+
+
+def beside(hlo: bytes | None, ops: Sequence[Op]) -> bytes:
+    """A trace of these ops, all of one program, and that program."""
+    for each in ops:
+        each.stats["program_id"] = PROGRAM_ID
+    end = max(each.start + each.dur for each in ops)
+    planes = [tpu_plane(ops, [("0", 0, end)])]
+    if hlo is not None:
+        planes.append(metadata_plane({PROGRAM_ID: (f"jit_f({PROGRAM_ID})", hlo)}))
+    return encode(Space(planes))
+
+
+def trace_of(program: Program, *ops: Op, **more: Any) -> bytes:
+    return beside(hlo_proto.hlo_proto(program, **more), ops)
+
+
+def notes_of_damage(said: Json) -> list[str]:
+    return [note for note in said["notes"] if note.startswith(DAMAGED)]
+
+
+class AtMostEight(unittest.TestCase):
+    """Of the lines that a group is due to, and of those that its fusions hold besides."""
+
+    def test_likely_sources_and_the_rest_in_one_row(self) -> None:
+        for n in (1, 8, 9, 11):
+            with self.subTest(n=n):
+                names = [f"copy.{i}" for i in range(n)]
+                copies = [
+                    hlo_proto.op(x, "copy", line=f"m.py:{i + 1}") for i, x in enumerate(names)
+                ]
+                # The first take longest.
+                ran = [event(x, "copy", 100 * i, 50 - i) for i, x in enumerate(names)]
+                said = answer(trace_of({"main": copies}, *ran), "by_source", *EVERYTHING)
+                (group,) = said["groups"]
+                rows = [tuple(row.values()) for row in group["likely_sources"]]
+                expected: list[Any] = [
+                    (f"m.py:{i + 1}", f"m.py:{i + 1}", "own", 50 - i, 1) for i in range(min(n, 8))
+                ]
+                if n > 8:
+                    expected.append((None, None, None, sum(50 - i for i in range(8, n)), n - 8))
+                self.assertEqual(rows, expected)
+
+    def test_lines_fused(self) -> None:
+        for n in (1, 8, 9):
+            with self.subTest(n=n):
+                # Of the last line there are two instructions.
+                lines = [f"m.py:{i + 10}" for i in range(n)]
+                body = [
+                    hlo_proto.op(f"add.{i}", "add", line=line)
+                    for i, line in enumerate([*lines, lines[-1]])
+                ]
+                program = {"body": body, "main": [hlo_proto.op("f.1", "fusion", calls=["body"])]}
+                data = trace_of(program, event("f.1", "loop fusion", 0, 9, stack="m.py:1:1"))
+                (group,) = answer(data, "by_source")["groups"]
+                rows = [tuple(row.values()) for row in group["also_fused"]]
+                self.assertEqual(rows, [(lines[-1], 2), *((line, 1) for line in lines[:-1])][:8])
+
+
+# --- precision -----------------------------------------------------------------------------------
+
+
+def dot(left: str, right: str, extra: bytes = b"") -> list[hlo_proto.Op]:
+    """A dot and its two operands; the last is the root."""
+    return [
+        hlo_proto.op("left", "parameter", shape=array(left, 8, 8)),
+        hlo_proto.op("right", "parameter", shape=array(right, 8, 8)),
+        hlo_proto.op("dot.1", "convolution", "left", "right", shape=array("f32", 8), extra=extra),
+    ]
+
+
+def judged(program: Program, name: str, output: str, category: str) -> Json:
+    """The roofline's row of one op, of a text that tells nothing of its operands."""
+    peaks = ("--peak-tflops-fp32", "100", "--peak-tflops-fp16", "1000")
+    shape = f"{output}[8,128]{{1,0}}"
+    ran = event(
+        name,
+        category,
+        0,
+        100,
+        shape=shape,
+        operands="%left, %right",
+        flops=800,
+        bytes_accessed=64,
+        stack="m.py:1:1",
+    )
+    (row,) = answer(trace_of(program, ran), "roofline", *peaks)["groups"]
+    assert isinstance(row, dict)
+    return row
+
+
+class Precision(unittest.TestCase):
+    """The dot's operands decide, not what it puts out."""
+
+    def assert_dtype(
+        self,
+        dtype: str,
+        left: str,
+        right: str,
+        output: str,
+        extra: bytes = b"",
+    ) -> None:
+        fused: Program = {
+            "body": dot(left, right, extra),
+            "main": [hlo_proto.op("fusion.1", "fusion", calls=["body"])],
+        }
+        row = judged(fused, "fusion.1", output, "convolution fusion")
+        said = (row["dtype"], row["dtype_source"], row["dtype_uncertain"])
+        self.assertEqual(said, (dtype, "program", False), (left, right, output))
+
+    def test_half_precision_summed_in_fp32_is_half_precision(self) -> None:
+        self.assert_dtype("bf16", "bf16", "bf16", "f32")
+        self.assert_dtype("fp16", "f16", "f16", "f32")
+
+    def test_fp8_put_out_as_bf16_is_fp8(self) -> None:
+        self.assert_dtype("fp8", "f8e4m3fn", "f8e4m3fn", "bf16")
+        self.assert_dtype("fp8", "f8e4m3fn", "f8e5m2", "f32")
+
+    def test_of_mixed_operands_the_wider_decides(self) -> None:
+        self.assert_dtype("bf16", "bf16", "f8e4m3fn", "f32")
+        self.assert_dtype("bf16", "f8e4m3fn", "bf16", "f32")
+
+    def test_fp32_takes_one_pass_unless_more_is_asked_for(self) -> None:
+        self.assert_dtype("bf16", "f32", "f32", "f32")
+        self.assert_dtype("bf16", "f32", "f32", "f32", precision(0, 0))
+        self.assert_dtype("fp32", "f32", "f32", "f32", precision(1, 1))
+        self.assert_dtype("fp32", "f32", "f32", "f32", precision(2, 2))
+        self.assert_dtype("fp32", "f32", "f32", "f32", precision(0, 0, algorithm=6))
+        self.assert_dtype("bf16", "bf16", "f32", "f32")
+
+    def test_integers_have_no_peak(self) -> None:
+        program: Program = {
+            "body": dot("s8", "s8"),
+            "main": [hlo_proto.op("fusion.1", "fusion", calls=["body"])],
+        }
+        ran = event("fusion.1", "convolution fusion", 0, 9, shape="bf16[8]{0}", flops=8)
+        ran.stats["bytes_accessed"] = 8
+        said = answer(trace_of(program, ran), "roofline")
+        self.assertEqual((said["groups"], said["skipped_groups"]["n_dtype_other"]), ([], 1))
+
+    def test_nested_in_two_fusions(self) -> None:
+        program: Program = {
+            "inner": dot("f8e4m3fn", "f8e4m3fn"),
+            "outer": [hlo_proto.op("fusion.2", "fusion", calls=["inner"])],
+            "main": [hlo_proto.op("fusion.1", "fusion", calls=["outer"])],
+        }
+        row = judged(program, "fusion.1", "bf16", "output fusion")
+        self.assertEqual((row["dtype"], row["dtype_source"]), ("fp8", "program"))
+
+    def test_not_fused_at_all(self) -> None:
+        row = judged({"main": dot("bf16", "bf16")}, "dot.1", "f32", "convolution")
+        self.assertEqual((row["dtype"], row["dtype_source"]), ("bf16", "program"))
+
+    def test_without_a_dot_or_without_the_program_it_is_the_outputs(self) -> None:
+        plain: Program = {
+            "body": [hlo_proto.op("add.1", "add", shape=array("bf16", 8))],
+            "main": [hlo_proto.op("fusion.1", "fusion", calls=["body"])],
+        }
+        for name in ("fusion.1", "fusion.7"):
+            row = judged(plain, name, "f32", "convolution fusion")
+            said = (row["dtype"], row["dtype_source"], row["dtype_uncertain"])
+            self.assertEqual(said, ("fp32", "output", True))
+
+
+# --- kernels -------------------------------------------------------------------------------------
+
+
+def kernel(start: int, **stats: Any) -> Op:
+    return event(
+        "flash.1",
+        "custom-call",
+        start,
+        100,
+        attributes=', custom_call_target="tpu_custom_call"',
+        shape="bf16[8,128]{1,0}",
+        stack="m.py:1:1",
+        **stats,
+    )
+
+
+def declaring(**cost: Any) -> Program:
+    config = json.dumps({"custom_call_config": {"body": "TUzv", "cost_estimate": cost}}).encode()
+    return {"main": [hlo_proto.op("flash.1", "custom-call", config=config)]}
+
+
+class Kernels(unittest.TestCase):
+    DECLARED = declaring(flops="346", bytes_accessed="67")
+
+    def test_a_declaration_counts_where_nothing_better_is_known(self) -> None:
+        said = answer(trace_of(self.DECLARED, kernel(0), kernel(100)), "roofline")
+        (row,) = said["groups"]
+        self.assertEqual((row["cost_source"], row["kernel"]), ("declared", "flash"))
+        figures = (row["flops_sum"], row["bytes_accessed_sum"], row["hbm_bytes_sum"])
+        self.assertEqual(figures, (692, 134, 134))
+        self.assertTrue(any("declared" in note for note in said["notes"]))
+
+    def test_flops_of_the_trace_count_before_it(self) -> None:
+        data = trace_of(self.DECLARED, kernel(0, flops=800, bytes_accessed=64))
+        (row,) = answer(data, "roofline")["groups"]
+        self.assertEqual((row["cost_source"], row["kernel"], row["flops_sum"]), ("xla", None, 800))
+
+    def test_what_the_user_says_counts_before_all(self) -> None:
+        data = trace_of(self.DECLARED, kernel(0))
+        (row,) = answer(data, "roofline", "--kernel-cost", "flash=5,6")["groups"]
+        self.assertEqual((row["cost_source"], row["flops_sum"]), ("user", 5))
+
+    def test_no_flops_are_no_declaration(self) -> None:
+        for cost in ({"flops": "0", "bytes_accessed": "9"}, {"bytes_accessed": "9"}, {}):
+            data = trace_of(declaring(**cost), kernel(0))
+            said = answer(data, "roofline")
+            reasons = [row["reason"] for row in said["skipped_groups"]["top_skipped"]]
+            self.assertEqual((said["groups"], reasons), ([], ["opaque"]))
+            ledger = answer(data, "bottleneck")
+            self.assertEqual([row["class"] for row in ledger["findings"]], ["kernel"])
+
+    def test_a_roof_that_rests_on_a_claim_vouches_for_nothing(self) -> None:
+        said = answer(trace_of(self.DECLARED, kernel(0)), "bottleneck")
+        self.assertGreater(said["speed_of_light"]["at_roof_ps"], 0)
+        self.assertEqual(said["speed_of_light"]["pct_at_least"], 0)
+        self.assertEqual(said["hfu_at_least"], 0)
+
+
+# --- whose data moves ----------------------------------------------------------------------------
+
+
+def likely(program: Program, name: str, category: str, **more: Any) -> Json:
+    """The one likely source of one op without a stack."""
+    data = trace_of(program, event(name, category, 0, 10, **more))
+    (group,) = answer(data, "by_source", *EVERYTHING)["groups"]
+    (row,) = group["likely_sources"]
+    assert isinstance(row, dict)
+    return {key: row[key] for key in ("source_inner", "source_is")}
+
+
+def copying(destination: Shape) -> Program:
+    """made at m.py:1, copied asynchronously, used at m.py:2."""
+    return {
+        "main": [
+            hlo_proto.op("made", "add", line="m.py:1"),
+            hlo_proto.op("copy-start.1", "copy-start", "made"),
+            hlo_proto.op("copy-done.1", "copy-done", "copy-start.1", shape=destination),
+            hlo_proto.op("used", "negate", "copy-done.1", line="m.py:2"),
+        ]
+    }
+
+
+class WhoseData(unittest.TestCase):
+    def test_a_prefetch_is_for_its_consumer(self) -> None:
+        said = likely(copying(array("f32", 8, space=1)), "copy-done.1", "copy-done")
+        self.assertEqual(said, {"source_inner": "m.py:2", "source_is": "consumer"})
+
+    def test_what_goes_to_the_host_is_its_producers(self) -> None:
+        shape = "f32[8]{0:S(5)}"
+        program = copying(array("f32", 8, space=5))
+        said = likely(program, "copy-done.1", "copy-done", shape=shape)
+        self.assertEqual(said, {"source_inner": "m.py:1", "source_is": "producer"})
+
+    def test_a_done_has_its_starts_line(self) -> None:
+        program = copying(array("f32", 8))
+        program["main"][1].instruction.metadata = hlo_proto.OpMetadata(None, "m.py", 7)
+        said = likely(program, "copy-done.1", "copy-done")
+        self.assertEqual(said, {"source_inner": "m.py:7", "source_is": "own"})
+
+    def test_a_collective_inside_has_its_own(self) -> None:
+        program: Program = {
+            "called": [
+                hlo_proto.op("p", "parameter"),
+                hlo_proto.op("all-gather.1", "all-gather", "p", line="m.py:3"),
+            ],
+            "async": [hlo_proto.op("call.1", "custom-call", calls=["called"])],
+            "main": [
+                hlo_proto.op("x", "add", line="m.py:1"),
+                hlo_proto.op("g.call-start", "async-start", calls=["async"]),
+                hlo_proto.op("g.call-update", "async-update", "g.call-start", "x"),
+                hlo_proto.op("g.call-done", "async-done", "g.call-update"),
+                hlo_proto.op("used", "negate", "g.call-done", line="m.py:2"),
+            ],
+        }
+        said = likely(program, "g.call-done", "async-done")
+        self.assertEqual(said, {"source_inner": "m.py:3", "source_is": "inside"})
+
+    def test_a_reduce_scatter_is_the_producers_by_way_of_the_update(self) -> None:
+        # Also where only the program tells that it is one.
+        for name in ("reduce-scatter.1", "unnamed.1"):
+            program: Program = {
+                "called": [
+                    hlo_proto.op("p", "parameter"),
+                    hlo_proto.op("reduce-scatter.2", "reduce-scatter", "p"),
+                ],
+                "main": [
+                    hlo_proto.op("x", "add", line="m.py:1"),
+                    hlo_proto.op(f"{name}.call-start", "async-start", calls=["called"]),
+                    hlo_proto.op("u", "async-update", f"{name}.call-start", "x"),
+                    hlo_proto.op(f"{name}.call-done", "async-done", "u"),
+                    hlo_proto.op("used", "negate", f"{name}.call-done", line="m.py:2"),
+                ],
+            }
+            with self.subTest(name=name):
+                said = likely(program, f"{name}.call-done", "async-done")
+                self.assertEqual(said, {"source_inner": "m.py:1", "source_is": "producer"})
+
+    def test_a_fused_collective_tells_what_it_waits_for(self) -> None:
+        program: Program = {
+            "body": [
+                hlo_proto.op("p", "parameter"),
+                hlo_proto.op("all-gather.1", "all-gather", "p"),
+            ],
+            "rest": [hlo_proto.op("q", "parameter")],
+            "main": [
+                hlo_proto.op("async-collective-start.1", "fusion", calls=["body"]),
+                hlo_proto.op("gte", "get-tuple-element", "async-collective-start.1"),
+                hlo_proto.op("async-collective-done.1", "fusion", "gte", calls=["rest"]),
+            ],
+        }
+        wait = event("async-collective-done.1", "custom fusion", 0, 10)
+        for data, waits_for in (
+            (trace_of(program, wait), "all-gather"),
+            (beside(None, [wait]), "collective"),
+        ):
+            rollup = answer(data, "summary")["comm_rollup"]
+            self.assertEqual([row["waits_for"] for row in rollup], [waits_for])
+
+    def test_without_a_program_nothing_is_said(self) -> None:
+        data = beside(None, [event("copy-done.1", "copy-done", 0, 10)])
+        said = answer(data, "by_source", *EVERYTHING)
+        self.assertEqual(
+            said["program"],
+            {"name": None, "program_id": str(PROGRAM_ID), "n_programs": 1, "hlo": False},
+        )
+        (group,) = said["groups"]
+        self.assertEqual((group["likely_sources"], group["also_fused"]), (None, None))
+
+
+# --- damage --------------------------------------------------------------------------------------
+
+
+def small_program() -> bytes:
+    return hlo_proto.hlo_proto(
+        {
+            "body": dot("bf16", "bf16"),
+            "main": [
+                hlo_proto.op("x", "add", line="m.py:1"),
+                hlo_proto.op("fusion.1", "fusion", "x", calls=["body"], line="m.py:2"),
+                hlo_proto.op("copy.1", "copy", "fusion.1"),
+            ],
+        },
+        buffers=hlo_proto.buffer(1, 4096, 4)
+        + hlo_proto.buffer(2, 512, 6)
+        + hlo_proto.allocation(0, 4096, (1, 0, 4096), live_out=True)
+        + hlo_proto.allocation(1, 512, (2, 0, 512))
+        + hlo_proto.heap_trace((hlo_proto.ALLOC, 2, "copy.1", 0)),
+    )
+
+
+class Damage(unittest.TestCase):
+    """It costs a note, and what only the program knows; never an answer."""
+
+    def ops(self) -> list[Op]:
+        return [
+            event("fusion.1", "convolution fusion", 0, 70, flops=800, bytes_accessed=64),
+            event("copy.1", "data formatting", 70, 30, opcode="copy"),
+        ]
+
+    def assert_answered(self, hlo: bytes, what: object) -> list[Json]:
+        data = beside(hlo, self.ops())
+        said = []
+        for mode in MODES:
+            outcome = run(data, mode)
+            if mode == "memory" and outcome.object["status"] == "absent":
+                reasons = ("no_program", "no_buffer_assignment")
+                self.assertIn((outcome.object["reason"], outcome.status), [(r, 0) for r in reasons])
+                continue
+            self.assertEqual((outcome.object["status"], outcome.status), ("ok", 0), (mode, what))
+            self.assertEqual(outcome.object["program"]["n_programs"], 1)
+            self.assertEqual(outcome.object["totals"]["compute_duration_ps"], 70)
+            said.append(outcome.object)
+        return said
+
+    def test_a_whole_one_needs_no_note(self) -> None:
+        answers = self.assert_answered(small_program(), "whole")
+        self.assertEqual(tuple(said["mode"] for said in answers), MODES)
+        for said in answers:
+            self.assertEqual(notes_of_damage(said), [])
+
+    def test_cut_off(self) -> None:
+        whole = small_program()
+        for end in (*range(1, len(whole), 37), len(whole) - 1):
+            said = {each["mode"]: each for each in self.assert_answered(whole[:end], end)}
+            for mode in ("summary", "by_source"):
+                self.assertEqual(len(notes_of_damage(said[mode])), 1)
+            for group in said["by_source"]["groups"]:
+                self.assertEqual((group["likely_sources"], group["also_fused"]), (None, None))
+
+    def test_full_of_noise(self) -> None:
+        rng = random.Random(1)
+        whole = small_program()
+        for _ in range(40):
+            data = bytearray(whole)
+            for _ in range(rng.choice((1, 3, 30))):
+                data[rng.randrange(len(data))] = rng.randrange(256)
+            self.assert_answered(bytes(data), bytes(data))
+        for length in (1, 10, 1000):
+            self.assert_answered(rng.randbytes(length), length)
+
+    def test_a_program_of_nothing(self) -> None:
+        for said in self.assert_answered(hlo_proto.hlo_proto({"main": []}), "empty"):
+            self.assertTrue(said["program"]["hlo"])
+            self.assertEqual(notes_of_damage(said), [])
+
+
+# --- real programs -------------------------------------------------------------------------------
+
+
+@functools.cache
+def say(profile: str, mode: str, *options: str) -> Json:
+    return answer(PROFILES / profile, mode, *options)
+
+
+@unittest.skipUnless(TRAINING.exists(), "the profile isn't here")
+class Training(unittest.TestCase):
+    """A dense transformer's training step as compiled for TPU7x."""
+
+    def say(self, mode: str, *options: str) -> Json:
+        return say(TRAINING.name, mode, *options)
+
+    def test_the_declared_kernel_doubles_what_can_be_judged(self) -> None:
+        said = self.say("roofline")
+        self.assertEqual(round(said["step_summary"]["rooflined_pct_of_compute"]), 69)
+        (row,) = [row for row in said["groups"] if row["cost_source"] == "declared"]
+        self.assertEqual(row["kernel"], "flash_attention")
+        self.assertEqual(row["flops_sum"], row["n_executions"] * 34_628_173_824)
+        self.assertEqual(row["bytes_accessed_sum"], row["n_executions"] * 67_108_864)
+        compute = said["step_summary"]["step_compute_dur_ps_total"]
+        without = said["step_summary"]["rooflined_dur_ps"] - row["total_dur_ps"]
+        self.assertEqual(round(100 * without / compute), 36)
+        self.assertTrue(any("declared" in note and "causal" in note for note in said["notes"]))
+
+    def test_what_the_user_says_overrides_it(self) -> None:
+        said = self.say("roofline", "--kernel-cost", "flash_attention=1.7e10,6.7e7")
+        sources = {row["cost_source"] for row in said["groups"]}
+        self.assertEqual(sources, {"xla", "user"})
+        self.assertFalse(any("declared" in note for note in said["notes"]))
+
+    def test_all_dots_are_told_by_the_program(self) -> None:
+        rows = self.say("roofline")["groups"]
+        dots = [
+            row
+            for row in rows
+            if {"convolution fusion", "convolution"} & set(row["hlo_categories"])
+        ]
+        self.assertGreater(len(dots), 5)
+        self.assertEqual({row["dtype_source"] for row in dots}, {"program"})
+        self.assertFalse(any(row["dtype_uncertain"] for row in rows))
+
+    def test_nearly_all_time_without_a_stack_gets_a_line(self) -> None:
+        groups = self.say("by_source", *EVERYTHING)["groups"]
+        without = [group for group in groups if group["agg_key_kind"] != "stack"]
+        total = lined = 0
+        for group in without:
+            rows = group["likely_sources"]
+            self.assertEqual(sum(row["dur_ps"] for row in rows), group["total_dur_ps"])
+            self.assertEqual(sum(row["n_executions"] for row in rows), group["n_executions"])
+            for row in rows:
+                self.assertEqual(row["source_inner"] is None, row["source_is"] is None)
+                lined += row["dur_ps"] if row["source_inner"] else 0
+            total += group["total_dur_ps"]
+        self.assertGreaterEqual(lined, 0.95 * total)
+        for group in groups:
+            if group["agg_key_kind"] == "stack":
+                self.assertIsNone(group["likely_sources"])
+
+    def test_lines_that_are_no_ops_own_are_found(self) -> None:
+        groups = self.say("by_source", *EVERYTHING)["groups"]
+        own = {group["source_inner"] for group in groups}
+        fused = {row["source_inner"] for group in groups for row in group["also_fused"]}
+        hidden = {line.rpartition("/")[2] for line in fused - own}
+        # A residual add, and the moments of the optimizer.
+        self.assertEqual(hidden, {"train.py:36", "train.py:53", "train.py:54"})
+
+    def test_the_program_is_named(self) -> None:
+        named = {
+            "name": "jit_train_step(9646411105960254074)",
+            "program_id": "9646411105960254074",
+            "n_programs": 1,
+            "hlo": True,
+        }
+        for mode in MODES:
+            self.assertEqual(self.say(mode)["program"], named)
+
+    def test_the_ledger_adds_up(self) -> None:
+        said = self.say("bottleneck", "--top", "1000")
+        budget = {row["class"]: row for row in said["budget"]}
+        self.assertEqual(sum(r["dur_ps"] for r in said["budget"]), said["step_duration_ps"])
+        for name, row in budget.items():
+            found = [finding for finding in said["findings"] if finding["class"] == name]
+            if name not in ("idle", "overlap"):
+                self.assertEqual(sum(finding["dur_ps"] for finding in found), row["dur_ps"])
+            for part in (row, *found):
+                if part["lost_ps"] is not None:
+                    self.assertEqual(part["at_roof_ps"] + part["lost_ps"], part["dur_ps"])
+        few = self.say("bottleneck")
+        leaves = sum(row["dur_ps"] for row in few["findings"]) + few["tail"]["dur_ps"]
+        self.assertEqual(leaves, few["totals"]["non_while_duration_ps_sum"])
+
+
+@unittest.skipUnless(OFFLOADING.exists(), "the capture isn't here")
+class Offloading(unittest.TestCase):
+    """A real TPU v6e that moves its arrays to the host and back."""
+
+    def test_all_host_copies_get_a_line(self) -> None:
+        said = say(OFFLOADING.name, "by_source", "--step", "all", *EVERYTHING)
+        (waits,) = [g for g in said["groups"] if "copy-done" in g["hlo_categories"]]
+        self.assertEqual(round(waits["total_dur_ps"] / 10**12), 76)
+        (row,) = waits["likely_sources"]
+        self.assertTrue(row["source_inner"].endswith("host_offload_stress_test.py:29"))
+        self.assertEqual(row["dur_ps"], waits["total_dur_ps"])
+
+    def test_waiting_for_the_host_is_what_holds_it_back(self) -> None:
+        said = say(OFFLOADING.name, "bottleneck", "--step", "all")
+        self.assertEqual(said["bottleneck"], "host")
+        first = said["findings"][0]
+        self.assertEqual(first["class"], "host")
+        self.assertTrue(first["source_inner"].endswith("host_offload_stress_test.py:29"))
+
+
+if __name__ == "__main__":
+    unittest.main()

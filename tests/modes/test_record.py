@@ -1,0 +1,365 @@
+"""The mode record, on traces made by hand: which steps are used, and what is told of them."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import unittest
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from _modes import processes, recording
+from tests.builders import records, rewrite
+from tests.builders.records import DEVICE, Json
+from tests.builders.xspace import (
+    Event,
+    EventMetadata,
+    Line,
+    Op,
+    Plane,
+    Space,
+    encode,
+    op,
+    tpu_plane,
+)
+from tests.harness import answer, run
+
+STEP_PS = 10_000
+
+
+def digest(*texts: str) -> str:
+    return hashlib.sha1("\n".join(sorted(texts)).encode()).hexdigest()[:16]
+
+
+def steps_of(numbers: Sequence[int]) -> list[Op]:
+    """One op, so often in each step."""
+    return [
+        op("fusion.1", "loop fusion", number * STEP_PS + 10 * i, 10, stack="a.py:1:2")
+        for number, n in enumerate(numbers)
+        for i in range(n)
+    ]
+
+
+def record(planes: Sequence[Plane] | Plane, *options: str) -> Json:
+    planes = [planes] if isinstance(planes, Plane) else planes
+    return answer(encode(Space(list(planes))), "record", *options)
+
+
+def counted(numbers: Sequence[int], *options: str, **of: Any) -> list[Json]:
+    """The steps of a record of steps with so many ops."""
+    steps = [(str(i), i * STEP_PS, STEP_PS) for i in range(len(numbers))]
+    rows: list[Json] = record(tpu_plane(steps_of(numbers), steps, **of), *options)["steps"]
+    return rows
+
+
+class Used(unittest.TestCase):
+    def reasons(self, numbers: Sequence[int], *options: str) -> list[str | None]:
+        rows = counted(numbers, *options)
+        self.assertEqual([row["n_xla_ops_events"] for row in rows], list(numbers))
+        self.assertEqual([row["index"] for row in rows], list(range(len(rows))))
+        for row in rows:
+            self.assertEqual(row["duration_ps"], STEP_PS)
+            self.assertEqual(row["used"], row["why_not"] is None)
+            for figure in ("busy_ps", "comm_ps", "host_ps", "wait_ps", "durs_ps", "ns"):
+                self.assertEqual(row[figure] is None, not row["used"])
+        return [row["why_not"] for row in rows]
+
+    def test_one_op_in_fifty(self) -> None:
+        other = "other_op_count"
+        self.assertEqual(self.reasons([50, 49, 51, 50]), [None] * 4)
+        self.assertEqual(self.reasons([50, 48, 52, 50, 50]), [None, other, other, None, None])
+        self.assertEqual(self.reasons([49, 48, 49, 50, 49]), [None, other, None, other, None])
+        self.assertEqual(
+            self.reasons([100, 98, 102, 97, 100, 103]), [*[None] * 3, other, None, other]
+        )
+
+    def test_the_median_is_the_lower_one_and_of_steps_with_ops(self) -> None:
+        self.assertEqual(self.reasons([3, 7]), [None, "other_op_count"])
+        self.assertEqual(self.reasons([3, 7, 7]), ["other_op_count", None, None])
+        self.assertEqual(self.reasons([0, 0, 0, 7]), [*["no_ops"] * 3, None])
+        self.assertEqual(
+            self.reasons([2, 9, 0, 9, 2]),
+            [None, "other_op_count", "no_ops", "other_op_count", None],
+        )
+
+    def test_asked_narrows_only_what_is_used(self) -> None:
+        numbers = [0, 3, 3, 7, 3, 3]
+        whole = counted(numbers)
+        for asked, kept in (("2:", (2, 4, 5)), (":-1", (1, 2, 4)), ("-2:-1", (4,)), ("3:4", ())):
+            for row, was in zip(counted(numbers, f"--steps={asked}"), whole, strict=True):
+                if row["index"] in kept or not was["used"]:
+                    self.assertEqual(row, was)
+                else:
+                    self.assertEqual(row["why_not"], "not_asked")
+                    self.assertEqual(row["duration_ps"], was["duration_ps"])
+
+    def test_executions_of_the_program_with_most_ops(self) -> None:
+        # The other has more executions, and the largest.
+        names = ("jit_f(1)", *["jit_g(2)"] * 5, *["jit_f(1)"] * 3)
+        numbers = (9, 1, 1, 1, 1, 12, 0, 9, 9)
+        plane = tpu_plane(steps_of(numbers))
+        ids = {name: 100 + i for i, name in enumerate(dict.fromkeys(names))}
+        plane.event_metadata += [EventMetadata(i, name) for name, i in ids.items()]
+        events = [Event(ids[name], i * STEP_PS, STEP_PS) for i, name in enumerate(names)]
+        plane.lines.append(Line("XLA Modules", events))
+        of = record(plane)
+        self.assertEqual(of["devices"][0]["step_source"], "modules")
+        self.assertEqual([row["name"] for row in of["steps"]], list(names))
+        self.assertEqual(
+            [row["why_not"] for row in of["steps"]],
+            [None, *["other_program"] * 5, "no_ops", None, None],
+        )
+
+    def test_without_steps_all_is_one(self) -> None:
+        of = record(tpu_plane(steps_of([2, 0, 1])))
+        [step] = of["steps"]
+        self.assertIsNone(of["devices"][0]["step_source"])
+        self.assertEqual((step["index"], step["name"], step["used"]), (0, None, True))
+        self.assertEqual((step["duration_ps"], step["busy_ps"]), (2 * STEP_PS + 10, 30))
+        self.assertEqual((step["durs_ps"], step["ns"]), ([30], [3]))
+
+
+class Figures(unittest.TestCase):
+    def of(self, *ops: Op) -> tuple[int, ...]:
+        (step,) = record(tpu_plane(ops, [("0", 0, 1000)]))["steps"]
+        return tuple(step[f"{name}_ps"] for name in ("duration", "busy", "comm", "host", "wait"))
+
+    def test_what_is_waited_for(self) -> None:
+        """Waits for the device's own engines are no communication."""
+        host = "f32[8]{0:S(5)}"
+        math = op("fusion.1", "loop fusion", 0, 100)
+        self.assertEqual(self.of(math), (1000, 100, 0, 0, 0))
+        ops_and_figures = (
+            (op("all-reduce.1", "all-reduce", 100, 1), (1, 0, 0)),
+            (op("all-gather-start.1", "all-gather-start", 110, 2), (0, 0, 0)),
+            (op("all-gather-done.1", "all-gather-done", 120, 4), (4, 0, 4)),
+            (op("infeed.1", "infeed", 130, 8), (0, 8, 0)),
+            (op("copy-done.1", "copy-done", 140, 16, shape=host), (0, 16, 16)),
+            (op("slice-done.1", "async-done", 160, 32), (0, 0, 32)),
+            (op("gather_offload_done", "async-done", 200, 64), (0, 0, 64)),
+        )
+        for each, figures in ops_and_figures:
+            self.assertEqual(self.of(math, each), (1000, 100 + each.dur, *figures), each.text)
+        ops = [each for each, _ in ops_and_figures]
+        self.assertEqual(self.of(math, *ops), (1000, 227, 5, 24, 116))
+
+    def test_of_what_encloses_others_alone_there_is_no_group(self) -> None:
+        of = record(tpu_plane([op("while.1", "while", 0, 100)], [("0", 0, 1000)]))
+        [step] = of["steps"]
+        self.assertEqual((step["used"], step["busy_ps"], step["durs_ps"]), (True, 0, []))
+        self.assertEqual(of["groups"], [])
+
+
+class Groups(unittest.TestCase):
+    def test_lines_of_all_devices(self) -> None:
+        """In order of appearance, over the devices and their steps; figures in that order."""
+        a, b, c = (
+            {
+                "category": "loop fusion",
+                "stack": f"m.py:9:1\n  {name}.py:5:3 \n\n",
+                "source": f"{name}.py:5",
+            }
+            for name in "abc"
+        )
+        steps = [("7", 0, 100), ("8", 100, 100)]
+        of = record(
+            [
+                tpu_plane(
+                    [op("f.1", **a, start=5, dur=10), op("f.2", **b, start=120, dur=20)],
+                    steps,
+                    name="/device:TPU:1",
+                ),
+                tpu_plane(
+                    [op("f.3", **c, start=5, dur=1), op("f.4", **a, start=105, dur=2)], steps
+                ),
+                tpu_plane(
+                    [op("f.5", **c, start=5, dur=1)], steps, name="/device:TPU:0 SparseCore 0"
+                ),
+                tpu_plane([], steps, name="/device:TPU:2"),
+            ]
+        )
+        self.assertEqual([each["device"] for each in of["devices"]], ["/device:TPU:1", DEVICE])
+        self.assertEqual(of["frames"], ["m.py:9:1", "a.py:5:3", "b.py:5:3", "c.py:5:3"])
+        self.assertEqual([group["frames"] for group in of["groups"]], [[0, 1], [0, 2], [0, 3]])
+        self.assertEqual(
+            [group["source"] for group in of["groups"]], ["a.py:5", "b.py:5", "c.py:5"]
+        )
+        self.assertEqual(
+            [(row["device"], row["durs_ps"], row["ns"]) for row in of["steps"]],
+            [(0, [10], [1]), (0, [0, 20], [0, 1]), (1, [0, 0, 1], [0, 0, 1]), (1, [2], [1])],
+        )
+        texts = [op(name, "loop fusion", 0).text for name in ("f.1", "f.2", "f.3", "f.4")]
+        self.assertEqual(of["groups"][0]["ops"], digest(texts[0], texts[3]))
+        self.assertEqual(of["devices"][0]["program"], digest(*texts[:2]))
+        self.assertEqual(of["devices"][1]["program"], digest(*texts[2:]))
+
+    def test_what_is_listed_is_sorted_and_at_most_32(self) -> None:
+        def group(n: int) -> Json:
+            ops = [
+                op(
+                    f"f.{i}",
+                    "loop fusion",
+                    i,
+                    1,
+                    shape=f"f32[{99 - i},<=8]{{1,0}}",
+                    tf_op=f"t{i % 3}:",
+                    stack="a.py:1:2",
+                )
+                for i in range(n)
+            ]
+            [only] = record(tpu_plane(ops, [("0", 0, 100)]))["groups"]
+            of: Json = only
+            return of
+
+        self.assertEqual(group(32)["shapes"], [f"f32[{i},<=8]" for i in range(68, 100)])
+        self.assertFalse(group(32)["truncated"])
+        self.assertEqual(group(33)["shapes"], [f"f32[{i},<=8]" for i in range(67, 99)])
+        self.assertTrue(group(33)["truncated"])
+        self.assertEqual(group(33)["tf_ops"], ["t0:", "t1:", "t2:"])
+        self.assertEqual(group(33)["signatures"], ["f [loop fusion]"])
+
+    def test_arrays_of_a_tuple(self) -> None:
+        shape = "(bf16[8,128]{1,0:T(8,128)(2,1)}, (s32[]{:T(128)}, token[]), /*index=2*/f32[4]{0})"
+        [group] = record(tpu_plane([op("f.1", "loop fusion", 0, 1, shape=shape)]))["groups"]
+        self.assertEqual(group["shapes"], ["bf16[8,128]", "f32[4]", "s32[]"])
+
+    def test_the_source_of_a_group_without_a_stack(self) -> None:
+        ops = [
+            op(f"c.{i}", "copy", i, 1, tf_op="w:", source=s)
+            for i, s in enumerate(("b.py:2", "a.py:9"))
+        ]
+        ops.append(op("c.2", "copy", 2, 1, tf_op="w:"))
+        [group] = record(tpu_plane(ops))["groups"]
+        self.assertEqual((group["source"], group["frames"]), ("a.py:9", []))
+
+
+class Programs(unittest.TestCase):
+    def program(self, *ops: Op) -> Any:
+        return record(tpu_plane(ops, [("0", 0, 1000)]))["devices"][0]["program"]
+
+    def test_a_branch_makes_no_other_program(self) -> None:
+        first = op("f.1", "loop fusion", 0, 100)
+        loop = op("while.1", "while", 200, 500)
+        branching = op("conditional.1", "conditional", 200, 300)
+        after = op("f.9", "loop fusion", 500, 10)
+        always = digest(first.text, loop.text, branching.text, after.text)
+        taken = (op("f.2", "loop fusion", 200, 100), op("f.3", "loop fusion", 499, 5))
+        other = (op("conditional.2", "conditional", 210, 10), op("f.4", "copy", 215, 90))
+        for inside in (taken, other, (*taken, *other), ()):
+            ops = first, loop, branching, *inside, after
+            for in_file in (ops, ops[::-1]):
+                self.assertEqual(self.program(*in_file), always)
+        self.assertNotEqual(self.program(first, loop, branching), always)
+
+
+class Notes(unittest.TestCase):
+    def test_what_is_left_out_is_said_by_device(self) -> None:
+        def plane(name: str, line: Line) -> Plane:
+            found = tpu_plane(steps_of([2]), [("0", 0, STEP_PS)], name=name)
+            found.lines.append(line)
+            return found
+
+        # No such metadata, and a step with no time of its own.
+        planes = [
+            plane("/device:TPU:0", Line("XLA Ops", [Event(99, 5, 5)])),
+            plane("/device:TPU:1", Line("Steps", [Event(1, num_occurrences=3)])),
+        ]
+        self.assertEqual(
+            record(planes)["notes"],
+            [
+                "/device:TPU:0: 1 XLA Ops events left out",
+                "/device:TPU:1: 1 events of the Steps line left out: they have no valid time",
+            ],
+        )
+
+    def test_what_has_no_time_is_left_out_once_whatever_the_number_of_steps(self) -> None:
+        plane = tpu_plane(steps_of([2, 2, 2]), [(str(i), i * STEP_PS, STEP_PS) for i in range(3)])
+        plane.lines.append(Line("XLA Ops", [Event(1, num_occurrences=3)]))
+        self.assertEqual(record(plane)["notes"], ["1 XLA Ops events left out"])
+
+    def test_what_is_true_of_all_is_said_once(self) -> None:
+        planes = [
+            Plane(
+                device,
+                [Line("XLA Modules", [Event(1, 0, 50)]), Line("XLA Ops", [Event(1, 0, 9)])],
+                [EventMetadata(1, "x")],
+            )
+            for device in ("/device:TPU:0", "/device:TPU:1")
+        ]
+        (note,) = record(planes)["notes"]
+        self.assertTrue(note.startswith("no Steps line; executions of programs"), note)
+
+
+class Hostile(unittest.TestCase):
+    def test_keys_that_are_cut_stay_apart(self) -> None:
+        ops = [
+            op(f"fusion.{i}", "loop fusion", 10 * i, 10, tf_op="x" * 70_000 + str(i))
+            for i in range(2)
+        ]
+        data = encode(Space([tpu_plane(ops, [("0", 0, STEP_PS)])]))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "x.xplane.pb")
+            path.write_bytes(data)
+            said = answer(path, "compare", "--baseline", str(path))
+            of = answer(path, "record")
+        self.assertEqual(len(said["rows"]), 2)
+        keys = [group["agg_key"] for group in of["groups"]]
+        self.assertEqual(keys, [row["agg_keys_after"][0] for row in said["rows"]])
+        cut = [key.removesuffix(digest(f"tfop:{'x' * 70_000}{i}")) for i, key in enumerate(keys)]
+        self.assertEqual(cut, [f"tfop:{'x' * (65_531 - 17)}…"] * 2)
+
+    def test_steps_that_overlap_take_no_more_than_their_file_allows(self) -> None:
+        n = 2000
+        ops = [op("fusion.1", "loop fusion", i, 1) for i in range(n)]
+        data = encode(Space([tpu_plane(ops, [("0", 0, n)] * n)]))
+        self.assertEqual(run(data, "record").object["reason"], "unreadable_xplane_pb")
+        few = encode(Space([tpu_plane(ops, [("0", 0, n)] * 3)]))
+        self.assertEqual({step["ns"][0] for step in answer(few, "record")["steps"]}, {n})
+
+
+class Processes(unittest.TestCase):
+    def test_two_say_what_one_does(self) -> None:
+        program = records.of_demo()[:40]
+        data = rewrite.trace(
+            program, 2, jitter=0.01, devices=[f"/device:TPU:{i}" for i in range(5)]
+        )
+        self.assert_same(data)
+
+    def test_what_both_saw_of_a_group_is_put_together(self) -> None:
+        planes = [
+            tpu_plane(
+                [
+                    op(
+                        f"f.{i}",
+                        "loop fusion",
+                        0,
+                        1,
+                        shape=f"f32[{i}]",
+                        stack="a.py:1:2",
+                        tf_op=f"{i}:",
+                    )
+                ],
+                [("0", 0, 100)],
+                name=f"/device:TPU:{i}",
+            )
+            for i in range(3)
+        ]
+        [group] = self.assert_same(encode(Space(planes)))["groups"]
+        self.assertEqual(group["shapes"], ["f32[0]", "f32[1]", "f32[2]"])
+        self.assertEqual(group["tf_ops"], ["0:", "1:", "2:"])
+
+    def assert_same(self, data: bytes) -> Json:
+        alone = run(data, "record").object
+        with (
+            patch.object(recording, "SMALL_FILE", 0),
+            patch.object(processes, "n_cores", lambda: 2),
+        ):
+            together = run(data, "record").object
+        self.assertEqual(alone | {"profile_dir": ""}, together | {"profile_dir": ""})
+        return together
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,433 @@
+"""Records, and what compares them, end to end: on traces of the demo's program, edited and run
+again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+import unittest
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.builders import records, rewrite
+from tests.builders.edits import edits_of
+from tests.builders.records import DEVICE, Json, Name, Op, Program, groups_of
+from tests.harness import DEMO, SCRIPT, InFolder, answer, run
+
+ALL = ("--top", "1000000")
+Keys = frozenset[tuple[str, str]]
+RUN = "2026_11_21_00_00_00"
+
+
+def small(program: Program) -> Program:
+    """What takes longest, and something of each line, for less to be written."""
+    rng = random.Random(4)
+    kept = {id(rng.choice(ops)) for ops in groups_of(program).values()}
+    longest = sorted(program, key=lambda op: -op.duration)[: len(program) // 10]
+    kept |= {id(op) for op in longest}
+    return [op for op in program if id(op) in kept]
+
+
+class WithFiles(InFolder):
+    def record_of(self, trace: Path, name: str, *options: str) -> Path:
+        """A file with the record of a trace; gzipped if its name says so."""
+        text = json.dumps(answer(trace, "record", *options)).encode()
+        return self.write(name, gzip.compress(text) if name.endswith(".gz") else text)
+
+
+def compare(before: Path, after: Path, *options: str) -> Json:
+    return answer(after, "compare", "--baseline", str(before), *options)
+
+
+def said(of: Json) -> Json:
+    """What doesn't depend on where the files lie."""
+    return {key: of[key] for key in of.keys() - {"profile_dir", "baseline_dir", "notes"}}
+
+
+def keys_of(row: Json) -> tuple[Keys, Keys]:
+    ours, theirs = (
+        frozenset((row["kind"], key) for key in row[f"agg_keys_{side}"])
+        for side in ("before", "after")
+    )
+    return ours, theirs
+
+
+# --- record --------------------------------------------------------------------------------------
+
+
+class Record(WithFiles):
+    def test_run_and_host(self) -> None:
+        trace = rewrite.trace(small(records.of_demo()), 1)
+        for name, where in (
+            ("log/plugins/profile/today/h0.xplane.pb", "today"),
+            ("profile/h0.xplane.pb", None),
+            ("profile/7/h0.xplane.pb", "7"),
+            ("elsewhere/h0.xplane.pb", None),
+        ):
+            with self.subTest(name=name):
+                path = self.write(name, trace)
+                for profile in (path, path.parent):
+                    record = answer(profile, "record")
+                    self.assertEqual(record["run"], where)
+                    self.assertEqual((record["host"], record["xplane_file"]), ("h0", path.name))
+
+    def test_the_same_program_run_again(self) -> None:
+        """Of two devices, with the texts of the demo: the same lines, and the same program."""
+        again = answer(
+            rewrite.trace(records.of_demo(), 2, devices=(DEVICE, "/device:TPU:3")), "record"
+        )
+        demo = answer(DEMO, "record")
+        self.assertEqual(again["groups"], demo["groups"])
+        self.assertEqual(again["frames"], demo["frames"])
+        programs = {device["program"] for of in (again, demo) for device in of["devices"]}
+        self.assertEqual(len(programs), 1)
+        first, *others = ({**step, "index": 0, "name": "", "device": 0} for step in again["steps"])
+        self.assertEqual(first, {**demo["steps"][0], "name": ""})
+        for other in others:
+            self.assertEqual(other, first)
+
+    def test_size(self) -> None:
+        record = answer(DEMO, "record")
+        n_groups, n_used = len(record["groups"]), sum(step["used"] for step in record["steps"])
+        self.assertLess(len(json.dumps(record)), 600 * n_groups + 12 * n_groups * n_used)
+
+
+# --- compare -------------------------------------------------------------------------------------
+
+
+class Compared(WithFiles):
+    sides: tuple[bytes, bytes]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        program = small(records.of_demo())
+        changed = records.renumber(edits_of(program, seed=3)["all at once"][0](program))
+        cls.sides = (
+            rewrite.trace(program, 4, jitter=0.04, seed=1),
+            rewrite.trace(changed, 4, jitter=0.04, seed=2),
+        )
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.traces = [
+            self.write(f"{i}/host.xplane.pb", trace) for i, trace in enumerate(self.sides)
+        ]
+
+    def test_a_trace_against_itself_is_all_zeros(self) -> None:
+        for trace in self.traces:
+            same = compare(trace, trace, *ALL)
+            for figure in (*same["rows"], *same["totals"].values()):
+                self.assertEqual(figure["delta_ps"], 0)
+                self.assertEqual(figure["before_ps"], figure["after_ps"])
+                self.assertFalse(figure["significant"])
+            self.assertTrue(same["same_program"])
+
+    def test_backwards_is_the_opposite(self) -> None:
+        before, after = self.traces
+        there, back = compare(before, after, *ALL), compare(after, before, *ALL)
+        rows = {keys_of(row): row["delta_ps"] for row in there["rows"]}
+        self.assertEqual(rows, {keys_of(row)[::-1]: -row["delta_ps"] for row in back["rows"]})
+        for name, figure in there["totals"].items():
+            self.assertEqual(figure["delta_ps"], -back["totals"][name]["delta_ps"])
+
+    def test_rows_and_tail_are_the_totals(self) -> None:
+        for top in (0, 3, 1000):
+            of = compare(self.traces[0], self.traces[1], "--top", str(top))
+            for kind in ("compute", "data_move", "comm", "other"):
+                for figure in ("before_ps", "after_ps", "delta_ps"):
+                    shown = sum(row[figure] for row in of["rows"] if row["kind"] == kind)
+                    shown += of["tail"]["by_kind"][kind][figure]
+                    self.assertEqual(shown, of["totals"][kind][figure])
+
+    def test_a_record_says_what_its_trace_does(self) -> None:
+        before, after = self.traces
+        expected = said(compare(before, after))
+        for name in ("plain.json", "gzipped/record.json.gz"):
+            ours = self.record_of(before, f"before/{name}")
+            theirs = self.record_of(after, f"after/{name}")
+            for pair in ((ours, theirs), (ours, after), (ours.parent, theirs.parent)):
+                with self.subTest(name=name, pair=pair):
+                    self.assertEqual(said(compare(*pair)), expected)
+
+    def test_some_steps(self) -> None:
+        """A record of some steps tells of these what a record of all does."""
+        before, after = self.traces
+        some = ("--steps", "1:4")
+        expected = said(compare(before, after, *some))
+        self.assertEqual(expected["before"]["n_steps"], 3)
+        narrowed = self.record_of(after, "some.json", *some)
+        self.assertEqual(said(compare(before, narrowed, *some)), expected)
+
+    def test_any_device_of_either_side(self) -> None:
+        other = "/device:TPU:1"
+        program = small(records.of_demo())
+        data = rewrite.trace(program, 2, jitter=0.04, devices=(DEVICE, other))
+        both = self.write("both.xplane.pb", data)
+        record = self.record_of(both, "both.json")
+        there = compare(both, both, "--device", other, *ALL)
+        self.assertEqual((there["before"]["device"], there["after"]["device"]), (DEVICE, other))
+        back = compare(both, both, "--baseline-device", other, *ALL)
+        self.assertEqual((back["before"]["device"], back["after"]["device"]), (other, DEVICE))
+        deltas = [row["delta_ps"] for row in there["rows"]]
+        self.assertTrue(any(deltas))
+        self.assertCountEqual(deltas, [-row["delta_ps"] for row in back["rows"]])
+        self.assertEqual(said(compare(record, record, "--device", other, *ALL)), said(there))
+
+
+class Edited(WithFiles):
+    """What is known of the source on both sides against what the program makes of the traces."""
+
+    def judge(self, before: Program, after: Program, there: Json, back: Json) -> None:
+        groups = groups_of(before), groups_of(after)
+        rows = [keys_of(row) for row in there["rows"]]
+        self.assertCountEqual(rows, [keys_of(row)[::-1] for row in back["rows"]])
+        for side in (0, 1):
+            self.assertCountEqual([key for row in rows for key in row[side]], groups[side])
+
+        def origin(side: int, keys: Keys) -> frozenset[int]:
+            ops = (op for key in keys for op in groups[side][key])
+            return frozenset(origin for op in ops for origin in op.origin)
+
+        for ours, theirs in rows:
+            if ours and theirs:
+                self.assertTrue(origin(0, ours) & origin(1, theirs), f"unrelated: {ours, theirs}")
+        row_of = {key: theirs for ours, theirs in rows for key in ours}
+        kept = {(key[0], origin(1, frozenset([key]))): key for key in groups[1]}
+        for key in groups[0]:
+            counterpart = kept.get((key[0], origin(0, frozenset([key]))))
+            if counterpart is not None:
+                self.assertIn(counterpart, row_of[key])
+
+    def test_each_edit(self) -> None:
+        before = small(records.of_demo())
+        ours = self.write("before.xplane.pb", rewrite.trace(before, 1))
+        ours = self.record_of(ours, "before.json")
+        edits = {kind: of_kind[0] for kind, of_kind in edits_of(before, seed=8).items()}
+        edits["names renumbered"] = list
+        for kind, edit in edits.items():
+            with self.subTest(kind):
+                after = records.renumber(edit(before))
+                theirs = self.write("after.xplane.pb", rewrite.trace(after, 1))
+                theirs = self.record_of(theirs, "after.json")
+                there, back = compare(ours, theirs, *ALL), compare(theirs, ours, *ALL)
+                self.judge(before, after, there, back)
+
+    def test_a_slower_line_is_found_on_exactly_its_line(self) -> None:
+        before = small(records.of_demo())
+        ours = self.write("before.xplane.pb", rewrite.trace(before, 1))
+        ours = self.record_of(ours, "before.json")
+        times = {key: sum(op.duration for op in ops) for key, ops in groups_of(before).items()}
+        # Of those that take so long that whole picoseconds show a part of them.
+        keys = [key for key in times if times[key] > 10**6]
+        for key in random.Random(5).sample(keys, 5):
+            slower = records.slow_down(key, 1.1)(before)
+            after = records.renumber(records.shift("/home/dev/model/train.py", 3)(slower))
+            theirs = self.write("after.xplane.pb", rewrite.trace(after, 1))
+            changed = [row for row in compare(ours, theirs, *ALL)["rows"] if row["delta_ps"]]
+            self.assertEqual([keys_of(row)[0] for row in changed], [frozenset([key])])
+            self.assertAlmostEqual(changed[0]["delta_pct"], 10, delta=0.01)
+
+    def test_a_median_line_that_gets_slower_is_found(self) -> None:
+        """By 5 %, with 4 % of jitter in each execution and four steps on either side: a model of
+        48 layers averages these out, one of four as the demo's does not."""
+        program = [replace(op, n=12 * op.n, duration=12 * op.duration) for op in records.of_demo()]
+        whole = sum(op.duration for op in program)
+        program = [op for op in program if op.duration * 500 > whole]
+        times = {key: sum(op.duration for op in ops) for key, ops in groups_of(program).items()}
+        median = sorted(times, key=lambda key: times[key])[len(times) // 2]
+        slower = records.slow_down(median, 1.05)(program)
+        before, after = (
+            self.write(f"{i}.xplane.pb", rewrite.trace(each, 4, jitter=0.04, seed=i))
+            for i, each in enumerate((program, slower))
+        )
+        found = [row for row in compare(before, after)["rows"] if row["significant"]]
+        self.assertEqual([keys_of(row) for row in found], [(frozenset([median]),) * 2])
+
+
+class OfOtherMakers(WithFiles):
+    def test_long_texts_are_cut(self) -> None:
+        record = records.record(records.made_up(1), 2)
+        record["groups"][0]["tf_ops"] = ["x" * 100_000]
+        record["host"] = "h" * 100_000
+        path = self.write("h.json", json.dumps(record).encode())
+        compared, spread = compare(path, path, *ALL), answer(path, "spread")
+        [tf_op] = (row["tf_op"] for row in compared["rows"] if "…" in (row["tf_op"] or ""))
+        hosts = compared["after"]["host"], spread["cohorts"][0]["devices"][0]["host"]
+        for text in (tf_op, *hosts):
+            self.assertEqual((len(text), text[-1]), (65_537, "…"))
+        for of in (compared, spread):
+            self.assertTrue(any(note.endswith(": cut") for note in of["notes"]))
+
+
+# --- spread --------------------------------------------------------------------------------------
+
+
+def names_of(n_hosts: int, n_devices: int) -> list[Name]:
+    return [(f"h{h}", f"/device:TPU:{d}") for h in range(n_hosts) for d in range(n_devices)]
+
+
+class Spread(WithFiles):
+    program: Program
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.program = small(records.of_demo())
+
+    def write_pod(self, folder: str, names: Sequence[Name], n_steps: int, **of: Any) -> Path:
+        pod = rewrite.pod(self.program, names, n_steps, **of)
+        for host, data in pod.items():
+            self.write(f"{folder}/{host}.xplane.pb", data)
+        return self.folder / folder
+
+    def cohort(self, folder: Path) -> Json:
+        [only] = answer(folder, "spread", *ALL)["cohorts"]
+        of: Json = only
+        return of
+
+    def test_a_slow_device_is_found(self) -> None:
+        # Of two devices one is the slowest in five steps by chance, too.
+        for n_hosts, n_devices, n_steps in ((1, 2, 6), (1, 3, 5), (4, 1, 5), (2, 2, 5), (4, 2, 5)):
+            names = names_of(n_hosts, n_devices)
+            slow = names[len(names) // 2]
+            folder = f"{n_hosts}x{n_devices}"
+            factors: dict[Name, rewrite.Factor] = {slow: lambda op: 1.06}
+            run_of = self.write_pod(
+                folder, names, n_steps, jitter=0.003, seed=n_hosts, slow=factors
+            )
+            with self.subTest(folder):
+                cohort = self.cohort(run_of)
+                self.assertEqual(
+                    (cohort["n_hosts"], cohort["n_devices"]), (n_hosts, n_hosts * n_devices)
+                )
+                verdict = cohort["verdict"]
+                self.assertEqual(verdict["straggler"], {"host": slow[0], "device": slow[1]})
+                self.assertEqual(verdict["n_slowest"], n_steps)
+                self.assertEqual(verdict["cause"], "own")
+                self.assertGreater(verdict["uniform_pct"], 90)
+                self.assertAlmostEqual(cohort["slowest_vs_median"]["factor"], 1.06, delta=0.005)
+                for step in cohort["steps"]:
+                    self.assertLess(step["step_spread_pct"], 0.001)
+
+    def test_a_slow_line_is_named(self) -> None:
+        times = {
+            key: sum(op.duration for op in ops)
+            for key, ops in groups_of(self.program).items()
+            if key[0] == "compute"
+        }
+        key = sorted(times, key=lambda key: -times[key])[1]
+        names = names_of(2, 2)
+
+        def factor(op: Op) -> float:
+            return 1.3 if op.key == key else 1.0
+
+        cohort = self.cohort(self.write_pod("run", names, 5, jitter=0.003, slow={names[1]: factor}))
+        self.assertEqual(cohort["verdict"]["straggler"], {"host": "h0", "device": "/device:TPU:1"})
+        self.assertLess(cohort["verdict"]["uniform_pct"], 30)
+        first = cohort["slowest_vs_median"]["rows"][0]
+        self.assertEqual((first["kind"], first["agg_key"]), key)
+        self.assertAlmostEqual(first["delta_pct"], 30, delta=1)
+
+    def test_two_programs_are_two_cohorts(self) -> None:
+        names = names_of(2, 2)
+        others = {names[3]: records.renumber(self.program)}
+        of = answer(self.write_pod("run", names, 2, others=others), "spread")
+        self.assertEqual([cohort["n_devices"] for cohort in of["cohorts"]], [3, 1])
+        [alone] = of["cohorts"][1]["devices"]
+        self.assertEqual((alone["host"], alone["device"]), names[3])
+        self.assertEqual(of["cohorts"][1]["verdict"]["why_not"], "one_device")
+
+    def test_a_host_that_cannot_be_read(self) -> None:
+        names = names_of(2, 2)
+        folder = self.write_pod("run", names, 2, jitter=0.01)
+        whole = answer(folder, "spread")
+        self.write("run/h7.xplane.pb", b"\x0a\x7fnot a trace")
+        some = answer(folder, "spread")
+        self.assertEqual((some["n_hosts"], some["n_hosts_unreadable"]), (2, 1))
+        self.assertEqual(some["cohorts"], whole["cohorts"])
+        self.assertTrue(any("h7.xplane.pb" in note for note in some["notes"]))
+        for host in ("h0", "h1"):
+            self.write(f"run/{host}.xplane.pb", b"\x0a\x7fnot a trace")
+        none = run(folder, "spread")
+        self.assertEqual((none.object["reason"], none.status), ("unreadable_xplane_pb", 1))
+
+    def test_a_link_to_nowhere_is_a_host_that_cannot_be_read(self) -> None:
+        self.write("run/h0.json", json.dumps(records.record(records.made_up(1))).encode())
+        for name in ("h8.json", "h9.xplane.pb"):
+            (self.folder / "run" / name).symlink_to("nowhere")
+        of = answer(self.folder / "run", "spread")
+        self.assertEqual((of["n_hosts"], of["n_hosts_unreadable"]), (1, 2))
+        self.assertTrue(all("No such file" in note for note in of["notes"]))
+
+    def test_records_that_a_formatter_went_over(self) -> None:
+        hosts = records.pod(records.made_up(1), names_of(3, 1))
+        forms: list[Json] = [{}, {"indent": 2}, {"indent": 2, "sort_keys": True}]
+        for record, form in zip(hosts, forms, strict=True):
+            self.write(f"run/{record['host']}.json", json.dumps(record, **form).encode())
+        self.write("run/other.json", b'{"devices":[{"name":"a"}]}')
+        of = answer(self.folder / "run", "spread")
+        self.assertEqual((of["n_hosts"], of["n_hosts_unreadable"]), (3, 0))
+
+    def test_no_order_split_or_form_changes_anything(self) -> None:
+        names = names_of(2, 2)
+        traces = self.write_pod("traces", names, 3, jitter=0.01)
+        expected = said(answer(traces, "spread"))
+        for i, path in enumerate(sorted(traces.iterdir(), reverse=True)):
+            data = path.read_bytes()
+            self.write(f"gzipped/{path.name}.gz", gzip.compress(data, 1))
+            self.record_of(path, f"records/{i}.json")
+            self.record_of(path, f"gzipped records/{i}.json.gz")
+            for device in dict.fromkeys(device for _, device in names):
+                split = f"split/{9 - i}{device[-1]}.json"
+                self.record_of(path, split, "--device", device)
+        for form in ("gzipped", "records", "gzipped records", "split"):
+            with self.subTest(form):
+                self.assertEqual(said(answer(self.folder / form, "spread")), expected)
+
+    def test_records_beside_the_traces(self) -> None:
+        """As a job for each host leaves them; of some hosts there may be only one of the two."""
+        names = names_of(3, 1)
+        traces = self.write_pod("log/plugins/profile/run", names, 3, jitter=0.01)
+        expected = said(answer(traces, "spread"))
+        for host in ("h0", "h2"):
+            self.record_of(traces / f"{host}.xplane.pb", f"log/plugins/profile/run/{host}.json.gz")
+        (traces / "h2.xplane.pb").unlink()
+        for profile in (traces, self.folder / "log"):
+            self.assertEqual(said(answer(profile, "spread")), expected)
+
+    def test_some_steps(self) -> None:
+        folder = self.write_pod("run", names_of(1, 2), 4, jitter=0.01)
+        whole = answer(folder, "spread")["cohorts"][0]["steps"]
+        some = answer(folder, "spread", "--steps", "1:3")["cohorts"][0]
+        self.assertEqual((some["n_steps"], some["steps"]), (2, whole[1:3]))
+
+    def test_standard_input(self) -> None:
+        """What is asked for twice is there twice."""
+        folder = self.write_pod("run", names_of(1, 2), 2, jitter=0.01)
+        path = folder / "h0.xplane.pb"
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), "-", "--mode", "spread"],
+            input=path.read_bytes(),
+            capture_output=True,
+            check=True,
+        )
+        of = json.loads(done.stdout)
+        verdict = answer(path, "spread")["cohorts"][0]["verdict"]
+        self.assertEqual(of["cohorts"][0]["verdict"], verdict)
+
+    def test_one_device_of_each_host(self) -> None:
+        names = names_of(2, 2)
+        folder = self.write_pod("run", names, 3, jitter=0.01)
+        cohort = answer(folder, "spread", "--device", "/device:TPU:1")["cohorts"][0]
+        self.assertEqual(
+            {(each["host"], each["device"]) for each in cohort["devices"]},
+            {name for name in names if name[1] == "/device:TPU:1"},
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

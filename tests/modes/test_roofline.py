@@ -1,0 +1,621 @@
+"""What roofline says: roofs, what is left out and why, kernels of known cost, peaks, notes."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.builders.xspace import Op, Space, StatValue, encode, op, tpu_plane, trace
+from tests.harness import answer, run
+from tests.modes.small_steps import (
+    BF16,
+    GIB,
+    HERE,
+    PEAKS,
+    PS,
+    STEP,
+    column,
+    kernel,
+    leaf,
+    matmul,
+    roofline,
+)
+
+
+class Roofline(unittest.TestCase):
+    def one(self, *ops: Op, options: list[str] | None = None) -> dict[str, Any]:
+        (row,) = roofline(list(ops), *(PEAKS if options is None else options))["groups"]
+        row_: dict[str, Any] = row
+        return row_
+
+    def test_a_compute_bound_group(self) -> None:
+        # 2e12 flops take 1 s, 2**29 bytes 0.5 s; it ran for 4 s.
+        row = self.one(matmul(0, 4 * PS, 2 * 10**12, GIB // 2, model_flops=7))
+        expected = {
+            "flops_sum": 2 * 10**12,
+            "model_flops_sum": 7,
+            "bytes_accessed_sum": GIB // 2,
+            "dtype": "bf16",
+            "arithmetic_intensity": 3725.2903,
+            "ridge_point": 1862.6451,
+            "bound": "compute",
+            "t_compute_theory_ps": PS,
+            "t_hbm_theory_ps": PS // 2,
+            "t_roofline_theory_ps": PS,
+            "t_roofline_per_op_ps": PS,
+            "mfu": 0.25,
+            "hbm_util": 0.125,
+            "roofline_util": 0.25,
+            "shortfall_ps": 3 * PS,
+            "shortfall_per_op_ps": 3 * PS,
+            "shortfall_pct": 75.0,
+            "opaque_dur_ps": 0,
+            "kernel": None,
+            "cost_source": "xla",
+        }
+        self.assertEqual({key: row[key] for key in expected}, expected)
+
+    def test_a_memory_bound_group(self) -> None:
+        # 1e12 flops take 0.5 s, 3 GiB take 3 s; it ran for 7 s.
+        row = self.one(matmul(0, 7 * PS, 10**12, 3 * GIB))
+        expected = {
+            "arithmetic_intensity": 310.4409,
+            "bound": "memory",
+            "t_compute_theory_ps": PS // 2,
+            "t_hbm_theory_ps": 3 * PS,
+            "t_roofline_theory_ps": 3 * PS,
+            "mfu": 0.071429,
+            "hbm_util": 0.428571,
+            "roofline_util": 0.428571,
+            "shortfall_ps": 4 * PS,
+            "shortfall_pct": 57.143,
+        }
+        self.assertEqual({key: row[key] for key in expected}, expected)
+
+    def test_on_the_ridge_it_is_bound_by_compute(self) -> None:
+        self.assertEqual(self.one(matmul(0, 5, 2 * 10**12, GIB))["bound"], "compute")
+        self.assertEqual(self.one(matmul(0, 5, 2 * 10**12, GIB + 1))["bound"], "memory")
+
+    def test_a_shortfall_is_of_the_rounded_roof(self) -> None:
+        # 5 flops take 2.5 ps, rounded to the even 2; 7 take 3.5, rounded to 4.
+        self.assertEqual(self.one(matmul(0, 10, 5, 1))["t_compute_theory_ps"], 2)
+        peaks = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9"]
+        for flops, shortfall in ((5, 9), (7, 7)):
+            row = self.one(matmul(0, 11, flops, 1), options=peaks)
+            self.assertEqual(row["shortfall_ps"], shortfall)
+        # Not rounded before it is a percentage: 100 - 100 · 2.5/10.
+        self.assertEqual(self.one(matmul(0, 10, 5, 1), options=peaks)["shortfall_pct"], 75.0)
+
+    def test_without_time_there_is_no_utilization_and_no_weight(self) -> None:
+        said = roofline([matmul(0, 0, 4, 1)], *PEAKS)
+        (row,) = said["groups"]
+        for key in ("mfu", "hbm_util", "roofline_util", "shortfall_pct"):
+            self.assertIsNone(row[key])
+        for key in ("weighted_avg_mfu", "weighted_avg_hbm_util", "weighted_avg_roofline_util"):
+            self.assertIsNone(said["step_summary"][key])
+        self.assertIsNone(said["step_summary"]["rooflined_pct_of_compute"])
+
+    def test_the_summary_weighs_by_time(self) -> None:
+        ops = [
+            matmul(0, 10, 10, 1, stack="m.py:1:1"),  # 5 ps of compute: 0.5
+            matmul(10, 30, 12, 1, stack="m.py:2:1"),  # 6 ps: 0.2
+            leaf(50, 60),  # no flops
+            matmul(200, 0, 10**6, 1, stack="m.py:3:1"),  # no time, no weight
+        ]
+        said = roofline(ops, "--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")["step_summary"]
+        # (10 · 0.5 + 30 · 0.2) / 40
+        self.assertEqual(said["weighted_avg_mfu"], 0.275)
+        self.assertEqual(said["weighted_avg_roofline_util"], 0.275)
+        self.assertEqual(said["rooflined_dur_ps"], 40)
+        self.assertEqual(said["step_compute_dur_ps_total"], 100)
+        self.assertEqual(
+            (said["rooflined_pct_of_compute"], said["skipped_pct_of_compute"]), (40, 60)
+        )
+        self.assertEqual(said["step_shortfall_ps"], 5 + 24 - 500_000)
+
+    def test_rows_above_their_roof_are_summed_apart(self) -> None:
+        peaks = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
+        on_roof = matmul(0, 4, 8, 1, stack="m.py:1:1")
+        below = matmul(10, 12, 8, 1, stack="m.py:2:1")  # 4 of 12 ps
+        above = matmul(30, 3, 8, 1, stack="m.py:3:1")
+        instant = matmul(40, 0, 8, 1, stack="m.py:4:1")  # no utilization
+        for ops, n, total, mfu in (
+            ((on_roof, below, instant), 0, 0, 0.5),
+            ((on_roof, below, above, instant), 1, 3, 0.5),
+            ((above, instant), 1, 3, None),
+            ((leaf(0, 5),), 0, 0, None),
+        ):
+            said = roofline(list(ops), *peaks)["step_summary"]["over_roof"]
+            expected = {"n_groups": n, "total_dur_ps": total, "weighted_avg_mfu_without": mfu}
+            self.assertEqual(said, expected)
+
+    def test_nothing_rooflined_is_null_on_average(self) -> None:
+        said = roofline([leaf(0, 10)])["step_summary"]
+        self.assertIsNone(said["weighted_avg_roofline_util"])
+        self.assertIsNone(said["t_roofline_per_op_ps"])
+        self.assertEqual((said["step_shortfall_ps"], said["rooflined_dur_ps"]), (0, 0))
+        self.assertEqual(
+            (said["rooflined_pct_of_compute"], said["skipped_pct_of_compute"]), (0, 100)
+        )
+        self.assertEqual(said["top_shortfall_groups"], [])
+
+    def test_the_ten_largest_shortfalls(self) -> None:
+        ops = [matmul(20 * i, 20 - i // 2, 2, 1, stack=None, tf_op=f"{i:02}") for i in range(12)]
+        peaks = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9"]
+        rows = roofline(ops[::-1], *peaks)["step_summary"]["top_shortfall_groups"]
+        self.assertEqual(column(rows, "agg_key"), [f"tfop:{i:02}" for i in range(10)])
+        self.assertEqual(tuple(rows[0].values()), ("tfop:00", None, "00", 20, 19, "compute"))
+
+    def test_groups_stand_in_order_of_appearance(self) -> None:
+        ops = [matmul(20 * i, 5 + i, 2, 1, stack=None, tf_op=name) for i, name in enumerate("cab")]
+        self.assertEqual(column(roofline(ops)["groups"], "agg_key"), ["tfop:c", "tfop:a", "tfop:b"])
+
+    def test_the_dtype_is_the_one_of_most_time_the_first_met_on_a_tie(self) -> None:
+        for durations, dtype in (((5, 6), "fp8"), ((6, 5), "bf16"), ((5, 5), "bf16")):
+            shapes = ("bf16[8]{0}", "f8e5m2[8]{0}")
+            ops = [
+                matmul(10 * i, dur, 4, 1, shape=shape, name=f"f.{i}")
+                for i, (dur, shape) in enumerate(zip(durations, shapes, strict=True))
+            ]
+            self.assertEqual(self.one(*ops, options=[])["dtype"], dtype)
+
+    def test_only_compute_is_rooflined(self) -> None:
+        ops = [op("c", "copy", 0, 5, flops=9, bytes_accessed=9, shape=BF16)]
+        said = roofline(ops)
+        self.assertEqual((said["groups"], said["skipped_groups"]["top_skipped"]), ([], []))
+
+
+class Skipped(unittest.TestCase):
+    def reason(self, *options: str, **facts: Any) -> str | None:
+        said = roofline([op("f", "loop fusion", 0, 5, **facts)], *options)["skipped_groups"]
+        if not said["top_skipped"]:
+            return None
+        (row,) = said["top_skipped"]
+        counter = {"opaque": "n_no_flops"}.get(row["reason"], f"n_{row['reason']}")
+        self.assertEqual(said[counter], 1)
+        self.assertEqual(said["total_dur_ps_skipped"], 5)
+        reason: str = row["reason"]
+        return reason
+
+    def test_reasons_are_tested_in_order(self) -> None:
+        for flops, n_bytes, shape, reason in (
+            (None, None, "s32[8]", "no_flops"),
+            (0, 1, BF16, "no_flops"),
+            (-1, 1, BF16, "no_flops"),
+            (1, None, "s32[8]", "no_bytes"),
+            (1, 0, "s32[8]", "no_bytes"),
+            (1, 1, "s32[8]", "dtype_other"),
+            (1, 1, "f32[8]", "peak_unknown_for_dtype"),
+            (1, 1, "f16[8]", "peak_unknown_for_dtype"),
+            (1, 1, "f8e5m2[8]", None),
+            (1, 1, BF16, None),
+        ):
+            with self.subTest(flops=flops, n_bytes=n_bytes, shape=shape):
+                facts = {"flops": flops, "bytes_accessed": n_bytes, "shape": shape}
+                given = {key: value for key, value in facts.items() if value is not None}
+                self.assertEqual(self.reason(**given), reason)
+
+    def test_a_peak_that_is_given_is_known(self) -> None:
+        for dtype, shape in (("fp32", "f32[8]"), ("fp16", "f16[8]")):
+            options = [f"--peak-tflops-{dtype}", "70"]
+            self.assertIsNone(self.reason(*options, flops=1, bytes_accessed=1, shape=shape))
+
+    def test_the_ten_longest_by_time_then_key(self) -> None:
+        ops = [leaf(30 * i, 20 - i // 2, f"f{i}.3", tf_op=f"{i:02}") for i in range(12)]
+        said = roofline(ops[::-1])["skipped_groups"]
+        self.assertEqual(
+            column(said["top_skipped"], "agg_key"), [f"tfop:{i:02}" for i in range(10)]
+        )
+        self.assertEqual(
+            (said["n_no_flops"], said["total_dur_ps_skipped"]), (12, 2 * sum(range(15, 21)))
+        )
+        self.assertEqual(
+            column(said["top_skipped"], "top_signature", "reason")[0],
+            ("f0 [loop fusion]", "no_flops"),
+        )
+
+    def test_the_top_signature_is_the_costliest(self) -> None:
+        ops = [leaf(0, 5, "a.1"), leaf(5, 4, "b.1"), leaf(10, 3, "b.2")]
+        (row,) = roofline(ops)["skipped_groups"]["top_skipped"]
+        self.assertEqual(row["top_signature"], "b [loop fusion]")
+        self.assertTrue(row["example_hlo_op"].startswith("%a.1 ="))
+
+
+class Opaque(unittest.TestCase):
+    OPS = (
+        kernel(0, 100, stack=HERE, tf_op="first", model_flops=9, bytes_accessed=9),
+        matmul(100, 10, 4, 2, model_flops=4, tf_op="second"),
+        kernel(200, 50, flops=0, stack=HERE),
+    )
+
+    def test_opaque_executions_dilute_no_row(self) -> None:
+        (row,) = roofline(list(self.OPS))["groups"]
+        expected = {
+            "n_executions": 1,
+            "total_dur_ps": 10,
+            "flops_sum": 4,
+            "model_flops_sum": 4,
+            "bytes_accessed_sum": 2,
+            "hlo_categories": {"convolution fusion": 1},
+            "opaque_dur_ps": 150,
+            "dtype_uncertain": False,
+            # its name is the whole group's
+            "tf_op": "first",
+        }
+        self.assertEqual({key: row[key] for key in expected}, expected)
+
+    def test_opaque_time_is_skipped_as_an_entry_of_its_own(self) -> None:
+        said = roofline([*self.OPS, leaf(300, 1, stack=HERE)])
+        self.assertEqual(said["skipped_groups"]["n_no_flops"], 1)
+        (row,) = said["skipped_groups"]["top_skipped"]
+        self.assertEqual((row["reason"], row["total_dur_ps"]), ("opaque", 150))
+        self.assertEqual((row["source_inner"], row["tf_op"]), ("m.py:1", "first"))
+        self.assertEqual(row["top_signature"], "custom-call:tpu_custom_call")
+
+    def test_a_group_can_be_skipped_twice(self) -> None:
+        said = roofline([kernel(0, 100, stack=HERE), leaf(100, 1, stack=HERE)])["skipped_groups"]
+        self.assertEqual(said["n_no_flops"], 2)
+        self.assertEqual(
+            column(said["top_skipped"], "reason", "total_dur_ps"),
+            [("opaque", 100), ("no_flops", 1)],
+        )
+
+    def test_any_custom_call_without_flops_is_opaque(self) -> None:
+        for target in ("ConcatBitcast", ""):
+            ops = [op("x", "custom-call", 0, 5, attributes=f', custom_call_target="{target}"')]
+            (row,) = roofline(ops)["skipped_groups"]["top_skipped"]
+            self.assertEqual(row["reason"], "opaque")
+
+    def test_a_custom_call_with_flops_is_none(self) -> None:
+        (row,) = roofline([kernel(0, 5, flops=4, bytes_accessed=4)])["groups"]
+        self.assertEqual((row["opaque_dur_ps"], row["cost_source"]), (0, "xla"))
+
+
+class KernelCost(unittest.TestCase):
+    OPS = (
+        kernel(0, 100, "flash.1", stack=HERE),
+        kernel(100, 300, "flash.2", stack=HERE),
+        kernel(400, 50, "other.1", stack=HERE),
+        matmul(450, 10, 4, 2),
+    )
+    PEAKS = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
+
+    def test_a_kernel_of_known_cost_has_a_row_of_its_own(self) -> None:
+        said = roofline(list(self.OPS), *self.PEAKS, "--kernel-cost", "flash=100,1e3")
+        self.assertEqual(
+            column(
+                said["groups"],
+                *("kernel", "cost_source", "n_executions", "total_dur_ps", "flops_sum"),
+                *("bytes_accessed_sum", "mfu", "opaque_dur_ps", "dtype"),
+            ),
+            [
+                (None, "xla", 1, 10, 4, 2, 0.2, 50, "bf16"),
+                ("flash", "user", 2, 400, 200, 2000, 0.25, 0, "bf16"),
+            ],
+        )
+        self.assertEqual(said["skipped_groups"]["n_no_flops"], 1)
+        self.assertEqual(said["skipped_groups"]["total_dur_ps_skipped"], 50)
+        self.assertEqual(said["step_summary"]["rooflined_pct_of_compute"], 89.13)  # 410 of 460
+
+    def test_several_kernels(self) -> None:
+        options = ["--kernel-cost", "flash=1,1", "--kernel-cost", "other=2,1,fp8"]
+        said = roofline(list(self.OPS), *options)
+        self.assertEqual(
+            column(said["groups"], "kernel", "dtype"),
+            [(None, "bf16"), ("flash", "bf16"), ("other", "fp8")],
+        )
+        self.assertEqual(said["skipped_groups"]["top_skipped"], [])
+
+    def test_figures_may_be_in_scientific_notation(self) -> None:
+        for cost, flops in (
+            ("1.2e12,1", 12 * 10**11),
+            ("7,1e0", 7),
+            ("9007199254740993,1", 2**53 + 1),
+        ):
+            (row,) = roofline([kernel(0, 5)], "--kernel-cost", f"flash={cost}")["groups"]
+            self.assertEqual((row["flops_sum"], row["bytes_accessed_sum"]), (flops, 1))
+
+    def test_a_dtype_that_is_given_is_certain(self) -> None:
+        for cost, dtype, uncertain in (("1,1", "bf16", True), ("1,1,fp8", "fp8", False)):
+            ops = [
+                op(
+                    *("k.1", "custom-call", 0, 5),
+                    shape=BF16,
+                    operands="s8[9]{0} %a",
+                    attributes=', custom_call_target="tpu_custom_call"',
+                )
+            ]
+            (row,) = roofline(ops, "--kernel-cost", f"k={cost}")["groups"]
+            self.assertEqual((row["dtype"], row["dtype_uncertain"]), (dtype, uncertain))
+
+    def test_a_cost_of_0_is_skipped_but_not_opaque(self) -> None:
+        for cost, reason in (("0,1", "no_flops"), ("1,0", "no_bytes")):
+            said = roofline([kernel(0, 5)], "--kernel-cost", f"flash={cost}")["skipped_groups"]
+            self.assertEqual(column(said["top_skipped"], "reason"), [reason])
+
+    def test_a_kernel_that_is_not_there(self) -> None:
+        for cost in ("flash.1=1,1", "f=1,1", "flash=x=1,1"):
+            outcome = run(trace(list(self.OPS)), "roofline", "--kernel-cost", cost)
+            self.assertEqual((outcome.status, outcome.stderr.count("\n")), (1, 1))
+            self.assertEqual(outcome.object["reason"], "kernel_not_found")
+            self.assertEqual(outcome.object["available_kernels"], ["flash", "other"])
+
+
+class PerOpRoof(unittest.TestCase):
+    PEAKS = ("--peak-tflops-bf16", "2", "--peak-tflops-fp8", "4", "--peak-hbm-gibps", "1")
+
+    def test_each_execution_has_a_roof_of_its_own(self) -> None:
+        ops = [
+            # 1 s of compute, hardly a byte; then 2 s of bytes, hardly a flop; twice the latter
+            matmul(0, 5 * PS, 2 * 10**12, 1, name="a"),
+            *[matmul(i * PS, 3 * PS, 1, 2 * GIB, name="b") for i in (5, 8)],
+        ]
+        said = answer(trace(ops), "roofline", *self.PEAKS)
+        (row,) = said["groups"]
+        self.assertEqual(row["t_roofline_theory_ps"], 4 * PS + 931)  # of the one byte
+        self.assertEqual(row["t_roofline_per_op_ps"], 5 * PS)
+        self.assertEqual(row["shortfall_per_op_ps"], 6 * PS)
+        self.assertEqual(said["step_summary"]["t_roofline_per_op_ps"], 5 * PS)
+        self.assertEqual(said["step_summary"]["shortfall_per_op_ps"], 6 * PS)
+
+    def test_with_each_op_s_own_dtype(self) -> None:
+        ops = [
+            matmul(0, 10, 8, 0, name="a", bytes_accessed=0),
+            matmul(10, 9, 8, 0, name="b", bytes_accessed=0, shape="f8e5m2[8]{0}"),
+            matmul(20, 1, 0, 1, name="c", bytes_accessed=1),
+        ]
+        (row,) = answer(
+            trace(ops),
+            "roofline",
+            "--peak-tflops-bf16",
+            "2",
+            "--peak-tflops-fp8",
+            "4",
+            "--peak-hbm-gibps",
+            "1e9",
+        )["groups"]
+        self.assertEqual((row["dtype"], row["t_compute_theory_ps"]), ("bf16", 8))
+        self.assertEqual(row["t_roofline_per_op_ps"], 4 + 2)
+
+    def test_an_op_of_no_float_dtype_has_only_its_bytes_for_a_roof(self) -> None:
+        ops = [
+            matmul(0, 10, 8, 1, name="a"),
+            matmul(10, 5, 10**6, 1, name="b", shape="s32[8]{0}"),
+        ]
+        (row,) = roofline(ops, "--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")["groups"]
+        self.assertEqual(row["t_roofline_per_op_ps"], 4)
+
+    def test_a_peak_that_is_unknown_makes_it_null(self) -> None:
+        ops = [matmul(0, 10, 8, 1, name="a"), matmul(10, 5, 8, 1, name="b", shape="f32[8]{0}")]
+        said = answer(trace(ops), "roofline")
+        (row,) = said["groups"]
+        self.assertEqual(row["dtype"], "bf16")
+        self.assertIsNone(row["t_roofline_per_op_ps"])
+        self.assertIsNone(row["shortfall_per_op_ps"])
+        self.assertIsNone(said["step_summary"]["t_roofline_per_op_ps"])
+
+
+def chip_trace(*ops: Op, **facts: StatValue) -> bytes:
+    return encode(Space([tpu_plane(ops or [matmul(0, 9, 8, 2)], STEP, stats=facts)]))
+
+
+class Peaks(unittest.TestCase):
+    def peaks(self, *options: str, data: bytes | None = None) -> dict[str, Any]:
+        used: dict[str, Any] = answer(data or chip_trace(), "roofline", *options)["peaks_used"]
+        return used
+
+    def test_the_default_is_half_a_v7x(self) -> None:
+        self.assertEqual(answer(chip_trace(), "roofline")["chip"], "v7x")
+        self.assertEqual(
+            self.peaks(),
+            {
+                "peak_tflops_bf16": 1153.5,
+                "peak_tflops_fp8": 2307.0,
+                "peak_tflops_fp32": None,
+                "peak_tflops_fp16": None,
+                "peak_hbm_gibps": 3690.0,
+                "ridge_points": {"bf16": 291.133, "fp8": 582.2659},
+                "source": "builtin v7x table",
+                "unit": "GiB/s (base-1024) per device",
+                "bytes": "accessed",
+            },
+        )
+
+    def test_each_peak_can_be_replaced(self) -> None:
+        for flag, key in (
+            *(("tflops-bf16", "peak_tflops_bf16"), ("tflops-fp8", "peak_tflops_fp8")),
+            *(("tflops-fp32", "peak_tflops_fp32"), ("tflops-fp16", "peak_tflops_fp16")),
+            ("hbm-gibps", "peak_hbm_gibps"),
+        ):
+            with self.subTest(flag=flag):
+                used = self.peaks(f"--peak-{flag}", "70.5")
+                self.assertEqual(used[key], 70.5)
+                self.assertEqual(used["source"], "builtin v7x table + cli override")
+                self.assertEqual(
+                    {k: v for k, v in used.items() if k.startswith("peak") and k != key},
+                    {k: v for k, v in self.peaks().items() if k.startswith("peak") and k != key},
+                )
+
+    def test_ridge_points_are_those_of_known_peaks(self) -> None:
+        used = self.peaks("--peak-tflops-fp32", "1", "--peak-hbm-gibps", "1")
+        self.assertEqual(
+            used["ridge_points"], {"bf16": 1074280.5898, "fp8": 2148561.1796, "fp32": 931.3226}
+        )
+
+    def test_other_generations(self) -> None:
+        for chip, bf16, gibps in (
+            ("v4", 275.0, 1143.6641),
+            ("v5e", 197.0, 762.7532),
+            ("v5p", 459.0, 2575.1069),
+            ("v6e", 918.0, 1525.5064),
+            ("v7x", 1153.5, 3690.0),
+        ):
+            with self.subTest(chip=chip):
+                used = self.peaks("--chip", chip)
+                self.assertEqual(used["peak_tflops_bf16"], bf16)
+                self.assertEqual(round(used["peak_hbm_gibps"], 4), gibps)
+                self.assertEqual(used["source"], f"builtin {chip} table")
+
+    def test_the_profile_s_own_peaks(self) -> None:
+        data = chip_trace(
+            device_type_string="TPU v6 Lite",
+            peak_teraflops_per_second=918.0,
+            peak_hbm_bw_gigabytes_per_second=1073.741824,
+        )
+        used = self.peaks("--chip", "profile", data=data)
+        self.assertEqual(used["peak_tflops_bf16"], 918.0)
+        self.assertEqual(used["peak_hbm_gibps"], 1000.0)
+        self.assertIsNone(used["peak_tflops_fp8"])
+        used = self.peaks("--chip", "profile", "--peak-hbm-gibps", "5", data=data)
+        self.assertEqual((used["peak_tflops_bf16"], used["peak_hbm_gibps"]), (918.0, 5.0))
+
+    def test_a_profile_without_peaks_leaves_them_unknown(self) -> None:
+        for facts in ({}, {"peak_teraflops_per_second": 0.0}, {"peak_teraflops_per_second": 5.0}):
+            said = answer(chip_trace(**facts), "roofline", "--chip", "profile")
+            self.assertEqual(said["skipped_groups"]["n_peak_unknown_for_dtype"], 1)
+            self.assertEqual(said["peaks_used"]["ridge_points"], {})
+
+    def test_impossible_peaks_of_a_profile_are_unknown(self) -> None:
+        for value in (float("inf"), float("nan"), -1.0, "918", 1e308):
+            for fact in ("peak_teraflops_per_second", "peak_hbm_bw_gigabytes_per_second"):
+                with self.subTest(value=value, fact=fact):
+                    facts: dict[str, StatValue] = {
+                        "peak_teraflops_per_second": 918.0,
+                        "peak_hbm_bw_gigabytes_per_second": 1638.0,
+                        fact: value,
+                    }
+                    outcome = run(chip_trace(**facts), "roofline", "--chip", "profile")
+                    self.assertEqual(outcome.object["status"], "ok")
+
+    def test_peaks_of_any_size_end_in_an_answer(self) -> None:
+        for options in (
+            ["--peak-tflops-bf16", "5e-324"],
+            ["--peak-hbm-gibps", "5e-324"],
+            ["--peak-hbm-gibps", "5e-324", "--peak-tflops-bf16", "1e308"],
+            ["--peak-hbm-gibps", "1e308", "--peak-tflops-bf16", "1e308"],
+        ):
+            with self.subTest(options=options):
+                data = chip_trace(matmul(0, 1, 2**60, 2**60))
+                self.assertIn(run(data, "roofline", *options).status, (0, 2))
+
+
+class RooflineNotes(unittest.TestCase):
+    def notes(self, data: bytes, *options: str) -> list[str]:
+        notes: list[str] = answer(data, "roofline", "--step", "0", *options)["notes"]
+        return notes
+
+    def test_none_where_all_is_well(self) -> None:
+        data = chip_trace(matmul(0, 9, 8, 2, model_flops=8), device_type_string="TPU v7x")
+        self.assertEqual(self.notes(data), [])
+
+    def test_rows_above_their_roof_are_counted(self) -> None:
+        peaks = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9"]
+        ops = [
+            matmul(0, 4, 8, 1, stack="m.py:1:1"),  # on its roof
+            matmul(10, 3, 8, 1, stack="m.py:2:1"),
+            matmul(20, 2, 8, 1, stack="m.py:3:1"),
+            matmul(30, 0, 8, 1, stack="m.py:4:1"),  # no utilization
+        ]
+        v7x = ["--chip", "v7x", *peaks]
+        without_line = [*ops, matmul(40, 1, 8, 1, tf_op="x", stack=None)]
+        four = [matmul(10 * i, 1 + i % 3, 90, 1, stack=f"{i}.py:1:1") for i in range(4)]
+        for trace_of, n, names in (
+            (ops, 2, "m.py:2, m.py:3"),
+            (without_line, 3, "m.py:2, m.py:3, tfop:x"),
+            # Three at most, longest first, then by key: of those of 1 ps that of 3.py.
+            (four, 4, "2.py:1, 1.py:1, 3.py:1, …"),
+        ):
+            (note,) = self.notes(chip_trace(*trace_of), *v7x)
+            self.assertEqual(
+                note,
+                f"{n} groups have a roofline_util above 1, a wrong dtype, peak or flop count:"
+                f" {names}",
+            )
+        self.assertEqual(self.notes(chip_trace(ops[0]), *v7x), [])
+
+    def test_rows_whose_model_flops_differ_are_counted(self) -> None:
+        ops = [
+            matmul(0, 9, 8, 1, stack="m.py:1:1", model_flops=7),
+            matmul(10, 9, 8, 1, stack="m.py:2:1", model_flops=8),
+            matmul(20, 9, 8, 1, stack="m.py:3:1"),
+        ]
+        (note,) = self.notes(chip_trace(*ops), "--chip", "v7x")
+        self.assertTrue(note.startswith("1 "), note)
+        self.assertIn("model_flops_sum", note)
+
+    def test_a_trace_of_another_generation(self) -> None:
+        own = {"peak_teraflops_per_second": 275.0, "peak_hbm_bw_gigabytes_per_second": 1228.0}
+        for device_type, chip, facts in (
+            ("TPU v6 Lite", "v6e", {}),
+            ("tpu V6E", "v6e", {}),
+            ("TPU v4", "v4", own),
+            ("TPU v5", "v5p", {}),
+        ):
+            with self.subTest(device_type=device_type):
+                data = chip_trace(device_type_string=device_type, **facts)
+                self.assertEqual(answer(data, "roofline")["chip"], chip)
+                self.assertEqual(
+                    self.notes(data),
+                    [
+                        f"the trace is of a {device_type!r}: peaks of {chip} taken;"
+                        " --chip takes others"
+                    ],
+                )
+                # Asked for, they are nothing to tell of.
+                self.assertEqual(self.notes(data, "--chip", chip), [])
+                note = self.notes(data, "--chip", "v7x")[0]
+                self.assertEqual(
+                    note,
+                    f"the trace is of a {device_type!r}, the peaks are those of v7x:"
+                    f" --chip {chip} fits",
+                )
+        self.assertEqual(self.notes(data, "--chip", "profile"), [])
+
+    def test_a_trace_of_no_known_generation(self) -> None:
+        unknown = "the trace is of a 'TPU v99'"
+        own = {"peak_teraflops_per_second": 1153.5, "peak_hbm_bw_gigabytes_per_second": 3962.1}
+        advice = {
+            "": {},
+            ": --chip profile takes its own": own,
+        }
+        for end, facts in advice.items():
+            data = chip_trace(device_type_string="TPU v99", **facts)
+            self.assertEqual(answer(data, "roofline")["chip"], "v7x")
+            self.assertEqual(
+                self.notes(data), [f"{unknown}: peaks of v7x taken; --chip takes others"]
+            )
+            self.assertEqual(
+                self.notes(data, "--chip", "v7x"),
+                [f"{unknown}, the peaks are those of v7x{end}"],
+            )
+        # One of the two is no row of peaks.
+        for lacking in own:
+            data = chip_trace(
+                device_type_string="TPU v99", **{k: v for k, v in own.items() if k != lacking}
+            )
+            (note,) = self.notes(data, "--chip", "v7x")
+            self.assertEqual(note, f"{unknown}, the peaks are those of v7x")
+
+    def test_a_trace_that_does_not_say_what_it_is_of(self) -> None:
+        said = answer(chip_trace(), "roofline", "--step", "0")
+        self.assertEqual((said["chip"], said["device_type"]), ("v7x", None))
+        self.assertEqual(
+            said["notes"],
+            ["the trace is of a device without a type: peaks of v7x taken; --chip takes others"],
+        )
+        self.assertEqual(self.notes(chip_trace(), "--chip", "v4"), [])
+
+    def test_peaks_that_differ_by_more_than_2_percent(self) -> None:
+        for fact, near, far in (
+            ("peak_teraflops_per_second", (1153.5, 1131.0, 1176.0), (1130.0, 1177.0)),
+            # 3690 GiB/s are 3962.107 GB/s
+            ("peak_hbm_bw_gigabytes_per_second", (3962.0, 3884.0, 4041.0), (3882.0, 4042.0)),
+        ):
+            for value in (*near, *far):
+                with self.subTest(fact=fact, value=value):
+                    notes = self.notes(chip_trace(device_type_string="TPU v7x", **{fact: value}))
+                    self.assertEqual(len(notes), value in far)
+
+
+if __name__ == "__main__":
+    unittest.main()

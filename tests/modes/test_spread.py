@@ -1,0 +1,870 @@
+"""What spread says of a run: who is slow, why, and on which lines."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import random
+import time
+import tracemalloc
+import unittest
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from functools import partial
+from math import comb
+from typing import Any
+
+from _modes import cohorts, record_format, stragglers
+from tests.builders import records
+from tests.builders.records import Json, Name, groups_of, pod
+
+FIGURES = ("step_duration", "own", "comm", "host", "idle", "load")
+
+
+def loader(of: Json) -> Callable[[], Json]:
+    return partial(record_format.decode, gzip.compress(json.dumps(of).encode(), 1))
+
+
+def refuse(host: str = "h9") -> Json:
+    detail = f"{host}.xplane.pb: byte 7: it ends here"
+    raise record_format.NoAnswer("unreadable_xplane_pb", detail=detail)
+
+
+def spread(run: Sequence[Json], **options: Any) -> Json:
+    answer = stragglers.spread_of_records(
+        [loader(each) for each in run], **{"top": 10**6, **options}
+    )
+    # What is printed is JSON.
+    printed: Json = json.loads(json.dumps(answer, allow_nan=False))
+    return printed
+
+
+def cohort(run: Sequence[Json], **options: Any) -> Json:
+    [only] = spread(run, **options)["cohorts"]
+    of: Json = only
+    return of
+
+
+def names_of(n_hosts: int, n_devices: int) -> list[Name]:
+    """Of so many devices on each of so many hosts."""
+    return [(f"h{h}", f"/device:TPU:{d}") for h in range(n_hosts) for d in range(n_devices)]
+
+
+def of(name: Name) -> Json:
+    return {"host": name[0], "device": name[1]}
+
+
+def split(run: Sequence[Json]) -> list[Json]:
+    """A record for each device, as a job for each would write it, groups in an order of its own."""
+    rng = random.Random(3)
+    parts = []
+    for each in run:
+        for at, device in enumerate(each["devices"]):
+            order = rng.sample(range(len(each["groups"])), len(each["groups"]))
+            steps = [
+                {**step, "device": 0, **{n: [step[n][i] for i in order] for n in ("durs_ps", "ns")}}
+                for step in each["steps"]
+                if step["device"] == at
+            ]
+            groups = [each["groups"][i] for i in order]
+            parts.append({**each, "devices": [device], "steps": steps, "groups": groups})
+    return parts
+
+
+# --- a second, naive implementation --------------------------------------------------------------
+
+
+def half_up(number: Fraction) -> int:
+    return int((number + Fraction(1, 2)) // 1)
+
+
+def mean(figures: Iterable[Fraction]) -> Fraction:
+    listed = list(figures)
+    return sum(listed, Fraction(0)) / len(listed)
+
+
+def median(figures: Sequence[Fraction]) -> Fraction:
+    ranked = sorted(figures)
+    return (ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]) / 2
+
+
+def pct(part: Fraction, whole: Fraction) -> float | None:
+    return round(float(100 * part / whole), 3) if whole else None
+
+
+def naive(run: Sequence[Json], n_lines: int = 20) -> Json:
+    """The one cohort of a run whose steps are all used, field by field from the definitions."""
+    data: dict[Name, dict[str, list[Fraction]]] = {}
+    lines: dict[Name, dict[Name, Fraction]] = {}
+    for each in run:
+        for at, device in enumerate(each["devices"]):
+            used = [step for step in each["steps"] if step["device"] == at]
+            columns = {
+                key: [Fraction(step[f"{name}_ps"]) for step in used]
+                for key, name in (
+                    ("step_duration", "duration"),
+                    ("busy", "busy"),
+                    ("comm", "comm"),
+                    ("host", "host"),
+                )
+            }
+            triples = list(
+                zip(*(columns[n] for n in ("step_duration", "busy", "comm", "host")), strict=True)
+            )
+            columns["idle"] = [a - b for a, b, _, _ in triples]
+            columns["load"] = [a - c for a, _, c, _ in triples]
+            columns["own"] = [a - c - h - (a - b) for a, b, c, h in triples]
+            name = each["host"], device["device"]
+            data[name] = columns
+            lines[name] = {
+                (group["kind"], group["agg_key"]): Fraction(
+                    half_up(Fraction(sum(step["durs_ps"][i] for step in used), len(used)))
+                )
+                for i, group in enumerate(each["groups"])
+                if group["kind"] != "comm"
+            }
+    names = sorted(data)
+    n = len(data[names[0]]["load"])
+    means = {name: {figure: mean(data[name][figure]) for figure in FIGURES} for name in names}
+    slowest = [min(names, key=lambda x: (-data[x]["load"][i], x)) for i in range(n)]
+    n_slowest = {name: slowest.count(name) for name in names}
+    ranked = sorted(names, key=lambda x: (-means[x]["load"], x))
+    middle = sorted(names, key=lambda x: (means[x]["load"], x))[(len(names) - 1) // 2]
+    parts = []
+    steps = []
+    for i in range(n):
+        loads = [data[name]["load"][i] for name in names]
+        durations = [data[name]["step_duration"][i] for name in names]
+        win = max(loads) - mean(loads)
+        parts.append(100 * win / mean(durations))
+        mean_load = half_up(mean(loads))
+        steps.append(
+            {
+                "name": f"step {i}",
+                "slowest": of(slowest[i]),
+                "max_load_ps": max(loads),
+                "mean_load_ps": mean_load,
+                "imbalance_ps": max(loads) - mean_load,
+                "imbalance_pct_of_step": round(float(parts[-1]), 3),
+                "step_spread_pct": pct(max(durations) - min(durations), median(durations)),
+            }
+        )
+    many = len(names)
+    suspect = min(names, key=lambda x: (-n_slowest[x], x))
+    k = n_slowest[suspect]
+    tail = sum(
+        comb(n, j) * Fraction(1, many) ** j * Fraction(many - 1, many) ** (n - j)
+        for j in range(k, n + 1)
+    )
+    p = min(Fraction(1), many * tail)
+    excess = means[suspect]["load"] - means[middle]["load"]
+    is_slow = p <= Fraction(1, 20) and excess > 0
+    on_host = [name for name in names if name[0] == suspect[0]]
+    elsewhere = [means[name]["load"] for name in names if name[0] != suspect[0]]
+    scope = cause = None
+    if is_slow and elsewhere and len(on_host) > 1:
+        above = all(means[name]["load"] > median(elsewhere) for name in on_host)
+        scope = "host" if above else "device"
+    if is_slow:
+        more = {c: means[suspect][c] - means[middle][c] for c in ("own", "idle", "host")}
+        most = max(more, key=more.__getitem__)
+        cause = most if more[most] >= Fraction(8, 10) * excess else None
+    slow = suspect if is_slow else ranked[0]
+    total = [sum(lines[name].values(), Fraction(0)) for name in (slow, middle)]
+    uniform = None
+    if total[0] != total[1]:
+        factor = total[0] / total[1]
+        off = [abs(lines[slow][key] - factor * lines[middle][key]) for key in lines[slow]]
+        part = 1 - sum(off, Fraction(0)) / 2 / abs(total[0] - total[1])
+        uniform = round(max(0.0, float(100 * part)), 3)
+    rows = sorted(
+        (-abs(lines[slow][key] - lines[middle][key]), *key, lines[middle][key], lines[slow][key])
+        for key in lines[slow]
+    )[:n_lines]
+    mean_part = mean(parts)
+    shown_excess = half_up(means[slow]["load"]) - half_up(means[middle]["load"])
+
+    def figures(those: Sequence[Name]) -> Json:
+        return {
+            "n_steps": n,
+            "n_slowest": sum(n_slowest[name] for name in those),
+            **{
+                f"{figure}_ps": half_up(mean(means[name][figure] for name in those))
+                for figure in FIGURES
+            },
+        }
+
+    hosts = {host: [name for name in names if name[0] == host] for host, _ in names}
+    slow_host = None
+    sizes = {len(those) for those in hosts.values()}
+    if not is_slow and len(hosts) > 1 and len(sizes) == 1 and sizes != {1}:
+        for host in hosts:
+            n_above = 0
+            for i in range(n):
+                least = {h: min(data[x]["load"][i] for x in those) for h, those in hosts.items()}
+                n_above += least[host] > max(least[h] for h in hosts if h != host)
+            chance = sum(
+                comb(n, j) * Fraction(len(hosts) - 1) ** (n - j) for j in range(n_above, n + 1)
+            ) / Fraction(len(hosts)) ** (n - 1)
+            if chance <= Fraction(1, 20):
+                p_host = round(float(chance), 6)
+                slow_host = {"host": host, "n_slowest": n_above, "p_value": p_host}
+    by_load = sorted(hosts, key=lambda h: (-mean(means[x]["load"] for x in hosts[h]), h))
+    answer = {
+        "n_devices": many,
+        "n_hosts": len(hosts),
+        "n_steps": n,
+        "verdict": {
+            "imbalance": ("balanced", "slight", "large")[(mean_part >= 1) + (mean_part >= 5)],
+            "straggler": of(suspect) if is_slow else None,
+            "n_slowest": k,
+            "n_steps": n,
+            "p_value": round(float(p), 6),
+            "scope": scope,
+            "cause": cause,
+            "uniform_pct": uniform,
+            "slow_host": slow_host,
+            "why_not": None,
+        },
+        "steps": steps,
+        "hosts": [
+            {"host": host, "n_devices": len(hosts[host]), **figures(hosts[host])}
+            for host in by_load
+        ],
+        "devices": [{**of(name), **figures([name])} for name in ranked],
+        "tail": {"n_devices_omitted": 0, "n_slowest": 0},
+        "slowest_vs_median": {
+            "slow": of(slow),
+            "median": of(middle),
+            "excess_ps": shown_excess,
+            "factor": round(float(total[0] / total[1]), 6),
+            "rows": [
+                {
+                    "kind": kind,
+                    "agg_key": agg_key,
+                    "median_ps": m,
+                    "slow_ps": s,
+                    "delta_ps": s - m,
+                    "delta_pct": pct(s - m, m),
+                }
+                for _, kind, agg_key, m, s in rows
+            ],
+            "rest_ps": shown_excess - sum(s - m for *_, m, s in rows),
+        },
+    }
+    printed: Json = json.loads(json.dumps(answer, default=int))
+    return printed
+
+
+class AgainstNaive(unittest.TestCase):
+    def test_random_runs(self) -> None:
+        rng = random.Random(1)
+        program = records.made_up(1, 30)
+        keys = list(groups_of(program))
+        for seed in range(40):
+            names = names_of(rng.randint(1, 4), rng.randint(1, 3))
+            if len(names) == 1:
+                continue
+            slow_name, slow_key = rng.choice(names), rng.choice(keys)
+            on_host = [name for name in names if name[0] == slow_name[0]]
+            slow_line = lambda *key, slow_key=slow_key: 1.5 if key == slow_key else 1.0  # noqa: E731
+            options: Json = rng.choice(
+                [
+                    {},
+                    {"slow": {slow_name: lambda kind, agg_key: 1.06 if kind != "comm" else 1}},
+                    {"slow": dict.fromkeys(on_host, lambda *_: 1.1)},
+                    {"slow": {slow_name: slow_line}},
+                    {"idle": {slow_name: 10**10}},
+                    {"from_host": {slow_name: 10**10}},
+                    {"from_host": {slow_name: 10**9}, "idle": {slow_name: 10**9}},
+                    {"jitter": 0.0},
+                ]
+            )
+            run = pod(program, names, rng.randint(1, 7), seed=seed, **options)
+            with self.subTest(seed=seed, options=options):
+                answer = cohort(run)
+                self.assertEqual(answer.pop("program"), run[0]["devices"][0]["program"])
+                for row in answer["slowest_vs_median"]["rows"]:
+                    source = row.pop("source_inner")
+                    self.assertEqual(source is None, not row["agg_key"].startswith("stack:"), row)
+                self.assertEqual(answer, naive(run))
+
+
+# --- who is slow ---------------------------------------------------------------------------------
+
+
+class Stragglers(unittest.TestCase):
+    def test_a_slow_device_is_found(self) -> None:
+        program = records.of_demo()
+        for n_hosts, n_devices in ((1, 3), (1, 8), (2, 2), (2, 4), (4, 1), (4, 2)):
+            names = names_of(n_hosts, n_devices)
+            slow = names[len(names) // 2]
+            run = pod(program, names, slow={slow: lambda *_: 1.06}, seed=n_hosts)
+            with self.subTest(n_hosts=n_hosts, n_devices=n_devices):
+                answer = cohort(run)
+                verdict = answer["verdict"]
+                self.assertEqual(verdict["straggler"], of(slow))
+                self.assertEqual(verdict["cause"], "own")
+                self.assertGreater(verdict["uniform_pct"], 70)
+                self.assertEqual((verdict["n_slowest"], verdict["n_steps"]), (5, 5))
+                if n_hosts == 1 or n_devices == 1:
+                    self.assertIsNone(verdict["scope"])
+                # Of two devices on a host, the other is above the rest by chance, too.
+                elif n_devices > 2:
+                    self.assertEqual(verdict["scope"], "device")
+                self.assertEqual(answer["devices"][0]["device"], slow[1])
+                self.assertEqual(answer["hosts"][0]["host"], slow[0])
+                for step in answer["steps"]:
+                    self.assertEqual(step["slowest"], of(slow))
+                    self.assertLess(step["step_spread_pct"], 0.001)
+                self.assertAlmostEqual(answer["slowest_vs_median"]["factor"], 1.06, delta=0.02)
+
+    def test_a_uniform_cause_is_near_a_hundred(self) -> None:
+        names = names_of(1, 4)
+        run = pod(records.of_demo(), names, slow={names[1]: lambda *_: 1.06}, jitter=0.0005)
+        self.assertGreater(cohort(run)["verdict"]["uniform_pct"], 97)
+
+    def test_one_slow_line_is_named(self) -> None:
+        program = records.of_demo()
+        compute = {
+            key: sum(op.duration for op in ops)
+            for key, ops in groups_of(program).items()
+            if key[0] == "compute"
+        }
+        slow_key = sorted(compute, key=lambda key: -compute[key])[1]
+        names = names_of(2, 4)
+        run = pod(
+            program,
+            names,
+            slow={names[5]: lambda *key: 1.3 if key == slow_key else 1.0},
+            jitter=0.002,
+        )
+        answer = cohort(run)
+        self.assertEqual(answer["verdict"]["straggler"], of(names[5]))
+        self.assertLess(answer["verdict"]["uniform_pct"], 30)
+        self.assertEqual(answer["verdict"]["cause"], "own")
+        first = answer["slowest_vs_median"]["rows"][0]
+        self.assertEqual((first["kind"], first["agg_key"]), slow_key)
+        self.assertAlmostEqual(first["delta_pct"], 30, delta=1)
+
+    def test_causes_and_scope(self) -> None:
+        program = records.of_demo()
+        names = names_of(2, 4)
+        idle = cohort(pod(program, names, idle={names[2]: 10**10}))["verdict"]
+        self.assertEqual((idle["straggler"], idle["cause"]), (of(names[2]), "idle"))
+        host = cohort(pod(program, names, from_host={names[2]: 10**10}))["verdict"]
+        self.assertEqual((host["straggler"], host["cause"]), (of(names[2]), "host"))
+        both = {names[2]: 10**10}
+        mixed = cohort(pod(program, names, from_host=both, idle=both))["verdict"]
+        self.assertEqual((mixed["straggler"], mixed["cause"]), (of(names[2]), None))
+        of_host = dict.fromkeys(names[4:], 10**10) | {names[6]: 2 * 10**10}
+        sick = cohort(pod(program, names, idle=of_host))["verdict"]
+        self.assertEqual((sick["straggler"], sick["scope"]), (of(names[6]), "host"))
+
+    def test_a_slow_host(self) -> None:
+        """Its devices are the slowest by turns. One slow device makes no slow host."""
+        program = records.of_demo()
+        n_shared = 0
+        for n_hosts, n_devices, n_steps in ((2, 4, 6), (4, 4, 6), (6, 2, 6), (2, 2, 12)):
+            names = names_of(n_hosts, n_devices)
+            sick = names[-1][0]
+            slow = {name: lambda *_: 1.03 for name in names if name[0] == sick}
+            for seed in range(4):
+                run = pod(program, names, n_steps, slow=slow, seed=seed, jitter=0.002)
+                verdict = cohort(run)["verdict"]
+                with self.subTest(n_hosts=n_hosts, n_devices=n_devices, seed=seed):
+                    if verdict["straggler"] is None:
+                        self.assertEqual(verdict["slow_host"]["host"], sick)
+                        self.assertEqual(verdict["slow_host"]["n_slowest"], n_steps)
+                        n_shared += 1
+                    else:
+                        self.assertEqual(verdict["straggler"]["host"], sick)
+                run = pod(program, names, n_steps, slow={names[-1]: lambda *_: 1.03}, seed=seed)
+                with self.subTest(n_hosts=n_hosts, n_devices=n_devices, seed=seed, slow="device"):
+                    self.assertIsNone(cohort(run)["verdict"]["slow_host"])
+        self.assertGreater(n_shared, 8)
+
+    def test_hosts_are_compared_by_their_fastest_device(self) -> None:
+        def slow_host(*hosts: Sequence[int], n_steps: int = 8) -> Json | None:
+            """Of the loads of their devices, the same in every step."""
+            members = [
+                cohorts.Member(
+                    f"h{host:02}",
+                    str(device),
+                    "",
+                    None,
+                    {step: cohorts.Load("", load, 0, 0, 0) for step in range(n_steps)},
+                    dict,
+                )
+                for host, loads in enumerate(hosts)
+                for device, load in enumerate(loads)
+            ]
+            return stragglers.slow_host_of(cohorts.Cohort.of(members))
+
+        h1 = {"host": "h01", "n_slowest": 8, "p_value": 0.007812}
+        self.assertEqual(slow_host((10, 10), (11, 11)), h1)
+        self.assertEqual(slow_host((10, 99), (11, 11)), h1)
+        for hosts in (
+            *([(10, 10), (10, 99)], [(10, 10), (10, 10)]),
+            # Of one device, of different numbers, of one host.
+            *([(10,), (11,)], [(10, 10, 10), (11, 11)], [(10, 10), (11, 11), (9,)], [(10, 11)]),
+        ):
+            with self.subTest(hosts=hosts):
+                self.assertIsNone(slow_host(*hosts))
+        # A p of just as much counts: 20 hosts, once in 400.
+        many = [(10, 10)] * 19 + [(11, 11)]
+        found = {"host": "h19", "n_slowest": 2, "p_value": 0.05}
+        self.assertEqual(slow_host(*many, n_steps=2), found)
+        self.assertIsNone(slow_host(*many, n_steps=1))
+
+    def test_balanced_runs_have_none(self) -> None:
+        rng = random.Random(2)
+        program = records.made_up(1, 12)
+        n_found = {"straggler": 0, "slow_host": 0}
+        for seed in range(200):
+            names = names_of(rng.randint(1, 4), rng.randint(2, 4))
+            run = pod(program, names, rng.randint(3, 8), seed=seed)
+            verdict = cohort(run)["verdict"]
+            for found in n_found:
+                n_found[found] += verdict[found] is not None
+        # 5 %, and three standard errors of 200.
+        for n in n_found.values():
+            self.assertLessEqual(n, 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5)
+
+    def test_where_all_are_equal_nobody_is_slow(self) -> None:
+        run = pod(records.of_demo(), names_of(2, 4), 10, jitter=0)
+        answer = cohort(run)
+        # The first by name is the first, in whatever order they are read.
+        self.assertEqual(cohort(run[::-1]), answer)
+        self.assertEqual(answer["verdict"]["imbalance"], "balanced")
+        self.assertIsNone(answer["verdict"]["straggler"])
+        self.assertIsNone(answer["verdict"]["uniform_pct"])
+        self.assertEqual(answer["slowest_vs_median"]["excess_ps"], 0)
+
+    def test_a_single_device(self) -> None:
+        answer = cohort(pod(records.of_demo(), names_of(1, 1)))
+        self.assertEqual(answer["verdict"]["why_not"], "one_device")
+        self.assertIsNone(answer["verdict"]["imbalance"])
+        self.assertIsNone(answer["slowest_vs_median"])
+        self.assertEqual(len(answer["steps"]), 5)
+        self.assertEqual(len(answer["devices"]), 1)
+
+
+def exact(devices: dict[Name, Sequence[Json]], base: Json | None = None) -> list[Json]:
+    """The records of a run that has these figures in each step, and zeros for the rest."""
+    base = base or records.record(records.made_up(1, 12))
+    nothing = dict.fromkeys(("duration_ps", "comm_ps", "host_ps", "wait_ps"), 0)
+    plain = {**base["steps"][0], **nothing, "durs_ps": [], "ns": []}
+    run = []
+    for host in dict.fromkeys(host for host, _ in devices):
+        there = [name for name in devices if name[0] == host]
+        steps = [
+            {
+                **plain,
+                "name": f"step {index}",
+                "busy_ps": step.get("duration_ps", 0),
+                **step,
+                "device": at,
+                "index": index,
+            }
+            for at, name in enumerate(there)
+            for index, step in enumerate(devices[name])
+        ]
+        rows = [{**base["devices"][0], "device": device} for _, device in there]
+        run.append({**base, "host": host, "devices": rows, "steps": steps})
+    return run
+
+
+def loaded(loads: Sequence[int], **more: int) -> list[Json]:
+    """Steps of 1000 ps with these loads."""
+    return [{"duration_ps": 1000, "comm_ps": 1000 - load, **more} for load in loads]
+
+
+class Exact(unittest.TestCase):
+    """What lies right at a limit, or has nothing to divide by."""
+
+    def verdict(self, *devices: Sequence[Json], per_host: int = 1) -> Json:
+        names = names_of(len(devices) // per_host, per_host)
+        of: Json = cohort(exact(dict(zip(names, devices, strict=True))))["verdict"]
+        return of
+
+    def test_how_large_an_imbalance_is(self) -> None:
+        for first, imbalance in (
+            ([500, 518], "balanced"),
+            ([500, 540], "slight"),
+            ([520, 520], "slight"),
+            ([598, 598], "slight"),
+            ([600, 600], "large"),
+            ([500, 700], "large"),
+        ):
+            with self.subTest(first):
+                verdict = self.verdict(loaded(first), loaded([500, 500]))
+                self.assertEqual(verdict["imbalance"], imbalance)
+
+    def test_steps_that_take_no_time_tell_nothing(self) -> None:
+        twice = {load: [*loaded([load]), {}, *loaded([load])] for load in (500, 600)}
+        some = cohort(exact({("h0", str(load)): steps for load, steps in twice.items()}))
+        self.assertEqual(some["verdict"]["imbalance"], "large")
+        step = some["steps"][1]
+        figures = ("max_load_ps", "mean_load_ps", "imbalance_ps")
+        self.assertEqual([step[name] for name in figures], [0, 0, 0])
+        self.assertEqual((step["imbalance_pct_of_step"], step["step_spread_pct"]), (None, None))
+        self.assertIsNone(self.verdict([{}, {}], [{}, {}])["imbalance"])
+
+    def test_steps_of_unequal_length(self) -> None:
+        durations = dict(zip(names_of(2, 2), (1500, 1000, 1300, 1100), strict=True))
+        run = exact({name: [{"duration_ps": each}] for name, each in durations.items()})
+        [step] = cohort(run)["steps"]
+        self.assertEqual(step["step_spread_pct"], round(100 * 500 / 1200, 3))
+        # Of an odd number one is in the middle.
+        [step] = cohort(run, device="/device:TPU:0")["steps"]
+        self.assertEqual(step["step_spread_pct"], round(100 * 200 / 1400, 3))
+
+    def test_a_chance_of_just_five_percent_will_do(self) -> None:
+        # The slowest of 20 in two steps of two: 20 / 20^2.
+        rest = [loaded([500, 500])] * 18
+        verdict = self.verdict(*rest, loaded([600, 600]), loaded([500, 500]))
+        self.assertEqual((verdict["p_value"], verdict["straggler"]),
+                         (0.05, of(("h18", "/device:TPU:0"))))  # fmt: skip
+        # And of 19 it is more.
+        verdict = self.verdict(*rest, loaded([600, 600]))
+        self.assertEqual((verdict["p_value"], verdict["straggler"]), (0.052632, None))
+
+    def test_a_host_is_slow_if_all_of_it_is_above_the_others(self) -> None:
+        for other, scope in ((550, "device"), (551, "host")):
+            loads = (500, 600, 800, other)
+            verdict = self.verdict(*(loaded([load] * 4) for load in loads), per_host=2)
+            self.assertEqual(verdict["straggler"], of(("h1", "/device:TPU:0")))
+            self.assertEqual(verdict["scope"], scope)
+
+    def test_hosts_go_by_what_their_devices_take_on_average(self) -> None:
+        loads = {("h0", "0"): 500, ("h0", "1"): 501, ("h1", "0"): 800, ("h2", "0"): 800}
+        hosts = cohort(exact({name: loaded([load] * 2) for name, load in loads.items()}))["hosts"]
+        self.assertEqual(
+            [(host["host"], host["n_devices"], host["load_ps"], host["n_slowest"])
+             for host in hosts],
+            [("h1", 1, 800, 2), ("h2", 1, 800, 0), ("h0", 2, 501, 0)],
+        )  # fmt: skip
+
+    def test_a_cause_covers_four_fifths(self) -> None:
+        for host, idle, cause in (
+            (0, 20, "own"),
+            (0, 21, None),
+            (20, 0, "own"),
+            (21, 0, None),
+            (80, 0, "host"),
+            (79, 0, None),
+            (0, 80, "idle"),
+            (0, 79, None),
+            (40, 40, None),
+            # More than all of it, where the rest got less.
+            (120, 0, "host"),
+        ):
+            slow = loaded([600] * 4, host_ps=100 + host, busy_ps=950 - idle)
+            rest = [loaded([500] * 4, host_ps=100, busy_ps=950)] * 3
+            with self.subTest(host=host, idle=idle):
+                self.assertEqual(self.verdict(*rest, slow)["cause"], cause)
+
+    def test_lines_that_only_one_of_them_has(self) -> None:
+        """None is more than another, so the first by name are shown, and no factor is."""
+        base = records.record(records.made_up(2))
+        durs = [7 * (group["kind"] != "comm") for group in base["groups"]]
+        keys = sorted((g["kind"], g["agg_key"]) for g in base["groups"] if g["kind"] != "comm")
+        self.assertGreater(len(keys), 20)
+        ran = {"duration_ps": 1000, "durs_ps": durs}
+        of = cohort(exact({("h0", "0"): [{}], ("h0", "1"): [ran]}, base))
+        lines = of["slowest_vs_median"]
+        self.assertEqual([(row["kind"], row["agg_key"]) for row in lines["rows"]], keys[:20])
+        for row in lines["rows"]:
+            figures = tuple(row[f"{name}_ps"] for name in ("slow", "median", "delta"))
+            self.assertEqual((*figures, row["delta_pct"]), (7, 0, 7, None))
+        self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (1000, 1000 - 20 * 7))
+        self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (None, None))
+        # Or those of the median, none of which the slow one has.
+        slow = {"duration_ps": 1500}
+        of = cohort(exact({("h0", "0"): [slow], ("h0", "1"): [ran]}, base))
+        lines = of["slowest_vs_median"]
+        for row in lines["rows"]:
+            figures = tuple(row[f"{name}_ps"] for name in ("slow", "median", "delta"))
+            self.assertEqual((*figures, row["delta_pct"]), (0, 7, -7, -100))
+        self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (500, 500 + 20 * 7))
+        self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (0, 100))
+
+
+# --- what is joined ------------------------------------------------------------------------------
+
+
+class Joining(unittest.TestCase):
+    records: list[Json]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        names = names_of(3, 2)
+        cls.records = pod(records.of_demo(), names, slow={names[3]: lambda *_: 1.06})
+
+    def test_no_order_and_no_split_changes_anything(self) -> None:
+        answer = spread(self.records)
+        self.assertEqual(spread(self.records[::-1]), answer)
+        parts = split(self.records)
+        for seed in range(4):
+            shuffled = random.Random(seed).sample(parts, len(parts))
+            self.assertEqual(spread(shuffled), answer)
+
+    def test_adds_up(self) -> None:
+        for top in (0, 2, 100):
+            answer = cohort(self.records, top=top)
+            self.assertEqual(len(answer["devices"]), min(top, 6))
+            self.assertEqual(len(answer["devices"]) + answer["tail"]["n_devices_omitted"], 6)
+            n_slowest = sum(device["n_slowest"] for device in answer["devices"])
+            self.assertEqual(n_slowest + answer["tail"]["n_slowest"], answer["n_steps"])
+            self.assertEqual(sum(host["n_slowest"] for host in answer["hosts"]), answer["n_steps"])
+            lines = answer["slowest_vs_median"]
+            deltas = sum(row["delta_ps"] for row in lines["rows"])
+            self.assertEqual(deltas + lines["rest_ps"], lines["excess_ps"])
+
+    def test_each_program_is_a_cohort(self) -> None:
+        other = pod(records.made_up(2), [("h8", f"/device:TPU:{d}") for d in range(2)])
+        answer = spread([*self.records, *other])
+        self.assertEqual([each["n_devices"] for each in answer["cohorts"]], [6, 2])
+        self.assertEqual((answer["n_hosts"], answer["n_devices"]), (4, 8))
+        self.assertEqual(answer["cohorts"][0], cohort(self.records))
+        self.assertEqual(answer["cohorts"][1], cohort(other))
+        self.assertEqual(spread([*other, *self.records]), answer)
+        # As many of each: by name.
+        others = [*other, *pod(records.made_up(3), [("h9", "0"), ("h9", "1")])]
+        programs = sorted(each["devices"][0]["program"] for each in others)
+        for run in (others, others[::-1]):
+            self.assertEqual([each["program"] for each in spread(run)["cohorts"]], programs)
+
+    def test_a_host_that_cannot_be_read_is_counted(self) -> None:
+        good = [loader(each) for each in self.records]
+        answer = stragglers.spread_of_records([good[0], refuse, *good[1:]], top=10**6)
+        self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (3, 1))
+        self.assertEqual([*answer["cohorts"]], [cohort(self.records)])
+        self.assertIn("h9.xplane.pb", answer["notes"][0])
+        both: list[Callable[[], Json]] = [refuse, partial(record_format.decode, b"{}"), *good]
+        notes = stragglers.spread_of_records(both)["notes"]
+        self.assertEqual(stragglers.spread_of_records(both[::-1])["notes"], notes)
+        self.assertEqual(len(notes), 2)
+        with self.assertRaises(record_format.NoAnswer) as caught:
+            stragglers.spread_of_records([refuse, refuse])
+        self.assertEqual(caught.exception.reason, "unreadable_xplane_pb")
+        with self.assertRaises(record_format.NoAnswer) as caught:
+            stragglers.spread_of_records([lambda: record_format.decode(b"{}")])
+        self.assertEqual(caught.exception.reason, "unreadable_record")
+        # Of several reasons none is that of the whole.
+        with self.assertRaises(record_format.NoAnswer) as caught:
+            stragglers.spread_of_records(
+                [partial(record_format.decode, b"{}"), partial(refuse, "z")]
+            )
+        self.assertEqual(caught.exception.reason, "unreadable_xplane_pb")
+        self.assertIn("not a record", str(caught.exception.fields["detail"]))
+
+    def test_a_record_that_changes_while_it_is_read_is_said(self) -> None:
+        changes: list[Json] = [{"devices": [], "steps": []}, {"steps": []}]
+        for change in changes:
+            first = iter([self.records[0], {**self.records[0], **change}])
+            with self.subTest(change=change), self.assertRaises(record_format.NoAnswer) as caught:
+                stragglers.spread_of_records([partial(next, first)])
+            self.assertIn("changed", str(caught.exception.fields["detail"]))
+
+    def test_anything_at_all(self) -> None:
+        """Whatever a field holds: it is read or it is refused, and the rest is answered."""
+        good = [json.dumps(each).encode() for each in pod(records.made_up(2), names_of(2, 2))]
+        rng = random.Random(9)
+        for _ in range(150):
+            data = bytearray(good[0])
+            for _ in range(rng.randint(1, 3)):
+                data[rng.randrange(len(data))] = rng.choice(b'0123456789-e.,:[]{}"tn\\ ')
+            answer = stragglers.spread_of_records(
+                [partial(record_format.decode, bytes(data)), partial(record_format.decode, good[1])]
+            )
+            self.assertEqual(answer["n_hosts"] + answer["n_hosts_unreadable"], 2)
+
+    def test_one_device_of_each_host(self) -> None:
+        answer = spread(self.records, device="/device:TPU:1")
+        self.assertEqual(answer["n_devices"], 3)
+        self.assertEqual(answer["cohorts"][0]["verdict"]["straggler"], of(("h1", "/device:TPU:1")))
+        with self.assertRaises(record_format.NoAnswer) as caught:
+            spread(self.records, device="/device:TPU:9")
+        self.assertEqual(caught.exception.fields["available_devices"],
+                         ["/device:TPU:0", "/device:TPU:1"])  # fmt: skip
+
+    def test_what_is_there_twice_is_taken_once(self) -> None:
+        answer = spread([*self.records, self.records[1]])
+        self.assertEqual(answer["cohorts"], spread(self.records)["cohorts"])
+        self.assertEqual(len(answer["notes"]), 2)
+        another = pod(records.of_demo(), names_of(3, 2), seed=5)[1]
+        both = spread([*self.records, another]), spread([another, *self.records[::-1]])
+        self.assertEqual(*both)
+        self.assertEqual(both[0]["n_devices"], 6)
+        # Whatever it is that they differ in.
+        step: Json = {"duration_ps": 1000, "busy_ps": 900, "comm_ps": 100, "host_ps": 10}
+        others: list[Json] = [
+            *({name: figure - 1} for name, figure in step.items()),
+            {"duration_ps": 999, "busy_ps": 899, "comm_ps": 99},
+            {"name": ""},
+        ]
+        for other in others:
+            sides = [exact({("h0", "0"): [each]})[0] for each in (step, step | other)]
+            self.assertEqual(spread(sides), spread(sides[::-1]), other)
+
+    def test_of_what_is_there_twice_with_other_lines_one_is_taken_in_any_order(self) -> None:
+        slow = self.records[1]
+        other = json.loads(json.dumps(slow))
+        at = [n for n, group in enumerate(other["groups"]) if group["kind"] == "compute"][:2]
+        for step in other["steps"]:
+            durs = step["durs_ps"]
+            durs[at[0]], durs[at[1]] = durs[at[1]], durs[at[0]]
+        rest = [self.records[0], self.records[2]]
+        self.assertNotEqual(cohort([*rest, slow]), cohort([*rest, other]))
+        self.assertEqual(spread([*rest, slow, other]), spread([*rest, other, slow]))
+        # With no step used there are no lines to tell them by.
+        for step in other["steps"]:
+            step["used"] = False
+        self.assertEqual(spread([other, json.loads(json.dumps(other))])["n_devices"], 2)
+
+    def test_steps_are_aligned_by_name_and_its_times(self) -> None:
+        run = json.loads(json.dumps(self.records))
+        for each in run:
+            for step in each["steps"]:
+                step["name"] = "train" if step["index"] < 4 else "eval"
+        # This host's capture began one step later, with an evaluation before it.
+        for step in run[2]["steps"]:
+            step["name"] = ("eval", "train", "train", "train", "train")[step["index"]]
+        answer = cohort(run)
+        self.assertEqual([step["name"] for step in answer["steps"]], ["train"] * 4 + ["eval"])
+        first = answer["steps"][0]
+        loads = [
+            step["duration_ps"] - step["comm_ps"]
+            for at, each in enumerate(run)
+            for step in each["steps"]
+            if step["index"] == (1 if at == 2 else 0)
+        ]
+        self.assertEqual(first["max_load_ps"], max(loads))
+
+    def test_only_steps_used_on_all_devices_count(self) -> None:
+        run = json.loads(json.dumps(self.records))
+        empty = dict.fromkeys(("busy_ps", "comm_ps", "host_ps", "wait_ps", "durs_ps", "ns"))
+        run[0]["steps"][1] |= {"used": False, "why_not": "other_op_count", **empty}
+        answer = spread(run)
+        self.assertEqual([s["name"] for s in answer["cohorts"][0]["steps"]],
+                         ["step 0", "step 2", "step 3", "step 4"])  # fmt: skip
+        self.assertEqual(len(answer["notes"]), 1)
+        # A step that is left out still counts as the first of its name.
+        for each in run:
+            for step in each["steps"]:
+                step["name"] = "train"
+        aligned = [{**step, "name": "train"} for step in answer["cohorts"][0]["steps"]]
+        self.assertEqual(cohort(run)["steps"], aligned)
+        for step in run[0]["steps"]:
+            step["used"] = False
+        answer = cohort(run)
+        self.assertEqual(answer["verdict"]["why_not"], "no_common_step")
+        self.assertEqual((answer["n_steps"], answer["steps"]), (0, []))
+        self.assertIsNone(answer["devices"][0]["load_ps"])
+
+    def test_executions_are_aligned_by_their_index(self) -> None:
+        names = names_of(2, 2)
+        run = pod(records.of_demo(), names, step_source="modules")
+        for step in run[0]["steps"]:
+            step["name"] = "jit_train_step(another)"
+        answer = spread(run)
+        self.assertEqual(answer["cohorts"][0]["n_steps"], 5)
+        self.assertIn("offset", answer["notes"][0])
+        # One device is aligned with none.
+        self.assertEqual(spread(run[:1], device="/device:TPU:0")["notes"], [])
+
+    def test_notes_have_one_order(self) -> None:
+        step = {"duration_ps": 1}
+        run = exact({("h0", "0"): [step] * 3, ("h0", "1"): [step], ("h1", "0"): [step]})
+        run += exact(
+            {("h2", "0"): [step] * 2, ("h2", "1"): [step]}, records.record(records.made_up(2))
+        )
+        for each in run:
+            each["devices"] = [{**device, "step_source": "modules"} for device in each["devices"]]
+        first, second = sorted({each["devices"][0]["program"] for each in run})
+        n_left_out = {run[0]["devices"][0]["program"]: 2, run[2]["devices"][0]["program"]: 1}
+        left_out = "steps left out that not all devices have used"
+        offset = "executions are aligned by their place in the capture; captures may be offset"
+        self.assertEqual(
+            spread([*run, run[1]])["notes"],
+            [
+                "0 of host h1 is there twice: taken once",
+                f"program {first}: {n_left_out[first]} {left_out}",
+                f"program {first}: {offset}",
+                f"program {second}: {n_left_out[second]} {left_out}",
+                f"program {second}: {offset}",
+            ],
+        )
+
+    def test_steps_narrow_what_is_used(self) -> None:
+        some = slice(1, -1)
+        answer = cohort(self.records, steps=some)
+        self.assertEqual([step["name"] for step in answer["steps"]], ["step 1", "step 2", "step 3"])
+        renumbered = json.loads(json.dumps(self.records))
+        for each in renumbered:
+            each["steps"] = [step for step in each["steps"] if 1 <= step["index"] <= 3]
+        self.assertEqual(answer, cohort(renumbered))
+
+
+class Cost(unittest.TestCase):
+    def test_chance_over_many_steps(self) -> None:
+        for k, n, d in itertools.product(range(1, 9), range(1, 9), (2, 3, 7)):
+            ways = sum(comb(n, i) * (d - 1) ** (n - i) for i in range(k, n + 1))
+            expected = min(Fraction(1), d * Fraction(ways, d**n))
+            self.assertEqual(stragglers.chance_of_slowest(k, n, d), expected)
+        start = time.process_time()
+        stragglers.chance_of_slowest(1, 5000, 8)
+        self.assertLess(time.process_time() - start, 0.2)
+
+    def test_many_programs(self) -> None:
+        many = records.record(records.made_up(1, 12))
+        [device], [step] = many["devices"], many["steps"]
+        many["devices"] = [
+            {**device, "device": str(number), "program": str(number // 2)} for number in range(400)
+        ]
+        many["steps"] = [{**step, "device": number} for number in range(400)]
+        start = time.process_time()
+        self.assertEqual(len(spread([many])["cohorts"]), 200)
+        self.assertLess(time.process_time() - start, 1)
+
+    def test_memory_goes_by_steps_not_by_lines(self) -> None:
+        """An eighth of 512 devices: 16 records of 4 devices, 10 steps and 1000 groups."""
+        base = records.record(records.made_up(3, 1000))
+        [step] = base["steps"]
+        devices = [{**base["devices"][0], "device": f"/device:TPU:{d}"} for d in range(4)]
+        base |= {
+            "devices": devices,
+            "steps": [
+                {
+                    **step,
+                    "device": d,
+                    "index": i,
+                    "name": str(i),
+                    "duration_ps": 2 * step["busy_ps"],
+                }
+                for d in range(4)
+                for i in range(10)
+            ],
+        }
+        data = [json.dumps({**base, "host": f"h{host}"}).encode() for host in range(16)]
+        loaders = [partial(record_format.decode, each) for each in data]
+        start = time.process_time()
+        answer = stragglers.spread_of_records(loaders)
+        self.assertLess(time.process_time() - start, 10 / 8)
+        self.assertEqual(answer["n_devices"], 64)
+        tracemalloc.start()
+        # Of four hosts the slow and the median device are on two, as of sixteen.
+        stragglers.spread_of_records(loaders[:4])
+        few = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        stragglers.spread_of_records(loaders)
+        many = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        self.assertLess(many, 1.5 * few)
+
+
+if __name__ == "__main__":
+    unittest.main()

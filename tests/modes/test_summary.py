@@ -1,0 +1,350 @@
+"""What summary says: ranks, roll-ups, phases, idle gaps, kernels."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.builders.xspace import Op, StatValue, op, trace
+from tests.harness import answer
+from tests.modes.small_steps import HERE, by_source, column, kernel, leaf, summary
+
+
+class Summary(unittest.TestCase):
+    OPS = (
+        leaf(0, 10, tf_op="b"),
+        leaf(10, 30, tf_op="c"),
+        leaf(40, 10, tf_op="a"),
+        op("r", "all-reduce", 50, 20, tf_op="a"),
+        op("s", "all-gather", 70, 10, tf_op="a"),
+        op("w", "while", 80, 30),
+        op("t", "tuple", 110, 5),
+    )
+
+    def test_groups_are_ranked_by_time_and_ties_by_key(self) -> None:
+        self.assertEqual(
+            column(summary(list(self.OPS))["top_compute_groups"], "rank", "agg_key"),
+            [(1, "tfop:c"), (2, "tfop:a"), (3, "tfop:b")],
+        )
+
+    def test_with_communication_over_both_kinds_ties_by_key_then_kind(self) -> None:
+        ops = [*self.OPS, leaf(200, 20, "g", tf_op="a")]
+        said = summary(ops, "--include-comm")
+        self.assertEqual(
+            column(said["top_compute_groups"], "agg_key", "kind", "total_dur_ps"),
+            [
+                ("tfop:a", "comm", 30),
+                ("tfop:a", "compute", 30),
+                ("tfop:c", "compute", 30),
+                ("tfop:b", "compute", 10),
+            ],
+        )
+        # Percentages of compute stay those of compute.
+        self.assertEqual(said["top_compute_groups"][0]["pct_of_compute"], 42.857)
+
+    def test_top_and_tail(self) -> None:
+        for k, keys, tail in (
+            (0, [], (3, 50)),
+            (1, ["tfop:c"], (2, 20)),
+            (3, ["tfop:c", "tfop:a", "tfop:b"], (0, 0)),
+            (99, ["tfop:c", "tfop:a", "tfop:b"], (0, 0)),
+        ):
+            said = summary(list(self.OPS), "--top", str(k))
+            self.assertEqual(column(said["top_compute_groups"], "agg_key"), keys)
+            self.assertEqual(tuple(said["tail_compute"].values()), tail)
+
+    def test_fifty_groups_unless_told_otherwise(self) -> None:
+        said = summary([leaf(2 * i, 1, tf_op=str(i)) for i in range(60)])
+        self.assertEqual(len(said["top_compute_groups"]), 50)
+        self.assertEqual(said["tail_compute"], {"n_groups_omitted": 10, "dur_ps": 10})
+
+    def test_kinds_and_categories(self) -> None:
+        said = summary(list(self.OPS))
+        self.assertEqual(
+            said["by_kind_rollup"],
+            {
+                "compute": {"n": 3, "dur_ps": 50, "pct_of_step": 5.0},
+                "data_move": {"n": 0, "dur_ps": 0, "pct_of_step": 0.0},
+                "comm": {"n": 2, "dur_ps": 30, "pct_of_step": 3.0},
+                "other": {"n": 1, "dur_ps": 5, "pct_of_step": 0.5},
+            },
+        )
+        self.assertEqual(
+            [tuple(row.values()) for row in said["by_hlo_category"]],
+            [
+                ("loop fusion", "compute", 3, 50, 5.0),
+                ("while", "container", 1, 30, 3.0),
+                ("all-reduce", "comm", 1, 20, 2.0),
+                ("all-gather", "comm", 1, 10, 1.0),
+                ("tuple", "other", 1, 5, 0.5),
+            ],
+        )
+
+    def test_categories_of_equal_time_stand_by_name(self) -> None:
+        ops = [op(c, c, i, 1) for i, c in enumerate(("sort", "add", "copy"))]
+        rows = summary(ops)["by_hlo_category"]
+        self.assertEqual(column(rows, "hlo_category"), ["add", "copy", "sort"])
+
+
+class Phases(unittest.TestCase):
+    def test_each_op_has_one(self) -> None:
+        for name, tf_op, phase in (
+            ("f.1", None, "unknown"),
+            ("f.1.remat", None, "unknown"),
+            ("f.1.remat2", "jit(f)/jvp(g)/add:", "recompute"),
+            ("f.1", "jit(f)/transpose(jvp(g))/rematted_computation/add:", "recompute"),
+            ("f.1", "jit(f)/rematted_computation/add:", "recompute"),
+            ("f.1", "jit(f)/rematted_computation", "other"),
+            ("f.1", "jit(f)/transpose(jvp(g))/add:", "backward"),
+            ("f.1", "jit(f)/transpose(jvp)/add:", "backward"),
+            ("f.1", "jit(f)/jvp(g)/transpose:", "forward"),
+            ("f.1", "jit(f)/jvp()/add:", "forward"),
+            ("f.1", "jit(f)/jvp/add:", "other"),
+            ("f.1", "jit(f)/transpose(g)/add:", "other"),
+            ("f.1", "jit(f)/adam/add:", "other"),
+            ("remat.1", "jit(f)/jvp(g)/add:", "forward"),
+        ):
+            with self.subTest(name=name, tf_op=tf_op):
+                facts: dict[str, StatValue] = {} if tf_op is None else {"tf_op": tf_op}
+                (row,) = by_source([leaf(0, 7, name, stack=HERE, **facts)])
+                self.assertEqual(row["phases"], {phase: 7})
+
+    def test_a_group_has_those_that_it_met(self) -> None:
+        ops = [
+            leaf(0, 5, stack=HERE, tf_op="transpose(jvp())"),
+            leaf(5, 3, stack=HERE, tf_op="jvp()"),
+            leaf(8, 2, stack=HERE, tf_op="transpose(jvp())"),
+        ]
+        (row,) = by_source(ops)
+        self.assertEqual(list(row["phases"].items()), [("backward", 7), ("forward", 3)])
+
+    def test_the_rollup_is_over_compute(self) -> None:
+        ops = [
+            leaf(0, 5, tf_op="jvp()"),
+            leaf(5, 1, "f.remat", tf_op="jvp()"),
+            leaf(6, 3),
+            op("c", "copy", 20, 50, tf_op="jvp()"),
+        ]
+        rollup = summary(ops)["by_phase_rollup"]
+        self.assertEqual(
+            {phase: row for phase, row in rollup.items() if row["n"]},
+            {
+                "forward": {"n": 1, "dur_ps": 5, "pct_of_compute": 55.556},
+                "recompute": {"n": 1, "dur_ps": 1, "pct_of_compute": 11.111},
+                "unknown": {"n": 1, "dur_ps": 3, "pct_of_compute": 33.333},
+            },
+        )
+
+
+class IdleGaps(unittest.TestCase):
+    def gaps(self, ops: list[Op]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = answer(trace(ops, [("s", 0, 100)]), "summary")["idle_gaps"]
+        for row in rows:
+            for key in ("after_hlo_op", "before_hlo_op"):
+                row[key] = row[key] and row[key].split()[0]
+        return rows
+
+    def test_neighbours_and_surroundings(self) -> None:
+        ops = [
+            leaf(10, 10, "a"),
+            op("w.1", "while", 30, 60),
+            op("c.1", "conditional", 45, 20),
+            leaf(35, 15, "b"),
+            leaf(70, 25, "c"),
+        ]
+        self.assertEqual(
+            [tuple(row.values()) for row in self.gaps(ops)],
+            [
+                (50, 20, 20.0, "%b", "%c", "c.1"),
+                (20, 15, 15.0, "%a", "%b", None),
+                (0, 10, 10.0, None, "%a", None),
+                (95, 5, 5.0, "%c", None, None),
+            ],
+        )
+
+    def test_a_container_that_ends_soon_is_still_around(self) -> None:
+        ops = [
+            op("w.1", "while", 0, 21),
+            leaf(0, 20, "a"),
+            op("w.2", "while", 30, 10),
+            leaf(60, 40, "b"),
+        ]
+        self.assertEqual(column(self.gaps(ops), "start_ps", "inside"), [(20, "w.1")])
+
+    def test_the_ten_longest_and_of_equals_the_earliest(self) -> None:
+        # Gaps of 2 ps at 0, 3, … 30, then one of 67 to the end.
+        ops = [leaf(3 * i + 2, 1) for i in range(11)]
+        rows = self.gaps(ops)
+        self.assertEqual(
+            column(rows, "start_ps", "dur_ps"), [(33, 67), *((3 * i, 2) for i in range(9))]
+        )
+
+    def test_the_last_to_end_is_the_neighbour(self) -> None:
+        rows = self.gaps([leaf(0, 50, "long"), leaf(10, 5, "short"), leaf(90, 10, "z")])
+        self.assertEqual(column(rows, "after_hlo_op", "before_hlo_op"), [("%long", "%z")])
+
+    def test_the_innermost_container_is_the_last_to_begin(self) -> None:
+        for containers, inside in (
+            ([("w", 0, 100), ("v", 10, 50)], "v"),
+            ([("w", 0, 100), ("v", 10, 10)], "w"),
+            ([("w", 0, 100), ("v", 20, 10)], "v"),
+            ([("w", 0, 100), ("v", 0, 50)], "v"),
+            ([("v", 0, 50), ("w", 0, 100)], "v"),
+            ([("u", 0, 30), ("w", 0, 100), ("v", 0, 25)], "v"),
+            ([("w", 0, 20)], None),
+            ([("w", 21, 70)], None),
+        ):
+            with self.subTest(containers=containers):
+                ops = [op(name, "while", start, dur) for name, start, dur in containers]
+                rows = self.gaps([*ops, leaf(0, 20, "a"), leaf(90, 10, "z")])
+                self.assertEqual(column(rows, "start_ps", "inside"), [(20, inside)])
+
+    def test_a_container_that_began_in_a_gap_is_around_the_next_ones(self) -> None:
+        ops = [
+            op("w", "while", 10, 85),
+            op("v", "while", 15, 50),
+            leaf(30, 10),
+            leaf(60, 10),
+            leaf(80, 5),
+        ]
+        self.assertEqual(
+            column(self.gaps(ops), "start_ps", "inside"),
+            [(0, None), (40, "v"), (85, "w"), (70, "w")],
+        )
+
+    def test_an_instant_op_ends_no_gap(self) -> None:
+        rows = self.gaps([leaf(0, 10, "a"), leaf(50, 0, "instant"), leaf(90, 10, "z")])
+        self.assertEqual(
+            column(rows, "start_ps", "dur_ps", "after_hlo_op", "before_hlo_op"),
+            [(10, 80, "%a", "%z")],
+        )
+
+    def test_without_ops_the_step_is_one_gap(self) -> None:
+        self.assertEqual(
+            [tuple(row.values()) for row in self.gaps([])], [(0, 100, 100.0, None, None, None)]
+        )
+
+    def test_a_busy_step_has_none(self) -> None:
+        self.assertEqual(self.gaps([leaf(0, 200)]), [])
+
+
+class CommRollup(unittest.TestCase):
+    def rollup(self, *ops: Op) -> list[tuple[Any, ...]]:
+        rows = summary(list(ops))["comm_rollup"]
+        return [tuple(row.values())[:4] for row in rows]
+
+    def test_whom_the_core_waits_for(self) -> None:
+        host = "(f32[8]{0}, f32[8]{0:S(5)}, u32[]{:S(2)}) %copy-start.1"
+        local = "(f32[8]{0}, f32[8]{0:S(1)}, u32[]{:S(2)}) %copy-start.1"
+        for category, name, operands, whom in (
+            ("all-gather-done", "x", None, "all-gather"),
+            ("collective-permute-done", "x", None, "collective-permute"),
+            ("send-done", "x", None, "send"),
+            ("recv-done", "x", None, "recv"),
+            ("async-done", "all-gather.200.cloned.1.call-done", None, "all-gather"),
+            ("async-done", "reduce-scatter.9.cloned.1.call-done", host, "reduce-scatter"),
+            ("host send-done", "x", None, "host"),
+            ("host recv-done", "x", None, "host"),
+            ("copy-done", "copy-done.1", host, "host"),
+            ("copy-done", "copy-done.1", local, "dma"),
+            ("async-done", "slice-done.1", None, "dma"),
+            ("async-done", "gather_offload_async_done", None, "sparse_core"),
+            ("async-done", "scatter_offload-done", None, "sparse_core"),
+            ("async-done", "sparse-core-data-format-call-done", None, "sparse_core"),
+            ("async-done", "sparse-core-data-format-call-done", host, "host"),
+            ("async-done", "something-done", None, "collective"),
+            ("async-done", "async-collective-done", None, "collective"),
+            ("loop fusion", "async-collective-done.2", None, "collective"),
+            ("something-done", "x", None, "dma"),
+        ):
+            with self.subTest(category=category, name=name, operands=operands):
+                ops = [op(name, category, 0, 5, operands=operands)]
+                self.assertEqual(self.rollup(*ops), [(whom, 1, 0, 5)])
+
+    def test_a_copy_to_the_host_shows_it_in_its_output(self) -> None:
+        ops = [op("copy-done.1", "copy-done", 0, 5, shape="f32[8]{0:S(5)}", operands="%a")]
+        self.assertEqual(self.rollup(*ops), [("host", 1, 0, 5)])
+
+    def test_synchronous_communication(self) -> None:
+        for category, whom in (
+            *(("all-to-all", "all-to-all"), ("ragged-all-to-all", "ragged-all-to-all")),
+            *(("all-reduce", "all-reduce"), ("all-reduce fusion", "all-reduce")),
+            *(("all-gather fusion", "all-gather"), ("all-reduce-scatter fusion", "reduce-scatter")),
+            *(("infeed", "host"), ("outfeed", "host"), ("host send", "host")),
+        ):
+            with self.subTest(category=category):
+                self.assertEqual(self.rollup(op("x", category, 0, 5)), [(whom, 1, 5, 0)])
+
+    def test_starts_and_updates_expose_nothing(self) -> None:
+        for category in ("all-gather-start", "async-start", "async-update", "send-start"):
+            with self.subTest(category=category):
+                self.assertEqual(self.rollup(op("all-gather.1", category, 0, 5)), [])
+
+    def test_what_is_neither_communication_nor_a_wait_is_left_out(self) -> None:
+        ops = [op("x", c, i, 5) for i, c in enumerate(("copy", "copy-start", "sort", "tuple"))]
+        self.assertEqual(self.rollup(*ops), [])
+
+    def test_rows_by_time_with_waits_and_synchronous_time_apart(self) -> None:
+        ops = [
+            op("b", "all-reduce-done", 0, 7),
+            op("a", "all-reduce", 10, 20),
+            op("s", "async-done", 30, 30),
+            op("c", "all-to-all", 60, 30),
+            op("w", "copy-done", 90, 1),
+        ]
+        said = summary(ops)
+        self.assertEqual(
+            [tuple(row.values())[:5] for row in said["comm_rollup"]],
+            [
+                # Of equal time by name.
+                ("all-to-all", 1, 30, 0, 3.0),
+                ("collective", 1, 0, 30, 3.0),
+                ("all-reduce", 2, 20, 7, 2.7),
+                ("dma", 1, 0, 1, 0.1),
+            ],
+        )
+        self.assertEqual(said["totals"]["wait_duration_ps"], 38)
+        self.assertTrue(said["comm_rollup"][2]["longest_hlo_op"].startswith("%a ="))
+
+
+class Kernels(unittest.TestCase):
+    def test_one_row_per_kernel_by_time(self) -> None:
+        ops = [
+            kernel(0, 10, "flash.1", stack=HERE, tf_op="jvp()"),
+            kernel(20, 30, "mha.dq.7", tf_op="transpose(jvp())"),
+            kernel(50, 5, "flash.2.clone", stack="m.py:2:1"),
+            op("custom-call.1", "custom-call", 60, 90, attributes=', custom_call_target="Other"'),
+            leaf(200, 50),
+        ]
+        rows = summary(ops)["kernels"]
+        keys = (
+            "kernel n_executions total_dur_ps min_dur_ps max_dur_ps avg_dur_ps pct_of_step".split()
+        )
+        self.assertEqual(
+            column(rows, *keys),
+            [("mha.dq", 1, 30, 30, 30, 30, 3.0), ("flash", 2, 15, 5, 10, 8, 1.5)],
+        )
+        self.assertEqual(
+            column(rows, "source_inner", "tf_op"), [(None, "transpose(jvp())"), ("m.py:1", "jvp()")]
+        )
+        self.assertEqual(column(rows, "phases"), [{"backward": 30}, {"forward": 10, "unknown": 5}])
+
+    def test_shapes_are_those_of_the_longest_run(self) -> None:
+        target = ', custom_call_target="tpu_custom_call"'
+        ops = [
+            op("k.1", "custom-call", 0, 5, shape="f32[1]", attributes=target),
+            op(
+                *("k.2", "custom-call", 5, 9),
+                shape="f32[2]{0}",
+                operands="s8[3]{0} %a, s8[4]{0} %b",
+                attributes=target,
+            ),
+        ]
+        (row,) = summary(ops)["kernels"]
+        self.assertEqual(
+            (row["shapes_in"], row["shapes_out"]), (["s8[3]{0}", "s8[4]{0}"], ["f32[2]{0}"])
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

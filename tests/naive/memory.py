@@ -1,0 +1,399 @@
+"""The naive implementation's reading of a buffer assignment: what fills the HBM at the peak.
+
+What is live is told anew after every event, by what was last heard of each buffer; nothing is
+counted up or down.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from tests.naive.op import LikelySource, Op, grouped, pct
+from tests.naive.program import ELEMENT_TYPES, Instruction, Program, with_id
+from tests.naive.step import AbsentError, Json, Picked
+from tests.naive.wire import Message, every, fields, last, numbers_in, signed, text_in
+
+ALLOC, FREE, SHARE = range(3)
+
+
+class NonsenseError(Exception):
+    """The assignment contradicts itself, or can't be read."""
+
+
+@dataclass
+class Buffer:
+    id: int
+    size: int
+    instruction_id: int
+    shape_index: list[int]
+
+
+@dataclass
+class Allocation:
+    size: int
+    color: int
+    is_thread_local: bool
+    is_parameter: bool
+    parameter_number: int
+    is_output: bool
+    is_constant: bool
+    assigned: list[tuple[int, int, int]]
+
+    @property
+    def buffer_ids(self) -> list[int]:
+        return [buffer_id for buffer_id, _, _ in self.assigned]
+
+    @property
+    def kind(self) -> str:
+        kinds = {
+            "parameter": self.is_parameter,
+            "output": self.is_output,
+            "constant": self.is_constant,
+            "temporary": True,
+        }
+        return next(kind for kind, applies in kinds.items() if applies)
+
+
+@dataclass
+class HeapEvent:
+    kind: int
+    buffer_id: int
+    instruction: str
+    shares_with: int
+
+
+@dataclass(eq=False)
+class Row:
+    """What is live at the peak: a buffer, or an allocation told by one of its own."""
+
+    kind: str
+    size: int
+    buffer: Buffer | None
+    parameter_number: int | None
+
+
+def integer(message: Message, number: int) -> int:
+    return signed(last(message, number, 0))
+
+
+def decode_buffer(data: bytes) -> Buffer:
+    message = fields(data)
+    where = fields(last(message, 3, b""))
+    return Buffer(
+        id=integer(message, 1),
+        size=integer(message, 2),
+        instruction_id=integer(where, 4),
+        shape_index=list(map(signed, numbers_in(where, 3))),
+    )
+
+
+def decode_allocation(data: bytes) -> Allocation:
+    message = fields(data)
+    places = [fields(place) for place in every(message, 9)]
+    return Allocation(
+        size=integer(message, 2),
+        color=integer(message, 8),
+        is_thread_local=integer(message, 3) != 0,
+        is_parameter=integer(message, 5) != 0,
+        parameter_number=integer(message, 6),
+        is_output=integer(message, 7) != 0,
+        is_constant=integer(message, 12) != 0,
+        assigned=[(integer(p, 1), integer(p, 2), integer(p, 3)) for p in places],
+    )
+
+
+def decode_event(data: bytes) -> HeapEvent:
+    message = fields(data)
+    return HeapEvent(
+        kind=integer(message, 1),
+        buffer_id=integer(message, 2),
+        instruction=text_in(message, 4),
+        shares_with=integer(message, 5),
+    )
+
+
+class Assignment:
+    def __init__(self, data: bytes) -> None:
+        try:
+            message = fields(data)
+            self.all_buffers = [decode_buffer(each) for each in every(message, 1)]
+            self.all_allocations = [decode_allocation(each) for each in every(message, 3)]
+            self.traces = [
+                [decode_event(event) for event in every(fields(trace), 1)]
+                for trace in every(message, 4)
+            ]
+        except ValueError:
+            raise NonsenseError from None
+        self.allocations = [
+            each for each in self.all_allocations if each.color == 0 and not each.is_thread_local
+        ]
+        self.check()
+
+    def check(self) -> None:
+        known = [buffer.id for buffer in self.all_buffers]
+        events = [event for trace in self.traces for event in trace]
+        assigned = [i for allocation in self.allocations for i in allocation.buffer_ids]
+        sizes = [buffer.size for buffer in self.all_buffers]
+        for allocation in self.all_allocations:
+            sizes.append(allocation.size)
+            sizes += [number for _, *place in allocation.assigned for number in place]
+        believable = (
+            len(known) == len(set(known))
+            and min(sizes, default=0) >= 0
+            and all(event.kind in (ALLOC, FREE, SHARE) for event in events)
+            and self.all_allocations
+            and set(assigned) <= set(known)
+            and len(assigned) == len(set(assigned))
+            and {event.buffer_id for event in events} <= set(known)
+            and all(
+                offset + size <= allocation.size
+                for allocation in self.allocations
+                for _, offset, size in allocation.assigned
+            )
+        )
+        if not believable:
+            raise NonsenseError
+
+    def buffer(self, buffer_id: int) -> Buffer:
+        (found,) = [buffer for buffer in self.all_buffers if buffer.id == buffer_id]
+        return found
+
+    def size(self, buffer_ids: set[int]) -> int:
+        return sum(self.buffer(buffer_id).size for buffer_id in buffer_ids)
+
+    def histories(self, allocation: Allocation) -> list[list[HeapEvent]]:
+        """What traces tell of its buffers; one may stand there more than once."""
+        found: list[list[HeapEvent]] = []
+        for trace in self.traces:
+            events = [event for event in trace if event.buffer_id in allocation.buffer_ids]
+            if events and events not in found:
+                found.append(events)
+        met = [buffer_id for events in found for buffer_id in {e.buffer_id for e in events}]
+        if len(met) != len(set(met)):
+            raise NonsenseError
+        return found
+
+
+def owner(buffer_id: int, events: list[HeapEvent]) -> int:
+    """Whose memory a buffer has after these events."""
+    places = [i for i, e in enumerate(events) if e.buffer_id == buffer_id and e.kind != FREE]
+    if not places:
+        raise NonsenseError
+    event = events[places[-1]]
+    return buffer_id if event.kind == ALLOC else owner(event.shares_with, events[: places[-1]])
+
+
+def holders(events: list[HeapEvent]) -> list[int]:
+    """The buffers of which the last that is heard isn't that they are freed."""
+    kinds = {event.buffer_id: event.kind for event in events}
+    return [buffer_id for buffer_id, kind in kinds.items() if kind != FREE]
+
+
+def live_after(events: list[HeapEvent]) -> set[int]:
+    *before, event = events
+    if (event.kind == FREE) != (event.buffer_id in holders(before)):
+        raise NonsenseError
+    return {owner(buffer_id, events) for buffer_id in holders(events)}
+
+
+class Memory:
+    def __init__(self, step: Picked) -> None:
+        self.step = step
+        self.op = step.program_op
+        if self.op is None or self.op.program is None or self.op.entry is None:
+            raise AbsentError("no_program")
+        self.hlo: Program = self.op.program
+        data = self.op.entry.buffers
+        if data is None:
+            raise AbsentError("no_buffer_assignment")
+        try:
+            self.assignment = Assignment(data)
+            self.rows = self.live_rows()
+        except NonsenseError:
+            raise AbsentError("no_buffer_assignment") from None
+
+    # what is live
+
+    def maxima(self, allocation: Allocation) -> list[tuple[int, str, set[int]]]:
+        """Of each history the most bytes, the instruction that these are met at first, and what is
+        live then."""
+        found = []
+        for events in self.assignment.histories(allocation):
+            live = [live_after(events[: i + 1]) for i in range(len(events))]
+            sizes = [self.assignment.size(buffers) for buffers in live]
+            at = sizes.index(max(sizes))
+            found.append((sizes[at], events[at].instruction, live[at]))
+        if sum(size for size, _, _ in found) > allocation.size:
+            raise NonsenseError
+        return found
+
+    @cached_property
+    def all_maxima(self) -> list[tuple[int, str, set[int]]]:
+        temporary = [each for each in self.assignment.allocations if each.kind == "temporary"]
+        return [maximum for allocation in temporary for maximum in self.maxima(allocation)]
+
+    def live_rows(self) -> list[Row]:
+        """In the order of the allocations where nothing else tells which comes first."""
+        rows: list[Row] = []
+        for allocation in self.assignment.allocations:
+            maxima = self.maxima(allocation) if allocation.kind == "temporary" else []
+            live = [self.assignment.buffer(i) for _, _, buffer_ids in maxima for i in buffer_ids]
+            rows += [Row("temporary", buffer.size, buffer, None) for buffer in live]
+            if allocation.kind != "temporary" or (allocation.size and not maxima):
+                rows.append(self.whole(allocation))
+        return sorted(rows, key=lambda row: (-row.size, self.name(row), self.index(row)))
+
+    def whole(self, allocation: Allocation) -> Row:
+        buffers = [self.assignment.buffer(i) for i in sorted(allocation.buffer_ids)]
+        parameters = [b for b in buffers if self.opcode_of(self.instruction(b)) == "parameter"]
+        told_by = parameters or buffers
+        largest = max(told_by, key=lambda buffer: buffer.size, default=None)
+        number = allocation.parameter_number if allocation.kind == "parameter" else None
+        return Row(allocation.kind, allocation.size, largest, number)
+
+    # what is known of it
+
+    def instruction(self, buffer: Buffer | None) -> Instruction | None:
+        return None if buffer is None else with_id(buffer.instruction_id, self.hlo.instructions)
+
+    def name(self, row: Row) -> str:
+        instruction = self.instruction(row.buffer)
+        return "" if instruction is None else instruction.name
+
+    def index(self, row: Row) -> list[int]:
+        return [] if row.buffer is None else row.buffer.shape_index
+
+    def opcode_of(self, instruction: Instruction | None) -> str | None:
+        return None if instruction is None else instruction.opcode
+
+    def opcode(self, row: Row) -> str | None:
+        return self.opcode_of(self.instruction(row.buffer))
+
+    def argument(self, row: Row) -> str | None:
+        instruction = self.instruction(row.buffer)
+        if instruction is None or instruction.opcode != "parameter":
+            return None
+        parts = [part for part in re.split(r"\W+", instruction.op_name) if part]
+        return parts[0] if parts else None
+
+    def ops(self, instruction: Instruction) -> list[Op]:
+        events = self.step.leaves + self.step.containers
+        return [e.op for e in events if e.op.instruction is instruction]
+
+    def likely(self, instruction: Instruction | None) -> LikelySource:
+        """As of the op that it ran as; of what did not run by its own name the consumer's line
+        before the producer's."""
+        if instruction is None:
+            return LikelySource()
+        ran_as = self.ops(instruction)
+        if ran_as:
+            return ran_as[0].likely_source
+        return LikelySource.of(
+            own=self.hlo.own_place(instruction, None),
+            inside=self.hlo.place_inside(instruction),
+            consumer=self.hlo.consumer(instruction),
+            producer=self.hlo.producer(instruction),
+        )
+
+    def line(self, row: Row) -> str | None:
+        return self.likely(self.instruction(row.buffer)).line
+
+    def shape(self, row: Row) -> str | None:
+        """Of an array."""
+        instruction = self.instruction(row.buffer)
+        if instruction is None or row.buffer is None:
+            return None
+        shape = instruction.shape
+        for place in row.buffer.shape_index:
+            parts = every(shape, 4)
+            if not 0 <= place < len(parts):
+                return None
+            shape = fields(parts[place])
+        dtype = ELEMENT_TYPES.get(last(shape, 2, 0), "?")
+        if dtype in ("tuple", "opaque", "token"):
+            return None
+        return f"{dtype}[{','.join(str(signed(dim)) for dim in numbers_in(shape, 3))}]"
+
+    # what is said
+
+    def answer(self) -> Json:
+        peak = sum(row.size for row in self.rows)
+        reserved = sum(allocation.size for allocation in self.assignment.allocations)
+        top = 20 if self.step.options.top is None else self.step.options.top
+        left_out = self.rows[top:]
+        return {
+            "peak_bytes": peak,
+            "reserved_bytes": reserved,
+            "fragmentation_bytes": reserved - peak,
+            "by_kind": {
+                kind: sum(row.size for row in self.rows if row.kind == kind)
+                for kind in ("parameter", "output", "constant", "temporary")
+            },
+            "peak_at": self.peak_at(),
+            "buffers": [
+                {"rank": rank, "pct_of_peak": pct(row.size, peak), **self.buffer_row(row)}
+                for rank, row in enumerate(self.rows[:top], 1)
+            ],
+            "by_source": self.shares("source_inner", self.line),
+            "by_opcode": self.shares("opcode", self.opcode),
+            "by_argument": self.shares("argument", self.argument),
+            "tail": {
+                "n_buffers_omitted": len(left_out),
+                "bytes": sum(row.size for row in left_out),
+            },
+        }
+
+    def peak_at(self) -> Json | None:
+        if not self.all_maxima:
+            return None
+        _, name, _ = max(self.all_maxima, key=lambda maximum: maximum[0])
+        if not name:
+            return None
+        instruction = self.hlo.named(name)
+        likely = self.likely(instruction)
+        starts = [
+            e.start - self.step.base
+            for e in self.step.events
+            if instruction is not None and e.op.instruction is instruction
+        ]
+        return {
+            "hlo_op": name,
+            "source_inner": likely.line,
+            "source_is": likely.how,
+            "tf_op": tf_op(instruction),
+            "first_start_ps": min(starts, default=None),
+        }
+
+    def buffer_row(self, row: Row) -> Json:
+        instruction = self.instruction(row.buffer)
+        likely = self.likely(instruction)
+        return {
+            "bytes": row.size,
+            "kind": row.kind,
+            "shape": self.shape(row),
+            "hlo_op": None if instruction is None else instruction.name,
+            "opcode": self.opcode(row),
+            "shape_index": None if row.buffer is None else row.buffer.shape_index,
+            "parameter_number": row.parameter_number,
+            "tf_op": tf_op(instruction),
+            "source_inner": likely.line,
+            "source_is": likely.how,
+            "source_stack": None if instruction is None else instruction.stack,
+        }
+
+    def shares(self, name: str, key: Callable[[Row], str | None]) -> list[Json]:
+        groups = grouped(self.rows, key)
+        sizes = {value: sum(row.size for row in rows) for value, rows in groups.items()}
+        named = sorted((v for v in groups if v is not None), key=lambda v: (-sizes[v], v))
+        return [
+            {name: value, "bytes": sizes[value], "n_buffers": len(groups[value])}
+            for value in [*named, None]
+            if value in groups
+        ]
+
+
+def tf_op(instruction: Instruction | None) -> str | None:
+    return f"{instruction.op_name}:" if instruction is not None and instruction.op_name else None

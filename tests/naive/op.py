@@ -1,0 +1,1023 @@
+"""The naive implementation's planes, lines and ops: what is written, and how an op is classed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from math import isfinite, prod
+from typing import TypeVar
+
+from tests.naive.frames import (
+    INNERMOST_FIRST,
+    Place,
+    fits,
+    frames_in,
+    innermost_own,
+    line_of,
+    order_told,
+)
+from tests.naive.program import (
+    COLLECTIVES,
+    TRANSFERS,
+    Dot,
+    Entry,
+    Instruction,
+    Program,
+    has_prefix,
+)
+from tests.naive.program import Cost as DeclaredCost
+from tests.naive.scope import scope_of
+from tests.naive.wire import (
+    Message,
+    StatValue,
+    decode_map,
+    decode_stats,
+    every,
+    fields,
+    last,
+    signed,
+)
+
+T = TypeVar("T")
+Label = TypeVar("Label", bound=Hashable)
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def text_of(stats: dict[str, StatValue], name: str) -> str | None:
+    value = stats.get(name)
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    return value if isinstance(value, str) else None
+
+
+def number_of(stats: dict[str, StatValue], name: str) -> Fraction | None:
+    """A count of flops or bytes; None also for what can't be one (the compiler's -1, NaN, …)."""
+    value = stats.get(name)
+    if not isinstance(value, int | float) or not isfinite(value) or not 0 <= value < 2**63:
+        return None
+    return Fraction(int(value))
+
+
+@dataclass
+class Span:
+    """From when to when something ran, by one of the two clocks."""
+
+    start: int
+    end: int
+
+    @property
+    def duration(self) -> int:
+        return self.end - self.start
+
+    def holds(self, time: int | None) -> bool:
+        return time is not None and self.start <= time < self.end
+
+
+@dataclass
+class LineEvent:
+    """An event as stored. `start` is absolute; None for an aggregated event, which has none."""
+
+    metadata_id: int
+    start: int | None
+    duration: int
+    stats: dict[str, StatValue]
+
+    @property
+    def on_trace(self) -> Span | None:
+        """By the clock that is fitted to the host's; None if it has no valid time."""
+        if self.start is None or self.duration < 0:
+            return None
+        return Span(self.start, self.start + self.duration)
+
+    @property
+    def on_device(self) -> Span | None:
+        """As the core measured it; None if the event doesn't say."""
+        offset = self.stats.get("device_offset_ps")
+        duration = self.stats.get("device_duration_ps")
+        if not isinstance(offset, int) or not 0 <= offset < 2**63:
+            return None
+        if not isinstance(duration, int) or not 0 <= duration < 2**63:
+            return None
+        return Span(offset, offset + duration)
+
+
+@dataclass
+class Line:
+    name: str
+    timestamp_ps: int
+    events: list[LineEvent]
+
+
+def decode_line(data: bytes, stat_names: dict[int, str]) -> Line:
+    message = fields(data)
+    timestamp_ps = signed(last(message, 3, 0)) * 1000
+    events = []
+    for event in map(fields, every(message, 4)):
+        # Offset and num_occurrences are alternatives: the one written last holds.
+        number, value = [(2, 0), *((n, v) for n, v in event if n in (2, 5))][-1]
+        start = timestamp_ps + signed(value) if number == 2 else None
+        stats = decode_stats(every(event, 4), stat_names)
+        duration = signed(last(event, 3, 0))
+        events.append(LineEvent(signed(last(event, 1, 0)), start, duration, stats))
+    return Line(last(message, 2, b"").decode(), timestamp_ps, events)
+
+
+@dataclass
+class Plane:
+    name: str
+    lines: list[Line]
+    ops: dict[int, Op]
+    stats: dict[str, StatValue]
+
+    def lines_named(self, name: str) -> list[Line]:
+        return [line for line in self.lines if line.name == name]
+
+    def events_of(self, name: str) -> list[LineEvent]:
+        return [event for line in self.lines_named(name) for event in line.events]
+
+
+def plane_name(message: Message) -> str:
+    name: str = last(message, 2, b"").decode()
+    return name
+
+
+def decode_plane(message: Message) -> Plane:
+    stat_names = {i: last(m, 2, b"").decode() for i, m in decode_map(message, 5).items()}
+    return Plane(
+        name=plane_name(message),
+        lines=[decode_line(line, stat_names) for line in every(message, 3)],
+        ops={
+            i: Op(last(m, 2, b"").decode(), decode_stats(every(m, 5), stat_names))
+            for i, m in decode_map(message, 4).items()
+        },
+        stats=decode_stats(every(message, 6), stat_names),
+    )
+
+
+# --- HLO text: a recursive-descent parser --------------------------------------------------------
+
+DIGITS = "0123456789"
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+OPENING, CLOSING = "([{", ")]}"
+
+
+@dataclass
+class Shape:
+    """An array (dtype set) or a tuple (dtype None) of `elements`."""
+
+    text: str
+    dtype: str | None = None
+    dims: list[int] = field(default_factory=list)
+    has_layout: bool = False
+    minor_to_major: str = ""
+    tiles: str = ""
+    memory_space: str = ""
+    elements: list[Shape] = field(default_factory=list)
+
+    def arrays(self) -> list[Shape]:
+        """The arrays in it, depth first. Tokens and opaque handles hold no data."""
+        if self.dtype is None:
+            return [array for element in self.elements for array in element.arrays()]
+        return [] if self.dtype in ("token", "opaque") else [self]
+
+    @property
+    def n_elements(self) -> int:
+        return prod(self.dims)
+
+
+@dataclass
+class HloText:
+    """As much of an HLO text as could be read."""
+
+    name: str | None = None
+    output: Shape | None = None
+    opcode: str | None = None
+    operands: list[Shape] = field(default_factory=list)
+    operand_names: list[str] = field(default_factory=list)
+    attributes: dict[str, str] = field(default_factory=dict)
+
+    def operand_arrays(self) -> list[Shape]:
+        return [array for operand in self.operands for array in operand.arrays()]
+
+
+class NotHloError(Exception):
+    pass
+
+
+class HloParser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def next_is(self, token: str) -> bool:
+        return self.text.startswith(token, self.at)
+
+    def at_end(self) -> bool:
+        return self.at >= len(self.text)
+
+    def accept(self, token: str) -> bool:
+        found = self.next_is(token)
+        if found:
+            self.at += len(token)
+        return found
+
+    def expect(self, token: str) -> None:
+        if not self.accept(token):
+            raise NotHloError
+
+    def run_of(self, characters: str) -> str:
+        start = self.at
+        while not self.at_end() and self.text[self.at] in characters:
+            self.at += 1
+        return self.text[start : self.at]
+
+    def skip_blanks(self) -> None:
+        """Blanks and comments, such as the /*index=5*/ of long tuples."""
+        while True:
+            if self.next_is("/*") and "*/" in self.text[self.at :]:
+                self.at = self.text.index("*/", self.at) + 2
+            elif not self.run_of(" "):
+                return
+
+    def instruction(self) -> HloText:
+        found = HloText()
+        try:
+            self.accept("%")
+            name = self.run_of(LETTERS + DIGITS + "_-.")
+            self.skip_blanks()
+            if not self.at_end() and not self.next_is("="):
+                raise NotHloError
+            found.name = name or None
+            self.expect("=")
+            found.output = self.shape()
+            self.skip_blanks()
+            opcode = self.run_of(LETTERS + DIGITS + "_-")
+            self.expect("(")
+            found.opcode = opcode or None
+            found.operands = self.operands(found.operand_names)
+            while self.accept(","):
+                self.skip_blanks()
+                key = self.run_of(LETTERS + DIGITS + "_")
+                self.expect("=")
+                found.attributes[key] = self.free_text(until=",")
+        except NotHloError:
+            pass
+        return found
+
+    def shape(self) -> Shape:
+        self.skip_blanks()
+        start = self.at
+        if self.accept("("):
+            elements = self.tuple_elements()
+            return Shape(self.text[start : self.at], elements=elements)
+        dtype = self.run_of(LETTERS + DIGITS)
+        if not dtype or dtype[0] in DIGITS:
+            raise NotHloError
+        shape = Shape("", dtype)
+        self.expect("[")
+        if not self.accept("]"):
+            shape.dims = self.dims()
+        if self.accept("{"):
+            shape.has_layout = True
+            self.layout(shape)
+        shape.text = self.text[start : self.at]
+        return shape
+
+    def tuple_elements(self) -> list[Shape]:
+        elements: list[Shape] = []
+        self.skip_blanks()
+        if self.accept(")"):
+            return elements
+        while True:
+            elements.append(self.shape())
+            self.skip_blanks()
+            if self.accept(")"):
+                return elements
+            self.expect(",")
+
+    def dims(self) -> list[int]:
+        dims = []
+        while True:
+            self.accept("<=")
+            digits = self.run_of(DIGITS)
+            if not digits:
+                raise NotHloError
+            dims.append(int(digits))
+            if self.accept("]"):
+                return dims
+            self.expect(",")
+
+    def layout(self, shape: Shape) -> None:
+        shape.minor_to_major = self.run_of(DIGITS + ",")
+        if self.accept(":"):
+            while not self.next_is("}"):
+                letter = self.run_of(LETTERS)
+                start = self.at
+                while self.accept("("):
+                    self.free_text(until=")")
+                    self.expect(")")
+                if not letter or self.at == start:
+                    raise NotHloError
+                if letter == "T":
+                    shape.tiles = self.text[start : self.at]
+                if letter == "S":
+                    shape.memory_space = self.text[start : self.at]
+        self.expect("}")
+
+    def operands(self, names: list[str]) -> list[Shape]:
+        """The shapes of those operands that show one; the names of all are added to `names`."""
+        shapes: list[Shape] = []
+        self.skip_blanks()
+        if self.accept(")"):
+            return shapes
+        while True:
+            self.skip_blanks()
+            start = self.at
+            try:
+                shapes.append(self.shape())
+            except NotHloError:  # a bare name, or the value of a constant or parameter
+                self.at = start
+            rest = self.free_text(until=",)").strip()
+            names += [rest[1:]] if rest.startswith("%") else []
+            if self.accept(")"):
+                return shapes
+            self.expect(",")
+
+    def free_text(self, until: str) -> str:
+        """Anything up to one of `until` (or the text's end) outside brackets and quotes."""
+        start = self.at
+        depth = 0
+        while not self.at_end():
+            character = self.text[self.at]
+            if depth == 0 and character in until:
+                break
+            if character == '"':
+                self.quoted()
+                continue
+            depth += (character in OPENING) - (character in CLOSING)
+            self.at += 1
+        return self.text[start : self.at]
+
+    def quoted(self) -> None:
+        self.expect('"')
+        while not self.accept('"'):
+            if self.at_end():
+                raise NotHloError
+            self.at += 2 if self.next_is("\\") else 1
+
+
+def parse_shape(text: str) -> Shape | None:
+    parser = HloParser(text)
+    try:
+        shape = parser.shape()
+    except NotHloError:
+        return None
+    return shape if parser.at_end() else None
+
+
+# --- one op: its facts and how it is classed -----------------------------------------------------
+
+KINDS = ("compute", "data_move", "comm", "other")
+PHASES = ("forward", "backward", "recompute", "other", "unknown")
+FLOAT_DTYPES = ("bf16", "fp8", "fp32", "fp16")
+CONTAINERS = ("while", "conditional", "call", "megacore fusion")
+
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+ELEMENTWISE = words(
+    "abs add and atan2 cbrt ceil clamp compare complex cosine count-leading-zeros divide erf "
+    "exponential exponential-minus-one floor imag is-finite log log-plus-one logistic maximum "
+    "minimum multiply negate not or popcnt power real remainder round-nearest-afz "
+    "round-nearest-even rsqrt select shift-left shift-right-arithmetic shift-right-logical sign "
+    "sine sqrt subtract tan tanh xor"
+)
+COMPUTE = [
+    "non-fusion elementwise",
+    *ELEMENTWISE,
+    *words("fusion convolution dot ragged-dot custom-call reduce reduce-window scatter sort"),
+    *words("select-and-scatter topk map fft cholesky triangular-solve rng"),
+]
+DATA_MOVE = [
+    "data formatting",
+    *words("copy copy-start copy-done convert bitcast-convert stochastic-convert"),
+    *words("reduce-precision bitcast broadcast concatenate dynamic-reshape dynamic-slice"),
+    *words("dynamic-update-slice gather iota pad reshape reverse set-dimension-size slice"),
+    "transpose",
+]
+BOOKKEEPING = words(
+    "tuple get-tuple-element parameter constant after-all add-dependency domain opt-barrier "
+    "partition-id replica-id get-dimension-size"
+)
+COMM_FUSIONS = ("all-reduce fusion", "all-gather fusion", "all-reduce-scatter fusion")
+COMM = [
+    name + suffix
+    for name in [*COLLECTIVES, *TRANSFERS, "host send", "host recv"]
+    for suffix in ("", "-start", "-done", "-update")
+]
+ASYNC = ("async-start", "async-update", "async-done")
+LOCAL_ASYNC = words(
+    "slice dynamic-slice dynamic-update-slice copy pad concatenate sparse-core-data-format "
+    "gather_offload scatter_offload"
+)
+
+
+def is_async_fusion(category: str, name: str | None, which: str) -> bool:
+    """Whether it is the `start` or the `done` of an asynchronous collective that is a pair of
+    fusions, as on v5e."""
+    return category.endswith("fusion") and has_prefix(name, f"async-collective-{which}")
+
+
+def kind_of(category: str, name: str | None) -> str | None:
+    """The kind of a category that is no container; None if no rule knows it."""
+    if any(is_async_fusion(category, name, which) for which in ("start", "done")):
+        return "comm"
+    if category in ASYNC:
+        return "data_move" if any(has_prefix(name, p) for p in LOCAL_ASYNC) else "comm"
+    if category in COMM or category in COMM_FUSIONS:
+        return "comm"
+    if "infeed" in category or "outfeed" in category:
+        return "comm"
+    if category in COMPUTE or category.endswith(" fusion"):
+        return "compute"
+    if category.startswith(("convolution ", "rng-", "batch-norm-")):
+        return "compute"
+    if category in DATA_MOVE:
+        return "data_move"
+    if category in BOOKKEEPING:
+        return "other"
+    return None
+
+
+def dtype_class(dtype: str | None) -> str:
+    if dtype is not None and dtype.startswith("f8"):
+        return "fp8"
+    return {"bf16": "bf16", "f32": "fp32", "f16": "fp16"}.get(dtype or "", "other")
+
+
+def width(dtype: str) -> int:
+    """For comparing; other types are the widest, in that one of them decides."""
+    return {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2}.get(dtype, 3)
+
+
+def n_bits(dtype: str) -> int:
+    """As the name says it: bf16, s8, f8e4m3fn."""
+    digits = dtype.lstrip(LETTERS)
+    return int(digits[: len(digits) - len(digits.lstrip(DIGITS))] or "1")
+
+
+def in_the_matrix_unit(dot: Dot) -> list[str]:
+    """The dtypes of a dot's operands. One pass takes fp32 as bf16."""
+    return [
+        "bf16" if dtype == "f32" and precision == 0 and dot.algorithm == 0 else dtype_class(dtype)
+        for dtype, precision in zip(dot.dtypes, dot.precisions, strict=True)
+    ]
+
+
+def is_matmul_input(array: Shape) -> bool:
+    """A non-scalar of floats or of integers small enough for a matrix unit."""
+    dtype = array.dtype or ""
+    if not array.dims:
+        return False
+    if dtype[:1] in ("s", "u"):
+        return dtype[1:].isdigit() and int(dtype[1:]) <= 8
+    return dtype.startswith(("f", "bf"))
+
+
+def is_ssa_part(segment: str) -> bool:
+    if segment.isdigit():
+        return True
+    return segment.rstrip(DIGITS) in ("clone", "cloned", "remat")
+
+
+def without_ssa_parts(name: str) -> str:
+    """Where nothing would be left, the name as it is."""
+    return ".".join(segment for segment in name.split(".") if not is_ssa_part(segment)) or name
+
+
+@dataclass
+class Op:
+    """What an event executes: the HLO text and the stats of one metadata entry."""
+
+    text: str
+    stats: dict[str, StatValue]
+    # What lies beside the trace under the op's program_id.
+    entry: Entry | None = None
+    # How a stack is ordered of which nothing of the op itself tells it.
+    silent_order: str = INNERMOST_FIRST
+    # What the names of the user's own files contain, if that was said.
+    own: Sequence[str] = ()
+
+    @property
+    def program_id(self) -> int | None:
+        program_id = self.stats.get("program_id")
+        return program_id % 2**64 if isinstance(program_id, int) else None
+
+    @property
+    def program(self) -> Program | None:
+        return None if self.entry is None else self.entry.program
+
+    @cached_property
+    def instruction(self) -> Instruction | None:
+        return None if self.program is None else self.program.named(self.hlo.name)
+
+    @cached_property
+    def hlo(self) -> HloText:
+        return HloParser(self.text).instruction()
+
+    @cached_property
+    def category(self) -> str:
+        category = text_of(self.stats, "hlo_category") or "<none>"
+        if category == "non-fusion elementwise" and self.hlo.opcode == "convert":
+            return "convert"
+        return category
+
+    @property
+    def is_container(self) -> bool:
+        return self.category in CONTAINERS
+
+    @property
+    def is_known(self) -> bool:
+        return kind_of(self.category, self.hlo.name) is not None
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.category, self.hlo.name) or "other"
+
+    @property
+    def is_async_fusion_start(self) -> bool:
+        return is_async_fusion(self.category, self.hlo.name, "start")
+
+    @property
+    def is_async_fusion_done(self) -> bool:
+        return is_async_fusion(self.category, self.hlo.name, "done")
+
+    @property
+    def is_wait(self) -> bool:
+        return self.category.endswith("-done") or self.is_async_fusion_done
+
+    @property
+    def is_synchronous_comm(self) -> bool:
+        """Communication that runs on the core."""
+        in_part = self.category.endswith(("-start", "-update")) or self.is_async_fusion_start
+        return self.kind == "comm" and not in_part and not self.is_wait
+
+    # where it comes from
+
+    @property
+    def source(self) -> str | None:
+        return text_of(self.stats, "source") or None
+
+    @property
+    def written_frames(self) -> list[str]:
+        return frames_in(text_of(self.stats, "source_stack"))
+
+    @property
+    def order_by_source(self) -> str | None:
+        return order_told(self.written_frames, self.source)
+
+    @property
+    def order_by_program(self) -> str | None:
+        line = None if self.instruction is None else self.instruction.line
+        return order_told(self.written_frames, line)
+
+    @property
+    def stack_order(self) -> str | None:
+        return (self.order_by_source or self.silent_order) if self.written_frames else None
+
+    @property
+    def is_order_guessed(self) -> bool:
+        """Whether, as nothing tells the order, another one would give another stack."""
+        frames = self.written_frames
+        return self.order_by_source is None and frames != frames[::-1]
+
+    @cached_property
+    def frames(self) -> list[str]:
+        """From the outermost in."""
+        frames = self.written_frames
+        return frames[::-1] if self.stack_order == INNERMOST_FIRST else frames
+
+    @property
+    def source_stack(self) -> str | None:
+        return "\n".join(self.frames) or None
+
+    @property
+    def is_stack_doubtful(self) -> bool:
+        return self.source is not None and bool(self.frames) and not self.is_source_innermost
+
+    @property
+    def is_source_innermost(self) -> bool:
+        return bool(self.frames) and fits(self.source, self.frames[-1])
+
+    @cached_property
+    def source_inner(self) -> str | None:
+        if self.source is not None and not self.is_source_innermost:
+            return self.source
+        return line_of(self.frames[-1]) if self.frames else None
+
+    @property
+    def place(self) -> Place | None:
+        if self.frames:
+            return Place(line_of(self.frames[-1]), tuple(map(line_of, self.frames)))
+        return Place.of(self.source)
+
+    @cached_property
+    def source_user(self) -> str | None:
+        return None if self.place is None else innermost_own(self.place.lines, self.own)
+
+    @cached_property
+    def scope(self) -> str | None:
+        """None of what has no path at all."""
+        path = self.tf_op
+        if path is None and self.program is not None and self.instruction is not None:
+            path = self.program.path_of(self.instruction)
+        return None if path is None else scope_of(path)
+
+    @property
+    def tf_op(self) -> str | None:
+        return text_of(self.stats, "tf_op") or None
+
+    @cached_property
+    def agg_key(self) -> str:
+        if self.source_stack is not None:
+            return "stack:" + hashlib.sha1(self.source_stack.encode()).hexdigest()[:16]
+        if self.tf_op is not None:
+            return "tfop:" + self.tf_op
+        return "<no source>:" + self.category
+
+    @property
+    def agg_key_kind(self) -> str:
+        if self.source_stack is not None:
+            return "stack"
+        return "no_source" if self.tf_op is None else "tf_op"
+
+    @cached_property
+    def flops(self) -> Fraction | None:
+        return number_of(self.stats, "flops")
+
+    @cached_property
+    def model_flops(self) -> Fraction | None:
+        return number_of(self.stats, "model_flops")
+
+    @cached_property
+    def bytes_accessed(self) -> Fraction | None:
+        return number_of(self.stats, "bytes_accessed")
+
+    @cached_property
+    def hbm_bytes(self) -> Fraction | None:
+        """Memory space 1 of the breakdown; a breakdown without it is a known zero, an empty one
+        only where nothing else says that there must have been some."""
+        breakdown = self.stats.get("memory_access_breakdown")
+        if not isinstance(breakdown, bytes):
+            return None
+        try:
+            accesses = [fields(access) for access in every(fields(breakdown), 1)]
+        except ValueError:
+            return None
+        if not accesses and self.bytes_accessed and not self.is_all_on_chip:
+            return None
+        return Fraction(sum(last(a, 3, 0) for a in accesses if last(a, 2, 0) == 1))
+
+    @property
+    def is_all_on_chip(self) -> bool:
+        """Whether the text shows arrays, and none of them in HBM or the host's memory."""
+        spaces = [array.memory_space for array in self.hlo.operand_arrays() + self.output_arrays]
+        return bool(spaces) and not any(space in ("", "(0)", "(5)") for space in spaces)
+
+    @property
+    def shape_with_layout(self) -> str | None:
+        return text_of(self.stats, "shape_with_layout") or None
+
+    @cached_property
+    def dtype(self) -> str:
+        shape = self.hlo.output or parse_shape(self.shape_with_layout or "")
+        arrays = [] if shape is None else shape.arrays()
+        return dtype_class(max(arrays, key=lambda a: a.n_elements).dtype) if arrays else "other"
+
+    @cached_property
+    def dots(self) -> list[Dot]:
+        if self.program is None or self.instruction is None:
+            return []
+        return self.program.dots(self.instruction)
+
+    @property
+    def dtype_source(self) -> str:
+        return "program" if self.dots else "output"
+
+    @cached_property
+    def peak_dtype(self) -> str:
+        """The dtype whose peak the op is judged by."""
+        operands = [dtype for dot in self.dots for dtype in in_the_matrix_unit(dot)]
+        return max(operands, key=width) if operands else self.dtype
+
+    @cached_property
+    def matmul_inputs(self) -> list[Shape]:
+        return [array for array in self.hlo.operand_arrays() if is_matmul_input(array)]
+
+    @cached_property
+    def dtype_uncertain(self) -> bool:
+        capable = self.category.startswith("convolution") or self.category in (
+            *("dot", "ragged-dot", "output fusion", "custom fusion", "custom-call"),
+        )
+        if not capable or self.dtype not in FLOAT_DTYPES or self.dots:
+            return False
+        inputs = self.matmul_inputs
+        return not inputs or any(dtype_class(array.dtype) != self.dtype for array in inputs)
+
+    @cached_property
+    def operand_dtype(self) -> str | None:
+        """Of the dot's wider operand, else of the largest matmul input; what has no peak keeps
+        its HLO name."""
+        of_dots = [dtype for dot in self.dots for dtype in dot.dtypes]
+        dtype: str | None
+        if of_dots:
+            dtype = max(of_dots, key=n_bits)
+        elif self.matmul_inputs:
+            dtype = max(self.matmul_inputs, key=lambda a: a.n_elements).dtype
+        else:
+            return None
+        named = dtype_class(dtype)
+        return dtype if named == "other" else named
+
+    @property
+    def output_arrays(self) -> list[Shape]:
+        return self.hlo.output.arrays() if self.hlo.output else []
+
+    @property
+    def shape_out(self) -> str | None:
+        return self.hlo.output.text if self.hlo.output else None
+
+    @cached_property
+    def array_in(self) -> Shape | None:
+        operands = self.hlo.operands
+        if self.hlo.opcode == "copy-done" and operands and len(operands[0].elements) > 1:
+            operands = [operands[0].elements[1]]  # (destination, source, context)
+        arrays = [array for operand in operands for array in operand.arrays()]
+        return arrays[0] if arrays else None
+
+    @property
+    def shape_in(self) -> str | None:
+        return self.array_in.text if self.array_in else None
+
+    @property
+    def array_out(self) -> Shape | None:
+        return self.output_arrays[0] if self.output_arrays else None
+
+    @property
+    def has_started_only(self) -> bool:
+        is_start = self.category.endswith("-start") or (self.hlo.opcode or "").endswith("-start")
+        return is_start or self.is_async_fusion_start
+
+    @cached_property
+    def dtype_changes(self) -> bool | None:
+        if self.has_started_only or self.array_in is None or self.array_out is None:
+            return None
+        return self.array_in.dtype != self.array_out.dtype
+
+    @cached_property
+    def layout_changes(self) -> bool | None:
+        before, after = self.array_in, self.array_out
+        if self.has_started_only or before is None or after is None:
+            return None
+        if len(before.dims) != len(after.dims) or not before.has_layout or not after.has_layout:
+            return None
+        return (before.minor_to_major, before.tiles) != (after.minor_to_major, after.tiles)
+
+    @cached_property
+    def signature(self) -> str:
+        name, target = self.hlo.name, self.hlo.attributes.get("custom_call_target")
+        if self.hlo.opcode == "custom-call" and target is not None:
+            return "custom-call:" + target.strip('"')
+        if self.category.endswith("fusion") or self.category in ASYNC:
+            what = None if name is None else without_ssa_parts(name)
+        else:
+            what = self.hlo.opcode
+        return f"{'<no text>' if what is None else what} [{self.category}]"
+
+    @property
+    def is_opaque(self) -> bool:
+        return self.category == "custom-call" and not self.flops
+
+    @cached_property
+    def declared(self) -> DeclaredCost | None:
+        if self.program is None or self.instruction is None:
+            return None
+        return self.program.declared(self.instruction)
+
+    @cached_property
+    def kernel(self) -> str | None:
+        target = self.hlo.attributes.get("custom_call_target")
+        if target != '"tpu_custom_call"' or not self.hlo.name:
+            return None
+        return without_ssa_parts(self.hlo.name)
+
+    @cached_property
+    def phase(self) -> str:
+        if self.tf_op is None:
+            return "unknown"
+        if ".remat" in (self.hlo.name or "") or "/rematted_computation/" in self.tf_op:
+            return "recompute"
+        if "transpose(" in self.tf_op and "jvp" in self.tf_op:
+            return "backward"
+        return "forward" if "jvp(" in self.tf_op else "other"
+
+    @property
+    def collective_inside(self) -> str | None:
+        """What the program says that an asynchronous op wraps."""
+        if self.program is None or self.instruction is None:
+            return None
+        if not self.instruction.is_asynchronous:
+            return None
+        wrapped = self.program.collective_inside(self.instruction)
+        return None if wrapped is None else wrapped.collective
+
+    @cached_property
+    def waits_for(self) -> str:
+        # The category tells most; only what runs behind an async-done or a copy-done needs the
+        # op's own name. An all-reduce-scatter computes a reduce-scatter.
+        name = self.hlo.name or ""
+        telling = name if self.category in ASYNC else self.category.replace(" ", ".")
+        if telling.startswith("all-reduce-scatter"):
+            return "reduce-scatter"
+        for collective in (*COLLECTIVES, *TRANSFERS):
+            if has_prefix(telling, collective):
+                return collective
+        if is_async_fusion(self.category, self.hlo.name, "start") or self.is_async_fusion_done:
+            return self.collective_inside or "collective"
+        if self.kind == "comm" and self.category in ASYNC:
+            return "collective"
+        arrays = self.hlo.operand_arrays() + self.output_arrays
+        if self.kind == "comm" or any(array.memory_space == "(5)" for array in arrays):
+            return "host"
+        return "sparse_core" if "offload" in name or "sparse-core" in name else "dma"
+
+    @property
+    def is_copy_to_host(self) -> bool:
+        """Of a start, whose output shows its source as well, the destination comes first."""
+        outputs = self.output_arrays[:1] if self.has_started_only else self.output_arrays
+        return any(array.memory_space == "(5)" for array in outputs)
+
+    @cached_property
+    def likely_source(self) -> LikelySource:
+        """Whose data the op moves, or waits for."""
+        program, instruction = self.program, self.instruction
+        if program is None or instruction is None:
+            return LikelySource.of(own=Place.of(self.source_inner))
+        collective = self.waits_for
+        if collective == "collective":
+            collective = self.collective_inside or collective
+        own = program.own_place(instruction, self.source)
+        inside = program.place_inside(instruction)
+        producer, consumer = program.producer(instruction), program.consumer(instruction)
+        if collective in ("reduce-scatter", "all-reduce") or self.is_copy_to_host:
+            return LikelySource.of(own=own, inside=inside, producer=producer, consumer=consumer)
+        return LikelySource.of(own=own, inside=inside, consumer=consumer, producer=producer)
+
+    @property
+    def likely_user(self) -> str | None:
+        place = self.likely_source.place
+        return None if place is None else innermost_own(place.lines, self.own)
+
+    # the line of a row that goes by lines: the stack's, or the likely one
+
+    @property
+    def row_line(self) -> str | None:
+        return self.source_inner if self.frames else self.likely_source.line
+
+    @property
+    def row_user(self) -> str | None:
+        return self.source_user if self.frames else self.likely_user
+
+    @property
+    def row_how(self) -> str | None:
+        return "own" if self.frames else self.likely_source.how
+
+
+@dataclass(frozen=True)
+class LikelySource:
+    place: Place | None = None
+    how: str | None = None
+
+    @property
+    def line(self) -> str | None:
+        return None if self.place is None else self.place.line
+
+    @staticmethod
+    def of(**places: Place | None) -> LikelySource:
+        """The first line that there is, and its name."""
+        known = [LikelySource(place, how) for how, place in places.items() if place is not None]
+        return known[0] if known else LikelySource()
+
+
+@dataclass(eq=False)
+class Event:
+    """An admitted execution of a resolved op, by both clocks: the trace's decides where it
+    belongs, and all else is the device's."""
+
+    op: Op
+    on_trace: Span
+    on_device: Span
+
+    @property
+    def start(self) -> int:
+        return self.on_device.start
+
+    @property
+    def end(self) -> int:
+        return self.on_device.end
+
+    @property
+    def duration(self) -> int:
+        return self.on_device.duration
+
+    @property
+    def group(self) -> tuple[str, str]:
+        return self.op.agg_key, self.op.kind
+
+
+# --- small helpers -------------------------------------------------------------------------------
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Label]) -> dict[Label, list[T]]:
+    """The items by key, keys in order of first appearance."""
+    groups: dict[Label, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def count_by(events: list[Event], label: Callable[[Op], str]) -> dict[str, int]:
+    return {k: len(v) for k, v in grouped(events, lambda e: label(e.op)).items()}
+
+
+def time_by(events: list[Event], label: Callable[[Op], str]) -> dict[str, int]:
+    return {k: duration(v) for k, v in grouped(events, lambda e: label(e.op)).items()}
+
+
+def duration(events: list[Event]) -> int:
+    return sum(e.duration for e in events)
+
+
+def longest(events: list[Event]) -> Event:
+    """The first of the longest."""
+    return max(events, key=lambda e: e.duration)
+
+
+def fact_sum(values: Iterable[Fraction | None]) -> Fraction | None:
+    known = [value for value in values if value is not None]
+    return sum(known, Fraction(0)) if known else None
+
+
+def hbm_bytes_sum(events: list[Event]) -> Fraction | None:
+    if any(e.op.bytes_accessed and e.op.hbm_bytes is None for e in events):
+        return None
+    return fact_sum(e.op.hbm_bytes for e in events)
+
+
+def number(value: Fraction | None) -> int | float | None:
+    if value is None:
+        return None
+    return int(value) if value.denominator == 1 else float(value)
+
+
+Rational = int | Fraction
+
+
+def ratio(part: Rational | None, base: Rational | None, digits: int) -> float | None:
+    if part is None or not base:
+        return None
+    return round(float(Fraction(part) / Fraction(base)), digits)
+
+
+def pct(part: Rational, base: Rational) -> float | None:
+    return ratio(100 * part, base, 3)
+
+
+def whole_ps(value: Rational) -> int:
+    return round(value)
+
+
+def distinct(values: Iterable[str | None]) -> list[str]:
+    return list(dict.fromkeys(value for value in values if value is not None))
+
+
+def union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Disjoint intervals, in order, that cover the same; empty ones cover nothing."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted((s, e) for s, e in intervals if s < e):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def length(intervals: list[tuple[int, int]]) -> int:
+    return sum(end - start for start, end in intervals)

@@ -1,0 +1,586 @@
+"""The naive implementation's reading of the compiled programs that lie beside a trace.
+
+A HloProto becomes plain objects, all of it at once, and each question is answered by going through
+them again: users are found by asking every instruction for its operands, callers likewise. Only
+what an id stands for is kept, so that real programs take seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from tests.naive.frames import Place
+from tests.naive.wire import (
+    Message,
+    decode_map,
+    decode_stats,
+    every,
+    fields,
+    last,
+    numbers_in,
+    text_in,
+)
+
+ELEMENT_TYPES = dict(
+    enumerate("? pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 tuple opaque c64 bf16".split())
+)
+ELEMENT_TYPES |= dict(
+    enumerate("token c128 f8e5m2 f8e4m3fn s4 u4 f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz".split(), 17)
+)
+ELEMENT_TYPES |= {26: "s2", 27: "u2", 28: "f8e4m3", 29: "f8e3m4", 32: "f4e2m1fn", 33: "f8e8m0fnu"}
+COLLECTIVES = (
+    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all"),
+    *("collective-permute", "collective-broadcast"),
+)
+TRANSFERS = ("send", "recv")
+DOTS = ("convolution", "dot")
+# What only passes data on, or makes it up; it has no part in what a fusion computes.
+PLUMBING = (
+    *("parameter", "constant", "bitcast", "tuple", "get-tuple-element", "broadcast", "iota"),
+)
+MAX_HOPS = 8
+# (dtype, dims) of each
+Arrays = list[tuple[str, list[int]]]
+
+T = TypeVar("T")
+Identified = TypeVar("Identified", "Instruction", "Computation")
+
+
+def has_prefix(name: str | None, prefix: str) -> bool:
+    """Whether an op's name is `prefix`, alone or followed by a separator or a digit."""
+    return (
+        name is not None
+        and name.startswith(prefix)
+        and (name == prefix or name[len(prefix)] in "-_.0123456789")
+    )
+
+
+# --- the messages --------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Instruction:
+    name: str
+    opcode: str
+    dtype: str
+    id: int
+    operand_ids: list[int]
+    called_ids: list[int]
+    line: str | None
+    stack: str | None
+    # As far as its frames can be told, whether they end or not.
+    told_stack: str | None
+    op_name: str
+    precisions: list[int]
+    algorithm: int
+    config: bytes
+    shape: Message
+    message: Message
+
+    @property
+    def place(self) -> Place | None:
+        return Place.of(self.line, self.told_stack)
+
+    @property
+    def is_start(self) -> bool:
+        """Sends and receptions begin without saying so."""
+        is_fusion = self.opcode == "fusion" and has_prefix(self.name, "async-collective-start")
+        return is_fusion or self.opcode.endswith("-start") or self.opcode in TRANSFERS
+
+    @property
+    def is_update(self) -> bool:
+        return self.opcode.endswith("-update") and self.opcode != "dynamic-update-slice"
+
+    @property
+    def is_done(self) -> bool:
+        is_fusion = self.opcode == "fusion" and has_prefix(self.name, "async-collective-done")
+        return is_fusion or self.opcode.endswith("-done")
+
+    @property
+    def family(self) -> str:
+        """A start, its updates and its done are of one."""
+        return re.sub("-(start|update|done)$", "", self.opcode)
+
+    @property
+    def arrays(self) -> Arrays:
+        """Of its output, tuples taken apart."""
+        return arrays_of(fields(last(self.message, 3, b"")))
+
+    @property
+    def is_asynchronous(self) -> bool:
+        return self.is_start or self.is_update or self.is_done
+
+    @property
+    def collective(self) -> str | None:
+        """Of an instruction that is one, or a part of one."""
+        named = self.opcode if self.opcode == "dynamic-update-slice" else self.family
+        return named if named in COLLECTIVES else None
+
+
+def arrays_of(shape: Message) -> Arrays:
+    dtype = ELEMENT_TYPES.get(last(shape, 2, 0), "?")
+    if dtype == "tuple":
+        return [array for part in every(shape, 4) for array in arrays_of(fields(part))]
+    return [] if dtype in ("token", "opaque") else [(dtype, numbers_in(shape, 3))]
+
+
+@dataclass(eq=False)
+class Computation:
+    id: int
+    root_id: int
+    instructions: list[Instruction]
+    thread: str = ""
+
+    @property
+    def root(self) -> Instruction | None:
+        return with_id(self.root_id, self.instructions)
+
+
+def with_id(wanted: int, items: Sequence[Identified]) -> Identified | None:
+    """What has that id; one that two have tells neither."""
+    found = [item for item in items if item.id == wanted]
+    return found[0] if len(found) == 1 else None
+
+
+def unique(items: Iterable[T]) -> list[T]:
+    return list(dict.fromkeys(items))
+
+
+def known(items: Iterable[T | None]) -> list[T]:
+    return [item for item in items if item is not None]
+
+
+@dataclass
+class Frames:
+    """Ids count from 1."""
+
+    files: list[str]
+    locations: list[Message]
+    frames: list[Message]
+
+    def line(self, frame_id: int) -> str | None:
+        if not 1 <= frame_id <= len(self.frames):
+            return None
+        location_id = last(self.frames[frame_id - 1], 1, 0)
+        if not 1 <= location_id <= len(self.locations):
+            return None
+        location = self.locations[location_id - 1]
+        file_id = last(location, 1, 0)
+        if not 1 <= file_id <= len(self.files):
+            return None
+        return file_and_line(self.files[file_id - 1], last(location, 3, 0))
+
+    def stack(self, frame_id: int) -> str | None:
+        """From the outermost in, if all its frames can be told and there is an outermost."""
+        stack, ends = self.told(frame_id)
+        return stack if ends else None
+
+    def told(self, frame_id: int) -> tuple[str | None, bool]:
+        """From the outermost in as far as that can be told, and whether it is all."""
+        ids: list[int] = []
+        while frame_id != 0 and frame_id not in ids and self.line(frame_id) is not None:
+            ids.append(frame_id)
+            frame_id = last(self.frames[frame_id - 1], 2, 0)
+        frames = [f"{self.line(i)}:{self.column(i)}" for i in reversed(ids)]
+        return "\n".join(frames) or None, frame_id == 0
+
+    def column(self, frame_id: int) -> int:
+        column: int = last(self.locations[last(self.frames[frame_id - 1], 1, 0) - 1], 4, 0)
+        return column
+
+
+def file_and_line(file: str, line: int) -> str | None:
+    return f"{file}:{line}" if file and line else None
+
+
+def decode_instruction(message: Message, frames: Frames) -> Instruction:
+    metadata = fields(last(message, 7, b""))
+    precision = fields(last(message, 51, b""))
+    in_file = file_and_line(text_in(metadata, 3), last(metadata, 4, 0))
+    shape = fields(last(message, 3, b""))
+    return Instruction(
+        name=text_in(message, 1).removeprefix("%"),
+        opcode=text_in(message, 2),
+        dtype=ELEMENT_TYPES.get(last(shape, 2, 0), "?"),
+        id=last(message, 35, 0),
+        operand_ids=numbers_in(message, 36),
+        called_ids=numbers_in(message, 38),
+        line=frames.line(last(metadata, 15, 0)) or in_file,
+        stack=frames.stack(last(metadata, 15, 0)),
+        told_stack=frames.told(last(metadata, 15, 0))[0],
+        op_name=text_in(metadata, 2),
+        precisions=numbers_in(precision, 1),
+        algorithm=last(precision, 2, 0),
+        config=last(message, 43, b""),
+        shape=shape,
+        message=message,
+    )
+
+
+def decode_program(data: bytes) -> Program:
+    module = fields(last(fields(data), 1, b""))
+    index = fields(last(module, 17, b""))
+    assignment = fields(last(module, 15, b""))
+    replicas, partitions = last(assignment, 1, 0), last(assignment, 2, 0)
+    frames = Frames(
+        files=[file.decode() for file in every(index, 1)],
+        locations=[fields(location) for location in every(index, 3)],
+        frames=[fields(frame) for frame in every(index, 4)],
+    )
+    return Program(
+        [
+            Computation(
+                id=last(computation, 5, 0),
+                root_id=last(computation, 6, 0),
+                instructions=[
+                    decode_instruction(fields(instruction), frames)
+                    for instruction in every(computation, 2)
+                ],
+                thread=text_in(computation, 8),
+            )
+            for computation in map(fields, every(module, 3))
+        ],
+        n_devices=replicas * partitions or None,
+    )
+
+
+@dataclass
+class Entry:
+    """What the plane of the programs holds under one id."""
+
+    name: str
+    hlo: bytes | None
+
+    @cached_property
+    def buffers(self) -> bytes | None:
+        """Its buffer assignment, if the program can be read."""
+        return last(fields(self.hlo), 3, None) if self.hlo and self.program else None
+
+    @cached_property
+    def program(self) -> Program | None:
+        """None also if the bytes are damaged."""
+        try:
+            return None if self.hlo is None else decode_program(self.hlo)
+        except ValueError:
+            return None
+
+
+def decode_entries(plane: Message) -> dict[int, Entry]:
+    """By program id, from 0 to 2**64 - 1."""
+    stat_names = {i: text_in(message, 2) for i, message in decode_map(plane, 5).items()}
+    entries = {}
+    for key, message in decode_map(plane, 4).items():
+        hlo = decode_stats(every(message, 5), stat_names).get("Hlo Proto")
+        entries[key % 2**64] = Entry(text_in(message, 2), hlo if isinstance(hlo, bytes) else None)
+    return entries
+
+
+# --- what can be asked of a program --------------------------------------------------------------
+
+
+@dataclass
+class Dot:
+    """The element types of its two operands as they stand there, and how precise each is."""
+
+    dtypes: list[str]
+    precisions: list[int]
+    algorithm: int
+
+
+@dataclass
+class Cost:
+    """What the author of a kernel declared."""
+
+    flops: int
+    bytes: int | None
+
+
+@dataclass(eq=False)
+class Program:
+    computations: list[Computation]
+    n_devices: int | None = None
+    instructions: list[Instruction] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.instructions = [i for c in self.computations for i in c.instructions]
+
+    def named(self, name: str | None) -> Instruction | None:
+        """By a name with or without `%`; one that two have tells neither."""
+        found = [i for i in self.instructions if name and i.name == name.removeprefix("%")]
+        return found[0] if len(found) == 1 else None
+
+    @cached_property
+    def homes(self) -> dict[Instruction, Computation]:
+        return {
+            i: computation for computation in self.computations for i in computation.instructions
+        }
+
+    @cached_property
+    def all_operands(self) -> dict[Instruction, list[Instruction]]:
+        """Of the same computation, where operands lie."""
+        return {
+            user: unique(known(with_id(i, home.instructions) for i in user.operand_ids))
+            for user, home in self.homes.items()
+        }
+
+    @cached_property
+    def all_called(self) -> dict[Instruction, list[Computation]]:
+        return {
+            caller: unique(known(with_id(i, self.computations) for i in caller.called_ids))
+            for caller in self.instructions
+        }
+
+    def home(self, instruction: Instruction) -> Computation:
+        return self.homes[instruction]
+
+    def operands(self, instruction: Instruction) -> list[Instruction]:
+        return self.all_operands[instruction]
+
+    def users(self, instruction: Instruction) -> list[Instruction]:
+        """In the order of the computation."""
+        return [i for i in self.home(instruction).instructions if instruction in self.operands(i)]
+
+    def called(self, instruction: Instruction) -> list[Computation]:
+        return self.all_called[instruction]
+
+    def callers(self, computation: Computation) -> list[Instruction]:
+        return [i for i in self.instructions if computation in self.called(i)]
+
+    def inside(self, called: list[Computation], seen: list[Computation]) -> list[Instruction]:
+        """Everything in these computations and those they call, depth first, each once."""
+        out: list[Instruction] = []
+        for computation in called:
+            if computation in seen:
+                continue
+            seen.append(computation)
+            for instruction in computation.instructions:
+                out += [instruction, *self.inside(self.called(instruction), seen)]
+        return out
+
+    # dots, fusions, kernels
+
+    def dots(self, instruction: Instruction) -> list[Dot]:
+        """Those that it is or contains; none if the operands of one can't be told."""
+        around = [instruction, *self.inside(self.called(instruction), [])]
+        dots = []
+        for dot in (i for i in around if i.opcode in DOTS):
+            there = self.home(dot).instructions
+            operands = known(with_id(i, there) for i in dot.operand_ids[:2])
+            if len(operands) < 2:
+                return []
+            precisions = [*dot.precisions, 0, 0][:2]
+            dots.append(Dot([operand.dtype for operand in operands], precisions, dot.algorithm))
+        return dots
+
+    def fused(self, instruction: Instruction) -> list[str]:
+        """The lines inside a fusion, one for each instruction that has one."""
+        if instruction.opcode != "fusion":
+            return []
+        body = self.inside(self.called(instruction), [])
+        return [i.line for i in body if i.line is not None and i.opcode not in PLUMBING]
+
+    def declared(self, instruction: Instruction) -> Cost | None:
+        """As an author writes it down, in numbers or in texts of them; 0 flops are none."""
+        try:
+            config = json.loads(instruction.config)
+            estimate = config["custom_call_config"]["cost_estimate"]
+        except (ValueError, KeyError, TypeError):
+            return None
+        if not isinstance(estimate, dict):
+            return None
+        flops = count_of(estimate.get("flops"))
+        return Cost(flops, count_of(estimate.get("bytes_accessed"))) if flops else None
+
+    # asynchronous operations
+
+    def nearest(
+        self,
+        origin: Instruction,
+        neighbours: Callable[[Instruction], list[Instruction]],
+        is_wanted: Callable[[Instruction], bool],
+    ) -> list[Instruction]:
+        """The way from `origin` (left out) to the nearest wanted one, breadth first."""
+        ways = [[origin]]
+        seen = [origin]
+        for way in ways:  # grows as it is gone through
+            for each in neighbours(way[-1]):
+                if each in seen:
+                    continue
+                if is_wanted(each):
+                    return [*way[1:], each]
+                seen.append(each)
+                ways.append([*way, each])
+        return []
+
+    def chain(self, instruction: Instruction) -> list[Instruction]:
+        """Start, updates and done, as far as they can be found, and what lies between them; any
+        other instruction is by itself."""
+        if not instruction.is_asynchronous:
+            return [instruction]
+        way = self.way_to_start(instruction)
+        if instruction.is_done:
+            return way
+        after = self.nearest(
+            instruction,
+            self.users,
+            lambda i: i.is_done and self.way_to_start(i)[0] is way[0],
+        )
+        return way + after
+
+    def way_to_start(self, instruction: Instruction) -> list[Instruction]:
+        """From the start, which is the nearest of its family, to the instruction itself."""
+        if instruction.is_start:
+            return [instruction]
+        back = self.nearest(
+            instruction,
+            self.operands,
+            lambda i: i.is_start and i.family == instruction.family,
+        )
+        return [*back[::-1], instruction]
+
+    def wrapped(self, instruction: Instruction) -> list[Computation]:
+        """What start, updates and done of an asynchronous operation call."""
+        links = [link for link in self.chain(instruction) if link.is_asynchronous]
+        return unique(computation for link in links for computation in self.called(link))
+
+    def collective_inside(self, instruction: Instruction) -> Instruction | None:
+        """The first collective that an asynchronous operation wraps."""
+        inside = self.inside(self.wrapped(instruction), [])
+        return next((i for i in inside if i.collective), None)
+
+    def parts(self, instruction: Instruction) -> list[Instruction]:
+        """Start, updates and done, as far as they are known; of any other op itself."""
+        chain = self.chain(instruction)
+        return [link for link in chain if link.is_asynchronous] or chain
+
+    def collective_of(self, instruction: Instruction) -> Instruction | None:
+        """The first collective that it is or has inside, in the order of its parts."""
+        for part in self.parts(instruction):
+            for each in (part, *self.inside(self.called(part), [])):
+                if each.collective:
+                    return each
+        return None
+
+    def first_of(self, collective: Instruction) -> Instruction | None:
+        """Where it takes its input."""
+        begin = self.parts(collective)[0]
+        name = collective.collective
+        return begin if begin.opcode in (name, f"{name}-start") else None
+
+    def arrays_into(self, collective: Instruction) -> Arrays | None:
+        begin = self.first_of(collective)
+        if begin is None:
+            return None
+        there = self.home(begin).instructions
+        operands = [with_id(i, there) for i in begin.operand_ids]
+        if None in operands:
+            return None
+        return [array for operand in known(operands) for array in operand.arrays]
+
+    def arrays_out_of(self, collective: Instruction) -> Arrays | None:
+        end = self.parts(collective)[-1]
+        return None if end.is_start else end.arrays
+
+    def is_on_sparse_core(self, instruction: Instruction) -> bool:
+        threads = []
+        for part in self.parts(instruction):
+            threads.append(text_in(part.message, 79))
+            threads += [home.thread for home in [self.home(part), *self.called(part)]]
+        return "sparsecore" in threads
+
+    # whose data an instruction moves
+
+    def place_of(self, instruction: Instruction) -> Place | None:
+        """A parameter is never the answer."""
+        if instruction.opcode == "parameter":
+            return None
+        return instruction.place
+
+    def own_place(self, instruction: Instruction, source: str | None) -> Place | None:
+        """`source` is what the trace says of the op itself."""
+        places = [self.place_of(instruction)]
+        if instruction.opcode != "parameter":
+            places.append(Place.of(source))
+        if instruction.is_done or instruction.is_update:
+            places += [self.place_of(link) for link in self.chain(instruction) if link.is_start]
+        return next(iter(known(places)), None)
+
+    def path_of(self, instruction: Instruction) -> str | None:
+        """Its name in the program's code; of a done without one its start's."""
+        links = [instruction, *(self.chain(instruction) if instruction.is_done else [])]
+        named = [link.op_name for link in links if link is instruction or link.is_start]
+        return next((name for name in named if name), None)
+
+    def roots(self, computation: Computation, seen: list[Computation]) -> list[Instruction]:
+        """The root, and behind it the roots of what it calls."""
+        if computation in seen or computation.root is None:
+            return []
+        seen.append(computation)
+        inner = [self.roots(called, seen) for called in self.called(computation.root)]
+        return [computation.root, *(root for roots in inner for root in roots)]
+
+    def place_inside(self, instruction: Instruction) -> Place | None:
+        # What others call, as a reducer, they don't wrap.
+        if not instruction.is_asynchronous or instruction.family not in ("async", "fusion"):
+            return None
+        collective = self.collective_inside(instruction)
+        roots = [root for c in self.wrapped(instruction) for root in self.roots(c, [])]
+        inside = known([collective, *roots])
+        return next(iter(known(self.place_of(i) for i in inside)), None)
+
+    def place_around(
+        self,
+        begin: list[Instruction],
+        nearby: Callable[[Instruction], list[Instruction]],
+    ) -> Place | None:
+        """The line nearest to where a search begins, in at most MAX_HOPS hops."""
+        seen = list(begin)
+        ring = list(begin)
+        entered = [self.home(each) for each in begin]
+        for _ in range(MAX_HOPS):
+            reached = []
+            for each in ring:
+                for i in nearby(each):
+                    home = self.home(i)
+                    if i not in seen and (home is self.home(each) or home not in entered):
+                        reached.append(i)
+            ring = unique(reached)
+            entered += [self.home(each) for each in ring]
+            for each in ring:
+                place = self.place_of(each)
+                if place is not None:
+                    return place
+            seen += ring
+        return None
+
+    def upstream(self, instruction: Instruction) -> list[Instruction]:
+        callers = self.callers(self.home(instruction))
+        if instruction.opcode == "parameter":
+            return callers if len(callers) == 1 else []
+        return self.operands(instruction)
+
+    def downstream(self, instruction: Instruction) -> list[Instruction]:
+        home = self.home(instruction)
+        callers = self.callers(home)
+        leaves = instruction is home.root and len(callers) == 1
+        return self.users(instruction) + (callers if leaves else [])
+
+    def producer(self, instruction: Instruction) -> Place | None:
+        return self.place_around(self.chain(instruction), self.upstream)
+
+    def consumer(self, instruction: Instruction) -> Place | None:
+        return self.place_around(self.chain(instruction)[-1:], self.downstream)
+
+
+def count_of(value: Any) -> int | None:
+    """A count of flops or bytes, which JSON holds as text if it has 64 bits."""
+    try:
+        count = int(value)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return count if 0 <= count < 2**63 else None

@@ -1,0 +1,857 @@
+"""Which end of a stack is which, which line is the op's and which the user's, and in what scope."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import unittest
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests import naive
+from tests.builders import hlo_proto
+from tests.builders.hlo_proto import StackFrames, metadata_plane
+from tests.builders.random_xspace import command_line
+from tests.builders.stacks import turned_around, with_stacks
+from tests.builders.xspace import Op, Space, encode, op, tpu_plane
+from tests.harness import (
+    DEMO,
+    MODES,
+    MODES_OF_TRACE,
+    OFFLOADING,
+    PROFILES,
+    TRAINING,
+    InFolder,
+    answer,
+)
+from tests.naive import op as naive_op
+from tests.naive import wire as naive_wire
+from tests.naive.test_against_naive import comparable, differences
+
+Json = dict[str, Any]
+
+OUTER, MIDDLE, INNER = "outer.py:1:2", "lib/middle.py:3:4", "a dir/inner.py:5:6"
+STACK = f"{OUTER}\n{MIDDLE}\n{INNER}"
+TURNED = f"{INNER}\n{MIDDLE}\n{OUTER}"
+# The same of other lines.
+OTHER, OTHER_TURNED = "outer.py:1:2\nother.py:7:8", "other.py:7:8\nouter.py:1:2"
+GUESSED = "the order of stack frames is not told: the first is taken as the innermost"
+INNERMOST_FIRST, OUTERMOST_FIRST = "innermost_first", "outermost_first"
+PROGRAM_ID = 7
+ALL_KINDS: Json = {"include_comm": True, "include_data_move": True}
+ALL_KINDS_GIVEN = ("--include-comm", "--include-data-move")
+VLLM = [PROFILES / f"{name}.xplane.pb" for name in ("vllm-bf16", "vllm-fp4-tuned")]
+
+
+def doubtful(n: int, ps: int) -> str:
+    return (
+        f"{n} ops ({ps} ps) have a source that is not their stack's innermost frame: "
+        "the stack may be false"
+    )
+
+
+def key_of(stack: str) -> str:
+    """Of a stack as it is printed."""
+    return "stack:" + hashlib.sha1(stack.encode()).hexdigest()[:16]
+
+
+def answer_of(data: bytes, mode: str, **options: Any) -> Json:
+    """What the program says, and the naive reading too."""
+    ours = answer(data, mode, *command_line(options))
+    found = differences(comparable(ours), comparable(naive.analyse(data, mode, **options)))
+    if different := list(found):
+        raise AssertionError("\n".join(different[:10]))
+    return ours
+
+
+class Ops:
+    """Ops that run one after the other for 10 ps each, as often as is said, in steps of 1000 ps."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+        self.n_names = 0
+
+    def add(
+        self,
+        stack: str | None = None,
+        source: str | None = None,
+        category: str = "loop fusion",
+        n: int = 1,
+        step: int = 0,
+        name: str | None = None,
+        **more: Any,
+    ) -> Ops:
+        """A new op, of a name of its own where it isn't given."""
+        self.n_names += 1
+        stats = {k: v for k, v in {"source": source, **more}.items() if v is not None}
+        for _ in range(n):
+            start = 1000 * step + 10 * len(self.ops)
+            its_name = name or f"op.{self.n_names}"
+            self.ops.append(op(its_name, category, start, 10, stack=stack, **stats))
+        return self
+
+    def data(self, program: bytes | None = None) -> bytes:
+        planes = [tpu_plane(self.ops, [("0", 0, 1000), ("1", 1000, 1000)])]
+        if program is not None:
+            planes.append(metadata_plane({PROGRAM_ID: (f"jit_f({PROGRAM_ID})", program)}))
+        return encode(Space(planes))
+
+    def groups(self, program: bytes | None = None, **options: Any) -> list[Json]:
+        rows: list[Json] = answer_of(
+            self.data(program), "by_source", step=0, **ALL_KINDS, **options
+        )["groups"]
+        return rows
+
+    def stacks(self, program: bytes | None = None) -> list[str | None]:
+        """Of the groups, in order of appearance."""
+        return [row["source_stack"] for row in self.groups(program)]
+
+    def summary(self, program: bytes | None = None) -> Json:
+        return answer_of(self.data(program), "summary", step=0)
+
+    def order(self, program: bytes | None = None) -> str | None:
+        order: str | None = self.summary(program)["stack_order"]
+        return order
+
+    def notes(self, program: bytes | None = None) -> list[str]:
+        notes: list[str] = self.summary(program)["notes"]
+        return [note for note in notes if "stack" in note]
+
+
+class OrderOfFrames(unittest.TestCase):
+    def test_a_source_that_fits_one_end_alone_tells(self) -> None:
+        for source in ("a dir/inner.py:5", "inner.py:5"):
+            for stack, order in ((STACK, OUTERMOST_FIRST), (TURNED, INNERMOST_FIRST)):
+                with self.subTest(stack=stack, source=source):
+                    ops = Ops().add(stack, source)
+                    [group] = ops.groups()
+                    self.assertEqual(group["source_stack"], STACK)
+                    self.assertEqual(group["agg_key"], key_of(STACK))
+                    self.assertEqual(group["source_inner"], "a dir/inner.py:5")
+                    self.assertEqual((ops.order(), ops.notes()), (order, []))
+
+    def test_both_orders_in_one_trace(self) -> None:
+        """However it is written, one stack is one group."""
+        ops = Ops().add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
+        [group] = ops.groups()
+        self.assertEqual((group["source_stack"], group["n_executions"]), (STACK, 2))
+        self.assertEqual(ops.order(), INNERMOST_FIRST)  # even
+        self.assertEqual(ops.notes(), [])
+        self.assertEqual(ops.add(STACK, "inner.py:5", n=2).order(), OUTERMOST_FIRST)
+
+    def test_what_fits_an_end_is_the_file_from_a_slash_on_and_the_line(self) -> None:
+        stack, turned = "outer.py:1:2\n/x/linears.py:118:20", "/x/linears.py:118:20\nouter.py:1:2"
+        for source, fits in (
+            ("linears.py:118", True),
+            ("x/linears.py:118", True),
+            ("/x/linears.py:118", True),
+            ("inears.py:118", False),
+            ("linears.py:11", False),
+            ("linears.py:118:20", False),
+            ("linears.py", False),
+            ("y/linears.py:118", False),
+            ("z/x/linears.py:118", False),
+        ):
+            with self.subTest(source=source):
+                # Of what fits neither end the other op tells, which fits the outer one's order.
+                [first, *_] = Ops().add(stack, source).add(OTHER_TURNED, "other.py:7").groups()
+                self.assertEqual(first["source_stack"], stack if fits else turned)
+
+    def test_a_stack_that_tells_nothing_goes_by_the_majority(self) -> None:
+        """One without a source, of one frame, of equal ends, with a source in the middle."""
+        for stack, source in (
+            (STACK, None),
+            (STACK, ""),
+            (STACK, "nowhere.py:5"),
+            (STACK, "middle.py:3"),
+            ("x.py:5:1\nmiddle.py:3:4\nx.py:5:9", "x.py:5"),
+            ("a/x.py:5:1\nmiddle.py:3:4\nb/x.py:5:9", "x.py:5"),
+        ):
+            with self.subTest(stack=stack, source=source):
+                turned = turned_around(stack)
+                ops = Ops().add(stack, source)
+                ops.add(OTHER, "other.py:7").add(OTHER, "other.py:7").add(
+                    OTHER_TURNED, "other.py:7"
+                )
+                self.assertEqual(ops.stacks()[0], stack)
+                self.assertEqual(ops.order(), OUTERMOST_FIRST)
+                ops.add(OTHER_TURNED, "other.py:7").add(OTHER_TURNED, "other.py:7")
+                self.assertEqual(ops.stacks()[0], turned)
+                self.assertEqual(ops.order(), INNERMOST_FIRST)
+                self.assertNotIn(GUESSED, ops.notes())
+
+    def test_each_op_has_one_vote(self) -> None:
+        ops = Ops().add(STACK).add(OTHER_TURNED, "other.py:7", n=5)
+        ops.add(OTHER, "other.py:7").add(OTHER, "other.py:7")
+        self.assertEqual(ops.stacks()[0], STACK)
+        self.assertEqual(ops.order(), OUTERMOST_FIRST)
+
+    def test_containers_have_one_too(self) -> None:
+        ops = Ops().add(TURNED).add(OTHER, "other.py:7", category="while")
+        self.assertEqual(ops.stacks(), [TURNED])
+        self.assertEqual(ops.order(), OUTERMOST_FIRST)
+
+    def test_ops_of_other_steps_have_none(self) -> None:
+        ops = Ops().add(STACK).add(OTHER, "other.py:7", step=1)
+        self.assertEqual(ops.stacks(), [TURNED])
+        self.assertEqual(ops.notes(), [GUESSED])
+        whole = answer_of(ops.data(), "by_source", step="all")
+        self.assertEqual(whole["groups"][0]["source_stack"], STACK)
+
+    def test_without_any_source_the_first_is_the_innermost_and_a_note_says_so(self) -> None:
+        ops = Ops().add(STACK)
+        self.assertEqual(ops.stacks(), [TURNED])
+        self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, [GUESSED]))
+
+    def test_nothing_is_guessed_where_both_ways_read_alike(self) -> None:
+        for stack in (INNER, f"{INNER}\n{INNER}", f"{INNER}\n{OUTER}\n{INNER}"):
+            with self.subTest(stack=stack):
+                ops = Ops().add(stack).add()
+                self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, []))
+                # Nor where each that reads differently tells.
+                ops.add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
+                self.assertEqual(ops.notes(), [])
+
+    def test_even_votes_tell_nothing_of_the_others(self) -> None:
+        ops = Ops().add(STACK, "inner.py:5").add(OTHER_TURNED, "other.py:7").add("b.py:1\na.py:1")
+        self.assertEqual(ops.stacks(), [STACK, OTHER, "a.py:1\nb.py:1"])
+        self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, [GUESSED]))
+
+    def test_a_single_frame(self) -> None:
+        """It says nothing, and counts with the others."""
+        ops = Ops().add(INNER, "inner.py:5").add(INNER, "inner.py:5").add(INNER)
+        [group] = ops.groups()
+        self.assertEqual((group["source_stack"], group["agg_key"]), (INNER, key_of(INNER)))
+        self.assertEqual(ops.order(), INNERMOST_FIRST)
+        self.assertEqual(ops.add(STACK, "inner.py:5").order(), OUTERMOST_FIRST)
+
+    def test_without_stacks_there_is_no_order(self) -> None:
+        ops = Ops().add(source="inner.py:5").add(" \n\t\n", tf_op="f/g:")
+        self.assertEqual((ops.order(), ops.notes()), (None, []))
+        self.assertEqual([row["agg_key_kind"] for row in ops.groups()], ["no_source", "tf_op"])
+
+    def test_white_space_and_empty_lines_do_not_count(self) -> None:
+        ops = Ops()
+        for stack in (
+            *(STACK, f"{STACK}\n", f"\n{STACK}\n\n", STACK.replace("\n", "\n\n")),
+            *(STACK.replace("\n", "\n   "), STACK.replace("\n", "\t\r\n"), f"  {STACK}  \n \n"),
+        ):
+            ops.add(stack, "inner.py:5")
+        [group] = ops.groups()
+        self.assertEqual((group["source_stack"], group["n_executions"]), (STACK, 7))
+        self.assertEqual(group["agg_key"], key_of(STACK))
+        self.assertEqual(ops.order(), OUTERMOST_FIRST)
+
+    def test_every_mode_says_it_right_behind_the_clock(self) -> None:
+        buffers = hlo_proto.buffer(1, 64, 1) + hlo_proto.allocation(0, 64, (1, 0, 64), parameter=0)
+        program = hlo_proto.hlo_proto({"main": [hlo_proto.op("p", "parameter")]}, buffers=buffers)
+        data = Ops().add(STACK, "inner.py:5", program_id=PROGRAM_ID).data(program)
+        for mode in MODES:
+            said = answer_of(data, mode)
+            self.assertEqual(said["stack_order"], OUTERMOST_FIRST)
+            names = list(said)
+            self.assertEqual(names.index("stack_order"), names.index("clock") + 1, mode)
+
+
+FRAMES = StackFrames(
+    files=["user.py", "/x/site-packages/lib.py", "entry.py"],
+    locations=[(1, 1, 5), (1, 2, 5), (2, 3, 5), (3, 4, 5)],
+    # user.py:1, user.py:2, lib.py:3 below each of these, entry.py:4, lib.py:3 alone
+    frames=[(1, 4), (2, 0), (3, 1), (4, 0), (3, 2), (3, 0)],
+)
+USER_1, USER_2, LIB_OF_1, ENTRY, LIB_OF_2, LIB = range(1, 7)
+LIBRARY = "/x/site-packages/lib.py:3"
+
+
+def a_program(*instructions: hlo_proto.Op) -> bytes:
+    """Of one computation."""
+    return hlo_proto.hlo_proto({"main": list(instructions)}, frames=FRAMES)
+
+
+class OrderByTheProgram(unittest.TestCase):
+    """Where no source tells, or as many tell this as that."""
+
+    def test_its_innermost_frames_tell(self) -> None:
+        written = f"user.py:1:5\nbetween.py:9\n{LIBRARY}:5"
+        ops = Ops().add(written, name="a", program_id=PROGRAM_ID)
+        for frame, stack, order in (
+            (LIB_OF_1, written, OUTERMOST_FIRST),
+            (USER_1, turned_around(written), INNERMOST_FIRST),
+        ):
+            program = a_program(hlo_proto.op("a", "fusion", frame=frame))
+            self.assertEqual(ops.stacks(program), [stack])
+            self.assertEqual((ops.order(program), ops.notes(program)), (order, []))
+
+    def test_so_does_its_file_and_line_without_frames(self) -> None:
+        ops = Ops().add(STACK, name="a", program_id=PROGRAM_ID)
+        for line, stack in (("inner.py:5", STACK), ("outer.py:1", TURNED)):
+            program = a_program(hlo_proto.op("a", "fusion", line=line))
+            self.assertEqual((ops.stacks(program), ops.notes(program)), ([stack], []))
+
+    def test_the_majority_of_instructions(self) -> None:
+        ops = Ops()
+        for name in ("a", "b", "c", "d"):
+            ops.add(STACK, name=name, program_id=PROGRAM_ID)
+        instructions = [
+            hlo_proto.op("a", "fusion", line="outer.py:1"),
+            hlo_proto.op("b", "fusion", line="inner.py:5"),
+            hlo_proto.op("c", "fusion", line="a dir/inner.py:5"),
+        ]
+        self.assertEqual(ops.stacks(a_program(*instructions)), [STACK])
+        # Even again.
+        instructions.append(hlo_proto.op("d", "fusion", line="outer.py:1"))
+        program = a_program(*instructions)
+        self.assertEqual((ops.stacks(program), ops.notes(program)), ([TURNED], [GUESSED]))
+
+    def test_sources_are_asked_first(self) -> None:
+        program = a_program(
+            hlo_proto.op("a", "fusion", line="outer.py:1"),
+            hlo_proto.op("b", "fusion", line="outer.py:1"),
+        )
+        ops = Ops().add(STACK, name="a", program_id=PROGRAM_ID)
+        ops.add(STACK, name="b", program_id=PROGRAM_ID).add(OTHER, "other.py:7")
+        self.assertEqual(ops.stacks(program), [STACK, OTHER])
+
+    def test_it_decides_where_sources_are_even(self) -> None:
+        """What tells by itself stays as it is."""
+        program = a_program(hlo_proto.op("a", "fusion", line="inner.py:5"))
+        ops = Ops().add(STACK, name="a", program_id=PROGRAM_ID)
+        ops.add(OTHER, "other.py:7").add(OTHER_TURNED, "other.py:7")
+        self.assertEqual(ops.stacks(program), [STACK, OTHER])
+        self.assertEqual((ops.order(program), ops.notes(program)), (OUTERMOST_FIRST, []))
+        self.assertEqual((ops.stacks(), ops.notes()), ([TURNED, OTHER], [GUESSED]))
+
+
+class SourceInner(unittest.TestCase):
+    def test_the_source_comes_first(self) -> None:
+        for stack, source, expected in (
+            (STACK, "inner.py:5", "a dir/inner.py:5"),
+            (STACK, None, "a dir/inner.py:5"),
+            (STACK, "", "a dir/inner.py:5"),
+            (STACK, "outer.py:1", "outer.py:1"),  # innermost first, then
+            (STACK, "middle.py:3", "middle.py:3"),
+            (STACK, "lib/middle.py:3", "lib/middle.py:3"),
+            (STACK, "elsewhere.py:3", "elsewhere.py:3"),
+            ("no line", None, "no line"),
+            ("no line", "inner.py:5", "inner.py:5"),
+            ("odd:12:7:9", None, "odd:12:7"),
+            (None, "inner.py:5", "inner.py:5"),
+            (None, "", None),
+            (None, None, None),
+        ):
+            with self.subTest(stack=stack, source=source):
+                [first, *_] = Ops().add(stack, source).add(OTHER, "other.py:7").groups()
+                self.assertEqual(first["source_inner"], expected)
+
+    def test_a_source_that_is_not_the_innermost_frame_is_counted(self) -> None:
+        """Ops that ran as leaves, and their time."""
+        ops = Ops().add(OTHER, "other.py:7", n=7)
+        self.assertEqual(ops.notes(), [])
+        ops.add(STACK, "middle.py:3", n=3)
+        self.assertEqual(ops.notes(), [doubtful(1, 30)])
+        ops.add(STACK, "elsewhere.py:5", category="copy", n=2)
+        self.assertEqual(ops.notes(), [doubtful(2, 50)])
+        # No leaf, no stack, no source, another step.
+        ops.add(STACK, "elsewhere.py:5", category="while").add(None, "elsewhere.py:5").add(STACK)
+        ops.add(STACK, "elsewhere.py:9", step=1)
+        self.assertEqual(ops.notes(), [doubtful(2, 50)])
+
+    def test_the_note_is_in_every_mode(self) -> None:
+        data = Ops().add(STACK, "elsewhere.py:5").add(OTHER, "other.py:7").data()
+        for mode in MODES:
+            if mode != "memory":  # there is no program
+                self.assertIn(doubtful(1, 10), answer_of(data, mode)["notes"], mode)
+
+
+class SourceUser(unittest.TestCase):
+    def user_of(
+        self, stack: str | None, source: str | None = None, own: Sequence[str] = ()
+    ) -> str | None:
+        """By a trace whose stacks are outermost first."""
+        ops = Ops().add(stack, source).add(OTHER, "other.py:7")
+        user: str | None = ops.groups(own=own)[0]["source_user"]
+        return user
+
+    def test_the_innermost_frame_that_is_no_library(self) -> None:
+        for file, is_own in (
+            ("model.py", True),
+            ("/home/dev/model.py", True),
+            ("/venv/lib/site-packages/jax/core.py", False),
+            ("site-packages/jax/core.py", False),
+            ("/usr/lib/python3/dist-packages/torch/nn.py", False),
+            ("/home/dev/my-site-packages/model.py", True),
+            ("/home/dev/site-packages.py", True),
+            ("/usr/lib/python3.11/threading.py", False),
+            ("/usr/lib/python3/threading.py", True),
+            ("lib/python3.11/model.py", True),
+            ("<frozen runpy>", False),
+            ("<embedded module '_launcher'>", False),
+            ("a <dir>/model.py", True),
+        ):
+            with self.subTest(file=file):
+                expected = f"{file}:9" if is_own else "outer.py:1"
+                self.assertEqual(self.user_of(f"{OUTER}\n{file}:9:5"), expected)
+                self.assertEqual(self.user_of(f"{file}:9:5"), expected if is_own else None)
+                # Without a stack the source.
+                self.assertEqual(self.user_of(None, f"{file}:9"), expected if is_own else None)
+
+    def test_the_source_has_no_say_where_there_is_a_stack(self) -> None:
+        self.assertEqual(self.user_of(STACK, "elsewhere.py:5"), "a dir/inner.py:5")
+        self.assertIsNone(self.user_of("<stdin>:1:2", "model.py:5"))
+        self.assertIsNone(self.user_of(None))
+
+    def test_own_files_are_those_that_are_named(self) -> None:
+        library = "/x/site-packages/lib.py:3:4"
+        stack = f"{OUTER}\n{library}\n{INNER}\n<stdin>:1:2"
+        for own, expected in (
+            ([], "a dir/inner.py:5"),
+            (["outer"], "outer.py:1"),
+            (["inner"], "a dir/inner.py:5"),
+            (["outer", "site-packages/lib"], "/x/site-packages/lib.py:3"),
+            (["site-packages/lib", "outer"], "/x/site-packages/lib.py:3"),
+            (["<stdin>", "outer"], "<stdin>:1"),
+            ([".py"], "a dir/inner.py:5"),
+            (["a dir"], "a dir/inner.py:5"),
+            (["A dir"], None),
+            ([".py:1"], None),  # no part of a file's name
+        ):
+            with self.subTest(own=own):
+                self.assertEqual(self.user_of(stack, own=own), expected)
+        self.assertEqual(self.user_of(None, "<stdin>:1", own=["stdin"]), "<stdin>:1")
+        self.assertIsNone(self.user_of(None, "model.py:1", own=["stdin"]))
+
+    def test_a_group_has_its_first_member_s(self) -> None:
+        ops = Ops().add(tf_op="f/g:").add(source="model.py:1", tf_op="f/g:")
+        [group] = ops.groups()
+        self.assertEqual((group["source_inner"], group["source_user"]), (None, None))
+        ops = Ops().add(source="<x>:1", tf_op="f/g:").add(source="model.py:1", tf_op="f/g:")
+        [group] = ops.groups()
+        self.assertEqual((group["source_inner"], group["source_user"]), ("<x>:1", None))
+
+
+class LikelyUser(unittest.TestCase):
+    """The user's line where the line itself is only likely."""
+
+    def data(self, *first: tuple[str, int], source: str | None = None) -> bytes:
+        """Copies of what these instructions make, by name and frame."""
+        ops = Ops()
+        instructions = []
+        for name, frame in first:
+            instructions += [
+                hlo_proto.op(f"{name}.from", "add", frame=frame),
+                hlo_proto.op(name, "copy", f"{name}.from"),
+            ]
+            ops.add(category="copy", source=source, name=name, program_id=PROGRAM_ID)
+        return ops.data(a_program(*instructions))
+
+    def likely(self, data: bytes, **options: Any) -> list[Json]:
+        [group] = answer_of(data, "by_source", **ALL_KINDS, **options)["groups"]
+        rows: list[Json] = group["likely_sources"]
+        return rows
+
+    def test_it_is_the_innermost_own_frame_of_the_instruction(self) -> None:
+        for frame, line, user in (
+            (LIB_OF_1, LIBRARY, "user.py:1"),
+            (USER_2, "user.py:2", "user.py:2"),
+            (LIB, LIBRARY, None),
+        ):
+            with self.subTest(frame=frame):
+                [row] = self.likely(self.data(("a", frame)))
+                self.assertEqual((row["source_inner"], row["source_user"]), (line, user))
+        [row] = self.likely(self.data(("a", LIB_OF_1)), own=["entry"])
+        self.assertEqual(row["source_user"], "entry.py:4")
+        [row] = self.likely(self.data(("a", LIB_OF_1)), own=["entry", "lib.py"])
+        self.assertEqual(row["source_user"], LIBRARY)
+
+    def test_of_several_the_first_member_s(self) -> None:
+        for names, user in (("12", "user.py:1"), ("21", "user.py:2")):
+            frames = {"1": LIB_OF_1, "2": LIB_OF_2}
+            [row] = self.likely(self.data(*((name, frames[name]) for name in names)))
+            self.assertEqual((row["source_inner"], row["source_user"]), (LIBRARY, user))
+            self.assertEqual(row["n_executions"], 2)
+
+    def test_without_frames_it_is_the_line(self) -> None:
+        for line, user in (("model.py:3", "model.py:3"), ("<stdin>:3", None)):
+            program = a_program(
+                hlo_proto.op("from", "add", line=line), hlo_proto.op("a", "copy", "from")
+            )
+            data = Ops().add(category="copy", name="a", program_id=PROGRAM_ID).data(program)
+            [row] = self.likely(data)
+            self.assertEqual((row["source_inner"], row["source_user"]), (line, user))
+
+    def test_the_op_s_own_source_stands_alone(self) -> None:
+        for source, user in (("model.py:3", "model.py:3"), (LIBRARY, None)):
+            [row] = self.likely(self.data(("a", LIB_OF_1), source=source))
+            said = (row["source_inner"], row["source_is"], row["source_user"])
+            self.assertEqual(said, (source, "own", user))
+
+    def test_what_has_no_line_has_no_user(self) -> None:
+        program = a_program(hlo_proto.op("a", "copy"))
+        data = Ops().add(category="copy", name="a", program_id=PROGRAM_ID).data(program)
+        [row] = self.likely(data)
+        self.assertEqual((row["source_inner"], row["source_user"]), (None, None))
+
+    def test_findings_have_it_too(self) -> None:
+        [row] = answer_of(self.data(("a", LIB_OF_1)), "bottleneck")["findings"]
+        self.assertEqual((row["source_inner"], row["source_user"]), (LIBRARY, "user.py:1"))
+
+    def test_and_rows_of_comm(self) -> None:
+        program = a_program(
+            hlo_proto.op("x", "add", frame=LIB_OF_1),
+            hlo_proto.op("all-reduce.1", "all-reduce", "x"),
+        )
+        ops = Ops().add(category="all-reduce", name="all-reduce.1", program_id=PROGRAM_ID)
+        [row] = answer_of(ops.data(program), "comm")["rows"]
+        self.assertEqual((row["source_inner"], row["source_user"]), (LIBRARY, "user.py:1"))
+        ops = Ops().add(STACK, "inner.py:5", category="all-reduce", name="all-reduce.1")
+        [row] = answer_of(ops.data(), "comm")["rows"]
+        self.assertEqual(row["source_user"], "a dir/inner.py:5")
+
+
+def rows_with_a_line(said: Any, table: str = "") -> Iterator[tuple[str, Json]]:
+    """Every object in an answer that has a `source_inner`, and the name of its table."""
+    if isinstance(said, dict):
+        if "source_inner" in said:
+            yield table, said
+        for name, value in said.items():
+            yield from rows_with_a_line(value, name)
+    elif isinstance(said, list):
+        for each in said:
+            yield from rows_with_a_line(each, table)
+
+
+# By mode; of memory it isn't asked for.
+TABLES_WITH_A_USER = {
+    "summary": {"top_compute_groups", "kernels", "likely_sources"},
+    "by_source": {"groups", "likely_sources"},
+    "non_compute": {"by_source_within_category", "likely_sources"},
+    "roofline": {"groups", "top_skipped"},
+    "bottleneck": {"findings"},
+    "comm": {"rows"},
+}
+TABLES_WITHOUT = ("top_shortfall_groups", "also_fused")
+
+
+class RowsThatHaveIt(unittest.TestCase):
+    def test_it_stands_right_behind_the_line(self) -> None:
+        program = hlo_proto.hlo_proto(
+            {
+                "body": [hlo_proto.op("tanh", "tanh", line="fused.py:8")],
+                "main": [
+                    hlo_proto.op("from", "add", frame=LIB_OF_1),
+                    hlo_proto.op("fusion.1", "fusion", "from", calls=["body"]),
+                    hlo_proto.op("copy.1", "copy", "from"),
+                    hlo_proto.op("add.1", "add", "from"),
+                    hlo_proto.op("all-reduce.1", "all-reduce", "from"),
+                ],
+            },
+            frames=FRAMES,
+        )
+        ops = Ops().add(STACK, "inner.py:5", name="fusion.1", program_id=PROGRAM_ID, flops=800)
+        ops.ops[-1].stats["bytes_accessed"] = 4096
+        kernel = op(
+            *("kernel.1", "custom-call", 100, 10),
+            stack=STACK,
+            attributes=', custom_call_target="tpu_custom_call"',
+        )
+        ops.ops.append(kernel)
+        for name in ("copy.1", "add.1", "all-reduce.1"):
+            category = name.removesuffix(".1")
+            ops.add(category=category, name=name, program_id=PROGRAM_ID)
+        data = ops.data(program)
+        for mode, tables in TABLES_WITH_A_USER.items():
+            options: Json = {"peak_tflops_fp32": 1.0} if mode == "roofline" else {}
+            options |= ALL_KINDS if mode == "by_source" else {}
+            found = set()
+            for table, row in rows_with_a_line(answer_of(data, mode, **options)):
+                names = list(row)
+                self.assertEqual("source_user" in names, table not in TABLES_WITHOUT, (mode, table))
+                if table not in TABLES_WITHOUT:
+                    found.add(table)
+                    behind = names[names.index("source_inner") + 1]
+                    self.assertEqual(behind, "source_user", (mode, table))
+            self.assertEqual(found, tables, mode)
+
+    def test_a_roofline_s_rows_have_the_group_s(self) -> None:
+        ops = Ops().add(STACK, "inner.py:5", flops=800, bytes_accessed=4096)
+        said = answer_of(ops.data(), "roofline", peak_tflops_fp32=1.0)
+        self.assertEqual(said["groups"][0]["source_user"], "a dir/inner.py:5")
+        said = answer_of(ops.data(), "roofline", peak_tflops_fp32=1.0, own=["outer"])
+        self.assertEqual(said["groups"][0]["source_user"], "outer.py:1")
+        skipped = answer_of(Ops().add(STACK, "inner.py:5").data(), "roofline", own=["middle"])
+        [row] = skipped["skipped_groups"]["top_skipped"]
+        self.assertEqual(row["source_user"], "lib/middle.py:3")
+
+
+class Scopes(unittest.TestCase):
+    def scopes(self, ops: Ops, program: bytes | None = None) -> list[Json]:
+        [group] = ops.groups(program)
+        names = list(group)
+        self.assertEqual(names.index("scopes"), names.index("also_fused") + 1)
+        scopes: list[Json] = group["scopes"]
+        return scopes
+
+    def test_a_path(self) -> None:
+        for tf_op, scope in (
+            ("jit(f)/mlp/dot_general:", "mlp"),
+            ("jit(f)/mlp/dot_general", "mlp"),
+            ("jit(f)/add:", ""),
+            ("add:", ""),
+            ("mlp/add:", "mlp"),
+            ("jit(f):", ""),
+            # How it is run
+            ("jit(f)/jit(main)/while/body/closed_call/block/checkpoint/mlp/mul:", "block/mlp"),
+            ("jit(f)/cond/remat/remat2/rematted_computation/shard_map/pjit/mlp/mul:", "mlp"),
+            ("jit(f)/custom_jvp_call/custom_vjp_call/core_call/xla_call/xla_pmap/x/mul:", "x"),
+            ("jit(f)/while_loop/body_2/mul:", "while_loop/body_2"),
+            # Wrappers
+            ("jit(f)/jvp(mlp)/mul:", "mlp"),
+            ("jit(f)/transpose(jvp(mlp))/mul:", "mlp"),
+            ("jit(f)/jvp()/mlp/mul:", "mlp"),
+            ("jit(f)/transpose(jvp())/mul:", ""),
+            ("jit(f)/vmap(pmap(jit(mlp)))/mul:", "mlp"),
+            ("jit(f)/jvp(block/mlp)/mul:", "block/mlp"),
+            ("jit(f)/transpose(jvp(block)/mlp)/mul:", "block/mlp"),
+            ("jit(f)/jvp(while)/mlp/mul:", "mlp"),
+            ("jvp(mlp)/mul:", "mlp"),
+            ("jit(f)/custom_jvp(mlp)/mul:", "custom_jvp(mlp)"),
+            ("jit(f)/checkpoint(mlp)/mul:", "checkpoint(mlp)"),
+            # A last part in a wrapper
+            ("jit(f)/mlp/jit(silu):", "mlp/silu"),
+            ("jit(f)/mlp/jvp(jit(silu)):", "mlp/silu"),
+            ("jit(f)/mlp/jvp():", "mlp"),
+            # Brackets and quotes
+            ("params_and_buffers['vllm_model.model.layers.0']:", ""),
+            ("params['a/b']['c']:", ""),
+            ("jit(f)/x['a/b']/mul:", "x['a/b']"),
+            ('jit(f)/"a/b"/mul:', '"a/b"'),
+            ("jit(f)/call(a/b)/{c/d}/[e/f]/mul:", "call(a/b)/{c/d}/[e/f]"),
+            ("jit(f)/jvp(x['a/b']/mlp)/mul:", "x['a/b']/mlp"),
+            ("jit(f)/aten::mul.Tensor/mn,pn->mp/dot_general:", "aten::mul.Tensor/mn,pn->mp"),
+            # Several, and empty parts
+            ("jit(f)/mlp/mul;jit(f)/attn/add:", "mlp"),
+            ("jit(f)/mlp//mul:", "mlp"),
+        ):
+            with self.subTest(tf_op=tf_op):
+                found = self.scopes(Ops().add(STACK, "inner.py:5", tf_op=tf_op))
+                self.assertEqual(found, [{"scope": scope, "dur_ps": 10}])
+
+    def test_the_longest_four(self) -> None:
+        ops = Ops()
+        for path, n in (("b", 2), ("a", 2), ("c", 3), (None, 2), ("d", 1), ("e", 1)):
+            ops.add(STACK, "inner.py:5", n=n, tf_op=path and f"jit(f)/{path}/mul:")
+        rows = [(row["scope"], row["dur_ps"]) for row in self.scopes(ops)]
+        self.assertEqual(rows, [("c", 30), ("a", 20), ("b", 20), (None, 20)])
+
+    def test_the_empty_scope_is_one_and_no_path_is_none(self) -> None:
+        ops = Ops().add(STACK, "inner.py:5", n=3).add(STACK, "inner.py:5", tf_op="add:", n=3)
+        ops.add(STACK, "inner.py:5", tf_op="", n=2).add(STACK, "inner.py:5", tf_op="jit(f)/add:")
+        rows = [(row["scope"], row["dur_ps"]) for row in self.scopes(ops)]
+        self.assertEqual(rows, [(None, 50), ("", 40)])
+
+    def test_the_program_tells_where_the_trace_does_not(self) -> None:
+        program = a_program(
+            hlo_proto.op("a", "fusion", tf_op="jit(f)/jvp(mlp)/mul"),
+            hlo_proto.op("b", "fusion", tf_op=""),
+        )
+        for name, tf_op, scope in (
+            ("a", None, "mlp"),
+            ("a", "jit(f)/attn/mul:", "attn"),
+            ("b", None, None),
+            ("c", None, None),
+        ):
+            ops = Ops().add(STACK, "inner.py:5", name=name, program_id=PROGRAM_ID, tf_op=tf_op)
+            self.assertEqual(self.scopes(ops, program)[0]["scope"], scope, (name, tf_op))
+
+    def test_of_a_done_its_start(self) -> None:
+        for own, scope in (("", "mlp"), ("jit(f)/attn/add", "attn")):
+            program = a_program(
+                hlo_proto.op("x", "add", tf_op="jit(f)/other/add"),
+                hlo_proto.op("copy-start", "copy-start", "x", tf_op="jit(f)/mlp/copy"),
+                hlo_proto.op("copy-done", "copy-done", "copy-start", tf_op=own),
+            )
+            ops = Ops().add(category="copy-done", name="copy-done", program_id=PROGRAM_ID)
+            self.assertEqual(self.scopes(ops, program), [{"scope": scope, "dur_ps": 10}])
+
+
+class Records(unittest.TestCase):
+    def frames(self, data: bytes, *options: str) -> list[list[str]]:
+        said = answer(data, "record", *options)
+        if not options:
+            theirs = naive.analyse(data, "record")
+            self.assertEqual(list(differences(comparable(said), comparable(theirs))), [])
+        return [[said["frames"][i] for i in group["frames"]] for group in said["groups"]]
+
+    def test_frames_are_outermost_first(self) -> None:
+        for stack in (STACK, TURNED, f"  {TURNED}\n\n"):
+            ops = Ops().add(stack, "inner.py:5").add(stack, "inner.py:5", step=1)
+            self.assertEqual(self.frames(ops.data()), [[OUTER, MIDDLE, INNER]])
+            [group] = answer(ops.data(), "record")["groups"]
+            self.assertEqual(
+                (group["agg_key"], group["source"]), (key_of(STACK), "a dir/inner.py:5")
+            )
+
+    def test_its_used_steps_tell_the_order(self) -> None:
+        """Those that would be used if all were asked for."""
+        ops = Ops().add(STACK).add(OTHER, "other.py:7", step=1)
+        frames = [[OUTER, MIDDLE, INNER], OTHER.split("\n")]
+        self.assertEqual(self.frames(ops.data()), frames)
+        self.assertEqual(self.frames(ops.data(), "--steps", ":1"), frames)
+        # A step of another number of ops isn't used.
+        ops = Ops().add(STACK)
+        for _ in range(3):
+            ops.add(OTHER, "other.py:7", step=1)
+        self.assertEqual(self.frames(ops.data()), [[INNER, MIDDLE, OUTER]])
+
+    def test_each_device_is_asked_by_itself(self) -> None:
+        turned = Ops().add(STACK).add(OTHER_TURNED, "other.py:7").add(OTHER_TURNED, "other.py:7")
+        straight = Ops().add(STACK).add(OTHER, "other.py:7")
+        planes = [
+            tpu_plane(ops.ops, [("0", 0, 1000)], name=f"/device:TPU:{number}")
+            for number, ops in enumerate((turned, straight))
+        ]
+        self.assertEqual(
+            self.frames(encode(Space(planes))),
+            [[INNER, MIDDLE, OUTER], OTHER.split("\n"), [OUTER, MIDDLE, INNER]],
+        )
+
+    def test_the_program_tells_of_them_too(self) -> None:
+        program = a_program(hlo_proto.op("a", "fusion", line="inner.py:5"))
+        ops = Ops().add(STACK, name="a", program_id=PROGRAM_ID)
+        self.assertEqual(self.frames(ops.data(program)), [[OUTER, MIDDLE, INNER]])
+        self.assertEqual(self.frames(ops.data()), [[INNER, MIDDLE, OUTER]])
+
+
+def printed(said: Json) -> str:
+    """What an answer says besides where it was found and how stacks were written."""
+    left_out = ("profile_dir", "baseline_dir", "stack_order")
+    return json.dumps({name: value for name, value in said.items() if name not in left_out})
+
+
+class TurnedAround(InFolder):
+    def setUp(self) -> None:
+        super().setUp()
+        [path] = DEMO.glob("plugins/profile/*/*.xplane.pb.gz")
+        data = gzip.decompress(path.read_bytes())
+        name = "t1v-n-0.xplane.pb"
+        self.demo = self.write(f"as it was/{name}", data)
+        self.turned = self.write(f"turned/{name}", with_stacks(data, turned_around))
+        self.ended = self.write(f"ended/{name}", with_stacks(data, "{}\n".format))
+
+    def test_a_capture_whose_stacks_are_turned_around_says_the_same(self) -> None:
+        for mode in (*MODES, "record", "spread"):
+            with self.subTest(mode=mode):
+                before, turned = answer(self.demo, mode), answer(self.turned, mode)
+                self.assertEqual(printed(turned), printed(before))
+                self.assertEqual(printed(answer(self.ended, mode)), printed(before))
+                if mode in MODES:
+                    self.assertEqual(before["stack_order"], OUTERMOST_FIRST)
+                    self.assertEqual(turned["stack_order"], INNERMOST_FIRST)
+
+    def test_compared_nothing_has_changed(self) -> None:
+        said = answer(self.turned, "compare", "--baseline", str(self.demo), "--top", "100000")
+        self.assertEqual({row["delta_ps"] for row in said["rows"]}, {0})
+        self.assertEqual({row["delta_ps"] for row in said["totals"].values()}, {0})
+        for row in said["rows"]:
+            self.assertEqual(row["agg_keys_before"], row["agg_keys_after"])
+        with_itself = answer(self.demo, "compare", "--baseline", str(self.demo), "--top", "100000")
+        self.assertEqual(printed(said), printed(with_itself))
+
+
+class Walked:
+    """What the ops of a capture's first device say themselves, by the keys of their stacks."""
+
+    def __init__(self, path: Path) -> None:
+        planes = map(naive_wire.fields, naive_wire.every(naive_wire.fields(path.read_bytes()), 1))
+        plane = next(p for p in planes if naive_op.plane_name(p) == "/device:TPU:0")
+        device = naive_op.decode_plane(plane)
+        self.frames: dict[str, list[str]] = {}  # as they are written: innermost first
+        self.sources: dict[str, set[str]] = {}
+        # Of those that by_source can list.
+        self.groups: set[tuple[str, str]] = set()
+        for event in device.events_of("XLA Ops"):
+            op = device.ops[event.metadata_id]
+            frames = str(op.stats.get("source_stack", "")).split()
+            if frames:
+                key = key_of("\n".join(reversed(frames)))
+                self.frames[key] = frames
+                self.sources.setdefault(key, set()).add(str(op.stats["source"]))
+                if not op.is_container and op.kind != "other":
+                    self.groups.add((key, op.kind))
+
+
+@cache
+def walked(path: Path) -> Walked:
+    return Walked(path)
+
+
+class Captures(unittest.TestCase):
+    def test_the_order_of_each(self) -> None:
+        orders = dict.fromkeys(VLLM, INNERMOST_FIRST) | dict.fromkeys(
+            (OFFLOADING, TRAINING, DEMO), OUTERMOST_FIRST
+        )
+        for path, order in orders.items():
+            with self.subTest(path=path.name):
+                if not path.exists():
+                    self.skipTest("the capture isn't here")
+                said = answer(path, "summary")
+                self.assertEqual(said["stack_order"], order)
+                self.assertEqual([note for note in said["notes"] if "stack" in note], [])
+
+    def rows(self, path: Path, mode: str, *options: str) -> list[Json]:
+        """Those with a stack of its own."""
+        everything = rows_with_a_line(answer(path, mode, *options))
+        return [row for _, row in everything if row.get("agg_key", "").startswith("stack:")]
+
+    def test_each_line_is_its_ops_own_source(self) -> None:
+        for path in VLLM:
+            if not path.exists():
+                self.skipTest("the captures aren't here")
+            expected = {key: [source] for key, [source] in walked(path).sources.items()}
+            for mode in MODES_OF_TRACE:
+                options = ALL_KINDS_GIVEN if mode == "by_source" else ()
+                rows = self.rows(path, mode, *options)
+                with self.subTest(path=path.name, mode=mode):
+                    said = {row["agg_key"]: [row["source_inner"]] for row in rows}
+                    self.assertEqual(said, {key: expected[key] for key in said})
+            everything = self.rows(path, "by_source", "--step", "all", *ALL_KINDS_GIVEN)
+            groups = {(row["agg_key"], row["kind"]) for row in everything}
+            self.assertEqual(groups, walked(path).groups)
+
+    def test_a_user_s_line_is_no_library_s(self) -> None:
+        n_shown, n_others = 0, 0
+        for path in VLLM:
+            if not path.exists():
+                self.skipTest("the captures aren't here")
+            for mode in MODES_OF_TRACE:
+                for row in self.rows(path, mode):
+                    if "source_user" not in row:
+                        continue
+                    frames = walked(path).frames[row["agg_key"]]
+                    others = [frame for frame in frames if "/site-packages/" not in frame]
+                    # None of its files' names has a colon.
+                    lines = [frame.rpartition(":")[0] for frame in others]
+                    others = [line for line in lines if not re.match("<|.*/lib/python3[.]", line)]
+                    self.assertEqual(row["source_user"], others[0] if others else None)
+                    n_shown += 1
+                    n_others += row["source_user"] != row["source_inner"]
+        self.assertGreater(n_others, 0)
+        self.assertGreater(n_shown, n_others)
+
+    def test_where_a_stack_is_false_the_scope_is_right(self) -> None:
+        """The op that takes longest carries a line of the attention, and isn't of it."""
+        path = VLLM[0]
+        if not path.exists():
+            self.skipTest("the capture isn't here")
+        groups = answer(path, "by_source", "--top", "1")["groups"]
+        self.assertRegex(groups[0]["source_inner"], "/attention_interface[.]py:")
+        [row] = groups[0]["scopes"]
+        self.assertEqual(row["scope"], "MergedColumnParallelLinear/mn,pn->mp")
+
+
+if __name__ == "__main__":
+    unittest.main()

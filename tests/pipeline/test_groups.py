@@ -1,0 +1,94 @@
+"""What makes ops one group."""
+
+from __future__ import annotations
+
+import hashlib
+import unittest
+from typing import Any
+
+from tests.builders.xspace import StatValue, op
+from tests.pipeline.small_steps import groups, totals
+
+STACK = "<embedded module '_launcher'>:153:2\nmain.py:3:1\n  /a b/model.py:7:30\n\n"
+
+
+class GroupKeys(unittest.TestCase):
+    def key(self, **stats: Any) -> tuple[Any, ...]:
+        (row,) = groups([op("f.1", "loop fusion", 0, 5, **stats)])
+        return tuple(row[k] for k in ("agg_key", "agg_key_kind", "source_inner", "source_stack"))
+
+    def test_the_stack_is_hashed_as_printed(self) -> None:
+        printed = "<embedded module '_launcher'>:153:2\nmain.py:3:1\n/a b/model.py:7:30"
+        digest = hashlib.sha1(printed.encode()).hexdigest()[:16]
+        self.assertEqual(
+            self.key(source_stack=STACK, tf_op="jit(f)/add:", source="/a b/model.py:7"),
+            ("stack:" + digest, "stack", "/a b/model.py:7", printed),
+        )
+
+        self.assertEqual(self.key(source_stack="m.py:7"), self.key(source_stack="m.py:7\n"))
+
+    def test_without_a_stack_the_tf_op(self) -> None:
+        for stack in ("", " ", "\n \t\n"):
+            with self.subTest(stack=stack):
+                self.assertEqual(
+                    self.key(source_stack=stack, tf_op="jit(f)/add:", source="m.py:1"),
+                    ("tfop:jit(f)/add:", "tf_op", "m.py:1", None),
+                )
+
+    def test_without_both_the_category(self) -> None:
+        for tf_op in (None, ""):
+            stats: dict[str, StatValue] = {} if tf_op is None else {"tf_op": tf_op}
+            expected = ("<no source>:loop fusion", "no_source", None, None)
+            self.assertEqual(self.key(**stats), expected)
+
+    def test_a_hidden_cast_s_category_is_the_one_it_shows(self) -> None:
+        (row,) = groups([op("c", "non-fusion elementwise", 0, 5, opcode="convert")])
+        self.assertEqual(row["agg_key"], "<no source>:convert")
+
+    def test_the_innermost_frame_is_cut_to_file_and_line(self) -> None:
+        for frame, inner in (
+            ("m.py:7:30", "m.py:7"),
+            ("m.py:7", "m.py:7"),
+            ("m.py", "m.py"),
+            ('/a b/it\'s "x".py:12:1', '/a b/it\'s "x".py:12'),
+            ("<embedded module '_launcher'>:35:2", "<embedded module '_launcher'>:35"),
+            ("x:1:2:3", "x:1:2"),
+            ("C:\\m.py:5:6", "C:\\m.py:5"),
+            ("a.py:1:1\nb.py:2:2", "a.py:1"),
+            ("a.py:1\nb.py:2:2", "a.py:1"),
+            ("a.py:1:1\n\n \n", "a.py:1"),
+            ("a.py:1:1\r\nb.py:2:2\r\n", "a.py:1"),
+        ):
+            with self.subTest(frame=frame):
+                self.assertEqual(self.key(source_stack=frame)[2], inner)
+
+    def test_groups_never_mix_kinds(self) -> None:
+        ops = [
+            op("f", "loop fusion", 0, 1, stack="m.py:1:1"),
+            op("c", "copy", 1, 2, stack="m.py:1:1"),
+            op("r", "all-reduce", 3, 4, stack="m.py:1:1"),
+            op("g", "custom fusion", 7, 8, stack="m.py:1:1"),
+        ]
+        rows = groups(ops)
+        self.assertEqual(
+            [(row["kind"], row["total_dur_ps"]) for row in rows],
+            [("compute", 9), ("data_move", 2), ("comm", 4)],
+        )
+        self.assertEqual(len({row["agg_key"] for row in rows}), 1)
+
+    def test_one_tf_op_of_several_programs_is_one_group(self) -> None:
+        ops = [op(f"f.{i}", "loop fusion", i, 1, tf_op="t", program_id=2**63 + i) for i in range(3)]
+        self.assertEqual([row["n_executions"] for row in groups(ops)], [3])
+
+    def test_coverage_counts_executions_of_leaves_by_tier(self) -> None:
+        ops = [
+            *[op("a", "loop fusion", i, 1, stack="m.py:1:1", tf_op="t") for i in range(3)],
+            *[op("b", "copy", 3 + i, 1, tf_op="t") for i in range(2)],
+            op("c", "tuple", 5, 1),
+            op("w", "while", 6, 1, tf_op="t"),
+        ]
+        self.assertEqual(totals(ops)["agg_key_coverage"], {"stack": 3, "tf_op": 2, "no_source": 1})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,239 @@
+"""Which step is taken, and what is one."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.builders.xspace import Event, EventMetadata, Line, Space, encode, op, trace
+from tests.harness import answer, run
+from tests.pipeline.small_steps import NO_STEPS, Steps, leaf, plane
+
+NO_OP = "no op starts in this step: it shows idle time only"
+
+
+class StepPick(unittest.TestCase):
+    OPS = tuple(leaf(t, 1) for t in (5, 15, 16, 25, 26, 90))
+    STEPS: Steps = [("a", 0, 10), ("b", 10, 10), ("c", 20, 10), ("d", 30, 10)]  # noqa: RUF012
+
+    def pick(self, *options: str, steps: Steps | None = None) -> dict[str, Any]:
+        return answer(
+            trace(list(self.OPS), self.STEPS if steps is None else steps), "summary", *options
+        )
+
+    def test_the_busiest(self) -> None:
+        step = self.pick(steps=[("a", 0, 10), ("b", 10, 16), ("c", 26, 10)])
+        self.assertEqual((step["step_id"], step["step_name"]), (1, "b"))
+        self.assertEqual((step["step_window_ps"], step["step_duration_ps"]), ([10, 26], 16))
+        self.assertEqual(step["step_source"], "steps")
+        self.assertEqual(
+            step["notes"],
+            ["auto-picked busiest step (idx=1, n_xla_ops_events=3 of 6 in 3 steps)"],
+        )
+
+    def test_of_steps_as_busy_the_typical(self) -> None:
+        """By duration, then start, the one in the middle; of two middle ones the shorter."""
+        for durations, typical in (
+            ((10, 10), 0),
+            ((10, 9), 1),
+            ((9, 10), 0),
+            ((10, 10, 10), 1),
+            ((8, 10, 9), 2),
+            ((10, 8, 9), 2),
+            ((9, 8, 10), 0),
+            ((10, 7, 9, 8), 3),
+            ((5, 5, 5, 5), 1),
+        ):
+            with self.subTest(durations=durations):
+                m = len(durations)
+                steps = [(str(i), 10 * i, dur) for i, dur in enumerate(durations)]
+                # One more op than steps: a step of two ops would be the busiest.
+                ops = [leaf(10 * i + 1, 1) for i in range(m)] + [leaf(900, 1)]
+                # Idle steps don't count among the busy, however typical.
+                step = answer(trace(ops, [*steps, ("idle", 500, 9)]), "summary")
+                self.assertEqual(step["step_id"], typical)
+                self.assertEqual(
+                    step["notes"],
+                    [
+                        f"auto-picked busiest step (idx={typical}, n_xla_ops_events=1 of {m + 1}"
+                        f" in {m + 1} steps; typical of {m} as busy)"
+                    ],
+                )
+
+    def test_busy_is_who_has_most_starts_not_most_time(self) -> None:
+        ops = [leaf(0, 9), leaf(10, 1), leaf(12, 1)]
+        self.assertEqual(answer(trace(ops, self.STEPS), "summary")["step_id"], 1)
+
+    def test_a_step_may_start_with_the_last_op(self) -> None:
+        self.assertEqual(self.pick(steps=[("z", 90, 5)])["steps"][0]["n_xla_ops_events"], 1)
+
+    def test_steps_are_sorted_by_their_start(self) -> None:
+        step = self.pick(steps=self.STEPS[::-1])
+        self.assertEqual((step["step_id"], step["step_name"]), (1, "b"))
+        self.assertEqual([each["name"] for each in step["steps"]], ["a", "b", "c", "d"])
+
+    def test_by_index(self) -> None:
+        for index, name in ((0, "a"), (3, "d"), (-1, "d"), (-4, "a")):
+            step = self.pick("--step", str(index))
+            self.assertEqual((step["step_id"], step["step_name"]), ("abcd".index(name), name))
+            self.assertEqual(step["notes"], [NO_OP] if name == "d" else [])
+
+    def test_by_name(self) -> None:
+        step = self.pick("--step-id", "c")
+        self.assertEqual((step["step_id"], step["notes"]), (2, []))
+
+    def test_of_several_of_one_name_as_among_all_with_a_note(self) -> None:
+        # Of the two named x the latter holds two ops, of those of y both none.
+        steps = [("x", 20, 10), ("y", 0, 5), ("x", 10, 5), ("y", 40, 9)]
+        step = self.pick("--step-id", "x", steps=steps)
+        self.assertEqual((step["step_id"], step["step_window_ps"]), (2, [20, 30]))
+        self.assertEqual(step["notes"], ["2 steps are named 'x'; took idx=2, typical of 1 as busy"])
+        step = self.pick("--step-id", "y", steps=steps)
+        self.assertEqual((step["step_id"], step["step_window_ps"]), (3, [40, 49]))
+        self.assertEqual(
+            step["notes"], ["2 steps are named 'y'; took idx=3, the middle one", NO_OP]
+        )
+
+    def test_no_such_step(self) -> None:
+        for options in (["--step", "4"], ["--step", "-5"], ["--step-id", "A"], ["--step-id", ""]):
+            with self.subTest(options=options):
+                outcome = run(trace(list(self.OPS), self.STEPS), "summary", *options)
+                self.assertEqual(outcome.status, 1)
+                self.assertEqual(outcome.stderr.count("\n"), 1)
+                self.assertEqual(outcome.object["reason"], "step_not_found")
+                self.assertEqual(outcome.object["available_steps"], ["a", "b", "c", "d"])
+
+    def test_a_step_asked_for_where_there_are_none(self) -> None:
+        for steps in NO_STEPS:
+            for options in (["--step", "0"], ["--step", "-1"], ["--step-id", "a"]):
+                outcome = run(trace(list(self.OPS), steps), "summary", *options)
+                self.assertEqual((outcome.status, outcome.object["reason"]), (1, "step_not_found"))
+                self.assertEqual(outcome.object["available_steps"], [])
+
+    def test_ops_in_no_step_pick_the_middle_one(self) -> None:
+        for n, middle in ((1, 0), (2, 1), (3, 1), (4, 2)):
+            steps = [(str(i), 1000 + i, 1) for i in range(n)]
+            step = answer(trace(list(self.OPS), steps), "summary")
+            self.assertEqual(step["step_id"], middle)
+            self.assertEqual(
+                step["notes"],
+                [f"no op starts in any step; took the middle one (idx={middle})", NO_OP],
+            )
+
+    def test_without_steps_the_whole_line(self) -> None:
+        for steps in NO_STEPS:
+            ops = [leaf(50, 5), leaf(20, 100), leaf(60, 1)]
+            step = answer(trace(ops, steps), "summary")
+            self.assertEqual((step["step_id"], step["step_name"]), (None, None))
+            self.assertIsNone(step["step_source"])
+            self.assertEqual(step["step_window_ps"], [20, 120])
+            self.assertEqual(step["totals"]["n_events_total"], 3)
+            self.assertEqual(step["notes"], ["no Steps line; using the whole XLA Ops window"])
+
+    def test_all_is_every_op_whatever_the_steps(self) -> None:
+        ops = [leaf(50, 5), leaf(20, 100), leaf(60, 1)]
+        for steps in (None, [], self.STEPS, [("z", 500, 10)]):
+            step = answer(trace(ops, steps), "summary", "--step", "all")
+            self.assertEqual((step["step_id"], step["step_name"]), (None, None))
+            self.assertIsNone(step["step_source"])
+            self.assertEqual(step["step_window_ps"], [20, 120])
+            self.assertEqual(step["totals"]["n_events_total"], 3)
+            self.assertEqual([row["name"] for row in step["steps"]], [s[0] for s in steps or []])
+            self.assertFalse(any("picked" in row for row in step["steps"]))
+            whole = ["no Steps line; using the whole XLA Ops window"]
+            self.assertEqual(step["notes"], [] if steps else whole)
+
+    def test_all_of_nothing_is_nothing_to_measure(self) -> None:
+        outcome = run(trace([], self.STEPS), "summary", "--step", "all")
+        self.assertEqual(outcome.object["reason"], "empty_xla_ops_line")
+        self.assertEqual((outcome.status, outcome.stderr), (0, ""))
+
+    def test_every_step_is_listed_with_the_events_that_start_in_it(self) -> None:
+        ops = [*self.OPS, op("w", "while", 5, 80)]
+        self.assertEqual(
+            answer(trace(ops, self.STEPS), "summary", "--step", "0")["steps"],
+            [
+                {"index": 0, "name": "a", "duration_ps": 10, "n_xla_ops_events": 2, "picked": True},
+                {"index": 1, "name": "b", "duration_ps": 10, "n_xla_ops_events": 2},
+                {"index": 2, "name": "c", "duration_ps": 10, "n_xla_ops_events": 2},
+                {"index": 3, "name": "d", "duration_ps": 10, "n_xla_ops_events": 0},
+            ],
+        )
+
+
+class ExecutionsAsSteps(unittest.TestCase):
+    """Without steps, the executions of programs are the steps."""
+
+    NOTE = "no Steps line; executions of programs (XLA Modules) are taken as steps"
+
+    def said(
+        self, *options: str, steps: Line | None = None, events: list[Event] | None = None
+    ) -> dict[str, Any]:
+        modules = Line(
+            "XLA Modules",
+            [Event(8, 2000, 1000), Event(9, 0, 500), Event(99, 4000, 10)]
+            if events is None
+            else events,
+            timestamp_ns=2,
+        )
+        ops = Line("XLA Ops", [Event(7, t, 10) for t in (1000, 3000, 3500, 9000)], timestamp_ns=1)
+        device = plane(*([steps] if steps else []), modules, ops)
+        device.event_metadata += [EventMetadata(8, "jit_f(12)"), EventMetadata(9, "jit_g(3)")]
+        return answer(encode(Space([device])), "summary", *options)
+
+    def test_they_are_sorted_by_start_and_named_by_their_metadata(self) -> None:
+        for steps in (None, Line("Steps")):
+            step = self.said(steps=steps)
+            # 2 ns + 2000 ps are 1 ns + 3000 ps on the base of the ops.
+            self.assertEqual(
+                step["steps"],
+                [
+                    {"index": 0, "name": "jit_g(3)", "duration_ps": 500, "n_xla_ops_events": 1},
+                    {
+                        "index": 1,
+                        "name": "jit_f(12)",
+                        "duration_ps": 1000,
+                        "n_xla_ops_events": 2,
+                        "picked": True,
+                    },
+                    {"index": 2, "name": None, "duration_ps": 10, "n_xla_ops_events": 0},
+                ],
+            )
+            self.assertEqual(step["step_window_ps"], [3000, 4000])
+            self.assertEqual(step["step_source"], "modules")
+            self.assertEqual(
+                step["notes"],
+                [
+                    self.NOTE,
+                    "auto-picked busiest step (idx=1, n_xla_ops_events=2 of 4 in 3 steps)",
+                ],
+            )
+
+    def test_by_index_and_by_name(self) -> None:
+        self.assertEqual(self.said("--step", "0")["step_name"], "jit_g(3)")
+        self.assertEqual(self.said("--step", "-1")["step_name"], None)
+        self.assertEqual(self.said("--step-id", "jit_g(3)")["step_id"], 0)
+
+    def test_all_is_of_no_execution(self) -> None:
+        step = self.said("--step", "all")
+        self.assertEqual((step["step_source"], step["step_id"]), (None, None))
+        self.assertEqual(step["step_window_ps"], [1000, 9010])
+        self.assertEqual(len(step["steps"]), 3)
+        self.assertFalse(any("picked" in row for row in step["steps"]))
+
+    def test_steps_are_preferred(self) -> None:
+        step = self.said(steps=Line("Steps", [Event(7, 8000, 2000)], timestamp_ns=1))
+        self.assertEqual((step["step_source"], step["step_window_ps"]), ("steps", [8000, 10000]))
+        self.assertEqual(len(step["steps"]), 1)
+
+    def test_without_either_the_whole_line(self) -> None:
+        for events in ([], [Event(8, None, 10, num_occurrences=2)], [Event(8, 0, -1)]):
+            step = self.said(events=events)
+            self.assertEqual((step["step_source"], step["step_window_ps"]), (None, [1000, 9010]))
+            self.assertEqual(step["notes"][-1:], ["no Steps line; using the whole XLA Ops window"])
+            left_out = "1 events of the XLA Modules line left out: they have no valid time"
+            self.assertEqual(step["notes"][:-1], [left_out] * len(events))
+
+
+if __name__ == "__main__":
+    unittest.main()

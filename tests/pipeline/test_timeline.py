@@ -1,0 +1,155 @@
+"""What encloses what, and when the core is busy."""
+
+from __future__ import annotations
+
+import random
+import time
+import unittest
+
+from tests.builders.xspace import (
+    Event,
+    EventMetadata,
+    Line,
+    Op,
+    Space,
+    Stat,
+    encode,
+    op,
+    ref,
+    trace,
+)
+from tests.harness import answer
+from tests.pipeline.small_steps import groups, leaf, plane, totals
+
+
+class Containers(unittest.TestCase):
+    def test_they_enter_no_group_and_no_kind(self) -> None:
+        ops = [
+            op("w.1", "while", 0, 50, stack="m.py:1:1", flops=10**9),
+            leaf(10, 5),
+            op("w.1", "while", 50, 60, stack="m.py:1:1", flops=10**9),
+            op("c.1", "conditional", 120, 7),
+            op("m.1", "megacore fusion", 130, 3),
+            op("x.1", "call", 140, 2),
+        ]
+        step = totals(ops)
+        self.assertEqual((step["n_events_total"], step["n_events_container"]), (1, 5))
+        self.assertEqual(step["non_while_duration_ps_sum"], 5)
+        self.assertEqual(step["while_container_duration_ps"], 110)
+        self.assertEqual(
+            list(step["container_durations_ps"].items()),
+            [("while", 110), ("conditional", 7), ("megacore fusion", 3), ("call", 2)],
+        )
+        self.assertEqual(step["while_pct_of_step"], 77.465)  # 110 of 142
+        self.assertEqual([row["n_executions"] for row in groups(ops)], [1])
+        self.assertEqual(step["agg_key_coverage"], {"stack": 0, "tf_op": 0, "no_source": 1})
+
+    def test_a_while_past_the_end_can_pass_100_percent(self) -> None:
+        step = totals([op("w", "while", 50, 250)], [("s", 0, 100)])
+        self.assertEqual(
+            (step["while_container_duration_ps"], step["while_pct_of_step"]), (250, 250)
+        )
+        self.assertEqual(step["container_self_duration_ps"], 50)
+
+
+# Timelines drawn by hand, in the window from 0 to 100: containers and leaves as (start, duration);
+# busy, container_self.
+TIMELINES: dict[str, tuple[list[tuple[int, int]], list[tuple[int, int]], int, int]] = {
+    "nothing": ([], [], 0, 0),
+    "disjoint": ([], [(10, 10), (30, 20)], 30, 0),
+    "touching": ([], [(10, 10), (20, 10)], 20, 0),
+    "overlapping": ([], [(10, 20), (20, 20)], 30, 0),
+    "nested": ([], [(10, 50), (20, 10), (40, 5)], 50, 0),
+    "nested, then reaching on": ([], [(10, 50), (20, 10), (40, 30)], 60, 0),
+    "same start": ([], [(10, 5), (10, 20), (10, 10)], 20, 0),
+    "instant": ([], [(10, 0), (50, 0)], 0, 0),
+    "past the end": ([], [(90, 50), (95, 2)], 10, 0),
+    "the whole step": ([], [(0, 100)], 100, 0),
+    "container alone": ([(20, 30)], [], 0, 30),
+    "container past the end": ([(70, 100)], [(80, 10)], 10, 20),
+    "leaves in a container": ([(20, 60)], [(20, 10), (40, 20)], 30, 30),
+    "leaf across a container's start": ([(20, 60)], [(10, 30)], 30, 40),
+    "leaf across a container's end": ([(20, 20)], [(30, 40)], 40, 10),
+    "leaf around a container": ([(20, 20)], [(10, 50)], 50, 0),
+    "gap across a container's end": ([(0, 20)], [(10, 5), (50, 10)], 15, 15),
+    "nested containers count once": ([(10, 80), (20, 30), (30, 10)], [(35, 10)], 10, 70),
+    "overlapping containers": ([(10, 30), (30, 30)], [(35, 10)], 10, 40),
+    "one container after another": ([(10, 10), (20, 10), (50, 10)], [(15, 10)], 10, 20),
+    "two containers in one gap": ([(10, 10), (40, 20)], [(0, 5), (80, 5)], 10, 30),
+    "containers a moment apart": ([(10, 10), (21, 9), (31, 9)], [(60, 5)], 5, 28),
+    "short container in a long one's gap": ([(0, 100), (5, 5)], [(50, 10)], 10, 90),
+    "short container under a leaf in a long one": ([(0, 100), (5, 2)], [(0, 10), (50, 10)], 20, 80),
+    "containers of one start": ([(10, 20), (10, 60), (10, 5)], [(20, 10)], 10, 50),
+    "instant leaf in a container": ([(20, 20)], [(30, 0)], 0, 20),
+}
+
+
+class Timelines(unittest.TestCase):
+    def check(self, name: str, ops: list[Op]) -> None:
+        _, _, busy, in_container = TIMELINES[name]
+        step = totals(ops, [("s", 0, 100)])
+        self.assertEqual(step["busy_duration_ps"], busy)
+        self.assertEqual(step["idle_duration_ps"], 100 - busy)
+        self.assertEqual(step["idle_pct_of_step"], 100 - busy)
+        self.assertEqual(step["container_self_duration_ps"], in_container)
+
+    def ops(self, name: str) -> list[Op]:
+        containers, leaves, _, _ = TIMELINES[name]
+        return [op("w", "while", *span) for span in containers] + [leaf(*span) for span in leaves]
+
+    def test_events_in_order(self) -> None:
+        for name in TIMELINES:
+            with self.subTest(name):
+                self.check(name, sorted(self.ops(name), key=lambda each: each.start))
+
+    def test_events_out_of_order(self) -> None:
+        for name in TIMELINES:
+            with self.subTest(name):
+                self.check(name, self.ops(name)[::-1])
+                for seed in range(3):
+                    ops = self.ops(name)
+                    random.Random(seed).shuffle(ops)
+                    self.check(name, ops)
+
+    def test_many_containers_of_one_start_take_no_time(self) -> None:
+        container = EventMetadata(8, "%w = f32[] while()", [Stat(3, ref(5))])
+        line = Line("XLA Ops", [Event(8, 0, 10 + i) for i in range(10_000)])
+        line.events.append(Event(7, 0, 5))
+        enclosed = plane(line)
+        enclosed.event_metadata.append(container)
+        began = time.process_time()
+        step = answer(encode(Space([enclosed])), "summary")["totals"]
+        self.assertLess(time.process_time() - began, 2)
+        self.assertEqual(step["n_events_container"], 10_000)
+        self.assertEqual(step["container_self_duration_ps"], 10_009 - 5)
+
+    def test_every_kind_of_leaf_is_busy(self) -> None:
+        for category in ("loop fusion", "copy", "copy-done", "all-reduce", "tuple", "unheard-of"):
+            with self.subTest(category=category):
+                step = totals([op("x", category, 10, 40)], [("s", 0, 100)])
+                self.assertEqual(step["busy_duration_ps"], 40)
+
+    def test_waits_are_leaves_whose_category_ends_in_done(self) -> None:
+        ops = [
+            op("a", "copy-done", 0, 1),
+            op("slice-done", "async-done", 1, 2),
+            op("b", "all-gather-done", 3, 4),
+            op("c", "unheard-of-done", 7, 8),
+            op("d", "host recv-done", 15, 16),
+            op("e-done", "copy", 31, 32),
+            op("f", "async-start", 63, 1),
+            op("g", "undone", 64, 1),
+        ]
+        step = totals(ops, [("s", 0, 100)])
+        self.assertEqual((step["wait_duration_ps"], step["wait_pct_of_step"]), (31, 31))
+
+    def test_a_step_of_no_length_has_no_percentages(self) -> None:
+        step = answer(trace([leaf(10, 0)]), "summary")
+        self.assertEqual(step["step_duration_ps"], 0)
+        for key in ("idle_pct_of_step", "wait_pct_of_step", "while_pct_of_step"):
+            self.assertIsNone(step["totals"][key])
+        self.assertEqual(step["idle_gaps"], [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,584 @@
+"""What HLO texts say: shapes, names, signatures, dtypes, and what an op changes."""
+
+from __future__ import annotations
+
+import time
+import unittest
+from typing import Any
+
+from _proto.hlo.text import HloText
+from tests.builders.xspace import Op, StatValue, op, trace
+from tests.harness import answer
+
+BF16, S8, U32, F32 = "bf16[4]{0}", "s8[4]{0}", "u32[]{:S(2)}", "f32[4]{0}"
+
+# text -> name, opcode, output arrays, operand arrays
+PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
+    # as the TPU compiler writes them
+    "%copy-start.10 = (bf16[16000,256]{1,0:T(16,128)(2,1)}, bf16[16000,256]{1,0:T(16,128)(2,1)"
+    "S(1)}, u32[]{:S(2)}) copy-start(bf16[16000,256]{1,0:T(16,128)(2,1)S(1)} "
+    "%convert_element_type.811)": (
+        "copy-start.10",
+        "copy-start",
+        [
+            "bf16[16000,256]{1,0:T(16,128)(2,1)}",
+            "bf16[16000,256]{1,0:T(16,128)(2,1)S(1)}",
+            "u32[]{:S(2)}",
+        ],
+        ["bf16[16000,256]{1,0:T(16,128)(2,1)S(1)}"],
+    ),
+    "%all-gather.200.cloned.1.call-start = ((), (), (s32[8192]{0:T(1024)}, s32[69]{0:T(1)S(11)}, "
+    "s32[0]{0:T(1)S(12)}, s32[101]{0:S(8)}, s32[0]{0:S(10)}, /*index=5*/s32[0]{0}, s32[0]{0}, "
+    "s32[128]{0:T(1)L(128)S(4)})) async-start(), async_execution_thread="
+    '"sparsecore", calls=%async_computation.28': (
+        "all-gather.200.cloned.1.call-start",
+        "async-start",
+        [
+            *("s32[8192]{0:T(1024)}", "s32[69]{0:T(1)S(11)}", "s32[0]{0:T(1)S(12)}"),
+            *("s32[101]{0:S(8)}", "s32[0]{0:S(10)}", "s32[0]{0}", "s32[0]{0}"),
+            "s32[128]{0:T(1)L(128)S(4)}",
+        ],
+        [],
+    ),
+    "%all-gather.200.cloned.1.call-done = s32[4,4,2048]{2,1,0:T(4,128)} async-done(((s32[1,4,2048]"
+    "{2,1,0:T(4,128)}), s32[4,4,2048]{2,1,0:T(4,128)}, (s32[8192]{0:T(1024)})) "
+    "%all-gather.200.cloned.1.call-update)": (
+        "all-gather.200.cloned.1.call-done",
+        "async-done",
+        ["s32[4,4,2048]{2,1,0:T(4,128)}"],
+        ["s32[1,4,2048]{2,1,0:T(4,128)}", "s32[4,4,2048]{2,1,0:T(4,128)}", "s32[8192]{0:T(1024)}"],
+    ),
+    "%slice-start.12 = ((s8[8388608]{0:T(1024)(128)(4,1)}), s8[4194304]{0:T(1024)(128)(4,1)S(1)}, "
+    "s32[]{:S(2)}) async-start(s8[8388608]{0:T(1024)(128)(4,1)} %bitcast.578), "
+    "calls=%async_computation.75": (
+        "slice-start.12",
+        "async-start",
+        [
+            "s8[8388608]{0:T(1024)(128)(4,1)}",
+            "s8[4194304]{0:T(1024)(128)(4,1)S(1)}",
+            "s32[]{:S(2)}",
+        ],
+        ["s8[8388608]{0:T(1024)(128)(4,1)}"],
+    ),
+    "%slice-done.10 = s8[4194304]{0:T(1024)(128)(4,1)S(1)} async-done(((s8[8388608]{0:T(1024)(128)"
+    "(4,1)}), s8[4194304]{0:T(1024)(128)(4,1)S(1)}, s32[]{:S(2)}) %slice-start.10)": (
+        "slice-done.10",
+        "async-done",
+        ["s8[4194304]{0:T(1024)(128)(4,1)S(1)}"],
+        [
+            "s8[8388608]{0:T(1024)(128)(4,1)}",
+            "s8[4194304]{0:T(1024)(128)(4,1)S(1)}",
+            "s32[]{:S(2)}",
+        ],
+    ),
+    "%collective-permute-start.12 = (bf16[8,2048,256]{2,1,0:T(8,128)(2,1)}, bf16[8,2048,256]"
+    "{2,1,0:T(8,128)(2,1)}, u32[]{:S(2)}, u32[]{:S(2)}) collective-permute-start(bf16[8,2048,256]"
+    "{2,1,0:T(8,128)(2,1)} %reduce-scatter.90.cloned.1.call-done), channel_id=120, "
+    "source_target_pairs={{0,0},{2,2}}": (
+        "collective-permute-start.12",
+        "collective-permute-start",
+        [
+            *["bf16[8,2048,256]{2,1,0:T(8,128)(2,1)}"] * 2,
+            *["u32[]{:S(2)}"] * 2,
+        ],
+        ["bf16[8,2048,256]{2,1,0:T(8,128)(2,1)}"],
+    ),
+    "%subtract_bitcast_fusion.1 = (s32[1,16,4,128]{3,2,1,0:T(4,128)}, s32[1,4,2048]{2,1,0:T(4,128)"
+    "}) fusion(s32[4,2048]{1,0:T(4,128)} %param.19, s32[]{:T(128)} %bitcast.139), kind=kLoop, "
+    "calls=%fused_computation.401": (
+        "subtract_bitcast_fusion.1",
+        "fusion",
+        ["s32[1,16,4,128]{3,2,1,0:T(4,128)}", "s32[1,4,2048]{2,1,0:T(4,128)}"],
+        ["s32[4,2048]{1,0:T(4,128)}", "s32[]{:T(128)}"],
+    ),
+    "%flash_attention.3 = (bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)S(1)}, f32[4,4,2048,128]"
+    "{3,2,1,0:T(8,128)}, f32[4,4,2048,128]{3,2,1,0:T(8,128)}) custom-call(bf16[4,4,2048,128]"
+    "{3,2,1,0:T(16,128)(2,1)} %fusion.544, …), custom_call_target="
+    '"tpu_custom_call", operand_layout_constraints={…}': (
+        "flash_attention.3",
+        "custom-call",
+        [
+            "bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)S(1)}",
+            *["f32[4,4,2048,128]{3,2,1,0:T(8,128)}"] * 2,
+        ],
+        ["bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)}"],
+    ),
+    "%custom-call.77 = f32[4,1024,512]{2,1,0:T(8,128)S(1)} custom-call(s8[4194304]"
+    '{0:T(1024)(128)(4,1)S(1)} %slice-done.10, …), custom_call_target="ConcatBitcast"': (
+        "custom-call.77",
+        "custom-call",
+        ["f32[4,1024,512]{2,1,0:T(8,128)S(1)}"],
+        ["s8[4194304]{0:T(1024)(128)(4,1)S(1)}"],
+    ),
+    "%fusion.48.clone.3 = f8e4m3fn[1024,1024,1]{1,0,2:T(8,128)(4,1)} fusion(f32[1024,1024]"
+    "{1,0:T(8,128)} %param_2.1141), kind=kLoop, calls=%fused_computation.57.clone": (
+        "fusion.48.clone.3",
+        "fusion",
+        ["f8e4m3fn[1024,1024,1]{1,0,2:T(8,128)(4,1)}"],
+        ["f32[1024,1024]{1,0:T(8,128)}"],
+    ),
+    "%copy.240 = s32[4,16,2,128]{3,1,2,0:T(8,128)S(1)} copy(s32[4,16,2,128]{3,2,1,0:T(2,128)S(1)} "
+    "%get-tuple-element.734)": (
+        "copy.240",
+        "copy",
+        ["s32[4,16,2,128]{3,1,2,0:T(8,128)S(1)}"],
+        ["s32[4,16,2,128]{3,2,1,0:T(2,128)S(1)}"],
+    ),
+    "%add.409 = s32[]{:T(128)S(6)} add(s32[]{:T(128)} %bitcast.139, s32[]{:T(128)} "
+    "%constant.1176)": (
+        "add.409",
+        "add",
+        ["s32[]{:T(128)S(6)}"],
+        ["s32[]{:T(128)}", "s32[]{:T(128)}"],
+    ),
+    "%constant_dynamic-slice_fusion.3 = …": ("constant_dynamic-slice_fusion.3", "", [], []),
+    # other forms
+    "x = f32[] add(%a, %b)": ("x", "add", ["f32[]"], []),
+    "ROOT %x.1 = pred[2]{0} compare(f32[2]{0} %a, f32[2]{0} %b), direction=LT": (
+        "x.1",
+        "compare",
+        ["pred[2]{0}"],
+        ["f32[2]{0}", "f32[2]{0}"],
+    ),
+    "%d = f32[<=128,4]{1,0} pad(f32[<=100,4]{1,0} %a, f32[] %z), padding=0_28x0_0": (
+        "d",
+        "pad",
+        ["f32[<=128,4]{1,0}"],
+        ["f32[<=100,4]{1,0}", "f32[]"],
+    ),
+    "%c = f32[2]{0} constant({1, -2.5e3})": ("c", "constant", ["f32[2]{0}"], []),
+    "%c = s32[] constant(-7)": ("c", "constant", ["s32[]"], []),
+    "%p = bf16[4]{0} parameter(0)": ("p", "parameter", ["bf16[4]{0}"], []),
+    # nothing is in a token
+    "%t = token[] after-all()": ("t", "after-all", [], []),
+    "%s = token[] send-done((f32[8]{0}, u32[], token[]) %a)": (
+        *("s", "send-done"),
+        *([], ["f32[8]{0}", "u32[]"]),
+    ),
+    "%e = () tuple()": ("e", "tuple", [], []),
+    "%n = ((((s4[8]{0:T(8)E(4)})))) tuple(((s4[8]{0})) %a)": (
+        "n",
+        "tuple",
+        ["s4[8]{0:T(8)E(4)}"],
+        ["s4[8]{0}"],
+    ),
+    "%i = s32[16]{0} iota(), iota_dimension=0": ("i", "iota", ["s32[16]{0}"], []),
+    # attributes are no operands
+    "%q = s32[1]{0} custom-call(), custom_call_target="
+    '"x", operand_layout_constraints={f32[2]{0}}': ("q", "custom-call", ["s32[1]{0}"], []),
+    # less than a text
+    "%only.a-name_1": ("only.a-name_1", "", [], []),
+    "only.a-name": ("only.a-name", "", [], []),
+    "%x = ": ("x", "", [], []),
+    # cut off
+    "%x = f32[8": ("x", "", [], []),
+    "%x = f32[8]{0:T(8,1": ("x", "", ["f32[8]"], []),
+    "%x = (f32[8]{0}, bf16[4": ("x", "", ["f32[8]{0}"], []),
+    "%x = f32[8]{0} fus": ("x", "", ["f32[8]{0}"], []),
+    "%x = f32[8]{0} fusion(": ("x", "fusion", ["f32[8]{0}"], []),
+    "%x = f32[8]{0} fusion(f32[8]{0} %a, f32[4]{0": (
+        "x",
+        "fusion",
+        ["f32[8]{0}"],
+        ["f32[8]{0}", "f32[4]"],
+    ),
+}
+
+NO_INSTRUCTION = ["", " ", "=", "% = f32[8]", "(f32[8])", "\0\xff", "what is this?", "…", "%a %b"]
+
+
+def group(category: StatValue | None, *, mode: str = "by_source", **of_op: Any) -> dict[str, Any]:
+    """The one group of a trace of one op."""
+    data = trace([op(of_op.pop("name", "x.1"), category, 0, 5, **of_op)])
+    options = {
+        "by_source": ["--include-data-move", "--include-comm"],
+        "non_compute": ["--include-comm"],
+    }[mode]
+    key = {"by_source": "groups", "non_compute": "by_source_within_category"}[mode]
+    (only,) = answer(data, mode, *options)[key]
+    row: dict[str, Any] = only
+    return row
+
+
+class Parser(unittest.TestCase):
+    def test_what_each_text_says(self) -> None:
+        for text, (name, opcode, outputs, operands) in PARSED.items():
+            with self.subTest(text=text):
+                hlo = HloText(text)
+                self.assertEqual((hlo.name, hlo.opcode), (name, opcode))
+                self.assertEqual([array.text for array in hlo.outputs], outputs)
+                self.assertEqual([array.text for array in hlo.operands], operands)
+
+    def test_of_what_is_no_instruction_all_parts_are_empty(self) -> None:
+        for text in NO_INSTRUCTION:
+            with self.subTest(text=text):
+                hlo = HloText(text)
+                self.assertEqual((hlo.name, hlo.opcode, hlo.shape, hlo.base_name), ("",) * 4)
+                self.assertEqual((hlo.outputs, hlo.operands), ([], []))
+                self.assertIsNone(hlo.target)
+                self.assertIsNone(hlo.moved_array)
+                self.assertIs(hlo.is_on_chip, False)
+
+    def test_the_shape_is_whole_tuples_with_their_comments(self) -> None:
+        shape = "((), (s32[2]{0}, /*index=5*/s32[0]{0:S(10)}))"
+        self.assertEqual(HloText(f"%x = {shape} async-start()").shape, shape)
+
+    def test_every_cut_of_a_text_is_understood_as_far_as_it_goes(self) -> None:
+        def arrays(hlo: HloText) -> list[str]:
+            return [f"{a.dtype}[{a.dims}]" for a in [*hlo.outputs, *hlo.operands]]
+
+        for text in PARSED:
+            whole = arrays(HloText(text))
+            for end in range(len(text)):
+                seen = arrays(HloText(text[:end]))
+                self.assertEqual(seen, whole[: len(seen)], text[:end])
+
+    def test_custom_call_targets_hold_any_character_but_a_quote(self) -> None:
+        for target in (
+            "tpu_custom_call",
+            "TODO(b/522284627)",
+            "a{b},c = f32[1]",
+            "ünïcode ⚙",
+            ")(",
+        ):
+            with self.subTest(target=target):
+                text = f'%x = f32[] custom-call(f32[] %a), custom_call_target="{target}"'
+                self.assertEqual(HloText(text).target, target)
+
+    def test_only_custom_calls_have_a_target(self) -> None:
+        text = '%x = f32[] fusion(f32[] %a), custom_call_target="y"'
+        self.assertIsNone(HloText(text).target)
+        self.assertIsNone(HloText("%x = f32[] custom-call(f32[] %a)").target)
+
+    def test_a_shape_s_rank_and_size(self) -> None:
+        for shape, rank, n_elements in (
+            ("f32[]", 0, 1),
+            ("f32[0]{0}", 1, 0),
+            ("f32[7]{0}", 1, 7),
+            ("f32[2,3,4]{2,1,0}", 3, 24),
+            ("f32[<=128,2]{1,0}", 2, 256),
+        ):
+            with self.subTest(shape=shape):
+                (array,) = HloText(f"%x = {shape} add()").outputs
+                self.assertEqual((array.rank, array.n_elements), (rank, n_elements))
+
+
+class LongTexts(unittest.TestCase):
+    """No text, however long or broken, takes more than a moment; nor does it end the program."""
+
+    def assert_quick(self, text: str, category: str = "data formatting") -> dict[str, Any]:
+        began = time.process_time()
+        row = group(category, mode="non_compute", text=text)
+        self.assertLess(time.process_time() - began, 2)
+        return row
+
+    def test_many_operands(self) -> None:
+        operands = ", ".join(f"f32[8,128]{{1,0:T(8,128)}} %param.{i}" for i in range(100_000))
+        text = f"%x = bf16[8,128]{{1,0:T(8,128)}} copy({operands})"
+        self.assertEqual(len(HloText(text).operands), 100_000)
+        self.assertIs(self.assert_quick(text)["dtype_change"], True)
+
+    def test_deep_nests(self) -> None:
+        deep = "(" * 100_000 + "f32[8]{0}" + ")" * 100_000
+        row = self.assert_quick(f"%x = {deep} copy({deep} %a)")
+        self.assertIs(row["dtype_change"], False)
+        self.assertEqual(row["shapes_out"], [f"{deep[: 1 << 16]}…"])
+
+    def test_what_is_opened_and_never_closed(self) -> None:
+        for part in ("(", ")", "{", "f[", "f32[8]{", "T(8", "word", 'custom_call_target="', "/*"):
+            with self.subTest(part=part):
+                self.assert_quick("%x = f32[8]{0} copy(" + part * 20_000)
+                self.assert_quick("%x = (" + part * 20_000)
+                self.assert_quick("%x = f32[8]{0:" + part * 20_000 + "} copy(f32[8]{0} %a)")
+
+    def test_dimensions_of_any_length(self) -> None:
+        self.assert_quick(f"%x = (f32[{'9' * 5000}]{{0}}, bf16[8]{{0}}) copy(f32[8]{{0}} %a)")
+
+
+class Signatures(unittest.TestCase):
+    def assert_signature(self, expected: str, category: str, **of_op: Any) -> None:
+        (row,) = group(category, **of_op)["hlo_op_breakdown"]
+        self.assertEqual(row["signature"], expected)
+
+    def test_fusions_and_async_ops_are_named_without_their_ssa_parts(self) -> None:
+        for name, base in (
+            ("fusion.48.clone.3", "fusion"),
+            ("fusion", "fusion"),
+            ("add_fusion.1.remat2.cloned", "add_fusion"),
+            ("fusion.remat.clone4", "fusion"),
+            ("constant_dynamic-slice_fusion.3", "constant_dynamic-slice_fusion"),
+            ("flash.fwd.7", "flash.fwd"),
+            ("fusion2.clone_x.5", "fusion2.clone_x"),
+            ("fusion.3a.remats", "fusion.3a.remats"),
+        ):
+            with self.subTest(name=name):
+                self.assert_signature(f"{base} [loop fusion]", "loop fusion", name=name)
+        for name, base in (
+            ("all-gather.200.cloned.1.call-done", "all-gather.call-done"),
+            ("slice-done.10", "slice-done"),
+        ):
+            with self.subTest(name=name):
+                self.assert_signature(f"{base} [async-done]", "async-done", name=name)
+
+    def test_custom_calls_are_named_by_their_target(self) -> None:
+        for target in ("tpu_custom_call", "TODO(b/522284627)"):
+            for category in ("custom-call", "data formatting"):
+                self.assert_signature(
+                    f"custom-call:{target}",
+                    category,
+                    opcode="custom-call",
+                    attributes=f', custom_call_target="{target}"',
+                )
+
+    def test_everything_else_is_named_by_its_opcode(self) -> None:
+        for category, opcode in (
+            ("data formatting", "transpose"),
+            ("non-fusion elementwise", "add"),
+            ("collective-permute-done", "collective-permute-done"),
+        ):
+            self.assert_signature(f"{opcode} [{category}]", category, opcode=opcode)
+
+    def test_without_a_text(self) -> None:
+        for category in ("data formatting", "loop fusion", "async-done", "custom-call"):
+            self.assert_signature(f"<no text> [{category}]", category, text="")
+
+
+class Dtypes(unittest.TestCase):
+    def test_each_hlo_dtype_has_a_class(self) -> None:
+        for hlo_dtype, dtype in (
+            *(("bf16", "bf16"), ("f32", "fp32"), ("f16", "fp16"), ("f8e4m3fn", "fp8")),
+            *(("f8e5m2", "fp8"), ("f8e4m3b11fnuz", "fp8"), ("f64", "other"), ("s8", "other")),
+            *(("s32", "other"), ("pred", "other"), ("f4e2m1fn", "other"), ("c64", "other")),
+        ):
+            with self.subTest(hlo_dtype=hlo_dtype):
+                row = group("loop fusion", shape=f"{hlo_dtype}[8]{{0}}")
+                self.assertEqual(row["dtypes"], {dtype: 1})
+
+    def test_a_tuple_has_the_dtype_of_its_largest_array(self) -> None:
+        for shape, dtype in (
+            ("(s32[4]{0}, bf16[5]{0})", "bf16"),
+            ("(bf16[5]{0}, s32[4]{0})", "bf16"),
+            ("(bf16[2,2]{1,0}, f32[4]{0}, f16[4]{0})", "bf16"),
+            ("(f32[4]{0}, bf16[2,2]{1,0})", "fp32"),
+            ("(f32[], bf16[0]{0})", "fp32"),
+            ("((u32[]), (f16[2]{0}), ())", "fp16"),
+            ("(f32[3]{0}, bf16[<=4]{0})", "bf16"),
+            # Dims that no number holds weigh more than any that one does, and no more than 2**64.
+            (f"(f32[{'9' * 25}]{{0}}, bf16[100]{{0}})", "fp32"),
+            (f"(bf16[100]{{0}}, f32[{'9' * 25}]{{0}})", "fp32"),
+            (f"(f32[{'9' * 19}]{{0}}, bf16[{'1' + '0' * 19}]{{0}})", "bf16"),
+            (f"(f32[{'9' * 19}]{{0}}, bf16[{'9' * 18}]{{0}})", "fp32"),
+            (f"(f32[{'9' * 30}]{{0}}, bf16[{'9' * 19},9]{{1,0}})", "bf16"),
+            ("()", "other"),
+        ):
+            with self.subTest(shape=shape):
+                self.assertEqual(group("loop fusion", shape=shape)["dtypes"], {dtype: 1})
+
+    def test_without_a_text_the_shape_stat_tells(self) -> None:
+        row = group("loop fusion", text="", shape="(s32[2]{0}, bf16[4]{0})")
+        self.assertEqual(row["dtypes"], {"bf16": 1})
+        row = group("loop fusion", text="", shape_with_layout="")
+        self.assertEqual(row["dtypes"], {"other": 1})
+
+    def test_only_categories_that_may_be_matmuls_are_uncertain(self) -> None:
+        for category, uncertain in (
+            *(("convolution", True), ("convolution base-dilated", True), ("dot", True)),
+            *(("ragged-dot", True), ("convolution fusion", True), ("output fusion", True)),
+            *(("custom fusion", True), ("custom-call", True), ("loop fusion", False)),
+            *(("input fusion", False), ("reduce", False), ("all-gather fusion", False)),
+            *(("fusion", False), ("scatter fusion", False), ("non-fusion elementwise", False)),
+        ):
+            with self.subTest(category=category):
+                row = group(category, shape=BF16, operands=f"{S8} %a")
+                self.assertIs(row["dtype_uncertain"], uncertain)
+
+    def test_inputs_of_the_output_s_dtype_make_it_certain(self) -> None:
+        for shape, operands, uncertain in (
+            (BF16, f"{BF16} %a, {BF16} %b", False),
+            (BF16, f"{BF16} %a, {S8} %b", True),
+            (BF16, f"{S8} %b, {BF16} %a", True),
+            (F32, f"{BF16} %a", True),
+            (BF16, f"{F32} %a", True),
+            # neither scalars nor wide integers nor predicates go into a matrix unit
+            (BF16, f"{BF16} %a, f32[] %b, s32[4]{{0}} %c, pred[4]{{0}} %d, u16[4]{{0}} %e", False),
+            (BF16, f"{BF16} %a, u8[4]{{0}} %b", True),
+            (BF16, f"{BF16} %a, s4[4]{{0}} %b", True),
+            (BF16, f"{BF16} %a, u1[4]{{0}} %b", True),
+            (BF16, f"{BF16} %a, s1[4]{{0}} %b", True),
+            (BF16, f"{BF16} %a, s16[4]{{0}} %b, s64[4]{{0}} %c", False),
+            (BF16, f"{BF16} %a, f64[4]{{0}} %b", True),
+            ("f8e4m3fn[4]{0}", "f8e5m2[4]{0} %a", False),
+            # no input to be seen
+            (BF16, "f32[] %a, s32[4]{0} %b", True),
+            (BF16, "%a, %b", True),
+            (BF16, "", True),
+            # of an output that has no peak nothing is claimed
+            ("s32[4]{0}", f"{S8} %a", False),
+            ("f64[4]{0}", f"{S8} %a", False),
+            ("s32[4]{0}", f"{BF16} %a", False),
+            ("s32[4]{0}", "%a", False),
+            # in a tuple the largest array counts
+            (f"(f32[2]{{0}}, {BF16})", f"{BF16} %a", False),
+        ):
+            with self.subTest(shape=shape, operands=operands):
+                row = group("convolution fusion", shape=shape, operands=operands)
+                self.assertIs(row["dtype_uncertain"], uncertain)
+
+    def test_without_a_text_a_matmul_is_uncertain(self) -> None:
+        self.assertIs(group("dot", text="", shape=BF16)["dtype_uncertain"], True)
+
+    def test_a_group_is_uncertain_if_a_member_is(self) -> None:
+        ops = [
+            op("a", "dot", 0, 5, shape=BF16, stack="m.py:1:1"),
+            op("b", "dot", 5, 5, shape=BF16, operands=f"{S8} %x", stack="m.py:1:1"),
+        ]
+        (row,) = answer(trace(ops), "by_source")["groups"]
+        self.assertIs(row["dtype_uncertain"], True)
+
+    def test_operand_dtypes_are_of_the_largest_narrow_or_float_operand(self) -> None:
+        for operands, expected in (
+            (f"{BF16} %a", {"bf16": 5}),
+            (f"{BF16} %a, f32[5]{{0}} %b", {"fp32": 5}),
+            (f"{BF16} %a, {F32} %b", {"bf16": 5}),
+            ("s8[8]{0} %a, bf16[4]{0} %b", {"s8": 5}),
+            ("f8e5m2[8]{0} %a", {"fp8": 5}),
+            ("f64[8]{0} %a", {"f64": 5}),
+            ("s32[99]{0} %a, pred[99]{0} %b, f16[2]{0} %c", {"fp16": 5}),
+            ("f32[] %a, s32[4]{0} %b", {}),
+            ("%a", {}),
+        ):
+            with self.subTest(operands=operands):
+                self.assertEqual(
+                    group("loop fusion", operands=operands)["operand_dtypes"], expected
+                )
+
+
+def change(category: str, text: str) -> tuple[bool | None, bool | None]:
+    row = group(category, mode="non_compute", text=text)
+    return row["dtype_change"], row["layout_change"]
+
+
+def copied(after: str, before: str) -> tuple[bool | None, bool | None]:
+    return change("data formatting", f"%copy.1 = {after} copy({before} %a)")
+
+
+class Changes(unittest.TestCase):
+    def test_dtype_and_layout_of_the_first_operand_against_the_output_s(self) -> None:
+        for after, before, expected in (
+            ("f32[8,4]{1,0}", "f32[8,4]{1,0}", (False, False)),
+            ("bf16[8,4]{1,0}", "f32[8,4]{1,0}", (True, False)),
+            ("f32[8,4]{0,1}", "f32[8,4]{1,0}", (False, True)),
+            ("f32[8,4]{1,0:T(8,128)}", "f32[8,4]{1,0}", (False, True)),
+            ("f32[8,4]{1,0:T(8,128)}", "f32[8,4]{1,0:T(8,128)(2,1)}", (False, True)),
+            ("f32[8,4]{1,0:T(8,128)}", "f32[8,4]{1,0:T(2,128)}", (False, True)),
+            # another memory space alone is no other layout
+            ("f32[8,4]{1,0:T(8,128)S(1)}", "f32[8,4]{1,0:T(8,128)}", (False, False)),
+            ("f32[8,4]{1,0:S(5)}", "f32[8,4]{1,0}", (False, False)),
+            ("f32[8,4]{1,0:T(8,128)L(128)S(1)}", "f32[8,4]{1,0:T(8,128)}", (False, False)),
+            # other dims, same rank
+            ("f32[2,4]{1,0}", "f32[8,4]{1,0}", (False, False)),
+            # other ranks, or no layout
+            ("f32[32]{0}", "f32[8,4]{1,0}", (False, None)),
+            ("bf16[32]{0}", "f32[8,4]{1,0}", (True, None)),
+            ("f32[8,4]", "f32[8,4]{1,0}", (False, None)),
+            ("f32[8,4]{1,0}", "f32[8,4]", (False, None)),
+            ("f32[]", "f32[]{:T(128)}", (False, None)),
+            ("f32[]{:T(128)S(6)}", "f32[]{:T(128)}", (False, False)),
+            # the first array of a tuple
+            ("(bf16[4]{0}, f32[4]{0})", "((), (f32[4]{0}))", (True, False)),
+            # float precisions of one class are still other dtypes
+            ("f8e5m2[4]{0}", "f8e4m3fn[4]{0}", (True, False)),
+        ):
+            with self.subTest(after=after, before=before):
+                self.assertEqual(copied(after, before), expected)
+
+    def test_tokens_are_nothing_to_compare(self) -> None:
+        for category, text in (
+            ("send-done", "%s = token[] send-done((f32[8]{0}, u32[], token[]) %a)"),
+            ("infeed", "%i = ((f32[8]{0}), token[]) infeed(token[] %t)"),
+        ):
+            with self.subTest(category):
+                row = group(category, mode="non_compute", text=text)
+                self.assertEqual((row["dtype_change"], row["layout_change"]), (None, None))
+
+    def test_nothing_to_compare_is_not_no_change(self) -> None:
+        for text in (
+            "",
+            "%copy.1",
+            "%iota.1 = s32[8]{0} iota(), iota_dimension=0",
+            "%copy.1 = f32[8]{0} copy(%a)",
+            "%tuple.1 = () copy(f32[8]{0} %a)",
+        ):
+            with self.subTest(text=text):
+                self.assertEqual(change("data formatting", text), (None, None))
+
+    def test_a_copy_done_compares_with_its_source(self) -> None:
+        for operand, source, expected in (
+            (
+                "(f32[8,4]{1,0}, f32[8,4]{0,1:S(1)}, u32[]{:S(2)})",
+                "f32[8,4]{0,1:S(1)}",
+                (False, True),
+            ),
+            (
+                "(f32[8,4]{1,0}, f32[8,4]{1,0:S(5)}, u32[]{:S(2)})",
+                "f32[8,4]{1,0:S(5)}",
+                (False, False),
+            ),
+            ("(f32[8,4]{1,0}, bf16[8,4]{1,0}, u32[]{:S(2)})", "bf16[8,4]{1,0}", (True, False)),
+        ):
+            with self.subTest(operand=operand):
+                text = f"%copy-done.1 = f32[8,4]{{1,0}} copy-done({operand} %copy-start.1)"
+                row = group("copy-done", mode="non_compute", text=text)
+                self.assertEqual((row["dtype_change"], row["layout_change"]), expected)
+                self.assertEqual(row["shapes_in"], [source])
+                self.assertEqual(row["shapes_out"], ["f32[8,4]{1,0}"])
+
+    def test_a_copy_done_of_several_arrays_compares_with_the_first_of_its_source(self) -> None:
+        """Its operand is (destination, source, context), each of the former a tuple itself."""
+        for first, expected in (("f16[8,4]{1,0}", (True, False)), ("f32[8,4]{0,1}", (False, True))):
+            after, source = "f32[8,4]{1,0}, bf16[4]{0}", f"{first}, bf16[4]{{0}}"
+            text = f"%c = ({after}) copy-done((({after}), ({source}), u32[]{{:S(2)}}) %s)"
+            with self.subTest(first=first):
+                row = group("copy-done", mode="non_compute", text=text)
+                self.assertEqual((row["dtype_change"], row["layout_change"]), expected)
+                self.assertEqual(row["shapes_in"], [first])
+                self.assertEqual(row["shapes_out"], [f"({after})"])
+
+    def test_other_waits_compare_with_their_first_array(self) -> None:
+        text = "%slice-done.1 = bf16[4]{0} async-done(((f32[8]{0}), bf16[4]{0}, s32[]{:S(2)}) %s.1)"
+        self.assertEqual(change("async-done", text), (True, False))
+
+    def test_what_only_starts_has_moved_nothing(self) -> None:
+        for category, opcode in (
+            ("copy-start", "copy-start"),
+            ("copy-start", "copy"),
+            ("async-start", "async-start"),
+            ("collective-permute-start", "collective-permute-start"),
+            # The text says it, too.
+            ("data formatting", "copy-start"),
+            ("copy", "copy-start"),
+        ):
+            with self.subTest(category=category):
+                text = f"%slice-start.1 = (bf16[4]{{0}}, u32[]) {opcode}(f32[4]{{0}} %a)"
+                self.assertEqual(change(category, text), (None, None))
+
+    def test_a_group_s_change_is_seen_in_some_execution_or_known_in_one(self) -> None:
+        same, other, unknown = ("f32[4]{0}", "f32[4]{0:T(128)}", "f32[4]")
+        for befores, expected in (
+            ((same, other, unknown), True),
+            ((unknown, same), False),
+            ((unknown, unknown), None),
+            ((other,), True),
+        ):
+            with self.subTest(befores=befores):
+                ops: list[Op] = [
+                    op("x", "copy", 5 * i, 5, shape=same, operands=f"{before} %a", stack="m.py:1:1")
+                    for i, before in enumerate(befores)
+                ]
+                (row,) = answer(trace(ops), "non_compute")["by_source_within_category"]
+                self.assertIs(row["layout_change"], expected)
+                self.assertIs(row["dtype_change"], False)
+
+
+if __name__ == "__main__":
+    unittest.main()
