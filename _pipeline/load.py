@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from _pipeline import folders
 from _pipeline.folders import files_below, folder_nearby, host_of, is_folder
-from _pipeline.request import DEVICE_NOT_FOUND, UNREADABLE, Absent, unreadable
+from _pipeline.request import DEVICE_NOT_FOUND, UNREADABLE, Absent, no_device, unreadable
 from _proto.errors import Damage, NoProtobuf
 from _proto.trace import STDIN, open_survey, open_trace
 
@@ -92,7 +92,7 @@ def first_of(
                 notes.append(f"a file can't be read: {absent.fields['detail']}")
     if len(failures) == len(files):
         raise failures[0]
-    raise Absent(DEVICE_NOT_FOUND, available_devices=list(dict.fromkeys(devices)))
+    raise no_device(devices)
 
 
 @contextmanager

@@ -6,12 +6,15 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     Json = dict[str, Any]
 
 
 DEVICE = "/device:TPU:0"
+# What names of devices begin with; hosts and what lies beside the trace have other ones.
+DEVICE_PLANE = "/device:"
 
 
 def forms_of_device(name: str) -> list[str]:
@@ -62,6 +65,17 @@ class Absent(Exception):
         self.reason = reason
         self.exit_status = EXIT_STATUS[reason]
         self.fields = fields
+
+
+def no_device(planes: Iterable[str]) -> Absent:
+    """Why there is none of that name among the planes: it may be no capture of a TPU at all."""
+    devices = [name for name in dict.fromkeys(planes) if name.startswith(DEVICE_PLANE)]
+    kinds = dict.fromkeys(name.removeprefix(DEVICE_PLANE).partition(":")[0] for name in devices)
+    fields: Json = {"available_devices": devices}
+    if "TPU" not in kinds:
+        of = f"{' and '.join(kinds)}, not of a TPU" if kinds else "a host (CPU) alone"
+        fields["detail"] = f"a capture of {of}: --mode anatomy shows what is in it"
+    return Absent(DEVICE_NOT_FOUND, **fields)
 
 
 def unreadable(path: str, error: Exception) -> Absent:

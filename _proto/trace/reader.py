@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import TypeVar
 
@@ -19,7 +20,17 @@ from _proto.errors import Damage
 from _proto.record import record
 from _proto.trace.lines import DeviceStats, Line, read_line
 from _proto.trace.source import Source
-from _proto.trace.wire import LENGTH, VARINT, Schema, decode, fields, known_fields, text
+from _proto.trace.wire import (
+    HEAD_BYTES,
+    LENGTH,
+    VARINT,
+    Schema,
+    decode,
+    fields,
+    head_of_field,
+    known_fields,
+    text,
+)
 
 # What compressed strings may expand to: one; all of a plane; and these for each byte of the file.
 _TEXT_LIMIT = 4 << 20
@@ -27,6 +38,7 @@ _TEXTS_LIMIT = 8 << 20
 _TEXTS_PER_BYTE = 8
 # Of metadata, and of a message in a stat.
 _LARGE = 1 << 20
+_KEY_TAG = bytes([1 << 3 | VARINT])
 _SPACE, _PLANE, _LINE, _STAT, _ENTRY, _METADATA = (
     Schema(kind.DESCRIPTOR)
     for kind in (
@@ -381,13 +393,25 @@ def _refuse_another(name: str, later: bytes, at: int) -> None:
 
 def _key(source: Source, start: int, end: int) -> int:
     """The key of an entry of the map of event metadata, whose value stays unopened."""
+    head = source.read(start, min(2 * HEAD_BYTES, end - start))
+    # There are thousands, and nearly all are written so: the key, and the value up to the end.
+    if head[:1] == _KEY_TAG:
+        with suppress(Damage, IndexError):
+            _, _, key, i = head_of_field(head, 0, start)
+            number, wire, length, i = head_of_field(head, i, start + i)
+            if (number, wire, i + length) == (2, LENGTH, end - start):
+                return signed(key)
     key = 0
     for at, number, wire, value, _ in fields(source, start, end):
         if wire != {1: VARINT, 2: LENGTH}.get(number, wire):
             raise Damage(at, f"field {number} of a map entry has wire type {wire}")
         if number == 1:
-            key = value - (1 << 64) if value >> 63 else value
+            key = signed(value)
     return key
+
+
+def signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
 
 
 def _attachment(source: Source, start: int, end: int, stat_ids: set[int]) -> Attachment:
@@ -407,7 +431,7 @@ def _bytes_of(source: Source, start: int, end: int, stat_ids: set[int]) -> tuple
     metadata_id, span = 0, None
     for _, name, value, stop in known_fields(_STAT, source, start, end):
         if name == "metadata_id":
-            metadata_id = value - (1 << 64) if value >> 63 else value
+            metadata_id = signed(value)
         else:
             span = (value, stop) if name == "bytes_value" else None
     return span if metadata_id in stat_ids else None

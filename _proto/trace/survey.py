@@ -14,7 +14,7 @@ from _proto import xplane_pb2 as pb
 from _proto.errors import CutOff, Damage
 from _proto.record import record
 from _proto.trace.lines import pieces_of
-from _proto.trace.reader import Plane, Trace, Value, name_of
+from _proto.trace.reader import Plane, Trace, Value, name_of, signed
 from _proto.trace.source import Source
 from _proto.trace.wire import Schema, decode, known_fields, parse, text, tidied
 
@@ -176,7 +176,7 @@ class SurveyedPlane(Plane):
             kind = stat.WhichOneof("value")
             value: Value | None = getattr(stat, kind) if kind else None
             if kind == "ref_value":
-                value = self.stat_name(stat.ref_value)
+                value = self.stat_name(signed(stat.ref_value))
             elif kind == "compressed_str_value":
                 try:
                     value = self._inflated(stat.compressed_str_value)

@@ -55,6 +55,10 @@ class Options:
     bytes: str = "accessed"
     model_flops: float | None = None
     own: Sequence[str] = ()
+    plane: str | None = None
+    line: str | None = None
+    grep: str | None = None
+    sample: int | None = None
 
 
 class AbsentError(Exception):
