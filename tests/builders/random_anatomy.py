@@ -27,7 +27,17 @@ from tests.builders.xspace import (
 )
 
 PLANES = ["/device:GPU:0", "/host:CPU", "/device:TPU:7", "0", "/device:CUSTOM:Megascale Trace", ""]
-LINES = ["_counters_", "counters_0", "Stream #13(Compute,MemcpyD2H)", "python", "", "Steps"]
+LINES = [
+    *("_counters_", "_counters_", "counters_0", "Stream #13(Compute,MemcpyD2H)", "python", "", "Steps"),
+]
+    "_counters_",
+    "_counters_",
+    "counters_0",
+    "Stream #13(Compute,MemcpyD2H)",
+    "python",
+    "",
+    "Steps",
+]
 DISPLAY_NAMES = [None, None, "", "Stream 13", "\u00fc"]
 TIMESTAMPS = [None, 0, 5, 1795320900663590481, -(2**63), 2**63 - 1]
 STAT_NAMES = [
@@ -122,8 +132,8 @@ def random_anatomy_case(rng: random.Random) -> tuple[bytes, dict[str, Any]]:
     data += encode(Space(planes)) + b"".join(texts) or encode(Space(hostnames=["alone"]))
     options: dict[str, Any] = {}
     if chance(rng, 0.7):
-        names = [*PLANES, *(plane.name or "" for plane in planes), "/device:TPU:0", "TPU:0", "7"]
-        options["plane"] = rng.choice(names)
+        names = [plane.name or "" for plane in planes] * 8
+        options["plane"] = rng.choice([*names, *PLANES, "/device:TPU:0", "TPU:0", "7"])
         if chance(rng, 0.3):
             options["line"] = rng.choice((*LINES, "XLA Ops", "main/1"))
         if chance(rng, 0.3):
