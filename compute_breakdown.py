@@ -14,6 +14,7 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     roofline     how far each source line is from what the chip could do
     comm         what communication costs, what hides it, and what it moves
     memory       what fills the HBM when it is fullest, by buffer and source line
+    idle         why nothing runs, and what the host does meanwhile
     record       all steps of all devices as one small object, to be kept and compared
     compare      what a change did: two captures line by line, and what of it is more than noise
     spread       which device of which host is slow, and on which lines
@@ -221,6 +222,13 @@ MODES = (
         ("--top",),
         "--top 10",
     ),
+    of_step(
+        "idle",
+        "_modes.idle:idle",
+        "why nothing runs, and what the host does meanwhile",
+        ("--top",),
+        "--step all",
+    ),
     Mode(
         "record",
         "_modes.record:record",
@@ -364,8 +372,8 @@ OPTIONS: dict[str, Json] = {
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "how many rows (default: 8 in bottleneck, 20 in comm, 20 in memory, 50 in"
-        " summary, 50 in compare, 50 in spread, else all in order of appearance)",
+        "help": "how many rows (default: 8 in bottleneck, 20 in comm, 20 in memory, 10 in idle,"
+        " 50 in summary, 50 in compare, 50 in spread, else all in order of appearance)",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    Json = dict[str, Any]
-
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
+
+    Json = dict[str, Any]
 
 N_SHAPES_PER_SIDE = 4
 

@@ -229,7 +229,11 @@ def scope_of_straggler(cohort: Cohort, straggler: Member) -> str | None:
     others = [cohort.load(each) for each in cohort.members if each.host != straggler.host]
     if not others or len(own) == 1:
         return None
-    return "host" if 2 * min(own) > twice_median(others) else "device"
+    # Being above the median happens by chance, half the time for each: so it has to be so by half
+    # of what the straggler is.
+    middle = twice_median(others)
+    is_host = 2 * min(own) > middle and 4 * min(own) - middle >= 2 * cohort.load(straggler)
+    return "host" if is_host else "device"
 
 
 def cause_of(slow: Load, median: Load) -> str | None:

@@ -57,5 +57,5 @@ def _open_source(path: str, on_read: OnRead | None) -> Iterator[Source]:
         raise NoProtobuf(f"{type(error).__name__}: {error}") from error
     from _proto.trace.source import open_source
 
-    with open_source(path, on_read) as source:
+    with open_source(None if path == STDIN else path, on_read) as source:
         yield source

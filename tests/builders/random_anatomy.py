@@ -28,15 +28,8 @@ from tests.builders.xspace import (
 
 PLANES = ["/device:GPU:0", "/host:CPU", "/device:TPU:7", "0", "/device:CUSTOM:Megascale Trace", ""]
 LINES = [
-    *("_counters_", "_counters_", "counters_0", "Stream #13(Compute,MemcpyD2H)", "python", "", "Steps"),
-]
-    "_counters_",
-    "_counters_",
-    "counters_0",
-    "Stream #13(Compute,MemcpyD2H)",
-    "python",
-    "",
-    "Steps",
+    *("_counters_", "_counters_", "counters_0", "Steps"),
+    *("Stream #13(Compute,MemcpyD2H)", "python", ""),
 ]
 DISPLAY_NAMES = [None, None, "", "Stream 13", "\u00fc"]
 TIMESTAMPS = [None, 0, 5, 1795320900663590481, -(2**63), 2**63 - 1]

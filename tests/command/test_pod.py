@@ -1,4 +1,4 @@
-"""What the README says of a pod: its three examples run as they stand there."""
+"""What the guide says of a pod: its three examples run as they stand there."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.command.test_readme import README, blocks
+from tests.command.test_readme import GUIDE, blocks
 from tests.harness import DEMO, SCRIPT, run
 
 Json = dict[str, Any]
 
 HOSTS = ("t1v-n-0", "t1v-n-1")
-EXAMPLES = {block.language: block.text for block in blocks(README) if block.section == "A pod"}
+EXAMPLES = {block.language: block.text for block in blocks(GUIDE) if block.section == "A pod"}
 TRACE = gzip.decompress(next(DEMO.rglob("*.xplane.pb.gz")).read_bytes())
 CUT_OFF = TRACE[: len(TRACE) // 2]
 

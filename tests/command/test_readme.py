@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gzip
+import importlib
 import importlib.metadata
 import itertools
 import json
@@ -26,16 +28,27 @@ import _peaks
 import compute_breakdown
 from _modes import judging, ledger
 from _pipeline import load, request, vocabulary
+from _pipeline.scopes import scope_of
 from _proto import errors
 from tests.builders import hlo_proto, records, xspace
 from tests.builders.xspace import op, tpu_plane, trace
-from tests.harness import DEMO, ROOT, SCRIPT, Outcome, answer, run
+from tests.harness import DEMO, PROFILES, ROOT, SCRIPT, Outcome, answer, run
 from tests.harness import MODES as STEP_MODES
 
-PAGES = ("README.md", "FIELDS.md", "SKILL.md", "CHANGELOG.md")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-FIELDS = (ROOT / "FIELDS.md").read_text(encoding="utf-8")
-SKILL = (ROOT / "SKILL.md").read_text(encoding="utf-8")
+PAGES = {
+    name: (ROOT / name).read_text(encoding="utf-8")
+    for name in (
+        "README.md",
+        "GUIDE.md",
+        "FIELDS.md",
+        "SKILL.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+    )
+}
+README, GUIDE, FIELDS, SKILL = (
+    PAGES[name] for name in ("README.md", "GUIDE.md", "FIELDS.md", "SKILL.md")
+)
 DEMO_IN_README = "tests/data/demo"
 BEFORE_IN_README, AFTER_IN_README = "tests/data/before.json.gz", "tests/data/after.json.gz"
 DATA = ROOT / "tests" / "data"
@@ -104,6 +117,11 @@ def table(page: str, *first_cells: str) -> list[list[str]]:
 def flags(cell: str) -> list[str]:
     """The options that a cell names, without what they take."""
     return [quoted.split()[0] for quoted in re.findall(r"`(--[^`]*)`", cell)]
+
+
+def slug(heading: str) -> str:
+    """What a link to it ends in."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def code(cell: str) -> str:
@@ -316,6 +334,9 @@ class FieldTables:
     types: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     seen: set[tuple[str, str, str]] = field(default_factory=set)
     seen_null: set[tuple[str, str, str]] = field(default_factory=set)
+    # By where they stand on the page: one heading can be of several modes.
+    examples: dict[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
+    examples_met: set[tuple[str, str]] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
 
     @classmethod
@@ -326,10 +347,13 @@ class FieldTables:
             for path, mode in re.findall(r"`(\.[\w.\[\]]*)`(?: (?:in|when) (\w+))?", header[0]):
                 for each in [mode] if mode else STEP_MODES:
                     types = found.types.setdefault((each, path), {})
-                    for name, type_name, *_ in rows:
+                    for name, type_name, meaning in rows:
                         if code(name) in types:
                             found.errors.append(f"{each} {path}: {name} twice")
                         types[code(name)] = type_name
+                        if example := re.search(r"Example: `(.*)`$", meaning):
+                            place = f"{header[0]}: {name}", example[1]
+                            found.examples[each, path, code(name)] = place
         return found
 
     def check_object(self, mode: str, path: str, value: Json) -> None:
@@ -342,6 +366,10 @@ class FieldTables:
                 self.errors.append(f"{mode} prints {path} {name}, which no table names")
                 continue
             self.seen.add((mode, path, name))
+            if (mode, path, name) in self.examples:
+                place = self.examples[mode, path, name]
+                if is_excerpt(parse_example(place[1], types[name]), inner):
+                    self.examples_met.add(place)
             type_name, _, null = types[name].partition(" or null")
             if inner is None:
                 self.seen_null.add((mode, path, name))
@@ -404,6 +432,22 @@ class Fields(unittest.TestCase):
     def test_every_field_in_a_table_is_printed(self) -> None:
         self.assertEqual(sorted(self.tables.named() - self.tables.seen), [])
 
+    def test_every_example_is_of_the_demo(self) -> None:
+        of_demo = FieldTables.of(FIELDS)
+        for mode in set(MODES) - {"compare"}:
+            every = ["--include-data-move", "--include-comm"] if mode == "by_source" else []
+            of_demo.check_object(mode, ".", demo(mode, *every))
+        of_demo.check_object("compare", ".", answer(AFTER, "compare", "--baseline", str(BEFORE)))
+        self.assertEqual(sorted({*of_demo.examples.values()} - of_demo.examples_met), [])
+        self.assertEqual(len({*of_demo.examples.values()}), FIELDS.count("Example: "))
+
+    def test_the_contents_lead_to_every_section(self) -> None:
+        for page in (FIELDS, GUIDE):
+            contents, *sections = page.split("\n## ")
+            for section in sections:
+                with self.subTest(section=section.partition("\n")[0]):
+                    self.assertIn(f"](#{slug(section.partition(chr(10))[0])})", contents)
+
     def test_what_can_be_null_was_null_in_some_run(self) -> None:
         nullable = {
             (path, name)
@@ -418,7 +462,7 @@ class Fields(unittest.TestCase):
 class FieldChecks(unittest.TestCase):
     """The check itself fails where it should."""
 
-    PAGE = "| `.` in summary | type | meaning |\n|---|---|---|\n| `a` | ps | x |\n"
+    PAGE = "| `.` in summary | type | meaning |\n|---|---|---|\n| `a` | ps | x. Example: `7` |\n"
 
     def errors(self, value: Json) -> list[str]:
         found = FieldTables.of(self.PAGE)
@@ -428,6 +472,12 @@ class FieldChecks(unittest.TestCase):
     def test_a_field_without_a_table_fails(self) -> None:
         self.assertEqual(self.errors({"a": 1}), [])
         self.assertEqual(len(self.errors({"a": 1, "b": 1})), 1)
+
+    def test_an_example_that_is_printed_nowhere_is_not_met(self) -> None:
+        for value, n_met in ((7, 1), (8, 0)):
+            found = FieldTables.of(self.PAGE)
+            found.check_object("summary", ".", {"a": value})
+            self.assertEqual((len(found.examples), len(found.examples_met)), (1, n_met))
 
     def test_another_type_or_a_null_fails(self) -> None:
         values: list[object] = [1.5, True, "1", None, {}, []]
@@ -488,11 +538,11 @@ class Options(unittest.TestCase):
     def test_no_page_shows_an_option_that_is_none(self) -> None:
         known = {*compute_breakdown.OPTIONS, "--mode", "--version", "--help"}
         shown = set()
-        for page in (README, SKILL):
+        for page in (README, GUIDE, SKILL):
             commands = re.findall(r"(?:compute-breakdown|compute_breakdown\.py)[^|\n`]*", page)
             shown |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", " ".join(commands)))
-        quoted = set(re.findall(r"`(--[a-z][\w-]*)", README + SKILL))
-        self.assertLessEqual((shown | quoted) - {"--from"}, known)
+        quoted = set(re.findall(r"`(--[a-z][\w-]*)", README + GUIDE + SKILL))
+        self.assertLessEqual((shown | quoted) - {"--from", "--argjson"}, known)
 
 
 class Peaks(unittest.TestCase):
@@ -522,8 +572,46 @@ class SetUp(unittest.TestCase):
             self.assertIn(command, ci.read_text(encoding="utf-8"))
 
     def test_pages_can_be_read_in_one_go(self) -> None:
-        self.assertLessEqual(len(README.encode()), 25 * 1024)
-        self.assertLessEqual(len(SKILL.encode()), 10 * 1024)
+        self.assertLessEqual(len(README.encode()), 14_000)
+        self.assertLessEqual(len(SKILL.encode()), 11_000)
+
+    def test_every_mode_answers_a_question(self) -> None:
+        answering = [
+            name
+            for _, modes in table(README, "question", "mode")
+            for name in re.findall(r"\w+", modes)
+        ]
+        self.assertEqual(set(answering), set(MODES))
+
+    def test_one_file_says_the_same_bytes(self) -> None:
+        """By the README's lines, run where nothing but the sources lies."""
+        (block,) = (block for block in blocks(README) if "zipapp" in block.text)
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for source in ("compute_breakdown.py", "_peaks.py"):
+                shutil.copy(ROOT / source, folder)
+            for source in ("_modes", "_pipeline", "_proto"):
+                shutil.copytree(ROOT / source, folder / source)
+            commands = block.text.replace("python3 -m", f"{shlex.quote(sys.executable)} -m")
+            subprocess.run(["sh", "-euc", commands], cwd=folder, check=True)
+            archive = folder / "compute-breakdown.pyz"
+            self.assertTrue(archive.read_bytes().startswith(b"#!/usr/bin/env python3\n"))
+            self.assertTrue(os.access(archive, os.X_OK))
+            moved = archive.rename(folder / "moved.pyz")
+            for asked in (
+                [str(DEMO), "--mode", "memory"],
+                [str(AFTER), "--mode", "compare", f"--baseline={BEFORE}"],
+                [str(DEMO), "--mode", "summary", "--chip", "v4"],
+            ):
+                of_script, of_archive = (
+                    subprocess.run(
+                        [sys.executable, run_what, *asked], capture_output=True, check=False
+                    )
+                    for run_what in (SCRIPT, moved)
+                )
+                with self.subTest(asked=asked):
+                    self.assertEqual(of_archive.stdout, of_script.stdout)
+                    self.assertEqual(of_archive.returncode, of_script.returncode)
 
     def test_speed_is_told_of_every_mode(self) -> None:
         of_modes = {code(row[0]) for row in table(FIELDS, "mode", "wall")}
@@ -531,32 +619,38 @@ class SetUp(unittest.TestCase):
         self.assertEqual(of_modes, set(MODES) - {"compare", "spread"})
 
     def test_links_lead_somewhere(self) -> None:
-        pages = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
-        for name, page in pages.items():
+        for name, page in PAGES.items():
             for file, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page):
                 with self.subTest(page=name, link=f"{file}#{anchor}"):
                     self.assertTrue((ROOT / file).exists())
-                    headings = re.findall(r"^#+ (.*)$", pages.get(file or name, ""), re.MULTILINE)
-                    slugs = [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings]
-                    self.assertTrue(not anchor or anchor in slugs)
+                    headings = re.findall(r"^#+ (.*)$", PAGES.get(file or name, ""), re.MULTILINE)
+                    self.assertTrue(not anchor or anchor in map(slug, headings))
 
     def test_pages_name_no_path_of_a_machine(self) -> None:
-        for page in (README, FIELDS, SKILL, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")):
+        for page in PAGES.values():
             paths = set(re.findall(r"(?<![\w.$\"/…-])/(?:home|work|tmp|root|Users)\b[\w/]*", page))
             self.assertLessEqual({path for path in paths if "/home/dev/" not in path}, set())
+
+    def test_contributing_names_what_there_is(self) -> None:
+        page = PAGES["CONTRIBUTING.md"]
+        for path in set(re.findall(r"`([\w.]+/[\w./]*|\w+\.py)`", page)):
+            with self.subTest(path=path):
+                self.assertTrue((ROOT / path.replace("NAME", "comm")).exists())
+        for owner, name, path in re.findall(r"`(?:(\w+)\.)?(\w+)` in `([\w./]+\.py)`", page):
+            with self.subTest(name=name):
+                module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
+                self.assertTrue(hasattr(getattr(module, owner) if owner else module, name))
 
     def test_the_wheel_holds_what_is_needed_without_the_clone(self) -> None:
         settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
         _, _, packed = settings.partition("[tool.hatch.build.targets.wheel.force-include]\n")
         named = set(re.findall(r'^"(.*?)" = "compute_breakdown/', packed, re.MULTILINE))
         modules = {path.name for path in ROOT.glob("*.py")}
-        self.assertEqual(
-            named, modules | {"_modes", "_pipeline", "_proto", "SKILL.md", "FIELDS.md"}
-        )
+        rooms = {"_modes", "_pipeline", "_proto"}
+        self.assertEqual(named, modules | rooms | {"SKILL.md", "GUIDE.md", "FIELDS.md"})
 
     def test_version_has_an_entry_in_the_changelog(self) -> None:
-        changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-        self.assertIn(f"\n## [{compute_breakdown.__version__}]", changelog)
+        self.assertIn(f"\n## [{compute_breakdown.__version__}]", PAGES["CHANGELOG.md"])
 
 
 # ----------------------------------------------------------------------------------------------
@@ -579,6 +673,11 @@ def parse_excerpt(text: str) -> Any:
         if token == ELLIPSIS:
             out[-1] = f'"{ELLIPSIS}"' + (": null" if open_brackets[-1] == "{" else "")
     return json.loads("".join(out))
+
+
+def parse_example(text: str, type_name: str) -> Any:
+    """As JSON writes it; a text may stand without its quotes."""
+    return text if type_name.startswith("text") and text[0] != '"' else parse_excerpt(text)
 
 
 def is_excerpt(excerpt: Any, whole: Any) -> bool:
@@ -621,7 +720,7 @@ def first_difference(excerpt: Any, whole: Any, path: str = "") -> str:
 
 class Excerpts(unittest.TestCase):
     def test_what_the_examples_show_is_what_is_printed(self) -> None:
-        shown = blocks(README)
+        shown = [*blocks(README), *blocks(GUIDE)]
         modes = set()
         for before, excerpt in itertools.pairwise(shown):
             if excerpt.language != "json":
@@ -655,11 +754,11 @@ class Excerpts(unittest.TestCase):
             with self.subTest(text=text):
                 self.assertEqual(is_excerpt(parse_excerpt(text), whole), expected)
 
-    def assert_says(self, *claims: str) -> None:
+    def assert_says(self, *claims: str, page: str = GUIDE) -> None:
         """Shown alone: the page would bury it."""
         for claim in claims:
             with self.subTest(claim=claim):
-                self.assertTrue(claim in README, "no such text on the page")
+                self.assertTrue(claim in page, "no such text on the page")
 
     def test_figures_of_the_bottleneck_are_true(self) -> None:
         said = demo("bottleneck")
@@ -676,9 +775,20 @@ class Excerpts(unittest.TestCase):
             self.assertEqual(set(re.findall(r"block\w*?_(\d+)", row["kernel"])), {"128"})
         # Without the recomputation half of the executions are left, and half of the roof.
         self.assertAlmostEqual(kept / first["dur_ps"], 0.5, 2)
+        duration, unknown = said["step_duration_ps"] / 1e9, budget["kernel"]["dur_ps"] / 1e9
         self.assert_says(
-            f"Of its {said['step_duration_ps'] / 1e9:.1f} ms the chip would need "
-            f"{light['pct_at_least']:.1f} % at the least; at most {light['pct_at_most']:.1f} %",
+            f"step takes {duration:.1f} ms. The forward attention kernel runs far above its roof "
+            f"and loses {first['lost_ps'] / 1e9:.1f} ms",
+            f"stands still for {second['lost_ps'] / 1e9:.1f} ms at line 32",
+            f"two backward kernels take {unknown:.1f} ms",
+            page=README,
+        )
+        self.assertEqual(len(backward), 2)
+        self.assertGreater(second["waits_for"]["all-to-all"], 0.95 * second["dur_ps"])
+        self.assert_says(
+            f"The step takes {duration:.1f} ms, and the chip would need "
+            f"{light['pct_at_least']:.1f} % of that at the least",
+            f"the declared cost were true, it would need {light['pct_at_most']:.1f} %",
             f"far above its roof | {first['lost_ps'] / 1e9:.1f} ms",
             f"a second time | {kept / 1e9:.1f} ms",
             f"stall the core | {second['lost_ps'] / 1e9:.1f} ms",
@@ -686,7 +796,7 @@ class Excerpts(unittest.TestCase):
             f"not {(first['lost_ps'] + kept) / 1e9:.1f}",
             f"its declared {cost / 1e9:.1f} GFLOP a run",
             f"half as high and it loses {(first['dur_ps'] - roof / 2) / 1e9:.1f} ms",
-            f"so their {budget['kernel']['dur_ps'] / 1e9:.1f} ms are unknown",
+            f"so their {unknown:.1f} ms are unknown",
         )
         self.assertLess(budget["idle"]["pct_of_step"], 1)
 
@@ -700,7 +810,7 @@ class Excerpts(unittest.TestCase):
         at_32 = at(all_groups(), "train.py:32")
         n_at_32 = sum(group["hlo_categories"].get("all-to-all", 0) for group in at_32)
         self.assert_says(
-            f"`while_pct_of_step` is {summary['totals']['while_pct_of_step']} in the demo",
+            f"by itself: {summary['totals']['while_pct_of_step']} in the demo",
             f"costs {recompute['pct_of_compute']:.1f} % of compute, "
             f"{100 * recompute['dur_ps'] / step:.1f} % of the step",
             f"stall the core for {reshuffles['pct_of_step']:.1f} % of the step",
@@ -751,7 +861,7 @@ class Excerpts(unittest.TestCase):
         moved = heads * 128 * (4 * 2 + 2 * 4)
         self.assertEqual(claimed["bytes_accessed_sum"], moved * claimed["n_executions"])
         self.assert_says(
-            f"{100 * summary['weighted_avg_mfu']:.0f} % MFU over "
+            f"The MFU is {100 * summary['weighted_avg_mfu']:.0f} % over "
             f"{summary['rooflined_pct_of_compute']:.0f} % of the compute time",
             f"{mixed['shortfall_per_op_ps'] / 1e9:.2f} ms of its time are lost "
             f"rather than {mixed['shortfall_ps'] / 1e9:.2f} ms",
@@ -770,7 +880,7 @@ class Excerpts(unittest.TestCase):
             f"under way in {100 * union / said['step_duration_ps']:.0f} % of the step, and "
             f"{100 * totals['hidden_union_ps'] / union:.0f} % of that time",
             f"in communication for {totals['exposed_pct_of_step']:.0f} %",
-            f"{ms['in_flight_ps']:.2f} ms in flight, {ms['wait_dur_ps']:.2f} are waited for, "
+            f"are {ms['in_flight_ps']:.2f} ms in flight, {ms['wait_dur_ps']:.2f} are waited for, "
             f"{ms['covered_ps']:.2f} hidden, and {ms['other_ps']:.2f} lie behind other waits",
         )
 
@@ -795,6 +905,111 @@ class Excerpts(unittest.TestCase):
         delta = said["totals"]["step_duration"]["delta_ps"]
         self.assertGreater(first["delta_ps"], 0.9 * delta)
         self.assert_says(f"The step became {delta / 1e9:.2f} ms slower, nearly all of it on one")
+
+    def test_scopes_of_the_demo_are_as_told(self) -> None:
+        loops = at(all_groups(), "train.py:42")
+        scopes = {row["scope"]: row["dur_ps"] for each in loops for row in each["scopes"]}
+        for scope in ("dynamic_index_in_dim", "dynamic_update_index_in_dim"):
+            self.assertIn(scope, scopes)
+            self.assert_says(f"(`{scope}`)")
+        told = re.search(r"Of `(jit[^`]*)` it is `([^`]*)`", GUIDE)
+        assert told
+        self.assertEqual(scope_of(told[1]).name, told[2])
+        self.assertTrue(any(each["tf_op"] == told[1] for each in all_groups()))
+
+
+@unittest.skipUnless(PROFILES.is_dir(), "needs captures that are not part of the repository")
+class Inference(unittest.TestCase):
+    """What the guide says of two real captures."""
+
+    NAMES = ("vllm-bf16", "vllm-fp4-tuned")
+
+    @classmethod
+    @functools.cache
+    def of(cls, name: str, mode: str = "by_source") -> Json:
+        every = ["--include-data-move", "--include-comm"] if mode == "by_source" else []
+        return answer(PROFILES / f"{name}.xplane.pb", mode, *every)
+
+    def printed(self, text: str, name: str) -> list[list[str]]:
+        """What the `jq` of a command says of a capture."""
+        program = re.search(r"jq -r '(.*?)'\s*$", text, re.DOTALL)
+        assert program
+        command = ["jq", "-r", program[1]]
+        said = json.dumps(self.of(name))
+        done = subprocess.run(command, input=said, capture_output=True, text=True, check=True)
+        return rows_of(done.stdout)
+
+    @unittest.skipUnless(shutil.which("jq"), "needs jq")
+    def test_time_by_file_and_by_scope(self) -> None:
+        by_scope = next(b.text for b in blocks(GUIDE) if '["%", "scope"]' in b.text)
+        for what, command in (("file", RECIPES["Time per module"]), ("scope", by_scope)):
+            rows = table(GUIDE, what, "bf16, %")
+            told = [
+                [(float(row[column]), code(row[0])) for row in rows if row[column]]
+                for column in (1, 2)
+            ]
+            for name, shown in zip(self.NAMES, told, strict=True):
+                _, *found = self.printed(command, name)
+                if what == "file":
+                    found = [[pct, re.sub(r".*/(?=[^/]*/)", "", file)] for _, pct, file in found]
+                    self.assertFalse(any("site-packages" in file for _, file in found))
+                with self.subTest(capture=name, what=what):
+                    above = {(float(pct), key) for pct, key in found if float(pct) >= 1}
+                    self.assertEqual(set(shown), above)
+
+    @unittest.skipUnless(shutil.which("jq"), "needs jq")
+    def test_lines_and_scopes(self) -> None:
+        command, printed = next(
+            (block.text, shown.text)
+            for block, shown in itertools.pairwise(blocks(GUIDE))
+            if '["ms", "line", "scope"]' in block.text
+        )
+        self.assertEqual(rows_of(printed), self.printed(command, "vllm-bf16"))
+
+    def test_the_false_stack(self) -> None:
+        said = self.of("vllm-bf16")
+        largest = max(said["groups"], key=lambda group: group["total_dur_ps"])
+        self.assertTrue(largest["source_inner"].endswith("attention_interface.py:335"))
+        self.assertEqual(largest["source_user"], largest["source_inner"])
+        scope = largest["scopes"][0]["scope"].partition("/")[0]
+        ps, every = largest["total_dur_ps"], sum(each["total_dur_ps"] for each in said["groups"])
+        self.assertIn("(bf16[27648,5120]{", largest["example_hlo_op"])
+        claim = f"takes {ps / 1e9:.1f} ms, {100 * ps / every:.0f} % of the time"
+        for text in (claim, f"Its scope is `{scope}`", "operands is `bf16[27648,5120]`"):
+            self.assertIn(text, GUIDE)
+        # Its source is as false.
+        self.assertFalse(any("may be false" in note for note in said["notes"]))
+
+    def test_what_else_is_told(self) -> None:
+        shares = []
+        for name, n_ms in zip(self.NAMES, (67, 63), strict=True):
+            said = self.of(name)
+            self.assertEqual(round(said["step_duration_ps"] / 1e9), n_ms)
+            self.assertEqual(said["step_source"], "modules")
+            self.assertTrue(said["step_name"].startswith("jit_step_fun"))
+            self.assertFalse(said["program"]["hlo"])
+            self.assertEqual(said["stack_order"], "innermost_first")
+            inner = summed(
+                ((each["source_inner"] or "").rpartition(":")[0], each["total_dur_ps"])
+                for each in said["groups"]
+            )
+            library = {file: ps for file, ps in inner.items() if "site-packages" in file}
+            shares.append(round(100 * sum(library.values()) / sum(inner.values())))
+            torch = max(library, key=library.__getitem__)
+            self.assertTrue(torch.endswith("torch/nn/modules/module.py"))
+            self.assertGreater(library[torch], sum(library.values()) / 2)
+        self.assertIn(f"{shares[0]} % and {shares[1]} % of the time", GUIDE)
+        columns = [
+            {code(row[0]): float(row[column] or 0) for row in table(GUIDE, "scope", "bf16, %")}
+            for column in (1, 2)
+        ]
+        linear = [sum(ps for scope, ps in of.items() if "Linear" in scope) for of in columns]
+        attention = [of["_jax_attn_func"] for of in columns]
+        self.assertIn(
+            f"linear layers take {linear[0]:.0f} % of the time in bf16 and {linear[1]:.0f} % in "
+            f"fp4, attention {attention[0]:.0f} % and {attention[1]:.0f} %",
+            GUIDE,
+        )
 
 
 def at(groups: Iterable[Json], line: str) -> list[Json]:
@@ -912,7 +1127,7 @@ class Recipes(unittest.TestCase):
             waits = each["waits_for"] or {}
             whole = each["kernel"] or max(waits, key=waits.__getitem__, default="")
             self.assertTrue((whole or each["top_signature"]).startswith(what.rstrip("…")))
-            self.assertTrue(each["source_inner"].endswith(line.lstrip("…")))
+            self.assertTrue(each["source_user"].endswith(line.lstrip("…")))
 
     def test_findings_as_a_table_of_what_has_no_line(self) -> None:
         path = Path(self.folder.name, "bare.xplane.pb")
@@ -921,18 +1136,19 @@ class Recipes(unittest.TestCase):
         self.assertEqual([row[-1] for row in rows], ["fusion", "source>:all-gather-start"])
 
     def test_time_per_module(self) -> None:
-        below = "/home/dev/model/"
-
-        def module(group: Json) -> str:
-            own = [f for f in (group["source_stack"] or "").split("\n") if f.startswith(below)]
-            return own[-1].removeprefix(below).split(":")[0] if own else "(elsewhere)"
-
         header, *rows = rows_of(self.cook("Time per module"))
-        self.assertEqual(header, ["us", "module"])
-        times = summed((module(group), group["total_dur_ps"]) for group in all_groups())
-        self.assertEqual({row[1] for row in rows}, set(times))
+        self.assertEqual(header, ["us", "%", "file"])
+        times = summed(
+            (re.sub(r":\d+\Z", "", group["source_user"] or "(none)"), group["total_dur_ps"])
+            for group in all_groups()
+        )
+        self.assertIn("/home/dev/model/layers/attention.py", times)
+        self.assertEqual({row[2] for row in rows}, set(times))
         self.assert_times([row[0] for row in rows], sorted(times.values(), reverse=True))
-        self.assert_times([row[0] for row in rows], [times[row[1]] for row in rows])
+        self.assert_times([row[0] for row in rows], [times[row[2]] for row in rows])
+        for _, percent, file in rows:
+            share = 100 * times[file] / sum(times.values())
+            self.assertAlmostEqual(float(percent), share, delta=0.0501)
 
     def test_casts_and_layout_changes_by_cost(self) -> None:
         header, *rows = rows_of(self.cook("Casts and layout changes by cost"))
@@ -950,7 +1166,7 @@ class Recipes(unittest.TestCase):
             [
                 [
                     change,
-                    row["source_inner"] or row["agg_key"],
+                    row["source_user"] or row["source_inner"] or row["agg_key"],
                     " ".join(row["shapes_in"]),
                     " ".join(row["shapes_out"]),
                 ]
@@ -989,30 +1205,45 @@ class Recipes(unittest.TestCase):
                 # A job of CI goes by this alone.
                 self.assertEqual(done.returncode, 0 if passes else 1)
 
-    def folded(self, profile: str = DEMO_IN_README) -> str:
-        self.assertEqual(self.cook("Flame graph", profile), "")
+    def folded(self, profile: str = DEMO_IN_README, *, own: bool = False) -> str:
+        text = RECIPES["Flame graph"].replace(DEMO_IN_README, shlex.quote(profile))
+        if own:
+            self.assertIn("`--argjson own true`", README)
+            text = text.replace("--argjson own false", "--argjson own true")
+        done = self.run_bash(text)
+        self.assertEqual((done.stdout, done.stderr, done.returncode), ("", "", 0))
         return Path(self.folder.name, "demo.folded").read_text(encoding="utf-8")
 
     def test_flame_graph(self) -> None:
-        stacks = [line.rpartition(" ") for line in self.folded().splitlines()]
         groups = all_groups()
-        self.assertEqual([int(ps) for *_, ps in stacks], [g["total_dur_ps"] for g in groups])
-        for (stack, *_), group in zip(stacks, groups, strict=True):
-            frames = stack.split(";")
-            if group["source_stack"]:
-                self.assertEqual(
-                    frames,
-                    [without_number(f) for f in group["source_stack"].split("\n") if f.strip()],
-                )
-                self.assertEqual(frames[-1], group["source_inner"])
-            else:
-                self.assertEqual(frames, [group["agg_key"]])
+        ends = set()
+        for own in (False, True):
+            stacks = [line.rpartition(" ") for line in self.folded(own=own).splitlines()]
+            self.assertEqual([int(ps) for *_, ps in stacks], [g["total_dur_ps"] for g in groups])
+            for (stack, *_), group in zip(stacks, groups, strict=True):
+                frames = stack.split(";")
+                if not group["source_stack"]:
+                    self.assertEqual(frames, [group["agg_key"]])
+                    continue
+                whole = [without_number(frame) for frame in group["source_stack"].split("\n")]
+                self.assertEqual(frames, whole[: len(frames)])
+                end = group["source_user" if own else "source_inner"]
+                self.assertEqual(frames[-1], end)
+                ends.add(end)
+        # Where the two differ.
+        self.assertTrue(any("site-packages" in end for end in ends))
 
     def test_flame_graph_of_awkward_frames(self) -> None:
         path = Path(self.folder.name, "frames.xplane.pb")
         stack = "<module 'a;b'>:1:2\n \nno column.py:7\nc d.py:3:4\n"
         path.write_bytes(trace([op("a", "loop fusion", 0, 10, stack=stack, source="c d.py:3")]))
-        self.assertEqual(self.folded(str(path)), "<module 'a,b'>:1;no column.py:7;c d.py:3 10\n")
+        whole = "<module 'a,b'>:1;no column.py:7;c d.py:3 10\n"
+        self.assertEqual(self.folded(str(path)), whole)
+        self.assertEqual(self.folded(str(path), own=True), whole)
+        path.write_bytes(
+            trace([op("a", "loop fusion", 0, 10, stack="my;own.py:1:2\n<x>:3:4", source="<x>:3")])
+        )
+        self.assertEqual(self.folded(str(path), own=True), "my,own.py:1 10\n")
 
     def test_pictures(self) -> None:
         if installed_version("vl-convert-python") != VL_CONVERT:
@@ -1058,7 +1289,9 @@ class Recipes(unittest.TestCase):
         )
 
     def test_what_the_roofline_plot_draws(self) -> None:
-        answer = demo("roofline")
+        answer = copy.deepcopy(demo("roofline"))
+        for group in answer["groups"]:
+            group["source_inner"] = "library.py:1"
         drawn = self.specification("roofline.jq", stdin=json.dumps(answer))
         roof, points = (layer["data"]["values"] for layer in drawn["layer"])
         groups = sorted(answer["groups"], key=lambda group: -group["total_dur_ps"])
@@ -1066,6 +1299,8 @@ class Recipes(unittest.TestCase):
         shown = [group for group in groups if group["total_dur_ps"] >= covered / 100]
         self.assertLess(len(shown), len(groups))
         for point, group in zip(points, shown, strict=True):
+            own = group["source_user"].rpartition("/")[2]
+            self.assertEqual(point["line"], group["kernel"] or own)
             self.assertEqual(
                 (point["intensity"], point["bound"]),
                 (group["arithmetic_intensity"], group["bound"]),

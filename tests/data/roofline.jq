@@ -9,7 +9,7 @@
   [.groups[]
    | select(.dtype == "bf16" and .flops_sum > 0 and .arithmetic_intensity and .total_dur_ps >= $percent)
    | {
-       line: (.kernel // (.source_inner // .agg_key | split("/")[-1])),
+       line: (.kernel // (.source_user // .source_inner // .agg_key | split("/")[-1])),
        intensity: .arithmetic_intensity,
        tflops: (.flops_sum / .total_dur_ps | digits),
        ms: (.total_dur_ps / 1e9 | digits),
