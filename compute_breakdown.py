@@ -165,11 +165,7 @@ def of_step(name: str, function: str, says: str, options: tuple[str, ...], examp
     return Mode(name, function, says, options, example, is_of_step=True)
 
 
-PEAK_OPTIONS = (
-    "--chip",
-    *(f"--peak-tflops-{dtype}" for dtype in _peaks.DTYPES),
-    "--peak-hbm-gibps",
-)
+PEAK_OPTIONS = ("--chip", *(f"--peak-tflops-{each}" for each in _peaks.DTYPES), "--peak-hbm-gibps")
 
 
 MODES = (
@@ -303,20 +299,13 @@ def cost(text: str) -> tuple[str, int, int, str | None]:
     return name, count(flops), count(n_bytes), dtype
 
 
-def regex(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except (re.error, RecursionError, OverflowError):
-        raise ValueError from None
-
-
 def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any]:
     """For argparse, whose refusal then says what would have been right."""
 
     def convert_or_refuse(text: str) -> Any:
         try:
             return convert(text)
-        except ValueError:
+        except (ValueError, re.error, RecursionError, OverflowError):
             raise argparse.ArgumentTypeError(f"takes {wanted}, not {text!r}") from None
 
     return convert_or_refuse
@@ -404,7 +393,7 @@ OPTIONS: dict[str, Json] = {
     "--line": {"metavar": "NAME", "help": "only its lines of that name"},
     "--grep": {
         "metavar": "REGEX",
-        "type": converter(regex, "a regular expression of Python"),
+        "type": converter(re.compile, "a regular expression of Python"),
         "help": "only events in whose name it is found",
     },
     "--sample": {"metavar": "K", "type": TO_NATURAL, "help": "also the first K events of a line"},
@@ -528,12 +517,10 @@ def refuse_contradictions(parser: Parser, mode: Mode, given: Json) -> None:
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     if len(set(kernels)) < len(kernels):
         parser.error("--kernel-cost was given twice for one kernel")
-    if mode.name == "anatomy":
-        if "device" in given:
-            parser.error("--mode anatomy takes --plane, not --device")
-        closer = [f"--{name}" for name in ("line", "grep", "sample") if name in given]
-        if closer and "plane" not in given:
-            parser.error(f"{closer[0]} asks for --plane")
+    if mode.name == "anatomy" and "device" in given:
+        parser.error("--mode anatomy takes --plane, not --device")
+    if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
+        parser.error("--line, --grep and --sample ask for --plane")
 
 
 class Progress:

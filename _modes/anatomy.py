@@ -8,7 +8,7 @@ import os
 from _modes.processes import SMALL_FILE, in_processes, in_turn
 from _pipeline.load import find_files, first_of, surveyed
 from _pipeline.request import Absent, forms_of_device, unreadable
-from _pipeline.texts import cut_texts
+from _pipeline.texts import cut_texts, exact
 from _proto.errors import Damage
 from _proto.record import record
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     # Told what is done, how many bytes of it, and of how many.
     OnRead = Callable[[str, int, int], None]
 
-# What readers of JSON take as they are: some have no integers but floats.
-EXACT = 1 << 53
+# Of what is no text, so many bytes are shown.
 N_HEX = 32
 
 
@@ -87,7 +86,7 @@ def plane_rows(survey: Survey, asked: Asked, notes: list[str]) -> tuple[list[Jso
     """A row of each plane that is asked for, as far as it can be read, and the first damage."""
 
     def row_of(place: int) -> tuple[Json, tuple[int, str] | None]:
-        plane = survey.plane(place)
+        plane = survey.plane(place, closely=asked.plane is not None)
         row = plane_row(plane, asked, notes)
         # In parts, as it can go from one process to another.
         return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
@@ -222,8 +221,8 @@ def plain(value: Value | None) -> Json | int | float | str | None:
     """A value as JSON can have it, and as readers of JSON take it."""
     if isinstance(value, bytes):
         return {"bytes": len(value), "hex": value[:N_HEX].hex()}
-    if isinstance(value, int) and abs(value) > EXACT:
-        return str(value)
+    if isinstance(value, int):
+        return exact(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

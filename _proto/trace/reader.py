@@ -9,7 +9,6 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from itertools import islice
 from typing import TypeVar
 
@@ -21,17 +20,7 @@ from _proto.record import record
 from _proto.trace.events import DeviceStats
 from _proto.trace.lines import Line, read_line
 from _proto.trace.source import Source
-from _proto.trace.wire import (
-    HEAD_BYTES,
-    LENGTH,
-    VARINT,
-    Schema,
-    decode,
-    fields,
-    head_of_field,
-    known_fields,
-    text,
-)
+from _proto.trace.wire import LENGTH, VARINT, Schema, decode, fields, known_fields, text
 
 # What compressed strings may expand to: one; all of a plane; and these for each byte of the file.
 _TEXT_LIMIT = 4 << 20
@@ -39,7 +28,6 @@ _TEXTS_LIMIT = 8 << 20
 _TEXTS_PER_BYTE = 8
 # Of metadata, and of a message in a stat.
 _LARGE = 1 << 20
-_KEY_TAG = bytes([1 << 3 | VARINT])
 _SPACE, _PLANE, _LINE, _STAT, _ENTRY, _METADATA = (
     Schema(kind.DESCRIPTOR)
     for kind in (
@@ -260,7 +248,7 @@ class Plane:
         """Take note of a field of the plane, of any but a line."""
         source = self._source
         if field_name == "event_metadata":
-            self._event_metadata[_key(source, start, end)] = start, end
+            self._event_metadata[key_of(source, start, end)] = start, end
         elif field_name == "stat_metadata":
             entry = decode(pb.StatMetadataEntry, source.take(start, end), start, source)
             self._stat_names[entry.key] = entry.value.name
@@ -392,16 +380,8 @@ def _refuse_another(name: str, later: bytes, at: int) -> None:
         raise Damage(at, "named once more, and otherwise")
 
 
-def _key(source: Source, start: int, end: int) -> int:
+def key_of(source: Source, start: int, end: int) -> int:
     """The key of an entry of the map of event metadata, whose value stays unopened."""
-    head = source.read(start, min(2 * HEAD_BYTES, end - start))
-    # There are thousands, and nearly all are written so: the key, and the value up to the end.
-    if head[:1] == _KEY_TAG:
-        with suppress(Damage, IndexError):
-            _, _, key, i = head_of_field(head, 0, start)
-            number, wire, length, i = head_of_field(head, i, start + i)
-            if (number, wire, i + length) == (2, LENGTH, end - start):
-                return signed(key)
     key = 0
     for at, number, wire, value, _ in fields(source, start, end):
         if wire != {1: VARINT, 2: LENGTH}.get(number, wire):
@@ -416,7 +396,7 @@ def signed(value: int) -> int:
 
 
 def _attachment(source: Source, start: int, end: int, stat_ids: set[int]) -> Attachment:
-    attachment = Attachment(_key(source, start, end), "", None)
+    attachment = Attachment(key_of(source, start, end), "", None)
     for _, of_entry, value, stop in known_fields(_ENTRY, source, start, end):
         if of_entry == "value":
             for at, of_value, inner, inner_end in known_fields(_METADATA, source, value, stop):

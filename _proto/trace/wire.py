@@ -22,7 +22,7 @@ _TAG_BYTES = 5
 _LENGTH_BYTES = 5
 _VARINT_BYTES = 10
 _FIXED_BYTES = {FIXED64: 8, FIXED32: 4, GROUP_START: 0, GROUP_END: 0}
-HEAD_BYTES = _TAG_BYTES + _VARINT_BYTES
+_HEAD_BYTES = _TAG_BYTES + _VARINT_BYTES
 _WINDOW = 4096
 _GROUP_DEPTH = 100
 # At the top level. A trace has some planes, warnings and names of hosts.
@@ -87,11 +87,11 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
         source.count(1, at)
         i = at - base
         seen = len(window)
-        if i > seen or (i + HEAD_BYTES > seen and base + seen < end):
+        if i > seen or (i + _HEAD_BYTES > seen and base + seen < end):
             base, i = at, 0
             window = source.read(at, min(_WINDOW, end - at))
         try:
-            number, wire, value, i = head_of_field(window, i, at)
+            number, wire, value, i = _field(window, i, at)
         except IndexError:
             raise Damage(at, "the message ends inside a field") from None
         stop = base + i
@@ -117,7 +117,7 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
         raise Damage(groups[0][1], "the message ends inside a group")
 
 
-def head_of_field(data: bytes, i: int, at: int) -> tuple[int, int, int, int]:
+def _field(data: bytes, i: int, at: int) -> tuple[int, int, int, int]:
     """Decode the head of a field at data[i], which stands at offset `at` of the file.
 
     Returns number, wire type, value or length (0 where there is neither), and the index behind.
@@ -221,9 +221,9 @@ class FramingCheck:
     def feed(self, chunk: bytes) -> None:
         data = self._rest + chunk
         end = self._base + len(data)
-        while self._next + HEAD_BYTES <= end:
+        while self._next + _HEAD_BYTES <= end:
             at = self._next
-            number, wire, value, i = head_of_field(data, at - self._base, at)
+            number, wire, value, i = _field(data, at - self._base, at)
             self._next = self._base + i
             if wire == LENGTH:
                 self._next += value

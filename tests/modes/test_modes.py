@@ -281,6 +281,10 @@ class OptionsOfModes(unittest.TestCase):
         ("--bytes", "hbm"): "roofline",
         ("--kernel-cost", "flash=1,1"): "bottleneck roofline",
         ("--model-flops", "1e9"): "bottleneck",
+        ("--plane", "0"): "anatomy",
+        ("--line", "XLA Ops"): "anatomy",
+        ("--grep", "fl.sh"): "anatomy",
+        ("--sample", "1"): "anatomy",
         **{
             (f"--peak-{peak}", "5"): "bottleneck roofline"
             for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
@@ -299,7 +303,10 @@ class OptionsOfModes(unittest.TestCase):
         data = with_program([kernel(0, 5)])
         for option, modes in self.OPTIONS.items():
             for mode in ALL_MODES:
-                needed = ["--baseline", str(DEMO)] if mode == "compare" else []
+                needed = {
+                    "compare": ["--baseline", str(DEMO)],
+                    "anatomy": ["--plane", "/device:TPU:0"],
+                }.get(mode, [])
                 with self.subTest(option=option, mode=mode):
                     outcome = run(data, mode, *needed, *option)
                     is_own = mode in modes.split()
