@@ -21,6 +21,7 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     record       all steps of all devices as one small object, to be kept and compared
     compare      what a change did: two captures line by line, and what of it is more than noise
     spread       which device of which host is slow, and on which lines
+    anatomy      what is in the file, of whatever device: planes, lines, stats, programs, events
 
 The modes of one step share one pipeline: load the trace, pick a step, iterate over the events that
 start in it, normalize them into executions of ops and a timeline; a mode turns the step into a
@@ -76,6 +77,7 @@ from _pipeline.option_values import (
     TO_DEPTH,
     TO_NATURAL,
     TO_POSITIVE,
+    TO_REGEX,
     TO_SLICE,
     TO_STEP,
     TO_WHOLE,
@@ -190,11 +192,7 @@ def of_step(
     return Mode(name, function, says, options, example, is_of_step=True, anyway=anyway)
 
 
-PEAK_OPTIONS = (
-    "--chip",
-    *(f"--peak-tflops-{dtype}" for dtype in _peaks.DTYPES),
-    "--peak-hbm-gibps",
-)
+PEAK_OPTIONS = ("--chip", *(f"--peak-tflops-{each}" for each in _peaks.DTYPES), "--peak-hbm-gibps")
 
 TOKEN_OPTIONS = ("--tokens", "--flops-per-token", "--params", "--n-devices")
 
@@ -300,6 +298,14 @@ MODES = (
         "--top 5",
         device=None,
     ),
+    Mode(
+        "anatomy",
+        "_modes.anatomy:anatomy",
+        "what is in the file, of whatever device: planes, lines, stats, programs, events",
+        ("--plane", "--line", "--grep", "--sample"),
+        "--plane 0 --sample 1",
+        device=None,
+    ),
 )
 
 
@@ -382,6 +388,14 @@ OPTIONS: dict[str, Json] = {
         "action": "append",
         "help": "override the HBM peak, in GiB/s",
     },
+    "--plane": {"metavar": "NAME", "help": "count one plane through: its name, or N of a TPU"},
+    "--line": {"metavar": "NAME", "help": "only its lines of that name"},
+    "--grep": {
+        "metavar": "REGEX",
+        "type": TO_REGEX,
+        "help": "only events in whose name it is found",
+    },
+    "--sample": {"metavar": "K", "type": TO_NATURAL, "help": "also the first K events of a line"},
     "--bytes": {
         "dest": "traffic",
         "choices": ["accessed", "hbm"],
@@ -530,6 +544,10 @@ def refuse_contradictions(parser: Parser, mode: Mode, given: Json) -> None:
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     if len(set(kernels)) < len(kernels):
         parser.error("--kernel-cost was given twice for one kernel")
+    if mode.name == "anatomy" and "device" in given:
+        parser.error("--mode anatomy takes --plane, not --device")
+    if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
+        parser.error("--line, --grep and --sample ask for --plane")
 
 
 def analyse(request: Request, notes: list[str]) -> Json:

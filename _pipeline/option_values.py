@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 
 import _peaks
 
@@ -71,7 +72,7 @@ def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any
     def convert_or_refuse(text: str) -> Any:
         try:
             return convert(text)
-        except ValueError:
+        except (ValueError, re.error, RecursionError, OverflowError):
             raise argparse.ArgumentTypeError(f"takes {wanted}, not {text!r}") from None
 
     return convert_or_refuse
@@ -79,6 +80,7 @@ def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any
 
 TO_NATURAL = converter(natural, "a whole number from 0")
 TO_DEPTH = converter(natural_or_all, "a whole number from 0, or all")
+TO_REGEX = converter(re.compile, "a regular expression of Python")
 TO_STEP = converter(index_or_all, "a whole number, or all")
 TO_SLICE = converter(slice_of, "A:B as a slice of Python, such as 2: or :-1")
 TO_COST = converter(

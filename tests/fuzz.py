@@ -473,6 +473,8 @@ STATUS_OF = {
     "no_buffer_assignment": 0,
     "unreadable_xplane_pb": 1,
     "unreadable_record": 1,
+    "plane_not_found": 1,
+    "line_not_found": 1,
     "step_not_found": 1,
     "host_not_found": 1,
     "kernel_not_found": 1,

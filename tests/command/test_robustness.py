@@ -678,8 +678,8 @@ class HostileTextTest(RobustnessTest):
                         self.assertEqual(
                             run(path, mode, "--device", text).object["step_name"], text
                         )
-                missing = run(path, "summary", "--device", "none").object
-                self.assertEqual(missing["available_devices"], [text])
+                missing = run(path, "anatomy", "--plane", "none").object
+                self.assertEqual(missing["available_planes"], [text])
 
     def test_stdout_is_ascii_and_stderr_is_printable(self) -> None:
         text = "".join(HOSTILE).replace("\0", "")
@@ -1099,9 +1099,7 @@ class ProfileTest(RobustnessTest):
             self.write(f"{host}.xplane.pb", encode(Space(planes)))
         absent = run(self.folder)
         self.assert_absent(absent, "device_not_found")
-        self.assertEqual(
-            absent.object["available_devices"], ["/host:CPU", "/device:TPU:a", "/device:TPU:b"]
-        )
+        self.assertEqual(absent.object["available_devices"], ["/device:TPU:a", "/device:TPU:b"])
 
     def test_device_and_line_are_missing(self) -> None:
         outcome = run(SMALL, "summary", "--device", "/device:TPU:9")

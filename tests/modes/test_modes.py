@@ -371,6 +371,10 @@ class OptionsOfModes(unittest.TestCase):
         ("--params", "7e9", "--tokens", "8", "--n-devices", "2"): "bottleneck",
         ("--n-devices", "2", "--tokens", "8", "--params", "7e9"): "bottleneck",
         ("--flags", __file__): "program",
+        ("--plane", "0"): "anatomy",
+        ("--line", "XLA Ops"): "anatomy",
+        ("--grep", "fl.sh"): "anatomy",
+        ("--sample", "1"): "anatomy",
         **{
             (f"--peak-{peak}", "5"): "bottleneck roofline by_op"
             for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
@@ -389,7 +393,10 @@ class OptionsOfModes(unittest.TestCase):
         data = with_program([kernel(0, 5)])
         for option, modes in self.OPTIONS.items():
             for mode in ALL_MODES:
-                needed = ["--baseline", str(DEMO)] if mode == "compare" else []
+                needed = {
+                    "compare": ["--baseline", str(DEMO)],
+                    "anatomy": ["--plane", "/device:TPU:0"],
+                }.get(mode, [])
                 with self.subTest(option=option, mode=mode):
                     outcome = run(data, mode, *needed, *option)
                     is_own = mode in modes.split()

@@ -64,6 +64,10 @@ class Options:
     below: str = ""
     merge_layers: bool = False
     op: str | None = None
+    plane: str | None = None
+    line: str | None = None
+    grep: str | None = None
+    sample: int | None = None
 
 
 class AbsentError(Exception):

@@ -11,12 +11,13 @@ import _peaks
 import compute_breakdown
 from _pipeline import vocabulary
 from tests import naive
+from tests.builders.random_anatomy import random_anatomy_case
 from tests.builders.random_xspace import OPTIONS, command_line, random_case, random_record_case
 from tests.harness import MODES, PROFILES, run, sampled
 from tests.naive import op as naive_op
 from tests.naive import roofline as naive_roofline
 
-N_CASES, N_RECORDS = 1000, 100
+N_CASES, N_RECORDS, N_ANATOMIES = 1000, 100, 500
 # Real captures, which aren't part of the repository; looked at where they lie beside it.
 FILE_FIELDS = ("profile_dir", "xplane_file", "run", "host", "detail")
 ADVICE = (
@@ -153,6 +154,12 @@ class AgainstNaive(unittest.TestCase):
         for seed in sampled(range(N_RECORDS), 25):
             data, options = random_record_case(random.Random(seed))
             self.assert_agree(f"random_record_case(random.Random({seed}))", data, "record", options)
+
+    def test_random_anatomies(self) -> None:
+        for seed in range(N_ANATOMIES):
+            data, options = random_anatomy_case(random.Random(seed))
+            case = f"random_anatomy_case(random.Random({seed}))"
+            self.assert_agree(case, data, "anatomy", options)
 
     def test_real_captures(self) -> None:
         # Of the larger ones only what asks for most of them: the naive reading takes seconds.
