@@ -7,7 +7,7 @@ import os
 
 from _modes.processes import SMALL_FILE, in_processes, in_turn
 from _pipeline.load import find_files, first_of, surveyed
-from _pipeline.request import Absent, forms_of_device, unreadable
+from _pipeline.request import UNREADABLE, Absent, forms_of_device, unreadable
 from _pipeline.texts import cut_texts, exact
 from _proto.errors import Damage
 from _proto.record import record
@@ -55,8 +55,14 @@ def anatomy(
     asked = Asked(plane, line, grep, sample)
 
     def answer(path: str) -> Json:
-        with surveyed(path, on_read) as survey:
-            return fields_of(request, path, survey, asked, notes)
+        try:
+            with surveyed(path, on_read) as survey:
+                return fields_of(request, path, survey, asked, notes)
+        except Absent as absent:
+            if absent.reason in UNREADABLE:
+                # Nothing, where the file can't even be opened.
+                absent.fields.setdefault("planes", [])
+            raise
 
     return first_of(find_files(request.profile, notes), request.host, notes, answer)
 
