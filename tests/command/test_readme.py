@@ -272,7 +272,7 @@ ALL_OPTIONS = {
     "summary": ["--top=3", "--include-comm"],
     "by_source": ["--include-data-move", "--include-comm", "--top=3"],
     "non_compute": ["--include-comm", "--top=3"],
-    "roofline": ["--top=9", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
+    "roofline": ["--top=14", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
     "comm": ["--top=3"],
     "memory": ["--top=3"],
     "program": ["--top=0", f"--flags={FLAG_FILE}"],
@@ -619,7 +619,7 @@ class SetUp(unittest.TestCase):
 
     def test_pages_can_be_read_in_one_go(self) -> None:
         self.assertLessEqual(len(README.encode()), 14_000)
-        self.assertLessEqual(len(SKILL.encode()), 11_000)
+        self.assertLessEqual(len(SKILL.encode()), 11_264)
 
     def test_every_mode_answers_a_question(self) -> None:
         answering = [
