@@ -230,7 +230,7 @@ MODES = (
         "_modes.by_op:by_op",
         "what each op costs, and what it is made of",
         ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op"),
-        "--top 0 --op fusion.12",
+        "--top 0 --op fusion.115",
     ),
     of_step(
         "non_compute",
