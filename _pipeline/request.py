@@ -41,6 +41,7 @@ EXIT_STATUS = {
     "step_not_found": 1,
     "host_not_found": 1,
     "kernel_not_found": 1,
+    "duplicate_host": 1,
     "protobuf_not_installed": 1,
     "bad_arguments": 2,
 }
