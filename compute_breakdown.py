@@ -14,6 +14,8 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     roofline     how far each source line is from what the chip could do
     comm         what communication costs, what hides it, and what it moves
     memory       what fills the HBM when it is fullest, by buffer and source line
+    idle         why nothing runs, and what the host does meanwhile
+    program      what the compiler decided: collectives, kernels, parameters, flags
     record       all steps of all devices as one small object, to be kept and compared
     compare      what a change did: two captures line by line, and what of it is more than noise
     spread       which device of which host is slow, and on which lines
@@ -223,6 +225,20 @@ MODES = (
         ("--top",),
         "--top 10",
     ),
+    of_step(
+        "idle",
+        "_modes.idle:idle",
+        "why nothing runs, and what the host does meanwhile",
+        ("--top",),
+        "--step all",
+    ),
+    of_step(
+        "program",
+        "_modes.program:program",
+        "what the compiler decided: collectives, kernels, parameters, flags",
+        ("--top", "--flags"),
+        "--flags launch.sh",
+    ),
     Mode(
         "record",
         "_modes.record:record",
@@ -359,8 +375,8 @@ OPTIONS: dict[str, Json] = {
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "how many rows (default: 8 in bottleneck, 20 in comm, 20 in memory, 50 in"
-        " summary, 50 in compare, 50 in spread, else all in order of appearance)",
+        "help": "how many rows (default: 8 in bottleneck, 10 in idle, 20 in comm, memory and"
+        " program, 50 in summary, compare and spread, else all in order of appearance)",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
@@ -396,6 +412,10 @@ OPTIONS: dict[str, Json] = {
         "metavar": "F",
         "type": TO_COUNT,
         "help": "useful flops of the step on one device, by batch and model: gives the mfu",
+    },
+    "--flags": {
+        "metavar": "FILE",
+        "help": "a text that sets XLA flags, such as a launch script: is their effect seen?",
     },
     "--kernel-cost": {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _modes.causes import idle_by_cause
 from _modes.costs import costs_by_kernel, declared_notes
 from _modes.exposed import is_exposed
 from _modes.ledger import CLASSES, COLLECTIVE, KERNEL, UNJUDGED, at_roof_of, is_declared, ledger_of
@@ -108,6 +109,7 @@ def bottleneck(
                 rest_row(IDLE, idle, step),
                 rest_row(OVERLAP, step.timeline.busy - Group(step.leaves).total, step),
             ],
+            "idle_by_cause": idle_by_cause(step),
             "recompute_dur_ps": recompute,
             "recompute_pct_of_step": percent(recompute, step.duration),
             "findings": [finding_row(i, each, step) for i, each in enumerate(findings[:top], 1)],

@@ -8,7 +8,7 @@ from _modes.likely import LikelyLine
 from _modes.report import Report
 from _modes.roofs import exact, rounded
 from _modes.rows import likely_fields, shortened
-from _modes.transfers import Cover, transfers_of
+from _modes.transfers import cover_of, transfers_of
 from _pipeline.groups import Group, how_most, percent, sum_if_known
 from _pipeline.timeline import merged
 from _pipeline.vocabulary import COMM, HOST
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from _modes.transfers import Transfer
     from _pipeline.normalize import Step
+    from _pipeline.timeline import Cover
 
     Json = dict[str, Any]
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def comm(step: Step, *, top: int = 20) -> Report:
     transfers = transfers_of(step)
     hiding = Group(step.leaves).where(lambda op: not op.is_wait and op.kind != COMM)
-    cover = Cover(step, {each.metadata_id for each in hiding.members})
+    cover = cover_of(step, {each.metadata_id for each in hiding.members})
     by_key: dict[Any, list[Transfer]] = {}
     by_collective: dict[str, list[Transfer]] = {}
     for each in transfers:
@@ -125,4 +126,5 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
         "groups_from": first.exchange.who_is,
         "bus_gbps": gbps,
         "bus_gbps_over": "in_flight" if first.op.is_wait else "duration",
+        "plan": sorted(set().union(*(each.plan for each in transfers))) or None,
     }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
+    from _pipeline.timeline import Gap
 
     Json = dict[str, Any]
 
@@ -140,6 +141,17 @@ def operand_dtypes(group: Group) -> dict[str, int]:
     """Time by the dtype of each op's largest operand that a matrix unit could take."""
     fed = group.where(lambda op: op.operand_dtype)
     return fed.time_by(lambda op: op.operand_dtype or "")
+
+
+def gap_row(gap: Gap, step: Step) -> Json:
+    return {
+        "start_ps": gap.start,
+        "dur_ps": gap.duration,
+        "pct_of_step": percent(gap.duration, step.duration),
+        "after_hlo_op": gap.after.text if gap.after else None,
+        "before_hlo_op": gap.before.text if gap.before else None,
+        "inside": (gap.inside.name or None) if gap.inside else None,
+    }
 
 
 N_TF_OP = 200

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from _modes.exposed import exposed
 from _modes.report import Report
-from _modes.rows import durations, group_fields, tail_fields
+from _modes.rows import durations, gap_row, group_fields, tail_fields
+from _pipeline.device import STEPS
 from _pipeline.groups import Group, group_by, percent, ranked_by, source_key
+from _pipeline.step_pick import time_between
 from _pipeline.vocabulary import COMM, COMPUTE, PHASES
 
 TYPE_CHECKING = False
@@ -13,9 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from _modes.exposed import Exposed
-    from _pipeline.device import StepEvent
+    from _pipeline.device import Device, StepEvent
     from _pipeline.normalize import Step
-    from _pipeline.timeline import Gap
 
     Json = dict[str, Any]
 
@@ -45,6 +46,7 @@ def summary(step: Step, *, top: int = 50, include_comm: bool = False) -> Report:
             "kernels": [kernel_row(kernel, group, step) for kernel, group in kernels(step)],
             "idle_gaps": [gap_row(gap, step) for gap in step.timeline.gaps],
             "steps": [step_row(each, step) for each in step.device.steps],
+            "steps_rollup": steps_rollup(step.device),
         }
     )
 
@@ -108,22 +110,40 @@ def kernel_row(kernel: str, group: Group, step: Step) -> Json:
     }
 
 
-def gap_row(gap: Gap, step: Step) -> Json:
-    return {
-        "start_ps": gap.start,
-        "dur_ps": gap.duration,
-        "pct_of_step": percent(gap.duration, step.duration),
-        "after_hlo_op": gap.after.text if gap.after else None,
-        "before_hlo_op": gap.before.text if gap.before else None,
-        "inside": (gap.inside.name or None) if gap.inside else None,
-    }
-
-
 def step_row(each: StepEvent, step: Step) -> Json:
     row = {
         "index": each.index,
         "name": each.name,
-        "duration_ps": each.end - each.start,
+        "duration_ps": each.duration,
         "n_xla_ops_events": each.n_events,
     }
     return {**row, "picked": True} if each is step.picked else row
+
+
+def steps_rollup(device: Device) -> Json:
+    steps = device.steps
+    between, whole = time_between(steps)
+    by_name: dict[str | None, list[int]] = {}
+    for each in steps:
+        name = each.name or "<none>"
+        # The profiler numbers steps, all of one loop.
+        is_number = device.step_source == STEPS and name.isascii() and name.isdecimal()
+        by_name.setdefault(None if is_number else name, []).append(each.duration)
+    ranked = sorted(by_name, key=lambda name: (-sum(by_name[name]), name is None, name))
+    return {
+        "n": len(steps),
+        "n_without_ops": sum(not each.n_events for each in steps),
+        "between_steps_ps": between,
+        "between_steps_pct": percent(between, whole),
+        "by_name": [{"name": name, **durations_of(by_name[name])} for name in ranked],
+    }
+
+
+def durations_of(durations: list[int]) -> Json:
+    return {
+        "n": len(durations),
+        "total_dur_ps": sum(durations),
+        "median_dur_ps": sorted(durations)[(len(durations) - 1) // 2],
+        "min_dur_ps": min(durations),
+        "max_dur_ps": max(durations),
+    }

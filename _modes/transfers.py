@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import chain
 
 from _modes.exchanges import Exchanges
 from _modes.exposed import collective_of, is_communication
@@ -13,13 +12,13 @@ from _modes.flights import flights_of
 from _modes.likely import line_of
 from _pipeline.device import MODULES_LINE, read_steps
 from _pipeline.groups import Group
-from _pipeline.timeline import events_of, merged
+from _pipeline.timeline import Cover, events_of, merged
 from _pipeline.vocabulary import SPARSE_CORE
 from _proto.hlo.text import HloText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Callable, Iterable, Set
 
     from _modes.flights import Flight
     from _pipeline.executions import Executions
@@ -72,27 +71,15 @@ class Starts:
         return (done.program_id, name), self.at((done.program_id, name))
 
 
-class Cover:
-    """The time that ops cover together, to be asked how much of a span that is."""
-
-    def __init__(self, step: Step, metadata_ids: Set[int]) -> None:
-        # A piece at a time: of the events of all of them lists would be long.
-        of_pieces = (
-            merged((start, start + duration) for start, duration, _ in events)
-            for piece in step.admitted.pieces
-            for events in [events_of([piece], step.clock, metadata_ids)]
-        )
-        stretches = merged(chain.from_iterable(of_pieces))
-        self._starts = [start for start, _ in stretches]
-        self._ends = [end for _, end in stretches]
-        self._before = [0, *accumulate(end - start for start, end in stretches)]
-
-    def within(self, start: int, end: int) -> int:
-        return max(0, self._until(end) - self._until(start))
-
-    def _until(self, time: int) -> int:
-        n = bisect_right(self._starts, time)
-        return self._before[n] - max(0, self._ends[n - 1] - time) if n else 0
+def cover_of(step: Step, metadata_ids: Set[int]) -> Cover:
+    """The time that ops cover together."""
+    # A piece at a time: of the events of all of them lists would be long.
+    of_pieces = (
+        merged((start, start + duration) for start, duration, _ in events)
+        for piece in step.admitted.pieces
+        for events in [events_of([piece], step.clock, metadata_ids)]
+    )
+    return Cover(merged(chain.from_iterable(of_pieces)))
 
 
 class Transfer:
@@ -110,6 +97,7 @@ class Transfer:
         is_told = any(text.on_sparse_core for text in texts if text)
         is_known = op.instruction is not None and op.instruction.on_sparse_core
         self.engine = SPARSE_CORE if is_told or is_known else "core"
+        self.plan = op.instruction.plan if op.instruction else frozenset[str]()
         self.likely = line_of(op)
         self.exchange = exchanges.of(
             self.collective, *texts, is_done=op.is_wait, program=op.program, inside=op.inside
@@ -122,11 +110,16 @@ class Transfer:
         return *kind, self.op.agg_key, self.likely.line or "", who.label or "", who.size or 0
 
 
+def transfers_in(step: Step, is_wanted: Callable[[Op], bool]) -> list[Transfer]:
+    """What communicates of some ops, in order of appearance; when it is under way isn't asked."""
+    starts, exchanges = Starts(step), Exchanges()
+    members = Group(step.leaves).where(lambda op: is_wanted(op) and is_communication(op)).members
+    return [Transfer(each, starts, exchanges) for each in members]
+
+
 def transfers_of(step: Step) -> list[Transfer]:
     """All that communicates, in order of appearance."""
-    starts, exchanges, device = Starts(step), Exchanges(), step.device
-    communicating = Group(step.leaves).where(is_communication).members
-    transfers = [Transfer(each, starts, exchanges) for each in communicating]
+    transfers, device = transfers_in(step, lambda _: True), step.device
     waits = {each.executions.metadata_id: each for each in transfers if each.op.is_wait}
     flights = flights_of(
         step.admitted.pieces,

@@ -14,14 +14,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import compress
+from itertools import accumulate, compress
 from operator import add
 
 from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _proto.trace.lines import Events
+    from _proto.trace.events import Events
 
 ON_DEVICE, ON_TRACE = "device", "trace"
 # Beyond any int64.
@@ -133,6 +133,44 @@ def _shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
     first start.
     """
     asked = sorted(set(times))
+    found = {}
+    for moment, mark in zip(asked, _latest(pieces, asked), strict=True):
+        by_trace, by_device = mark or _first_start(pieces)
+        found[moment] = by_device - by_trace
+    return found
+
+
+def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
+    """The same as far as the start or end of a measured op, of which there is one, that is nearest
+    to it; of two equally near as the later."""
+    asked = sorted(set(times))
+    # What is before in time is behind in a mirror.
+    mirrored = [Mirrored(piece) for piece in reversed(pieces)]
+    behind = _latest(mirrored, [-moment for moment in reversed(asked)])[::-1]
+    found = {}
+    for moment, last, next_mirrored in zip(asked, _latest(pieces, asked), behind, strict=True):
+        mark = last
+        if next_mirrored and not (last and moment - last[0] < -next_mirrored[0] - moment):
+            mark = -next_mirrored[0], next_mirrored[1]
+        assert mark is not None  # or else there is none at all
+        found[moment] = mark[1] - mark[0]
+    return found
+
+
+class Mirrored:
+    """A piece with the trace's clock running backwards."""
+
+    def __init__(self, piece: Piece) -> None:
+        self.first, self.reach = -piece.reach, -piece.first
+        self._piece = piece
+
+    def marks(self) -> list[Mark]:
+        return [(-by_trace, by_device) for by_trace, by_device in self._piece.marks()]
+
+
+def _latest(pieces: Sequence[Piece | Mirrored], asked: Sequence[int]) -> list[Mark | None]:
+    """Of the starts and ends of measured ops the latest at or before each of these times, which
+    are sorted; None before all of them."""
     # At each time, the latest of the marks since the time before; what lies behind all, last.
     latest: list[Mark | None] = [None] * (len(asked) + 1)
     # From the end, since a later mark makes the earlier ones needless.
@@ -148,13 +186,7 @@ def _shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
             before = bisect_right(marks, (asked[k], _AFTER_ALL))
             latest[k] = _later(latest[k], marks[before - 1] if before else None)
         latest[j] = _later(latest[j], max(marks, default=None))
-    found = {}
-    mark: Mark | None = None
-    for moment, candidate in zip(asked, latest, strict=False):
-        mark = _later(mark, candidate)
-        by_trace, by_device = mark or _first_start(pieces)
-        found[moment] = by_device - by_trace
-    return found
+    return list(accumulate(latest[:-1], _later))
 
 
 def _first_start(pieces: Sequence[Piece]) -> Mark:

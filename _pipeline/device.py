@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from _proto.trace.reader import Plane, Stats, Trace
 
 TPU_RE = re.compile(r"/device:TPU:\d+\Z")
-# Where steps come from, where there is no Steps line.
-MODULES = "modules"
+# Where steps come from; the latter where there is no Steps line.
+STEPS, MODULES = "steps", "modules"
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
 # Beyond any int64 of nanoseconds or picoseconds.
 BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
@@ -39,11 +39,16 @@ class StepEvent:
     device_span: tuple[int, int] | None
     n_events: int
 
+    @property
+    def duration(self) -> int:
+        return self.end - self.start
+
 
 @record
 class Device:
     """What all steps of one device share. Times stand on the offset base of its ops line."""
 
+    trace: Trace
     plane: Plane
     programs: Programs
     lines: list[Line]
@@ -97,12 +102,13 @@ def open_device(
     if not lines:
         raise Absent("no_xla_ops_line", available_lines=plane.line_names)
     base = lines[0].base_ps
-    steps, source = read_steps(plane, STEPS_LINE, base, notes), "steps"
+    steps, source = read_steps(plane, STEPS_LINE, base, notes), STEPS
     if not steps:
         steps, source = read_steps(plane, MODULES_LINE, base, notes), MODULES
         if steps:
             notes.append("no Steps line; executions of programs (XLA Modules) are taken as steps")
     return Device(
+        trace=trace,
         plane=plane,
         programs=Programs(trace),
         lines=lines,

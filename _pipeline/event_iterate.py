@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from _pipeline.clocks import Piece
     from _pipeline.device import Device
-    from _proto.trace.lines import Events
+    from _proto.trace.events import Events
 
 
 @record

@@ -12,7 +12,7 @@ from _pipeline.executions import fold
 from _pipeline.groups import Group, group_by
 from _pipeline.ops import settle_stacks, stack_notes
 from _pipeline.request import Absent
-from _pipeline.timeline import timeline_of
+from _pipeline.timeline import gaps_of, leaves_of, timeline_of
 from _pipeline.vocabulary import KINDS
 from _proto.record import record
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _pipeline.event_iterate import Admitted
     from _pipeline.executions import Executions
     from _pipeline.ops import Op
-    from _pipeline.timeline import Timeline
+    from _pipeline.timeline import Gaps, Timeline
 
 
 @record
@@ -44,6 +44,17 @@ class Step:
     @property
     def duration(self) -> int:
         return self.timeline.duration
+
+    @property
+    def edges(self) -> tuple[int, int]:
+        """When it begins and ends, by the trace's clock."""
+        return (self.picked.start, self.picked.end) if self.picked else self.admitted.span
+
+    def gaps(self) -> Gaps:
+        """All of its time in which no leaf runs."""
+        containers = {each.metadata_id for each in self.containers}
+        window = self.timeline.start, self.timeline.end
+        return gaps_of(lambda: leaves_of(self.admitted.pieces, self.clock, containers), window)
 
     @property
     def ops(self) -> list[Op]:

@@ -37,7 +37,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from _proto.hlo.facts import Collective, DeclaredCost, Dot
+    from _proto.hlo.configs import DeclaredCost
+    from _proto.hlo.facts import Collective, Dot
     from _proto.hlo.module import Instruction, Program
     from _proto.hlo.programs import Programs
     from _proto.hlo.text import Array

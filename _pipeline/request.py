@@ -42,6 +42,7 @@ EXIT_STATUS = {
     "host_not_found": 1,
     "kernel_not_found": 1,
     "duplicate_host": 1,
+    "unreadable_flags": 1,
     "protobuf_not_installed": 1,
     "bad_arguments": 2,
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from _pipeline.device import count_starts
+from _pipeline.groups import percent
 from _pipeline.request import Absent
+from _pipeline.timeline import merged
 from _proto.record import record
 
 TYPE_CHECKING = False
@@ -27,6 +29,7 @@ def pick_step(device: Device, choice: StepChoice, notes: list[str]) -> StepEvent
     """The step that the choice names, or else the busiest; None where all ops are the step."""
     count_starts(device)
     steps = device.steps
+    notes += notes_beside_steps(steps)
     if choice.index == ALL_STEPS:
         return None
     if isinstance(choice.index, int):
@@ -60,13 +63,36 @@ def pick_step(device: Device, choice: StepChoice, notes: list[str]) -> StepEvent
     return picked
 
 
+def notes_beside_steps(steps: Sequence[StepEvent]) -> list[str]:
+    """What no step that one could pick shows the time of."""
+    notes = []
+    without_ops = [step for step in steps if not step.n_events]
+    if without_ops:
+        idle = sum(step.duration for step in without_ops)
+        notes.append(f"{len(without_ops)} of {len(steps)} steps have no op ({idle} ps)")
+    between, whole = time_between(steps)
+    if 100 * between > whole:
+        share = percent(between, whole)
+        notes.append(f"{between} ps between steps ({share} % of the capture) are in no step")
+    return notes
+
+
+def time_between(steps: Sequence[StepEvent]) -> tuple[int, int]:
+    """How much of the time from the first start to the last end is in no step, and that time."""
+    stretches = merged((step.start, step.end) for step in steps)
+    if not stretches:
+        return 0, 0
+    whole = stretches[-1][1] - stretches[0][0]
+    return whole - sum(end - start for start, end in stretches), whole
+
+
 def busiest(steps: Sequence[StepEvent]) -> tuple[StepEvent, int]:
     """The typical of the busiest steps, and how many these are; the middle one if none is busy."""
     n_events = max(step.n_events for step in steps)
     if not n_events:
         return steps[len(steps) // 2], 0
     busy = [step for step in steps if step.n_events == n_events]
-    busy.sort(key=lambda step: (step.end - step.start, step.start))
+    busy.sort(key=lambda step: (step.duration, step.start))
     return busy[(len(busy) - 1) // 2], len(busy)
 
 

@@ -21,6 +21,15 @@ ALL_TEXTS, TEXT_PER_BYTE = 8 << 20, 4
 ALL_TEXTS, TEXT_PER_BYTE = 8 << 20, 4
 
 
+# Larger integers aren't what they were once `jq` or JavaScript has read them.
+LARGEST_EXACT = 1 << 53
+
+
+def exact(number: int) -> int | str:
+    """A number of any size, as a decimal text if it is large."""
+    return number if abs(number) <= LARGEST_EXACT else str(number)
+
+
 def cut_texts(fields: Json, file_size: int = 0) -> None:
     """Cut texts that are too long, in place; a note counts them."""
     sizes = [len(text) for text in texts_in(fields) if len(text) > SHORT_TEXT]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import heapq
-from itertools import chain, compress, starmap
-from operator import add, itemgetter, le, sub
+from bisect import bisect_left, bisect_right
+from itertools import accumulate, chain, compress, starmap
+from operator import add, gt, itemgetter, le, sub
 
+from _pipeline.columns import extended, growing
 from _pipeline.device import AFTER_ALL, BEFORE_ALL
 from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
     from _pipeline.clocks import Clock, Piece
+    from _pipeline.columns import Column
     from _pipeline.event_iterate import Admitted
     from _pipeline.ops import Op
 
@@ -62,21 +65,11 @@ def timeline_of(
         for start, duration, metadata_id in events_of(admitted.pieces, clock, containers)
     ]
     stretches = merged((start, end) for start, end, _ in enclosing)
-
-    def leaves() -> Iterator[Columns]:
-        for piece in admitted.pieces:
-            columns = columns_of(piece, clock)
-            if not containers.isdisjoint(piece.metadata_ids):
-                columns = kept(columns, [i not in containers for i in piece.metadata_ids])
-            yield columns
-
     sweep = Sweep(window, stretches)
-    if not sweep.feed(leaves()):
+    if not sweep.feed(leaves_of(admitted.pieces, clock, containers)):
         # Rare: a line that isn't sorted, or several lines. All at once, then.
         sweep = Sweep(window, stretches)
-        events = chain.from_iterable(starmap(zip, leaves()))
-        starts, durations, metadata_ids = zip(*sorted(events, key=itemgetter(0)), strict=True)
-        sweep.feed([(starts, durations, metadata_ids)])
+        sweep.feed([in_order(leaves_of(admitted.pieces, clock, containers))])
     gaps = [
         Gap(
             -negative_start,
@@ -89,6 +82,67 @@ def timeline_of(
         for (duration, negative_start), after, before in sorted(sweep.longest, reverse=True)
     ]
     return Timeline(*window, sweep.busy, sweep.contained, gaps)
+
+
+def leaves_of(pieces: Iterable[Piece], clock: Clock, containers: Set[int]) -> Iterator[Columns]:
+    """All ops but containers, in columns."""
+    for piece in pieces:
+        columns = columns_of(piece, clock)
+        if not containers.isdisjoint(piece.metadata_ids):
+            columns = kept(columns, [i not in containers for i in piece.metadata_ids])
+        yield columns
+
+
+def in_order(pieces: Iterable[Columns]) -> Columns:
+    """Pieces as one, sorted by start; what starts together stays in the file's order."""
+    events = chain.from_iterable(starmap(zip, pieces))
+    starts, durations, metadata_ids = zip(*sorted(events, key=itemgetter(0)), strict=True)
+    return starts, durations, metadata_ids
+
+
+@record
+class Gaps:
+    """All stretches of a window in which no leaf runs, in order: when each begins and ends."""
+
+    starts: Column
+    ends: Column
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.starts, self.ends, strict=True)
+
+
+def gaps_of(pieces: Callable[[], Iterable[Columns]], window: tuple[int, int]) -> Gaps:
+    """The gaps between leaves, which are asked for once more where they are not in order."""
+    gaps = gaps_between(pieces(), window)
+    if gaps is None:
+        gaps = gaps_between([in_order(pieces())], window)
+    assert gaps is not None
+    return gaps
+
+
+def gaps_between(pieces: Iterable[Columns], window: tuple[int, int]) -> Gaps | None:
+    """The gaps between ops; None if these are not in order of their starts."""
+    starts_of_gaps, ends_of_gaps = growing(), growing()
+    covered, end = window
+    last_start = BEFORE_ALL
+    for columns in pieces:
+        starts, durations, _ = kept(columns, columns[1])
+        if not starts:
+            continue
+        if starts[0] < last_start or not all(map(le, starts, starts[1:])):
+            return None
+        last_start = starts[-1]
+        starts = starts[: bisect_left(starts, end)]
+        # Up to where all is told before each op.
+        reach = list(accumulate(map(add, starts, durations), max, initial=covered))
+        opens = list(map(gt, starts, reach))
+        starts_of_gaps = extended(starts_of_gaps, compress(reach, opens))
+        ends_of_gaps = extended(ends_of_gaps, compress(starts, opens))
+        covered = reach[-1]
+    if covered < end:
+        starts_of_gaps = extended(starts_of_gaps, [covered])
+        ends_of_gaps = extended(ends_of_gaps, [end])
+    return Gaps(starts_of_gaps, ends_of_gaps)
 
 
 def events_of(pieces: Iterable[Piece], clock: Clock, metadata_ids: Set[int]) -> Iterator[Span]:
@@ -119,6 +173,24 @@ def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             stretches.append((start, end))
     return stretches
+
+
+class Cover:
+    """The time that stretches cover which are in order and apart, to be asked how much of a span
+    that is."""
+
+    def __init__(self, stretches: Iterable[tuple[int, int]]) -> None:
+        stretches = list(stretches)
+        self._starts = [start for start, _ in stretches]
+        self._ends = [end for _, end in stretches]
+        self._before = [0, *accumulate(end - start for start, end in stretches)]
+
+    def within(self, start: int, end: int) -> int:
+        return max(0, self._until(end) - self._until(start))
+
+    def _until(self, time: int) -> int:
+        n = bisect_right(self._starts, time)
+        return self._before[n] - max(0, self._ends[n - 1] - time) if n else 0
 
 
 def innermost(spans: Sequence[Span], at: int) -> int | None:

@@ -25,7 +25,7 @@ ALL_MODES = tuple(mode.name for mode in compute_breakdown.MODES)
 # Those of one step.
 MODES = tuple(mode.name for mode in compute_breakdown.MODES if "--step" in mode.options)
 # Those that have an answer whatever lies beside the trace.
-MODES_OF_TRACE = tuple(mode for mode in MODES if mode != "memory")
+MODES_OF_TRACE = tuple(mode for mode in MODES if mode not in ("memory", "program"))
 
 
 class Outcome(NamedTuple):

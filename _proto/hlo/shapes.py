@@ -34,6 +34,14 @@ class Array(NamedTuple):
     is_dynamic: bool = False
 
     @property
+    def text(self) -> str:
+        return self.text_of(self.dims)
+
+    def text_of(self, dims: Sequence[int]) -> str:
+        """The same with other dims."""
+        return f"{self.dtype}[{','.join(map(str, dims))}]"
+
+    @property
     def bits(self) -> int | None:
         """Of one element; None for a dtype that isn't known."""
         return bits_of(self.dtype)
@@ -69,6 +77,27 @@ def read_arrays(shape: bytes) -> list[Array] | None:
         elif each.element_type not in (_OPAQUE, _TOKEN):
             arrays.append(_array(each))
     return arrays
+
+
+def read_leaves(shape: bytes) -> list[tuple[tuple[int, ...], Array | None]] | None:
+    """All that a ShapeProto is made of, tuples opened: the places to take in these, and the
+    array, or None for what has no data; None where the bytes can't be read."""
+    message = _read(shape)
+    if message is None:
+        return None
+    leaves: list[tuple[tuple[int, ...], Array | None]] = []
+    todo: list[tuple[tuple[int, ...], pb.Shape]] = [((), message)]
+    while todo:
+        path, each = todo.pop()
+        if each.element_type == _TUPLE:
+            parts = list(enumerate(each.tuple_shapes))
+            todo.extend(((*path, i), part) for i, part in reversed(parts))
+        elif len(each.dimensions) > _MAX_RANK:
+            return None
+        else:
+            has_data = each.element_type not in (_OPAQUE, _TOKEN)
+            leaves.append((path, _array(each) if has_data else None))
+    return leaves
 
 
 def read_array(shape: bytes, path: Sequence[int]) -> Array | None:

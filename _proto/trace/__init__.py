@@ -37,5 +37,5 @@ def open_trace(
     from _proto.trace.reader import Trace
     from _proto.trace.source import open_source
 
-    with open_source(path, on_read) as source:
+    with open_source(None if path == STDIN else path, on_read) as source:
         yield Trace(source)

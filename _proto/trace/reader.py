@@ -17,7 +17,8 @@ from google.protobuf.message import Message
 from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.record import record
-from _proto.trace.lines import DeviceStats, Line, read_line
+from _proto.trace.events import DeviceStats
+from _proto.trace.lines import Line, read_line
 from _proto.trace.source import Source
 from _proto.trace.wire import LENGTH, VARINT, Schema, decode, fields, known_fields, text
 

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from itertools import chain
 
 from _proto.errors import Damage
-from _proto.trace import STDIN
 from _proto.trace.wire import FramingCheck
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -128,11 +127,12 @@ class Source:
 
 @contextmanager
 def open_source(
-    path: str,
+    path: str | None,
     on_read: OnRead | None = None,
     limit: int = COPY_LIMIT,
 ) -> Iterator[Source]:
-    """Open `path`, or standard input, gzipped or not; OSError or Damage where that can't be done.
+    """Open `path`, or standard input if it is None, gzipped or not; OSError or Damage where that
+    can't be done.
 
     `limit` is for what has to be copied to a temporary file.
     """
@@ -140,14 +140,14 @@ def open_source(
     try:
         size = os.fstat(fd).st_size
         gzipped = False
-        if path != STDIN:
+        if path is not None:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise Damage(0, "not a regular file: pipe it in and give - as the profile")
             head = os.pread(fd, _HEAD, 0)
             gzipped = head.startswith(GZIP_MAGIC)
             if path.endswith(".gz") and not gzipped:
                 raise Damage(0, not_a_trace(head) or "not gzip data")
-        if path == STDIN or gzipped:
+        if path is None or gzipped:
             stream = _Stream(fd, size if gzipped else 0, on_read)
             copy = _copied(_unpacked(stream), limit)
             os.close(fd)
@@ -157,8 +157,8 @@ def open_source(
         os.close(fd)
 
 
-def _open(path: str) -> int:
-    if path == STDIN:
+def _open(path: str | None) -> int:
+    if path is None:
         if sys.stdin is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         if sys.stdin.isatty():

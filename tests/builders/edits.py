@@ -56,6 +56,7 @@ def reindent(program: Program, file: str, rng: random.Random) -> Edit:
     )
 
 
+# A table, as long as there are kinds of edits.
 def edits_of(program: Program, seed: int) -> dict[str, list[Edit]]:
     """Each kind of edit at a few places."""
     rng = random.Random(seed)

@@ -43,7 +43,7 @@ from tests.builders.xspace import (
     text_field,
     uint64,
 )
-from tests.harness import MODES
+from tests.harness import DEMO, MODES
 
 
 def words(text: str) -> list[str]:
@@ -878,6 +878,7 @@ def random_kernel_costs(rng: random.Random, data: bytes) -> list[str]:
 
 
 Draw = Callable[[random.Random, bytes], Any]
+FLAG_FILES = DEMO.parent / "flags"
 
 
 def one_of(*values: Any) -> Draw:
@@ -897,6 +898,7 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
     },
     "--bytes": (0.3, one_of("hbm", "accessed")),
     "--kernel-cost": (0.5, random_kernel_costs),
+    "--flags": (0.5, one_of(*sorted(map(str, FLAG_FILES.iterdir())))),
     "--model-flops": (0.5, one_of(0, 1, "1e9", "2.5e15")),
 }
 

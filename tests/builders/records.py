@@ -192,16 +192,16 @@ def made_up(seed: int, n_calls: int = 30) -> Program:
         )
     for what in ("copy", "copy-done", "bitcast"):
         for _ in range(3):
-            number = len(program)
-            text = f"%{what}.{number} = f32[8] {what}(f32[8] %q.{number})"
-            tf_op = f"w['{what}']:" if what == "copy" else None
-            signature = f"{what} [{what}]"
-            origin = frozenset([number])
-            duration = rng.randrange(10**5, 10**7)
-            program.append(
-                Op(origin, "data_move", what, (), tf_op, text, signature, "f32[8]", duration)
-            )
+            program.append(without_stack(len(program), what, rng.randrange(10**5, 10**7)))
     return program
+
+
+def without_stack(number: int, what: str, duration: int) -> Op:
+    """An op that moves data, for nobody's line."""
+    text = f"%{what}.{number} = f32[8] {what}(f32[8] %q.{number})"
+    tf_op = f"w['{what}']:" if what == "copy" else None
+    signature, origin = f"{what} [{what}]", frozenset([number])
+    return Op(origin, "data_move", what, (), tf_op, text, signature, "f32[8]", duration)
 
 
 # --- edits ---------------------------------------------------------------------------------------
@@ -376,36 +376,6 @@ def record(
     groups = groups_of(program)
     frames = {frame: None for op in program for frame in map(str, op.frames)}
     place = {frame: index for index, frame in enumerate(frames)}
-    steps: list[Json] = []
-    for device in range(len(devices)):
-        for index in range(n_steps):
-            durs = [
-                sum(
-                    max(0, round(op.duration * rng.gauss(1, jitter / math.sqrt(op.n))))
-                    if jitter
-                    else op.duration
-                    for op in ops
-                )
-                for ops in groups.values()
-            ]
-            comm = sum(d for (kind, _), d in zip(groups, durs, strict=True) if kind == "comm")
-            steps.append(
-                {
-                    "device": device,
-                    "index": index,
-                    "name": f"step {index}" if step_source == "steps" else "jit_train_step(1)",
-                    "used": True,
-                    "why_not": None,
-                    "n_xla_ops_events": sum(op.n for op in program),
-                    "duration_ps": round(sum(durs) * (1 + idle)),
-                    "busy_ps": sum(durs),
-                    "comm_ps": comm,
-                    "host_ps": 0,
-                    "wait_ps": comm // 2,
-                    "durs_ps": durs,
-                    "ns": [sum(op.n for op in ops) for ops in groups.values()],
-                }
-            )
     return {
         "status": "ok",
         "mode": "record",
@@ -416,21 +386,7 @@ def record(
         "run": "2026_11_21_00_00_00",
         "host": host,
         "frames": list(frames),
-        "groups": [
-            {
-                "kind": kind,
-                "agg_key": agg_key,
-                "agg_key_kind": ops[0].agg_key_kind,
-                "frames": [place[str(frame)] for frame in ops[0].frames],
-                "source": str(ops[0].frames[-1]).rpartition(":")[0] if ops[0].frames else None,
-                "tf_ops": distinct(op.tf_op for op in ops),
-                "signatures": distinct(op.signature for op in ops),
-                "shapes": distinct(op.shape for op in ops),
-                "truncated": False,
-                "ops": digest(op.text for op in ops),
-            }
-            for (kind, agg_key), ops in groups.items()
-        ],
+        "groups": [facts_of_group(*key, ops, place) for key, ops in groups.items()],
         "devices": [
             {
                 "device": device,
@@ -441,7 +397,60 @@ def record(
             }
             for device in devices
         ],
-        "steps": steps,
+        "steps": [
+            {
+                "device": device,
+                "index": index,
+                "name": f"step {index}" if step_source == "steps" else "jit_train_step(1)",
+                **figures_of_step(groups, jitter, rng, idle),
+            }
+            for device in range(len(devices))
+            for index in range(n_steps)
+        ],
+    }
+
+
+def facts_of_group(kind: str, agg_key: str, ops: list[Op], place: dict[str, int]) -> Json:
+    first = ops[0]
+    return {
+        "kind": kind,
+        "agg_key": agg_key,
+        "agg_key_kind": first.agg_key_kind,
+        "frames": [place[str(frame)] for frame in first.frames],
+        "source": str(first.frames[-1]).rpartition(":")[0] if first.frames else None,
+        "tf_ops": distinct(op.tf_op for op in ops),
+        "signatures": distinct(op.signature for op in ops),
+        "shapes": distinct(op.shape for op in ops),
+        "truncated": False,
+        "ops": digest(op.text for op in ops),
+    }
+
+
+def figures_of_step(
+    groups: dict[tuple[str, str], list[Op]], jitter: float, rng: random.Random, idle: float
+) -> Json:
+    durs = [
+        sum(
+            max(0, round(op.duration * rng.gauss(1, jitter / math.sqrt(op.n))))
+            if jitter
+            else op.duration
+            for op in ops
+        )
+        for ops in groups.values()
+    ]
+    comm = sum(d for (kind, _), d in zip(groups, durs, strict=True) if kind == "comm")
+    ns = [sum(op.n for op in ops) for ops in groups.values()]
+    return {
+        "used": True,
+        "why_not": None,
+        "n_xla_ops_events": sum(ns),
+        "duration_ps": round(sum(durs) * (1 + idle)),
+        "busy_ps": sum(durs),
+        "comm_ps": comm,
+        "host_ps": 0,
+        "wait_ps": comm // 2,
+        "durs_ps": durs,
+        "ns": ns,
     }
 
 
@@ -495,18 +504,17 @@ def pod(
             if step_source == "modules":
                 step["name"] = "jit_train_step(1)"
             steps[name].append({**plain, **step})
-    return [
-        {
-            **base,
-            "host": host,
-            "xplane_file": f"{host}.xplane.pb",
-            "devices": [
-                {**base["devices"][0], "device": device, "step_source": step_source}
-                for _, device in there
-            ],
-            "steps": [
-                {**step, "device": at} for at, name in enumerate(there) for step in steps[name]
-            ],
-        }
-        for host, there in hosts.items()
-    ]
+    base["devices"][0]["step_source"] = step_source
+    return [of_host(base, there, steps) for there in hosts.values()]
+
+
+def of_host(base: Json, names: Sequence[Name], steps: dict[Name, list[Json]]) -> Json:
+    """Its record, made of that of a single device."""
+    [(host, _), *_] = names
+    return {
+        **base,
+        "host": host,
+        "xplane_file": f"{host}.xplane.pb",
+        "devices": [{**base["devices"][0], "device": device} for _, device in names],
+        "steps": [{**step, "device": at} for at, name in enumerate(names) for step in steps[name]],
+    }

@@ -157,6 +157,7 @@ def ops_line(extra: bytes) -> bytes:
     return trace([Line("XLA Ops", [Event(1, 0, 5)], extra=extra)])
 
 
+# A table, as long as there are ways to ask too much.
 def makers(size: int) -> dict[str, Callable[[], bytes]]:
     """What makes a file of about that size, by what is too much in it."""
     long = 45_000

@@ -47,6 +47,8 @@ MODE_FIELDS = {
     "comm": "rows tail",
     "memory": "peak_bytes reserved_bytes fragmentation_bytes by_kind peak_at buffers by_source "
     "by_opcode by_argument tail",
+    "program": "name program_id n_computations n_instructions n_fusions n_devices opcodes "
+    "collectives kernels retries parameters tail aliased_bytes donated_unused_bytes flags",
 }
 MODE_TOTALS = {
     "bottleneck": "",
@@ -57,6 +59,7 @@ MODE_TOTALS = {
     "comm": "exposed_ps exposed_pct_of_step host_ps in_flight_union_ps hidden_union_ps "
     "by_collective",
     "memory": "",
+    "program": "",
 }
 BREAKDOWN = "hlo_op_breakdown hlo_op_breakdown_overflow"
 GROUP = (
@@ -108,7 +111,7 @@ ROWS = {
     "bottleneck tail": "n_findings_omitted dur_ps lost_ps",
     "rows": "collective mode engine source_inner source_user source_is agg_key tf_op n_executions "
     "sync_dur_ps wait_dur_ps pct_of_step pairs in_flight_ps covered_ps other_ps payload_bytes "
-    "bus_bytes group_size groups groups_from bus_gbps bus_gbps_over",
+    "bus_bytes group_size groups groups_from bus_gbps bus_gbps_over plan",
     "pairs": "paired ambiguous unpaired",
     "comm tail": "n_rows_omitted sync_dur_ps wait_dur_ps",
     "by_collective": "n_executions sync_dur_ps wait_dur_ps payload_bytes",
@@ -120,16 +123,27 @@ ROWS = {
     "by_opcode": "opcode bytes n_buffers",
     "by_argument": "argument bytes n_buffers",
     "memory tail": "n_buffers_omitted bytes",
+    "collectives": "collective how plan n_instructions n_executions sync_dur_ps wait_dur_ps "
+    "payload_bytes",
+    "program kernels": "kernel vmem_used_bytes vmem_limit_bytes declared n_instructions "
+    "n_executions total_dur_ps",
+    "declared": "flops bytes_accessed transcendentals",
+    "retries": "hlo_op retry_count n_executions total_dur_ps vmem_used_bytes vmem_limit_bytes",
+    "parameters": "number shape_index path shape global_shape sharding bytes memory_space "
+    "aliased_to_output",
+    "program tail": "n_parameters_omitted bytes",
+    "flags": "n set findings",
+    "flag findings": "flag set_to n_instructions n_seen exposed_ps says",
     "peaks_used": "peak_tflops_bf16 peak_tflops_fp8 peak_tflops_fp32 peak_tflops_fp16 "
     "peak_hbm_gibps ridge_points source unit bytes",
 }
 
 
-def with_program(ops: list[Op]) -> bytes:
+def with_program(ops: list[Op], program: bytes | None = None) -> bytes:
     """A trace of these ops, and their program."""
     for each in ops:
         each.stats["program_id"] = 7
-    program = hlo_proto.hlo_proto(
+    program = program or hlo_proto.hlo_proto(
         {"main": [hlo_proto.op("x", "parameter"), hlo_proto.op("f.1", "fusion", "x")]},
         buffers=hlo_proto.buffer(1, 4096, 1)
         + hlo_proto.buffer(2, 512, 2)
@@ -241,6 +255,24 @@ class Fields(unittest.TestCase):
             for row in said[name]:
                 self.assert_fields(row, "memory by_source" if name == "by_source" else name)
 
+    def test_of_program(self) -> None:
+        config = b'{"custom_call_config":{"cost_estimate":{}},"retry_config":{"retry_count":"1"}}'
+        main = [
+            hlo_proto.op("x", "parameter"),
+            hlo_proto.op("f.1", "all-reduce", "x"),
+            hlo_proto.op("k", "custom-call", target="tpu_custom_call", config=config),
+        ]
+        data = with_program(list(self.OPS), hlo_proto.hlo_proto({"main": main}))
+        said = answer(data, "program", "--flags", __file__)
+        for name in ("collectives", "program kernels", "retries", "parameters"):
+            (row,) = said[name.split()[-1]]
+            self.assert_fields(row, name)
+        self.assert_fields(said["kernels"][0]["declared"], "declared")
+        self.assert_fields(said["tail"], "program tail")
+        self.assert_fields(said["flags"], "flags")
+        for row in said["flags"]["findings"]:
+            self.assert_fields(row, "flag findings")
+
     def test_of_by_source(self) -> None:
         for row in by_source(list(self.OPS), "--include-comm", "--include-data-move"):
             self.assert_fields(row, "by_source groups")
@@ -270,7 +302,10 @@ class OptionsOfModes(unittest.TestCase):
         ("--step", "0"): " ".join(MODES),
         ("--step-id", "s"): " ".join(MODES),
         ("--own", "m.py"): " ".join(MODES),
-        ("--top", "3"): "bottleneck summary by_source non_compute comm memory compare spread",
+        (
+            "--top",
+            "3",
+        ): "bottleneck summary by_source non_compute comm memory program compare spread",
         ("--steps", ":1"): "record compare spread",
         ("--baseline", str(DEMO)): "compare",
         ("--baseline-device", "/device:TPU:0"): "compare",
@@ -281,6 +316,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--bytes", "hbm"): "roofline",
         ("--kernel-cost", "flash=1,1"): "bottleneck roofline",
         ("--model-flops", "1e9"): "bottleneck",
+        ("--flags", __file__): "program",
         **{
             (f"--peak-{peak}", "5"): "bottleneck roofline"
             for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")

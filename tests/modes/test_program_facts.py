@@ -16,7 +16,7 @@ from tests.builders import hlo_proto
 from tests.builders.hlo_proto import Shape, array, metadata_plane, precision
 from tests.builders.xspace import Op, Space, encode, tpu_plane
 from tests.builders.xspace import op as event
-from tests.harness import MODES, OFFLOADING, PROFILES, TRAINING, answer, run
+from tests.harness import MODES, MODES_OF_TRACE, OFFLOADING, PROFILES, TRAINING, answer, run
 
 Json = dict[str, Any]
 Program = dict[str, list[hlo_proto.Op]]
@@ -391,8 +391,8 @@ class Damage(unittest.TestCase):
         said = []
         for mode in MODES:
             outcome = run(data, mode)
-            if mode == "memory" and outcome.object["status"] == "absent":
-                reasons = ("no_program", "no_buffer_assignment")
+            if mode not in MODES_OF_TRACE and outcome.object["status"] == "absent":
+                reasons = ["no_program", *["no_buffer_assignment"] * (mode == "memory")]
                 self.assertIn((outcome.object["reason"], outcome.status), [(r, 0) for r in reasons])
                 continue
             self.assertEqual((outcome.object["status"], outcome.status), ("ok", 0), (mode, what))

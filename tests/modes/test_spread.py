@@ -10,7 +10,7 @@ import time
 import tracemalloc
 import unittest
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from math import comb
@@ -19,8 +19,7 @@ from typing import Any
 from _modes import cohorts, record_format, stragglers
 from tests.builders import records
 from tests.builders.records import Json, Name, groups_of, pod
-
-FIGURES = ("step_duration", "own", "comm", "host", "idle", "load")
+from tests.naive.spread import cohort_of
 
 
 def loader(of: Json) -> Callable[[], Json]:
@@ -76,192 +75,6 @@ def split(run: Sequence[Json]) -> list[Json]:
     return parts
 
 
-# --- a second, naive implementation --------------------------------------------------------------
-
-
-def half_up(number: Fraction) -> int:
-    return int((number + Fraction(1, 2)) // 1)
-
-
-def mean(figures: Iterable[Fraction]) -> Fraction:
-    listed = list(figures)
-    return sum(listed, Fraction(0)) / len(listed)
-
-
-def median(figures: Sequence[Fraction]) -> Fraction:
-    ranked = sorted(figures)
-    return (ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]) / 2
-
-
-def pct(part: Fraction, whole: Fraction) -> float | None:
-    return round(float(100 * part / whole), 3) if whole else None
-
-
-def naive(run: Sequence[Json], n_lines: int = 20) -> Json:
-    """The one cohort of a run whose steps are all used, field by field from the definitions."""
-    data: dict[Name, dict[str, list[Fraction]]] = {}
-    lines: dict[Name, dict[Name, Fraction]] = {}
-    for each in run:
-        for at, device in enumerate(each["devices"]):
-            used = [step for step in each["steps"] if step["device"] == at]
-            columns = {
-                key: [Fraction(step[f"{name}_ps"]) for step in used]
-                for key, name in (
-                    ("step_duration", "duration"),
-                    ("busy", "busy"),
-                    ("comm", "comm"),
-                    ("host", "host"),
-                )
-            }
-            triples = list(
-                zip(*(columns[n] for n in ("step_duration", "busy", "comm", "host")), strict=True)
-            )
-            columns["idle"] = [a - b for a, b, _, _ in triples]
-            columns["load"] = [a - c for a, _, c, _ in triples]
-            columns["own"] = [a - c - h - (a - b) for a, b, c, h in triples]
-            name = each["host"], device["device"]
-            data[name] = columns
-            lines[name] = {
-                (group["kind"], group["agg_key"]): Fraction(
-                    half_up(Fraction(sum(step["durs_ps"][i] for step in used), len(used)))
-                )
-                for i, group in enumerate(each["groups"])
-                if group["kind"] != "comm"
-            }
-    names = sorted(data)
-    n = len(data[names[0]]["load"])
-    means = {name: {figure: mean(data[name][figure]) for figure in FIGURES} for name in names}
-    slowest = [min(names, key=lambda x: (-data[x]["load"][i], x)) for i in range(n)]
-    n_slowest = {name: slowest.count(name) for name in names}
-    ranked = sorted(names, key=lambda x: (-means[x]["load"], x))
-    middle = sorted(names, key=lambda x: (means[x]["load"], x))[(len(names) - 1) // 2]
-    parts = []
-    steps = []
-    for i in range(n):
-        loads = [data[name]["load"][i] for name in names]
-        durations = [data[name]["step_duration"][i] for name in names]
-        win = max(loads) - mean(loads)
-        parts.append(100 * win / mean(durations))
-        mean_load = half_up(mean(loads))
-        steps.append(
-            {
-                "name": f"step {i}",
-                "slowest": of(slowest[i]),
-                "max_load_ps": max(loads),
-                "mean_load_ps": mean_load,
-                "imbalance_ps": max(loads) - mean_load,
-                "imbalance_pct_of_step": round(float(parts[-1]), 3),
-                "step_spread_pct": pct(max(durations) - min(durations), median(durations)),
-            }
-        )
-    many = len(names)
-    suspect = min(names, key=lambda x: (-n_slowest[x], x))
-    k = n_slowest[suspect]
-    tail = sum(
-        comb(n, j) * Fraction(1, many) ** j * Fraction(many - 1, many) ** (n - j)
-        for j in range(k, n + 1)
-    )
-    p = min(Fraction(1), many * tail)
-    excess = means[suspect]["load"] - means[middle]["load"]
-    is_slow = p <= Fraction(1, 20) and excess > 0
-    on_host = [name for name in names if name[0] == suspect[0]]
-    elsewhere = [means[name]["load"] for name in names if name[0] != suspect[0]]
-    scope = cause = None
-    if is_slow and elsewhere and len(on_host) > 1:
-        beyond = {name: means[name]["load"] - Fraction(median(elsewhere)) for name in on_host}
-        above = all(by > 0 and by >= beyond[suspect] / 2 for by in beyond.values())
-        scope = "host" if above else "device"
-    if is_slow:
-        more = {c: means[suspect][c] - means[middle][c] for c in ("own", "idle", "host")}
-        most = max(more, key=more.__getitem__)
-        cause = most if more[most] >= Fraction(8, 10) * excess else None
-    slow = suspect if is_slow else ranked[0]
-    total = [sum(lines[name].values(), Fraction(0)) for name in (slow, middle)]
-    uniform = None
-    if total[0] != total[1]:
-        factor = total[0] / total[1]
-        off = [abs(lines[slow][key] - factor * lines[middle][key]) for key in lines[slow]]
-        part = 1 - sum(off, Fraction(0)) / 2 / abs(total[0] - total[1])
-        uniform = round(max(0.0, float(100 * part)), 3)
-    rows = sorted(
-        (-abs(lines[slow][key] - lines[middle][key]), *key, lines[middle][key], lines[slow][key])
-        for key in lines[slow]
-    )[:n_lines]
-    mean_part = mean(parts)
-    shown_excess = half_up(means[slow]["load"]) - half_up(means[middle]["load"])
-
-    def figures(those: Sequence[Name]) -> Json:
-        return {
-            "n_steps": n,
-            "n_slowest": sum(n_slowest[name] for name in those),
-            **{
-                f"{figure}_ps": half_up(mean(means[name][figure] for name in those))
-                for figure in FIGURES
-            },
-        }
-
-    hosts = {host: [name for name in names if name[0] == host] for host, _ in names}
-    slow_host = None
-    sizes = {len(those) for those in hosts.values()}
-    if not is_slow and len(hosts) > 1 and len(sizes) == 1 and sizes != {1}:
-        for host in hosts:
-            n_above = 0
-            for i in range(n):
-                least = {h: min(data[x]["load"][i] for x in those) for h, those in hosts.items()}
-                n_above += least[host] > max(least[h] for h in hosts if h != host)
-            chance = sum(
-                comb(n, j) * Fraction(len(hosts) - 1) ** (n - j) for j in range(n_above, n + 1)
-            ) / Fraction(len(hosts)) ** (n - 1)
-            if chance <= Fraction(1, 20):
-                p_host = round(float(chance), 6)
-                slow_host = {"host": host, "n_slowest": n_above, "p_value": p_host}
-    by_load = sorted(hosts, key=lambda h: (-mean(means[x]["load"] for x in hosts[h]), h))
-    answer = {
-        "n_devices": many,
-        "n_hosts": len(hosts),
-        "n_steps": n,
-        "verdict": {
-            "imbalance": ("balanced", "slight", "large")[(mean_part >= 1) + (mean_part >= 5)],
-            "straggler": of(suspect) if is_slow else None,
-            "n_slowest": k,
-            "n_steps": n,
-            "p_value": round(float(p), 6),
-            "scope": scope,
-            "cause": cause,
-            "uniform_pct": uniform,
-            "slow_host": slow_host,
-            "why_not": None,
-        },
-        "steps": steps,
-        "hosts": [
-            {"host": host, "n_devices": len(hosts[host]), **figures(hosts[host])}
-            for host in by_load
-        ],
-        "devices": [{**of(name), **figures([name])} for name in ranked],
-        "tail": {"n_devices_omitted": 0, "n_slowest": 0},
-        "slowest_vs_median": {
-            "slow": of(slow),
-            "median": of(middle),
-            "excess_ps": shown_excess,
-            "factor": round(float(total[0] / total[1]), 6),
-            "rows": [
-                {
-                    "kind": kind,
-                    "agg_key": agg_key,
-                    "median_ps": m,
-                    "slow_ps": s,
-                    "delta_ps": s - m,
-                    "delta_pct": pct(s - m, m),
-                }
-                for _, kind, agg_key, m, s in rows
-            ],
-            "rest_ps": shown_excess - sum(s - m for *_, m, s in rows),
-        },
-    }
-    printed: Json = json.loads(json.dumps(answer, default=int))
-    return printed
-
-
 class AgainstNaive(unittest.TestCase):
     def test_random_runs(self) -> None:
         rng = random.Random(1)
@@ -293,7 +106,7 @@ class AgainstNaive(unittest.TestCase):
                 for row in answer["slowest_vs_median"]["rows"]:
                     source = row.pop("source_inner")
                     self.assertEqual(source is None, not row["agg_key"].startswith("stack:"), row)
-                self.assertEqual(answer, naive(run))
+                self.assertEqual(answer, cohort_of(run))
 
 
 # --- who is slow ---------------------------------------------------------------------------------

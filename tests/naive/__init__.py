@@ -26,6 +26,7 @@ from tests.naive.op import (
     text_of,
 )
 from tests.naive.program import decode_entries
+from tests.naive.program_mode import ProgramMode
 from tests.naive.record import Record
 from tests.naive.roofline import Roofline
 from tests.naive.step import (
@@ -136,6 +137,8 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
         answer |= Comm(picked).answer(totals)
     elif mode == "memory":
         answer |= Memory(picked).answer()
+    elif mode == "program":
+        answer |= ProgramMode(picked).answer()
     else:
         answer |= Bottleneck(picked).answer()
     return answer

@@ -13,6 +13,7 @@ from math import prod
 from typing import TypeVar
 
 from tests.naive.bottleneck import shortened
+from tests.naive.config import plan_of
 from tests.naive.op import (
     Event,
     LineEvent,
@@ -666,7 +667,17 @@ class Comm:
             "groups": of.who.label,
             "groups_from": of.who_from,
             **self.rate(events),
+            "plan": self.plan(events),
         }
+
+    def plan(self, events: list[Event]) -> list[str] | None:
+        found = [
+            text
+            for op in {id(e.op): e.op for e in events}.values()
+            if op.program is not None and op.instruction is not None
+            for text in plan_of(op.program, op.instruction)
+        ]
+        return sorted(set(found)) or None
 
     def pairs_of(self, events: list[Event]) -> list[Pair]:
         return [pair for pair in self.pairs if pair.end in events]

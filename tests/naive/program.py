@@ -135,6 +135,7 @@ class Computation:
     root_id: int
     instructions: list[Instruction]
     thread: str = ""
+    name: str = ""
 
     @property
     def root(self) -> Instruction | None:
@@ -242,10 +243,12 @@ def decode_program(data: bytes) -> Program:
                     for instruction in every(computation, 2)
                 ],
                 thread=text_in(computation, 8),
+                name=text_in(computation, 1),
             )
             for computation in map(fields, every(module, 3))
         ],
         n_devices=replicas * partitions or None,
+        module=module,
     )
 
 
@@ -304,6 +307,7 @@ class Cost:
 class Program:
     computations: list[Computation]
     n_devices: int | None = None
+    module: Message = field(default_factory=list)
     instructions: list[Instruction] = field(init=False)
 
     def __post_init__(self) -> None:

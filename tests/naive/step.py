@@ -55,6 +55,7 @@ class Options:
     bytes: str = "accessed"
     model_flops: float | None = None
     own: Sequence[str] = ()
+    flags: str | None = None
 
 
 class AbsentError(Exception):
@@ -637,32 +638,32 @@ class Picked:
                     },
                 }
             )
-        sources = []
         shown, tail = self.shown(grouped(listed, source))
-        for events in shown:
-            first = events[0].op
-            sources.append(
-                {
-                    "hlo_category": label(events[0])[0],
-                    "kind": first.kind,
-                    "agg_key": first.agg_key,
-                    "agg_key_kind": first.agg_key_kind,
-                    "source_inner": first.source_inner,
-                    "source_user": first.source_user,
-                    "source_stack": first.source_stack,
-                    "tf_op": first.tf_op,
-                    **times(events),
-                    "shapes_in": distinct(e.op.shape_in for e in events)[:4],
-                    "shapes_out": distinct(e.op.shape_out for e in events)[:4],
-                    "dtype_change": any_change(events, lambda op: op.dtype_changes),
-                    "dtype_change_dur_ps": change_time(events, lambda op: op.dtype_changes),
-                    "layout_change": any_change(events, lambda op: op.layout_changes),
-                    "layout_change_dur_ps": change_time(events, lambda op: op.layout_changes),
-                    "likely_sources": likely_sources(events),
-                    "example_hlo_op": longest(events).op.text,
-                }
-            )
+        sources = [{"hlo_category": label(events[0])[0], **moved(events)} for events in shown]
         return {"by_category": categories, "by_source_within_category": sources, **tail}
+
+
+def moved(events: list[Event]) -> Json:
+    """What non_compute says of a group."""
+    first = events[0].op
+    return {
+        "kind": first.kind,
+        "agg_key": first.agg_key,
+        "agg_key_kind": first.agg_key_kind,
+        "source_inner": first.source_inner,
+        "source_user": first.source_user,
+        "source_stack": first.source_stack,
+        "tf_op": first.tf_op,
+        **times(events),
+        "shapes_in": distinct(e.op.shape_in for e in events)[:4],
+        "shapes_out": distinct(e.op.shape_out for e in events)[:4],
+        "dtype_change": any_change(events, lambda op: op.dtype_changes),
+        "dtype_change_dur_ps": change_time(events, lambda op: op.dtype_changes),
+        "layout_change": any_change(events, lambda op: op.layout_changes),
+        "layout_change_dur_ps": change_time(events, lambda op: op.layout_changes),
+        "likely_sources": likely_sources(events),
+        "example_hlo_op": longest(events).op.text,
+    }
 
 
 def ops_of(events: list[Event]) -> list[Op]:

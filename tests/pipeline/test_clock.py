@@ -19,6 +19,7 @@ from unittest import mock
 from _proto import columns_pb2 as columns
 from _proto.errors import Damage
 from _proto.trace import lines
+from _proto.trace.events import DeviceStats
 from tests.builders.xspace import (
     NO_VALUE,
     Event,
@@ -735,7 +736,7 @@ class Sampler:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         offset_ids, duration_ids = rng.choice(DEVICE_IDS)
-        self.device = lines.DeviceStats(offset_ids, duration_ids)
+        self.device = DeviceStats(offset_ids, duration_ids)
         # Which two stats nearly all events have.
         self.pair = (
             rng.choice(sorted(offset_ids) or [8]),
@@ -883,7 +884,7 @@ class Columns(unittest.TestCase):
         for seed in range(200):
             rng = random.Random(seed)
             sampler = Sampler(rng)
-            sampler.device = lines.DeviceStats(frozenset({8}), frozenset({9}))
+            sampler.device = DeviceStats(frozenset({8}), frozenset({9}))
             sampler.pair = rng.choice(((8, 9), (9, 8)))
             samples = [sampler.ordinary(rng.choice((2, 2, 2, 0, 1, 3, 4))) for _ in range(20)]
             with self.subTest(seed=seed):
@@ -893,7 +894,7 @@ class Columns(unittest.TestCase):
 
     def test_surplus_makes_up_for_no_lack(self) -> None:
         """At any level: what one event has twice is not what another lacks."""
-        device = lines.DeviceStats(frozenset({8}), frozenset({9}))
+        device = DeviceStats(frozenset({8}), frozenset({9}))
         start, length = int_field(1, 8) + int_field(3, 70), int_field(1, 9) + int_field(3, 90)
 
         def event(*stats: bytes, head: bytes = int_field(1, 1) + int_field(2, 5)) -> bytes:
@@ -954,7 +955,7 @@ class Columns(unittest.TestCase):
 
     def test_what_only_looks_like_an_event(self) -> None:
         """Shapes of events within what isn't known, and over where one ends and another begins."""
-        device = lines.DeviceStats(frozenset({1}), frozenset({2}))
+        device = DeviceStats(frozenset({1}), frozenset({2}))
         n_in_columns = 0
         for seed in range(4000):
             rng = random.Random(seed)
@@ -991,7 +992,7 @@ class Columns(unittest.TestCase):
         self.assertGreater(n_in_columns, 100)
 
     def test_more_kinds_than_there_are_signs_for(self) -> None:
-        device = lines.DeviceStats(frozenset({1}), frozenset({2}))
+        device = DeviceStats(frozenset({1}), frozenset({2}))
         times = [bytes_field(4, int_field(1, i) + int_field(3, 7)) for i in (1, 2)]
         for n in (1, 31, 32, 33, 200):
             samples = [
@@ -1015,7 +1016,7 @@ class Columns(unittest.TestCase):
     def test_ids_that_hold_signs(self) -> None:
         """They are read in columns, unless a kind that came before has such a sign."""
         for ids in ((0x62 << 7 | 0x60, 9), (9, 0x62 << 7 | 0x61)):
-            device = lines.DeviceStats(frozenset({ids[0]}), frozenset({ids[1]}))
+            device = DeviceStats(frozenset({ids[0]}), frozenset({ids[1]}))
             stats = b"".join(bytes_field(4, int_field(1, i) + int_field(3, 7)) for i in ids)
             rows: list[tuple[bytes, Row]] = [
                 (int_field(1, 1) + int_field(2, 5) + stats, (1, 5, 0, (7, 7))),
@@ -1045,7 +1046,7 @@ class Columns(unittest.TestCase):
         )
         self.assertEqual(done.returncode, 0, done.stderr)
 
-    def assert_damage(self, data: bytes, device: lines.DeviceStats) -> None:
+    def assert_damage(self, data: bytes, device: DeviceStats) -> None:
         """Either refuses it, or columns leave it to the closer look, which does."""
         try:
             found = lines._columns_of_events(data, 0, device)

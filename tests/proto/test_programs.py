@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from _proto.hlo.buffers import Allocation, Assigned, Buffer, BufferAssignment, HeapEvent
-from _proto.hlo.facts import Collective, DeclaredCost, Dot
+from _proto.hlo.configs import DeclaredCost
+from _proto.hlo.facts import Collective, Dot
 from _proto.hlo.module import Instruction, Program
 from _proto.hlo.programs import Programs
 from _proto.hlo.replica_groups import (
@@ -339,7 +340,8 @@ def ask_everything(each: Instruction) -> None:
     for producer_first in (False, True):
         each.likely_line(producer_first, {"copy.1": "x.py:1"})
     _ = each.chain, each.on_sparse_core, each.tf_op, each.line, each.stack, each.users
-    _ = each.arrays, each.declared_cost, each.parameter_number
+    _ = each.arrays, each.declared_cost, each.parameter_number, each.leaves
+    _ = each.config, each.plan, each.retried, each.is_kernel
     each.dot()
     each.collective()
     each.lines_inside()
@@ -488,6 +490,7 @@ class DeclaredCosts(unittest.TestCase):
         for config, cost in (
             (declared(flops="34628173824", bytes_accessed="67108864"), (34628173824, 67108864)),
             (declared(flops=5, bytes_accessed=6.0), (5, 6)),
+            (declared(flops=5, transcendentals="7"), (5, None, 7)),
             (declared(flops="0"), (0, None)),
             (declared(), (None, None)),
             (declared(flops="-1", bytes_accessed=str(1 << 63)), (None, None)),
@@ -1202,7 +1205,7 @@ class RealPrograms(unittest.TestCase):
     def test_what_the_forward_kernel_declares(self) -> None:
         instructions = [each.instruction for each in real(TRAINING).ops if each.instruction]
         costs = {each.name: each.declared_cost for each in instructions if each.declared_cost}
-        forward = DeclaredCost(flops=34628173824, bytes_accessed=67108864)
+        forward = DeclaredCost(34628173824, bytes_accessed=67108864, transcendentals=67108864)
         self.assertEqual(costs, {"flash_attention.2": forward, "flash_attention.3": forward})
 
     def test_lines_that_are_no_ops_own(self) -> None:

@@ -1,0 +1,256 @@
+"""What the threads of the host did in a window of time.
+
+The events of a thread enclose each other, as calls do. Of them the innermost counts: at any moment
+the one that began last, of several the one that ends first, of equal ones the last in the file.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import defaultdict, deque
+from itertools import chain, compress, count
+from operator import add
+
+from _pipeline.columns import extended, growing
+from _proto.record import record
+from _proto.trace.spans import spans_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from _pipeline.columns import Column
+    from _proto.trace.lines import Line
+    from _proto.trace.reader import Plane
+
+    # When stretches of time begin, and when they end.
+    Stretches = tuple[Column, Column]
+
+HOST_PLANE = "/host:CPU"
+# The place of no event, and what it is called.
+NOBODY, NOTHING = -1, -1
+# Before and behind any time.
+NEVER = 1 << 80
+# So many events are looked through at once.
+BLOCK = 1024
+
+
+@record
+class Changes:
+    """Which event of a line is innermost, from when on; events by their places."""
+
+    times: Column
+    innermost: array[int]
+    # When else events begin or end: instants, and those that others outlast against the rules.
+    unseen: Column
+    are_nested: bool
+
+
+@record
+class Track:
+    """The events of a line, by start, of several the longest first. Times count from where the
+    host's window begins."""
+
+    starts: Column
+    ends: Column
+    # The numbers of their names; behind the last that of nobody.
+    names: array[int]
+    changes: Changes
+
+    def place_at(self, time: int) -> int:
+        """Which event is innermost at a time."""
+        n = bisect_right(self.changes.times, time)
+        return self.changes.innermost[n - 1] if n else NOBODY
+
+    def is_changing(self, start: int, end: int) -> bool:
+        """Whether an event begins or ends between two times, and not at them."""
+        return any(
+            bisect_right(times, start) < bisect_left(times, end)
+            for times in (self.changes.times, self.changes.unseen)
+        )
+
+    def between(self, start: int, end: int) -> dict[int, Stretches]:
+        """When which event is innermost between two times, by the numbers of names."""
+        times = self.changes.times
+        first, last = bisect_right(times, start), bisect_left(times, end)
+        inside = times[first:last]
+        places = chain((self.place_at(start),), self.changes.innermost[first:last])
+        names = array("i", map(self.names.__getitem__, places))
+        begun: dict[int, Column] = defaultdict(lambda: inside[:0])
+        ended: dict[int, Column] = defaultdict(lambda: inside[:0])
+        append: Any = type(inside).append
+        # What a loop would do, at a third of its time.
+        deque(map(append, map(begun.__getitem__, names), chain((start,), inside)), maxlen=0)
+        deque(map(append, map(ended.__getitem__, names), chain(inside, (end,))), maxlen=0)
+        return {name: (begun[name], ended[name]) for name in begun if name != NOTHING}
+
+    def enclosing(self, place: int, n: int) -> list[int]:
+        """The events around one, the innermost first, and no more than so many."""
+        found: list[int] = []
+        if self.changes.are_nested:
+            while len(found) < n and (place := self._around(place)) != NOBODY:
+                found.append(place)
+            return found
+        end = self.ends[place]
+        while place > 0 and len(found) < n:
+            first = max(0, place - BLOCK)
+            ends = self.ends[first:place]
+            found += [first + i for i in range(len(ends) - 1, -1, -1) if ends[i] >= end]
+            place = first
+        return found[:n]
+
+    def _around(self, place: int) -> int:
+        """The event in which one begins."""
+        innermost = self.changes.innermost
+        i = bisect_left(self.changes.times, self.starts[place])
+        while innermost[i] != place:
+            i += 1
+        return innermost[i - 1] if i else NOBODY
+
+
+@record
+class Thread:
+    name: str
+    tracks: list[Track]
+
+    def is_changing(self, start: int, end: int) -> bool:
+        return any(track.is_changing(start, end) for track in self.tracks)
+
+    def changes(self, track: Track) -> tuple[Column, Sequence[int]]:
+        """When anything begins or ends on the thread, and what then is innermost on one track."""
+        if len(self.tracks) == 1 and not track.changes.unseen:
+            return track.changes.times, track.changes.innermost
+        times: set[int] = set()
+        for each in self.tracks:
+            times.update(each.changes.times, each.changes.unseen)
+        in_order = growing(sorted(times))
+        return in_order, list(map(track.place_at, in_order))
+
+
+class Host:
+    """The host's plane, of which all is read from the first to the last of some absolute times."""
+
+    def __init__(self, plane: Plane, windows: Sequence[tuple[int, int]]) -> None:
+        self._plane = plane
+        self.start = min((start for start, _ in windows), default=0)
+        self.end = max((end for _, end in windows), default=0)
+        # From the first start to the last end of all events, once all threads are read.
+        self.first, self.last = NEVER, -NEVER
+        # Names by their numbers.
+        self.names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._number_of: dict[int, int] = {}
+
+    def overlaps(self, start: int, end: int) -> bool:
+        """Whether the time of its events, which are read, and another have any in common."""
+        return max(start, self.first) < min(end, self.last)
+
+    def threads(self) -> Iterator[Thread]:
+        """One after the other: all of them at once would take much memory."""
+        for name in self._plane.line_names:
+            tracks = filter(None, map(self._track, self._plane.lines(name)))
+            yield Thread(name, list(tracks))
+
+    def _track(self, line: Line) -> Track | None:
+        """What of a line lies within the window."""
+        shift, width = line.base_ps - self.start, self.end - self.start
+        starts, ends = growing([width])[:0], growing([width])[:0]
+        names = array("i")
+        for ids, offsets, durations in spans_of(line):
+            begun = [offset + shift for offset in offsets]
+            ended = list(map(add, begun, durations))
+            numbers = ids
+            if min(durations, default=0) < 0:
+                keep = [duration >= 0 for duration in durations]
+                begun, ended, numbers = kept(keep, begun, ended, numbers)
+            if not begun:
+                continue
+            first, last = min(begun), max(ended)
+            self.first = min(self.first, first + self.start)
+            self.last = max(self.last, last + self.start)
+            if first >= width or last <= 0:
+                continue
+            numbers = self._numbers_of(numbers)
+            if first < 0 or last > width or NOTHING in numbers:
+                keep = [
+                    start < width and end > 0 and number != NOTHING
+                    for start, end, number in zip(begun, ended, numbers, strict=True)
+                ]
+                begun, ended, numbers = kept(keep, begun, ended, numbers)
+            starts, ends = extended(starts, begun), extended(ends, ended)
+            names.extend(numbers)
+        return track_of(starts, ends, names) if starts else None
+
+    def _numbers_of(self, ids: Sequence[int]) -> list[int]:
+        """The numbers of the names of metadata; NOTHING of what has none."""
+        for metadata_id in set(ids) - self._number_of.keys():
+            metadata = self._plane.metadata(metadata_id)
+            number = NOTHING
+            if metadata is not None:
+                number = self._numbers.setdefault(metadata.name, len(self.names))
+                if number == len(self.names):
+                    self.names.append(metadata.name)
+            self._number_of[metadata_id] = number
+        return list(map(self._number_of.__getitem__, ids))
+
+
+def kept(keep: list[bool], *columns: Sequence[int]) -> list[list[int]]:
+    return [list(compress(column, keep)) for column in columns]
+
+
+def track_of(starts: Column, ends: Column, names: array[int]) -> Track:
+    changes = changes_of(starts, ends)
+    if changes is None:
+        order = list(range(len(starts)))
+        order.sort(key=ends.__getitem__, reverse=True)
+        order.sort(key=starts.__getitem__)
+        starts, ends = (growing(map(each.__getitem__, order)) for each in (starts, ends))
+        names = array("i", map(names.__getitem__, order))
+        changes = changes_of(starts, ends)
+        assert changes is not None
+    names.append(NOTHING)
+    return Track(starts, ends, names, changes)
+
+
+def changes_of(starts: Column, ends: Column) -> Changes | None:
+    """None if the events are not in order: by start, of several the longest first."""
+    times, innermost = starts[:0], array("i")
+    add_time, add_innermost = times.append, innermost.append
+    unseen: list[int] = []
+    are_nested = True
+    # What is under way, the innermost last: each ends no later than those before it.
+    under_way, until = [NOBODY], [NEVER]
+    end_of_innermost = last_end = NEVER
+    last_start = -NEVER
+    for place, start, end in zip(count(), starts, ends):
+        if start <= last_start and (start < last_start or end > last_end):
+            return None
+        last_start, last_end = start, end
+        while end_of_innermost <= start:
+            add_time(end_of_innermost)
+            under_way.pop()
+            until.pop()
+            add_innermost(under_way[-1])
+            end_of_innermost = until[-1]
+        if start == end:
+            unseen.append(start)
+            continue
+        while end_of_innermost < end:
+            # It will end unseen, under what began later.
+            are_nested = False
+            unseen.append(end_of_innermost)
+            under_way.pop()
+            until.pop()
+            end_of_innermost = until[-1]
+        add_time(start)
+        add_innermost(place)
+        under_way.append(place)
+        until.append(end)
+        end_of_innermost = end
+    while len(under_way) > 1:
+        add_time(until.pop())
+        under_way.pop()
+        add_innermost(under_way[-1])
+    return Changes(times, innermost, growing(sorted(unseen)), are_nested)

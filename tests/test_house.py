@@ -1,0 +1,220 @@
+"""Holds the rules of the house: what lies where, who imports whom, what is loaded, how long it is.
+
+The rooms lie one above the other, and imports go down only: script, modes, pipeline, bytes. What
+is imported inside a function counts as well; what only a type checker sees can be no circle, but
+goes down like all the rest.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import compute_breakdown
+from tests.builders.xspace import op, trace
+from tests.harness import ROOT
+
+SCRIPT = "compute_breakdown"
+# From the bottom to the top. The peaks are a table that imports nothing.
+ROOMS = ("_peaks", "_proto", "_pipeline", "_modes", SCRIPT)
+PACKAGES = ("_modes", "_pipeline", "_proto", "tests")
+MODULES_OF_MODES = {mode.function.partition(":")[0]: mode.name for mode in compute_breakdown.MODES}
+# It shows what the others say.
+SHOWS_OTHERS = "page"
+LONGEST_SCRIPT, LONGEST_SOURCE, LONGEST_FUNCTION = 700, 500, 60
+
+
+class Import(NamedTuple):
+    of: str
+    by: str
+    is_for_types: bool
+
+
+class Source:
+    """A file of the house."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.relative_to(ROOT)
+        self.text = path.read_text(encoding="utf-8")
+        self.tree = ast.parse(self.text)
+
+    @property
+    def module(self) -> str:
+        return ".".join(self.path.with_suffix("").parts).removesuffix(".__init__")
+
+    def imports(self) -> Iterator[Import]:
+        """Of modules of the house, anywhere in it."""
+        for node in ast.walk(self.tree):
+            is_for_types = node in self.for_types
+            if isinstance(node, ast.Import):
+                for each in node.names:
+                    yield Import(each.name, self.module, is_for_types)
+            elif isinstance(node, ast.ImportFrom):
+                for each in node.names:
+                    # What is taken of a package may be a module of its own, or a name in it.
+                    whole = f"{node.module}.{each.name}"
+                    of = whole if whole in modules() else f"{node.module}"
+                    yield Import(of, self.module, is_for_types)
+
+    @functools.cached_property
+    def for_types(self) -> set[ast.AST]:
+        guarded: set[ast.AST] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                guarded.update(each for line in node.body for each in ast.walk(line))
+        return guarded
+
+    def long_functions(self) -> Iterator[str]:
+        """Those that no comment above them gives a reason for."""
+        lines = self.text.splitlines()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                has_reason = lines[first - 2].lstrip().startswith("#")
+                if length > LONGEST_FUNCTION and not has_reason:
+                    yield f"{self.path}: {node.name} has {length} lines"
+
+
+@functools.cache
+def sources() -> list[Source]:
+    """Written by hand, without the tests."""
+    paths = [*ROOT.glob("*.py")]
+    for room in ROOMS:
+        paths += ROOT.glob(f"{room}/**/*.py")
+    return [Source(path) for path in sorted(paths) if not path.name.endswith("_pb2.py")]
+
+
+@functools.cache
+def modules() -> frozenset[str]:
+    return frozenset(source.module for source in sources())
+
+
+@functools.cache
+def imports() -> list[Import]:
+    every = (each for source in sources() for each in source.imports())
+    return [each for each in every if each.of in modules()]
+
+
+def room_of(module: str) -> int:
+    return ROOMS.index(module.partition(".")[0])
+
+
+class Rooms(unittest.TestCase):
+    def test_at_the_top_lie_the_script_and_the_table_of_peaks(self) -> None:
+        at_the_top = {path.name for path in ROOT.glob("*.py")}
+        self.assertEqual(at_the_top, {f"{SCRIPT}.py", "_peaks.py"})
+        packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+        self.assertEqual(packages, set(PACKAGES))
+
+    def test_each_mode_is_a_file_of_its_own(self) -> None:
+        self.assertEqual(len(MODULES_OF_MODES), len(compute_breakdown.MODES))
+        for module in MODULES_OF_MODES:
+            self.assertIn(module, modules())
+            self.assertEqual(ROOMS[room_of(module)], "_modes")
+
+    def test_no_file_is_too_long_to_be_read(self) -> None:
+        for source in sources():
+            longest = LONGEST_SCRIPT if source.module == SCRIPT else LONGEST_SOURCE
+            self.assertLessEqual(len(source.text.splitlines()), longest, source.path)
+
+    def test_a_long_function_says_why(self) -> None:
+        tests = [Source(path) for path in sorted(ROOT.glob("tests/**/*.py"))]
+        found = [said for source in (*sources(), *tests) for said in source.long_functions()]
+        advice = "shorten it, or say in a comment right above it why not"
+        self.assertFalse(found, "\n".join(["", *found, advice]))
+
+
+class Imports(unittest.TestCase):
+    def test_some_are_found(self) -> None:
+        """Of each way to write one, in this house as it is."""
+        for of, by, is_for_types in (
+            ("_peaks", SCRIPT, False),
+            ("_modes.report", SCRIPT, False),  # in a function
+            ("_pipeline.frames", "_pipeline.device", False),  # from the package
+            ("_pipeline.normalize", "_modes.report", True),
+        ):
+            self.assertIn(Import(of, by, is_for_types), imports())
+
+    def test_they_go_down(self) -> None:
+        up = [each for each in imports() if room_of(each.of) > room_of(each.by)]
+        self.assertEqual(up, [])
+
+    def test_none_goes_in_a_circle(self) -> None:
+        graph: dict[str, set[str]] = {module: set() for module in modules()}
+        for each in imports():
+            if not each.is_for_types:
+                graph[each.by].add(each.of)
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            self.fail(f"{error}")
+
+    def test_no_mode_imports_another_or_the_script(self) -> None:
+        modes = {module for module, name in MODULES_OF_MODES.items() if name != SHOWS_OTHERS}
+        others = {*MODULES_OF_MODES, SCRIPT}
+        found = [each for each in imports() if each.by in modes and each.of in others]
+        self.assertEqual(found, [])
+
+
+# What is loaded when it has been answered.
+LOADED = f"""
+import json, sys
+import {SCRIPT} as program
+try:
+    program.main(sys.argv[1:])
+except SystemExit:
+    pass
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+class Loaded(unittest.TestCase):
+    """By a process that answers once."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def loaded(self, *arguments: str) -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", LOADED, *arguments],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return set(json.loads(done.stdout.splitlines()[-1]))
+
+    def test_by_one_mode_no_other(self) -> None:
+        path = self.folder / "small.xplane.pb"
+        path.write_bytes(trace([op("f", "loop fusion", 0, 5)], [("0", 0, 10)]))
+        for module, name in MODULES_OF_MODES.items():
+            mode = next(mode for mode in compute_breakdown.MODES if mode.name == name)
+            example = mode.example.replace("BASELINE", str(path)).split()
+            with self.subTest(mode=name):
+                loaded = self.loaded(str(path), "--mode", name, *example)
+                self.assertIn(module, loaded)
+                if name != SHOWS_OTHERS:
+                    self.assertEqual(loaded & set(MODULES_OF_MODES), {module})
+
+    def test_by_help_neither_modes_nor_bytes_nor_protobuf(self) -> None:
+        top = {name.partition(".")[0] for name in self.loaded("--help")}
+        self.assertIn("_pipeline", top)
+        self.assertEqual(top & {"_modes", "_proto", "google"}, set())
+
+
+if __name__ == "__main__":
+    unittest.main()
