@@ -71,7 +71,7 @@ if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
 import _peaks
-from _pipeline.request import DEVICE, Absent, Request, unreadable
+from _pipeline.request import DEVICE, Absent, Request, forms_of_device, unreadable
 from _pipeline.texts import cut_texts
 
 __version__ = "1.0.0"
@@ -272,6 +272,10 @@ def natural(text: str) -> int:
     return number
 
 
+def plane_of(name: str) -> str:
+    return forms_of_device(name)[-1]
+
+
 def index_or_all(text: str) -> int | str:
     return text if text == "all" else int(text)
 
@@ -343,7 +347,9 @@ def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
 OPTIONS: dict[str, Json] = {
     "--device": {
         "metavar": "NAME",
-        "help": f"exact name of the plane (default: {DEVICE}; in record and spread all TPUs)",
+        "type": plane_of,
+        "help": "name of the plane; N or TPU:N for /device:TPU:N"
+        f" (default: {DEVICE}; in record and spread all TPUs)",
     },
     "--host": {
         "metavar": "NAME",
@@ -356,7 +362,10 @@ OPTIONS: dict[str, Json] = {
         "help": "which step by time, from 0; negative from the end; all for every op"
         " (default: the typical of the busiest)",
     },
-    "--step-id": {"metavar": "NAME", "help": "which step, by its exact name"},
+    "--step-id": {
+        "metavar": "NAME",
+        "help": "which step, by its name, or by what the name of just one begins with",
+    },
     "--own": {
         "metavar": "TEXT",
         "action": "append",
@@ -370,7 +379,11 @@ OPTIONS: dict[str, Json] = {
         " --steps=-3: (default: all)",
     },
     "--baseline": {"metavar": "PROFILE", "help": "the capture before the change (required)"},
-    "--baseline-device": {"metavar": "NAME", "help": f"its device (default: {DEVICE})"},
+    "--baseline-device": {
+        "metavar": "NAME",
+        "type": plane_of,
+        "help": f"its device (default: {DEVICE})",
+    },
     "--baseline-host": {"metavar": "NAME", "help": "which file of its hosts'"},
     "--top": {
         "metavar": "K",
@@ -411,7 +424,8 @@ OPTIONS: dict[str, Json] = {
     "--model-flops": {
         "metavar": "F",
         "type": TO_COUNT,
-        "help": "useful flops of the step on one device, by batch and model: gives the mfu",
+        "help": "useful flops of the step on one device, by batch and model: gives the mfu;"
+        " 6e12 is fine",
     },
     "--flags": {
         "metavar": "FILE",
@@ -421,7 +435,8 @@ OPTIONS: dict[str, Json] = {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
         "type": TO_COST,
         "action": "append",
-        "help": "what one execution of a custom kernel costs (repeatable)",
+        "help": "what one execution of a custom kernel costs; NAME may be what the name of just"
+        " one begins with (repeatable)",
     },
 }
 
@@ -430,9 +445,9 @@ PIPELINE_OPTIONS = ("--device", "--host")
 
 
 class BadArguments(Exception):
-    def __init__(self, usage: str, detail: str) -> None:
+    def __init__(self, usage: str, detail: str, **fields: Any) -> None:
         super().__init__(detail)
-        self.usage = usage
+        self.usage, self.fields = usage, fields
 
 
 class Parser(argparse.ArgumentParser):
@@ -494,11 +509,20 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
 
 def parse_command_line(argv: Sequence[str] | None) -> Request:
     parser, dest_of = parser_of_modes()
-    for word in sys.argv[1:] if argv is None else argv:
+    words = sys.argv[1:] if argv is None else argv
+    for word in words:
         if word.startswith("--") and word.endswith("=--"):
             # To argparse it would be nothing at all, whatever the option takes.
             parser.error(f"argument {word[:-3]}: takes no --")
-    given = vars(parser.parse_args(argv))
+    try:
+        given = vars(parser.parse_args(argv))
+    except BadArguments as error:
+        if not any(word.partition("=")[0] == "--mode" for word in words):
+            modes = {mode.name: mode.says for mode in MODES}
+            listed = "".join(f"  {name:13}{says}\n" for name, says in modes.items())
+            usage = f"{error.usage}modes:\n{listed}"
+            raise BadArguments(usage, str(error), available_modes=modes) from None
+        raise
     mode = next(mode for mode in MODES if mode.name == given["mode"])
     for flag, dest in dest_of.items():
         if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
@@ -615,10 +639,13 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
         return Outcome(fields, OK, "")
     except BadArguments as error:
         usage = error.usage
-        absent = Absent("bad_arguments", detail=str(error))
+        absent = Absent("bad_arguments", detail=str(error), **error.fields)
     except Absent as error:
         # Without the frames that it came through: they hold what was read.
         absent = error.with_traceback(None)
+        if absent.reason == "bad_arguments":
+            # What only the trace could tell to be missing.
+            usage = parser_of_modes()[0].format_usage()
     except MemoryError as error:
         absent = unreadable(request.profile if request else "", error)
     asked = {

@@ -82,7 +82,8 @@ def bottleneck(
     model_flops: int | None = None,
 ) -> Report:
     roofs = roofs_of(step.device, chip, dict(peaks))
-    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost)
+    notes: list[str] = []
+    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, notes)
     ledger = ledger_of(step, roofs, by_user)
     findings = findings_of(ledger)
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
@@ -121,7 +122,11 @@ def bottleneck(
             "chip": roofs.choice.chip,
             "peaks_used": peaks_used(roofs),
         },
-        notes=[*declared_notes({e.kernel for e in ledger if is_declared(e)}), *roofs.choice.notes],
+        notes=[
+            *notes,
+            *declared_notes({e.kernel for e in ledger if is_declared(e)}),
+            *roofs.choice.notes,
+        ],
     )
 
 

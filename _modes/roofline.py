@@ -37,7 +37,8 @@ def roofline(
     compute = step.by_kind[COMPUTE]
     verdicts: list[Verdict] = []
     skipped: list[Skipped] = []
-    for part in parts_of(compute, costs_by_kernel(compute, kernel_cost)):
+    notes: list[str] = []
+    for part in parts_of(compute, costs_by_kernel(compute, kernel_cost, notes)):
         judged = judge(part, roofs, hbm_only=traffic == "hbm")
         if isinstance(judged, Verdict):
             verdicts.append(judged)
@@ -51,7 +52,7 @@ def roofline(
             "groups": [roofline_row(verdict) for verdict in verdicts],
             "skipped_groups": skipped_fields(skipped),
         },
-        notes=[*roofline_notes(verdicts), *roofs.choice.notes],
+        notes=[*notes, *roofline_notes(verdicts), *roofs.choice.notes],
     )
 
 

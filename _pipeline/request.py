@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 DEVICE = "/device:TPU:0"
 
 
+def forms_of_device(name: str) -> list[str]:
+    """What planes may be meant by what was given: the very name, or else a TPU by its number."""
+    number = name.removeprefix("TPU:")
+    return [name, f"/device:TPU:{number}"] if number.isdecimal() else [name]
+
+
 class Request:
     """The command line, understood."""
 
