@@ -660,11 +660,16 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
 def refusal(absent: Absent, asked: Json, usage: str = "") -> Outcome:
     fields = {"status": "absent", "reason": absent.reason, **asked, **absent.fields}
     cut_texts(fields)
-    complaint = ""
-    if absent.exit_status:
-        line = f"compute_breakdown: {absent.reason}: {fields.get('detail', '')}"
-        complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
+    said = [fields["detail"]] if "detail" in fields else available_in(absent.fields)
+    line = ": ".join(("compute_breakdown", absent.reason, *said))
+    complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
     return Outcome(fields, absent.exit_status, complaint)
+
+
+def available_in(fields: Json) -> list[str]:
+    """What there is instead, in a few words."""
+    lists = {name: each for name, each in fields.items() if name.startswith("available_")}
+    return [f"{name} {', '.join(map(str, each[:9]))}" for name, each in lists.items()]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -699,10 +704,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def encoded(fields: Json, for_people: bool) -> str:
-    form: Json = {"indent": 2} if for_people else {}
-    if fields["mode"] == "record":
-        # To be kept, not read.
-        form = {"separators": (",", ":")}
+    form: Json = {"indent": 2} if for_people else {"separators": (",", ":")}
     text = json.dumps(fields, allow_nan=False, **form)
     # Escaped so that it can be put into a page as it is.
     return text.replace("</", r"<\/") + "\n"

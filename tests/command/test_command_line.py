@@ -288,7 +288,7 @@ class Endings(unittest.TestCase):
             check=False,
         )
         self.assertNotIn("</", done.stdout)
-        self.assertIn(r'"profile_dir": "<\/script>"', done.stdout)
+        self.assertIn(r'"profile_dir":"<\/script>"', done.stdout)
         self.assertEqual(json.loads(done.stdout)["profile_dir"], "</script>")
 
 
