@@ -10,6 +10,8 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     bottleneck   where to look first: what the step's time is lost to, and on which lines
     summary      the costliest source lines, and the step's time by kind and category
     by_source    every source line, complete
+    by_scope     how long each layer takes, by the program's own structure
+    by_op        what each op costs, and what it is made of
     non_compute  what is data movement and waiting rather than math
     roofline     how far each source line is from what the chip could do
     comm         what communication costs, what hides it, and what it moves
@@ -47,11 +49,8 @@ if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 # ruff: noqa: E402
 
 import argparse
-import errno
 import gc
 import json
-import math
-import time
 from contextlib import contextmanager, suppress
 
 # Type checkers take a variable of this name as true. No line that runs needs what it guards, and
@@ -59,7 +58,7 @@ from contextlib import contextmanager, suppress
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, NoReturn, TextIO
+    from typing import Any, NoReturn
 
     Json = dict[str, Any]
     # Told what is done, how many bytes of it, and of how many.
@@ -71,7 +70,18 @@ if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
 import _peaks
-from _pipeline.request import DEVICE, Absent, Request, forms_of_device, unreadable
+from _pipeline.option_values import (
+    TO_COST,
+    TO_COUNT,
+    TO_DEPTH,
+    TO_NATURAL,
+    TO_SLICE,
+    TO_STEP,
+    peak_of,
+    plane_of,
+)
+from _pipeline.request import DEVICE, Absent, Request, unreadable
+from _pipeline.streams import Progress, write
 from _pipeline.texts import cut_texts
 
 __version__ = "1.0.0"
@@ -194,6 +204,20 @@ MODES = (
         "--include-data-move",
     ),
     of_step(
+        "by_scope",
+        "_modes.by_scope:by_scope",
+        "how long each layer takes, by the program's own structure",
+        ("--depth", "--below", "--merge-layers"),
+        "--depth 2 --merge-layers",
+    ),
+    of_step(
+        "by_op",
+        "_modes.by_op:by_op",
+        "what each op costs, and what it is made of",
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op"),
+        "--top 0 --op fusion.12",
+    ),
+    of_step(
         "non_compute",
         "_modes.non_compute:non_compute",
         "what is data movement and waiting rather than math",
@@ -204,11 +228,7 @@ MODES = (
         "roofline",
         "_modes.roofline:roofline",
         "how far each source line is from what the chip could do",
-        (
-            *PEAK_OPTIONS,
-            "--bytes",
-            "--kernel-cost",
-        ),
+        (*PEAK_OPTIONS, "--bytes", "--kernel-cost"),
         "--peak-tflops-fp32 70",
     ),
     of_step(
@@ -237,7 +257,7 @@ MODES = (
         "_modes.program:program",
         "what the compiler decided: collectives, kernels, parameters, flags",
         ("--top", "--flags"),
-        "--flags launch.sh",
+        "--top 10",
     ),
     Mode(
         "record",
@@ -263,84 +283,6 @@ MODES = (
         device=None,
     ),
 )
-
-
-def natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
-
-
-def plane_of(name: str) -> str:
-    return forms_of_device(name)[-1]
-
-
-def index_or_all(text: str) -> int | str:
-    return text if text == "all" else int(text)
-
-
-def slice_of(text: str) -> slice:
-    start, stop = (int(part) if part else None for part in text.split(":"))
-    return slice(start, stop)
-
-
-def count(text: str) -> int:
-    """Of flops or bytes: also written as 1.2e12."""
-    number = int(text) if text.isdecimal() else float(text)
-    if not (0 <= number < 1 << 63 and number == int(number)):
-        raise ValueError
-    return int(number)
-
-
-def peak(text: str) -> float:
-    number = float(text)
-    if not 0 < number < math.inf:
-        raise ValueError
-    return number
-
-
-def cost(text: str) -> tuple[str, int, int, str | None]:
-    name, _, figures = text.rpartition("=")
-    flops, n_bytes, *rest = figures.split(",")
-    (dtype,) = rest or (None,)
-    if not name or dtype not in (None, *_peaks.DTYPES):
-        raise ValueError
-    return name, count(flops), count(n_bytes), dtype
-
-
-def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any]:
-    """For argparse, whose refusal then says what would have been right."""
-
-    def convert_or_refuse(text: str) -> Any:
-        try:
-            return convert(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"takes {wanted}, not {text!r}") from None
-
-    return convert_or_refuse
-
-
-TO_NATURAL = converter(natural, "a whole number from 0")
-
-
-TO_STEP = converter(index_or_all, "a whole number, or all")
-
-
-TO_SLICE = converter(slice_of, "A:B as a slice of Python, such as 2: or :-1")
-
-
-TO_COST = converter(
-    cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
-)
-
-
-TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits")
-
-
-def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
-    """For one of the options that override a peak."""
-    return converter(lambda text: (what, peak(text)), "a finite number above 0")
 
 
 # What argparse is told of each option. None has a default here: the modes have them.
@@ -388,8 +330,23 @@ OPTIONS: dict[str, Json] = {
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "how many rows (default: 8 in bottleneck, 10 in idle, 20 in comm, memory and"
-        " program, 50 in summary, compare and spread, else all in order of appearance)",
+        "help": "how many rows (default: 8 in bottleneck, 10 in idle, 20 in comm, 20 in memory,"
+        " 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50 in spread, else all in"
+        " order of appearance)",
+    },
+    "--depth": {
+        "metavar": "D",
+        "type": TO_DEPTH,
+        "help": "how many levels of scopes below the first, or all (default: 4)",
+    },
+    "--below": {"metavar": "SCOPE", "help": "only what is in this scope, named as printed"},
+    "--merge-layers": {
+        "action": "store_true",
+        "help": "read numbers in scopes as *, so that layers_0 to layers_63 are one",
+    },
+    "--op": {
+        "metavar": "NAME",
+        "help": "all that is known of one op, by its name or what only that begins with",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
@@ -553,37 +510,6 @@ def refuse_contradictions(parser: Parser, mode: Mode, given: Json) -> None:
         parser.error("--kernel-cost was given twice for one kernel")
 
 
-class Progress:
-    """One line on a terminal that erases itself, for runs that take longer than a second."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._process = os.getpid()
-        self._due = time.monotonic() + 1
-        self._shown = False
-
-    def __call__(self, doing: str, done: int, whole: int) -> None:
-        """So many bytes are done; how many there are is 0 where nobody knows."""
-        now = time.monotonic()
-        # Of two processes at work one tells.
-        if now >= self._due and os.getpid() == self._process:
-            self._due = now + 0.1
-            self._shown = True
-            how_far = f"{100 * done // whole} %" if whole else f"{done >> 20} MiB"
-            self._show(f"{doing}: {how_far}")
-
-    def erase(self) -> None:
-        if self._shown:
-            self._show("")
-
-    def _show(self, line: str) -> None:
-        try:
-            write(self._stream, f"\r\x1b[K{line}")
-        except OSError:
-            # The terminal went away: no reason to stop.
-            self._due = math.inf
-
-
 def analyse(request: Request, notes: list[str]) -> Json:
     """The whole pipeline."""
     progress = Progress(sys.stderr) if sys.stderr and sys.stderr.isatty() else None
@@ -708,26 +634,6 @@ def encoded(fields: Json, for_people: bool) -> str:
     text = json.dumps(fields, allow_nan=False, **form)
     # Escaped so that it can be put into a page as it is.
     return text.replace("</", r"<\/") + "\n"
-
-
-def write(stream: TextIO | None, text: str) -> None:
-    """Write all of it, and past the stream.
-
-    What a stream couldn't write it keeps, tries again when the process ends, and makes that fail
-    which had ended otherwise. Unbuffered, it may write a part and say nothing.
-    """
-    if stream is None:
-        # It was closed from the start. By now its number may be that of another file.
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-    fd = stream.fileno()
-    left = memoryview(text.encode(stream.encoding, "backslashreplace"))
-    while left:
-        try:
-            left = left[os.write(fd, left) :]
-        except BlockingIOError:
-            import select
-
-            select.select([], [fd], [])
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ COMMENT_RE = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
 # quote around.
 FLAG_RE = re.compile(
     r"""--(?P<name>xla[\w-]*)
-    (?P<is_set>=(?:\\*(?P<quote>["'`])(?P<quoted>.*?)\\*(?P=quote)|(?P<bare>[^\s"'`]*)))?""",
+    (?P<is_set>=(?:\\*(?P<quote>["'`])(?P<quoted>.*?)(?P=quote)|(?P<bare>[^\s"'`]*)))?""",
     re.VERBOSE | re.ASCII,
 )
 # What stands behind a flag in lists, calls and lines that go on.
@@ -92,7 +92,11 @@ def flags_in(text: str, where: str) -> FlagsSet:
             continue
         if name in values:
             again[name] = None
-        values[name] = found["quoted"] if found["quote"] else stripped(found["bare"])
+        if found["quote"]:
+            # Backslashes of an escaped quote: to the pattern they'd take the square of the time.
+            values[name] = found["quoted"].rstrip("\\")
+        else:
+            values[name] = stripped(found["bare"])
     notes = []
     if again:
         more = f" and {len(again) - N_NAMED} more" if len(again) > N_NAMED else ""

@@ -49,6 +49,8 @@ EXIT_STATUS = {
     "kernel_not_found": 1,
     "duplicate_host": 1,
     "unreadable_flags": 1,
+    "op_not_found": 1,
+    "scope_not_found": 1,
     "protobuf_not_installed": 1,
     "bad_arguments": 2,
 }

@@ -30,7 +30,7 @@ import tempfile
 import traceback
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -1056,7 +1056,10 @@ def memory() -> int:
 
 
 def fuzz(
-    seed: int, cases: range, complain: Callable[[str], None], command_every: int = COMMAND_EVERY
+    seed: int,
+    cases: Iterable[int],
+    complain: Callable[[str], None],
+    command_every: int = COMMAND_EVERY,
 ) -> Counter[str]:
     """Run the cases; count what the program said."""
     words: Counter[str] = Counter()

@@ -13,6 +13,7 @@ from typing import ClassVar
 from unittest import mock
 
 import compute_breakdown
+from _pipeline import streams
 from tests.builders.xspace import op, trace
 from tests.harness import DEMO, ROOT, SCRIPT, command, keywords_of, run
 
@@ -303,14 +304,14 @@ class ProgressLine(unittest.TestCase):
         return text.split("\r\x1b[K")
 
     def test_nothing_is_shown_in_the_first_second(self) -> None:
-        progress = compute_breakdown.Progress(self.stream)
+        progress = streams.Progress(self.stream)
         progress("reading", 1 << 20, 2 << 20)
         progress.erase()
         self.assertEqual(self.shown(), [""])
 
     def test_after_a_second_a_line_is_shown_and_erased(self) -> None:
         with mock.patch("time.monotonic", side_effect=[0.0, 0.5, 1.5, 1.55, 1.7]):
-            progress = compute_breakdown.Progress(self.stream)
+            progress = streams.Progress(self.stream)
             for position in (1, 2, 3, 4):
                 progress("reading", position, 9)
         progress.erase()
@@ -318,7 +319,7 @@ class ProgressLine(unittest.TestCase):
 
     def test_without_a_size_it_shows_how_much_there_was(self) -> None:
         with mock.patch("time.monotonic", side_effect=[0.0, 1.5]):
-            compute_breakdown.Progress(self.stream)("unpacking", 7 << 20, 0)
+            streams.Progress(self.stream)("unpacking", 7 << 20, 0)
         self.assertEqual(self.shown(), ["", "unpacking: 7 MiB"])
 
     def test_only_a_terminal_sees_it(self) -> None:
@@ -357,7 +358,7 @@ class ProgressLine(unittest.TestCase):
                         self.assertGreater(shares[-1], 0.99)
 
 
-class Shares(compute_breakdown.Progress):
+class Shares(streams.Progress):
     """Remembers what it is told."""
 
     of: ClassVar[dict[str, list[float]]] = {}

@@ -32,7 +32,7 @@ from _pipeline.scopes import scope_of
 from _proto import errors
 from tests.builders import hlo_proto, records, xspace
 from tests.builders.xspace import op, tpu_plane, trace
-from tests.harness import DEMO, PROFILES, ROOT, SCRIPT, Outcome, answer, run
+from tests.harness import DEMO, PROFILES, ROOT, SCRIPT, Outcome, answer, run, sampled
 from tests.harness import MODES as STEP_MODES
 
 PAGES = {
@@ -200,6 +200,33 @@ def hand_made_memories() -> list[bytes]:
     ]
 
 
+def hand_made_programs() -> list[bytes]:
+    """What was compiled, of which little is known: what the program is called with, even that."""
+    nothing_declared = b'{"custom_call_config": {"cost_estimate": {}}}'
+    main = [
+        hlo_proto.op("p", "parameter", extra=b"\x1a\x01\xff"),
+        hlo_proto.op("k", "custom-call", target="tpu_custom_call"),
+        hlo_proto.op("l", "custom-call", target="tpu_custom_call", config=nothing_declared),
+        hlo_proto.op("a", "all-reduce", config=b'{"retry_config": {"retry_count": "1"}}'),
+    ]
+    module = hlo_proto.module({"main": main}, extra=hlo_proto.aliases((0, ())))
+    programs = [xspace.encode(hlo_proto.HloProto(module))]
+    module.extra = hlo_proto.donors((0, ()))
+    programs.append(xspace.encode(hlo_proto.HloProto(module)))
+    module.entry_id = None
+    programs.append(xspace.encode(hlo_proto.HloProto(module)))
+    plane = tpu_plane([op("b", "loop fusion", 0, 10, program_id=7)])
+    return [
+        xspace.encode(xspace.Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
+        for program in programs
+    ]
+
+
+def hand_made(mode: str) -> list[bytes]:
+    about_programs = {"memory": hand_made_memories, "program": hand_made_programs}
+    return about_programs.get(mode, hand_made_traces)()
+
+
 def hand_made_traces() -> list[bytes]:
     return [
         mixed_trace(),
@@ -232,6 +259,7 @@ def hand_made_traces() -> list[bytes]:
     ]  # fmt: skip
 
 
+FLAG_FILE = DEMO.parent / "flags" / "launch.sh"
 ALL_OPTIONS = {
     "bottleneck": ["--top=3", "--model-flops=1e12", "--peak-tflops-fp32=70"],
     "summary": ["--top=3", "--include-comm"],
@@ -240,6 +268,7 @@ ALL_OPTIONS = {
     "roofline": ["--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
     "comm": ["--top=3"],
     "memory": ["--top=3"],
+    "program": ["--top=0", f"--flags={FLAG_FILE}"],
     "record": ["--steps=1:"],
     "compare": ["--top=3"],
     "spread": ["--top=1"],
@@ -255,7 +284,7 @@ def answers() -> list[Json]:
         baseline = ["--baseline", str(BEFORE)] if mode == "compare" else []
         for options in ([], ALL_OPTIONS[mode]):
             found.append(demo(mode, *baseline, *options))
-            for data in hand_made_memories() if mode == "memory" else hand_made_traces():
+            for data in hand_made(mode):
                 if mode in STEP_MODES or run(data, "record").object["status"] == "ok":
                     found.append(answer(data, mode, *baseline, *options))
     found += captures()
@@ -307,6 +336,8 @@ def refusals() -> list[Outcome]:
         run(trace([]), "summary"),
         run(mixed_trace(), "memory"),
         run(holding(None), "memory"),
+        run(mixed_trace(), "program"),
+        run(DEMO, "program", "--flags", "no such path"),
         run(b"garbage", "summary"),
         run(DEMO, "summary", "--step", "99"),
         run(unnamed_steps(), "summary", "--step", "99"),
@@ -542,7 +573,8 @@ class Options(unittest.TestCase):
             commands = re.findall(r"(?:compute-breakdown|compute_breakdown\.py)[^|\n`]*", page)
             shown |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", " ".join(commands)))
         quoted = set(re.findall(r"`(--[a-z][\w-]*)", README + GUIDE + SKILL))
-        self.assertLessEqual((shown | quoted) - {"--from", "--argjson"}, known)
+        others = {flag for flag in quoted if flag.startswith("--xla")} | {"--from", "--argjson"}
+        self.assertLessEqual((shown | quoted) - others, known)
 
 
 class Peaks(unittest.TestCase):
@@ -895,6 +927,21 @@ class Excerpts(unittest.TestCase):
             f"needs {peak / 1e9:.2f} GB at its peak and reserves {reserved / 1e9:.2f}",
             f"are {100 * share / peak:.0f} % of the peak",
             f"(`by_argument`), {100 * said['by_kind']['parameter'] / peak:.0f} %",
+        )
+
+    def test_figures_of_the_program_are_true(self) -> None:
+        said = demo("program", f"--flags={FLAG_FILE}", "--top=1")
+        rows = said["collectives"]
+        n = {how: sum(row["n_instructions"] for row in rows if how in ("all", row["how"]))
+             for how in ("all", "sparse_core", "async_fusion")}  # fmt: skip
+        exposed = sum(row["sync_dur_ps"] + row["wait_dur_ps"] for row in rows)
+        self.assertEqual((rows[0]["collective"], rows[0]["n_instructions"]), ("all-to-all", 2))
+        self.assertEqual(n["async_fusion"], 0)
+        shares = [100 * row["vmem_used_bytes"] / row["vmem_limit_bytes"] for row in said["kernels"]]
+        self.assert_says(
+            f"{n['sparse_core']} of the demo's {n['all']} collectives are offloaded",
+            f"are synchronous, and {100 * rows[0]['sync_dur_ps'] / exposed:.0f} % of all exposed",
+            f"use {min(shares):.1f} to {max(shares):.1f} % of the VMEM",
         )
 
     def test_figures_of_compare_are_true(self) -> None:
@@ -1363,7 +1410,8 @@ class Skill(unittest.TestCase):
         # Of a record one reads what others make of it.
         asked_for = {shlex.split(asked)[1] for asked, *_ in commands}
         self.assertEqual(asked_for, set(MODES) - {"record"})
-        for data in (None, *hand_made_traces(), *hand_made_memories()):
+        hand_made = [*hand_made_traces(), *hand_made_memories(), *hand_made_programs()]
+        for data in (None, *sampled(hand_made, 4)):
             for asked, options, program in commands:
                 mode, *rest = shlex.split(asked.replace("BASELINE", shlex.quote(str(BEFORE))))[1:]
                 said = run(DEMO if data is None else data, mode, *rest).object

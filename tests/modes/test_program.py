@@ -282,8 +282,9 @@ class Plans(unittest.TestCase):
 
     def test_of_algorithms(self) -> None:
         self.assertEqual(self.plan(PLAN), ["RingEmitter", "StrategyRing"])
-        nothing = {"collective_algorithm_config": {"emitter": "", "strategy": 5}}
-        for said in (nothing, {"collective_algorithm_config": []}, {}, [], None):
+        nothing: Json = {"collective_algorithm_config": {"emitter": "", "strategy": 5}}
+        others: list[object] = [{"collective_algorithm_config": []}, {}, [], None]
+        for said in (nothing, *others):
             self.assertIsNone(self.plan(said))
 
     def test_of_offloads(self) -> None:
@@ -798,6 +799,9 @@ class Flags(InFolder):
         self.assertEqual(self.set_by(junk), flags_in(junk.decode(errors="replace")))
         self.assertEqual(self.set_by(b""), {})
         self.assertEqual(self.set_by(bytes(range(256)) * 1000), {})
+        n = 10**6
+        for text in ('--xla_a="' + "\\" * n, "\\" * n, "--xla" * n, '--xla_a="' * n, "# " * n):
+            self.assertLess(self.said(text)["flags"]["n"], 2)
 
     def test_many(self) -> None:
         """As libtpu writes all it has."""

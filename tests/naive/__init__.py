@@ -15,6 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.naive.bottleneck import Bottleneck
+from tests.naive.by_op import ByOp
+from tests.naive.by_scope import ByScope
 from tests.naive.comm import Comm
 from tests.naive.memory import Memory
 from tests.naive.op import (
@@ -139,6 +141,10 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
         answer |= Memory(picked).answer()
     elif mode == "program":
         answer |= ProgramMode(picked).answer()
+    elif mode == "by_scope":
+        answer |= ByScope(picked).answer()
+    elif mode == "by_op":
+        answer |= ByOp(picked).answer()
     else:
         answer |= Bottleneck(picked).answer()
     return answer

@@ -56,6 +56,10 @@ class Options:
     model_flops: float | None = None
     own: Sequence[str] = ()
     flags: str | None = None
+    depth: int | str = 4
+    below: str = ""
+    merge_layers: bool = False
+    op: str | None = None
 
 
 class AbsentError(Exception):
@@ -294,7 +298,7 @@ def also_fused(events: list[Event]) -> list[Json] | None:
 
 def scopes(events: list[Event]) -> list[Json]:
     """Those that take most of a group's time."""
-    parts = grouped(events, lambda e: e.op.scope)
+    parts = grouped(events, lambda e: e.op.scope and e.op.scope.name)
     ranked = sorted(parts, key=lambda scope: (-duration(parts[scope]), scope is None, scope or ""))
     return [{"scope": scope, "dur_ps": duration(parts[scope])} for scope in ranked[:4]]
 
