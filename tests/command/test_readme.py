@@ -348,6 +348,12 @@ def refusals() -> list[Outcome]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "empty.json").touch()
         found.append(run(AFTER, "compare", "--baseline", f"{folder}/empty.json"))
+        Path(folder, "empty.json").unlink()
+        for made in (BEFORE, AFTER):
+            shutil.copy(made, folder)
+        found.append(run(folder, "spread"))
+    no_mode = compute_breakdown.outcome_of([str(DEMO)])
+    found.append(Outcome(no_mode.fields, no_mode.status, no_mode.complaint))
     missing = errors.NoProtobuf("No module named 'google'")
     with mock.patch.object(load, "open_trace", side_effect=missing):
         found.append(run(DEMO, "summary"))
