@@ -142,18 +142,7 @@ def compare_records(
         "after": run_fields(runs[1]),
         "same_device_type": runs[0].device["device_type"] == runs[1].device["device_type"],
         "same_program": runs[0].device["program"] == runs[1].device["program"],
-        "noise": {
-            "method": "permutation_max",
-            "covers": "step_to_step",
-            "alpha": float(ALPHA),
-            "n_before": noise.n_before,
-            "n_after": noise.n_after,
-            "n_tested": 0 if noise.too_few_steps else len(tested),
-            "n_assignments": noise.n_assignments,
-            "exact": noise.exact,
-            "min_p_value": rounded(noise.min_p_value, 6),
-            "why_not": "too_few_steps" if noise.too_few_steps else None,
-        },
+        "noise": noise_fields(noise, len(tested)),
         "totals": {name: change.fields() for name, change in totals.items()},
         "by_file": [file_fields(row) for row in by_file],
         "unmatched": unmatched,
@@ -233,6 +222,21 @@ def notes_of(before: Run, after: Run, noise: Noise) -> list[str]:
             " noise; 4 + 4 would do"
         )
     return notes
+
+
+def noise_fields(noise: Noise, n_tested: int) -> Json:
+    return {
+        "method": "permutation_max",
+        "covers": "step_to_step",
+        "alpha": float(ALPHA),
+        "n_before": noise.n_before,
+        "n_after": noise.n_after,
+        "n_tested": 0 if noise.too_few_steps else n_tested,
+        "n_assignments": noise.n_assignments,
+        "exact": noise.exact,
+        "min_p_value": rounded(noise.min_p_value, 6),
+        "why_not": "too_few_steps" if noise.too_few_steps else None,
+    }
 
 
 def unmatched_notes(unmatched: Json) -> list[str]:
