@@ -867,16 +867,24 @@ def random_pipeline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
         names = [*STEP_NAMES, *PROGRAMS]
         # Those of several steps are the more interesting ones.
         weights = [data.count(text_field(2, name)) ** 2 for name in names]
-        options["step_id"] = rng.choices([*names, "nowhere"], [*weights, 1])[0]
+        name = rng.choices([*names, "nowhere"], [*weights, 1])[0]
+        options["step_id"] = beginning_of(rng, name) if chance(rng, 0.3) else name
     if chance(rng, 0.3):
         options["own"] = rng.sample(OWN, rng.choice((1, 1, 2)))
     return options
+
+
+def beginning_of(rng: random.Random, name: str) -> str:
+    return name[: rng.randint(1, max(1, len(name)))]
 
 
 def random_kernel_costs(rng: random.Random, data: bytes) -> list[str]:
     present = [name for name in KERNELS if b"%" + name.encode() in data]
     names = rng.sample(KERNELS, 1) if chance(rng, 0.1) else present
     figures = ("1.2e12,3e9", "2e9,4096,bf16", "1e6,4096,fp32", "0,100", "5e9,0,bf16", "7,7,fp8")
+    if chance(rng, 0.3):
+        # Two of them may then be one: given twice is refused before the trace is read.
+        names = list(dict.fromkeys(beginning_of(rng, name) for name in names))
     return [f"{name}={rng.choice(figures)}" for name in names]
 
 

@@ -360,6 +360,12 @@ def refusals() -> list[Outcome]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "empty.json").touch()
         found.append(run(AFTER, "compare", "--baseline", f"{folder}/empty.json"))
+        Path(folder, "empty.json").unlink()
+        for made in (BEFORE, AFTER):
+            shutil.copy(made, folder)
+        found.append(run(folder, "spread"))
+    no_mode = compute_breakdown.outcome_of([str(DEMO)])
+    found.append(Outcome(no_mode.fields, no_mode.status, no_mode.complaint))
     missing = errors.NoProtobuf("No module named 'google'")
     with mock.patch.object(load, "open_trace", side_effect=missing):
         found.append(run(DEMO, "summary"))
@@ -541,7 +547,7 @@ class Exits(unittest.TestCase):
         happens: dict[str, tuple[int, str]] = {}
         for outcome in refusals():
             complaint = outcome.stderr.splitlines()
-            stderr = ["empty", "one line", "usage and one line"][len(complaint)]
+            stderr = ["empty", "one line", "usage and one line"][min(len(complaint), 2)]
             happens[outcome.object["reason"]] = outcome.status, stderr
         self.assertEqual(said, happens)
 
@@ -1406,7 +1412,7 @@ class Skill(unittest.TestCase):
         known |= {*judging.SKIP_REASONS, "sparse_core", "data_move", "no_source"}
         known |= classes | {"at_roof", "step_duration"}
         named = re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)
-        shapes = {"decoder_layer", "dot_general", "sort_by"}
+        shapes = {"decoder_layer", "dot_general", "sort_by", "map_values"}
         self.assertEqual(set(named) - shapes - known, set())
 
     def test_the_guide_has_every_class(self) -> None:

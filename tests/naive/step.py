@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -137,12 +137,25 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
     )
 
 
+def meant(asked: str, names: Iterable[str]) -> str | None:
+    """The name that is given, or the only one that it is a prefix of; a number is no prefix."""
+    distinct_names = set(names)
+    if asked in distinct_names:
+        return asked
+    longer = [name for name in distinct_names if name[: len(asked)] == asked]
+    return longer[0] if len(longer) == 1 and not asked.isdecimal() else None
+
+
 def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[str]) -> Step:
     if isinstance(options.step, int):
         index = options.step + (len(steps) if options.step < 0 else 0)
         matches = [step for step in steps if step.index == index]
     elif options.step_id is not None:
-        matches = [step for step in steps if step.name == options.step_id]
+        names = {step.name for step in steps if step.name is not None}
+        name = meant(options.step_id, names)
+        matches = [step for step in steps if name is not None and step.name == name]
+        if name not in (None, options.step_id):
+            notes.append("~what the prefix was taken for")
     else:
         matches = steps
     if not matches:
