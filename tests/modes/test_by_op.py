@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 from tests.builders import hlo_proto
-from tests.harness import DEMO, OFFLOADING, PROFILES, answer, run
 from tests.builders.hlo_proto import array, metadata_plane, tuple_of
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import (
@@ -22,6 +21,7 @@ from tests.builders.xspace import (
     trace,
     uint64,
 )
+from tests.harness import DEMO, OFFLOADING, PROFILES, answer, run
 
 Json = dict[str, Any]
 STEP = [("s", 0, 10_000_000)]
