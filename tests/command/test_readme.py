@@ -271,6 +271,8 @@ ALL_OPTIONS = {
     "bottleneck": ["--top=3", "--model-flops=1e12", "--tokens=1e6", "--peak-tflops-fp32=70"],
     "summary": ["--top=3", "--include-comm"],
     "by_source": ["--include-data-move", "--include-comm", "--top=3"],
+    "by_scope": ["--depth=all", "--merge-layers", "--below="],
+    "by_op": ["--top=3", "--peak-tflops-fp32=70"],
     "non_compute": ["--include-comm", "--top=3"],
     "roofline": ["--top=14", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
     "comm": ["--top=3"],
@@ -294,8 +296,35 @@ def answers() -> list[Json]:
             for data in hand_made(mode):
                 if mode in STEP_MODES or run(data, "record").object["status"] == "ok":
                     found.append(answer(data, mode, *baseline, *options))
+    # A layer without a primitive.
+    found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
+    found += single_ops()
     found += captures()
     return found
+
+
+def single_ops() -> list[Json]:
+    """Ops looked at one by one: of most kinds, and those of which little is known."""
+    of_demo = ("flash_attention.3", "fusion.365", "while.43", "all-gather.116.cloned.1.call-done")
+    found = [demo("by_op", f"--op={name}") for name in of_demo]
+    for data in hand_made_traces():
+        for row in answer(data, "by_op")["ops"]:
+            found.append(answer(data, "by_op", "--top=0", f"--op={row['hlo_op']}"))
+    # What the program tells neither shape nor line of.
+    parts = {
+        "in": [hlo_proto.op("x", "parameter")],
+        "main": [
+            hlo_proto.op("y", "add"),
+            hlo_proto.op("a", "fusion", "y", calls=["in"]),
+            hlo_proto.op("z", "add", "a"),
+        ],
+    }
+    for instruction in itertools.chain(*parts.values()):
+        instruction.instruction.shape = None
+    program = hlo_proto.hlo_proto(parts)
+    plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
+    beside = hlo_proto.metadata_plane({7: ("f", program)})
+    return [*found, answer(xspace.encode(xspace.Space([plane, beside])), "by_op", "--op=a")]
 
 
 def captures() -> list[Json]:
@@ -355,6 +384,8 @@ def refusals() -> list[Outcome]:
         run(unnamed_steps(), "summary", "--step", "99"),
         run(DEMO, "summary", "--host", "none"),
         run(DEMO, "roofline", "--kernel-cost", "none=1,1"),
+        run(DEMO, "by_op", "--op", "none"),
+        run(DEMO, "by_scope", "--below", "none"),
         run(DEMO, "summary", "--chip", "v4"),
     ]
     with tempfile.TemporaryDirectory() as folder:
@@ -439,6 +470,10 @@ class FieldTables:
             case "map", dict():
                 for each in value.values():
                     self.check(mode, path, type_name.rpartition("→")[2].strip(), each)
+            case "list of pairs of ps", list() if all(
+                list(map(type, each)) == [int, int] for each in value
+            ):
+                pass
             case "list of text (or null)", list() if all(
                 isinstance(each, str | None) for each in value
             ):
