@@ -38,15 +38,16 @@ TOTALS = set(
 )
 MODE_FIELDS = {
     "bottleneck": "bottleneck speed_of_light mfu_at_least hfu_at_least mfu capture budget "
-    "recompute_dur_ps recompute_pct_of_step findings tail chip peaks_used",
+    "recompute_dur_ps recompute_pct_of_step findings tail chip peaks_used idle_by_cause",
     "summary": "top_compute_groups tail_compute by_kind_rollup by_hlo_category steps "
-    "by_phase_rollup idle_gaps comm_rollup kernels",
+    "by_phase_rollup idle_gaps comm_rollup kernels steps_rollup",
     "by_source": "groups",
     "non_compute": "by_category by_source_within_category",
     "roofline": "chip peaks_used step_summary groups skipped_groups",
     "comm": "rows tail",
     "memory": "peak_bytes reserved_bytes fragmentation_bytes by_kind peak_at buffers by_source "
     "by_opcode by_argument tail",
+    "idle": "idle_by_cause gaps host_events",
 }
 MODE_TOTALS = {
     "bottleneck": "",
@@ -57,6 +58,7 @@ MODE_TOTALS = {
     "comm": "exposed_ps exposed_pct_of_step host_ps in_flight_union_ps hidden_union_ps "
     "by_collective",
     "memory": "",
+    "idle": "",
 }
 BREAKDOWN = "hlo_op_breakdown hlo_op_breakdown_overflow"
 GROUP = (
@@ -71,6 +73,13 @@ ROWS = {
     "top_compute_groups": f"rank {GROUP}",
     "by_hlo_category": "hlo_category kind n_executions total_dur_ps pct_of_step",
     "idle_gaps": "start_ps dur_ps pct_of_step after_hlo_op before_hlo_op inside",
+    "steps_rollup": "n n_without_ops between_steps_ps between_steps_pct by_name",
+    "by_name": "name n total_dur_ps median_dur_ps min_dur_ps max_dur_ps",
+    "idle_by_cause": "barrier dependency in_container between_programs in_program",
+    "gaps": "start_ps dur_ps pct_of_step after_hlo_op before_hlo_op inside cause trace_window_ps "
+    "host",
+    "host": "thread event dur_ps still within",
+    "host_events": "event dur_ps n_threads",
     "comm_rollup": "waits_for n sync_dur_ps wait_dur_ps pct_of_step longest_hlo_op",
     "kernels": "kernel n_executions total_dur_ps min_dur_ps max_dur_ps avg_dur_ps pct_of_step "
     "source_inner source_user tf_op phases shapes_in shapes_out",
@@ -270,7 +279,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--step", "0"): " ".join(MODES),
         ("--step-id", "s"): " ".join(MODES),
         ("--own", "m.py"): " ".join(MODES),
-        ("--top", "3"): "bottleneck summary by_source non_compute comm memory compare spread",
+        ("--top", "3"): "bottleneck summary by_source non_compute comm memory idle compare spread",
         ("--steps", ":1"): "record compare spread",
         ("--baseline", str(DEMO)): "compare",
         ("--baseline-device", "/device:TPU:0"): "compare",
