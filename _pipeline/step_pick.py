@@ -29,8 +29,13 @@ class StepChoice:
 def pick_step(device: Device, choice: StepChoice, notes: list[str]) -> StepEvent | None:
     """The step that the choice names, or else the busiest; None where all ops are the step."""
     count_starts(device)
+    picked = pick_among(device, choice, notes)
+    notes += notes_beside_steps(device.steps)
+    return picked
+
+
+def pick_among(device: Device, choice: StepChoice, notes: list[str]) -> StepEvent | None:
     steps = device.steps
-    notes += notes_beside_steps(steps)
     if choice.index == ALL_STEPS:
         return None
     if isinstance(choice.index, int):
