@@ -31,10 +31,10 @@ def told_in(plane: Plane, events: Collection[str], stats: Collection[str]) -> It
             # An id of 0 may be left out.
             if column and ids.isdisjoint((0, *column.events.metadata_id)):
                 continue
-            events = parse(pb.LineEvents, data)
-            if events is None:
+            told = parse(pb.LineEvents, data)
+            if told is None:
                 raise Damage(at, "the protobuf parser refuses it")
-            for event in events.events:
+            for event in told.events:
                 if event.metadata_id in ids and not event.HasField("num_occurrences"):
                     yield line.base_ps + event.offset_ps, _numbers(event.stats, name_of)
 
