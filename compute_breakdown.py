@@ -10,6 +10,8 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     bottleneck   where to look first: what the step's time is lost to, and on which lines
     summary      the costliest source lines, and the step's time by kind and category
     by_source    every source line, complete
+    by_scope     how long each layer takes, by the program's own structure
+    by_op        what each op costs, and what it is made of
     non_compute  what is data movement and waiting rather than math
     roofline     how far each source line is from what the chip could do
     comm         what communication costs, what hides it, and what it moves
@@ -19,6 +21,7 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     record       all steps of all devices as one small object, to be kept and compared
     compare      what a change did: two captures line by line, and what of it is more than noise
     spread       which device of which host is slow, and on which lines
+    anatomy      what is in the file, of whatever device: planes, lines, stats, programs, events
 
 The modes of one step share one pipeline: load the trace, pick a step, iterate over the events that
 start in it, normalize them into executions of ops and a timeline; a mode turns the step into a
@@ -71,12 +74,15 @@ import _peaks
 from _pipeline.option_values import (
     TO_COST,
     TO_COUNT,
+    TO_DEPTH,
     TO_NATURAL,
     TO_POSITIVE,
+    TO_REGEX,
     TO_SLICE,
     TO_STEP,
     TO_WHOLE,
     peak_of,
+    plane_of,
 )
 from _pipeline.request import DEVICE, Absent, Request, unreadable
 from _pipeline.streams import Progress, write
@@ -187,11 +193,7 @@ def of_step(
     return Mode(name, function, says, options, example, is_of_step=True, anyway=anyway)
 
 
-PEAK_OPTIONS = (
-    "--chip",
-    *(f"--peak-tflops-{dtype}" for dtype in _peaks.DTYPES),
-    "--peak-hbm-gibps",
-)
+PEAK_OPTIONS = ("--chip", *(f"--peak-tflops-{each}" for each in _peaks.DTYPES), "--peak-hbm-gibps")
 
 TOKEN_OPTIONS = ("--tokens", "--flops-per-token", "--params", "--n-devices")
 
@@ -216,6 +218,20 @@ MODES = (
         "every source line, complete",
         ("--include-data-move", "--include-comm", "--top"),
         "--include-data-move",
+    ),
+    of_step(
+        "by_scope",
+        "_modes.by_scope:by_scope",
+        "how long each layer takes, by the program's own structure",
+        ("--depth", "--below", "--merge-layers"),
+        "--depth 2 --merge-layers",
+    ),
+    of_step(
+        "by_op",
+        "_modes.by_op:by_op",
+        "what each op costs, and what it is made of",
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op"),
+        "--top 0 --op fusion.115",
     ),
     of_step(
         "non_compute",
@@ -283,6 +299,14 @@ MODES = (
         "--top 5",
         device=None,
     ),
+    Mode(
+        "anatomy",
+        "_modes.anatomy:anatomy",
+        "what is in the file, of whatever device: planes, lines, stats, programs, events",
+        ("--plane", "--line", "--grep", "--sample"),
+        "--plane 0 --sample 1",
+        device=None,
+    ),
 )
 
 
@@ -290,7 +314,9 @@ MODES = (
 OPTIONS: dict[str, Json] = {
     "--device": {
         "metavar": "NAME",
-        "help": f"exact name of the plane (default: {DEVICE}; in record and spread all TPUs)",
+        "type": plane_of,
+        "help": "name of the plane; N or TPU:N for /device:TPU:N"
+        f" (default: {DEVICE}; in record and spread all TPUs)",
     },
     "--host": {
         "metavar": "NAME",
@@ -303,7 +329,10 @@ OPTIONS: dict[str, Json] = {
         "help": "which step by time, from 0; negative from the end; all for every op"
         " (default: the typical of the busiest)",
     },
-    "--step-id": {"metavar": "NAME", "help": "which step, by its exact name"},
+    "--step-id": {
+        "metavar": "NAME",
+        "help": "which step, by its name, or by what the name of just one begins with",
+    },
     "--own": {
         "metavar": "TEXT",
         "action": "append",
@@ -317,14 +346,32 @@ OPTIONS: dict[str, Json] = {
         " --steps=-3: (default: all)",
     },
     "--baseline": {"metavar": "PROFILE", "help": "the capture before the change (required)"},
-    "--baseline-device": {"metavar": "NAME", "help": f"its device (default: {DEVICE})"},
+    "--baseline-device": {
+        "metavar": "NAME",
+        "type": plane_of,
+        "help": f"its device (default: {DEVICE})",
+    },
     "--baseline-host": {"metavar": "NAME", "help": "which file of its hosts'"},
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
         "help": "how many rows (default: 8 in bottleneck, 10 in idle, 20 in comm, 20 in memory,"
-        " 20 in program, 50 in summary, 50 in compare, 50 in spread, else all in order of"
-        " appearance)",
+        " 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50 in spread, else all in"
+        " order of appearance)",
+    },
+    "--depth": {
+        "metavar": "D",
+        "type": TO_DEPTH,
+        "help": "how many levels of scopes below the first, or all (default: 4)",
+    },
+    "--below": {"metavar": "SCOPE", "help": "only what is in this scope, named as printed"},
+    "--merge-layers": {
+        "action": "store_true",
+        "help": "read numbers in scopes as *, so that layers_0 to layers_63 are one",
+    },
+    "--op": {
+        "metavar": "NAME",
+        "help": "all that is known of one op, by its name or what only that begins with",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
@@ -351,6 +398,14 @@ OPTIONS: dict[str, Json] = {
         "action": "append",
         "help": "override the HBM peak, in GiB/s",
     },
+    "--plane": {"metavar": "NAME", "help": "count one plane through: its name, or N of a TPU"},
+    "--line": {"metavar": "NAME", "help": "only its lines of that name"},
+    "--grep": {
+        "metavar": "REGEX",
+        "type": TO_REGEX,
+        "help": "only events in whose name it is found",
+    },
+    "--sample": {"metavar": "K", "type": TO_NATURAL, "help": "also the first K events of a line"},
     "--bytes": {
         "dest": "traffic",
         "choices": ["accessed", "hbm"],
@@ -359,7 +414,8 @@ OPTIONS: dict[str, Json] = {
     "--model-flops": {
         "metavar": "F",
         "type": TO_COUNT,
-        "help": "useful flops of the step on one device, by batch and model: gives the mfu",
+        "help": "useful flops of the step on one device, by batch and model: gives the mfu;"
+        " 6e12 is fine",
     },
     "--tokens": {
         "metavar": "N",
@@ -386,18 +442,17 @@ OPTIONS: dict[str, Json] = {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
         "type": TO_COST,
         "action": "append",
-        "help": "what one execution of a custom kernel costs (repeatable)",
+        "help": "what one execution of a custom kernel costs; NAME may be what the name of just"
+        " one begins with (repeatable)",
     },
 }
-
-
 PIPELINE_OPTIONS = ("--device", "--host")
 
 
 class BadArguments(Exception):
-    def __init__(self, usage: str, detail: str) -> None:
+    def __init__(self, usage: str, detail: str, **fields: Any) -> None:
         super().__init__(detail)
-        self.usage = usage
+        self.usage, self.fields = usage, fields
 
 
 class Parser(argparse.ArgumentParser):
@@ -459,11 +514,20 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
 
 def parse_command_line(argv: Sequence[str] | None) -> Request:
     parser, dest_of = parser_of_modes()
-    for word in sys.argv[1:] if argv is None else argv:
+    words = sys.argv[1:] if argv is None else argv
+    for word in words:
         if word.startswith("--") and word.endswith("=--"):
             # To argparse it would be nothing at all, whatever the option takes.
             parser.error(f"argument {word[:-3]}: takes no --")
-    given = vars(parser.parse_args(argv))
+    try:
+        given = vars(parser.parse_args(argv))
+    except BadArguments as error:
+        if not any(word.partition("=")[0] == "--mode" for word in words):
+            modes = {mode.name: mode.says for mode in MODES}
+            listed = "".join(f"  {name:13}{says}\n" for name, says in modes.items())
+            usage = f"{error.usage}modes:\n{listed}"
+            raise BadArguments(usage, str(error), available_modes=modes) from None
+        raise
     mode = next(mode for mode in MODES if mode.name == given["mode"])
     for flag, dest in dest_of.items():
         if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
@@ -499,6 +563,10 @@ def refuse_contradictions(parser: Parser, mode: Mode, given: Json) -> None:
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     if len(set(kernels)) < len(kernels):
         parser.error("--kernel-cost was given twice for one kernel")
+    if mode.name == "anatomy" and "device" in given:
+        parser.error("--mode anatomy takes --plane, not --device")
+    if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
+        parser.error("--line, --grep and --sample ask for --plane")
 
 
 def analyse(request: Request, notes: list[str]) -> Json:
@@ -556,7 +624,7 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
         return Outcome(fields, OK, "")
     except BadArguments as error:
         usage = error.usage
-        absent = Absent("bad_arguments", detail=str(error))
+        absent = Absent("bad_arguments", detail=str(error), **error.fields)
     except Absent as error:
         # Without the frames that it came through: they hold what was read.
         absent = error.with_traceback(None)
@@ -577,11 +645,16 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
 def refusal(absent: Absent, asked: Json, usage: str = "") -> Outcome:
     fields = {"status": "absent", "reason": absent.reason, **asked, **absent.fields}
     cut_texts(fields)
-    complaint = ""
-    if absent.exit_status:
-        line = f"compute_breakdown: {absent.reason}: {fields.get('detail', '')}"
-        complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
+    said = [fields["detail"]] if "detail" in fields else available_in(absent.fields)
+    line = ": ".join(("compute_breakdown", absent.reason, *said))
+    complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
     return Outcome(fields, absent.exit_status, complaint)
+
+
+def available_in(fields: Json) -> list[str]:
+    """What there is instead, in a few words."""
+    lists = {name: each for name, each in fields.items() if name.startswith("available_")}
+    return [f"{name} {', '.join(map(str, each[:9]))}" for name, each in lists.items()]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -616,10 +689,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def encoded(fields: Json, for_people: bool) -> str:
-    form: Json = {"indent": 2} if for_people else {}
-    if fields["mode"] == "record":
-        # To be kept, not read.
-        form = {"separators": (",", ":")}
+    form: Json = {"indent": 2} if for_people else {"separators": (",", ":")}
     text = json.dumps(fields, allow_nan=False, **form)
     # Escaped so that it can be put into a page as it is.
     return text.replace("</", r"<\/") + "\n"

@@ -59,12 +59,13 @@ class Entry:
 
 
 def ledger_of(step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> list[Entry]:
-    return [
-        judged(each, cost_of(each.op, by_user), roofs)
-        if each.op.kind == COMPUTE
-        else vanishing(each)
-        for each in step.leaves
-    ]
+    return [entry_of(each, roofs, by_user) for each in step.leaves]
+
+
+def entry_of(each: Executions, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> Entry:
+    if each.op.kind == COMPUTE:
+        return judged(each, cost_of(each.op, by_user), roofs)
+    return vanishing(each)
 
 
 def vanishing(each: Executions) -> Entry:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 
 import _peaks
+from _pipeline.request import forms_of_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+
+def plane_of(name: str) -> str:
+    """Of a device."""
+    return forms_of_device(name)[-1]
 
 
 def natural(text: str) -> int:
@@ -22,6 +29,10 @@ def natural(text: str) -> int:
 
 def index_or_all(text: str) -> int | str:
     return text if text == "all" else int(text)
+
+
+def natural_or_all(text: str) -> int | str:
+    return text if text == "all" else natural(text)
 
 
 def slice_of(text: str) -> slice:
@@ -67,13 +78,15 @@ def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any
     def convert_or_refuse(text: str) -> Any:
         try:
             return convert(text)
-        except ValueError:
+        except (ValueError, re.error, RecursionError, OverflowError):
             raise argparse.ArgumentTypeError(f"takes {wanted}, not {text!r}") from None
 
     return convert_or_refuse
 
 
 TO_NATURAL = converter(natural, "a whole number from 0")
+TO_DEPTH = converter(natural_or_all, "a whole number from 0, or all")
+TO_REGEX = converter(re.compile, "a regular expression of Python")
 TO_STEP = converter(index_or_all, "a whole number, or all")
 TO_SLICE = converter(slice_of, "A:B as a slice of Python, such as 2: or :-1")
 TO_COST = converter(

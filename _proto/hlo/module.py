@@ -29,7 +29,7 @@ from _proto.hlo.search import (
     likely_line,
     stage_of,
 )
-from _proto.hlo.shapes import Array, read_arrays, read_arrays_at, read_leaves
+from _proto.hlo.shapes import Array, read_arrays, read_arrays_at, read_leaves, shape_text
 from _proto.hlo.stacks import BYTES_A_STEP, Frames
 from _proto.trace.wire import explain, parse
 
@@ -350,6 +350,11 @@ class Instruction:
         return self._message.metadata.op_name or None
 
     @property
+    def shape(self) -> str | None:
+        """Its output's shape, as HLO texts have it but for layouts; None where it can't be read."""
+        return shape_text(self._message.shape)
+
+    @property
     def arrays(self) -> list[Array] | None:
         """The arrays of its output, tuples flattened; None where they can't be read."""
         arrays = read_arrays(self._message.shape)
@@ -437,9 +442,11 @@ class Instruction:
         Those that are found: the start is the nearest along the operands of the done. Any other
         instruction is a chain by itself.
         """
-        if stage_of(self) is None:
-            return (self,)
-        return self.computation.chain(self)
+        return self.computation.chain(self) if self.is_asynchronous else (self,)
+
+    @property
+    def is_asynchronous(self) -> bool:
+        return stage_of(self) is not None
 
     @property
     def on_sparse_core(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from _proto import hlo_pb2 as pb
@@ -114,6 +115,21 @@ def _array_at(message: pb.Shape | None, path: Sequence[int]) -> Array | None:
     if message is None or message.element_type in (_TUPLE, _OPAQUE, _TOKEN):
         return None
     return _array(message) if len(message.dimensions) <= _MAX_RANK else None
+
+
+def shape_text(shape: bytes) -> str | None:
+    """A serialized ShapeProto as HLO texts write it, without layouts: `(f32[8,128], s32[])`."""
+    message = _read(shape) if shape else None
+    return None if message is None else _text(message)
+
+
+def _text(message: pb.Shape) -> str:
+    # No deeper than what the parser takes.
+    if message.element_type == _TUPLE:
+        return f"({', '.join(map(_text, message.tuple_shapes))})"
+    array = _array(message)
+    dims = zip_longest(array.dims, message.is_dynamic_dimension[: len(array.dims)])
+    return f"{array.dtype}[{','.join('<=' * bool(bound) + str(dim) for dim, bound in dims)}]"
 
 
 def _read(shape: bytes) -> pb.Shape | None:

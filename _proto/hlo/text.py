@@ -215,6 +215,15 @@ def base_name(name: str) -> str:
     return named or name
 
 
+def without_ssa_end(name: str) -> str:
+    """A name without the SSA parts at its end; those that stand within stay."""
+    head, dot, last = name.rpartition(".")
+    while dot and head and SSA_PART_RE.fullmatch(last):
+        name = head
+        head, dot, last = name.rpartition(".")
+    return name
+
+
 def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
     """The arrays of the array, tuple or operand list that begins at `start`, and where it ends.
 

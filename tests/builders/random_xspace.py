@@ -10,6 +10,7 @@ follows from `rng` alone.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -45,6 +46,7 @@ from tests.builders.xspace import (
     uint64,
 )
 from tests.harness import DEMO, MODES
+from tests.naive.scope import scope_of
 
 
 def words(text: str) -> list[str]:
@@ -865,17 +867,52 @@ def random_pipeline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
         names = [*STEP_NAMES, *PROGRAMS]
         # Those of several steps are the more interesting ones.
         weights = [data.count(text_field(2, name)) ** 2 for name in names]
-        options["step_id"] = rng.choices([*names, "nowhere"], [*weights, 1])[0]
+        name = rng.choices([*names, "nowhere"], [*weights, 1])[0]
+        options["step_id"] = beginning_of(rng, name) if chance(rng, 0.3) else name
     if chance(rng, 0.3):
         options["own"] = rng.sample(OWN, rng.choice((1, 1, 2)))
     return options
+
+
+def beginning_of(rng: random.Random, name: str) -> str:
+    return name[: rng.randint(1, max(1, len(name)))]
 
 
 def random_kernel_costs(rng: random.Random, data: bytes) -> list[str]:
     present = [name for name in KERNELS if b"%" + name.encode() in data]
     names = rng.sample(KERNELS, 1) if chance(rng, 0.1) else present
     figures = ("1.2e12,3e9", "2e9,4096,bf16", "1e6,4096,fp32", "0,100", "5e9,0,bf16", "7,7,fp8")
+    if chance(rng, 0.3):
+        # Two of them may then be one: given twice is refused before the trace is read.
+        names = list(dict.fromkeys(beginning_of(rng, name) for name in names))
     return [f"{name}={rng.choice(figures)}" for name in names]
+
+
+OP_NAME_RE = re.compile(rb"%([\w.\-]+) = ")
+# A number is no prefix of anything; these begin too many, or nothing.
+NO_OP_NAMES = ("", "1", "f", "nowhere", "%", "FUSION", "%fusion", "copy-done.1")
+NO_SCOPES = ("nowhere", "lay", "ATTN", "while", "Model/layers_", "mlp/")
+
+
+def random_scope(rng: random.Random, data: bytes) -> str:
+    """One that some path of the file has, as a rule."""
+    present = [scope_of(path).parts for path in TF_OPS if path.encode() in data]
+    if chance(rng, 0.15):
+        return rng.choice(NO_SCOPES)
+    parts = rng.choice([parts for parts in present if parts] or [()])
+    name = "/".join(parts[: rng.randrange(len(parts) + 1)])
+    return name.replace("0", "*") if chance(rng, 0.3) else name
+
+
+def random_op_name(rng: random.Random, data: bytes) -> str:
+    """The name of an op that there is, or what some begin with, as a rule."""
+    names = [name.decode() for name in OP_NAME_RE.findall(data)]
+    if not names or chance(rng, 0.15):
+        return rng.choice(NO_OP_NAMES)
+    name: str = rng.choice(names)
+    if chance(rng, 0.15):
+        name = name[: rng.randrange(1, len(name) + 1)]
+    return rng.choice(("", "", "%")) + name
 
 
 Draw = Callable[[random.Random, bytes], Any]
@@ -900,6 +937,10 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
     "--bytes": (0.3, one_of("hbm", "accessed")),
     "--kernel-cost": (0.5, random_kernel_costs),
     "--flags": (0.5, one_of(*sorted(map(str, FLAG_FILES.iterdir())))),
+    "--depth": (0.5, one_of(0, 1, 2, 3, "all", "all")),
+    "--below": (0.4, random_scope),
+    "--merge-layers": (0.4, one_of(True)),
+    "--op": (0.5, random_op_name),
     "--model-flops": (0.3, one_of(0, 1, "1e9", "2.5e15")),
     "--tokens": (0.7, one_of(1, "4096", "1e6")),
     "--flops-per-token": (0.3, one_of("0.5", 12, "4.2e10")),

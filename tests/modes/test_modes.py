@@ -42,6 +42,8 @@ MODE_FIELDS = {
     "summary": "top_compute_groups tail_compute by_kind_rollup by_hlo_category steps "
     "by_phase_rollup idle_gaps comm_rollup kernels",
     "by_source": "groups",
+    "by_scope": "scopes n_scopes_omitted no_scope",
+    "by_op": "ops tail containers chip peaks_used",
     "non_compute": "by_category by_source_within_category",
     "roofline": "chip peaks_used step_summary groups skipped_groups",
     "comm": "rows tail",
@@ -54,6 +56,8 @@ MODE_TOTALS = {
     "bottleneck": "",
     "summary": "",
     "by_source": "n_groups_total",
+    "by_scope": "",
+    "by_op": "",
     "non_compute": "non_compute_duration_ps non_compute_pct_of_step non_compute_pct_of_compute",
     "roofline": "",
     "comm": "exposed_ps exposed_pct_of_step host_ps in_flight_union_ps hidden_union_ps "
@@ -68,7 +72,12 @@ GROUP = (
     f"flops_sum bytes_accessed_sum example_hlo_op example_hlo_op_dur_ps {BREAKDOWN} phases "
     "likely_sources"
 )
-
+OP = (
+    "rank hlo_op program_id hlo_category kind class n_executions total_dur_ps min_dur_ps "
+    "max_dur_ps avg_dur_ps pct_of_step phase scope tf_op source_inner source_user source_is shape "
+    "dtype dtype_source cost_source flops bytes_accessed hbm_bytes achieved_tflops achieved_gbps "
+    "at_roof_ps lost_ps kernel waits_for"
+)
 # array -> the fields of its rows
 ROWS = {
     "top_compute_groups": f"rank {GROUP}",
@@ -79,6 +88,17 @@ ROWS = {
     "source_inner source_user tf_op phases shapes_in shapes_out",
     "by_source groups": f"{GROUP} kind model_flops_sum hbm_bytes_sum dtypes dtype_uncertain "
     "operand_dtypes shapes shapes_truncated also_fused scopes",
+    "scopes": "scope name depth n_executions total_dur_ps self_dur_ps pct_of_step kinds phases "
+    "primitives lines",
+    "no_scope": "n_executions dur_ps kinds likely_sources",
+    "primitives": "primitive dur_ps",
+    "lines": "source_user dur_ps",
+    "ops": OP,
+    "by_op tail": "n_ops_omitted dur_ps",
+    "containers": "hlo_op hlo_category n_executions total_dur_ps",
+    "op": f"{OP} text source_stack executions n_executions_omitted program",
+    "program of op": "opcode computation operands users chain called",
+    "operands": "name opcode shape source_inner",
     "hlo_op_breakdown": "signature hlo_category total_dur_ps n_executions pct_of_group "
     "example_hlo_op example_hlo_op_dur_ps",
     "by_category": "hlo_category kind n_executions total_dur_ps min_dur_ps max_dur_ps avg_dur_ps "
@@ -282,6 +302,28 @@ class Fields(unittest.TestCase):
         for row in by_source(list(self.OPS), "--include-comm", "--include-data-move"):
             self.assert_fields(row, "by_source groups")
 
+    def test_of_by_scope(self) -> None:
+        said = answer(trace([*self.OPS, leaf(90, 5, tf_op="jit(f)/a/mul:")], STEP), "by_scope")
+        self.assert_fields(said["no_scope"], "no_scope")
+        self.assertEqual(len(said["scopes"]), 2)
+        for row in said["scopes"]:
+            self.assert_fields(row, "scopes")
+        for name in ("primitives", "lines"):
+            self.assert_fields(said["scopes"][1][name][0], name)
+
+    def test_of_by_op(self) -> None:
+        loop = op("while.1", "while", 0, 95)
+        said = answer(with_program([*self.OPS, loop]), "by_op", "--op", "f.1")
+        for name in ("ops", "containers"):
+            self.assertTrue(said[name])
+            for row in said[name]:
+                self.assert_fields(row, name)
+        self.assert_fields(said["tail"], "by_op tail")
+        self.assert_fields(said["op"], "op")
+        part = said["op"]["program"]
+        self.assert_fields(part, "program of op")
+        self.assert_fields(part["operands"][0], "operands")
+
     def test_of_non_compute(self) -> None:
         said = answer(trace(list(self.OPS), STEP), "non_compute")
         for name in ("by_category", "by_source_within_category"):
@@ -308,27 +350,33 @@ class OptionsOfModes(unittest.TestCase):
         ("--step", "0"): " ".join(MODES),
         ("--step-id", "s"): " ".join(MODES),
         ("--own", "m.py"): " ".join(MODES),
-        (
-            "--top",
-            "3",
-        ): "bottleneck summary by_source non_compute roofline comm memory program compare spread",
+        ("--top", "3"): "bottleneck summary by_source by_op non_compute roofline comm memory "
+        "program compare spread",
         ("--steps", ":1"): "record compare spread",
         ("--baseline", str(DEMO)): "compare",
         ("--baseline-device", "/device:TPU:0"): "compare",
         ("--baseline-host", "t1v-n-0"): "compare",
         ("--include-data-move",): "by_source",
         ("--no-comm-stalls",): "non_compute",
-        ("--chip", "v7x"): "bottleneck roofline",
+        ("--depth", "all"): "by_scope",
+        ("--below", ""): "by_scope",
+        ("--merge-layers",): "by_scope",
+        ("--op", "flash.3"): "by_op",
+        ("--chip", "v7x"): "bottleneck roofline by_op",
         ("--bytes", "hbm"): "roofline",
-        ("--kernel-cost", "flash=1,1"): "bottleneck roofline",
+        ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op",
         ("--model-flops", "1e9"): "bottleneck",
         ("--tokens", "8"): "bottleneck",
         ("--flops-per-token", "1e9", "--tokens", "8", "--n-devices", "2"): "bottleneck",
         ("--params", "7e9", "--tokens", "8", "--n-devices", "2"): "bottleneck",
         ("--n-devices", "2", "--tokens", "8", "--params", "7e9"): "bottleneck",
         ("--flags", __file__): "program",
+        ("--plane", "0"): "anatomy",
+        ("--line", "XLA Ops"): "anatomy",
+        ("--grep", "fl.sh"): "anatomy",
+        ("--sample", "1"): "anatomy",
         **{
-            (f"--peak-{peak}", "5"): "bottleneck roofline"
+            (f"--peak-{peak}", "5"): "bottleneck roofline by_op"
             for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
         },
     }
@@ -345,7 +393,10 @@ class OptionsOfModes(unittest.TestCase):
         data = with_program([kernel(0, 5)])
         for option, modes in self.OPTIONS.items():
             for mode in ALL_MODES:
-                needed = ["--baseline", str(DEMO)] if mode == "compare" else []
+                needed = {
+                    "compare": ["--baseline", str(DEMO)],
+                    "anatomy": ["--plane", "/device:TPU:0"],
+                }.get(mode, [])
                 with self.subTest(option=option, mode=mode):
                     outcome = run(data, mode, *needed, *option)
                     is_own = mode in modes.split()

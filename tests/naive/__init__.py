@@ -14,7 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.naive.anatomy import Anatomy
 from tests.naive.bottleneck import Bottleneck
+from tests.naive.by_op import ByOp
+from tests.naive.by_scope import ByScope
 from tests.naive.comm import Comm
 from tests.naive.memory import Memory
 from tests.naive.op import (
@@ -51,6 +54,8 @@ def analyse(data: bytes, mode: str, **given: Any) -> Json:
     anyway: Json = {}
     common: Json = {"mode": mode, "notes": notes}
     try:
+        if mode == "anatomy":
+            return {"status": "ok", **common, **Anatomy(data, options).answer()}
         if mode == "record":
             planes = [decode_plane(plane) for plane in planes_of(data)]
             join_programs(planes, planes_of(data))
@@ -75,7 +80,8 @@ def find_plane(data: bytes, options: Options) -> Plane:
     chosen = [plane for plane in planes if plane_name(plane) == options.device]
     if not chosen:
         names = distinct(map(plane_name, planes))
-        raise AbsentError("device_not_found", available_devices=names)
+        devices = [name for name in names if name.startswith("/device:")]
+        raise AbsentError("device_not_found", available_devices=devices)
     plane = decode_plane(chosen[0])
     if not plane.lines_named("XLA Ops"):
         names = distinct(line.name for line in plane.lines)
@@ -145,6 +151,10 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
         answer |= Memory(picked).answer()
     elif mode == "program":
         answer |= ProgramMode(picked).answer()
+    elif mode == "by_scope":
+        answer |= ByScope(picked).answer()
+    elif mode == "by_op":
+        answer |= ByOp(picked).answer()
     else:
         answer |= Bottleneck(picked).answer()
     return answer

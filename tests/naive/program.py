@@ -134,8 +134,8 @@ class Computation:
     id: int
     root_id: int
     instructions: list[Instruction]
-    thread: str = ""
     name: str = ""
+    thread: str = ""
 
     @property
     def root(self) -> Instruction | None:
@@ -242,8 +242,8 @@ def decode_program(data: bytes) -> Program:
                     decode_instruction(fields(instruction), frames)
                     for instruction in every(computation, 2)
                 ],
-                thread=text_in(computation, 8),
                 name=text_in(computation, 1),
+                thread=text_in(computation, 8),
             )
             for computation in map(fields, every(module, 3))
         ],
