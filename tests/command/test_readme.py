@@ -293,6 +293,7 @@ ALL_OPTIONS = {
     "roofline": ["--top=14", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
     "comm": ["--top=3"],
     "memory": ["--top=3"],
+    "idle": ["--top=3"],
     "program": ["--top=0", f"--flags={FLAG_FILE}"],
     "record": ["--steps=1:"],
     "compare": ["--top=3"],
