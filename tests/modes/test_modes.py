@@ -277,7 +277,8 @@ class Fields(unittest.TestCase):
         self.assertEqual(len(gap["host"]), 2)
         for row in gap["host"]:
             self.assert_fields(row, "host")
-        said = answer(encode(Space([tpu_plane([leaf(0, 1)], [("s", 0, 10**7)]), host])), "idle")
+        ops = [leaf(0, 1), leaf(9 * 10**6, 1)]
+        said = answer(encode(Space([tpu_plane(ops, [("s", 0, 10**7)]), host])), "idle")
         self.assertEqual(len(said["host_events"]), 2)
         for row in said["host_events"]:
             self.assert_fields(row, "host_events")
