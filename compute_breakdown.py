@@ -10,14 +10,18 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     bottleneck   where to look first: what the step's time is lost to, and on which lines
     summary      the costliest source lines, and the step's time by kind and category
     by_source    every source line, complete
+    by_scope     how long each layer takes, by the program's own structure
+    by_op        what each op costs, and what it is made of
     non_compute  what is data movement and waiting rather than math
     roofline     how far each source line is from what the chip could do
     comm         what communication costs, what hides it, and what it moves
     memory       what fills the HBM when it is fullest, by buffer and source line
     idle         why nothing runs, and what the host does meanwhile
+    program      what the compiler decided: collectives, kernels, parameters, flags
     record       all steps of all devices as one small object, to be kept and compared
     compare      what a change did: two captures line by line, and what of it is more than noise
     spread       which device of which host is slow, and on which lines
+    anatomy      what is in the file, of whatever device: planes, lines, stats, programs, events
 
 The modes of one step share one pipeline: load the trace, pick a step, iterate over the events that
 start in it, normalize them into executions of ops and a timeline; a mode turns the step into a
@@ -46,11 +50,8 @@ if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 # ruff: noqa: E402
 
 import argparse
-import errno
 import gc
 import json
-import math
-import time
 from contextlib import contextmanager, suppress
 
 # Type checkers take a variable of this name as true. No line that runs needs what it guards, and
@@ -58,7 +59,7 @@ from contextlib import contextmanager, suppress
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, NoReturn, TextIO
+    from typing import Any, NoReturn
 
     Json = dict[str, Any]
     # Told what is done, how many bytes of it, and of how many.
@@ -70,7 +71,21 @@ if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
 import _peaks
+from _pipeline.option_values import (
+    TO_COST,
+    TO_COUNT,
+    TO_DEPTH,
+    TO_NATURAL,
+    TO_POSITIVE,
+    TO_REGEX,
+    TO_SLICE,
+    TO_STEP,
+    TO_WHOLE,
+    peak_of,
+    plane_of,
+)
 from _pipeline.request import DEVICE, Absent, Request, unreadable
+from _pipeline.streams import Progress, write
 from _pipeline.texts import cut_texts
 
 __version__ = "1.0.0"
@@ -103,12 +118,19 @@ def answer_on_step(
 
     def answer(path: str) -> Json:
         with load.opened(path, on_read) as trace:
-            is_own = frames.own_code(own)
-            opened = device.open_device(trace, request.device or DEVICE, list(files), notes, is_own)
-            picked = step_pick.pick_step(opened, step_pick.StepChoice(step, step_id), notes)
-            of_step = normalize.read_step(opened, picked, notes)
-            report = mode.load()
-            return answer_of(request, path, of_step, lambda step: report(step, **options), notes)
+            is_own, name = frames.own_code(own), request.device or DEVICE
+            try:
+                opened = device.open_device(trace, name, list(files), notes, is_own)
+                picked = step_pick.pick_step(opened, step_pick.StepChoice(step, step_id), notes)
+                of_step = normalize.read_step(opened, picked, notes)
+                report = mode.load()
+                return answer_of(
+                    request, path, of_step, lambda step: report(step, **options), notes
+                )
+            except Absent as absent:
+                if mode.anyway:
+                    absent.fields |= loaded(mode.anyway)(trace, name, notes)
+                raise
 
     return load.first_of(files, request.host, notes, answer)
 
@@ -137,19 +159,17 @@ class Mode:
         is_of_step: bool = False,
         # Which device it is about if none is named; None for all.
         device: str | None = DEVICE,
+        # What else its answers say, also where there is no step of that device.
+        anyway: str = "",
     ) -> None:
         self.name, self.function, self.says = name, function, says
         self.options = (*STEP_OPTIONS, *options) if is_of_step else options
         self.example = example
         self.is_of_step = is_of_step
-        self.device = device
+        self.device, self.anyway = device, anyway
 
     def load(self) -> Callable[..., Any]:
-        from importlib import import_module
-
-        module, _, name = self.function.partition(":")
-        function: Callable[..., Any] = getattr(import_module(module), name)
-        return function
+        return loaded(self.function)
 
     def answer(self, request: Request, notes: list[str], on_read: OnRead | None) -> Json:
         if self.is_of_step:
@@ -158,24 +178,31 @@ class Mode:
         return fields
 
 
-def of_step(name: str, function: str, says: str, options: tuple[str, ...], example: str) -> Mode:
+def loaded(place: str) -> Callable[..., Any]:
+    from importlib import import_module
+
+    module, _, name = place.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
+
+
+def of_step(
+    name: str, function: str, says: str, options: tuple[str, ...], example: str, anyway: str = ""
+) -> Mode:
     """A mode that reports on one step."""
-    return Mode(name, function, says, options, example, is_of_step=True)
+    return Mode(name, function, says, options, example, is_of_step=True, anyway=anyway)
 
 
-PEAK_OPTIONS = (
-    "--chip",
-    *(f"--peak-tflops-{dtype}" for dtype in _peaks.DTYPES),
-    "--peak-hbm-gibps",
-)
+PEAK_OPTIONS = ("--chip", *(f"--peak-tflops-{each}" for each in _peaks.DTYPES), "--peak-hbm-gibps")
 
+TOKEN_OPTIONS = ("--tokens", "--flops-per-token", "--params", "--n-devices")
 
 MODES = (
     of_step(
         "bottleneck",
         "_modes.bottleneck:bottleneck",
         "where to look first: what the step's time is lost to, and on which lines",
-        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops"),
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
         "--top 5",
     ),
     of_step(
@@ -193,6 +220,20 @@ MODES = (
         "--include-data-move",
     ),
     of_step(
+        "by_scope",
+        "_modes.by_scope:by_scope",
+        "how long each layer takes, by the program's own structure",
+        ("--depth", "--below", "--merge-layers"),
+        "--depth 2 --merge-layers",
+    ),
+    of_step(
+        "by_op",
+        "_modes.by_op:by_op",
+        "what each op costs, and what it is made of",
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op"),
+        "--top 0 --op fusion.115",
+    ),
+    of_step(
         "non_compute",
         "_modes.non_compute:non_compute",
         "what is data movement and waiting rather than math",
@@ -203,11 +244,7 @@ MODES = (
         "roofline",
         "_modes.roofline:roofline",
         "how far each source line is from what the chip could do",
-        (
-            *PEAK_OPTIONS,
-            "--bytes",
-            "--kernel-cost",
-        ),
+        ("--top", *PEAK_OPTIONS, "--bytes", "--kernel-cost"),
         "--peak-tflops-fp32 70",
     ),
     of_step(
@@ -223,6 +260,7 @@ MODES = (
         "what fills the HBM when it is fullest, by buffer and source line",
         ("--top",),
         "--top 10",
+        "_modes.memory:runtime_anyway",
     ),
     of_step(
         "idle",
@@ -230,6 +268,13 @@ MODES = (
         "why nothing runs, and what the host does meanwhile",
         ("--top",),
         "--step all",
+    ),
+    of_step(
+        "program",
+        "_modes.program:program",
+        "what the compiler decided: collectives, kernels, parameters, flags",
+        ("--top", "--flags"),
+        "--top 10",
     ),
     Mode(
         "record",
@@ -254,88 +299,24 @@ MODES = (
         "--top 5",
         device=None,
     ),
+    Mode(
+        "anatomy",
+        "_modes.anatomy:anatomy",
+        "what is in the file, of whatever device: planes, lines, stats, programs, events",
+        ("--plane", "--line", "--grep", "--sample"),
+        "--plane 0 --sample 1",
+        device=None,
+    ),
 )
-
-
-def natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
-
-
-def index_or_all(text: str) -> int | str:
-    return text if text == "all" else int(text)
-
-
-def slice_of(text: str) -> slice:
-    start, stop = (int(part) if part else None for part in text.split(":"))
-    return slice(start, stop)
-
-
-def count(text: str) -> int:
-    """Of flops or bytes: also written as 1.2e12."""
-    number = int(text) if text.isdecimal() else float(text)
-    if not (0 <= number < 1 << 63 and number == int(number)):
-        raise ValueError
-    return int(number)
-
-
-def peak(text: str) -> float:
-    number = float(text)
-    if not 0 < number < math.inf:
-        raise ValueError
-    return number
-
-
-def cost(text: str) -> tuple[str, int, int, str | None]:
-    name, _, figures = text.rpartition("=")
-    flops, n_bytes, *rest = figures.split(",")
-    (dtype,) = rest or (None,)
-    if not name or dtype not in (None, *_peaks.DTYPES):
-        raise ValueError
-    return name, count(flops), count(n_bytes), dtype
-
-
-def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any]:
-    """For argparse, whose refusal then says what would have been right."""
-
-    def convert_or_refuse(text: str) -> Any:
-        try:
-            return convert(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"takes {wanted}, not {text!r}") from None
-
-    return convert_or_refuse
-
-
-TO_NATURAL = converter(natural, "a whole number from 0")
-
-
-TO_STEP = converter(index_or_all, "a whole number, or all")
-
-
-TO_SLICE = converter(slice_of, "A:B as a slice of Python, such as 2: or :-1")
-
-
-TO_COST = converter(
-    cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
-)
-
-
-TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits")
-
-
-def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
-    """For one of the options that override a peak."""
-    return converter(lambda text: (what, peak(text)), "a finite number above 0")
 
 
 # What argparse is told of each option. None has a default here: the modes have them.
 OPTIONS: dict[str, Json] = {
     "--device": {
         "metavar": "NAME",
-        "help": f"exact name of the plane (default: {DEVICE}; in record and spread all TPUs)",
+        "type": plane_of,
+        "help": "name of the plane; N or TPU:N for /device:TPU:N"
+        f" (default: {DEVICE}; in record and spread all TPUs)",
     },
     "--host": {
         "metavar": "NAME",
@@ -348,7 +329,10 @@ OPTIONS: dict[str, Json] = {
         "help": "which step by time, from 0; negative from the end; all for every op"
         " (default: the typical of the busiest)",
     },
-    "--step-id": {"metavar": "NAME", "help": "which step, by its exact name"},
+    "--step-id": {
+        "metavar": "NAME",
+        "help": "which step, by its name, or by what the name of just one begins with",
+    },
     "--own": {
         "metavar": "TEXT",
         "action": "append",
@@ -362,13 +346,32 @@ OPTIONS: dict[str, Json] = {
         " --steps=-3: (default: all)",
     },
     "--baseline": {"metavar": "PROFILE", "help": "the capture before the change (required)"},
-    "--baseline-device": {"metavar": "NAME", "help": f"its device (default: {DEVICE})"},
+    "--baseline-device": {
+        "metavar": "NAME",
+        "type": plane_of,
+        "help": f"its device (default: {DEVICE})",
+    },
     "--baseline-host": {"metavar": "NAME", "help": "which file of its hosts'"},
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "how many rows (default: 8 in bottleneck, 20 in comm, 20 in memory, 10 in idle,"
-        " 50 in summary, 50 in compare, 50 in spread, else all in order of appearance)",
+        "help": "how many rows (default: 8 in bottleneck, 10 in idle, 20 in comm, 20 in memory,"
+        " 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50 in spread, else all in"
+        " order of appearance)",
+    },
+    "--depth": {
+        "metavar": "D",
+        "type": TO_DEPTH,
+        "help": "how many levels of scopes below the first, or all (default: 4)",
+    },
+    "--below": {"metavar": "SCOPE", "help": "only what is in this scope, named as printed"},
+    "--merge-layers": {
+        "action": "store_true",
+        "help": "read numbers in scopes as *, so that layers_0 to layers_63 are one",
+    },
+    "--op": {
+        "metavar": "NAME",
+        "help": "all that is known of one op, by its name or what only that begins with",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
@@ -395,6 +398,14 @@ OPTIONS: dict[str, Json] = {
         "action": "append",
         "help": "override the HBM peak, in GiB/s",
     },
+    "--plane": {"metavar": "NAME", "help": "count one plane through: its name, or N of a TPU"},
+    "--line": {"metavar": "NAME", "help": "only its lines of that name"},
+    "--grep": {
+        "metavar": "REGEX",
+        "type": TO_REGEX,
+        "help": "only events in whose name it is found",
+    },
+    "--sample": {"metavar": "K", "type": TO_NATURAL, "help": "also the first K events of a line"},
     "--bytes": {
         "dest": "traffic",
         "choices": ["accessed", "hbm"],
@@ -403,24 +414,45 @@ OPTIONS: dict[str, Json] = {
     "--model-flops": {
         "metavar": "F",
         "type": TO_COUNT,
-        "help": "useful flops of the step on one device, by batch and model: gives the mfu",
+        "help": "useful flops of the step on one device, by batch and model: gives the mfu;"
+        " 6e12 is fine",
+    },
+    "--tokens": {
+        "metavar": "N",
+        "type": TO_WHOLE,
+        "help": "tokens of one step over all devices: gives tokens_per_s, and with one of the next"
+        " two the mfu",
+    },
+    "--flops-per-token": {"metavar": "F", "type": TO_POSITIVE, "help": "useful flops of one token"},
+    "--params": {
+        "metavar": "P",
+        "type": TO_POSITIVE,
+        "help": "active parameters of a model in training: 6 flops each a token",
+    },
+    "--n-devices": {
+        "metavar": "D",
+        "type": TO_WHOLE,
+        "help": "over how many devices the tokens are (default: as many as the program runs on)",
+    },
+    "--flags": {
+        "metavar": "FILE",
+        "help": "a text that sets XLA flags, such as a launch script: is their effect seen?",
     },
     "--kernel-cost": {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
         "type": TO_COST,
         "action": "append",
-        "help": "what one execution of a custom kernel costs (repeatable)",
+        "help": "what one execution of a custom kernel costs; NAME may be what the name of just"
+        " one begins with (repeatable)",
     },
 }
-
-
 PIPELINE_OPTIONS = ("--device", "--host")
 
 
 class BadArguments(Exception):
-    def __init__(self, usage: str, detail: str) -> None:
+    def __init__(self, usage: str, detail: str, **fields: Any) -> None:
         super().__init__(detail)
-        self.usage = usage
+        self.usage, self.fields = usage, fields
 
 
 class Parser(argparse.ArgumentParser):
@@ -482,11 +514,20 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
 
 def parse_command_line(argv: Sequence[str] | None) -> Request:
     parser, dest_of = parser_of_modes()
-    for word in sys.argv[1:] if argv is None else argv:
+    words = sys.argv[1:] if argv is None else argv
+    for word in words:
         if word.startswith("--") and word.endswith("=--"):
             # To argparse it would be nothing at all, whatever the option takes.
             parser.error(f"argument {word[:-3]}: takes no --")
-    given = vars(parser.parse_args(argv))
+    try:
+        given = vars(parser.parse_args(argv))
+    except BadArguments as error:
+        if not any(word.partition("=")[0] == "--mode" for word in words):
+            modes = {mode.name: mode.says for mode in MODES}
+            listed = "".join(f"  {name:13}{says}\n" for name, says in modes.items())
+            usage = f"{error.usage}modes:\n{listed}"
+            raise BadArguments(usage, str(error), available_modes=modes) from None
+        raise
     mode = next(mode for mode in MODES if mode.name == given["mode"])
     for flag, dest in dest_of.items():
         if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
@@ -512,40 +553,20 @@ def refuse_contradictions(parser: Parser, mode: Mode, given: Json) -> None:
         parser.error("--mode compare takes --baseline PROFILE, the capture before the change")
     if given["profile"] == given.get("baseline") == "-":
         parser.error("there is only one standard input: PROFILE and the baseline can't both be -")
+    if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
+        parser.error("--model-flops, --flops-per-token and --params exclude each other")
+    of_token = {"flops_per_token", "params"} & given.keys()
+    if of_token and "tokens" not in given:
+        parser.error("--flops-per-token and --params take --tokens, those of a step in all")
+    if "n_devices" in given and not of_token:
+        parser.error("--n-devices takes --flops-per-token or --params")
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     if len(set(kernels)) < len(kernels):
         parser.error("--kernel-cost was given twice for one kernel")
-
-
-class Progress:
-    """One line on a terminal that erases itself, for runs that take longer than a second."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._process = os.getpid()
-        self._due = time.monotonic() + 1
-        self._shown = False
-
-    def __call__(self, doing: str, done: int, whole: int) -> None:
-        """So many bytes are done; how many there are is 0 where nobody knows."""
-        now = time.monotonic()
-        # Of two processes at work one tells.
-        if now >= self._due and os.getpid() == self._process:
-            self._due = now + 0.1
-            self._shown = True
-            how_far = f"{100 * done // whole} %" if whole else f"{done >> 20} MiB"
-            self._show(f"{doing}: {how_far}")
-
-    def erase(self) -> None:
-        if self._shown:
-            self._show("")
-
-    def _show(self, line: str) -> None:
-        try:
-            write(self._stream, f"\r\x1b[K{line}")
-        except OSError:
-            # The terminal went away: no reason to stop.
-            self._due = math.inf
+    if mode.name == "anatomy" and "device" in given:
+        parser.error("--mode anatomy takes --plane, not --device")
+    if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
+        parser.error("--line, --grep and --sample ask for --plane")
 
 
 def analyse(request: Request, notes: list[str]) -> Json:
@@ -603,10 +624,13 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
         return Outcome(fields, OK, "")
     except BadArguments as error:
         usage = error.usage
-        absent = Absent("bad_arguments", detail=str(error))
+        absent = Absent("bad_arguments", detail=str(error), **error.fields)
     except Absent as error:
         # Without the frames that it came through: they hold what was read.
         absent = error.with_traceback(None)
+        if absent.reason == "bad_arguments":
+            # What only the trace could tell to be missing.
+            usage = parser_of_modes()[0].format_usage()
     except MemoryError as error:
         absent = unreadable(request.profile if request else "", error)
     asked = {
@@ -621,11 +645,16 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
 def refusal(absent: Absent, asked: Json, usage: str = "") -> Outcome:
     fields = {"status": "absent", "reason": absent.reason, **asked, **absent.fields}
     cut_texts(fields)
-    complaint = ""
-    if absent.exit_status:
-        line = f"compute_breakdown: {absent.reason}: {fields.get('detail', '')}"
-        complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
+    said = [fields["detail"]] if "detail" in fields else available_in(absent.fields)
+    line = ": ".join(("compute_breakdown", absent.reason, *said))
+    complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
     return Outcome(fields, absent.exit_status, complaint)
+
+
+def available_in(fields: Json) -> list[str]:
+    """What there is instead, in a few words."""
+    lists = {name: each for name, each in fields.items() if name.startswith("available_")}
+    return [f"{name} {', '.join(map(str, each[:9]))}" for name, each in lists.items()]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -660,33 +689,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def encoded(fields: Json, for_people: bool) -> str:
-    form: Json = {"indent": 2} if for_people else {}
-    if fields["mode"] == "record":
-        # To be kept, not read.
-        form = {"separators": (",", ":")}
+    form: Json = {"indent": 2} if for_people else {"separators": (",", ":")}
     text = json.dumps(fields, allow_nan=False, **form)
     # Escaped so that it can be put into a page as it is.
     return text.replace("</", r"<\/") + "\n"
-
-
-def write(stream: TextIO | None, text: str) -> None:
-    """Write all of it, and past the stream.
-
-    What a stream couldn't write it keeps, tries again when the process ends, and makes that fail
-    which had ended otherwise. Unbuffered, it may write a part and say nothing.
-    """
-    if stream is None:
-        # It was closed from the start. By now its number may be that of another file.
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-    fd = stream.fileno()
-    left = memoryview(text.encode(stream.encoding, "backslashreplace"))
-    while left:
-        try:
-            left = left[os.write(fd, left) :]
-        except BlockingIOError:
-            import select
-
-            select.select([], [fd], [])
 
 
 if __name__ == "__main__":

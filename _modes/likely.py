@@ -76,9 +76,11 @@ def likely_line_of(
     return LikelyLine(likely.line, line_user, likely.how)
 
 
-def likely_groups(group: Group) -> list[LikelyGroup]:
+def likely_groups(
+    group: Group, line_of_op: Callable[[Op], LikelyLine] = likely_line
+) -> list[LikelyGroup]:
     """A group by likely line, longest first; what has none comes last."""
-    found = {id(each.op): likely_line(each.op) for each in group.members}
+    found = {id(each.op): line_of_op(each.op) for each in group.members}
     parts = []
     for line, of_line in group_by(group.members, lambda op: found[id(op)].line).items():
         how = how_most((found[id(each.op)].how, each.total) for each in of_line.members)

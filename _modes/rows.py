@@ -95,7 +95,11 @@ def likely_rows(group: Group) -> list[Json] | None:
     """Whose data a group without a stack is about; None where that isn't asked, or not known."""
     if group.op.source_stack or not any(each.op.program for each in group.members):
         return None
-    parts = likely_groups(group)
+    return line_rows(likely_groups(group))
+
+
+def line_rows(parts: Sequence[LikelyGroup]) -> list[Json]:
+    """The longest by line; what has none, and all others, in a last row."""
     shown = [each for each in parts[:N_LIKELY] if each.likely.line]
     rest = Group([each for part in parts[len(shown) :] for each in part.group.members])
     if rest.members:

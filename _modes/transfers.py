@@ -18,7 +18,7 @@ from _proto.hlo.text import HloText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Callable, Iterable, Set
 
     from _modes.flights import Flight
     from _pipeline.executions import Executions
@@ -97,6 +97,7 @@ class Transfer:
         is_told = any(text.on_sparse_core for text in texts if text)
         is_known = op.instruction is not None and op.instruction.on_sparse_core
         self.engine = SPARSE_CORE if is_told or is_known else "core"
+        self.plan = op.instruction.plan if op.instruction else frozenset[str]()
         self.likely = line_of(op)
         self.exchange = exchanges.of(
             self.collective, *texts, is_done=op.is_wait, program=op.program, inside=op.inside
@@ -109,11 +110,16 @@ class Transfer:
         return *kind, self.op.agg_key, self.likely.line or "", who.label or "", who.size or 0
 
 
+def transfers_in(step: Step, is_wanted: Callable[[Op], bool]) -> list[Transfer]:
+    """What communicates of some ops, in order of appearance; when it is under way isn't asked."""
+    starts, exchanges = Starts(step), Exchanges()
+    members = Group(step.leaves).where(lambda op: is_wanted(op) and is_communication(op)).members
+    return [Transfer(each, starts, exchanges) for each in members]
+
+
 def transfers_of(step: Step) -> list[Transfer]:
     """All that communicates, in order of appearance."""
-    starts, exchanges, device = Starts(step), Exchanges(), step.device
-    communicating = Group(step.leaves).where(is_communication).members
-    transfers = [Transfer(each, starts, exchanges) for each in communicating]
+    transfers, device = transfers_in(step, lambda _: True), step.device
     waits = {each.executions.metadata_id: each for each in transfers if each.op.is_wait}
     flights = flights_of(
         step.admitted.pieces,

@@ -37,7 +37,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from _proto.hlo.facts import Collective, DeclaredCost, Dot
+    from _proto.hlo.configs import DeclaredCost
+    from _proto.hlo.facts import Collective, Dot
     from _proto.hlo.module import Instruction, Program
     from _proto.hlo.programs import Programs
     from _proto.hlo.text import Array
@@ -221,7 +222,8 @@ class Op:
     @cached_property
     def phase(self) -> str:
         if self.tf_op is None:
-            return "unknown"
+            # Where the program tells its scope, its name may tell this.
+            return "recompute" if ".remat" in self.name and self.scope else "unknown"
         if ".remat" in self.name or "/rematted_computation/" in self.tf_op:
             return "recompute"
         if "transpose(" in self.tf_op and "jvp" in self.tf_op:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from sys import intern
 from typing import NamedTuple
 
 TYPE_CHECKING = False
@@ -66,9 +67,9 @@ def scope_of(path: str) -> Scope:
                 start = at + 1
             else:
                 passed = close + 1
-    return Scope(
-        tuple(part for part in parts if part and part not in TRANSFORMATIONS), path[start:] or None
-    )
+    # Thousands of ops may stand in one deep scope, each by a path of its own.
+    kept = (intern(part) for part in parts if part and part not in TRANSFORMATIONS)
+    return Scope(tuple(kept), path[start:] or None)
 
 
 def matched(marks: list[tuple[int, str]]) -> dict[int, int]:

@@ -63,6 +63,19 @@ class BufferAssignment(_message.Message):
     logical_buffers: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, logical_buffers: _Optional[_Iterable[bytes]] = ..., buffer_allocations: _Optional[_Iterable[bytes]] = ..., heap_simulator_traces: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
+class BufferDonor(_message.Message):
+    __slots__ = ["entries"]
+    class Entry(_message.Message):
+        __slots__ = ["parameter_number", "parameter_shape_index"]
+        PARAMETER_NUMBER_FIELD_NUMBER: _ClassVar[int]
+        PARAMETER_SHAPE_INDEX_FIELD_NUMBER: _ClassVar[int]
+        parameter_number: int
+        parameter_shape_index: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, parameter_number: _Optional[int] = ..., parameter_shape_index: _Optional[_Iterable[int]] = ...) -> None: ...
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[BufferDonor.Entry]
+    def __init__(self, entries: _Optional[_Iterable[_Union[BufferDonor.Entry, _Mapping]]] = ...) -> None: ...
+
 class CollectiveDeviceList(_message.Message):
     __slots__ = ["iota_replica_group_list", "replica_groups"]
     IOTA_REPLICA_GROUP_LIST_FIELD_NUMBER: _ClassVar[int]
@@ -127,11 +140,12 @@ class HloComputation(_message.Message):
     def __init__(self, name: _Optional[str] = ..., instructions: _Optional[_Iterable[_Union[HloInstruction, _Mapping]]] = ..., id: _Optional[int] = ..., root_id: _Optional[int] = ..., execution_thread: _Optional[str] = ...) -> None: ...
 
 class HloInstruction(_message.Message):
-    __slots__ = ["async_execution_thread", "backend_config", "called_computation_ids", "collective_device_list", "id", "iota_collective_device_list", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "parameter_number", "precision_config", "replica_groups", "shape", "source_target_pairs"]
+    __slots__ = ["async_execution_thread", "backend_config", "called_computation_ids", "collective_device_list", "custom_call_target", "id", "iota_collective_device_list", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "parameter_number", "precision_config", "replica_groups", "shape", "source_target_pairs"]
     ASYNC_EXECUTION_THREAD_FIELD_NUMBER: _ClassVar[int]
     BACKEND_CONFIG_FIELD_NUMBER: _ClassVar[int]
     CALLED_COMPUTATION_IDS_FIELD_NUMBER: _ClassVar[int]
     COLLECTIVE_DEVICE_LIST_FIELD_NUMBER: _ClassVar[int]
+    CUSTOM_CALL_TARGET_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     IOTA_COLLECTIVE_DEVICE_LIST_FIELD_NUMBER: _ClassVar[int]
     MESH_AXES_REPLICA_GROUP_LIST_FIELD_NUMBER: _ClassVar[int]
@@ -148,6 +162,7 @@ class HloInstruction(_message.Message):
     backend_config: bytes
     called_computation_ids: _containers.RepeatedScalarFieldContainer[int]
     collective_device_list: bytes
+    custom_call_target: bytes
     id: int
     iota_collective_device_list: bytes
     mesh_axes_replica_group_list: bytes
@@ -160,17 +175,38 @@ class HloInstruction(_message.Message):
     replica_groups: _containers.RepeatedScalarFieldContainer[bytes]
     shape: bytes
     source_target_pairs: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., parameter_number: _Optional[int] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., async_execution_thread: _Optional[str] = ..., collective_device_list: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., parameter_number: _Optional[int] = ..., custom_call_target: _Optional[bytes] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., async_execution_thread: _Optional[str] = ..., collective_device_list: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
 
 class HloModule(_message.Message):
-    __slots__ = ["computations", "device_assignment", "stack_frame_index"]
+    __slots__ = ["buffer_donor", "computations", "device_assignment", "entry_computation_id", "input_output_alias", "spmd_parameters_shardings", "stack_frame_index"]
+    BUFFER_DONOR_FIELD_NUMBER: _ClassVar[int]
     COMPUTATIONS_FIELD_NUMBER: _ClassVar[int]
     DEVICE_ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_COMPUTATION_ID_FIELD_NUMBER: _ClassVar[int]
+    INPUT_OUTPUT_ALIAS_FIELD_NUMBER: _ClassVar[int]
+    SPMD_PARAMETERS_SHARDINGS_FIELD_NUMBER: _ClassVar[int]
     STACK_FRAME_INDEX_FIELD_NUMBER: _ClassVar[int]
+    buffer_donor: bytes
     computations: _containers.RepeatedCompositeFieldContainer[HloComputation]
     device_assignment: bytes
+    entry_computation_id: int
+    input_output_alias: bytes
+    spmd_parameters_shardings: _containers.RepeatedScalarFieldContainer[bytes]
     stack_frame_index: bytes
-    def __init__(self, computations: _Optional[_Iterable[_Union[HloComputation, _Mapping]]] = ..., device_assignment: _Optional[bytes] = ..., stack_frame_index: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, computations: _Optional[_Iterable[_Union[HloComputation, _Mapping]]] = ..., entry_computation_id: _Optional[int] = ..., input_output_alias: _Optional[bytes] = ..., spmd_parameters_shardings: _Optional[_Iterable[bytes]] = ..., device_assignment: _Optional[bytes] = ..., stack_frame_index: _Optional[bytes] = ..., buffer_donor: _Optional[bytes] = ...) -> None: ...
+
+class InputOutputAlias(_message.Message):
+    __slots__ = ["entries"]
+    class Entry(_message.Message):
+        __slots__ = ["parameter_number", "parameter_shape_index"]
+        PARAMETER_NUMBER_FIELD_NUMBER: _ClassVar[int]
+        PARAMETER_SHAPE_INDEX_FIELD_NUMBER: _ClassVar[int]
+        parameter_number: int
+        parameter_shape_index: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, parameter_number: _Optional[int] = ..., parameter_shape_index: _Optional[_Iterable[int]] = ...) -> None: ...
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[InputOutputAlias.Entry]
+    def __init__(self, entries: _Optional[_Iterable[_Union[InputOutputAlias.Entry, _Mapping]]] = ...) -> None: ...
 
 class IotaReplicaGroupList(_message.Message):
     __slots__ = ["iota_reshape_dims", "iota_transpose_perm", "num_devices_per_group", "num_replica_groups"]
@@ -212,10 +248,12 @@ class LogicalBuffer(_message.Message):
 class Mesh(_message.Message):
     __slots__ = ["axes", "device_ids"]
     class Axis(_message.Message):
-        __slots__ = ["size"]
+        __slots__ = ["name", "size"]
+        NAME_FIELD_NUMBER: _ClassVar[int]
         SIZE_FIELD_NUMBER: _ClassVar[int]
+        name: bytes
         size: int
-        def __init__(self, size: _Optional[int] = ...) -> None: ...
+        def __init__(self, name: _Optional[bytes] = ..., size: _Optional[int] = ...) -> None: ...
     AXES_FIELD_NUMBER: _ClassVar[int]
     DEVICE_IDS_FIELD_NUMBER: _ClassVar[int]
     axes: _containers.RepeatedCompositeFieldContainer[Mesh.Axis]
@@ -235,6 +273,29 @@ class ModuleFrame(_message.Message):
     COMPUTATIONS_FIELD_NUMBER: _ClassVar[int]
     computations: _containers.RepeatedCompositeFieldContainer[ComputationFrame]
     def __init__(self, computations: _Optional[_Iterable[_Union[ComputationFrame, _Mapping]]] = ...) -> None: ...
+
+class NamedSharding(_message.Message):
+    __slots__ = ["dim_shardings", "manual_axes", "mesh", "replicated_axes", "tuple_shardings", "unreduced_axes"]
+    class Dimension(_message.Message):
+        __slots__ = ["axes", "is_closed"]
+        AXES_FIELD_NUMBER: _ClassVar[int]
+        IS_CLOSED_FIELD_NUMBER: _ClassVar[int]
+        axes: _containers.RepeatedCompositeFieldContainer[AxisRef]
+        is_closed: bool
+        def __init__(self, axes: _Optional[_Iterable[_Union[AxisRef, _Mapping]]] = ..., is_closed: bool = ...) -> None: ...
+    DIM_SHARDINGS_FIELD_NUMBER: _ClassVar[int]
+    MANUAL_AXES_FIELD_NUMBER: _ClassVar[int]
+    MESH_FIELD_NUMBER: _ClassVar[int]
+    REPLICATED_AXES_FIELD_NUMBER: _ClassVar[int]
+    TUPLE_SHARDINGS_FIELD_NUMBER: _ClassVar[int]
+    UNREDUCED_AXES_FIELD_NUMBER: _ClassVar[int]
+    dim_shardings: _containers.RepeatedCompositeFieldContainer[NamedSharding.Dimension]
+    manual_axes: _containers.RepeatedCompositeFieldContainer[AxisRef]
+    mesh: Mesh
+    replicated_axes: _containers.RepeatedCompositeFieldContainer[AxisRef]
+    tuple_shardings: _containers.RepeatedScalarFieldContainer[bytes]
+    unreduced_axes: _containers.RepeatedCompositeFieldContainer[AxisRef]
+    def __init__(self, tuple_shardings: _Optional[_Iterable[bytes]] = ..., mesh: _Optional[_Union[Mesh, _Mapping]] = ..., dim_shardings: _Optional[_Iterable[_Union[NamedSharding.Dimension, _Mapping]]] = ..., replicated_axes: _Optional[_Iterable[_Union[AxisRef, _Mapping]]] = ..., unreduced_axes: _Optional[_Iterable[_Union[AxisRef, _Mapping]]] = ..., manual_axes: _Optional[_Iterable[_Union[AxisRef, _Mapping]]] = ...) -> None: ...
 
 class OpMetadata(_message.Message):
     __slots__ = ["op_name", "source_file", "source_line", "stack_frame_id"]
@@ -275,6 +336,28 @@ class Shape(_message.Message):
     layout: Layout
     tuple_shapes: _containers.RepeatedCompositeFieldContainer[Shape]
     def __init__(self, element_type: _Optional[int] = ..., dimensions: _Optional[_Iterable[int]] = ..., tuple_shapes: _Optional[_Iterable[_Union[Shape, _Mapping]]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., is_dynamic_dimension: _Optional[_Iterable[bool]] = ...) -> None: ...
+
+class Sharding(_message.Message):
+    __slots__ = ["iota_reshape_dims", "iota_transpose_perm", "last_tile_dims", "named_sharding", "replicate_on_last_tile_dim", "tile_assignment_devices", "tile_assignment_dimensions", "tuple_shardings", "type"]
+    IOTA_RESHAPE_DIMS_FIELD_NUMBER: _ClassVar[int]
+    IOTA_TRANSPOSE_PERM_FIELD_NUMBER: _ClassVar[int]
+    LAST_TILE_DIMS_FIELD_NUMBER: _ClassVar[int]
+    NAMED_SHARDING_FIELD_NUMBER: _ClassVar[int]
+    REPLICATE_ON_LAST_TILE_DIM_FIELD_NUMBER: _ClassVar[int]
+    TILE_ASSIGNMENT_DEVICES_FIELD_NUMBER: _ClassVar[int]
+    TILE_ASSIGNMENT_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    TUPLE_SHARDINGS_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    iota_reshape_dims: _containers.RepeatedScalarFieldContainer[int]
+    iota_transpose_perm: _containers.RepeatedScalarFieldContainer[int]
+    last_tile_dims: _containers.RepeatedScalarFieldContainer[int]
+    named_sharding: NamedSharding
+    replicate_on_last_tile_dim: bool
+    tile_assignment_devices: _containers.RepeatedScalarFieldContainer[int]
+    tile_assignment_dimensions: _containers.RepeatedScalarFieldContainer[int]
+    tuple_shardings: _containers.RepeatedScalarFieldContainer[bytes]
+    type: int
+    def __init__(self, type: _Optional[int] = ..., tile_assignment_dimensions: _Optional[_Iterable[int]] = ..., tile_assignment_devices: _Optional[_Iterable[int]] = ..., tuple_shardings: _Optional[_Iterable[bytes]] = ..., replicate_on_last_tile_dim: bool = ..., last_tile_dims: _Optional[_Iterable[int]] = ..., iota_reshape_dims: _Optional[_Iterable[int]] = ..., iota_transpose_perm: _Optional[_Iterable[int]] = ..., named_sharding: _Optional[_Union[NamedSharding, _Mapping]] = ...) -> None: ...
 
 class SourceTarget(_message.Message):
     __slots__ = ["source", "target"]

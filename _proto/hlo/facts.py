@@ -5,10 +5,8 @@ The one module besides that of `Instruction` that looks into an instruction's me
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from _proto import hlo_pb2 as pb
 from _proto.hlo.replica_groups import (
@@ -34,9 +32,6 @@ if TYPE_CHECKING:
 _DOTS = ("convolution", "dot")
 # Which of two operands' classes is the wider.
 _WIDTH = {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2, OTHER: 3}
-_COST_KEY = b'"cost_estimate"'
-# Python reads long numbers slowly, and none of these is a count.
-_COUNT_RE = re.compile(r"[0-9]{1,20}")
 # How many members of groups are found in the time that a step of a search takes.
 _MEMBERS_A_STEP = 2
 
@@ -50,13 +45,6 @@ class Dot(NamedTuple):
 
     dtype: str
     operand_dtype: str
-
-
-class DeclaredCost(NamedTuple):
-    """What the author of a kernel says that one run of it costs; None where nothing is said."""
-
-    flops: int | None
-    bytes_accessed: int | None
 
 
 class Collective(NamedTuple):
@@ -114,44 +102,37 @@ def _dot_operands(dot: Instruction) -> list[tuple[str, Array]] | None:
     return operands if len(operands) == 2 else None
 
 
-def declared_cost_of(kernel: Instruction) -> DeclaredCost | None:
-    """What a kernel's author declared; None without a declaration."""
-    text = kernel._message.backend_config
-    if _COST_KEY not in text:
-        return None
-    try:
-        estimate = json.loads(text, parse_int=str)
-    except (ValueError, RecursionError):
-        kernel.program.complain(f"the backend_config of {kernel.name}")
-        return None
-    for key in ("custom_call_config", "cost_estimate"):
-        estimate = estimate.get(key) if isinstance(estimate, dict) else None
-    if not isinstance(estimate, dict):
-        return None
-    return DeclaredCost(_as_count(estimate.get("flops")), _as_count(estimate.get("bytes_accessed")))
-
-
-def _as_count(value: Any) -> int | None:
-    """A number of flops or bytes, as text or number; None for what can't be one."""
-    if isinstance(value, str):
-        value = int(value) if _COUNT_RE.fullmatch(value) else -1
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return int(value) if 0 <= value < 1 << 63 else None
-
-
 def collective_of(op: Instruction) -> Collective | None:
     """The collective that an op is or has inside, all parts of an asynchronous op looked at.
 
     Of several the first, depth first in the order of instructions.
     """
-    found = first_collective(op.chain)
+    found = _collective_in(op)
     if found is None:
         return None
     known = op.program.collectives
     if found not in known:
         known[found] = _read_collective(found)
     return known[found]
+
+
+def _collective_in(op: Instruction) -> Instruction | None:
+    known = op.program.collective_in
+    if op not in known:
+        known[op] = first_collective(op.chain)
+    return known[op]
+
+
+def plan_of(op: Instruction) -> frozenset[str]:
+    """By what means a collective is carried out: what its parts say, and what it has inside."""
+    plans = op.program.plans
+    said: frozenset[str] = frozenset()
+    for part in filter(None, (op, *op.chain, _collective_in(op))):
+        # What is inside is so in all that share it.
+        if part not in plans:
+            plans[part] = part.config.plan
+        said |= plans[part]
+    return said
 
 
 def _read_collective(found: Instruction) -> Collective:

@@ -18,14 +18,8 @@ from google.protobuf.message import Message
 
 from _proto import hlo_pb2 as pb
 from _proto.errors import Damage
-from _proto.hlo.facts import (
-    Collective,
-    DeclaredCost,
-    Dot,
-    collective_of,
-    declared_cost_of,
-    dot_of,
-)
+from _proto.hlo.configs import Config, DeclaredCost, read_config
+from _proto.hlo.facts import Collective, Dot, collective_of, dot_of, plan_of
 from _proto.hlo.search import (
     LikelyLine,
     Tangled,
@@ -35,13 +29,14 @@ from _proto.hlo.search import (
     likely_line,
     stage_of,
 )
-from _proto.hlo.shapes import Array, read_array, read_arrays
+from _proto.hlo.shapes import Array, read_arrays, read_arrays_at, read_leaves, shape_text
 from _proto.hlo.stacks import BYTES_A_STEP, Frames
 from _proto.trace.wire import explain, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _proto.hlo.buffers import BufferAssignment
+    from _proto.hlo.parameters import Parameter
     from _proto.hlo.replica_groups import Participants
 
 M = TypeVar("M", bound=Message)
@@ -61,6 +56,8 @@ _STEPS = 1_000_000
 _STEPS_EACH = 30
 
 _SPARSE_CORE = "sparsecore"
+_COST_KEY, _RETRY_KEY = b'"cost_estimate"', b'"retry_count"'
+_KERNEL = b"tpu_custom_call"
 # Bookkeeping, and what is laid out rather than computed: no line takes part in an op by these.
 _NOT_FUSED_WORK = frozenset(
     "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
@@ -88,8 +85,11 @@ class Program:
                 name = instruction.name
                 self._by_name[name] = None if name in self._by_name else instruction
         self._steps_left = _STEPS + _STEPS_EACH * len(self._by_name)
-        # What is known of collectives, and of those that take part in them by how that is written.
+        # What is known of collectives, where they are found, what each instruction says of how
+        # they are carried out, and of those that take part in them by how that is written.
         self.collectives: dict[Instruction, Collective] = {}
+        self.collective_in: dict[Instruction, Instruction | None] = {}
+        self.plans: dict[Instruction, frozenset[str]] = {}
         self.participants: dict[tuple[bytes, ...], Participants | None] = {}
 
     def instruction(self, name: str) -> Instruction | None:
@@ -113,6 +113,16 @@ class Program:
 
         data = self._read_buffers()
         return None if data is None else read_buffers(self, data)
+
+    def parameters(self) -> list[Parameter] | None:
+        """The arrays that it is called with; None where it doesn't tell."""
+        from _proto.hlo.parameters import read_parameters
+
+        entry = self._computation_of.get(self._module.entry_computation_id)
+        if entry is None:
+            self.complain("it has no entry computation, or more than one")
+            return None
+        return read_parameters(self, self._module, entry)
 
     @cached_property
     def has_lines(self) -> bool:
@@ -332,8 +342,17 @@ class Instruction:
     @property
     def tf_op(self) -> str | None:
         """The op of the framework as a trace has it: with a colon, behind which is its type."""
-        op_name = self._message.metadata.op_name
-        return f"{op_name}:" if op_name else None
+        return f"{self.op_name}:" if self.op_name else None
+
+    @property
+    def op_name(self) -> str | None:
+        """The same as the program has it; of a parameter what the user's code calls it."""
+        return self._message.metadata.op_name or None
+
+    @property
+    def shape(self) -> str | None:
+        """Its output's shape, as HLO texts have it but for layouts; None where it can't be read."""
+        return shape_text(self._message.shape)
 
     @property
     def arrays(self) -> list[Array] | None:
@@ -343,29 +362,58 @@ class Instruction:
             self.program.complain(f"the shape of {self.name}")
         return arrays
 
-    def array_at(self, path: Sequence[int]) -> Array | None:
-        """The array at a place of its output: `path` has the places to take in nested tuples.
+    def arrays_at(self, paths: Sequence[tuple[int, ...]]) -> list[Array | None]:
+        """The arrays at places of its output: a path has the places to take in nested tuples.
 
-        None where that is a tuple, or what has no data, or isn't there.
+        None for a tuple, for what has no data, and for what isn't there.
         """
 
-        def read() -> Array | None:
-            # All of the shape is copied and read, for each of its parts.
-            self.program.spend()
+        def read() -> list[Array | None]:
+            # All of the shape is copied and read.
             shape = self._message.shape
-            self.program.spend(len(shape) // BYTES_A_STEP)
-            return read_array(shape, path)
+            self.program.spend(1 + len(shape) // BYTES_A_STEP + sum(map(len, paths)))
+            return read_arrays_at(shape, paths)
 
-        return self.program.answer(read, None)
+        return self.program.answer(read, [None] * len(paths))
 
     @property
     def parameter_number(self) -> int | None:
         return self._message.parameter_number if self.opcode == "parameter" else None
 
     @property
+    def leaves(self) -> list[tuple[tuple[int, ...], Array | None]] | None:
+        """All that its output is made of, each with its place in nested tuples, None for what has
+        no data; None where that can't be read."""
+        leaves = read_leaves(self._message.shape)
+        if leaves is None:
+            self.program.complain(f"the shape of {self.name}")
+        return leaves
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it runs a custom (Pallas) kernel."""
+        return self.opcode == "custom-call" and self._message.custom_call_target == _KERNEL
+
+    @property
+    def config(self) -> Config:
+        """What the compiler wrote down of it; read whenever it is asked for."""
+        config = read_config(self._message.backend_config)
+        if config is None:
+            self.program.complain(f"the backend_config of {self.name}")
+        return config or Config(None)
+
+    @property
     def declared_cost(self) -> DeclaredCost | None:
         """What a kernel's author declared of it; None without a declaration."""
-        return declared_cost_of(self) if self.opcode == "custom-call" else None
+        if self.opcode != "custom-call" or _COST_KEY not in self._message.backend_config:
+            return None
+        return self.config.declared_cost
+
+    @property
+    def retried(self) -> Config | None:
+        """What the compiler wrote down of it, if it had to try again; else None."""
+        config = self.config if _RETRY_KEY in self._message.backend_config else None
+        return config if config and config.retry_count else None
 
     # How it hangs together with others.
 
@@ -394,9 +442,11 @@ class Instruction:
         Those that are found: the start is the nearest along the operands of the done. Any other
         instruction is a chain by itself.
         """
-        if stage_of(self) is None:
-            return (self,)
-        return self.computation.chain(self)
+        return self.computation.chain(self) if self.is_asynchronous else (self,)
+
+    @property
+    def is_asynchronous(self) -> bool:
+        return stage_of(self) is not None
 
     @property
     def on_sparse_core(self) -> bool:
@@ -439,3 +489,8 @@ class Instruction:
     def collective(self) -> Collective | None:
         """The collective that it is or has inside, all parts of an asynchronous op looked at."""
         return self.program.answer(lambda: collective_of(self), None)
+
+    @property
+    def plan(self) -> frozenset[str]:
+        """By what means the collective that it is or has inside is carried out."""
+        return self.program.answer(lambda: plan_of(self), frozenset())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from _proto import hlo_pb2 as pb
@@ -32,6 +33,14 @@ class Array(NamedTuple):
     dims: tuple[int, ...]
     memory_space: int = 0
     is_dynamic: bool = False
+
+    @property
+    def text(self) -> str:
+        return self.text_of(self.dims)
+
+    def text_of(self, dims: Sequence[int]) -> str:
+        """The same with other dims."""
+        return f"{self.dtype}[{','.join(map(str, dims))}]"
 
     @property
     def bits(self) -> int | None:
@@ -71,9 +80,34 @@ def read_arrays(shape: bytes) -> list[Array] | None:
     return arrays
 
 
-def read_array(shape: bytes, path: Sequence[int]) -> Array | None:
-    """The array at `path`, the places to take in nested tuples; None where there is none."""
+def read_leaves(shape: bytes) -> list[tuple[tuple[int, ...], Array | None]] | None:
+    """All that a ShapeProto is made of, tuples opened: the places to take in these, and the
+    array, or None for what has no data; None where the bytes can't be read."""
     message = _read(shape)
+    if message is None:
+        return None
+    leaves: list[tuple[tuple[int, ...], Array | None]] = []
+    todo: list[tuple[tuple[int, ...], pb.Shape]] = [((), message)]
+    while todo:
+        path, each = todo.pop()
+        if each.element_type == _TUPLE:
+            parts = list(enumerate(each.tuple_shapes))
+            todo.extend(((*path, i), part) for i, part in reversed(parts))
+        elif len(each.dimensions) > _MAX_RANK:
+            return None
+        else:
+            has_data = each.element_type not in (_OPAQUE, _TOKEN)
+            leaves.append((path, _array(each) if has_data else None))
+    return leaves
+
+
+def read_arrays_at(shape: bytes, paths: Iterable[Sequence[int]]) -> list[Array | None]:
+    """The arrays at paths, the places to take in nested tuples; None where there is none."""
+    message = _read(shape)
+    return [_array_at(message, path) for path in paths]
+
+
+def _array_at(message: pb.Shape | None, path: Sequence[int]) -> Array | None:
     for place in path:
         if message is None or not 0 <= place < len(message.tuple_shapes):
             return None
@@ -81,6 +115,21 @@ def read_array(shape: bytes, path: Sequence[int]) -> Array | None:
     if message is None or message.element_type in (_TUPLE, _OPAQUE, _TOKEN):
         return None
     return _array(message) if len(message.dimensions) <= _MAX_RANK else None
+
+
+def shape_text(shape: bytes) -> str | None:
+    """A serialized ShapeProto as HLO texts write it, without layouts: `(f32[8,128], s32[])`."""
+    message = _read(shape) if shape else None
+    return None if message is None else _text(message)
+
+
+def _text(message: pb.Shape) -> str:
+    # No deeper than what the parser takes.
+    if message.element_type == _TUPLE:
+        return f"({', '.join(map(_text, message.tuple_shapes))})"
+    array = _array(message)
+    dims = zip_longest(array.dims, message.is_dynamic_dimension[: len(array.dims)])
+    return f"{array.dtype}[{','.join('<=' * bool(bound) + str(dim) for dim, bound in dims)}]"
 
 
 def _read(shape: bytes) -> pb.Shape | None:

@@ -190,9 +190,7 @@ class HloText:
     @property
     def base_name(self) -> str:
         """The name without its SSA parts: `fusion.48.clone.3` is a `fusion`."""
-        parts = self.name.split(".")
-        named = ".".join(part for part in parts if not SSA_PART_RE.fullmatch(part))
-        return named or self.name
+        return base_name(self.name)
 
     @property
     def is_on_chip(self) -> bool:
@@ -209,6 +207,21 @@ class HloText:
         is_done = self.opcode == "copy-done" and len(self.operands) > 1
         place = len(self.outputs) if is_done else 0
         return self.operands[place] if place < len(self.operands) else None
+
+
+def base_name(name: str) -> str:
+    """An op's name without its SSA parts."""
+    named = ".".join(part for part in name.split(".") if not SSA_PART_RE.fullmatch(part))
+    return named or name
+
+
+def without_ssa_end(name: str) -> str:
+    """A name without the SSA parts at its end; those that stand within stay."""
+    head, dot, last = name.rpartition(".")
+    while dot and head and SSA_PART_RE.fullmatch(last):
+        name = head
+        head, dot, last = name.rpartition(".")
+    return name
 
 
 def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:

@@ -118,6 +118,9 @@ class Instruction:
     backend_config: bytes | None = None
     thread: str | None = None
     extra: bytes = b""
+    # Of a parameter.
+    number: int | None = None
+    target: str | None = None
 
     def fields(self, arrange: Arrange) -> list[bytes]:
         config = self.backend_config
@@ -125,6 +128,9 @@ class Instruction:
             *texts(name=(1, self.name), opcode=(2, self.opcode)),
             *messages(3, [self.shape] if self.shape else [], arrange),
             *messages(7, [self.metadata] if self.metadata else [], arrange),
+            # proto3 leaves zeros out.
+            *ints(number=(9, self.number or None)),
+            *texts(target=(28, self.target)),
             *ints(id=(35, self.id)),
             packed(36, self.operand_ids),
             packed(38, self.called_computation_ids),
@@ -180,11 +186,13 @@ class Module:
     # Replicas and computations of the device assignment.
     devices: tuple[int, int] | None = None
     extra: bytes = b""
+    entry_id: int | None = None
 
     def fields(self, arrange: Arrange) -> list[bytes]:
         devices = b"" if self.devices is None else packed_pair(*self.devices)
         return [
             *messages(3, self.computations, arrange),
+            *ints(entry_id=(6, self.entry_id)),
             *([bytes_field(15, devices)] if devices else []),
             *messages(17, [self.frames] if self.frames else [], arrange),
             self.extra,
@@ -224,26 +232,114 @@ def iota(n_groups: int, size: int, dims: Sequence[int], permutation: Sequence[in
     return packed_pair(n_groups, size) + packed(3, dims) + packed(4, permutation)
 
 
+# An axis of a mesh, by its place, or (place, size before, size) for a part of one.
+Axis = int | tuple[int, int, int]
+
+
+def axis_ref(axis: Axis) -> bytes:
+    place, sub = (axis, b"") if isinstance(axis, int) else (axis[0], packed_pair(*axis[1:]))
+    # proto3 leaves zeros out.
+    return (int_field(1, place) if place else b"") + (bytes_field(2, sub) if sub else b"")
+
+
 def mesh(
     dims: Sequence[int],
-    axes: Sequence[int | tuple[int, int, int]],
+    axes: Sequence[Axis],
     device_ids: Sequence[int] = (),
 ) -> bytes:
-    """Field 93. An axis is its place, or (place, size before, size) for a part of one."""
+    """Field 93."""
     sizes = b"".join(
         bytes_field(1, text_field(1, f"axis_{i}") + int_field(2, dim)) for i, dim in enumerate(dims)
     )
     parts = b""
     for axis in axes:
-        place, sub = (axis, b"") if isinstance(axis, int) else (axis[0], packed_pair(*axis[1:]))
-        # proto3 leaves zeros out.
-        head = int_field(1, place) if place else b""
-        parts += bytes_field(2, head + (bytes_field(2, sub) if sub else b""))
+        parts += bytes_field(2, axis_ref(axis))
     return bytes_field(93, bytes_field(1, sizes + packed(2, device_ids)) + parts)
 
 
 def pairs(*each: tuple[int, int]) -> bytes:
     return b"".join(bytes_field(52, packed_pair(*pair)) for pair in each)
+
+
+# --- fields of a module, for `extra`: who lends memory, and how parameters are cut ----------------
+
+
+def aliases(*each: tuple[int, Sequence[int]]) -> bytes:
+    """Parameters, and places in them, whose memory an output takes."""
+    entries = [
+        # Which output, and that it must be so.
+        bytes_field(1, packed(1, (0,)) + int_field(2, number) + packed(3, index) + int_field(4, 2))
+        for number, index in each
+    ]
+    return bytes_field(8, b"".join(entries))
+
+
+def donors(*each: tuple[int, Sequence[int]]) -> bytes:
+    """Parameters, and places in them, whose memory is offered in vain."""
+    entries = [bytes_field(1, int_field(1, number) + packed(2, index)) for number, index in each]
+    return bytes_field(18, b"".join(entries))
+
+
+def shardings(*each: bytes) -> bytes:
+    return b"".join(bytes_field(14, sharding) for sharding in each)
+
+
+REPLICATED, MAXIMAL, TUPLE, TILED, MANUAL, UNKNOWN, UNREDUCED = range(7)
+
+
+def sharding(
+    kind: int,
+    dims: Sequence[int] = (),
+    *,
+    devices: Sequence[int] = (),
+    parts: Sequence[bytes] = (),
+    shares_last: bool = False,
+    subgroups: Sequence[int] = (),
+    iota: Sequence[int] = (),
+    order: Sequence[int] = (),
+    named: bytes | None = None,
+) -> bytes:
+    return b"".join(
+        [
+            *ints(kind=(1, kind or None)),
+            packed(3, dims),
+            packed(4, devices),
+            *(bytes_field(5, part) for part in parts),
+            *ints(shares_last=(6, shares_last or None)),
+            packed(8, subgroups),
+            packed(9, iota),
+            packed(10, order),
+            *([] if named is None else [bytes_field(14, named)]),
+        ]
+    )
+
+
+def named_sharding(
+    axes: Sequence[tuple[str, int]],
+    dims: Sequence[Sequence[Axis]] = (),
+    *,
+    is_closed: bool = True,
+    replicated: Sequence[Axis] = (),
+    unreduced: Sequence[Axis] = (),
+    manual: Sequence[Axis] = (),
+    device_ids: Sequence[int] = (),
+    parts: Sequence[bytes] = (),
+) -> bytes:
+    """A NamedSharding: of each dim the axes that cut it."""
+    mesh = b"".join(bytes_field(1, text_field(1, n) + int_field(2, size)) for n, size in axes)
+    cut = [
+        b"".join(bytes_field(1, axis_ref(a)) for a in dim) + (int_field(2, 1) if is_closed else b"")
+        for dim in dims
+    ]
+    shared = {4: replicated, 5: unreduced, 7: manual}
+    return b"".join(
+        [
+            *(bytes_field(1, part) for part in parts),
+            bytes_field(2, mesh + packed(2, device_ids)),
+            *(bytes_field(3, dim) for dim in cut),
+            *(bytes_field(n, axis_ref(axis)) for n, some in shared.items() for axis in some),
+        ]
+    )
 
 
 # --- fields of a buffer assignment ----------------------------------------------------------------
@@ -330,10 +426,12 @@ def op(
     config: bytes | None = None,
     thread: str | None = None,
     extra: bytes = b"",
+    number: int | None = None,
+    target: str | None = None,
 ) -> Op:
     """An instruction; `line` is its `file:line`, `frame` the id of its stack frame."""
-    file, _, number = (line or "").rpartition(":")
-    metadata = OpMetadata(tf_op, file or None, int(number) if number else None, frame)
+    file, _, at = (line or "").rpartition(":")
+    metadata = OpMetadata(tf_op, file or None, int(at) if at else None, frame)
     return Op(
         name,
         opcode,
@@ -347,6 +445,8 @@ def op(
             backend_config=config,
             thread=thread,
             extra=extra,
+            number=number,
+            target=target,
         ),
     )
 
@@ -357,6 +457,7 @@ def module(
     frames: StackFrames | None = None,
     devices: tuple[int, int] | None = None,
     threads: dict[str, str] | None = None,
+    extra: bytes = b"",
 ) -> Module:
     """A module whose ids count over all computations, as a compiler's do. Ids of computations and
     of instructions overlap: nothing may mix them up."""
@@ -379,7 +480,8 @@ def module(
                 (threads or {}).get(name),
             )
         )
-    return Module(made, frames, devices)
+    # The last one is the entry.
+    return Module(made, frames, devices, extra, len(made) or None)
 
 
 def hlo_proto(
@@ -389,8 +491,9 @@ def hlo_proto(
     devices: tuple[int, int] | None = None,
     threads: dict[str, str] | None = None,
     buffers: bytes | None = None,
+    extra: bytes = b"",
 ) -> bytes:
-    made = module(computations, frames=frames, devices=devices, threads=threads)
+    made = module(computations, frames=frames, devices=devices, threads=threads, extra=extra)
     return encode(HloProto(made, buffers))
 
 

@@ -13,9 +13,16 @@ import json
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.builders.hlo_proto import (
+    MANUAL,
+    MAXIMAL,
+    REPLICATED,
+    TILED,
+    TUPLE,
+    UNKNOWN,
+    UNREDUCED,
     Computation,
     HloProto,
     Instruction,
@@ -23,12 +30,17 @@ from tests.builders.hlo_proto import (
     OpMetadata,
     Shape,
     StackFrames,
+    aliases,
     array,
+    donors,
     iota,
     listed_groups,
     mesh,
+    named_sharding,
     pairs,
     precision,
+    sharding,
+    shardings,
     tuple_of,
 )
 from tests.builders.random_buffers import BufferMaker
@@ -98,6 +110,7 @@ COST_ESTIMATES: tuple[dict[str, str | int], ...] = (
     {"flops": 5000, "bytes_accessed": 4096},
     {"flops": "5000", "bytes_accessed": "0"},
     {"flops": "5000"},
+    {"flops": "5000", "transcendentals": "7"},
     {"flops": "0", "bytes_accessed": "4096"},
     {"flops": "-1", "bytes_accessed": "4096"},
     {"bytes_accessed": "4096"},
@@ -105,8 +118,68 @@ COST_ESTIMATES: tuple[dict[str, str | int], ...] = (
 )
 
 
+# What backend configs say beside the costs of kernels: of collectives, of memory, of retries.
+RING = {"ring_type": "ICI_RING_TYPE_UNIDIR_CW", "core_count": "2"}
+RINGS: tuple[object, ...] = (
+    RING,
+    {**RING, "ring_dim": "ICI_RING_DIM_X_MESH"},
+    {**RING, "ring_dim": "", "explicit_strategy_ring_dim": "ICI_RING_DIM_Y_MESH"},
+    *({"ring_type": "Z", "ring_dim": 3}, {"ring_type": None}, "no ring"),
+)
+ALGORITHMS: tuple[object, ...] = (
+    {"emitter": "RotatedPincerEmitter", "strategy": "StrategyRing", "debug": "{colors:2}"},
+    {"emitter": "AllToAllEmitter"},
+    *({"emitter": "", "strategy": "StrategyND"}, {"emitter": 7}, [], None),
+)
+OFFLOADS = ("all_gather_offload_config", "reduce_scatter_offload_config", "x_offload_config")
+MEMORIES: tuple[object, ...] = (
+    [],
+    [{"memory_space": "1", "offset": "0", "size": "589824"}],
+    [{"memory_space": "1", "size": "7"}, {"memory_space": 1, "size": 8}],
+    [{"memory_space": "0", "size": "64"}, {"memory_space": "1", "offset": "0", "size": "32"}],
+    *([{"memory_space": "0", "size": "64"}], [{"memory_space": "1"}], [5], None, {}),
+)
+RETRIES: tuple[object, ...] = ("0", "0", "1", "2", 1, "-1", None)
+# What a reader of programs goes by.
+BODIES = (*["fused_computation"] * 5, "all-reduce-scatter", "async_collective_fusion")
+AXES = (("fsdp", 4), ("tp", 2))
+NAMED = (
+    named_sharding(AXES, [[0], []]),
+    named_sharding(AXES, [[(0, 2, 2)], [1]], is_closed=False),
+    named_sharding(AXES, [[0, 1], []], device_ids=range(7, -1, -1)),
+    named_sharding(AXES, [[], []], replicated=[1]),
+    named_sharding(AXES, [[1], []], unreduced=[0]),
+    named_sharding(AXES, unreduced=[0, 1]),
+    named_sharding(AXES, manual=[0, 1]),
+    named_sharding(AXES, [[0], []], manual=[1]),
+    named_sharding(AXES, [[2], []]),
+    named_sharding([("bad", 0)], [[0], []]),
+    *(named_sharding(AXES), named_sharding([]), named_sharding([], device_ids=[3])),
+)
+SHARDINGS = (
+    *(sharding(REPLICATED), sharding(MAXIMAL, devices=[3]), sharding(MANUAL), sharding(UNKNOWN)),
+    *(sharding(UNREDUCED), sharding(TUPLE), sharding(9)),
+    sharding(TILED, [4, 2], iota=[8]),
+    sharding(TILED, [2, 4], iota=[4, 2], order=[1, 0]),
+    sharding(TILED, [2, 2], devices=[0, 2, 1, 3]),
+    sharding(TILED, [4, 1, 2], iota=[8], shares_last=True),
+    sharding(TILED, [4, 1, 2], iota=[8], subgroups=[REPLICATED]),
+    sharding(TILED, [1, 2, 2, 2], iota=[8], subgroups=[UNREDUCED, REPLICATED]),
+    sharding(TILED, [4, 1, 2], iota=[8], subgroups=[MANUAL]),
+    *(sharding(TILED, [4], iota=[4]), sharding(TILED, [0, 4]), sharding(TILED, shares_last=True)),
+    *(sharding(MANUAL, [2], named=each) for each in NAMED),
+)
+
+
 def chance(rng: random.Random, probability: float) -> bool:
     return rng.random() < probability
+
+
+def indices_in(shape: Shape, index: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    """The places of all that it is made of."""
+    if shape.dtype != "tuple":
+        return [index]
+    return [i for n, part in enumerate(shape.parts) for i in indices_in(part, (*index, n))]
 
 
 @dataclass
@@ -208,13 +281,47 @@ class ProgramMaker:
             inner.append(self.enclosing(self.computation(ops[:n], inner)))
             ops = ops[n:]
             inner = inner if chance(rng, 0.3) else inner[-1:]
-        self.computation(ops, inner)
+        entry = self.computation(ops, inner)
+        entry_id = entry.id if chance(rng, 0.95) else rng.choice((None, 1, 10**6))
         self.place_ops()
         if chance(rng, 0.2):
             self.spoil()
         frames = None if chance(rng, 0.02) else self.frames
         devices = rng.choice((None, None, (8, 1), (1, 8), (2, 2), (1, 1), (0, 4)))
-        return HloProto(Module(self.computations, frames, devices), self.buffers())
+        extra = self.lent_and_cut(entry)
+        made = Module(self.computations, frames, devices, extra, entry_id)
+        return HloProto(made, self.buffers())
+
+    def lent_and_cut(self, entry: Computation) -> bytes:
+        """What the module says of its parameters."""
+        rng = self.rng
+        leaves = [
+            (each.number or 0, index)
+            for each in entry.instructions
+            if each.opcode == "parameter" and each.shape
+            for index in indices_in(each.shape)
+        ]
+        lent = [leaf for leaf in leaves if chance(rng, 0.4)]
+        offered = [leaf for leaf in leaves if chance(rng, 0.3)]
+        said = [aliases(*lent)] * chance(rng, 0.8) + [donors(*offered)] * chance(rng, 0.8)
+        if chance(rng, 0.7):
+            cut = [
+                self.sharding_of(each.shape)
+                for each in entry.instructions
+                if each.opcode == "parameter" and each.shape
+            ]
+            said.append(shardings(*cut[: len(cut) - chance(rng, 0.1)]))
+        return b"".join(said)
+
+    def sharding_of(self, shape: Shape) -> bytes:
+        rng = self.rng
+        n = len(indices_in(shape)) + chance(rng, 0.1)
+        if shape.dtype == "tuple" and chance(rng, 0.8):
+            if chance(rng, 0.3):
+                named = named_sharding([], parts=[rng.choice(NAMED) for _ in range(n)])
+                return sharding(REPLICATED, named=named)
+            return sharding(TUPLE, parts=[rng.choice(SHARDINGS) for _ in range(n)])
+        return rng.choice(SHARDINGS)
 
     def buffers(self) -> bytes | None:
         everything = [i for c in self.computations for i in c.instructions]
@@ -237,6 +344,8 @@ class ProgramMaker:
     ) -> Instruction:
         self.n_instructions += 1
         number = self.n_instructions
+        if config is None and chance(self.rng, 0.3):
+            config = json.dumps(self.config()).encode()
         if opcode.removesuffix("-start") in COLLECTIVES:
             extra += self.rng.choice(PAIRS if "permute" in opcode else GROUPS)
         return Instruction(
@@ -250,7 +359,32 @@ class ProgramMaker:
             called_computation_ids=[computation.id or 0 for computation in calls],
             backend_config=config,
             extra=extra,
+            target=self.target() if opcode == "custom-call" else None,
         )
+
+    def target(self) -> str | None:
+        return self.rng.choice((*["tpu_custom_call"] * 4, "AllocateBuffer", None))
+
+    def config(self) -> dict[str, object]:
+        """What a compiler writes, or nearly."""
+        rng = self.rng
+        said: dict[str, object] = {"flag_configs": [], "device_type": "x"}
+        if chance(rng, 0.4):
+            said["collective_algorithm_config"] = rng.choice(ALGORITHMS)
+        if chance(rng, 0.4):
+            rings = [{"phase_rings": rng.sample(RINGS, rng.randrange(3))} for _ in range(2)]
+            strategy = {"ici_strategy_config": {"color_strategies": rings}}
+            said["collective_offload_config"] = {
+                "is_conditional_collective_offload": False,
+                "custom_call_async_collective_config": "",
+                rng.choice(OFFLOADS): rng.choice((strategy, strategy, {}, None)),
+            }
+        for key in ("scoped_memory_configs", "used_scoped_memory_configs"):
+            if chance(rng, 0.7):
+                said[key] = rng.choice(MEMORIES)
+        if chance(rng, 0.3):
+            said["retry_config"] = {"retry_count": rng.choice(RETRIES)}
+        return said
 
     def shape(self) -> Shape:
         dims = self.rng.choice((8, 8, 16, 32)), 128
@@ -311,7 +445,15 @@ class ProgramMaker:
 
     def parameters(self) -> list[Instruction]:
         made = [self.instruction(None, "parameter") for _ in range(self.rng.randrange(4))]
-        for each in made:
+        numbers = self.rng.sample(range(len(made)), len(made))
+        for each, number in zip(made, numbers, strict=True):
+            each.number = number
+            if chance(self.rng, 0.15):
+                parts = [replace(self.shape(), memory_space=space) for space in (None, 1, 5)]
+                each.shape = tuple_of(*parts[: self.rng.randrange(4)], array("token"))
+            elif chance(self.rng, 0.2):
+                dynamic = self.rng.choice(((), (False, False), (True, False)))
+                each.shape = replace(array("bf16", 8, 128, space=5), dynamic=dynamic)
             if each.metadata and chance(self.rng, 0.7):
                 each.metadata.op_name = self.rng.choice(ARGUMENTS)
         return made
@@ -378,7 +520,7 @@ class ProgramMaker:
             self.new(made, rng.choice(COLLECTIVES))
         if made and chance(rng, 0.9):
             self.new(made, rng.choice(("tuple", "add")))
-        return self.close(made, "fused_computation")
+        return self.close(made, rng.choice(BODIES))
 
     def wrapped(self, opcode: str | None) -> Computation:
         """What an asynchronous operation runs: itself, or one call further in."""
@@ -429,7 +571,7 @@ class ProgramMaker:
         if chance(rng, 0.1):
             return rng.choice((b"", b"{", b"[]", b"\xff", b'{"custom_call_config":{}}', b"null"))
         kernel = {"body": "TUzvUgFN", "cost_estimate": rng.choice(COST_ESTIMATES)}
-        return json.dumps({"custom_call_config": kernel, "device_type": "x"}).encode()
+        return json.dumps({**self.config(), "custom_call_config": kernel}).encode()
 
     def add_start(self, made: list[Instruction], name: str | None, opcode: str) -> Instruction:
         calls = []

@@ -10,6 +10,7 @@ follows from `rng` alone.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import _peaks
 import compute_breakdown
 from _pipeline import vocabulary
+from tests.builders import allocator
 from tests.builders.random_comm import OpText, random_communication
 from tests.builders.random_programs import PLACES, RandomPrograms
 from tests.builders.xspace import (
@@ -43,7 +45,8 @@ from tests.builders.xspace import (
     text_field,
     uint64,
 )
-from tests.harness import MODES
+from tests.harness import DEMO, MODES
+from tests.naive.scope import scope_of
 
 
 def words(text: str) -> list[str]:
@@ -930,6 +933,11 @@ def random_spans(rng: random.Random, n: int, span: int) -> list[tuple[int, int]]
     return [(start, start + rng.choice((0, 10, 10, 30, 100, 500))) for start in starts]
 
 
+def any_host(rng: random.Random, clock: TraceClock) -> Plane:
+    """One on which threads run, or one on which the allocator speaks."""
+    return allocator.random_host(rng) if chance(rng, 0.4) else random_host(rng, clock)
+
+
 def random_host(rng: random.Random, clock: TraceClock) -> Plane:
     metadata = [EventMetadata(i or None, name) for i, name in enumerate(HOST_EVENTS)]
     names = StatNames()
@@ -974,20 +982,56 @@ def random_pipeline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
         names = [*STEP_NAMES, *PROGRAMS]
         # Those of several steps are the more interesting ones.
         weights = [data.count(text_field(2, name)) ** 2 for name in names]
-        options["step_id"] = rng.choices([*names, "nowhere"], [*weights, 1])[0]
+        name = rng.choices([*names, "nowhere"], [*weights, 1])[0]
+        options["step_id"] = beginning_of(rng, name) if chance(rng, 0.3) else name
     if chance(rng, 0.3):
         options["own"] = rng.sample(OWN, rng.choice((1, 1, 2)))
     return options
+
+
+def beginning_of(rng: random.Random, name: str) -> str:
+    return name[: rng.randint(1, max(1, len(name)))]
 
 
 def random_kernel_costs(rng: random.Random, data: bytes) -> list[str]:
     present = [name for name in KERNELS if b"%" + name.encode() in data]
     names = rng.sample(KERNELS, 1) if chance(rng, 0.1) else present
     figures = ("1.2e12,3e9", "2e9,4096,bf16", "1e6,4096,fp32", "0,100", "5e9,0,bf16", "7,7,fp8")
+    if chance(rng, 0.3):
+        # Two of them may then be one: given twice is refused before the trace is read.
+        names = list(dict.fromkeys(beginning_of(rng, name) for name in names))
     return [f"{name}={rng.choice(figures)}" for name in names]
 
 
+OP_NAME_RE = re.compile(rb"%([\w.\-]+) = ")
+# A number is no prefix of anything; these begin too many, or nothing.
+NO_OP_NAMES = ("", "1", "f", "nowhere", "%", "FUSION", "%fusion", "copy-done.1")
+NO_SCOPES = ("nowhere", "lay", "ATTN", "while", "Model/layers_", "mlp/")
+
+
+def random_scope(rng: random.Random, data: bytes) -> str:
+    """One that some path of the file has, as a rule."""
+    present = [scope_of(path).parts for path in TF_OPS if path.encode() in data]
+    if chance(rng, 0.15):
+        return rng.choice(NO_SCOPES)
+    parts = rng.choice([parts for parts in present if parts] or [()])
+    name = "/".join(parts[: rng.randrange(len(parts) + 1)])
+    return name.replace("0", "*") if chance(rng, 0.3) else name
+
+
+def random_op_name(rng: random.Random, data: bytes) -> str:
+    """The name of an op that there is, or what some begin with, as a rule."""
+    names = [name.decode() for name in OP_NAME_RE.findall(data)]
+    if not names or chance(rng, 0.15):
+        return rng.choice(NO_OP_NAMES)
+    name: str = rng.choice(names)
+    if chance(rng, 0.15):
+        name = name[: rng.randrange(1, len(name) + 1)]
+    return rng.choice(("", "", "%")) + name
+
+
 Draw = Callable[[random.Random, bytes], Any]
+FLAG_FILES = DEMO.parent / "flags"
 
 
 def one_of(*values: Any) -> Draw:
@@ -1007,7 +1051,16 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
     },
     "--bytes": (0.3, one_of("hbm", "accessed")),
     "--kernel-cost": (0.5, random_kernel_costs),
-    "--model-flops": (0.5, one_of(0, 1, "1e9", "2.5e15")),
+    "--flags": (0.5, one_of(*sorted(map(str, FLAG_FILES.iterdir())))),
+    "--depth": (0.5, one_of(0, 1, 2, 3, "all", "all")),
+    "--below": (0.4, random_scope),
+    "--merge-layers": (0.4, one_of(True)),
+    "--op": (0.5, random_op_name),
+    "--model-flops": (0.3, one_of(0, 1, "1e9", "2.5e15")),
+    "--tokens": (0.7, one_of(1, "4096", "1e6")),
+    "--flops-per-token": (0.3, one_of("0.5", 12, "4.2e10")),
+    "--params": (0.3, one_of("0.25", 1, "7e9")),
+    "--n-devices": (0.5, one_of(1, 3, "2.56e2")),
 }
 
 
@@ -1019,6 +1072,14 @@ def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]
         share, draw = OPTIONS[flag]
         if chance(rng, share):
             options[flag.removeprefix("--").replace("-", "_")] = draw(rng, data)
+    # What the command line refuses.
+    useful = [name for name in ("model_flops", "flops_per_token", "params") if name in options]
+    for name in useful[:-1]:
+        del options[name]
+    if useful[-1:] not in (["flops_per_token"], ["params"]):
+        options.pop("n_devices", None)
+    elif "tokens" not in options:
+        options["tokens"] = 8
     return options
 
 
@@ -1077,7 +1138,7 @@ def random_case(rng: random.Random) -> tuple[bytes, str, dict[str, Any]]:
     clock = TraceClock(rng)
     planes = [random_plane(rng, name, programs, clock=clock) for name in names]
     # Mostly one clock for all, as it should be.
-    hosts = [random_host(rng, clock if chance(rng, 0.9) else TraceClock(rng))]
+    hosts = [any_host(rng, clock if chance(rng, 0.9) else TraceClock(rng))]
     hosts = rng.choice((hosts, hosts, hosts, hosts, [*hosts, *hosts], []))
     data = encoded(rng, planes + programs.planes() + hosts)
     mode = rng.choice(MODES)
@@ -1099,7 +1160,7 @@ def random_record_case(rng: random.Random) -> tuple[bytes, dict[str, Any]]:
         name = rng.choice(("/device:TPU:0 SparseCore 0", "/device:TPU:0", "/device:GPU:0"))
         planes.append(same_program(rng, planes[0], name))
     others = programs.planes() if chance(rng, 0.4) else []
-    data = encoded(rng, [*planes, *others, random_host(rng, TraceClock(rng))])
+    data = encoded(rng, [*planes, *others, any_host(rng, TraceClock(rng))])
     options: dict[str, Any] = {}
     if chance(rng, 0.15):
         options["device"] = f"/device:TPU:{rng.choice((0, 1, 13))}"

@@ -31,8 +31,9 @@ from _pipeline import load, request, vocabulary
 from _pipeline.scopes import scope_of
 from _proto import errors
 from tests.builders import hlo_proto, records, xspace
-from tests.builders.xspace import op, tpu_plane, trace
-from tests.harness import DEMO, PROFILES, ROOT, SCRIPT, Outcome, answer, run
+from tests.builders.allocator import SIZES, allocator, with_host
+from tests.builders.xspace import StatValue, op, tpu_plane, trace
+from tests.harness import DEMO, PROFILES, ROOT, SCRIPT, Outcome, answer, run, sampled
 from tests.harness import MODES as STEP_MODES
 
 PAGES = {
@@ -187,7 +188,13 @@ def holding(buffers: bytes | None) -> bytes:
 
 def hand_made_memories() -> list[bytes]:
     """What is live, of which little is known."""
+    all_known: dict[str, StatValue] = dict.fromkeys((*SIZES, "fragmentation"), 1)
     return [
+        # An allocator that says all, and one that says nothing.
+        *(
+            with_host(holding(hlo_proto.allocation(0, 64, live_out=True)), allocator((5, 0, says)))
+            for says in (all_known, {})
+        ),
         # Without a buffer; with one of no instruction; reached at no instruction.
         holding(
             hlo_proto.buffer(1, 512, 99)
@@ -198,6 +205,49 @@ def hand_made_memories() -> list[bytes]:
         # Of nothing, and no trace tells when.
         holding(hlo_proto.buffer(1, 0, 1) + hlo_proto.allocation(0, 0, (1, 0, 0), constant=True)),
     ]
+
+
+def hand_made_programs() -> list[bytes]:
+    """What was compiled, of which little is known: what the program is called with, even that."""
+    nothing_declared = b'{"custom_call_config": {"cost_estimate": {}}}'
+    main = [
+        hlo_proto.op("p", "parameter", extra=b"\x1a\x01\xff"),
+        hlo_proto.op("k", "custom-call", target="tpu_custom_call"),
+        hlo_proto.op("l", "custom-call", target="tpu_custom_call", config=nothing_declared),
+        hlo_proto.op("a", "all-reduce", config=b'{"retry_config": {"retry_count": "1"}}'),
+    ]
+    module = hlo_proto.module({"main": main}, extra=hlo_proto.aliases((0, ())))
+    programs = [xspace.encode(hlo_proto.HloProto(module))]
+    module.extra = hlo_proto.donors((0, ()))
+    programs.append(xspace.encode(hlo_proto.HloProto(module)))
+    module.entry_id = None
+    programs.append(xspace.encode(hlo_proto.HloProto(module)))
+    plane = tpu_plane([op("b", "loop fusion", 0, 10, program_id=7)])
+    return [
+        xspace.encode(xspace.Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
+        for program in programs
+    ]
+
+
+def hand_made(mode: str) -> list[bytes]:
+    if mode == "anatomy":
+        return [*hand_made_traces(), measurements()]
+    about_programs = {"memory": hand_made_memories, "program": hand_made_programs}
+    return about_programs.get(mode, hand_made_traces)()
+
+
+def measurements() -> bytes:
+    """What is in a file at all: readings of counters, and events and stats that say little."""
+    reading = xspace.Stat(1, xspace.double(61.5))
+    lines = [
+        xspace.Line("_counters_", [xspace.Event(1, 5, 1, stats=[reading])], 2**62),
+        xspace.Line("counters_0", [xspace.Event(9, num_occurrences=2, stats=[reading])]),
+        xspace.Line("Steps"),
+    ]
+    stats = [reading, xspace.Stat(2, xspace.raw(b"raw")), xspace.Stat(3)]
+    metadata = [xspace.EventMetadata(1, "HBM", stats)]
+    plane = xspace.Plane("/device:TPU:0", lines, metadata, stats=stats)
+    return xspace.encode(xspace.Space([plane]))
 
 
 def hand_made_traces() -> list[bytes]:
@@ -232,17 +282,22 @@ def hand_made_traces() -> list[bytes]:
     ]  # fmt: skip
 
 
+FLAG_FILE = DEMO.parent / "flags" / "launch.sh"
 ALL_OPTIONS = {
-    "bottleneck": ["--top=3", "--model-flops=1e12", "--peak-tflops-fp32=70"],
+    "bottleneck": ["--top=3", "--model-flops=1e12", "--tokens=1e6", "--peak-tflops-fp32=70"],
     "summary": ["--top=3", "--include-comm"],
     "by_source": ["--include-data-move", "--include-comm", "--top=3"],
+    "by_scope": ["--depth=all", "--merge-layers", "--below="],
+    "by_op": ["--top=3", "--peak-tflops-fp32=70"],
     "non_compute": ["--include-comm", "--top=3"],
-    "roofline": ["--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
+    "roofline": ["--top=14", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
     "comm": ["--top=3"],
     "memory": ["--top=3"],
+    "program": ["--top=0", f"--flags={FLAG_FILE}"],
     "record": ["--steps=1:"],
     "compare": ["--top=3"],
     "spread": ["--top=1"],
+    "anatomy": ["--plane=/device:TPU:0", "--sample=3"],
 }
 DEMO_KERNEL = "--kernel-cost=flash_attention=34359738368,67108864,bf16"
 
@@ -255,11 +310,39 @@ def answers() -> list[Json]:
         baseline = ["--baseline", str(BEFORE)] if mode == "compare" else []
         for options in ([], ALL_OPTIONS[mode]):
             found.append(demo(mode, *baseline, *options))
-            for data in hand_made_memories() if mode == "memory" else hand_made_traces():
-                if mode in STEP_MODES or run(data, "record").object["status"] == "ok":
+            for data in hand_made(mode):
+                is_for_all = mode in (*STEP_MODES, "anatomy")
+                if is_for_all or run(data, "record").object["status"] == "ok":
                     found.append(answer(data, mode, *baseline, *options))
+    # A layer without a primitive.
+    found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
+    found += single_ops()
     found += captures()
     return found
+
+
+def single_ops() -> list[Json]:
+    """Ops looked at one by one: of most kinds, and those of which little is known."""
+    of_demo = ("flash_attention.3", "fusion.365", "while.43", "all-gather.116.cloned.1.call-done")
+    found = [demo("by_op", f"--op={name}") for name in of_demo]
+    for data in hand_made_traces():
+        for row in answer(data, "by_op")["ops"]:
+            found.append(answer(data, "by_op", "--top=0", f"--op={row['hlo_op']}"))
+    # What the program tells neither shape nor line of.
+    parts = {
+        "in": [hlo_proto.op("x", "parameter")],
+        "main": [
+            hlo_proto.op("y", "add"),
+            hlo_proto.op("a", "fusion", "y", calls=["in"]),
+            hlo_proto.op("z", "add", "a"),
+        ],
+    }
+    for instruction in itertools.chain(*parts.values()):
+        instruction.instruction.shape = None
+    program = hlo_proto.hlo_proto(parts)
+    plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
+    beside = hlo_proto.metadata_plane({7: ("f", program)})
+    return [*found, answer(xspace.encode(xspace.Space([plane, beside])), "by_op", "--op=a")]
 
 
 def captures() -> list[Json]:
@@ -299,6 +382,7 @@ def demo(mode: str, *options: str) -> Json:
 @functools.cache
 def refusals() -> list[Outcome]:
     """One outcome of every reason, more of some."""
+    all_known: dict[str, StatValue] = dict.fromkeys((*SIZES, "fragmentation"), 1)
     no_line = xspace.Space([xspace.Plane("/device:TPU:0", [xspace.Line("Steps")])])
     found = [
         run("no such path", "summary"),
@@ -306,17 +390,35 @@ def refusals() -> list[Outcome]:
         run(xspace.encode(no_line), "summary"),
         run(trace([]), "summary"),
         run(mixed_trace(), "memory"),
+        *(
+            run(with_host(mixed_trace(), allocator((5, 0, says))), "memory")
+            for says in (all_known, {})
+        ),
         run(holding(None), "memory"),
+        run(mixed_trace(), "program"),
+        run(DEMO, "program", "--flags", "no such path"),
         run(b"garbage", "summary"),
+        run(measurements() + b"\x0a\x7f", "anatomy", *ALL_OPTIONS["anatomy"]),
+        run(DEMO, "anatomy", "--plane", "none"),
+        run(DEMO, "anatomy", "--plane", "0", "--line", "none"),
+        run(xspace.encode(xspace.Space([xspace.Plane("/device:GPU:0")])), "summary"),
         run(DEMO, "summary", "--step", "99"),
         run(unnamed_steps(), "summary", "--step", "99"),
         run(DEMO, "summary", "--host", "none"),
         run(DEMO, "roofline", "--kernel-cost", "none=1,1"),
+        run(DEMO, "by_op", "--op", "none"),
+        run(DEMO, "by_scope", "--below", "none"),
         run(DEMO, "summary", "--chip", "v4"),
     ]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "empty.json").touch()
         found.append(run(AFTER, "compare", "--baseline", f"{folder}/empty.json"))
+        Path(folder, "empty.json").unlink()
+        for made in (BEFORE, AFTER):
+            shutil.copy(made, folder)
+        found.append(run(folder, "spread"))
+    no_mode = compute_breakdown.outcome_of([str(DEMO)])
+    found.append(Outcome(no_mode.fields, no_mode.status, no_mode.complaint))
     missing = errors.NoProtobuf("No module named 'google'")
     with mock.patch.object(load, "open_trace", side_effect=missing):
         found.append(run(DEMO, "summary"))
@@ -390,6 +492,10 @@ class FieldTables:
             case "map", dict():
                 for each in value.values():
                     self.check(mode, path, type_name.rpartition("→")[2].strip(), each)
+            case "list of pairs of ps", list() if all(
+                list(map(type, each)) == [int, int] for each in value
+            ):
+                pass
             case "list of text (or null)", list() if all(
                 isinstance(each, str | None) for each in value
             ):
@@ -401,6 +507,14 @@ class FieldTables:
             case "ps", int() if type(value) is int:
                 pass
             case "count", int() if type(value) is int and value >= 0:
+                pass
+            case "ps or text", int() | str():
+                pass
+            case "integer", int() | str() if type(value) is int or str(value).lstrip("-").isdigit():
+                pass
+            case "value", None | int() | float() | str() if type(value) is not bool:
+                pass
+            case "value", {"bytes": int(), "hex": str(), **more} if not more:
                 pass
             case "percent" | "fraction" | "number", int() | float() if type(value) is not bool:
                 pass
@@ -496,7 +610,7 @@ class Exits(unittest.TestCase):
         happens: dict[str, tuple[int, str]] = {}
         for outcome in refusals():
             complaint = outcome.stderr.splitlines()
-            stderr = ["empty", "one line", "usage and one line"][len(complaint)]
+            stderr = ["empty", "one line", "usage and one line"][min(len(complaint), 2)]
             happens[outcome.object["reason"]] = outcome.status, stderr
         self.assertEqual(said, happens)
 
@@ -506,8 +620,10 @@ class Exits(unittest.TestCase):
 
     def test_detail_is_there_wherever_there_is_more_to_say(self) -> None:
         for outcome in refusals():
-            more = outcome.status != 0 or outcome.object["reason"] == "no_xplane_pb"
-            self.assertEqual("detail" in outcome.object, more, outcome.object)
+            said = outcome.object
+            is_of_gpu = said.get("available_devices") == ["/device:GPU:0"]
+            more = outcome.status != 0 or said["reason"] == "no_xplane_pb" or is_of_gpu
+            self.assertEqual("detail" in said, more, said)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -530,6 +646,9 @@ class Options(unittest.TestCase):
                 names = (
                     [", ".join(modes), f"all but {', '.join(without)}"] if modes else ["all", ""]
                 )
+                if flag == "--device":
+                    # It is of the pipeline, and this mode doesn't pick a device.
+                    names.append("all but anatomy")
                 if modes == [*STEP_MODES]:
                     names.append("those of one step")
                 with self.subTest(option=flag):
@@ -542,7 +661,8 @@ class Options(unittest.TestCase):
             commands = re.findall(r"(?:compute-breakdown|compute_breakdown\.py)[^|\n`]*", page)
             shown |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", " ".join(commands)))
         quoted = set(re.findall(r"`(--[a-z][\w-]*)", README + GUIDE + SKILL))
-        self.assertLessEqual((shown | quoted) - {"--from", "--argjson"}, known)
+        others = {flag for flag in quoted if flag.startswith("--xla")} | {"--from", "--argjson"}
+        self.assertLessEqual((shown | quoted) - others, known)
 
 
 class Peaks(unittest.TestCase):
@@ -573,7 +693,7 @@ class SetUp(unittest.TestCase):
 
     def test_pages_can_be_read_in_one_go(self) -> None:
         self.assertLessEqual(len(README.encode()), 14_000)
-        self.assertLessEqual(len(SKILL.encode()), 11_000)
+        self.assertLessEqual(len(SKILL.encode()), 11_264)
 
     def test_every_mode_answers_a_question(self) -> None:
         answering = [
@@ -895,6 +1015,21 @@ class Excerpts(unittest.TestCase):
             f"needs {peak / 1e9:.2f} GB at its peak and reserves {reserved / 1e9:.2f}",
             f"are {100 * share / peak:.0f} % of the peak",
             f"(`by_argument`), {100 * said['by_kind']['parameter'] / peak:.0f} %",
+        )
+
+    def test_figures_of_the_program_are_true(self) -> None:
+        said = demo("program", f"--flags={FLAG_FILE}", "--top=1")
+        rows = said["collectives"]
+        n = {how: sum(row["n_instructions"] for row in rows if how in ("all", row["how"]))
+             for how in ("all", "sparse_core", "async_fusion")}  # fmt: skip
+        exposed = sum(row["sync_dur_ps"] + row["wait_dur_ps"] for row in rows)
+        self.assertEqual((rows[0]["collective"], rows[0]["n_instructions"]), ("all-to-all", 2))
+        self.assertEqual(n["async_fusion"], 0)
+        shares = [100 * row["vmem_used_bytes"] / row["vmem_limit_bytes"] for row in said["kernels"]]
+        self.assert_says(
+            f"{n['sparse_core']} of the demo's {n['all']} collectives are offloaded",
+            f"are synchronous, and {100 * rows[0]['sync_dur_ps'] / exposed:.0f} % of all exposed",
+            f"use {min(shares):.1f} to {max(shares):.1f} % of the VMEM",
         )
 
     def test_figures_of_compare_are_true(self) -> None:
@@ -1345,7 +1480,7 @@ class Skill(unittest.TestCase):
         known |= {*judging.SKIP_REASONS, "sparse_core", "data_move", "no_source"}
         known |= classes | {"at_roof", "step_duration"}
         named = re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)
-        shapes = {"decoder_layer", "dot_general", "sort_by"}
+        shapes = {"decoder_layer", "dot_general", "sort_by", "map_values"}
         self.assertEqual(set(named) - shapes - known, set())
 
     def test_the_guide_has_every_class(self) -> None:
@@ -1363,7 +1498,8 @@ class Skill(unittest.TestCase):
         # Of a record one reads what others make of it.
         asked_for = {shlex.split(asked)[1] for asked, *_ in commands}
         self.assertEqual(asked_for, set(MODES) - {"record"})
-        for data in (None, *hand_made_traces(), *hand_made_memories()):
+        hand_made = [*hand_made_traces(), *hand_made_memories(), *hand_made_programs()]
+        for data in (None, *sampled(hand_made, 4)):
             for asked, options, program in commands:
                 mode, *rest = shlex.split(asked.replace("BASELINE", shlex.quote(str(BEFORE))))[1:]
                 said = run(DEMO if data is None else data, mode, *rest).object

@@ -48,27 +48,35 @@ TOTALS = set(
     "unknown_categories".split()
 )
 MODE_FIELDS = {
-    "bottleneck": "bottleneck speed_of_light mfu_at_least hfu_at_least mfu capture budget "
-    "recompute_dur_ps recompute_pct_of_step findings tail chip peaks_used idle_by_cause",
+    "bottleneck": "bottleneck speed_of_light mfu_at_least hfu_at_least mfu tokens_per_s over_roof "
+    "capture budget recompute_dur_ps recompute_pct_of_step findings tail chip peaks_used "
+    "idle_by_cause",
     "summary": "top_compute_groups tail_compute by_kind_rollup by_hlo_category steps "
     "by_phase_rollup idle_gaps comm_rollup kernels steps_rollup",
     "by_source": "groups",
+    "by_scope": "scopes n_scopes_omitted no_scope",
+    "by_op": "ops tail containers chip peaks_used",
     "non_compute": "by_category by_source_within_category",
     "roofline": "chip peaks_used step_summary groups skipped_groups",
     "comm": "rows tail",
-    "memory": "peak_bytes reserved_bytes fragmentation_bytes by_kind peak_at buffers by_source "
-    "by_opcode by_argument tail",
+    "memory": "peak_bytes reserved_bytes fragmentation_bytes padding_bytes by_kind other_spaces "
+    "peak_at buffers by_source by_op_name by_opcode by_argument tail runtime",
+    "program": "name program_id n_computations n_instructions n_fusions n_devices opcodes "
+    "collectives kernels retries parameters tail aliased_bytes donated_unused_bytes flags",
     "idle": "idle_by_cause gaps host_events",
 }
 MODE_TOTALS = {
     "bottleneck": "",
     "summary": "",
     "by_source": "n_groups_total",
+    "by_scope": "",
+    "by_op": "",
     "non_compute": "non_compute_duration_ps non_compute_pct_of_step non_compute_pct_of_compute",
     "roofline": "",
     "comm": "exposed_ps exposed_pct_of_step host_ps in_flight_union_ps hidden_union_ps "
-    "by_collective",
+    "host_in_flight_union_ps host_hidden_union_ps by_collective",
     "memory": "",
+    "program": "",
     "idle": "",
 }
 BREAKDOWN = "hlo_op_breakdown hlo_op_breakdown_overflow"
@@ -78,7 +86,12 @@ GROUP = (
     f"flops_sum bytes_accessed_sum example_hlo_op example_hlo_op_dur_ps {BREAKDOWN} phases "
     "likely_sources"
 )
-
+OP = (
+    "rank hlo_op program_id hlo_category kind class n_executions total_dur_ps min_dur_ps "
+    "max_dur_ps avg_dur_ps pct_of_step phase scope tf_op source_inner source_user source_is shape "
+    "dtype dtype_source cost_source flops bytes_accessed hbm_bytes achieved_tflops achieved_gbps "
+    "at_roof_ps lost_ps kernel waits_for"
+)
 # array -> the fields of its rows
 ROWS = {
     "top_compute_groups": f"rank {GROUP}",
@@ -96,6 +109,17 @@ ROWS = {
     "source_inner source_user tf_op phases shapes_in shapes_out",
     "by_source groups": f"{GROUP} kind model_flops_sum hbm_bytes_sum dtypes dtype_uncertain "
     "operand_dtypes shapes shapes_truncated also_fused scopes",
+    "scopes": "scope name depth n_executions total_dur_ps self_dur_ps pct_of_step kinds phases "
+    "primitives lines",
+    "no_scope": "n_executions dur_ps kinds likely_sources",
+    "primitives": "primitive dur_ps",
+    "lines": "source_user dur_ps",
+    "ops": OP,
+    "by_op tail": "n_ops_omitted dur_ps",
+    "containers": "hlo_op hlo_category n_executions total_dur_ps",
+    "op": f"{OP} text source_stack executions n_executions_omitted program",
+    "program of op": "opcode computation operands users chain called",
+    "operands": "name opcode shape source_inner",
     "hlo_op_breakdown": "signature hlo_category total_dur_ps n_executions pct_of_group "
     "example_hlo_op example_hlo_op_dur_ps",
     "by_category": "hlo_category kind n_executions total_dur_ps min_dur_ps max_dur_ps avg_dur_ps "
@@ -111,7 +135,7 @@ ROWS = {
     "dtype_source "
     "kernel cost_source hbm_bytes_sum operand_dtypes t_roofline_per_op_ps shortfall_per_op_ps",
     "top_shortfall_groups": "agg_key source_inner tf_op total_dur_ps shortfall_ps bound",
-    "top_skipped": "agg_key source_inner source_user tf_op total_dur_ps reason "
+    "top_skipped": "agg_key source_inner source_user tf_op total_dur_ps hbm_util reason "
     "top_signature example_hlo_op",
     "step_summary": "weighted_avg_mfu weighted_avg_hbm_util weighted_avg_roofline_util "
     "step_shortfall_ps rooflined_dur_ps step_compute_dur_ps_total rooflined_pct_of_compute "
@@ -122,34 +146,50 @@ ROWS = {
     "program": "name program_id n_programs hlo",
     "speed_of_light": "at_roof_ps unknown_ps pct_at_least pct_at_most",
     "capture": "hosts devices n_steps",
-    "budget": "class dur_ps pct_of_step at_roof_ps lost_ps n_executions",
+    "budget": "class dur_ps pct_of_step at_roof_ps lost_ps hideable_ps n_executions",
+    "over_roof": "n_ops dur_ps",
     "findings": "rank class source_inner source_user source_is agg_key tf_op kernel dur_ps "
-    "pct_of_step at_roof_ps lost_ps n_executions phases waits_for top_signature",
+    "pct_of_step at_roof_ps lost_ps hideable_ps n_executions phases waits_for top_signature",
     "bottleneck tail": "n_findings_omitted dur_ps lost_ps",
     "rows": "collective mode engine source_inner source_user source_is agg_key tf_op n_executions "
-    "sync_dur_ps wait_dur_ps pct_of_step pairs in_flight_ps covered_ps other_ps payload_bytes "
-    "bus_bytes group_size groups groups_from bus_gbps bus_gbps_over",
+    "sync_dur_ps wait_dur_ps pct_of_step pairs in_flight_ps in_flight_union_ps covered_ps other_ps "
+    "payload_bytes bus_bytes group_size groups groups_from bus_gbps bus_gbps_over plan",
     "pairs": "paired ambiguous unpaired",
     "comm tail": "n_rows_omitted sync_dur_ps wait_dur_ps",
     "by_collective": "n_executions sync_dur_ps wait_dur_ps payload_bytes",
     "by_kind": "parameter output constant temporary",
     "peak_at": "hlo_op source_inner source_is tf_op first_start_ps",
-    "buffers": "rank bytes pct_of_peak kind shape hlo_op opcode shape_index parameter_number tf_op "
-    "source_inner source_is source_stack",
+    "buffers": "rank bytes padding_bytes pct_of_peak kind shape hlo_op opcode shape_index "
+    "parameter_number tf_op source_inner source_is source_stack",
     "memory by_source": "source_inner bytes n_buffers",
+    "by_op_name": "tf_op bytes n_buffers",
     "by_opcode": "opcode bytes n_buffers",
     "by_argument": "argument bytes n_buffers",
     "memory tail": "n_buffers_omitted bytes",
+    "runtime": "capacity_bytes peak_bytes peak_at_ps peak_reserved_bytes peak_allocated_bytes "
+    "min_available_bytes max_fragmentation n_events",
+    "roofline tail": "n_groups_omitted dur_ps shortfall_ps",
+    "collectives": "collective how plan n_instructions n_executions sync_dur_ps wait_dur_ps "
+    "payload_bytes",
+    "program kernels": "kernel vmem_used_bytes vmem_limit_bytes declared n_instructions "
+    "n_executions total_dur_ps",
+    "declared": "flops bytes_accessed transcendentals",
+    "retries": "hlo_op retry_count n_executions total_dur_ps vmem_used_bytes vmem_limit_bytes",
+    "parameters": "number shape_index path shape global_shape sharding bytes memory_space "
+    "aliased_to_output",
+    "program tail": "n_parameters_omitted bytes",
+    "flags": "n set findings",
+    "flag findings": "flag set_to n_instructions n_seen exposed_ps says",
     "peaks_used": "peak_tflops_bf16 peak_tflops_fp8 peak_tflops_fp32 peak_tflops_fp16 "
     "peak_hbm_gibps ridge_points source unit bytes",
 }
 
 
-def with_program(ops: list[Op]) -> bytes:
+def with_program(ops: list[Op], program: bytes | None = None) -> bytes:
     """A trace of these ops, and their program."""
     for each in ops:
         each.stats["program_id"] = 7
-    program = hlo_proto.hlo_proto(
+    program = program or hlo_proto.hlo_proto(
         {"main": [hlo_proto.op("x", "parameter"), hlo_proto.op("f.1", "fusion", "x")]},
         buffers=hlo_proto.buffer(1, 4096, 1)
         + hlo_proto.buffer(2, 512, 2)
@@ -233,7 +273,7 @@ class Fields(unittest.TestCase):
     def test_of_bottleneck(self) -> None:
         said = answer(trace(list(self.OPS), STEP), "bottleneck")
         self.assert_fields(said["idle_by_cause"], "idle_by_cause")
-        for name in ("speed_of_light", "capture", "peaks_used"):
+        for name in ("speed_of_light", "over_roof", "capture", "peaks_used"):
             self.assert_keys(
                 said[name],
                 ROWS[name].replace(" bytes", "") if name == "peaks_used" else ROWS[name],
@@ -259,7 +299,7 @@ class Fields(unittest.TestCase):
         self.assert_fields(said["tail"], "memory tail")
         for name in ("by_kind", "peak_at"):
             self.assert_fields(said[name], name)
-        for name in ("buffers", "by_source", "by_opcode", "by_argument"):
+        for name in ("buffers", "by_source", "by_op_name", "by_opcode", "by_argument"):
             self.assertTrue(said[name])
             for row in said[name]:
                 self.assert_fields(row, "memory by_source" if name == "by_source" else name)
@@ -283,9 +323,49 @@ class Fields(unittest.TestCase):
         for row in said["host_events"]:
             self.assert_fields(row, "host_events")
 
+    def test_of_program(self) -> None:
+        config = b'{"custom_call_config":{"cost_estimate":{}},"retry_config":{"retry_count":"1"}}'
+        main = [
+            hlo_proto.op("x", "parameter"),
+            hlo_proto.op("f.1", "all-reduce", "x"),
+            hlo_proto.op("k", "custom-call", target="tpu_custom_call", config=config),
+        ]
+        data = with_program(list(self.OPS), hlo_proto.hlo_proto({"main": main}))
+        said = answer(data, "program", "--flags", __file__)
+        for name in ("collectives", "program kernels", "retries", "parameters"):
+            (row,) = said[name.split()[-1]]
+            self.assert_fields(row, name)
+        self.assert_fields(said["kernels"][0]["declared"], "declared")
+        self.assert_fields(said["tail"], "program tail")
+        self.assert_fields(said["flags"], "flags")
+        for row in said["flags"]["findings"]:
+            self.assert_fields(row, "flag findings")
+
     def test_of_by_source(self) -> None:
         for row in by_source(list(self.OPS), "--include-comm", "--include-data-move"):
             self.assert_fields(row, "by_source groups")
+
+    def test_of_by_scope(self) -> None:
+        said = answer(trace([*self.OPS, leaf(90, 5, tf_op="jit(f)/a/mul:")], STEP), "by_scope")
+        self.assert_fields(said["no_scope"], "no_scope")
+        self.assertEqual(len(said["scopes"]), 2)
+        for row in said["scopes"]:
+            self.assert_fields(row, "scopes")
+        for name in ("primitives", "lines"):
+            self.assert_fields(said["scopes"][1][name][0], name)
+
+    def test_of_by_op(self) -> None:
+        loop = op("while.1", "while", 0, 95)
+        said = answer(with_program([*self.OPS, loop]), "by_op", "--op", "f.1")
+        for name in ("ops", "containers"):
+            self.assertTrue(said[name])
+            for row in said[name]:
+                self.assert_fields(row, name)
+        self.assert_fields(said["tail"], "by_op tail")
+        self.assert_fields(said["op"], "op")
+        part = said["op"]["program"]
+        self.assert_fields(part, "program of op")
+        self.assert_fields(part["operands"][0], "operands")
 
     def test_of_non_compute(self) -> None:
         said = answer(trace(list(self.OPS), STEP), "non_compute")
@@ -303,6 +383,7 @@ class Fields(unittest.TestCase):
             self.assert_fields(row, "top_shortfall_groups")
         for row in said["skipped_groups"]["top_skipped"]:
             self.assert_fields(row, "top_skipped")
+        self.assert_fields(roofline(list(self.OPS), "--top", "1")["tail"], "roofline tail")
 
 
 class OptionsOfModes(unittest.TestCase):
@@ -312,19 +393,33 @@ class OptionsOfModes(unittest.TestCase):
         ("--step", "0"): " ".join(MODES),
         ("--step-id", "s"): " ".join(MODES),
         ("--own", "m.py"): " ".join(MODES),
-        ("--top", "3"): "bottleneck summary by_source non_compute comm memory idle compare spread",
+        ("--top", "3"): "bottleneck summary by_source by_op non_compute roofline comm memory idle "
+        "program compare spread",
         ("--steps", ":1"): "record compare spread",
         ("--baseline", str(DEMO)): "compare",
         ("--baseline-device", "/device:TPU:0"): "compare",
         ("--baseline-host", "t1v-n-0"): "compare",
         ("--include-data-move",): "by_source",
         ("--no-comm-stalls",): "non_compute",
-        ("--chip", "v7x"): "bottleneck roofline",
+        ("--depth", "all"): "by_scope",
+        ("--below", ""): "by_scope",
+        ("--merge-layers",): "by_scope",
+        ("--op", "flash.3"): "by_op",
+        ("--chip", "v7x"): "bottleneck roofline by_op",
         ("--bytes", "hbm"): "roofline",
-        ("--kernel-cost", "flash=1,1"): "bottleneck roofline",
+        ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op",
         ("--model-flops", "1e9"): "bottleneck",
+        ("--tokens", "8"): "bottleneck",
+        ("--flops-per-token", "1e9", "--tokens", "8", "--n-devices", "2"): "bottleneck",
+        ("--params", "7e9", "--tokens", "8", "--n-devices", "2"): "bottleneck",
+        ("--n-devices", "2", "--tokens", "8", "--params", "7e9"): "bottleneck",
+        ("--flags", __file__): "program",
+        ("--plane", "0"): "anatomy",
+        ("--line", "XLA Ops"): "anatomy",
+        ("--grep", "fl.sh"): "anatomy",
+        ("--sample", "1"): "anatomy",
         **{
-            (f"--peak-{peak}", "5"): "bottleneck roofline"
+            (f"--peak-{peak}", "5"): "bottleneck roofline by_op"
             for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
         },
     }
@@ -341,7 +436,10 @@ class OptionsOfModes(unittest.TestCase):
         data = with_program([kernel(0, 5)])
         for option, modes in self.OPTIONS.items():
             for mode in ALL_MODES:
-                needed = ["--baseline", str(DEMO)] if mode == "compare" else []
+                needed = {
+                    "compare": ["--baseline", str(DEMO)],
+                    "anatomy": ["--plane", "/device:TPU:0"],
+                }.get(mode, [])
                 with self.subTest(option=option, mode=mode):
                     outcome = run(data, mode, *needed, *option)
                     is_own = mode in modes.split()

@@ -29,7 +29,7 @@ from tests.naive.program import (
     has_prefix,
 )
 from tests.naive.program import Cost as DeclaredCost
-from tests.naive.scope import scope_of
+from tests.naive.scope import Scope, scope_of
 from tests.naive.wire import (
     Message,
     StatValue,
@@ -633,7 +633,7 @@ class Op:
         return None if self.place is None else innermost_own(self.place.lines, self.own)
 
     @cached_property
-    def scope(self) -> str | None:
+    def scope(self) -> Scope | None:
         """None of what has no path at all."""
         path = self.tf_op
         if path is None and self.program is not None and self.instruction is not None:
@@ -821,7 +821,8 @@ class Op:
     @cached_property
     def phase(self) -> str:
         if self.tf_op is None:
-            return "unknown"
+            is_remat = self.scope is not None and ".remat" in (self.hlo.name or "")
+            return "recompute" if is_remat else "unknown"
         if ".remat" in (self.hlo.name or "") or "/rematted_computation/" in self.tf_op:
             return "recompute"
         if "transpose(" in self.tf_op and "jvp" in self.tf_op:

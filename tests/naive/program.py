@@ -134,6 +134,7 @@ class Computation:
     id: int
     root_id: int
     instructions: list[Instruction]
+    name: str = ""
     thread: str = ""
 
     @property
@@ -241,11 +242,13 @@ def decode_program(data: bytes) -> Program:
                     decode_instruction(fields(instruction), frames)
                     for instruction in every(computation, 2)
                 ],
+                name=text_in(computation, 1),
                 thread=text_in(computation, 8),
             )
             for computation in map(fields, every(module, 3))
         ],
         n_devices=replicas * partitions or None,
+        module=module,
     )
 
 
@@ -304,6 +307,7 @@ class Cost:
 class Program:
     computations: list[Computation]
     n_devices: int | None = None
+    module: Message = field(default_factory=list)
     instructions: list[Instruction] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -29,6 +29,7 @@ from tests.naive.step import (
     Json,
     Picked,
     breakdown,
+    meant,
 )
 
 # chip: (TFLOPS by dtype, HBM in GiB/s)
@@ -87,13 +88,18 @@ class Roofline:
         self.step = step
         self.options = step.options
         self.user_costs: dict[str, tuple[Fraction, Fraction, str | None]] = {}
-        for cost in self.options.kernel_cost:
-            kernel, _, figures = cost.partition("=")
-            flops, size, *dtype = figures.split(",")
-            self.user_costs[kernel] = Fraction(flops), Fraction(size), [None, *dtype][-1]
         kernels = distinct(e.op.kernel for e in step.of_kind("compute"))
-        if not set(self.user_costs) <= set(kernels):
-            raise AbsentError("kernel_not_found", available_kernels=kernels)
+        for cost in self.options.kernel_cost:
+            name, _, figures = cost.partition("=")
+            flops, size, *dtype = figures.split(",")
+            kernel = meant(name, kernels)
+            if kernel is None:
+                raise AbsentError("kernel_not_found", available_kernels=kernels)
+            if kernel in self.user_costs:
+                raise AbsentError("bad_arguments")
+            if kernel != name:
+                step.notes.append("~what the prefix was taken for")
+            self.user_costs[kernel] = Fraction(flops), Fraction(size), [None, *dtype][-1]
         device_type = text_of(step.plane.stats, "device_type_string") or ""
         self.chip = self.options.chip or chip_of(device_type) or "v7x"
         if self.chip != "v7x" or chip_of(device_type) != "v7x":
@@ -297,9 +303,33 @@ class Roofline:
             "chip": self.chip,
             "peaks_used": {**self.peaks_used(), "bytes": self.options.bytes},
             "step_summary": self.step_summary(rooflined, rows),
-            "groups": rows,
+            **self.shown(rows),
             "skipped_groups": self.skipped([p for p in parts if self.skip_reason(p)]),
         }
+
+    def shown(self, rows: list[Json]) -> Json:
+        """All in order of appearance, or those that lack most."""
+        top = self.options.top
+        if top is None:
+            return {"groups": rows}
+        ranked = sorted(
+            rows, key=lambda row: (-row["shortfall_ps"], row["agg_key"], row["kernel"] or "")
+        )
+        left_out = ranked[top:]
+        tail = {
+            "n_groups_omitted": len(left_out),
+            "dur_ps": sum(row["total_dur_ps"] for row in left_out),
+            "shortfall_ps": sum(row["shortfall_ps"] for row in left_out),
+        }
+        return {"groups": ranked[:top], "tail": tail}
+
+    def hbm_util(self, part: Part) -> float | None:
+        """0 bytes in all are what XLA writes of what it doesn't know."""
+        cost = self.part_cost(part)
+        size = self.size(cost)
+        if not cost.accessed or size is None or self.hbm_gibps is None:
+            return None
+        return ratio(self.hbm_ps(size), duration(part.events), 6)
 
     def step_summary(self, rooflined: list[Part], rows: list[Json]) -> Json:
         weight = sum(duration(part.events) for part in rooflined)
@@ -354,6 +384,7 @@ class Roofline:
                     "source_user": part.group[0].op.source_user,
                     "tf_op": part.group[0].op.tf_op,
                     "total_dur_ps": duration(part.events),
+                    "hbm_util": self.hbm_util(part),
                     "reason": self.skip_reason(part),
                     "top_signature": rows[0]["signature"],
                     "example_hlo_op": longest(part.events).op.text,

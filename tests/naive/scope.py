@@ -7,6 +7,7 @@ wrapper holds split again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 WRAPPERS = ("jit(", "jvp(", "transpose(", "vmap(", "pmap(")
 # What only says how a program is run.
@@ -57,13 +58,25 @@ def unwrapped(text: str) -> Iterator[str]:
             yield from unwrapped(held)
 
 
-def scope_of(path: str) -> str:
-    """The parts joined again; the root is `""`."""
+@dataclass(frozen=True)
+class Scope:
+    """What of a path names parts of the model, and what behind them the primitive."""
+
+    parts: tuple[str, ...]
+    primitive: str | None
+
+    @property
+    def name(self) -> str:
+        """The parts joined again; the root's is `""`."""
+        return "/".join(self.parts)
+
+
+def scope_of(path: str) -> Scope:
     first = split(path, ";")[0]
     parts = split(first.removesuffix(":"), "/")
     is_named = parts[0].startswith("jit(") and inside(parts[0]) is not None
     parts = parts[1:] if is_named else parts
-    if parts and inside(parts[-1]) is None:
-        parts.pop()  # the primitive
+    primitive = parts.pop() if parts and inside(parts[-1]) is None else ""
     scopes = unwrapped("/".join(parts))
-    return "/".join(part for part in scopes if part and part not in RUNNING)
+    kept = tuple(part for part in scopes if part and part not in RUNNING)
+    return Scope(kept, primitive or None)

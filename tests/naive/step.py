@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -56,7 +56,20 @@ class Options:
     kernel_cost: Sequence[str] = ()
     bytes: str = "accessed"
     model_flops: float | None = None
+    tokens: float | str | None = None
+    flops_per_token: float | str | None = None
+    params: float | str | None = None
+    n_devices: float | str | None = None
     own: Sequence[str] = ()
+    flags: str | None = None
+    depth: int | str = 4
+    below: str = ""
+    merge_layers: bool = False
+    op: str | None = None
+    plane: str | None = None
+    line: str | None = None
+    grep: str | None = None
+    sample: int | None = None
 
 
 class AbsentError(Exception):
@@ -126,12 +139,25 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
     )
 
 
+def meant(asked: str, names: Iterable[str]) -> str | None:
+    """The name that is given, or the only one that it is a prefix of; a number is no prefix."""
+    distinct_names = set(names)
+    if asked in distinct_names:
+        return asked
+    longer = [name for name in distinct_names if name[: len(asked)] == asked]
+    return longer[0] if len(longer) == 1 and not asked.isdecimal() else None
+
+
 def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[str]) -> Step:
     if isinstance(options.step, int):
         index = options.step + (len(steps) if options.step < 0 else 0)
         matches = [step for step in steps if step.index == index]
     elif options.step_id is not None:
-        matches = [step for step in steps if step.name == options.step_id]
+        names = {step.name for step in steps if step.name is not None}
+        name = meant(options.step_id, names)
+        matches = [step for step in steps if name is not None and step.name == name]
+        if name not in (None, options.step_id):
+            notes.append("~what the prefix was taken for")
     else:
         matches = steps
     if not matches:
@@ -282,7 +308,7 @@ def also_fused(events: list[Event]) -> list[Json] | None:
 
 def scopes(events: list[Event]) -> list[Json]:
     """Those that take most of a group's time."""
-    parts = grouped(events, lambda e: e.op.scope)
+    parts = grouped(events, lambda e: e.op.scope and e.op.scope.name)
     ranked = sorted(parts, key=lambda scope: (-duration(parts[scope]), scope is None, scope or ""))
     return [{"scope": scope, "dur_ps": duration(parts[scope])} for scope in ranked[:4]]
 

@@ -156,7 +156,8 @@ class StepPick(unittest.TestCase):
     def test_all_of_nothing_is_nothing_to_measure(self) -> None:
         outcome = run(trace([], self.STEPS), "summary", "--step", "all")
         self.assertEqual(outcome.object["reason"], "empty_xla_ops_line")
-        self.assertEqual((outcome.status, outcome.stderr), (0, ""))
+        said = "compute_breakdown: empty_xla_ops_line\n"
+        self.assertEqual((outcome.status, outcome.stderr), (0, said))
 
     def test_every_step_is_listed_with_the_events_that_start_in_it(self) -> None:
         ops = [*self.OPS, op("w", "while", 5, 80)]

@@ -1,0 +1,185 @@
+"""The tree of scopes: what stands right in each part of the program, and what below it.
+
+A path may have as many parts as half its bytes, and thousands of ops may share one. So no more of
+the tree is made than is printed, nothing recurses, and a scope is summed up from those right below.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from _pipeline.names import n_alike, nearest
+from _pipeline.request import Absent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from _pipeline.executions import Executions
+
+    # The parts of a scope's name, outermost first; the root has none.
+    Path = tuple[str, ...]
+    # Time by a fact of ops, each with the place of the first op that has it.
+    Times = dict[str, tuple[int, int]]
+
+N_LINES = 3
+
+
+class Lines:
+    """Time by line, and the longest of them.
+
+    These are kept as times are added: or else each scope of a deep tree had to go through all
+    lines below it.
+    """
+
+    def __init__(self) -> None:
+        self.times: dict[str | None, int] = {}
+        self._longest: list[str | None] = []
+
+    def add(self, times: Mapping[str | None, int]) -> None:
+        for line, duration in times.items():
+            self.times[line] = self.times.get(line, 0) + duration
+        # A line that nothing was added to stays behind what was longer.
+        self._longest = sorted({*self._longest, *times}, key=self._rank)[:N_LINES]
+
+    def _rank(self, line: str | None) -> tuple[int, bool, str]:
+        return -self.times[line], line is None, line or ""
+
+    @property
+    def longest(self) -> list[tuple[str | None, int]]:
+        return [(line, self.times[line]) for line in self._longest]
+
+
+class Layer:
+    """A scope: what stands right in it, and together with that all below."""
+
+    __slots__ = (
+        *("children", "depth", "kinds", "lines", "longest_lines", "n", "name", "phases"),
+        *("primitives", "scope", "self_total", "total"),
+    )
+
+    def __init__(self, scope: str, name: str, depth: int) -> None:
+        self.scope, self.name, self.depth = scope, name, depth
+        self.children: dict[str, Layer] = {}
+        self.n = self.total = self.self_total = 0
+        self.kinds: Times = {}
+        self.phases: Times = {}
+        self.primitives: dict[str | None, int] = {}
+        self.lines = Lines()
+        self.longest_lines: list[tuple[str | None, int]] = []
+
+    def child(self, name: str) -> Layer:
+        return Layer(f"{self.scope}/{name}" if self.depth else name, name, self.depth + 1)
+
+    def take(self, ops: Iterable[tuple[int, Executions]], is_right_here: bool) -> None:
+        """Count ops in, which are given with their places in the step."""
+        lines: dict[str | None, int] = {}
+        for place, each in ops:
+            op, duration = each.op, each.total
+            self.n += each.n
+            self.total += duration
+            add(self.kinds, op.kind, place, duration)
+            add(self.phases, op.phase, place, duration)
+            lines[op.source_user] = lines.get(op.source_user, 0) + duration
+            if is_right_here:
+                primitive = op.scope.primitive if op.scope else None
+                self.self_total += duration
+                self.primitives[primitive] = self.primitives.get(primitive, 0) + duration
+        self.lines.add(lines)
+
+    def sum_up(self) -> None:
+        """Count in what stands below; to be called when that is done for all there."""
+        for child in self.children.values():
+            self.n += child.n
+            self.total += child.total
+            for ours, theirs in ((self.kinds, child.kinds), (self.phases, child.phases)):
+                for key, (place, duration) in theirs.items():
+                    add(ours, key, place, duration)
+            # Few are added to many: a line is moved as often as its scope's size doubles.
+            fewer, more = sorted((self.lines, child.lines), key=lambda lines: len(lines.times))
+            if fewer.times:
+                more.add(fewer.times)
+            self.lines = child.lines = more
+        self.longest_lines = self.lines.longest
+
+
+def add(times: Times, key: str, place: int, duration: int) -> None:
+    first, known = times.get(key, (place, 0))
+    times[key] = min(first, place), known + duration
+
+
+def tree_of(
+    first: Path, places: Mapping[Path, Sequence[int]], deepest: int, leaves: Sequence[Executions]
+) -> Layer:
+    """The tree below a scope, down to a depth; what is deeper counts where it would be found.
+
+    `places` are the scopes below, each with the places of its ops among the leaves.
+    """
+    top = Layer("/".join(first), first[-1] if first else "", len(first))
+    layers = [top]
+    for path, ops in places.items():
+        layer = top
+        for part in path[len(first) : deepest]:
+            if part not in layer.children:
+                layer.children[part] = layer.child(part)
+                layers.append(layer.children[part])
+            layer = layer.children[part]
+        layer.take(((place, leaves[place]) for place in ops), len(path) <= deepest)
+    # What is below another was made behind it.
+    for layer in reversed(layers):
+        layer.sum_up()
+    return top
+
+
+def depth_first(top: Layer) -> Iterator[Layer]:
+    waiting = [top]
+    while waiting:
+        layer = waiting.pop()
+        yield layer
+        children = sorted(layer.children.values(), key=lambda child: (-child.total, child.name))
+        waiting += reversed(children)
+        # What has been passed needs no room beside what was made of it.
+        layer.children = {}
+
+
+def levels_of(first: Path, paths: Iterable[Path]) -> dict[int, tuple[int, int]]:
+    """By depth, how many scopes there are from one down, and how long their names are."""
+    levels = {len(first): (1, len("/".join(first)))}
+    before: Path = ()
+    # In order, what is new of each path is behind what it shares with the one before.
+    for path in sorted(paths):
+        shared = max(n_alike(before, path), len(first))
+        for depth, end in enumerate(ends_of(path), 1):
+            if depth > shared:
+                n, size = levels.get(depth, (0, 0))
+                levels[depth] = n + 1, size + end
+        before = path
+    return levels
+
+
+def ends_of(path: Path) -> list[int]:
+    """Where each part ends when they are joined."""
+    return list(accumulate((len(part) + 1 for part in path), initial=-1))[1:]
+
+
+def path_of(name: str, paths: Iterable[Path]) -> Path:
+    """The scope that is printed by that name, which lies on one of these paths."""
+    near = set()
+    for path in paths:
+        joined = "/".join(path)
+        ends = ends_of(path)
+        if f"{joined}/".startswith(f"{name}/") and len(name) in ends:
+            return path[: ends.index(len(name)) + 1]
+        near.add(near_on(name, joined, ends))
+    raise Absent(
+        "scope_not_found",
+        detail=f"no scope is named {name!r}",
+        available_scopes=nearest(name, near - {""}),
+    )
+
+
+def near_on(asked: str, joined: str, ends: Sequence[int]) -> str:
+    """The scope along a path, given by where its parts end, that is most like a name."""
+    at = joined.lower().find(asked.lower())
+    reached = at + len(asked) if at >= 0 else n_alike(joined, asked)
+    return next((joined[:end] for end in ends if end >= reached), joined)

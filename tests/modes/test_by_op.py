@@ -1,0 +1,577 @@
+"""The step by op: a case for each rule, one op with all that is known of it, and real captures."""
+
+from __future__ import annotations
+
+import unittest
+from fractions import Fraction
+from typing import Any
+
+from tests.builders import hlo_proto
+from tests.builders.hlo_proto import array, metadata_plane, tuple_of
+from tests.builders.hlo_proto import op as instruction
+from tests.builders.xspace import (
+    Op,
+    Space,
+    Stat,
+    StatMetadata,
+    encode,
+    memory_access_breakdown,
+    op,
+    tpu_plane,
+    trace,
+    uint64,
+)
+from tests.harness import DEMO, OFFLOADING, PROFILES, answer, run
+
+Json = dict[str, Any]
+STEP = [("s", 0, 10_000_000)]
+BF16 = "bf16[8,128]{1,0:T(8,128)(2,1)}"
+KERNEL = ', custom_call_target="tpu_custom_call"'
+# Of v7x: flops and bytes in a picosecond.
+PEAK, HBM = Fraction("1153.5"), Fraction(3690 * 2**30, 10**12)
+
+
+def said_of(ops: list[Op], *options: str) -> Json:
+    return answer(trace(ops, STEP), "by_op", *options)
+
+
+def row_of(*ops: Op, options: tuple[str, ...] = ()) -> Json:
+    """The one row that they make."""
+    [row] = said_of(list(ops), *options)["ops"]
+    found: Json = row
+    return found
+
+
+def named(rows: list[Json]) -> list[str]:
+    return [row["hlo_op"] for row in rows]
+
+
+def matmul(start: int, dur: int, **facts: Any) -> Op:
+    facts = {"shape": BF16, "flops": 10**9, "bytes_accessed": 10**6, **facts}
+    return op(facts.pop("name", "f.1"), "convolution fusion", start, dur, **facts)
+
+
+class Rows(unittest.TestCase):
+    def test_an_op_is_a_name_in_a_program(self) -> None:
+        said = said_of(
+            [
+                op("a.1", "loop fusion", 0, 10, program_id=7),
+                op("a.1", "loop fusion", 10, 20, program_id=8),
+                op("b", "copy", 30, 30, program_id=7),
+                # Entries of one name are one op.
+                op("a.1", "loop fusion", 60, 5, program_id=7, flops=3),
+                op("a.2", "loop fusion", 65, 20, program_id=2**64 - 1),
+                op("a.1", "loop fusion", 85, 20),
+                op("a.1", "loop fusion", 105, 9, program_id=7),
+            ]
+        )
+        self.assertEqual(
+            [
+                (row["rank"], row["hlo_op"], row["program_id"], row["total_dur_ps"])
+                for row in said["ops"]
+            ],
+            [
+                (1, "b", "7", 30),
+                (2, "a.1", "7", 24),
+                (3, "a.1", None, 20),
+                (4, "a.1", "8", 20),
+                (5, "a.2", str(2**64 - 1), 20),
+            ],
+        )
+        first = said["ops"][1]
+        self.assertEqual(
+            [first[name] for name in ("n_executions", "min_dur_ps", "max_dur_ps", "avg_dur_ps")],
+            [3, 5, 10, 8],
+        )
+        # Facts are those of the first.
+        self.assertIsNone(first["flops"])
+
+    def test_top_and_tail(self) -> None:
+        ops = [op(f"f.{i:02}", "loop fusion", 100 * i, i + 1) for i in range(60)]
+        everything = said_of(ops, "--top", "99")
+        self.assertEqual(everything["tail"], {"n_ops_omitted": 0, "dur_ps": 0})
+        for top, options in ((50, ()), (0, ("--top", "0")), (7, ("--top", "7"))):
+            said = said_of(ops, *options)
+            self.assertEqual(said["ops"], everything["ops"][:top])
+            left_out = [row["total_dur_ps"] for row in everything["ops"][top:]]
+            self.assertEqual(
+                said["tail"], {"n_ops_omitted": len(left_out), "dur_ps": sum(left_out)}
+            )
+
+    def test_containers_are_apart(self) -> None:
+        said = said_of(
+            [
+                op("while.1", "while", 0, 100),
+                op("f", "loop fusion", 10, 20),
+                op("call.2", "call", 200, 300),
+                op("while.1", "while", 600, 200),
+            ],
+            "--top=0",
+        )
+        self.assertEqual(
+            said["containers"],
+            [
+                {
+                    "hlo_op": name,
+                    "hlo_category": category,
+                    "n_executions": n,
+                    "total_dur_ps": 300,
+                }
+                for name, category, n in (("call.2", "call", 1), ("while.1", "while", 2))
+            ],
+        )
+        self.assertEqual(said["tail"], {"n_ops_omitted": 1, "dur_ps": 20})
+
+    def test_what_has_no_name_is_called_as_it_stands(self) -> None:
+        texts = ("not HLO at all", "", "%", "jit_f(7)", "%named = f32[] add()")
+        ops = [op("", "copy", 10 * i, 9 - i, text=text) for i, text in enumerate(texts)]
+        said = said_of(ops)
+        self.assertEqual(named(said["ops"]), ["", "not HLO at all", "jit_f(7)", "named"])
+        self.assertEqual(said["ops"][0]["n_executions"], 2)
+        found = said_of(ops, "--op", "not HLO")["op"]
+        self.assertEqual((found["text"], found["program"]), ("not HLO at all", None))
+
+    def test_what_it_is_and_where_it_stands(self) -> None:
+        row = row_of(
+            op(
+                *("f.1.remat", "loop fusion", 0, 10),
+                stack="m.py:1:1\nlib/site-packages/x.py:3:3",
+                source="x.py:3",
+                tf_op="jit(f)/jvp(layer)/mlp/mul:",
+            )
+        )
+        expected = {
+            "kind": "compute",
+            "hlo_category": "loop fusion",
+            "phase": "recompute",
+            "scope": "layer/mlp",
+            "tf_op": "jit(f)/jvp(layer)/mlp/mul:",
+            "source_inner": "lib/site-packages/x.py:3",
+            "source_user": "m.py:1",
+            "source_is": "own",
+            "shape": "f32[8,128]{1,0:T(8,128)}",
+            "pct_of_step": 0.0,
+            "waits_for": None,
+            "kernel": None,
+        }
+        self.assertEqual({name: row[name] for name in expected}, expected)
+
+    def test_a_shape_is_the_text_s_or_else_the_stat_s(self) -> None:
+        self.assertEqual(
+            row_of(op("f", "copy", 0, 1, shape_with_layout="s8[3]"))["shape"],
+            "f32[8,128]{1,0:T(8,128)}",
+        )
+        self.assertEqual(row_of(op("f", "copy", 0, 1, text="%f", shape="s8[3]"))["shape"], "s8[3]")
+        self.assertIsNone(row_of(op("f", "copy", 0, 1, text="%f", shape_with_layout=""))["shape"])
+
+    def test_whom_it_waits_for(self) -> None:
+        for name, category, whom in (
+            ("all-gather-done.1", "all-gather-done", "all-gather"),
+            ("all-gather-start.1", "all-gather-start", None),
+            ("all-reduce.1", "all-reduce", "all-reduce"),
+            ("copy-done.1", "copy-done", "dma"),
+            ("copy.1", "copy", None),
+            ("f", "loop fusion", None),
+        ):
+            row = row_of(op(name, category, 0, 10))
+            self.assertEqual(row["waits_for"], whom, name)
+
+
+class Figures(unittest.TestCase):
+    def test_rates_are_of_one_execution(self) -> None:
+        space = memory_access_breakdown((1, 1, 3 * 10**6), (2, 3, 10**9))
+        row = row_of(
+            matmul(0, 1_000_000, memory_access_breakdown=space),
+            matmul(2_000_000, 3_000_000, memory_access_breakdown=space),
+        )
+        self.assertEqual(
+            (row["flops"], row["bytes_accessed"], row["hbm_bytes"]), (10**9, 10**6, 3 * 10**6)
+        )
+        # 10⁹ flops and 3 · 10⁶ bytes in 2 µs.
+        self.assertEqual((row["achieved_tflops"], row["achieved_gbps"]), (500.0, 1500.0))
+        row = row_of(matmul(0, 3_000_000))
+        self.assertEqual((row["achieved_tflops"], row["achieved_gbps"]), (333.333, 333.333))
+        self.assertIsNone(row["hbm_bytes"])
+
+    def test_nothing_is_said_of_what_is_unknown_nothing_or_takes_no_time(self) -> None:
+        for facts in (
+            {"flops": 0, "bytes_accessed": 0},
+            {"flops": -1, "bytes_accessed": -1},
+            {"flops": 10**9, "dur": 0},
+            # Known to be none, though other memories have some.
+            {"flops": 0, "memory_access_breakdown": memory_access_breakdown((1, 3, 5))},
+        ):
+            duration = facts.pop("dur", 100)
+            row = row_of(matmul(0, duration, **facts))  # type: ignore[arg-type]
+            self.assertEqual((row["achieved_tflops"], row["achieved_gbps"]), (None, None), facts)
+
+    def test_roofs_are_added_up_over_entries(self) -> None:
+        # Of one name: the first is bound by flops, the second by bytes, the third beyond its roof.
+        ops = [
+            matmul(0, 2_000_000),
+            matmul(2_000_000, 1_000_000),
+            matmul(3_000_000, 5_000_000, bytes_accessed=10**7, flops=1),
+            matmul(8_000_000, 10, flops=10**9 + 1),
+        ]
+        row = row_of(*ops)
+        at_roof = round(2 * 10**9 / PEAK) + round(10**7 / HBM) + 10
+        self.assertEqual(row["at_roof_ps"], at_roof)
+        self.assertEqual(row["lost_ps"], 8_000_010 - at_roof)
+        self.assertEqual(row["class"], "compute_bound")
+
+    def test_what_of_one_entry_is_unknown_is_unknown_of_all(self) -> None:
+        row = row_of(matmul(0, 10), matmul(10, 10, flops=0, bytes_accessed=0))
+        self.assertEqual(
+            (row["class"], row["at_roof_ps"], row["lost_ps"]), ("compute_bound", None, None)
+        )
+
+    def test_classes(self) -> None:
+        for each, name, at_roof in (
+            (op("all-reduce.1", "all-reduce", 0, 10), "collective", 0),
+            (op("infeed.1", "infeed", 0, 10), "host", 0),
+            (op("copy.1", "copy", 0, 10), "data_movement", 0),
+            (op("t.1", "tuple", 0, 10), "other", 0),
+            (matmul(0, 10), "compute_bound", 10),
+            (matmul(0, 10, flops=1), "memory_bound", 10),
+            (matmul(0, 10, flops=0, bytes_accessed=0), "unjudged", None),
+            (op("k", "custom-call", 0, 10, attributes=KERNEL), "kernel", None),
+        ):
+            row = row_of(each)
+            self.assertEqual((row["class"], row["at_roof_ps"]), (name, at_roof))
+            self.assertEqual(row["lost_ps"], None if at_roof is None else 10 - at_roof)
+
+    def test_a_black_box(self) -> None:
+        kernel = op("k.3", "custom-call", 0, 10**6, attributes=KERNEL, flops=0, bytes_accessed=500)
+        row = row_of(kernel)
+        facts = ("kernel", "cost_source", "flops", "bytes_accessed", "achieved_gbps")
+        self.assertEqual([row[name] for name in facts], ["k", None, None, 500, 0.5])
+        row = row_of(kernel, options=("--kernel-cost", "k=1e9,3e6,fp8"))
+        self.assertEqual([row[name] for name in facts], ["k", "user", 10**9, 3 * 10**6, 3000.0])
+        self.assertEqual([row["dtype"], row["dtype_source"]], ["fp8", "user"])
+        self.assertEqual((row["class"], row["achieved_tflops"]), ("memory_bound", 1000.0))
+        # A kernel of which the trace knows what it costs is one all the same.
+        row = row_of(op("k.3", "custom-call", 0, 10, attributes=KERNEL, flops=9))
+        self.assertEqual([row[name] for name in facts[:3]], ["k", "xla", 9])
+
+    def test_what_its_author_declared(self) -> None:
+        config = (
+            b'{"custom_call_config":{"cost_estimate":{"flops":"1000000","bytes_accessed":"2000"}}}'
+        )
+        program = hlo_proto.hlo_proto({"main": [instruction("k.3", "custom-call", config=config)]})
+        ops = [op("k.3", "custom-call", 0, 100, attributes=KERNEL, program_id=7)]
+        data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", program)})]))
+        said = answer(data, "by_op")
+        [row] = said["ops"]
+        facts = ("kernel", "cost_source", "flops", "hbm_bytes")
+        self.assertEqual([row[name] for name in facts], ["k", "declared", 10**6, 2000])
+        is_told = [note for note in said["notes"] if "declared: 1;" in note]
+        self.assertEqual(len(is_told), 1)
+        # Only of what is shown.
+        self.assertFalse([n for n in answer(data, "by_op", "--top=0")["notes"] if "declared" in n])
+        said = answer(data, "by_op", "--top=0", "--op=k.3")
+        self.assertTrue([note for note in said["notes"] if "declared: 1;" in note])
+
+    def test_peaks(self) -> None:
+        said = said_of([matmul(0, 10**7)], "--chip", "v4", "--peak-tflops-bf16", "100")
+        self.assertEqual((said["chip"], said["peaks_used"]["peak_tflops_bf16"]), ("v4", 100.0))
+        self.assertEqual(said["ops"][0]["at_roof_ps"], 10**7)
+        outcome = run(trace([matmul(0, 9)], STEP), "by_op", "--kernel-cost", "k=1,1")
+        self.assertEqual(outcome.object["reason"], "kernel_not_found")
+
+
+BODY = [
+    instruction("p.0", "parameter", shape=array("bf16", 8, 128)),
+    instruction("c.0", "constant", shape=array("s32")),
+    instruction("m.0", "multiply", "p.0", "p.0", shape=array("bf16", 8, 128), line="m.py:5"),
+    instruction("t.0", "tuple", "m.0", "c.0", shape=tuple_of(array("bf16", 8, 128), array("s32"))),
+]
+MAIN = [
+    instruction("x", "parameter", shape=array("bf16", 8, 128), line="m.py:1"),
+    instruction("fusion.1", "fusion", "x", "x", calls=["fused"], line="m.py:4"),
+    instruction("copy-start.1", "copy-start", "x"),
+    instruction("copy-done.1", "copy-done", "copy-start.1", line="m.py:9"),
+    instruction("y", "add", "copy-done.1", "fusion.1", shape=array("f32")),
+    instruction("z", "add", "copy-done.1", "fusion.1", shape=array("s8", 2)),
+]
+
+
+def with_program(ops: list[Op], **more: Any) -> bytes:
+    program = hlo_proto.hlo_proto({"fused": BODY, "main": MAIN, **more})
+    for each in ops:
+        each.stats.setdefault("program_id", 7)
+    return encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", program)})]))
+
+
+class OneOp(unittest.TestCase):
+    def one(self, data: bytes, name: str) -> Json:
+        said = answer(data, "by_op", "--top", "0", "--op", name)
+        self.assertEqual(said["ops"], [])
+        found: Json = said["op"]
+        return found
+
+    def test_it_is_the_row_and_more(self) -> None:
+        ops = [
+            op("a", "copy", 0, 10),
+            op("b", "copy", 10, 20, stack="m.py:1:1\nn.py:2:2"),
+            op("a", "copy", 90, 5),
+        ]
+        for name, more in (
+            ("b", {"source_stack": "n.py:2:2\nm.py:1:1", "executions": [[10, 20]]}),
+            ("a", {"source_stack": None, "executions": [[0, 10], [90, 5]]}),
+        ):
+            said = said_of(ops, "--op", name)
+            [row] = [row for row in said["ops"] if row["hlo_op"] == name]
+            text = (
+                f"%{name} = f32[8,128]{{1,0:T(8,128)}} copy(f32[8,128]{{1,0:T(8,128)}} %operand.1)"
+            )
+            self.assertEqual(
+                said["op"],
+                {**row, "text": text, **more, "n_executions_omitted": 0, "program": None},
+            )
+        self.assertNotIn("op", said_of(ops))
+
+    def test_executions_are_in_order_and_a_thousand(self) -> None:
+        ops = [op("a", "copy", 10 * i, 5) for i in reversed(range(1200))]
+        ops.insert(7, op("a", "copy", 3, 1, flops=1))
+        found = self.one(trace(ops, STEP), "a")
+        starts = [0, 3, *range(10, 9990, 10)]
+        self.assertEqual([start for start, _ in found["executions"]], starts)
+        self.assertEqual(found["executions"][:2], [[0, 5], [3, 1]])
+        self.assertEqual((found["n_executions"], found["n_executions_omitted"]), (1201, 201))
+
+    def test_they_stand_on_the_scale_of_the_step(self) -> None:
+        measured = {"device_offset_ps": 5000, "device_duration_ps": 70}
+        plane = tpu_plane([op("a", "copy", 20, 10)], [("s", 10, 100)])
+        names = len(plane.stat_metadata)
+        for i, (name, value) in enumerate(measured.items(), 1):
+            plane.stat_metadata.append(StatMetadata(names + i, name))
+            plane.lines[1].events[0].stats.append(Stat(names + i, uint64(value)))
+        data = encode(Space([plane]))
+        said = answer(data, "by_op", "--op", "a")
+        self.assertEqual(said["op"]["executions"], [[5000, 70]])
+        self.assertEqual(said["step_window_ps"][0], 4990)
+
+    def test_what_a_fusion_is_made_of(self) -> None:
+        found = self.one(with_program([op("fusion.1", "loop fusion", 0, 10)]), "fusion.1")
+        x = {"name": "x", "opcode": "parameter", "shape": "bf16[8,128]", "source_inner": "m.py:1"}
+        self.assertEqual(
+            found["program"],
+            {
+                "opcode": "fusion",
+                "computation": "main",
+                # One that is taken twice stands there twice.
+                "operands": [x, x],
+                "users": [
+                    {"name": "y", "opcode": "add", "shape": "f32[]", "source_inner": None},
+                    {"name": "z", "opcode": "add", "shape": "s8[2]", "source_inner": None},
+                ],
+                "chain": [],
+                "called": [
+                    {
+                        "name": "fused",
+                        "n_instructions": 4,
+                        "instructions": [
+                            {
+                                "name": name,
+                                "opcode": opcode,
+                                "shape": shape,
+                                "operands": operands,
+                                "source_inner": line,
+                            }
+                            for name, opcode, shape, operands, line in (
+                                ("p.0", "parameter", "bf16[8,128]", [], None),
+                                ("c.0", "constant", "s32[]", [], None),
+                                ("m.0", "multiply", "bf16[8,128]", ["p.0", "p.0"], "m.py:5"),
+                                ("t.0", "tuple", "(bf16[8,128], s32[])", ["m.0", "c.0"], None),
+                            )
+                        ],
+                    }
+                ],
+            },
+        )
+
+    def test_what_a_wait_is_a_part_of(self) -> None:
+        found = self.one(with_program([op("copy-done.1", "copy-done", 0, 10)]), "copy-done.1")
+        self.assertEqual(found["program"]["chain"], ["copy-start.1", "copy-done.1"])
+        self.assertEqual([row["name"] for row in found["program"]["users"]], ["y", "z"])
+        self.assertEqual((found["waits_for"], found["source_is"]), ("dma", "own"))
+        self.assertEqual(found["program"]["called"], [])
+
+    def test_a_start_without_an_end_is_by_itself(self) -> None:
+        more = {"other": [instruction("copy-start.2", "copy-start")]}
+        found = self.one(
+            with_program([op("copy-start.2", "copy-start", 0, 1)], **more), "copy-start.2"
+        )
+        self.assertEqual(found["program"]["chain"], ["copy-start.2"])
+        self.assertEqual(found["program"]["computation"], "other")
+
+    def test_a_loop_is_no_row_but_can_be_asked_for(self) -> None:
+        more = {"loop": [instruction("while.1", "while", calls=["fused"])]}
+        ops = [op("while.1", "while", 0, 50, flops=8), op("fusion.1", "loop fusion", 0, 10)]
+        found = self.one(with_program(ops, **more), "while")
+        self.assertEqual(
+            [found[name] for name in ("rank", "kind", "class", "at_roof_ps", "lost_ps")],
+            [None, "container", None, None, None],
+        )
+        self.assertEqual((found["total_dur_ps"], found["executions"]), (50, [[0, 50]]))
+        self.assertEqual([each["name"] for each in found["program"]["called"]], ["fused"])
+
+    def test_long_lists_are_cut(self) -> None:
+        inner = {f"c{i}": [instruction(f"m.{i}", "add")] for i in range(30)}
+        inner["c0"] = [instruction(f"k.{i}", "add") for i in range(250)]
+        around = [
+            *(instruction(f"n.{i}", "negate") for i in range(60)),
+            instruction("big", "fusion", *(f"n.{i}" for i in range(60)), calls=list(inner)),
+            *(instruction(f"u.{i}", "negate", "big") for i in range(55)),
+        ]
+        more = {**inner, "around": around}
+        found = self.one(with_program([op("big", "custom fusion", 0, 1)], **more), "big")["program"]
+        self.assertEqual((len(found["operands"]), len(found["users"])), (50, 50))
+        self.assertEqual(len(found["called"]), 20)
+        first = found["called"][0]
+        self.assertEqual((first["n_instructions"], len(first["instructions"])), (250, 200))
+
+    def test_shapes(self) -> None:
+        dynamic = hlo_proto.Shape("f32", (4, 8), dynamic=(False, True))
+        deep = tuple_of(tuple_of(array("f8e4m3fn", 2)), tuple_of(), array("token"))
+        body = [
+            instruction("a", "add", shape=dynamic),
+            instruction("b", "add", shape=deep),
+            instruction("c", "add", shape=array("u32", space=2)),
+        ]
+        data = with_program(
+            [op("g", "loop fusion", 0, 1)],
+            body=body,
+            top=[instruction("g", "fusion", calls=["body"])],
+        )
+        [called] = self.one(data, "g")["program"]["called"]
+        shapes = [each["shape"] for each in called["instructions"]]
+        self.assertEqual(shapes, ["f32[4,<=8]", "((f8e4m3fn[2]), (), token[])", "u32[]"])
+
+
+class Names(unittest.TestCase):
+    OPS = (
+        op("fusion.1", "loop fusion", 0, 10),
+        op("fusion.12", "loop fusion", 10, 10),
+        op("copy-done.7", "copy-done", 20, 10),
+        op("42", "copy", 30, 10),
+        op("while.9", "while", 0, 99),
+    )
+
+    def test_exact_or_the_only_one_that_begins_so(self) -> None:
+        for asked, name in (
+            ("fusion.1", "fusion.1"),
+            ("%fusion.1", "fusion.1"),
+            ("fusion.12", "fusion.12"),
+            ("copy", "copy-done.7"),
+            ("%c", "copy-done.7"),
+            ("w", "while.9"),
+            ("42", "42"),
+        ):
+            said = said_of(list(self.OPS), "--top=0", "--op", asked)
+            self.assertEqual(said["op"]["hlo_op"], name)
+            notes = [note for note in said["notes"] if "begins so" in note]
+            is_whole = asked.removeprefix("%") == name
+            expected = f"--op {asked.removeprefix('%')}: {name} taken, the only name that begins so"
+            self.assertEqual(notes, [] if is_whole else [expected])
+
+    def test_else_there_is_none(self) -> None:
+        everything = ["42", "while.9", "fusion.1", "fusion.12", "copy-done.7"]
+        for asked, near in (
+            ("fusion", ["fusion.1", "fusion.12", "42", "while.9", "copy-done.7"]),
+            ("FUSION.12", ["fusion.12", "fusion.1", "42", "while.9", "copy-done.7"]),
+            ("fusion.13", ["fusion.1", "fusion.12", "42", "while.9", "copy-done.7"]),
+            ("done", ["copy-done.7", "42", "while.9", "fusion.1", "fusion.12"]),
+            # A number is no beginning of a name.
+            ("4", everything),
+            ("%nothing", everything),
+        ):
+            outcome = run(trace(list(self.OPS), STEP), "by_op", "--op", asked)
+            self.assertEqual((outcome.object["reason"], outcome.status), ("op_not_found", 1))
+            self.assertEqual(outcome.object["available_ops"], near, asked)
+            self.assertIn(repr(asked), outcome.object["detail"])
+            self.assertEqual(outcome.stderr.count("\n"), 1)
+
+    def test_of_several_programs_that_where_it_took_most(self) -> None:
+        ops = [
+            op("a", "copy", 0, 10, program_id=1),
+            op("a", "copy", 10, 30, program_id=2),
+            op("a", "copy", 40, 25, program_id=3),
+            op("ab", "copy", 70, 99, program_id=1),
+        ]
+        said = said_of(ops, "--op", "a")
+        self.assertEqual((said["op"]["program_id"], said["op"]["rank"]), ("2", 2))
+        note = "3 programs have an op a: that of 2 taken, in which it took most time"
+        self.assertIn(note, said["notes"])
+        # One of all programs is one name.
+        self.assertEqual(said_of(ops[:3], "--op", "a")["op"]["program_id"], "2")
+
+
+class Captures(unittest.TestCase):
+    def paths(self) -> list[Any]:
+        return [DEMO, *sorted(PROFILES.glob("*.xplane.pb"))]
+
+    def test_all_leaf_time_is_there(self) -> None:
+        for path in self.paths():
+            said = answer(path, "by_op", "--top", "7")
+            leaves = said["totals"]["non_while_duration_ps_sum"]
+            shown = sum(row["total_dur_ps"] for row in said["ops"])
+            self.assertEqual(shown + said["tail"]["dur_ps"], leaves)
+            scoped = answer(path, "by_scope", "--depth", "0")
+            root, rest = scoped["scopes"][0]["total_dur_ps"], scoped["no_scope"]["dur_ps"]
+            self.assertEqual(root + rest, leaves)
+            of_containers = sum(row["total_dur_ps"] for row in said["containers"])
+            self.assertEqual(of_containers, sum(said["totals"]["container_durations_ps"].values()))
+
+    def test_rows_of_a_line_add_up_to_its_groups(self) -> None:
+        for path in self.paths():
+            with self.subTest(path=path.name):
+                rows = answer(path, "by_op", "--top", "99999")["ops"]
+                groups = answer(path, "by_source", "--include-comm", "--include-data-move")[
+                    "groups"
+                ]
+                sums: dict[tuple[str, str], list[int]] = {}
+                for i, each in enumerate((rows, groups)):
+                    for row in each:
+                        # Other lines are of no group, only likely.
+                        if row["source_inner"] and row.get("source_is", "own") == "own":
+                            line = sums.setdefault((row["source_inner"], row["kind"]), [0, 0])
+                            line[i] += row["total_dur_ps"]
+                lines = [(g["source_inner"], g["kind"]) for g in groups if g["source_stack"]]
+                self.assertTrue(lines)
+                for line_of_group in lines:
+                    ours, theirs = sums[line_of_group]
+                    self.assertEqual(ours, theirs, line_of_group)
+
+    def test_verdicts_are_the_ledger_s(self) -> None:
+        for path in self.paths():
+            with self.subTest(path=path.name):
+                rows = answer(path, "by_op", "--top", "99999")["ops"]
+                for budget in answer(path, "bottleneck")["budget"][:-2]:
+                    its = [row for row in rows if row["class"] == budget["class"]]
+                    for ours, theirs in (("total_dur_ps", "dur_ps"), ("lost_ps", "lost_ps")):
+                        if budget[theirs] is not None:
+                            self.assertEqual(sum(row[ours] for row in its), budget[theirs])
+
+    def test_the_oldest_is_what_xprof_s_table_of_ops_says(self) -> None:
+        if not OFFLOADING.exists():
+            self.skipTest("the capture isn't here")
+        # hlo_stats of XProf 2.24.2, in picoseconds: over four devices and all steps.
+        expected = {
+            "copy-done.4": (400, 77_773_215_731_250),
+            "copy-done.2": (400, 77_642_772_818_750),
+            "copy-done": (400, 75_671_038_513_750),
+            "copy-done.5": (400, 72_946_182_662_500),
+        }
+        found = dict.fromkeys(expected, (0, 0))
+        for device in range(4):
+            said = answer(OFFLOADING, "by_op", "--step=all", f"--device=/device:TPU:{device}")
+            for row in said["ops"]:
+                if row["hlo_op"] in found:
+                    n, total = found[row["hlo_op"]]
+                    found[row["hlo_op"]] = n + row["n_executions"], total + row["total_dur_ps"]
+        self.assertEqual(found, expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
