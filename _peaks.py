@@ -61,6 +61,13 @@ CHIPS = {
 }
 
 
+# Which of two figures to trust.
+V7X_HBM = (
+    ": the vendor's 7380 GB/s a chip are base 10, which the table reads as GiB/s because its origin"
+    " does; trust --peak-hbm-gibps 3436.6, the base-10 reading"
+)
+
+
 def gibps(gbps: float) -> float:
     return gbps / 2**30 * 10**9
 
@@ -132,5 +139,6 @@ def _own_notes(own: Peaks, used: Peaks) -> list[str]:
         ("HBM peak is {:.6g} GiB/s", own.hbm_gibps, used.hbm_gibps),
     ):
         if its_own and in_use and abs(its_own - in_use) > 0.02 * in_use:
-            notes.append(f"the trace's own {what.format(its_own)}, the one used is {in_use:.6g}")
+            note = f"the trace's own {what.format(its_own)}, the one used is {in_use:.6g}"
+            notes.append(note + V7X_HBM * (in_use == CHIPS["v7x"].hbm_gibps))
     return notes

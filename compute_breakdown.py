@@ -21,6 +21,7 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     record       all steps of all devices as one small object, to be kept and compared
     compare      what a change did: two captures line by line, and what of it is more than noise
     spread       which device of which host is slow, and on which lines
+    anatomy      what is in the file, of whatever device: planes, lines, stats, programs, events
 
 The modes of one step share one pipeline: load the trace, pick a step, iterate over the events that
 start in it, normalize them into executions of ops and a timeline; a mode turns the step into a
@@ -75,8 +76,11 @@ from _pipeline.option_values import (
     TO_COUNT,
     TO_DEPTH,
     TO_NATURAL,
+    TO_POSITIVE,
+    TO_REGEX,
     TO_SLICE,
     TO_STEP,
+    TO_WHOLE,
     peak_of,
 )
 from _pipeline.request import DEVICE, Absent, Request, unreadable
@@ -113,12 +117,19 @@ def answer_on_step(
 
     def answer(path: str) -> Json:
         with load.opened(path, on_read) as trace:
-            is_own = frames.own_code(own)
-            opened = device.open_device(trace, request.device or DEVICE, list(files), notes, is_own)
-            picked = step_pick.pick_step(opened, step_pick.StepChoice(step, step_id), notes)
-            of_step = normalize.read_step(opened, picked, notes)
-            report = mode.load()
-            return answer_of(request, path, of_step, lambda step: report(step, **options), notes)
+            is_own, name = frames.own_code(own), request.device or DEVICE
+            try:
+                opened = device.open_device(trace, name, list(files), notes, is_own)
+                picked = step_pick.pick_step(opened, step_pick.StepChoice(step, step_id), notes)
+                of_step = normalize.read_step(opened, picked, notes)
+                report = mode.load()
+                return answer_of(
+                    request, path, of_step, lambda step: report(step, **options), notes
+                )
+            except Absent as absent:
+                if mode.anyway:
+                    absent.fields |= loaded(mode.anyway)(trace, name, notes)
+                raise
 
     return load.first_of(files, request.host, notes, answer)
 
@@ -147,19 +158,17 @@ class Mode:
         is_of_step: bool = False,
         # Which device it is about if none is named; None for all.
         device: str | None = DEVICE,
+        # What else its answers say, also where there is no step of that device.
+        anyway: str = "",
     ) -> None:
         self.name, self.function, self.says = name, function, says
         self.options = (*STEP_OPTIONS, *options) if is_of_step else options
         self.example = example
         self.is_of_step = is_of_step
-        self.device = device
+        self.device, self.anyway = device, anyway
 
     def load(self) -> Callable[..., Any]:
-        from importlib import import_module
-
-        module, _, name = self.function.partition(":")
-        function: Callable[..., Any] = getattr(import_module(module), name)
-        return function
+        return loaded(self.function)
 
     def answer(self, request: Request, notes: list[str], on_read: OnRead | None) -> Json:
         if self.is_of_step:
@@ -168,24 +177,31 @@ class Mode:
         return fields
 
 
-def of_step(name: str, function: str, says: str, options: tuple[str, ...], example: str) -> Mode:
+def loaded(place: str) -> Callable[..., Any]:
+    from importlib import import_module
+
+    module, _, name = place.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
+
+
+def of_step(
+    name: str, function: str, says: str, options: tuple[str, ...], example: str, anyway: str = ""
+) -> Mode:
     """A mode that reports on one step."""
-    return Mode(name, function, says, options, example, is_of_step=True)
+    return Mode(name, function, says, options, example, is_of_step=True, anyway=anyway)
 
 
-PEAK_OPTIONS = (
-    "--chip",
-    *(f"--peak-tflops-{dtype}" for dtype in _peaks.DTYPES),
-    "--peak-hbm-gibps",
-)
+PEAK_OPTIONS = ("--chip", *(f"--peak-tflops-{each}" for each in _peaks.DTYPES), "--peak-hbm-gibps")
 
+TOKEN_OPTIONS = ("--tokens", "--flops-per-token", "--params", "--n-devices")
 
 MODES = (
     of_step(
         "bottleneck",
         "_modes.bottleneck:bottleneck",
         "where to look first: what the step's time is lost to, and on which lines",
-        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops"),
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
         "--top 5",
     ),
     of_step(
@@ -214,7 +230,7 @@ MODES = (
         "_modes.by_op:by_op",
         "what each op costs, and what it is made of",
         ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op"),
-        "--top 0 --op fusion.12",
+        "--top 0 --op fusion.115",
     ),
     of_step(
         "non_compute",
@@ -227,7 +243,7 @@ MODES = (
         "roofline",
         "_modes.roofline:roofline",
         "how far each source line is from what the chip could do",
-        (*PEAK_OPTIONS, "--bytes", "--kernel-cost"),
+        ("--top", *PEAK_OPTIONS, "--bytes", "--kernel-cost"),
         "--peak-tflops-fp32 70",
     ),
     of_step(
@@ -243,6 +259,7 @@ MODES = (
         "what fills the HBM when it is fullest, by buffer and source line",
         ("--top",),
         "--top 10",
+        "_modes.memory:runtime_anyway",
     ),
     of_step(
         "idle",
@@ -279,6 +296,14 @@ MODES = (
         "which device of which host is slow, and on which lines",
         ("--steps", "--top"),
         "--top 5",
+        device=None,
+    ),
+    Mode(
+        "anatomy",
+        "_modes.anatomy:anatomy",
+        "what is in the file, of whatever device: planes, lines, stats, programs, events",
+        ("--plane", "--line", "--grep", "--sample"),
+        "--plane 0 --sample 1",
         device=None,
     ),
 )
@@ -363,6 +388,14 @@ OPTIONS: dict[str, Json] = {
         "action": "append",
         "help": "override the HBM peak, in GiB/s",
     },
+    "--plane": {"metavar": "NAME", "help": "count one plane through: its name, or N of a TPU"},
+    "--line": {"metavar": "NAME", "help": "only its lines of that name"},
+    "--grep": {
+        "metavar": "REGEX",
+        "type": TO_REGEX,
+        "help": "only events in whose name it is found",
+    },
+    "--sample": {"metavar": "K", "type": TO_NATURAL, "help": "also the first K events of a line"},
     "--bytes": {
         "dest": "traffic",
         "choices": ["accessed", "hbm"],
@@ -372,6 +405,23 @@ OPTIONS: dict[str, Json] = {
         "metavar": "F",
         "type": TO_COUNT,
         "help": "useful flops of the step on one device, by batch and model: gives the mfu",
+    },
+    "--tokens": {
+        "metavar": "N",
+        "type": TO_WHOLE,
+        "help": "tokens of one step over all devices: gives tokens_per_s, and with one of the next"
+        " two the mfu",
+    },
+    "--flops-per-token": {"metavar": "F", "type": TO_POSITIVE, "help": "useful flops of one token"},
+    "--params": {
+        "metavar": "P",
+        "type": TO_POSITIVE,
+        "help": "active parameters of a model in training: 6 flops each a token",
+    },
+    "--n-devices": {
+        "metavar": "D",
+        "type": TO_WHOLE,
+        "help": "over how many devices the tokens are (default: as many as the program runs on)",
     },
     "--flags": {
         "metavar": "FILE",
@@ -484,9 +534,20 @@ def refuse_contradictions(parser: Parser, mode: Mode, given: Json) -> None:
         parser.error("--mode compare takes --baseline PROFILE, the capture before the change")
     if given["profile"] == given.get("baseline") == "-":
         parser.error("there is only one standard input: PROFILE and the baseline can't both be -")
+    if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
+        parser.error("--model-flops, --flops-per-token and --params exclude each other")
+    of_token = {"flops_per_token", "params"} & given.keys()
+    if of_token and "tokens" not in given:
+        parser.error("--flops-per-token and --params take --tokens, those of a step in all")
+    if "n_devices" in given and not of_token:
+        parser.error("--n-devices takes --flops-per-token or --params")
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     if len(set(kernels)) < len(kernels):
         parser.error("--kernel-cost was given twice for one kernel")
+    if mode.name == "anatomy" and "device" in given:
+        parser.error("--mode anatomy takes --plane, not --device")
+    if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
+        parser.error("--line, --grep and --sample ask for --plane")
 
 
 def analyse(request: Request, notes: list[str]) -> Json:
@@ -548,6 +609,9 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
     except Absent as error:
         # Without the frames that it came through: they hold what was read.
         absent = error.with_traceback(None)
+        if absent.reason == "bad_arguments":
+            # What only the trace could tell to be missing.
+            usage = parser_of_modes()[0].format_usage()
     except MemoryError as error:
         absent = unreadable(request.profile if request else "", error)
     asked = {

@@ -5,18 +5,30 @@ from __future__ import annotations
 from _modes.causes import idle_by_cause
 from _modes.costs import costs_by_kernel, declared_notes
 from _modes.exposed import is_exposed
-from _modes.ledger import CLASSES, COLLECTIVE, KERNEL, UNJUDGED, at_roof_of, is_declared, ledger_of
+from _modes.ledger import (
+    CLASSES,
+    COLLECTIVE,
+    DATA_MOVEMENT,
+    KERNEL,
+    UNJUDGED,
+    at_roof_of,
+    is_declared,
+    is_vouched_for,
+    ledger_of,
+)
 from _modes.likely import LikelyLine, likely_line, line_of
 from _modes.report import Report
 from _modes.roofs import exact, peaks_used, roofs_of, rounded
 from _modes.rows import likely_fields, shortened
+from _modes.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import TPU_RE
 from _pipeline.groups import Group, how_most, percent, ranked_by, sum_known
 from _pipeline.vocabulary import COMPUTE, HOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from fractions import Fraction
     from typing import Any
 
     from _modes.ledger import Entry
@@ -27,6 +39,9 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 IDLE, OVERLAP, AT_ROOF = "idle", "overlap", "at_roof"
+# What math can hide.
+HIDEABLE = (COLLECTIVE, HOST, DATA_MOVEMENT)
+N_OVER_ROOF_NAMED = 3
 
 
 class Finding:
@@ -80,9 +95,16 @@ def bottleneck(
     peaks: Sequence[tuple[str, float]] = (),
     kernel_cost: Sequence[tuple[str, int, int, str | None]] = (),
     model_flops: int | None = None,
+    tokens: int | None = None,
+    flops_per_token: float | None = None,
+    params: float | None = None,
+    n_devices: int | None = None,
 ) -> Report:
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost)
+    useful: int | Fraction | None = model_flops
+    if tokens is not None and (flops_per_token or params):
+        useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
     ledger = ledger_of(step, roofs, by_user)
     findings = findings_of(ledger)
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
@@ -90,7 +112,7 @@ def bottleneck(
     weights = {name: sum(entry.weight for entry in by_class[name]) for name in CLASSES}
     weights |= {IDLE: idle, AT_ROOF: at_roof_of(ledger)}
     recompute = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
-    tail = findings[top:]
+    over = [entry for entry in ledger if entry.is_over_roof]
     return Report(
         {
             # The first of several: the order of the table.
@@ -98,41 +120,39 @@ def bottleneck(
             "speed_of_light": speed_of_light(ledger, step.duration),
             "mfu_at_least": utilization_of(ledger, step, lambda op: op.phase != "recompute"),
             "hfu_at_least": utilization_of(ledger, step, lambda op: True),
-            "mfu": mfu_of(model_flops, step, roofs),
+            "mfu": mfu_of(useful, step, roofs),
+            "tokens_per_s": tokens_per_s(step, tokens),
+            "over_roof": {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)},
             "capture": {
                 "hosts": step.device.hosts,
                 "devices": [name for name in step.device.planes if TPU_RE.match(name)],
                 "n_steps": len(step.device.steps),
             },
-            "budget": [
-                *(budget_row(name, by_class[name], step) for name in CLASSES),
-                rest_row(IDLE, idle, step),
-                rest_row(OVERLAP, step.timeline.busy - Group(step.leaves).total, step),
-            ],
+            "budget": budget_of(by_class, idle, step),
             "idle_by_cause": idle_by_cause(step),
             "recompute_dur_ps": recompute,
             "recompute_pct_of_step": percent(recompute, step.duration),
             "findings": [finding_row(i, each, step) for i, each in enumerate(findings[:top], 1)],
-            "tail": {
-                "n_findings_omitted": len(tail),
-                "dur_ps": sum(each.group.total for each in tail),
-                "lost_ps": sum(each.lost or 0 for each in tail),
-            },
+            "tail": tail_of(findings[top:]),
             "chip": roofs.choice.chip,
             "peaks_used": peaks_used(roofs),
         },
-        notes=[*declared_notes({e.kernel for e in ledger if is_declared(e)}), *roofs.choice.notes],
+        notes=[
+            *over_roof_notes(over),
+            *declared_notes({entry.kernel for entry in ledger if is_declared(entry)}),
+            *roofs.choice.notes,
+        ],
     )
 
 
 def speed_of_light(ledger: Sequence[Entry], duration: int) -> Json:
     """What share of the step the chip needs at the least, between two bounds."""
-    at_roof, declared = at_roof_of(ledger), at_roof_of(filter(is_declared, ledger))
+    at_roof = at_roof_of(ledger)
     unknown = sum(entry.weight for entry in ledger if not entry.is_certain)
     return {
         "at_roof_ps": at_roof,
         "unknown_ps": unknown,
-        "pct_at_least": percent(at_roof - declared, duration),
+        "pct_at_least": percent(at_roof_of(filter(is_vouched_for, ledger)), duration),
         "pct_at_most": percent(at_roof + unknown, duration),
     }
 
@@ -140,22 +160,56 @@ def speed_of_light(ledger: Sequence[Entry], duration: int) -> Json:
 def utilization_of(
     ledger: Iterable[Entry], step: Step, counts: Callable[[Op], bool]
 ) -> float | None:
-    """What share of the step the matrix units are busy at the least, claims left out."""
+    """What share of the step the matrix units are busy at the least."""
     t_compute = sum(
         (
             min(exact(entry.total), entry.t_compute)
             for entry in ledger
-            if not is_declared(entry) and counts(entry.executions.op)
+            if is_vouched_for(entry) and counts(entry.executions.op)
         ),
         exact(0),
     )
     return rounded(t_compute / step.duration, 6) if step.duration else None
 
 
-def mfu_of(model_flops: int | None, step: Step, roofs: Roofs) -> float | None:
-    if model_flops is None or "bf16" not in roofs.flops or not step.duration:
+def mfu_of(useful: int | Fraction | None, step: Step, roofs: Roofs) -> float | None:
+    if useful is None or "bf16" not in roofs.flops or not step.duration:
         return None
-    return rounded(model_flops / roofs.flops["bf16"] / step.duration, 6)
+    return rounded(useful / roofs.flops["bf16"] / step.duration, 6)
+
+
+def over_roof_notes(over: list[Entry]) -> list[str]:
+    if not over:
+        return []
+    over.sort(key=lambda entry: (-entry.total, entry.executions.op.agg_key))
+    lines = dict.fromkeys(line_of(each.executions.op).line or each.name for each in over)
+    named = list(lines)[:N_OVER_ROOF_NAMED]
+    return [
+        f"{len(over)} ops ({sum(each.total for each in over)} ps) are faster than their roof, by a"
+        " wrong count of flops or bytes, dtype or peak; pct_at_least, mfu_at_least and"
+        f" hfu_at_least leave them out: {', '.join(named)}{', …' * (len(lines) > len(named))}"
+    ]
+
+
+def hideable(name: str, duration: int, step: Step) -> int | None:
+    """As much as this step's math can hide, and no more."""
+    return min(duration, step.by_kind[COMPUTE].total) if name in HIDEABLE else None
+
+
+def tail_of(findings: Sequence[Finding]) -> Json:
+    return {
+        "n_findings_omitted": len(findings),
+        "dur_ps": sum(each.group.total for each in findings),
+        "lost_ps": sum(each.lost or 0 for each in findings),
+    }
+
+
+def budget_of(by_class: Mapping[str, Sequence[Entry]], idle: int, step: Step) -> list[Json]:
+    return [
+        *(budget_row(name, by_class[name], step) for name in CLASSES),
+        rest_row(IDLE, idle, step),
+        rest_row(OVERLAP, step.timeline.busy - Group(step.leaves).total, step),
+    ]
 
 
 def budget_row(name: str, entries: Sequence[Entry], step: Step) -> Json:
@@ -167,12 +221,13 @@ def budget_row(name: str, entries: Sequence[Entry], step: Step) -> Json:
         "pct_of_step": percent(total, step.duration),
         "at_roof_ps": at_roof_of(entries) if is_known else None,
         "lost_ps": sum(entry.lost or 0 for entry in entries) if is_known else None,
+        "hideable_ps": hideable(name, total, step),
         "n_executions": sum(entry.executions.n for entry in entries),
     }
 
 
 def rest_row(name: str, duration: int, step: Step) -> Json:
-    nothing = dict.fromkeys(("at_roof_ps", "lost_ps", "n_executions"))
+    nothing = dict.fromkeys(("at_roof_ps", "lost_ps", "hideable_ps", "n_executions"))
     pct = percent(duration, step.duration)
     return {"class": name, "dur_ps": duration, "pct_of_step": pct, **nothing}
 
@@ -190,6 +245,7 @@ def finding_row(rank: int, finding: Finding, step: Step) -> Json:
         "pct_of_step": percent(group.total, step.duration),
         "at_roof_ps": finding.at_roof,
         "lost_ps": finding.lost,
+        "hideable_ps": hideable(finding.name, group.total, step),
         "n_executions": group.n,
         "phases": group.time_by(lambda op: op.phase),
         "waits_for": (

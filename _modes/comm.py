@@ -36,9 +36,8 @@ def comm(step: Step, *, top: int = 20) -> Report:
         by_collective.setdefault(each.collective, []).append(each)
     ranked = sorted(by_key.values(), key=lambda some: (-total_of(some), some[0].key))
     tail = list(chain.from_iterable(ranked[top:]))
+    with_host = [each for each in transfers if each.op.waits_for == HOST]
     among_devices = [each for each in transfers if each.op.waits_for != HOST]
-    flights = chain.from_iterable(each.flights for each in among_devices)
-    under_way = merged((each.start, each.end) for each in flights if each.start < each.end)
     return Report(
         {
             "rows": [comm_row(some, cover, step) for some in ranked[:top]],
@@ -47,9 +46,9 @@ def comm(step: Step, *, top: int = 20) -> Report:
         totals={
             "exposed_ps": total_of(among_devices),
             "exposed_pct_of_step": percent(total_of(among_devices), step.duration),
-            "host_ps": total_of(transfers) - total_of(among_devices),
-            "in_flight_union_ps": sum(end - start for start, end in under_way),
-            "hidden_union_ps": sum(cover.within(start, end) for start, end in under_way),
+            "host_ps": total_of(with_host),
+            **union_fields("", among_devices, cover),
+            **union_fields("host_", with_host, cover),
             "by_collective": {
                 name: {
                     "n_executions": sum(each.executions.n for each in some),
@@ -59,6 +58,7 @@ def comm(step: Step, *, top: int = 20) -> Report:
                 for name, some in by_collective.items()
             },
         },
+        notes=clock_notes(transfers),
     )
 
 
@@ -81,13 +81,40 @@ def payload_of(transfers: Iterable[Transfer]) -> int | None:
     return sum_if_known((each.executions.n, each.exchange.payload) for each in transfers)
 
 
+def union_of(transfers: Iterable[Transfer]) -> list[tuple[int, int]]:
+    """When at least one of them is under way."""
+    flights = chain.from_iterable(each.flights for each in transfers)
+    return merged((each.start, each.end) for each in flights if each.start < each.end)
+
+
+def length_of(stretches: Iterable[tuple[int, int]]) -> int:
+    return sum(end - start for start, end in stretches)
+
+
+def union_fields(prefix: str, transfers: Iterable[Transfer], cover: Cover) -> Json:
+    under_way = union_of(transfers)
+    return {
+        f"{prefix}in_flight_union_ps": length_of(under_way),
+        f"{prefix}hidden_union_ps": sum(cover.within(start, end) for start, end in under_way),
+    }
+
+
+def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
+    """Pairs are made by the trace's clock, and timed by the device's."""
+    flights = chain.from_iterable(each.flights for each in transfers)
+    n = sum(flight.end < flight.start for flight in flights)
+    if not n:
+        return []
+    return [f"the two clocks contradict each other on {n} pairs, which end before they begin"]
+
+
 def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
     first, total = transfers[0], total_of(transfers)
     n_executions = sum(each.executions.n for each in transfers)
     bus = sum_if_known((each.executions.n, each.exchange.bus) for each in transfers)
     # What is moved in which time; asynchronous only as far as it is paired.
     moved, lasted = bus, total
-    pairs = in_flight = covered = other = None
+    pairs = in_flight = union = covered = other = None
     if first.op.is_wait:
         flights = [flight for each in transfers for flight in each.flights]
         pairs = {
@@ -97,11 +124,12 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
         }
         paired = [each for each in transfers if each.flights]
         moved = sum_if_known((len(each.flights), each.exchange.bus) for each in paired)
-        lasted = sum(flight.end - flight.start for flight in flights)
+        lasted = length_of(union_of(paired))
         if flights:
-            in_flight = lasted
+            union = lasted
+            in_flight = sum(max(0, flight.end - flight.start) for flight in flights)
             covered = sum(cover.within(flight.start, flight.wait) for flight in flights)
-            other = sum(flight.wait - flight.start for flight in flights) - covered
+            other = sum(max(0, flight.wait - flight.start) for flight in flights) - covered
     # Bytes a picosecond are thousands of gigabytes a second.
     how = how_most((each.likely.how, each.executions.total) for each in transfers)
     gbps = None if moved is None or lasted <= 0 else rounded(1000 * exact(moved) / lasted, 3)
@@ -117,6 +145,7 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
         "pct_of_step": percent(total, step.duration),
         "pairs": pairs,
         "in_flight_ps": in_flight,
+        "in_flight_union_ps": union,
         "covered_ps": covered,
         "other_ps": other,
         "payload_bytes": payload_of(transfers),
@@ -125,6 +154,6 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
         "groups": first.exchange.who.label,
         "groups_from": first.exchange.who_is,
         "bus_gbps": gbps,
-        "bus_gbps_over": "in_flight" if first.op.is_wait else "duration",
+        "bus_gbps_over": "in_flight_union" if first.op.is_wait else "duration",
         "plan": sorted(set().union(*(each.plan for each in transfers))) or None,
     }

@@ -50,6 +50,8 @@ class Peak(NamedTuple):
     instruction_name: str
     n_maxima: int
     n_untraced: int
+    # What is allocated in memories other than the HBM, by their numbers.
+    other_spaces: dict[str, int]
 
     @property
     def size(self) -> int:
@@ -99,7 +101,16 @@ def peak_of(assignment: BufferAssignment) -> Peak:
         largest.instruction_name if largest else "",
         len(maxima),
         n_untraced,
+        _other_spaces(assignment.allocations),
     )
+
+
+def _other_spaces(allocations: Sequence[Allocation]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for each in allocations:
+        if each.color != HBM and not each.is_thread_local:
+            sizes[str(each.color)] = sizes.get(str(each.color), 0) + each.size
+    return sizes
 
 
 def kind_of(allocation: Allocation) -> str:

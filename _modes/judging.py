@@ -60,6 +60,9 @@ class Part:
             return None
         return self.sum_of(lambda cost: cost.hbm_bytes)
 
+    def n_bytes(self, hbm_only: bool) -> int | None:
+        return self.hbm_bytes if hbm_only else self.bytes_accessed
+
     def _main_precision(self) -> Precision:
         """The dtype, and its source, that hold most of the time, the first of several."""
         dtypes: dict[str, int] = {}
@@ -138,7 +141,7 @@ class Skipped:
 
 def judge(part: Part, roofs: Roofs, hbm_only: bool) -> Verdict | Skipped:
     dtype, flops = part.precision.dtype, part.flops
-    n_bytes = part.hbm_bytes if hbm_only else part.bytes_accessed
+    n_bytes = part.n_bytes(hbm_only)
     if part.source == OPAQUE:
         return Skipped(part, OPAQUE)
     if not flops:

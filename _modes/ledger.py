@@ -38,6 +38,8 @@ class Entry:
     lost: int | None
     # Whether the roof is made of all that it could be made of.
     is_certain: bool
+    # Whether the runs were faster than their roof allows: something that it is made of is wrong.
+    is_over_roof: bool
     # By the flops alone, exact.
     t_compute: Fraction
 
@@ -73,7 +75,7 @@ def vanishing(each: Executions) -> Entry:
         name = HOST
     else:
         name = {COMM: COLLECTIVE, DATA_MOVE: DATA_MOVEMENT, OTHER: OTHER}[op.kind]
-    return Entry(each, name, None, 0, each.total, True, exact(0))
+    return Entry(each, name, None, 0, each.total, True, False, exact(0))
 
 
 def judged(each: Executions, cost: Cost, roofs: Roofs) -> Entry:
@@ -83,17 +85,26 @@ def judged(each: Executions, cost: Cost, roofs: Roofs) -> Entry:
     t_compute = each.n * cost.flops / peak if cost.flops and peak else exact(0)
     t_memory = each.n * n_bytes / roofs.hbm if n_bytes and roofs.hbm else exact(0)
     if cost.source == OPAQUE and each.op.kernel:
-        return Entry(each, KERNEL, cost, None, None, False, t_compute)
+        return Entry(each, KERNEL, cost, None, None, False, False, t_compute)
     if not (t_compute or t_memory):
-        return Entry(each, UNJUDGED, cost, None, None, False, t_compute)
-    at_roof = min(each.total, round(max(t_compute, t_memory)))
+        return Entry(each, UNJUDGED, cost, None, None, False, False, t_compute)
+    roof = max(t_compute, t_memory)
+    at_roof = min(each.total, round(roof))
     name = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
     is_certain = None not in (cost.flops, peak, n_bytes, roofs.hbm)
-    return Entry(each, name, cost, at_roof, each.total - at_roof, is_certain, t_compute)
+    # By more than what times are rounded to.
+    is_over_roof = each.total > 0 and 100 * roof > 101 * each.total
+    lost = each.total - at_roof
+    return Entry(each, name, cost, at_roof, lost, is_certain, is_over_roof, t_compute)
 
 
 def is_declared(entry: Entry) -> bool:
     return entry.cost is not None and entry.cost.source == DECLARED
+
+
+def is_vouched_for(entry: Entry) -> bool:
+    """Whether a lower bound may count on its roof: nobody's claim, and not seen to be wrong."""
+    return not is_declared(entry) and not entry.is_over_roof
 
 
 def at_roof_of(entries: Iterable[Entry]) -> int:

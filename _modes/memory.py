@@ -8,6 +8,7 @@ from functools import cached_property
 from _modes.heap import Contradiction, peak_of
 from _modes.likely import NO_LINE, likely_line, likely_line_of
 from _modes.report import Report, program_id_of
+from _modes.runtime import runtime_of
 from _pipeline import frames
 from _pipeline.executions import Executions
 from _pipeline.groups import percent
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from _modes.heap import Held, Peak
     from _pipeline.normalize import Step
     from _proto.hlo.module import Instruction, Program
+    from _proto.hlo.shapes import Array
+    from _proto.trace.reader import Trace
 
     Json = dict[str, Any]
 
@@ -32,10 +35,16 @@ Ran = dict["Instruction | None", list[Executions]]
 
 
 class Origin:
-    """The instruction that puts out a buffer, and its likely line; or None, and nothing."""
+    """The instruction that puts out buffers, its likely line, and which arrays it puts where; or
+    None, and nothing."""
 
-    def __init__(self, instruction: Instruction | None, ran: Ran) -> None:
+    def __init__(
+        self, instruction: Instruction | None, ran: Ran, paths: Sequence[tuple[int, ...]] = ()
+    ) -> None:
         self.instruction = instruction
+        self.arrays = (
+            dict(zip(paths, instruction.arrays_at(paths), strict=True)) if instruction else {}
+        )
         likely = NO_LINE
         if instruction:
             executions = ran.get(instruction)
@@ -81,6 +90,17 @@ class Live:
         return self.held.buffer.shape_index if self.held.buffer else None
 
     @property
+    def array(self) -> Array | None:
+        """What it holds, if that is one."""
+        return self.origin.arrays.get(self.shape_index or ())
+
+    @property
+    def padding(self) -> int | None:
+        """What tiles take beyond the elements of an array; None where it holds less than these."""
+        n_bytes = self.array.n_bytes if self.array else None
+        return None if n_bytes is None or n_bytes > self.held.size else self.held.size - n_bytes
+
+    @property
     def rank(self) -> tuple[int, str, tuple[int, ...]]:
         return -self.held.size, self.origin.name or "", self.shape_index or ()
 
@@ -98,29 +118,43 @@ def memory(step: Step, *, top: int = 20) -> Report:
         # Other programs aren't even read: they may be broken.
         if each.op.program_id == program_id and each.op.instruction:
             ran.setdefault(each.op.instruction, []).append(each)
-    put_out = dict.fromkeys(held.instruction for held in peak.held)
-    origins = {instruction: Origin(instruction, ran) for instruction in put_out}
+    put_out: dict[Instruction | None, list[tuple[int, ...]]] = {}
+    for held in peak.held:
+        put_out.setdefault(held.instruction, []).append(
+            held.buffer.shape_index if held.buffer else ()
+        )
+    origins = {each: Origin(each, ran, paths) for each, paths in put_out.items()}
     live = [Live(held, origins[held.instruction]) for held in peak.held]
     live.sort(key=lambda each: each.rank)
-    size = peak.size
+    size, notes = peak.size, peak_notes(peak)
+    padding = [each.padding for each in live if each.padding is not None]
     return Report(
         {
             "peak_bytes": size,
             "reserved_bytes": peak.reserved,
             "fragmentation_bytes": peak.reserved - size,
+            "padding_bytes": sum(padding) if padding else None,
             "by_kind": peak.by_kind,
+            "other_spaces": peak.other_spaces,
             "peak_at": peak_row(peak.instruction_name, program, ran, step),
             "buffers": [buffer_row(i, each, size) for i, each in enumerate(live[:top], 1)],
             "by_source": share_rows(live, "source_inner", lambda each: each.origin.line),
+            "by_op_name": share_rows(live, "tf_op", lambda each: each.origin.tf_op),
             "by_opcode": share_rows(live, "opcode", lambda each: each.origin.opcode),
             "by_argument": share_rows(live, "argument", lambda each: each.origin.argument),
             "tail": {
                 "n_buffers_omitted": len(live[top:]),
                 "bytes": sum(each.held.size for each in live[top:]),
             },
+            **runtime_anyway(step.device.trace, step.device.plane.name, notes),
         },
-        notes=peak_notes(peak),
+        notes=notes,
     )
+
+
+def runtime_anyway(trace: Trace, device: str, notes: list[str]) -> Json:
+    """What needs neither a program nor a step."""
+    return {"runtime": runtime_of(trace, device, notes)}
 
 
 def peak_of_program(program: Program) -> Peak | None:
@@ -152,10 +186,11 @@ def peak_row(name: str, program: Program, ran: Ran, step: Step) -> Json | None:
 
 def buffer_row(rank: int, live: Live, peak: int) -> Json:
     held, origin, index = live.held, live.origin, live.shape_index
-    array = origin.instruction.array_at(index or ()) if origin.instruction else None
+    array = live.array
     return {
         "rank": rank,
         "bytes": held.size,
+        "padding_bytes": live.padding,
         "pct_of_peak": percent(held.size, peak),
         "kind": held.kind,
         "shape": f"{array.dtype}[{','.join(map(str, array.dims))}]" if array else None,

@@ -16,7 +16,7 @@ from _pipeline.groups import Group, group_by, source_key
 from _pipeline.load import opened
 from _pipeline.normalize import step_of
 from _pipeline.ops import settle_stacks, stack_notes
-from _pipeline.request import DEVICE_NOT_FOUND, Absent
+from _pipeline.request import Absent, no_device
 from _pipeline.texts import cut_texts, digest_of
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import DMA, HOST, SPARSE_CORE
@@ -312,7 +312,7 @@ def record_of_trace(
         if device is None:
             names = [name for name in names if TPU_RE.match(name)]
         if not names:
-            raise Absent(DEVICE_NOT_FOUND, available_devices=trace.plane_names)
+            raise no_device(trace.plane_names)
         devices = record_devices(trace, names, asked)
         folder = os.path.dirname(os.path.abspath(path))
         is_run = path != STDIN and os.path.basename(os.path.dirname(folder)) == "profile"

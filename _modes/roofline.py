@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from _modes.judging import Skipped
+    from _modes.judging import Part, Skipped
+    from _modes.roofs import Roofs
     from _pipeline.normalize import Step
 
     Json = dict[str, Any]
@@ -28,6 +29,7 @@ N_OVER_ROOF_NAMED = 3
 def roofline(
     step: Step,
     *,
+    top: int | None = None,
     chip: str | None = None,
     peaks: Sequence[tuple[str, float]] = (),
     traffic: str = "accessed",
@@ -43,16 +45,33 @@ def roofline(
             verdicts.append(judged)
         else:
             skipped.append(judged)
+    shown = verdicts if top is None else by_shortfall(verdicts)[:top]
     return Report(
         {
             "chip": roofs.choice.chip,
             "peaks_used": {**peaks_used(roofs), "bytes": traffic},
             "step_summary": step_summary(verdicts, compute.total),
-            "groups": [roofline_row(verdict) for verdict in verdicts],
-            "skipped_groups": skipped_fields(skipped),
+            "groups": [roofline_row(verdict) for verdict in shown],
+            **({} if top is None else {"tail": tail_of(by_shortfall(verdicts)[top:])}),
+            "skipped_groups": skipped_fields(skipped, roofs, hbm_only=traffic == "hbm"),
         },
         notes=[*roofline_notes(verdicts), *roofs.choice.notes],
     )
+
+
+def by_shortfall(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    return sorted(
+        verdicts,
+        key=lambda each: (-each.shortfall, each.part.whole.op.agg_key, each.part.kernel or ""),
+    )
+
+
+def tail_of(verdicts: Sequence[Verdict]) -> Json:
+    return {
+        "n_groups_omitted": len(verdicts),
+        "dur_ps": sum(verdict.total for verdict in verdicts),
+        "shortfall_ps": sum(verdict.shortfall for verdict in verdicts),
+    }
 
 
 def roofline_row(verdict: Verdict) -> Json:
@@ -101,10 +120,6 @@ def step_summary(verdicts: Sequence[Verdict], compute: int) -> Json:
     over = [verdict for verdict in verdicts if verdict.is_over_roof]
     under = [verdict for verdict in verdicts if not verdict.is_over_roof]
     rooflined = sum(verdict.total for verdict in verdicts)
-    largest = sorted(
-        verdicts,
-        key=lambda each: (-each.shortfall, each.part.whole.op.agg_key, each.part.kernel or ""),
-    )
     known = [(each.total, round(each.t_per_op)) for each in verdicts if each.t_per_op is not None]
     return {
         "weighted_avg_mfu": weighted_average(verdicts, lambda each: each.t_compute),
@@ -131,12 +146,12 @@ def step_summary(verdicts: Sequence[Verdict], compute: int) -> Json:
                 "shortfall_ps": verdict.shortfall,
                 "bound": verdict.bound,
             }
-            for verdict in largest[:N_TOP_SHORTFALL]
+            for verdict in by_shortfall(verdicts)[:N_TOP_SHORTFALL]
         ],
     }
 
 
-def skipped_fields(skipped: Sequence[Skipped]) -> Json:
+def skipped_fields(skipped: Sequence[Skipped], roofs: Roofs, hbm_only: bool) -> Json:
     counts = dict.fromkeys(SKIP_REASONS.values(), 0)
     for each in skipped:
         counts[SKIP_REASONS[each.reason]] += 1
@@ -154,6 +169,7 @@ def skipped_fields(skipped: Sequence[Skipped]) -> Json:
                 "source_user": each.part.whole.op.source_user,
                 "tf_op": each.part.whole.op.tf_op,
                 "total_dur_ps": each.part.group.total,
+                "hbm_util": hbm_util(each.part, roofs, hbm_only),
                 "reason": each.reason,
                 "top_signature": ranked_by(each.part.group.members, lambda op: op.signature)[0][0],
                 "example_hlo_op": each.part.group.longest.op.text,
@@ -161,6 +177,14 @@ def skipped_fields(skipped: Sequence[Skipped]) -> Json:
             for each in longest[:N_TOP_SKIPPED]
         ],
     }
+
+
+def hbm_util(part: Part, roofs: Roofs, hbm_only: bool) -> float | None:
+    """That of what has no roof. Of a black box XLA writes that it moves nothing."""
+    n_bytes, total = part.n_bytes(hbm_only), part.group.total
+    if not part.bytes_accessed or n_bytes is None or roofs.hbm is None or not total:
+        return None
+    return rounded(n_bytes / roofs.hbm / total, 6)
 
 
 def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:

@@ -45,8 +45,9 @@ def spread(
             # Not that device; but the others tell that the host is there.
             return record_at(path, None, [], on_read)
         except Absent as absent:
-            named = {"detail": f"{os.path.basename(path)}: {absent.reason}"}
-            raise NoAnswer(absent.reason, **named | absent.fields) from None
+            name, detail = os.path.basename(path), absent.fields.get("detail", absent.reason)
+            named = detail if detail.startswith(f"{name}: ") else f"{name}: {detail}"
+            raise NoAnswer(absent.reason, **{**absent.fields, "detail": named}) from None
 
     # Of some the lines are asked for again: of a single one at once, and standard input is read
     # only once.

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from _pipeline import frames
 from _pipeline.ops import Op, as_text
-from _pipeline.request import DEVICE_NOT_FOUND, Absent
+from _pipeline.request import Absent, no_device
 from _proto.record import record
 
 TYPE_CHECKING = False
@@ -96,7 +96,7 @@ def open_device(
     from _proto.hlo.programs import Programs
 
     if name not in trace.plane_names:
-        raise Absent(DEVICE_NOT_FOUND, available_devices=trace.plane_names)
+        raise no_device(trace.plane_names)
     plane = trace.plane(name)
     lines = plane.lines(OPS_LINE)
     if not lines:

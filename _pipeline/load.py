@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from _pipeline import folders
 from _pipeline.folders import files_below, folder_nearby, host_of, is_folder
-from _pipeline.request import DEVICE_NOT_FOUND, UNREADABLE, Absent, unreadable
+from _pipeline.request import DEVICE_NOT_FOUND, UNREADABLE, Absent, no_device, unreadable
 from _proto.errors import Damage, NoProtobuf
-from _proto.trace import STDIN, open_trace
+from _proto.trace import STDIN, open_survey, open_trace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from _pipeline.folders import FilesIn
     from _proto.trace.reader import Trace
+    from _proto.trace.survey import Survey
 
     # Told what is done, how many bytes of it, and of how many.
     OnRead = Callable[[str, int, int], None]
@@ -91,16 +92,28 @@ def first_of(
                 notes.append(f"a file can't be read: {absent.fields['detail']}")
     if len(failures) == len(files):
         raise failures[0]
-    raise Absent(DEVICE_NOT_FOUND, available_devices=list(dict.fromkeys(devices)))
+    raise no_device(devices)
 
 
 @contextmanager
 def opened(path: str, on_read: OnRead | None) -> Iterator[Trace]:
     """A trace, of which more may be read as long as it is open."""
+    with absent_if_unreadable(path), open_trace(path, on_read) as trace:
+        yield trace
+
+
+@contextmanager
+def surveyed(path: str, on_read: OnRead | None) -> Iterator[Survey]:
+    """What there is in a file; of a damaged one, too."""
+    with absent_if_unreadable(path), open_survey(path, on_read) as survey:
+        yield survey
+
+
+@contextmanager
+def absent_if_unreadable(path: str) -> Iterator[None]:
     try:
-        with open_trace(path, on_read) as trace:
-            yield trace
-            return
+        yield
+        return
     except (Damage, OSError, MemoryError) as error:
         absent = unreadable(path, error)
     except NoProtobuf as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 
 import _peaks
 
@@ -41,11 +42,19 @@ def count(text: str) -> int:
     return int(number)
 
 
-def peak(text: str) -> float:
+def positive(text: str) -> float:
     number = float(text)
     if not 0 < number < math.inf:
         raise ValueError
-    return number
+    # A float may be another number than so many digits.
+    return int(text) if text.isdecimal() else number
+
+
+def whole(text: str) -> int:
+    number = positive(text)
+    if number != int(number):
+        raise ValueError
+    return int(number)
 
 
 def cost(text: str) -> tuple[str, int, int, str | None]:
@@ -63,7 +72,7 @@ def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any
     def convert_or_refuse(text: str) -> Any:
         try:
             return convert(text)
-        except ValueError:
+        except (ValueError, re.error, RecursionError, OverflowError):
             raise argparse.ArgumentTypeError(f"takes {wanted}, not {text!r}") from None
 
     return convert_or_refuse
@@ -71,14 +80,17 @@ def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any
 
 TO_NATURAL = converter(natural, "a whole number from 0")
 TO_DEPTH = converter(natural_or_all, "a whole number from 0, or all")
+TO_REGEX = converter(re.compile, "a regular expression of Python")
 TO_STEP = converter(index_or_all, "a whole number, or all")
 TO_SLICE = converter(slice_of, "A:B as a slice of Python, such as 2: or :-1")
 TO_COST = converter(
     cost, f"NAME=FLOPS,BYTES[,DTYPE], where DTYPE is one of {', '.join(_peaks.DTYPES)}"
 )
-TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits")
+TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits, such as 6e12")
+TO_POSITIVE = converter(positive, "a finite number above 0")
+TO_WHOLE = converter(whole, "a whole number above 0, such as 1e6")
 
 
 def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
     """For one of the options that override a peak."""
-    return converter(lambda text: (what, peak(text)), "a finite number above 0")
+    return converter(lambda text: (what, float(positive(text))), "a finite number above 0")

@@ -6,12 +6,21 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     Json = dict[str, Any]
 
 
 DEVICE = "/device:TPU:0"
+# What names of devices begin with; hosts and what lies beside the trace have other ones.
+DEVICE_PLANE = "/device:"
+
+
+def forms_of_device(name: str) -> list[str]:
+    """What planes may be meant by what was given: the very name, or else a TPU by its number."""
+    number = name.removeprefix("TPU:")
+    return [name, f"/device:TPU:{number}"] if number.isdecimal() else [name]
 
 
 class Request:
@@ -38,6 +47,8 @@ EXIT_STATUS = {
     "no_buffer_assignment": 0,
     "unreadable_xplane_pb": 1,
     "unreadable_record": 1,
+    "plane_not_found": 1,
+    "line_not_found": 1,
     "step_not_found": 1,
     "host_not_found": 1,
     "kernel_not_found": 1,
@@ -57,6 +68,17 @@ class Absent(Exception):
         self.reason = reason
         self.exit_status = EXIT_STATUS[reason]
         self.fields = fields
+
+
+def no_device(planes: Iterable[str]) -> Absent:
+    """Why there is none of that name among the planes: it may be no capture of a TPU at all."""
+    devices = [name for name in dict.fromkeys(planes) if name.startswith(DEVICE_PLANE)]
+    kinds = dict.fromkeys(name.removeprefix(DEVICE_PLANE).partition(":")[0] for name in devices)
+    fields: Json = {"available_devices": devices}
+    if "TPU" not in kinds:
+        of = f"{' and '.join(kinds)}, not of a TPU" if kinds else "a host (CPU) alone"
+        fields["detail"] = f"a capture of {of}: --mode anatomy shows what is in it"
+    return Absent(DEVICE_NOT_FOUND, **fields)
 
 
 def unreadable(path: str, error: Exception) -> Absent:

@@ -71,3 +71,16 @@ class LineStarts(_message.Message):
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     events: LineStarts.Column
     def __init__(self, events: _Optional[_Union[LineStarts.Column, _Mapping]] = ...) -> None: ...
+
+class MetadataKeys(_message.Message):
+    __slots__ = ["event_metadata"]
+    class Entry(_message.Message):
+        __slots__ = ["key", "value"]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: _containers.RepeatedScalarFieldContainer[int]
+        value: bytes
+        def __init__(self, key: _Optional[_Iterable[int]] = ..., value: _Optional[bytes] = ...) -> None: ...
+    EVENT_METADATA_FIELD_NUMBER: _ClassVar[int]
+    event_metadata: MetadataKeys.Entry
+    def __init__(self, event_metadata: _Optional[_Union[MetadataKeys.Entry, _Mapping]] = ...) -> None: ...

@@ -10,6 +10,18 @@ class Damage(Exception):
         self.what = what
 
 
+class CutOff(Damage):
+    """A field claims more than is left. What there is of it begins at `start`.
+
+    Its number is 0 where that is not one of the message that is read, but of a group in it.
+    """
+
+    def __init__(self, offset: int, what: str, number: int, start: int) -> None:
+        super().__init__(offset, what)
+        self.number = number
+        self.start = start
+
+
 class NoProtobuf(Exception):
     """The package protobuf is not there, too old, or broken."""
 

@@ -1,4 +1,8 @@
-"""What `python -m unittest discover -s tests -t .` finds, it runs on all cores."""
+"""What `python -m unittest discover -s tests -t .` finds, it runs on all cores.
+
+Of what is random or adversarial it runs a sample, always the same. All of it runs where
+COMPUTE_BREAKDOWN_TESTS=full is in the environment.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ import tempfile
 import traceback
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -473,6 +473,8 @@ STATUS_OF = {
     "no_buffer_assignment": 0,
     "unreadable_xplane_pb": 1,
     "unreadable_record": 1,
+    "plane_not_found": 1,
+    "line_not_found": 1,
     "step_not_found": 1,
     "host_not_found": 1,
     "kernel_not_found": 1,
@@ -1058,7 +1060,10 @@ def memory() -> int:
 
 
 def fuzz(
-    seed: int, cases: range, complain: Callable[[str], None], command_every: int = COMMAND_EVERY
+    seed: int,
+    cases: Iterable[int],
+    complain: Callable[[str], None],
+    command_every: int = COMMAND_EVERY,
 ) -> Counter[str]:
     """Run the cases; count what the program said."""
     words: Counter[str] = Counter()

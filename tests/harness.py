@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import random
 import subprocess
 import sys
 import tempfile
 import unittest
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import compute_breakdown
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "compute_breakdown.py"
@@ -26,6 +30,17 @@ ALL_MODES = tuple(mode.name for mode in compute_breakdown.MODES)
 MODES = tuple(mode.name for mode in compute_breakdown.MODES if "--step" in mode.options)
 # Those that have an answer whatever lies beside the trace.
 MODES_OF_TRACE = tuple(mode for mode in MODES if mode not in ("memory", "program"))
+
+# Whether all cases run of what is random or adversarial, and at full size, or a sample.
+FULL = os.environ.get("COMPUTE_BREAKDOWN_TESTS") == "full"
+
+
+def sampled(cases: Iterable[T], n: int) -> list[T]:
+    """All of them if all are asked for, else so many, always the same."""
+    every = list(cases)
+    if FULL or n >= len(every):
+        return every
+    return [every[i] for i in sorted(random.Random(1).sample(range(len(every)), n))]
 
 
 class Outcome(NamedTuple):

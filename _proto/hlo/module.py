@@ -29,7 +29,7 @@ from _proto.hlo.search import (
     likely_line,
     stage_of,
 )
-from _proto.hlo.shapes import Array, read_array, read_arrays, read_leaves, shape_text
+from _proto.hlo.shapes import Array, read_arrays, read_arrays_at, read_leaves, shape_text
 from _proto.hlo.stacks import BYTES_A_STEP, Frames
 from _proto.trace.wire import explain, parse
 
@@ -362,20 +362,19 @@ class Instruction:
             self.program.complain(f"the shape of {self.name}")
         return arrays
 
-    def array_at(self, path: Sequence[int]) -> Array | None:
-        """The array at a place of its output: `path` has the places to take in nested tuples.
+    def arrays_at(self, paths: Sequence[tuple[int, ...]]) -> list[Array | None]:
+        """The arrays at places of its output: a path has the places to take in nested tuples.
 
-        None where that is a tuple, or what has no data, or isn't there.
+        None for a tuple, for what has no data, and for what isn't there.
         """
 
-        def read() -> Array | None:
-            # All of the shape is copied and read, for each of its parts.
-            self.program.spend()
+        def read() -> list[Array | None]:
+            # All of the shape is copied and read.
             shape = self._message.shape
-            self.program.spend(len(shape) // BYTES_A_STEP)
-            return read_array(shape, path)
+            self.program.spend(1 + len(shape) // BYTES_A_STEP + sum(map(len, paths)))
+            return read_arrays_at(shape, paths)
 
-        return self.program.answer(read, None)
+        return self.program.answer(read, [None] * len(paths))
 
     @property
     def parameter_number(self) -> int | None:

@@ -59,6 +59,12 @@ class Programs:
         """What there is, by id, unsigned: programs, and entries of other kinds without HLO."""
         return {program_id: entry.name for program_id, entry in self._entries.items()}
 
+    @property
+    def sizes(self) -> dict[int, int]:
+        """How many bytes the HLO of those takes that have it, by id, unsigned."""
+        spans = {program_id: entry.hlo for program_id, entry in self._entries.items()}
+        return {program_id: span[1] - span[0] for program_id, span in spans.items() if span}
+
     def has_hlo(self, program_id: int) -> bool:
         """Whether the program's HLO is there; whether it can be read is another question."""
         entry = self._entries.get(program_id % _IDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -101,9 +101,13 @@ def read_leaves(shape: bytes) -> list[tuple[tuple[int, ...], Array | None]] | No
     return leaves
 
 
-def read_array(shape: bytes, path: Sequence[int]) -> Array | None:
-    """The array at `path`, the places to take in nested tuples; None where there is none."""
+def read_arrays_at(shape: bytes, paths: Iterable[Sequence[int]]) -> list[Array | None]:
+    """The arrays at paths, the places to take in nested tuples; None where there is none."""
     message = _read(shape)
+    return [_array_at(message, path) for path in paths]
+
+
+def _array_at(message: pb.Shape | None, path: Sequence[int]) -> Array | None:
     for place in path:
         if message is None or not 0 <= place < len(message.tuple_shapes):
             return None

@@ -11,21 +11,42 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from _proto.trace.reader import Trace
+    from _proto.trace.source import Source
+    from _proto.trace.survey import Survey
+
+    OnRead = Callable[[str, int, int], None]
 
 # Instead of a path.
 STDIN = "-"
 
 
 @contextmanager
-def open_trace(
-    path: str, on_read: Callable[[str, int, int], None] | None = None
-) -> Iterator[Trace]:
+def open_trace(path: str, on_read: OnRead | None = None) -> Iterator[Trace]:
     """Open a trace, gzipped or not. `on_read` is told what is being done after every read, how
     many bytes of it are done, and how many there are, 0 if that isn't known.
 
     Here and in all that reads from it, Damage says what can't be read, OSError what can't be
     opened.
     """
+    with _open_source(path, on_read) as source:
+        from _proto.trace.reader import Trace
+
+        if source.damage is not None:
+            raise source.damage
+        yield Trace(source)
+
+
+@contextmanager
+def open_survey(path: str, on_read: OnRead | None = None) -> Iterator[Survey]:
+    """The same for who wants to know what is in it, also of one that is damaged."""
+    with _open_source(path, on_read) as source:
+        from _proto.trace.survey import Survey
+
+        yield Survey(source)
+
+
+@contextmanager
+def _open_source(path: str, on_read: OnRead | None) -> Iterator[Source]:
     try:
         # Not only does a broken or too old one lack what is imported.
         from google.protobuf import unknown_fields  # noqa: F401
@@ -34,8 +55,7 @@ def open_trace(
     except Exception as error:
         check_memory()
         raise NoProtobuf(f"{type(error).__name__}: {error}") from error
-    from _proto.trace.reader import Trace
     from _proto.trace.source import open_source
 
     with open_source(None if path == STDIN else path, on_read) as source:
-        yield Trace(source)
+        yield source

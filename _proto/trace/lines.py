@@ -137,6 +137,12 @@ class Line:
         for piece in self._pieces:
             yield self._read(piece), piece.n_events, partial(self._decoded, piece)
 
+    def legible(self) -> Iterator[tuple[bytes, int]]:
+        """All its events, a piece at a time, so written that every parser takes them; and where
+        the piece lies."""
+        for piece in self._pieces:
+            yield _legible(self._read(piece), piece.start), piece.start
+
     def _decoded(self, piece: _Piece) -> Events:
         data = self._read(piece)
         events = _columns_of_events(data, piece.start, self._device_stats)
@@ -353,6 +359,17 @@ def _legible(data: bytes, at: int) -> bytes:
 
 def read_line(source: Source, start: int, end: int, device_stats: DeviceStats) -> Line:
     line = Line("", 0, source, device_stats, [])
+    for begin, stop, frame in pieces_of(source, start, end):
+        if frame.HasField("name"):
+            line.name = frame.name
+        if frame.HasField("timestamp_ns"):
+            line.timestamp_ns = frame.timestamp_ns
+        line._pieces.append(_Piece(begin, stop, len(frame.events)))
+    return line
+
+
+def pieces_of(source: Source, start: int, end: int) -> Iterator[tuple[int, int, pb.LineFrame]]:
+    """Cut a line into pieces: where each begins and ends, and what it holds."""
     while start < end:
         data = source.read(start, min(_PIECE_BYTES, end - start))
         size = len(data) if start + len(data) == end else _guess_boundary(data)
@@ -360,14 +377,9 @@ def read_line(source: Source, start: int, end: int, device_stats: DeviceStats) -
         if frame is None or len(UnknownFieldSet(frame)):
             size = _walk_boundary(source, start, end) - start
             frame = decode(pb.LineFrame, _read_slice(source, start, start + size), start)
-        if frame.HasField("name"):
-            line.name = frame.name
-        if frame.HasField("timestamp_ns"):
-            line.timestamp_ns = frame.timestamp_ns
         source.count(len(frame.events), start)
-        line._pieces.append(_Piece(start, start + size, len(frame.events)))
+        yield start, start + size, frame
         start += size
-    return line
 
 
 def _read_slice(source: Source, start: int, end: int) -> bytes:

@@ -53,7 +53,7 @@ class Trace:
             for _, field_name, start, end in known_fields(_SPACE, source, 0, source.size):
                 if field_name == "planes":
                     # Of two planes of one name, the first.
-                    self._planes.setdefault(_name(_PLANE, source, start, end), (start, end))
+                    self._planes.setdefault(name_of(_PLANE, source, start, end), (start, end))
         except Damage as error:
             raise Damage(error.offset, source.not_a_trace() or error.what) from None
         other = None if self._planes else source.not_a_trace()
@@ -75,17 +75,10 @@ class Trace:
         plane = Plane(name, source)
         for at, field_name, start, end in known_fields(_PLANE, source, *self._planes[name]):
             if field_name == "lines":
-                line_name = _name(_LINE, source, start, end)
+                line_name = name_of(_LINE, source, start, end)
                 plane._lines.setdefault(line_name, []).append((start, end))
-            elif field_name == "event_metadata":
-                plane._event_metadata[_key(source, start, end)] = start, end
-            elif field_name == "stat_metadata":
-                entry = decode(pb.StatMetadataEntry, source.take(start, end), start, source)
-                plane._stat_names[entry.key] = entry.value.name
-            elif field_name == "stats":
-                plane._stats.extend((start, end))
-            elif field_name == "name":
-                _refuse_another(name, source.take(start, end), at)
+            else:
+                plane._index(at, field_name, start, end)
         return plane
 
     def read(self, start: int, length: int) -> bytes:
@@ -251,6 +244,19 @@ class Plane:
         self._texts: dict[bytes, str] = {}
         self._n_inflated = 0
 
+    def _index(self, at: int, field_name: str, start: int, end: int) -> None:
+        """Take note of a field of the plane, of any but a line."""
+        source = self._source
+        if field_name == "event_metadata":
+            self._event_metadata[key_of(source, start, end)] = start, end
+        elif field_name == "stat_metadata":
+            entry = decode(pb.StatMetadataEntry, source.take(start, end), start, source)
+            self._stat_names[entry.key] = entry.value.name
+        elif field_name == "stats":
+            self._stats.extend((start, end))
+        elif field_name == "name":
+            _refuse_another(self.name, source.take(start, end), at)
+
     def count(self, n_items: int) -> None:
         """So many things are going to be held; Damage where the file is too small for that."""
         self._source.count(n_items, 0)
@@ -266,7 +272,7 @@ class Plane:
 
     def lines(self, name: str) -> list[Line]:
         device_stats = DeviceStats(
-            self._ids_of("device_offset_ps"), self._ids_of("device_duration_ps")
+            self.stat_ids("device_offset_ps"), self.stat_ids("device_duration_ps")
         )
         spans = self._lines.get(name, [])
         # Three times: see `lines`.
@@ -276,10 +282,11 @@ class Plane:
             _refuse_another(name, line.name.encode(), start)
         return lines
 
-    def _ids_of(self, stat_name: str) -> frozenset[int]:
+    def stat_ids(self, stat_name: str) -> frozenset[int]:
         return frozenset(i for i, name in self._stat_names.items() if name == stat_name)
 
-    def metadata(self, metadata_id: int) -> Metadata | None:
+    def entry(self, metadata_id: int) -> pb.XEventMetadata | None:
+        """What is stored under an id."""
         span = self._event_metadata.get(metadata_id)
         if span is None:
             return None
@@ -290,8 +297,16 @@ class Plane:
                 pass
         entry = decode(pb.EventMetadataEntry, self._source.take(start, end), start, self._source)
         self.count(len(entry.value.stats))
-        stats = Stats(self, entry.value.stats, lambda: _stats_of(self._source, start, end))
-        return Metadata(entry.value.name, stats)
+        return entry.value
+
+    def metadata(self, metadata_id: int) -> Metadata | None:
+        value = self.entry(metadata_id)
+        if value is None:
+            return None
+        span = self._event_metadata[metadata_id]
+        return Metadata(
+            value.name, Stats(self, value.stats, lambda: _stats_of(self._source, *span))
+        )
 
     def metadata_names(self) -> Iterator[tuple[int, str]]:
         """The ids and names of all entries."""
@@ -349,7 +364,7 @@ def _inflate(data: bytes) -> bytes:
     return plain
 
 
-def _name(schema: Schema, source: Source, start: int, end: int) -> str:
+def name_of(schema: Schema, source: Source, start: int, end: int) -> str:
     for at, name, value, stop in known_fields(schema, source, start, end):
         if name == "name":
             return text(source.take(value, stop), at, "a name")
@@ -365,19 +380,23 @@ def _refuse_another(name: str, later: bytes, at: int) -> None:
         raise Damage(at, "named once more, and otherwise")
 
 
-def _key(source: Source, start: int, end: int) -> int:
+def key_of(source: Source, start: int, end: int) -> int:
     """The key of an entry of the map of event metadata, whose value stays unopened."""
     key = 0
     for at, number, wire, value, _ in fields(source, start, end):
         if wire != {1: VARINT, 2: LENGTH}.get(number, wire):
             raise Damage(at, f"field {number} of a map entry has wire type {wire}")
         if number == 1:
-            key = value - (1 << 64) if value >> 63 else value
+            key = signed(value)
     return key
 
 
+def signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
 def _attachment(source: Source, start: int, end: int, stat_ids: set[int]) -> Attachment:
-    attachment = Attachment(_key(source, start, end), "", None)
+    attachment = Attachment(key_of(source, start, end), "", None)
     for _, of_entry, value, stop in known_fields(_ENTRY, source, start, end):
         if of_entry == "value":
             for at, of_value, inner, inner_end in known_fields(_METADATA, source, value, stop):
@@ -393,7 +412,7 @@ def _bytes_of(source: Source, start: int, end: int, stat_ids: set[int]) -> tuple
     metadata_id, span = 0, None
     for _, name, value, stop in known_fields(_STAT, source, start, end):
         if name == "metadata_id":
-            metadata_id = value - (1 << 64) if value >> 63 else value
+            metadata_id = signed(value)
         else:
             span = (value, stop) if name == "bytes_value" else None
     return span if metadata_id in stat_ids else None

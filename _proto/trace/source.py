@@ -58,7 +58,7 @@ class Source:
 
     __slots__ = (
         *("_done", "_fd", "_left", "_n_held", "_n_items", "_on_read", "_told"),
-        *("size", "stored_size"),
+        *("damage", "size", "stored_size"),
     )
 
     def __init__(self, fd: int, stored_size: int, on_read: OnRead | None = None) -> None:
@@ -67,6 +67,8 @@ class Source:
         self.size = os.fstat(fd).st_size
         # Of the file as it was given, gzipped or not.
         self.stored_size = stored_size
+        # Why it is not all that there should be, of one that had to be unpacked or copied.
+        self.damage: Damage | None = None
         self._done = 0
         self._left = 0
         self._told = 0.0
@@ -140,6 +142,7 @@ def open_source(
     try:
         size = os.fstat(fd).st_size
         gzipped = False
+        damage = None
         if path is not None:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise Damage(0, "not a regular file: pipe it in and give - as the profile")
@@ -149,10 +152,12 @@ def open_source(
                 raise Damage(0, not_a_trace(head) or "not gzip data")
         if path is None or gzipped:
             stream = _Stream(fd, size if gzipped else 0, on_read)
-            copy = _copied(_unpacked(stream), limit)
+            copy, damage = _copied(_unpacked(stream), limit)
             os.close(fd)
             fd, size = copy, stream.n_read
-        yield Source(fd, size, on_read)
+        source = Source(fd, size, on_read)
+        source.damage = damage
+        yield source
     finally:
         os.close(fd)
 
@@ -195,8 +200,8 @@ class _Stream:
                 select.select([self._fd], [], [])
 
 
-def _copied(chunks: Iterable[bytes], limit: int) -> int:
-    """Write into a temporary file without a name; return its descriptor.
+def _copied(chunks: Iterable[bytes], limit: int) -> tuple[int, Damage | None]:
+    """Write into a temporary file without a name; return its descriptor, and what ended it early.
 
     The top-level framing is checked on the way, so that data which can't be a trace (a bomb of
     zeros, say) stops at its first bad field and not at the limit.
@@ -206,19 +211,21 @@ def _copied(chunks: Iterable[bytes], limit: int) -> int:
     framing = FramingCheck()
     written = 0
     head = b""
+    damage = None
     try:
         with tempfile.TemporaryFile() as copy:
-            for chunk in chunks:
-                head = head or chunk[:_HEAD]
-                framing.feed(chunk)
-                written += len(chunk)
-                if written > limit:
-                    raise Damage(limit, f"it goes on past the limit of {limit} bytes")
-                copy.write(chunk)
+            try:
+                for chunk in chunks:
+                    head = head or chunk[:_HEAD]
+                    framing.feed(chunk)
+                    written += len(chunk)
+                    if written > limit:
+                        raise Damage(limit, f"it goes on past the limit of {limit} bytes")
+                    copy.write(chunk)
+            except Damage as error:
+                damage = Damage(error.offset, not_a_trace(head) or error.what)
             copy.flush()
-            return os.dup(copy.fileno())
-    except Damage as error:
-        raise Damage(error.offset, not_a_trace(head) or error.what) from None
+            return os.dup(copy.fileno()), damage
     except OSError as error:
         why = error.strerror or error
         raise Damage(written, f"it can't be copied to a temporary file: {why}") from None

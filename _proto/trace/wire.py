@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, EncodeError, Message
 
-from _proto.errors import Damage, check_memory
+from _proto.errors import CutOff, Damage, check_memory
 
 VARINT, FIXED64, LENGTH, GROUP_START, GROUP_END, FIXED32 = range(6)
 
@@ -97,8 +97,8 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
         stop = base + i
         if wire == LENGTH:
             if stop + value > end:
-                left = end - stop
-                raise Damage(at, f"field {number} claims {value} bytes where {left} are left")
+                what = f"field {number} claims {value} bytes where {end - stop} are left"
+                raise CutOff(at, what, 0 if groups else number, stop)
             value, stop = stop, stop + value
         elif wire != VARINT:
             value = stop

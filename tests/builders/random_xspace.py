@@ -18,6 +18,7 @@ from typing import Any
 import _peaks
 import compute_breakdown
 from _pipeline import vocabulary
+from tests.builders.allocator import random_host
 from tests.builders.random_comm import OpText, random_communication
 from tests.builders.random_programs import PLACES, RandomPrograms
 from tests.builders.xspace import (
@@ -932,7 +933,11 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
     "--below": (0.4, random_scope),
     "--merge-layers": (0.4, one_of(True)),
     "--op": (0.5, random_op_name),
-    "--model-flops": (0.5, one_of(0, 1, "1e9", "2.5e15")),
+    "--model-flops": (0.3, one_of(0, 1, "1e9", "2.5e15")),
+    "--tokens": (0.7, one_of(1, "4096", "1e6")),
+    "--flops-per-token": (0.3, one_of("0.5", 12, "4.2e10")),
+    "--params": (0.3, one_of("0.25", 1, "7e9")),
+    "--n-devices": (0.5, one_of(1, 3, "2.56e2")),
 }
 
 
@@ -944,6 +949,14 @@ def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]
         share, draw = OPTIONS[flag]
         if chance(rng, share):
             options[flag.removeprefix("--").replace("-", "_")] = draw(rng, data)
+    # What the command line refuses.
+    useful = [name for name in ("model_flops", "flops_per_token", "params") if name in options]
+    for name in useful[:-1]:
+        del options[name]
+    if useful[-1:] not in (["flops_per_token"], ["params"]):
+        options.pop("n_devices", None)
+    elif "tokens" not in options:
+        options["tokens"] = 8
     return options
 
 
@@ -982,7 +995,7 @@ def same_program(rng: random.Random, plane: Plane, name: str) -> Plane:
 
 def encoded(rng: random.Random, planes: list[Plane]) -> bytes:
     """The bytes of a file with these planes, and others."""
-    planes.append(Plane("/host:CPU", [Line("main/1", [Event(1, 5, 5)], timestamp_ns=10**18)]))
+    planes.append(random_host(rng))
     if chance(rng, 0.3):
         rng.shuffle(planes)
     space = Space(planes, hostnames=["host-0"], extra=rng.choice((b"", UNKNOWN_FIELDS)))

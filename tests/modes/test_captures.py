@@ -336,12 +336,13 @@ class Unreadable(unittest.TestCase):
     def test_a_trace_that_has_nothing_to_record_is_named(self) -> None:
         no_tpu = encode(Space([Plane("/host:CPU")]))
         no_ops = encode(Space([Plane(DEVICES[0], [Line("Steps")])]))
-        for data, reason, field, there in (
-            (no_tpu, "device_not_found", "available_devices", ["/host:CPU"]),
-            (no_ops, "no_xla_ops_line", "available_lines", ["Steps"]),
+        host_alone = "a capture of a host (CPU) alone: --mode anatomy shows what is in it"
+        for data, reason, detail, field, there in (
+            (no_tpu, "device_not_found", host_alone, "available_devices", []),
+            (no_ops, "no_xla_ops_line", "no_xla_ops_line", "available_lines", ["Steps"]),
         ):
             with self.subTest(reason=reason):
-                self.assert_one_lost(traces() | {"h1.xplane.pb": data}, f"h1.xplane.pb: {reason}")
+                self.assert_one_lost(traces() | {"h1.xplane.pb": data}, f"h1.xplane.pb: {detail}")
                 self.assert_one_lost(records() | {"h1.json": made_of("h1", data)}, reason)
                 for files in ({"h0.xplane.pb": data}, {"h0.xplane.pb": data, "h1.xplane.pb": data}):
                     outcome = on_files(files, "spread")

@@ -22,6 +22,7 @@ from _modes.noise import assignments, noise_of, p_values_of
 from tests.builders import records
 from tests.builders.edits import busiest_file, edits_of
 from tests.builders.records import DEVICE, Frame, Json, Program, groups_of, record
+from tests.harness import FULL, sampled
 
 TOTALS = "step_duration busy idle compute data_move comm other overlap wait".split()
 SOME_STEPS = slice(1, 4)
@@ -124,7 +125,7 @@ class Matching(unittest.TestCase):
         apart = pooled = 0
         for name, before in programs().items():
             for kind, edits in edits_of(before, seed=1).items():
-                for edit in edits:
+                for edit in sampled(edits, 1):
                     with self.subTest(program=name, edit=kind):
                         times = self.check(before, records.renumber(edit(before)))
                         apart += times.apart_and_pooled()[0]
@@ -136,7 +137,7 @@ class Matching(unittest.TestCase):
         rng = random.Random(7)
         for name, before in programs().items():
             edits = edits_of(before, seed=2)
-            for _ in range(12):
+            for _ in sampled(range(12), 4):
                 kinds = rng.sample(sorted(edits.keys() - {"fused", "fused and shifted"}), 3)
                 after = before
                 for kind in kinds:
@@ -150,7 +151,7 @@ class Matching(unittest.TestCase):
             for kind, edits in edits_of(before, seed=3).items():
                 if kind in ("two lines merged", "all at once", "a loop unrolled", "an op split"):
                     continue
-                for edit in edits:
+                for edit in sampled(edits, 1):
                     with self.subTest(program=name, edit=kind):
                         judged = self.check(before, edit(before))
                         self.assertEqual(judged.apart_and_pooled()[1], 0)
@@ -672,7 +673,7 @@ class Noise(unittest.TestCase):
 
         self.assertLess(self.seconds(random_rows(300, 14)), 1)
         # Executions of a module are steps, too: there may be hundreds.
-        self.assertLess(self.seconds(random_rows(200, 400)), 3)
+        self.assertLess(self.seconds(random_rows(200 if FULL else 50, 400)), 3)
 
     def test_ties_cost_nothing(self) -> None:
         # Rows that differ in one step are as extreme as each other in every assignment.
@@ -706,13 +707,14 @@ class Noise(unittest.TestCase):
         run = record(records.of_demo(), 40, jitter=0.04, seed=5)
         rng = random.Random(6)
         found = Counter[str]()
-        for _ in range(200):
+        n = 200 if FULL else 50
+        for _ in range(n):
             steps = rng.sample(run["steps"], 8)
             answer = compare(*(with_steps(run, half) for half in (steps[:4], steps[4:])))
             found["rows"] += any(row["significant"] for row in answer["rows"])
             found["totals"] += any(each["significant"] for each in answer["totals"].values())
-        # 5 %, and three standard errors of 200.
-        most = 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5
+        # 5 %, and three standard errors.
+        most = n * 0.05 + 3 * (n * 0.05 * 0.95) ** 0.5
         self.assertLessEqual(found["rows"], most)
         self.assertLessEqual(found["totals"], most)
 
@@ -1249,7 +1251,7 @@ class Reading(unittest.TestCase):
         """Whatever a field holds: it is read or it is refused, and compare answers."""
         good = json.dumps(record(records.made_up(2), 2)).encode()
         rng = random.Random(9)
-        for _ in range(300):
+        for _ in sampled(range(300), 100):
             data = bytearray(good)
             for _ in range(rng.randint(1, 3)):
                 data[rng.randrange(len(data))] = rng.choice(b'0123456789-e.,:[]{}"tn \\')

@@ -37,8 +37,8 @@ TOTALS = set(
     "unknown_categories".split()
 )
 MODE_FIELDS = {
-    "bottleneck": "bottleneck speed_of_light mfu_at_least hfu_at_least mfu capture budget "
-    "recompute_dur_ps recompute_pct_of_step findings tail chip peaks_used",
+    "bottleneck": "bottleneck speed_of_light mfu_at_least hfu_at_least mfu tokens_per_s over_roof "
+    "capture budget recompute_dur_ps recompute_pct_of_step findings tail chip peaks_used",
     "summary": "top_compute_groups tail_compute by_kind_rollup by_hlo_category steps "
     "by_phase_rollup idle_gaps comm_rollup kernels",
     "by_source": "groups",
@@ -47,8 +47,8 @@ MODE_FIELDS = {
     "non_compute": "by_category by_source_within_category",
     "roofline": "chip peaks_used step_summary groups skipped_groups",
     "comm": "rows tail",
-    "memory": "peak_bytes reserved_bytes fragmentation_bytes by_kind peak_at buffers by_source "
-    "by_opcode by_argument tail",
+    "memory": "peak_bytes reserved_bytes fragmentation_bytes padding_bytes by_kind other_spaces "
+    "peak_at buffers by_source by_op_name by_opcode by_argument tail runtime",
     "program": "name program_id n_computations n_instructions n_fusions n_devices opcodes "
     "collectives kernels retries parameters tail aliased_bytes donated_unused_bytes flags",
 }
@@ -61,7 +61,7 @@ MODE_TOTALS = {
     "non_compute": "non_compute_duration_ps non_compute_pct_of_step non_compute_pct_of_compute",
     "roofline": "",
     "comm": "exposed_ps exposed_pct_of_step host_ps in_flight_union_ps hidden_union_ps "
-    "by_collective",
+    "host_in_flight_union_ps host_hidden_union_ps by_collective",
     "memory": "",
     "program": "",
 }
@@ -114,7 +114,7 @@ ROWS = {
     "dtype_source "
     "kernel cost_source hbm_bytes_sum operand_dtypes t_roofline_per_op_ps shortfall_per_op_ps",
     "top_shortfall_groups": "agg_key source_inner tf_op total_dur_ps shortfall_ps bound",
-    "top_skipped": "agg_key source_inner source_user tf_op total_dur_ps reason "
+    "top_skipped": "agg_key source_inner source_user tf_op total_dur_ps hbm_util reason "
     "top_signature example_hlo_op",
     "step_summary": "weighted_avg_mfu weighted_avg_hbm_util weighted_avg_roofline_util "
     "step_shortfall_ps rooflined_dur_ps step_compute_dur_ps_total rooflined_pct_of_compute "
@@ -125,24 +125,29 @@ ROWS = {
     "program": "name program_id n_programs hlo",
     "speed_of_light": "at_roof_ps unknown_ps pct_at_least pct_at_most",
     "capture": "hosts devices n_steps",
-    "budget": "class dur_ps pct_of_step at_roof_ps lost_ps n_executions",
+    "budget": "class dur_ps pct_of_step at_roof_ps lost_ps hideable_ps n_executions",
+    "over_roof": "n_ops dur_ps",
     "findings": "rank class source_inner source_user source_is agg_key tf_op kernel dur_ps "
-    "pct_of_step at_roof_ps lost_ps n_executions phases waits_for top_signature",
+    "pct_of_step at_roof_ps lost_ps hideable_ps n_executions phases waits_for top_signature",
     "bottleneck tail": "n_findings_omitted dur_ps lost_ps",
     "rows": "collective mode engine source_inner source_user source_is agg_key tf_op n_executions "
-    "sync_dur_ps wait_dur_ps pct_of_step pairs in_flight_ps covered_ps other_ps payload_bytes "
-    "bus_bytes group_size groups groups_from bus_gbps bus_gbps_over plan",
+    "sync_dur_ps wait_dur_ps pct_of_step pairs in_flight_ps in_flight_union_ps covered_ps other_ps "
+    "payload_bytes bus_bytes group_size groups groups_from bus_gbps bus_gbps_over plan",
     "pairs": "paired ambiguous unpaired",
     "comm tail": "n_rows_omitted sync_dur_ps wait_dur_ps",
     "by_collective": "n_executions sync_dur_ps wait_dur_ps payload_bytes",
     "by_kind": "parameter output constant temporary",
     "peak_at": "hlo_op source_inner source_is tf_op first_start_ps",
-    "buffers": "rank bytes pct_of_peak kind shape hlo_op opcode shape_index parameter_number tf_op "
-    "source_inner source_is source_stack",
+    "buffers": "rank bytes padding_bytes pct_of_peak kind shape hlo_op opcode shape_index "
+    "parameter_number tf_op source_inner source_is source_stack",
     "memory by_source": "source_inner bytes n_buffers",
+    "by_op_name": "tf_op bytes n_buffers",
     "by_opcode": "opcode bytes n_buffers",
     "by_argument": "argument bytes n_buffers",
     "memory tail": "n_buffers_omitted bytes",
+    "runtime": "capacity_bytes peak_bytes peak_at_ps peak_reserved_bytes peak_allocated_bytes "
+    "min_available_bytes max_fragmentation n_events",
+    "roofline tail": "n_groups_omitted dur_ps shortfall_ps",
     "collectives": "collective how plan n_instructions n_executions sync_dur_ps wait_dur_ps "
     "payload_bytes",
     "program kernels": "kernel vmem_used_bytes vmem_limit_bytes declared n_instructions "
@@ -244,7 +249,7 @@ class Fields(unittest.TestCase):
 
     def test_of_bottleneck(self) -> None:
         said = answer(trace(list(self.OPS), STEP), "bottleneck")
-        for name in ("speed_of_light", "capture", "peaks_used"):
+        for name in ("speed_of_light", "over_roof", "capture", "peaks_used"):
             self.assert_keys(
                 said[name],
                 ROWS[name].replace(" bytes", "") if name == "peaks_used" else ROWS[name],
@@ -270,7 +275,7 @@ class Fields(unittest.TestCase):
         self.assert_fields(said["tail"], "memory tail")
         for name in ("by_kind", "peak_at"):
             self.assert_fields(said[name], name)
-        for name in ("buffers", "by_source", "by_opcode", "by_argument"):
+        for name in ("buffers", "by_source", "by_op_name", "by_opcode", "by_argument"):
             self.assertTrue(said[name])
             for row in said[name]:
                 self.assert_fields(row, "memory by_source" if name == "by_source" else name)
@@ -335,6 +340,7 @@ class Fields(unittest.TestCase):
             self.assert_fields(row, "top_shortfall_groups")
         for row in said["skipped_groups"]["top_skipped"]:
             self.assert_fields(row, "top_skipped")
+        self.assert_fields(roofline(list(self.OPS), "--top", "1")["tail"], "roofline tail")
 
 
 class OptionsOfModes(unittest.TestCase):
@@ -344,8 +350,8 @@ class OptionsOfModes(unittest.TestCase):
         ("--step", "0"): " ".join(MODES),
         ("--step-id", "s"): " ".join(MODES),
         ("--own", "m.py"): " ".join(MODES),
-        ("--top", "3"): "bottleneck summary by_source by_op non_compute comm memory program "
-        "compare spread",
+        ("--top", "3"): "bottleneck summary by_source by_op non_compute roofline comm memory "
+        "program compare spread",
         ("--steps", ":1"): "record compare spread",
         ("--baseline", str(DEMO)): "compare",
         ("--baseline-device", "/device:TPU:0"): "compare",
@@ -360,7 +366,15 @@ class OptionsOfModes(unittest.TestCase):
         ("--bytes", "hbm"): "roofline",
         ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op",
         ("--model-flops", "1e9"): "bottleneck",
+        ("--tokens", "8"): "bottleneck",
+        ("--flops-per-token", "1e9", "--tokens", "8", "--n-devices", "2"): "bottleneck",
+        ("--params", "7e9", "--tokens", "8", "--n-devices", "2"): "bottleneck",
+        ("--n-devices", "2", "--tokens", "8", "--params", "7e9"): "bottleneck",
         ("--flags", __file__): "program",
+        ("--plane", "0"): "anatomy",
+        ("--line", "XLA Ops"): "anatomy",
+        ("--grep", "fl.sh"): "anatomy",
+        ("--sample", "1"): "anatomy",
         **{
             (f"--peak-{peak}", "5"): "bottleneck roofline by_op"
             for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
@@ -379,7 +393,10 @@ class OptionsOfModes(unittest.TestCase):
         data = with_program([kernel(0, 5)])
         for option, modes in self.OPTIONS.items():
             for mode in ALL_MODES:
-                needed = ["--baseline", str(DEMO)] if mode == "compare" else []
+                needed = {
+                    "compare": ["--baseline", str(DEMO)],
+                    "anatomy": ["--plane", "/device:TPU:0"],
+                }.get(mode, [])
                 with self.subTest(option=option, mode=mode):
                     outcome = run(data, mode, *needed, *option)
                     is_own = mode in modes.split()

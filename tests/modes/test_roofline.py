@@ -221,6 +221,50 @@ class Skipped(unittest.TestCase):
         self.assertTrue(row["example_hlo_op"].startswith("%a.1 ="))
 
 
+class Top(unittest.TestCase):
+    """A picosecond is 2 flops, so these fall short by 90, 40, 50 and 40."""
+
+    PEAKS = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
+    OPS = (
+        matmul(0, 100, 20, 8, stack="a.py:1:1"),
+        matmul(100, 50, 20, 8, stack="b.py:1:1", name="f.2"),
+        matmul(150, 60, 20, 8, stack="c.py:1:1", name="f.3"),
+        matmul(210, 50, 20, 8, stack="d.py:1:1", name="f.4"),
+    )
+
+    def test_the_largest_shortfalls_and_what_is_left_out(self) -> None:
+        whole = roofline(list(self.OPS), *self.PEAKS)
+        self.assertNotIn("tail", whole)
+        shown = column(whole["groups"], "source_inner", "shortfall_ps")
+        self.assertEqual(shown, [("a.py:1", 90), ("b.py:1", 40), ("c.py:1", 50), ("d.py:1", 40)])
+        ties = sorted(column(whole["groups"][1::2], "agg_key"))
+        for top, left in ((0, (4, 260, 220)), (2, (2, 100, 80)), (9, (0, 0, 0))):
+            said = roofline(list(self.OPS), *self.PEAKS, "--top", str(top))
+            ranked = column(said["groups"], "shortfall_ps")
+            self.assertEqual(ranked, [90, 50, 40, 40][:top])
+            self.assertEqual(tuple(said["tail"].values()), left)
+            self.assertEqual(said["step_summary"], whole["step_summary"])
+            self.assertEqual(column(said["groups"][2:], "agg_key"), ties if top > 2 else [])
+
+    def test_what_lacks_a_verdict_may_fill_the_memory_all_the_same(self) -> None:
+        # A second is 2**30 bytes.
+        facts: dict[str, Any] = {"stack": HERE, "bytes_accessed": 2**30 // 10**9}
+        for op_, util in (
+            (leaf(0, 10**3, shape="f32[8]{0}", flops=8, **facts), 2**30 // 10**9 / 2**30 * 1e9),
+            (leaf(0, 10**3, shape="s32[8]{0}", flops=8, **facts), 2**30 // 10**9 / 2**30 * 1e9),
+            (leaf(0, 10**3, shape="bf16[8]{0}", stack=HERE, flops=8), None),
+            (leaf(0, 0, shape="f32[8]{0}", flops=8, **facts), None),
+            # XLA sees no bytes of a black box.
+            (kernel(0, 10**3, bytes_accessed=0), None),
+        ):
+            (row,) = roofline([op_], *PEAKS)["skipped_groups"]["top_skipped"]
+            self.assertEqual(row["hbm_util"], None if util is None else round(util, 6))
+        (row,) = roofline([leaf(0, 10**3, flops=8, **facts)], *PEAKS, "--bytes", "hbm")[
+            "skipped_groups"
+        ]["top_skipped"]
+        self.assertIsNone(row["hbm_util"])
+
+
 class Opaque(unittest.TestCase):
     OPS = (
         kernel(0, 100, stack=HERE, tf_op="first", model_flops=9, bytes_accessed=9),
@@ -615,6 +659,16 @@ class RooflineNotes(unittest.TestCase):
                 with self.subTest(fact=fact, value=value):
                     notes = self.notes(chip_trace(device_type_string="TPU v7x", **{fact: value}))
                     self.assertEqual(len(notes), value in far)
+
+    def test_which_peak_of_the_memory_to_trust(self) -> None:
+        def note(*options: str) -> str:
+            gbps = {"peak_hbm_bw_gigabytes_per_second": 3690.0}
+            (only,) = self.notes(chip_trace(device_type_string="TPU v7x", **gbps), *options)
+            return only
+
+        self.assertIn("7380 GB/s a chip are base 10", note())
+        self.assertTrue(note().endswith("trust --peak-hbm-gibps 3436.6, the base-10 reading"))
+        self.assertNotIn("7380", note("--peak-hbm-gibps", "1000"))
 
 
 if __name__ == "__main__":

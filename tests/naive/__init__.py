@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.naive.anatomy import Anatomy
 from tests.naive.bottleneck import Bottleneck
 from tests.naive.by_op import ByOp
 from tests.naive.by_scope import ByScope
@@ -31,6 +32,7 @@ from tests.naive.program import decode_entries
 from tests.naive.program_mode import ProgramMode
 from tests.naive.record import Record
 from tests.naive.roofline import Roofline
+from tests.naive.runtime import runtime
 from tests.naive.step import (
     AbsentError,
     Json,
@@ -49,16 +51,23 @@ def analyse(data: bytes, mode: str, **given: Any) -> Json:
     """What the program says about a file's bytes."""
     options = Options(**given)
     notes: list[str] = []
+    anyway: Json = {}
     common: Json = {"mode": mode, "notes": notes}
     try:
+        if mode == "anatomy":
+            return {"status": "ok", **common, **Anatomy(data, options).answer()}
         if mode == "record":
             planes = [decode_plane(plane) for plane in planes_of(data)]
             join_programs(planes, planes_of(data))
             return {"status": "ok", **common, **Record(planes, options).answer()}
         options.device = common["device"] = options.device or "/device:TPU:0"
-        return {"status": "ok", **common, **analyse_device(data, mode, options, notes)}
+        if mode == "memory":
+            anyway["runtime"] = runtime(planes_of(data), options.device)
+        return {"status": "ok", **common, **analyse_device(data, mode, options, notes), **anyway}
     except AbsentError as absent:
-        return {"status": "absent", **common, "device": options.device, **absent.answer}
+        if absent.answer["reason"] == "device_not_found":
+            anyway = {}
+        return {"status": "absent", **common, "device": options.device, **absent.answer, **anyway}
 
 
 def planes_of(data: bytes) -> list[Message]:
@@ -71,7 +80,8 @@ def find_plane(data: bytes, options: Options) -> Plane:
     chosen = [plane for plane in planes if plane_name(plane) == options.device]
     if not chosen:
         names = distinct(map(plane_name, planes))
-        raise AbsentError("device_not_found", available_devices=names)
+        devices = [name for name in names if name.startswith("/device:")]
+        raise AbsentError("device_not_found", available_devices=devices)
     plane = decode_plane(chosen[0])
     if not plane.lines_named("XLA Ops"):
         names = distinct(line.name for line in plane.lines)

@@ -19,7 +19,7 @@ from tests.naive.op import (
     whole_ps,
 )
 from tests.naive.roofline import Roofline
-from tests.naive.step import Json, breakdown
+from tests.naive.step import AbsentError, Json, breakdown
 
 CLASSES = (
     *("collective", "host", "data_movement", "compute_bound", "memory_bound", "kernel"),
@@ -63,6 +63,8 @@ class Bottleneck(Roofline):
             "mfu_at_least": self.utilization_at_least(with_recompute=False),
             "hfu_at_least": self.utilization_at_least(with_recompute=True),
             "mfu": self.mfu(),
+            "tokens_per_s": self.tokens_per_s(),
+            "over_roof": self.ops_over_roof(),
             "capture": self.capture(),
             "budget": self.budget(),
             "recompute_dur_ps": duration(recompute),
@@ -121,6 +123,21 @@ class Bottleneck(Roofline):
             return 0
         return runs.at_most(max(runs.t_compute or Fraction(0), runs.t_hbm or Fraction(0)))
 
+    def is_over_roof(self, runs: Runs) -> bool:
+        """Faster than can be, by more than one percent."""
+        roof = len(runs.events) * max(runs.t_compute or Fraction(0), runs.t_hbm or Fraction(0))
+        is_judged = self.class_of(runs.op) in BY_ROOF
+        return is_judged and runs.duration > 0 and roof > runs.duration * Fraction("1.01")
+
+    def ops_over_roof(self) -> Json:
+        over = [runs for runs in self.runs if self.is_over_roof(runs)]
+        if over:
+            self.step.notes.append("~some ops are faster than their roof")
+        return {"n_ops": len(over), "dur_ps": sum(runs.duration for runs in over)}
+
+    def is_vouched_for(self, runs: Runs) -> bool:
+        return self.cost_source(runs.op) != "declared" and not self.is_over_roof(runs)
+
     def has_unknown_cost(self, op: Op) -> bool:
         is_peak_known = self.cost(op).dtype in self.tflops and self.hbm_gibps is not None
         return self.flops(op) is None or not is_peak_known or self.moved(op) is None
@@ -139,8 +156,15 @@ class Bottleneck(Roofline):
             "pct_of_step": pct(total, self.step.duration),
             "at_roof_ps": at_roof,
             "lost_ps": None if at_roof is None else total - at_roof,
+            "hideable_ps": self.hideable_ps(total, name),
             "n_executions": sum(len(runs.events) for runs in all_runs),
         }
+
+    def hideable_ps(self, total: int, name: str) -> int | None:
+        if name not in ("collective", "host", "data_movement"):
+            return None
+        math = self.of_class("compute_bound", "memory_bound", "kernel", "unjudged")
+        return min(total, sum(runs.duration for runs in math))
 
     @property
     def busy(self) -> int:
@@ -158,6 +182,7 @@ class Bottleneck(Roofline):
                     "pct_of_step": pct(ps, self.step.duration),
                     "at_roof_ps": None,
                     "lost_ps": None,
+                    "hideable_ps": None,
                     "n_executions": None,
                 }
                 for name, ps in (("idle", idle), ("overlap", overlap))
@@ -173,7 +198,7 @@ class Bottleneck(Roofline):
 
     def speed_of_light(self) -> Json:
         at_roof = sum(map(self.at_roof_ps, self.runs))
-        vouched = [runs for runs in self.runs if self.cost_source(runs.op) != "declared"]
+        vouched = [runs for runs in self.runs if self.is_vouched_for(runs)]
         unknown = sum(runs.duration for runs in self.of_class(*UNKNOWN)) + sum(
             runs.duration - self.at_roof_ps(runs)
             for runs in self.of_class(*BY_ROOF)
@@ -191,7 +216,7 @@ class Bottleneck(Roofline):
             runs
             for runs in self.runs
             if runs.op.kind == "compute"
-            and self.cost_source(runs.op) != "declared"
+            and self.is_vouched_for(runs)
             and (with_recompute or runs.op.phase != "recompute")
         ]
         busy = sum(
@@ -201,10 +226,33 @@ class Bottleneck(Roofline):
         return ratio(busy, self.step.duration, 6)
 
     def mfu(self) -> float | None:
-        if self.options.model_flops is None or "bf16" not in self.tflops:
+        flops = self.useful_flops()
+        if flops is None or "bf16" not in self.tflops:
             return None
-        useful = self.compute_ps(Fraction(self.options.model_flops), "bf16")
-        return ratio(useful, self.step.duration, 6)
+        return ratio(self.compute_ps(flops, "bf16"), self.step.duration, 6)
+
+    def useful_flops(self) -> Fraction | None:
+        """Of one device; the tokens are those of all."""
+        said = self.options
+        if said.model_flops is not None:
+            return Fraction(said.model_flops)
+        if said.flops_per_token is not None:
+            of_token = Fraction(said.flops_per_token)
+        elif said.params is not None:
+            of_token = 6 * Fraction(said.params)
+        else:
+            return None
+        op = self.step.program_op
+        assigned = None if op is None or op.program is None else op.program.n_devices
+        devices = assigned if said.n_devices is None else said.n_devices
+        if devices is None:
+            raise AbsentError("bad_arguments")
+        return Fraction(said.tokens or 0) * of_token / Fraction(devices)
+
+    def tokens_per_s(self) -> float | None:
+        if self.options.tokens is None:
+            return None
+        return ratio(Fraction(self.options.tokens) * 10**12, self.step.duration, 3)
 
     def capture(self) -> Json:
         names = distinct(self.step.plane_names)

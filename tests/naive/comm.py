@@ -604,16 +604,19 @@ class Comm:
         top = 20 if self.step.options.top is None else self.step.options.top
         left_out = [e for events in ranked[top:] for e in events]
         for_devices = [e for e in self.ours if e.op.waits_for != "host"]
-        flights = union(
-            (p.begin.start, p.end.end) for p in self.pairs if p.end.op.waits_for != "host"
-        )
+        with_host = [p for p in self.pairs if p.end.op.waits_for == "host"]
+        among_devices = [p for p in self.pairs if p not in with_host]
+        if any(p.end.end < p.begin.start for p in self.pairs):
+            self.step.notes.append("~some pairs end before they begin")
         by_collective = grouped(self.ours, lambda e: self.transfers[id(e.op)].collective)
         totals |= {
             "exposed_ps": duration(for_devices),
             "exposed_pct_of_step": pct(duration(for_devices), self.step.duration),
             "host_ps": duration(self.ours) - duration(for_devices),
-            "in_flight_union_ps": length(flights),
-            "hidden_union_ps": sum(self.covered(start, end) for start, end in flights),
+            "in_flight_union_ps": length(under_way(among_devices)),
+            "hidden_union_ps": sum(self.covered(*flight) for flight in under_way(among_devices)),
+            "host_in_flight_union_ps": length(under_way(with_host)),
+            "host_hidden_union_ps": sum(self.covered(*flight) for flight in under_way(with_host)),
             "by_collective": {
                 name: {
                     "n_executions": len(events),
@@ -683,7 +686,8 @@ class Comm:
         return [pair for pair in self.pairs if pair.end in events]
 
     def flight(self, events: list[Event]) -> Json:
-        nothing = dict.fromkeys(("pairs", "in_flight_ps", "covered_ps", "other_ps"))
+        nothing = dict.fromkeys(("pairs", "in_flight_ps", "in_flight_union_ps"))
+        nothing |= dict.fromkeys(("covered_ps", "other_ps"))
         if not events[0].op.is_wait:
             return nothing
         pairs = self.pairs_of(events)
@@ -696,13 +700,13 @@ class Comm:
             },
         }
         if pairs:
-            in_flight = sum(pair.end.end - pair.begin.start for pair in pairs)
             covered = sum(self.covered(pair.begin.start, pair.end.start) for pair in pairs)
-            waited = sum(pair.end.duration for pair in pairs)
+            unawaited = sum(max(0, pair.end.start - pair.begin.start) for pair in pairs)
             said |= {
-                "in_flight_ps": in_flight,
+                "in_flight_ps": sum(max(0, pair.end.end - pair.begin.start) for pair in pairs),
+                "in_flight_union_ps": length(under_way(pairs)),
                 "covered_ps": covered,
-                "other_ps": in_flight - waited - covered,
+                "other_ps": unawaited - covered,
             }
         return said
 
@@ -710,13 +714,13 @@ class Comm:
         over, counted, time = "duration", events, duration(events)
         if events[0].op.is_wait:
             pairs = self.pairs_of(events)
-            over, counted = "in_flight", [pair.end for pair in pairs]
-            time = sum(pair.end.end - pair.begin.start for pair in pairs)
+            over, counted = "in_flight_union", [pair.end for pair in pairs]
+            time = length(under_way(pairs))
         each = [self.transfers[id(e.op)].bus for e in counted]
         known = [bus for bus in each if bus is not None]
         moved = sum(known, Fraction(0)) if len(known) == len(each) else None
         seconds = Fraction(time, 10**12)
-        gbps = ratio(None if moved is None else moved / 10**9, max(seconds, Fraction(0)), 3)
+        gbps = ratio(None if moved is None else moved / 10**9, seconds, 3)
         return {"bus_gbps": gbps, "bus_gbps_over": over}
 
 
@@ -740,6 +744,10 @@ def pairs_in(order: list[Event], ended: list[Event]) -> list[Pair]:
         if len(open_since) > 1:
             shared += open_since
     return [Pair(begin, end, begin in shared) for begin, end in found]
+
+
+def under_way(pairs: list[Pair]) -> list[tuple[int, int]]:
+    return union((pair.begin.start, max(pair.begin.start, pair.end.end)) for pair in pairs)
 
 
 def by_mode(events: list[Event]) -> Json:

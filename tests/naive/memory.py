@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
+from tests.naive.comm import bits
 from tests.naive.op import LikelySource, Op, grouped, pct
 from tests.naive.program import ELEMENT_TYPES, Instruction, Program, with_id
 from tests.naive.step import AbsentError, Json, Picked
@@ -301,8 +303,8 @@ class Memory:
     def line(self, row: Row) -> str | None:
         return self.likely(self.instruction(row.buffer)).line
 
-    def shape(self, row: Row) -> str | None:
-        """Of an array."""
+    def array(self, row: Row) -> tuple[str, list[int], bool] | None:
+        """Its dtype and dims, and whether these are only bounds."""
         instruction = self.instruction(row.buffer)
         if instruction is None or row.buffer is None:
             return None
@@ -315,7 +317,19 @@ class Memory:
         dtype = ELEMENT_TYPES.get(last(shape, 2, 0), "?")
         if dtype in ("tuple", "opaque", "token"):
             return None
-        return f"{dtype}[{','.join(str(signed(dim)) for dim in numbers_in(shape, 3))}]"
+        return dtype, list(map(signed, numbers_in(shape, 3))), any(numbers_in(shape, 6))
+
+    def shape(self, row: Row) -> str | None:
+        found = self.array(row)
+        return None if found is None else f"{found[0]}[{','.join(map(str, found[1]))}]"
+
+    def padding(self, row: Row) -> int | None:
+        found = self.array(row)
+        width = None if found is None else bits(found[0])
+        if found is None or width is None or found[2] or min([0, *found[1]]) < 0:
+            return None
+        size = -(-prod(found[1]) * width // 8)
+        return None if row.size < size else row.size - size
 
     # what is said
 
@@ -324,6 +338,12 @@ class Memory:
         reserved = sum(allocation.size for allocation in self.assignment.allocations)
         top = 20 if self.step.options.top is None else self.step.options.top
         left_out = self.rows[top:]
+        padding = [n for row in self.rows if (n := self.padding(row)) is not None]
+        elsewhere = [
+            each
+            for each in self.assignment.all_allocations
+            if each.color != 0 and not each.is_thread_local
+        ]
         return {
             "peak_bytes": peak,
             "reserved_bytes": reserved,
@@ -332,12 +352,18 @@ class Memory:
                 kind: sum(row.size for row in self.rows if row.kind == kind)
                 for kind in ("parameter", "output", "constant", "temporary")
             },
+            "padding_bytes": sum(padding) if padding else None,
+            "other_spaces": {
+                str(color): sum(each.size for each in allocations)
+                for color, allocations in grouped(elsewhere, lambda each: each.color).items()
+            },
             "peak_at": self.peak_at(),
             "buffers": [
                 {"rank": rank, "pct_of_peak": pct(row.size, peak), **self.buffer_row(row)}
                 for rank, row in enumerate(self.rows[:top], 1)
             ],
             "by_source": self.shares("source_inner", self.line),
+            "by_op_name": self.shares("tf_op", lambda row: tf_op(self.instruction(row.buffer))),
             "by_opcode": self.shares("opcode", self.opcode),
             "by_argument": self.shares("argument", self.argument),
             "tail": {
@@ -372,6 +398,7 @@ class Memory:
         likely = self.likely(instruction)
         return {
             "bytes": row.size,
+            "padding_bytes": self.padding(row),
             "kind": row.kind,
             "shape": self.shape(row),
             "hlo_op": None if instruction is None else instruction.name,

@@ -119,7 +119,8 @@ class Record:
         ]
         if not asked:
             names = distinct(plane.name for plane in planes)
-            raise AbsentError("device_not_found", available_devices=names)
+            available = [name for name in names if name.startswith("/device:")]
+            raise AbsentError("device_not_found", available_devices=available)
         devices = [Device.of(plane) for plane in asked]
         self.devices = [device for device in devices if device.has_ops]
         if not self.devices:

@@ -297,9 +297,33 @@ class Roofline:
             "chip": self.chip,
             "peaks_used": {**self.peaks_used(), "bytes": self.options.bytes},
             "step_summary": self.step_summary(rooflined, rows),
-            "groups": rows,
+            **self.shown(rows),
             "skipped_groups": self.skipped([p for p in parts if self.skip_reason(p)]),
         }
+
+    def shown(self, rows: list[Json]) -> Json:
+        """All in order of appearance, or those that lack most."""
+        top = self.options.top
+        if top is None:
+            return {"groups": rows}
+        ranked = sorted(
+            rows, key=lambda row: (-row["shortfall_ps"], row["agg_key"], row["kernel"] or "")
+        )
+        left_out = ranked[top:]
+        tail = {
+            "n_groups_omitted": len(left_out),
+            "dur_ps": sum(row["total_dur_ps"] for row in left_out),
+            "shortfall_ps": sum(row["shortfall_ps"] for row in left_out),
+        }
+        return {"groups": ranked[:top], "tail": tail}
+
+    def hbm_util(self, part: Part) -> float | None:
+        """0 bytes in all are what XLA writes of what it doesn't know."""
+        cost = self.part_cost(part)
+        size = self.size(cost)
+        if not cost.accessed or size is None or self.hbm_gibps is None:
+            return None
+        return ratio(self.hbm_ps(size), duration(part.events), 6)
 
     def step_summary(self, rooflined: list[Part], rows: list[Json]) -> Json:
         weight = sum(duration(part.events) for part in rooflined)
@@ -354,6 +378,7 @@ class Roofline:
                     "source_user": part.group[0].op.source_user,
                     "tf_op": part.group[0].op.tf_op,
                     "total_dur_ps": duration(part.events),
+                    "hbm_util": self.hbm_util(part),
                     "reason": self.skip_reason(part),
                     "top_signature": rows[0]["signature"],
                     "example_hlo_op": longest(part.events).op.text,

@@ -54,12 +54,20 @@ class Options:
     kernel_cost: Sequence[str] = ()
     bytes: str = "accessed"
     model_flops: float | None = None
+    tokens: float | str | None = None
+    flops_per_token: float | str | None = None
+    params: float | str | None = None
+    n_devices: float | str | None = None
     own: Sequence[str] = ()
     flags: str | None = None
     depth: int | str = 4
     below: str = ""
     merge_layers: bool = False
     op: str | None = None
+    plane: str | None = None
+    line: str | None = None
+    grep: str | None = None
+    sample: int | None = None
 
 
 class AbsentError(Exception):

@@ -45,7 +45,7 @@ from tests.builders.xspace import (
     uint64,
     varint,
 )
-from tests.harness import MODES_OF_TRACE, SCRIPT, answer
+from tests.harness import FULL, MODES_OF_TRACE, SCRIPT, answer, sampled
 
 Span = tuple[int, int]
 OFFSET, DURATION = 50, 51
@@ -861,7 +861,7 @@ class Columns(unittest.TestCase):
 
     def test_random_pieces(self) -> None:
         n_in_columns = n_odd_in_columns = 0
-        for seed in range(6000):
+        for seed in sampled(range(6000), 1000):
             rng = random.Random(seed)
             sampler = Sampler(rng)
             samples = sampler.piece()
@@ -876,8 +876,8 @@ class Columns(unittest.TestCase):
                     n_in_columns += 1
                     n_odd_in_columns += any(row[3] is None for row in expected)
         # It is no test of columns if there are none.
-        self.assertGreater(n_in_columns, 1000)
-        self.assertGreater(n_odd_in_columns, 300)
+        self.assertGreater(n_in_columns, 1000 if FULL else 160)
+        self.assertGreater(n_odd_in_columns, 300 if FULL else 50)
 
     def test_as_profilers_write_it_columns_will_do(self) -> None:
         """With others among those of two stats: it takes no other form to read most of a trace."""
@@ -957,7 +957,7 @@ class Columns(unittest.TestCase):
         """Shapes of events within what isn't known, and over where one ends and another begins."""
         device = DeviceStats(frozenset({1}), frozenset({2}))
         n_in_columns = 0
-        for seed in range(4000):
+        for seed in sampled(range(4000), 400):
             rng = random.Random(seed)
             # Events of few kinds, also of one that is the end of another.
             stats = [(rng.choice((1, 2)), rng.choice((0, 1, 7))) for _ in range(2)]

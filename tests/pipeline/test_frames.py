@@ -27,6 +27,7 @@ from tests.harness import (
     TRAINING,
     InFolder,
     answer,
+    sampled,
 )
 from tests.naive import op as naive_op
 from tests.naive import wire as naive_wire
@@ -743,7 +744,7 @@ class TurnedAround(InFolder):
         self.ended = self.write(f"ended/{name}", with_stacks(data, "{}\n".format))
 
     def test_a_capture_whose_stacks_are_turned_around_says_the_same(self) -> None:
-        for mode in (*MODES, "record", "spread"):
+        for mode in sampled((*MODES, "record", "spread"), 4):
             with self.subTest(mode=mode):
                 before, turned = answer(self.demo, mode), answer(self.turned, mode)
                 self.assertEqual(printed(turned), printed(before))
@@ -812,7 +813,7 @@ class Captures(unittest.TestCase):
             if not path.exists():
                 self.skipTest("the captures aren't here")
             expected = {key: [source] for key, [source] in walked(path).sources.items()}
-            for mode in MODES_OF_TRACE:
+            for mode in sampled(MODES_OF_TRACE, 2):
                 options = ALL_KINDS_GIVEN if mode == "by_source" else ()
                 rows = self.rows(path, mode, *options)
                 with self.subTest(path=path.name, mode=mode):
@@ -827,7 +828,7 @@ class Captures(unittest.TestCase):
         for path in VLLM:
             if not path.exists():
                 self.skipTest("the captures aren't here")
-            for mode in MODES_OF_TRACE:
+            for mode in sampled(MODES_OF_TRACE, 2):
                 for row in self.rows(path, mode):
                     if "source_user" not in row:
                         continue

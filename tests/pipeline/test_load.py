@@ -25,7 +25,7 @@ from tests.builders.xspace import (
     trace,
     uint64,
 )
-from tests.harness import answer, run
+from tests.harness import ALL_MODES, answer, run
 from tests.pipeline.small_steps import NO_STEPS, groups, leaf, plane, totals
 
 
@@ -47,7 +47,32 @@ class Planes(unittest.TestCase):
         outcome = run(data, "summary")
         self.assertEqual((outcome.status, outcome.stderr), (0, ""))
         self.assertEqual(outcome.object["reason"], "device_not_found")
-        self.assertEqual(outcome.object["available_devices"], ["/host:CPU", "/device:TPU:1"])
+        self.assertEqual(outcome.object["available_devices"], ["/device:TPU:1"])
+        self.assertNotIn("detail", outcome.object)
+
+    def test_a_capture_of_another_device_says_so(self) -> None:
+        """In every mode that wants a TPU."""
+        for planes, devices, words in (
+            (["/host:CPU", "Task Environment"], [], "a capture of a host (CPU) alone:"),
+            ([], [], "a capture of a host (CPU) alone:"),
+            (["/host:CPU", "/device:GPU:0"], ["/device:GPU:0"], "a capture of GPU, not of a TPU:"),
+            (
+                ["/device:GPU:1", "/device:GPU:0", "/device:CUSTOM:Megascale Trace"],
+                ["/device:GPU:1", "/device:GPU:0", "/device:CUSTOM:Megascale Trace"],
+                "a capture of GPU and CUSTOM, not of a TPU:",
+            ),
+        ):
+            data = encode(Space([Plane(name) for name in planes], ["host"]))
+            for mode in ALL_MODES:
+                if mode in ("anatomy", "compare"):
+                    continue
+                with self.subTest(planes=planes, mode=mode):
+                    outcome = run(data, mode)
+                    self.assertEqual((outcome.status, outcome.stderr), (0, ""))
+                    self.assertEqual(outcome.object["reason"], "device_not_found")
+                    self.assertEqual(outcome.object["available_devices"], devices)
+                    self.assertIn(words, outcome.object["detail"])
+                    self.assertIn("--mode anatomy", outcome.object["detail"])
 
     def test_of_two_planes_of_one_name_the_first(self) -> None:
         data = encode(Space([tpu_plane([leaf(0, 1)]), tpu_plane([leaf(0, 2)])]))

@@ -36,7 +36,7 @@ from tests.builders.xspace import (
     tpu_plane,
     varint,
 )
-from tests.harness import MODES_OF_TRACE, SCRIPT, InFolder, answer, run
+from tests.harness import FULL, MODES_OF_TRACE, SCRIPT, InFolder, answer, run, sampled
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -90,13 +90,14 @@ class OfRealSize(unittest.TestCase):
         with pieces_of(GIB):
             self.assertEqual(facts(self.trace, "by_source"), expected)
 
-    def test_eight_at_once(self) -> None:
+    def test_several_at_once(self) -> None:
         command = [*PROGRAM, str(self.trace), "--mode", "roofline"]
-        running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(8)]
+        n = 8 if FULL else 3
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(n)]
         said = [process.communicate()[0] for process in running]
-        self.assertEqual([process.returncode for process in running], [0] * 8)
+        self.assertEqual([process.returncode for process in running], [0] * n)
         self.assertIn(b'"status": "ok"', said[0])
-        self.assertEqual(said, [said[0]] * 8)
+        self.assertEqual(said, [said[0]] * n)
 
     @LINUX_ONLY
     def test_with_little_address_space(self) -> None:
@@ -350,7 +351,7 @@ class Columns(InFolder):
                     self.assertEqual(list(found), [rows[event] for event in events * 8])
 
     def test_random_events(self) -> None:
-        for seed in range(400):
+        for seed in sampled(range(400), 100):
             rng = random.Random(seed)
             surplus = rng.random() < 0.5
             share = rng.choice((0, 0.1, 0.9))

@@ -64,7 +64,7 @@ from tests.builders.xspace import (
     raw,
     string,
 )
-from tests.harness import OFFLOADING, TRAINING
+from tests.harness import FULL, OFFLOADING, TRAINING, sampled
 
 BIG = 12190760917235803885
 NOTE = "the program's HLO can't be read: "
@@ -259,7 +259,7 @@ class Damaged(unittest.TestCase):
 
     def test_a_hundred_thousand_instructions_are_searched_in_bounded_time(self) -> None:
         # Each of a crowd leads to each of another by one hop over a hub, and nobody has a line.
-        n = 50_000
+        n = 50_000 if FULL else 5_000
         crowd = [op(f"copy-done.{i}", "copy-done") for i in range(n)]
         hub = op("hub", "tuple", *(each.name for each in crowd))
         users = [op(f"user.{i}", "copy-done", "hub") for i in range(n)]
@@ -279,7 +279,7 @@ class Damaged(unittest.TestCase):
     def test_noise_and_cuts_never_raise(self) -> None:
         dice = random.Random(7)
         whole = hlo_proto(everything(), frames=FRAMES, devices=(4, 2), buffers=SOME_BUFFERS)
-        for _ in range(600):
+        for _ in sampled(range(600), 150):
             data = bytearray(whole)
             for _ in range(dice.choice((1, 1, 2, 8, 64))):
                 data[dice.randrange(len(data))] = dice.randrange(256)
@@ -993,11 +993,13 @@ class Shapes(unittest.TestCase):
         read = opened({"main": [op("x", "abs", shape=shape)]})
         names = [array.dtype for array in read["x"].arrays or []]
         self.assertEqual(names, ["bf16", "s4", "pred", "f8e4m3fn"])
-        self.assertEqual(read["x"].array_at([0]), Array("bf16", (2, 3), 1))
-        self.assertEqual(read["x"].array_at([1, 2]), Array("pred", (7,), 0))
+        self.assertEqual(
+            read["x"].arrays_at([(0,), (1, 2)]),
+            [Array("bf16", (2, 3), 1), Array("pred", (7,), 0)],
+        )
         # Tuples are no arrays, and tokens have no data.
-        for path in ([], [1], [1, 1], [3], [0, 0], [-1], [1, 3]):
-            self.assertIsNone(read["x"].array_at(path))
+        for path in ((), (1,), (1, 1), (3,), (0, 0), (-1,), (1, 3)):
+            self.assertEqual(read["x"].arrays_at([path]), [None])
         self.assertEqual(read.notes, [])
 
     def test_sizes(self) -> None:

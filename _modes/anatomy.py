@@ -1,0 +1,247 @@
+"""What is in a file, of whatever device: planes, lines, stats, programs, down to single events."""
+
+from __future__ import annotations
+
+import math
+import os
+
+from _modes.processes import SMALL_FILE, in_processes, in_turn
+from _pipeline.load import find_files, first_of, surveyed
+from _pipeline.request import UNREADABLE, Absent, forms_of_device, unreadable
+from _pipeline.texts import cut_texts, exact
+from _proto.errors import Damage
+from _proto.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from _modes.counters import Counters
+    from _modes.tallies import Sampled, Tally
+    from _pipeline.request import Request
+    from _proto.trace.reader import Value
+    from _proto.trace.survey import Survey, SurveyedLine, SurveyedPlane
+
+    Json = dict[str, Any]
+    # Told what is done, how many bytes of it, and of how many.
+    OnRead = Callable[[str, int, int], None]
+
+# Of what is no text, so many bytes are shown.
+N_HEX = 32
+
+
+@record
+class Asked:
+    """What is to be looked at closely; None for nothing."""
+
+    plane: str | None
+    line: str | None
+    grep: re.Pattern[str] | None
+    n_sampled: int | None
+
+
+def anatomy(
+    request: Request,
+    notes: list[str],
+    on_read: OnRead | None,
+    *,
+    plane: str | None = None,
+    line: str | None = None,
+    grep: re.Pattern[str] | None = None,
+    sample: int | None = None,
+) -> Json:
+    asked = Asked(plane, line, grep, sample)
+
+    def answer(path: str) -> Json:
+        try:
+            with surveyed(path, on_read) as survey:
+                return fields_of(request, path, survey, asked, notes)
+        except Absent as absent:
+            if absent.reason in UNREADABLE:
+                # Nothing, where the file can't even be opened.
+                absent.fields.setdefault("planes", [])
+            raise
+
+    return first_of(find_files(request.profile, notes), request.host, notes, answer)
+
+
+def fields_of(request: Request, path: str, survey: Survey, asked: Asked, notes: list[str]) -> Json:
+    rows, damage = plane_rows(survey, asked, notes)
+    if damage is not None:
+        absent = unreadable(path, damage)
+        absent.fields["planes"] = rows
+        raise absent
+    fields: Json = {
+        "status": "ok",
+        "mode": request.mode,
+        "profile_dir": request.profile,
+        "xplane_file": os.path.basename(path),
+        "notes": notes,
+        "file_bytes": survey.size,
+        **survey.texts,
+        "planes": rows,
+        "programs": program_rows(survey, notes),
+    }
+    cut_texts(fields, survey.stored_size)
+    return fields
+
+
+def plane_rows(survey: Survey, asked: Asked, notes: list[str]) -> tuple[list[Json], Damage | None]:
+    """A row of each plane that is asked for, as far as it can be read, and the first damage."""
+
+    def row_of(place: int) -> tuple[Json, tuple[int, str] | None]:
+        plane = survey.plane(place, closely=asked.plane is not None)
+        row = plane_row(plane, asked, notes)
+        # In parts, as it can go from one process to another.
+        return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
+
+    places = places_of(survey, asked.plane)
+    on_each = in_processes if survey.stored_size > SMALL_FILE else in_turn
+    found = on_each(row_of, places)
+    for _, damage in found:
+        if damage is not None:
+            return [row for row, _ in found], Damage(*damage)
+    return [row for row, _ in found], survey.damage
+
+
+def places_of(survey: Survey, name: str | None) -> list[int]:
+    """Where the planes that are asked for stand; of two of one name the first."""
+    if name is None:
+        return list(range(len(survey.names)))
+    for each in forms_of_device(name):
+        if each in survey.names:
+            return [survey.names.index(each)]
+    if survey.damage is not None:
+        return []
+    raise Absent(
+        "plane_not_found",
+        detail=f"no plane {name!r}",
+        available_planes=list(dict.fromkeys(survey.names)),
+    )
+
+
+def plane_row(plane: SurveyedPlane, asked: Asked, notes: list[str]) -> Json:
+    others = []
+    rows = []
+    for line in plane.surveyed_lines():
+        if asked.line not in (None, line.name):
+            others.append(line.name)
+            continue
+        rows.append(line_row(line))
+        if asked.plane is not None:
+            rows[-1] |= figures_of(plane, line, asked, notes)
+    stats = {name: plain(value) for name, value in plane.plane_stats().items()}
+    if asked.line is not None and not rows and plane.damage is None:
+        raise Absent(
+            "line_not_found",
+            detail=f"no line {asked.line!r} on {plane.name}",
+            available_lines=list(dict.fromkeys(others)),
+        )
+    return {
+        "name": plane.name,
+        "bytes": plane.n_bytes,
+        "n_event_metadata": plane.n_event_metadata,
+        "n_stat_metadata": plane.n_stat_metadata,
+        "stats": stats,
+        "stat_names": sorted(set(plane.stat_names)),
+        "lines": rows,
+    }
+
+
+def line_row(line: SurveyedLine) -> Json:
+    return {
+        "name": line.name,
+        "display_name": line.display_name,
+        "timestamp_ns": plain(line.timestamp_ns),
+        "n_events": line.n_events,
+        "bytes": line.n_bytes,
+    }
+
+
+def figures_of(plane: SurveyedPlane, line: SurveyedLine, asked: Asked, notes: list[str]) -> Json:
+    """What counting a line through adds; where only some of its events are asked for, of these."""
+    from _modes.counters import COUNTER, Counters
+    from _modes.tallies import Tally
+
+    counters = Counters(plane) if COUNTER in line.name else None
+    tally = Tally(plane, asked.grep, asked.n_sampled or 0, counters)
+    try:
+        for at, events in plane.events(line):
+            tally.add(at, events)
+    except Damage as damage:
+        plane.meet(damage)
+    notes += notes_of(line, tally)
+    names, n_names = tally.names()
+    base = line.timestamp_ns * 1000
+    fields = {
+        "n_events": tally.n_events,
+        "first_start_ps": None if tally.first is None else plain(base + tally.first),
+        "last_end_ps": None if tally.end is None else plain(base + tally.end),
+        "busy_ps": plain(tally.busy.duration()),
+        "event_stats": dict(tally.event_stats),
+        "names": [
+            {"name": each.name, "n": each.n, "total_dur_ps": plain(each.total)} for each in names
+        ],
+        "n_names": n_names,
+        "counters": None if counters is None else list(counter_rows(counters)),
+    }
+    if asked.n_sampled is not None:
+        fields["sample"] = [sample_row(each, base) for each in tally.sampled]
+    return fields
+
+
+def notes_of(line: SurveyedLine, tally: Tally) -> Iterator[str]:
+    if tally.n_timeless:
+        yield f"{line.name}: {tally.n_timeless} events tell how often something occurred, not when"
+    if tally.n_negative:
+        yield f"{line.name}: {tally.n_negative} events of a negative duration count as instants"
+
+
+def counter_rows(counters: Counters) -> Iterator[Json]:
+    for (name, stat), figures in counters.figures.items():
+        yield {
+            "name": name,
+            "stat": stat,
+            "n": figures.n,
+            "min": plain(figures.least),
+            "mean": figures.mean,
+            "max": plain(figures.most),
+            "first": plain(figures.first),
+            "last": plain(figures.last),
+        }
+
+
+def sample_row(sampled: Sampled, base: int) -> Json:
+    return {
+        "name": sampled.name,
+        "start_ps": None if sampled.start is None else plain(base + sampled.start),
+        "dur_ps": plain(sampled.duration),
+        "stats": {name: plain(value) for name, value in sampled.stats.items()},
+        "metadata_stats": {name: plain(value) for name, value in sampled.metadata_stats.items()},
+    }
+
+
+def plain(value: Value | None) -> Json | int | float | str | None:
+    """A value as JSON can have it, and as readers of JSON take it."""
+    if isinstance(value, bytes):
+        return {"bytes": len(value), "hex": value[:N_HEX].hex()}
+    if isinstance(value, int):
+        return exact(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def program_rows(survey: Survey, notes: list[str]) -> list[Json]:
+    """The programs that lie beside the trace."""
+    from _proto.hlo.programs import Programs
+
+    programs = Programs(survey.trace())
+    notes += programs.notes
+    names = programs.names
+    return [
+        {"program_id": str(program_id), "name": names[program_id], "hlo_bytes": n_bytes}
+        for program_id, n_bytes in programs.sizes.items()
+    ]

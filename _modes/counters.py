@@ -1,0 +1,89 @@
+"""What counters read: lines whose events are measurements, such as power or utilization."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _proto.trace.reader import Value
+    from _proto.trace.survey import SurveyedPlane
+    from _proto.xplane_pb2 import XEvent
+
+    Number = int | float
+
+# In its line's name.
+COUNTER = "counter"
+# Longer texts are no figures but a way to keep the program busy.
+DECIMAL_RE = re.compile(r"[+-]?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASCII)
+
+
+class Figures:
+    """The numbers of one stat of events of one name."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        # Exact, so that the mean is rounded once.
+        self._sum = Fraction()
+        self.least: Number | None = None
+        self.most: Number | None = None
+        # With their times; None as long as no event tells one.
+        self._first: tuple[int, Number] | None = None
+        self._last: tuple[int, Number] | None = None
+
+    def add(self, number: Number, start: int | None) -> None:
+        self.n += 1
+        self._sum += Fraction(number)
+        self.least = number if self.least is None else min(self.least, number)
+        self.most = number if self.most is None else max(self.most, number)
+        if start is not None:
+            if self._first is None or start < self._first[0]:
+                self._first = start, number
+            if self._last is None or start >= self._last[0]:
+                self._last = start, number
+
+    @property
+    def mean(self) -> float:
+        return float(self._sum / self.n)
+
+    @property
+    def first(self) -> Number | None:
+        return self._first[1] if self._first else None
+
+    @property
+    def last(self) -> Number | None:
+        return self._last[1] if self._last else None
+
+
+class Counters:
+    """The figures of a line by name of event and stat, in order of appearance."""
+
+    def __init__(self, plane: SurveyedPlane) -> None:
+        self._plane = plane
+        self._names: dict[int, str | None] = {}
+        self.figures: dict[tuple[str | None, str], Figures] = {}
+
+    def add(self, at: int, event: XEvent) -> None:
+        metadata_id = event.metadata_id
+        if metadata_id not in self._names:
+            self._names[metadata_id] = self._plane.event_name(metadata_id)
+        start = None if event.HasField("num_occurrences") else event.offset_ps
+        for stat, value in self._plane.resolved(event.stats, at).items():
+            number = number_in(value)
+            if number is not None:
+                key = self._names[metadata_id], stat
+                if key not in self.figures:
+                    self._plane.count_row()
+                    self.figures[key] = Figures()
+                self.figures[key].add(number, start)
+
+
+def number_in(value: Value | None) -> Number | None:
+    """A number, or the one that a text is."""
+    if isinstance(value, str) and DECIMAL_RE.fullmatch(value):
+        value = int(value) if value.lstrip("+-").isdigit() else float(value)
+    if isinstance(value, (int, float)) and math.isfinite(value):
+        return value
+    return None

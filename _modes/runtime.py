@@ -1,0 +1,82 @@
+"""What the allocator of a device's memory said while the capture ran.
+
+The profiler writes an event on the host's plane whenever an array is allocated or freed: how much
+programs have reserved, how much arrays take, and how much is left.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from _pipeline.host import HOST_PLANE
+from _pipeline.texts import exact
+from _proto.errors import Damage
+from _proto.trace.told import told_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from _proto.trace.reader import Trace
+    from _proto.trace.told import Told
+
+    Json = dict[str, Any]
+
+EVENTS = ("MemoryAllocation", "MemoryDeallocation")
+DEVICE, FRAGMENTATION = "index_on_host", "fragmentation"
+RESERVED, ALLOCATED, AVAILABLE = SIZES = ("bytes_reserved", "bytes_allocated", "bytes_available")
+NUMBER_RE = re.compile(r"/device:TPU:(\d+)\Z")
+
+
+def runtime_of(trace: Trace, device: str, notes: list[str]) -> Json | None:
+    """What is told of the device; None where nothing is, or it can't be read."""
+    number = NUMBER_RE.match(device)
+    if number is None or HOST_PLANE not in trace.plane_names:
+        return None
+    try:
+        told = told_in(trace.plane(HOST_PLANE), EVENTS, (DEVICE, *SIZES, FRAGMENTATION))
+        return runtime_fields((at, says) for at, says in told if says.get(DEVICE) == int(number[1]))
+    except (Damage, OSError) as error:
+        notes.append(f"the host's plane can't be read: {error}; answered without it")
+        return None
+
+
+def runtime_fields(told: Iterable[Told]) -> Json | None:
+    """A number that is missing is not zero: what needs it is told by other events."""
+    n_events = 0
+    capacity: list[int] = []
+    available: list[int] = []
+    fragmentation: list[float] = []
+    # The most that is taken, since when, of what parts.
+    peak: tuple[int, int, int, int] | None = None
+    for at, says in told:
+        n_events += 1
+        sizes = {name: int(says[name]) for name in SIZES if is_size(says.get(name))}
+        if AVAILABLE in sizes:
+            available.append(sizes[AVAILABLE])
+        if len(sizes) == len(SIZES):
+            capacity.append(sum(sizes.values()))
+        if RESERVED in sizes and ALLOCATED in sizes:
+            taken = sizes[RESERVED] + sizes[ALLOCATED]
+            if peak is None or (-taken, at) < peak[:2]:
+                peak = -taken, at, sizes[RESERVED], sizes[ALLOCATED]
+        if 0 <= says.get(FRAGMENTATION, math.nan) < math.inf:
+            fragmentation.append(says[FRAGMENTATION])
+    if not n_events:
+        return None
+    return {
+        "capacity_bytes": max(capacity, default=None),
+        "peak_bytes": -peak[0] if peak else None,
+        "peak_at_ps": exact(peak[1]) if peak else None,
+        "peak_reserved_bytes": peak[2] if peak else None,
+        "peak_allocated_bytes": peak[3] if peak else None,
+        "min_available_bytes": min(available, default=None),
+        "max_fragmentation": max(fragmentation, default=None),
+        "n_events": n_events,
+    }
+
+
+def is_size(value: float | None) -> bool:
+    return value is not None and 0 <= value < math.inf and value == int(value)

@@ -1,0 +1,291 @@
+"""What there is in a file, of whatever device, as far as it can be read.
+
+The other reader opens one plane, and where it meets damage there is no answer. This one goes
+through all, and keeps what it has found when it meets damage: of a plane, a line, a piece of a line
+what stands before it, and then all that follows the next length that could be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from _proto import columns_pb2 as columns
+from _proto import xplane_pb2 as pb
+from _proto.errors import CutOff, Damage
+from _proto.record import record
+from _proto.trace.lines import pieces_of
+from _proto.trace.reader import Plane, Trace, Value, key_of, name_of, signed
+from _proto.trace.source import Source
+from _proto.trace.wire import Schema, decode, known_fields, parse, text, tidied
+
+# A plane, a line and the like take as much memory as so many events, and real ones hold more.
+ITEMS_OF_A_ROW = 20
+# More than any piece of a line has, unless it is a single event.
+_LARGE = 1 << 20
+_SPACE, _PLANE = (Schema(kind.DESCRIPTOR) for kind in (pb.XSpace, pb.XPlane))
+
+
+class Survey:
+    """A file. Making one walks it from plane to plane; `damage` tells what ended that early."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._spans: list[tuple[int, int]] = []
+        self.names: list[str] = []
+        self.texts: dict[str, list[str]] = {"hostnames": [], "errors": [], "warnings": []}
+        self.damage: Damage | None = None
+        try:
+            for at, name, start, end in _so_far(_SPACE, source, 0, source.size, "planes"):
+                if name == "planes":
+                    source.count(ITEMS_OF_A_ROW, at)
+                    self._spans.append((start, end))
+                    self.names.append(_name_so_far(source, start, end))
+                else:
+                    self.texts[name].append(text(source.take(start, end), at, f"one of {name}"))
+        except Damage as error:
+            self.damage = error
+        other = source.not_a_trace() if self.damage or not self._spans else None
+        if other is not None:
+            self.damage = Damage(self.damage.offset if self.damage else 0, other)
+        if source.damage is not None:
+            self.damage = source.damage
+        elif not source.size:
+            self.damage = Damage(0, "the file is empty")
+        source.expect(source.size)
+
+    @property
+    def size(self) -> int:
+        """In bytes, unpacked."""
+        return self._source.size
+
+    @property
+    def stored_size(self) -> int:
+        return self._source.stored_size
+
+    def plane(self, place: int, closely: bool) -> SurveyedPlane:
+        """The plane that has that place among the names; closely, so that its events have names."""
+        return SurveyedPlane(self.names[place], self._source, *self._spans[place], closely)
+
+    def trace(self) -> Trace:
+        """The same file for the other reader, which refuses it if there is damage."""
+        return Trace(self._source)
+
+
+class SurveyedPlane(Plane):
+    """A plane with its lines in the order of the file."""
+
+    def __init__(self, name: str, source: Source, start: int, end: int, closely: bool) -> None:
+        super().__init__(name, source)
+        self.n_bytes = end - start
+        # The first that was met.
+        self.damage: Damage | None = None
+        self._index_damage: Damage | None = None
+        self._line_spans: list[tuple[int, int]] = []
+        self._keys = _Keys(source)
+        try:
+            try:
+                for field in _so_far(_PLANE, source, start, end, "lines"):
+                    self._take_in(*field, closely)
+            finally:
+                self._keys.look()
+        except Damage as error:
+            self._index_damage = error
+
+    def _take_in(self, at: int, field_name: str, start: int, end: int, closely: bool) -> None:
+        if field_name == "lines":
+            self._source.count(ITEMS_OF_A_ROW, at)
+            self._line_spans.append((start, end))
+        elif field_name == "event_metadata" and not closely:
+            self._keys.add(at, start, end)
+        else:
+            if field_name == "name":
+                text(self._source.take(start, end), at, "a name")
+            self._index(at, field_name, start, end)
+
+    @property
+    def n_event_metadata(self) -> int:
+        return len(self._event_metadata) or len(self._keys.known)
+
+    @property
+    def stat_names(self) -> list[str]:
+        """Of all stats, each once for every id."""
+        return list(map(self.stat_name, self._stat_names))
+
+    @property
+    def n_stat_metadata(self) -> int:
+        return len(self._stat_names)
+
+    def stat_name(self, stat_id: int) -> str:
+        """A stat without a name goes by its id."""
+        return self._stat_names.get(stat_id) or str(stat_id)
+
+    def surveyed_lines(self) -> Iterator[SurveyedLine]:
+        """The lines one by one, each counted through; behind them the plane's own damage counts."""
+        for start, end in self._line_spans:
+            line = _survey_line(self._source, start, end)
+            self.meet(line.damage)
+            yield line
+        self.meet(self._index_damage)
+
+    def count_row(self) -> None:
+        """One more row is going to be held; Damage where the file is too small for so many."""
+        self.count(ITEMS_OF_A_ROW)
+
+    def meet(self, damage: Damage | None) -> None:
+        self.damage = self.damage or damage
+
+    def events(self, line: SurveyedLine) -> Iterator[tuple[int, Sequence[pb.XEvent]]]:
+        """The events of a line, piece by piece, and where each piece begins."""
+        source = self._source
+        for start, end in line.pieces:
+            try:
+                if end - start > _LARGE:
+                    # Parsed, many stats that say nothing would take thirty times their bytes.
+                    data = tidied(pb.XLine.DESCRIPTOR, source.take(start, end), start, source)
+                else:
+                    data = source.read(start, end - start)
+                events = decode(pb.XLine, data, start, source).events
+            except Damage as error:
+                self.meet(error)
+            else:
+                yield start, events
+
+    def event_name(self, metadata_id: int) -> str | None:
+        """None where an event has no name."""
+        value = self._entry_so_far(metadata_id)
+        return value.name or None if value else None
+
+    def metadata_stats(self, metadata_id: int) -> dict[str, Value | None]:
+        value = self._entry_so_far(metadata_id)
+        at, _ = self._event_metadata.get(metadata_id, (0, 0))
+        return self.resolved(value.stats, at) if value else {}
+
+    def _entry_so_far(self, metadata_id: int) -> pb.XEventMetadata | None:
+        try:
+            return self.entry(metadata_id)
+        except Damage as error:
+            self.meet(error)
+            return None
+
+    def plane_stats(self) -> dict[str, Value | None]:
+        found: dict[str, Value | None] = {}
+        for start, end in zip(self._stats[::2], self._stats[1::2], strict=True):
+            try:
+                stat = decode(pb.XStat, self._source.take(start, end), start, self._source)
+            except Damage as error:
+                self.meet(error)
+            else:
+                found |= self.resolved([stat], start)
+        return found
+
+    def resolved(self, stats: Iterable[pb.XStat], at: int) -> dict[str, Value | None]:
+        """Stats by name, of several of one name the last; None where one has no value."""
+        found: dict[str, Value | None] = {}
+        for stat in stats:
+            kind = stat.WhichOneof("value")
+            value: Value | None = getattr(stat, kind) if kind else None
+            if kind == "ref_value":
+                value = self.stat_name(signed(stat.ref_value))
+            elif kind == "compressed_str_value":
+                try:
+                    value = self._inflated(stat.compressed_str_value)
+                except ValueError as error:
+                    self.meet(Damage(at, f"a compressed string {error}"))
+            found[self.stat_name(stat.metadata_id)] = value
+        return found
+
+
+class _Keys:
+    """The different keys of a plane's event metadata, of which there may be a hundred thousand."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.known: set[int] = set()
+        # Of entries that stand one behind the other, and where the first begins.
+        self._at = 0
+        self._entries: list[tuple[int, int]] = []
+
+    def add(self, at: int, start: int, end: int) -> None:
+        """An entry that begins at `at`, and what is in it."""
+        is_next = self._entries and self._entries[-1][1] == at
+        if not is_next or end - self._at > _LARGE:
+            self.look()
+            self._at = at
+        self._entries.append((start, end))
+
+    def look(self) -> None:
+        """Into all entries at once, if these are as all writers write them."""
+        entries, self._entries = self._entries, []
+        if not entries:
+            return
+        size = entries[-1][1] - self._at
+        keys: Sequence[int] = ()
+        if size <= _LARGE:
+            column = parse(columns.MetadataKeys, self._source.read(self._at, size))
+            if column is not None and not len(UnknownFieldSet(column.event_metadata)):
+                keys = column.event_metadata.key
+        if len(keys) != len(entries):
+            keys = [key_of(self._source, *entry) for entry in entries]
+        self.known.update(keys)
+
+
+@record
+class SurveyedLine:
+    """What a line is called, where its pieces lie, and how many events they hold."""
+
+    n_bytes: int
+    pieces: list[tuple[int, int]]
+    n_events: int = 0
+    name: str = ""
+    display_name: str = ""
+    timestamp_ns: int = 0
+    damage: Damage | None = None
+
+    def add(self, start: int, end: int, frame: pb.LineFrame) -> None:
+        self.pieces.append((start, end))
+        self.n_events += len(frame.events)
+        # Of several the last, as everywhere in protobuf.
+        if frame.HasField("name"):
+            self.name = frame.name
+        if frame.HasField("timestamp_ns"):
+            self.timestamp_ns = frame.timestamp_ns
+        self.display_name = frame.display_name or self.display_name
+
+
+def _survey_line(source: Source, start: int, end: int) -> SurveyedLine:
+    line = SurveyedLine(end - start, [])
+    try:
+        for begin, stop, frame in pieces_of(source, start, end):
+            line.add(begin, stop, frame)
+            start = stop
+    except Damage as error:
+        line.damage = error
+        with suppress(Damage):
+            # What stands before it in its piece is whole.
+            whole = parse(pb.LineFrame, source.read(start, max(0, error.offset - start)))
+            if whole is not None:
+                line.add(start, error.offset, whole)
+    return line
+
+
+def _so_far(
+    schema: Schema, source: Source, start: int, end: int, messages: str
+) -> Iterator[tuple[int, str, int, int]]:
+    """The fields that the schema knows; of the messages called so also one that is cut off."""
+    try:
+        yield from known_fields(schema, source, start, end)
+    except CutOff as error:
+        name, _ = schema.fields.get(error.number, ("", ()))
+        if name == messages:
+            yield error.offset, name, error.start, end
+        raise
+
+
+def _name_so_far(source: Source, start: int, end: int) -> str:
+    try:
+        return name_of(_PLANE, source, start, end)
+    except Damage:
+        return ""

@@ -1,0 +1,135 @@
+"""What memory says that the allocator did."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.builders import hlo_proto
+from tests.builders.allocator import Said, allocator, with_host
+from tests.builders.xspace import Op, Space, StatValue, double, encode, op, tpu_plane, trace
+from tests.harness import OFFLOADING, answer, run
+from tests.modes.small_steps import STEP
+
+Json = dict[str, Any]
+
+
+def holding(*ops: Op) -> bytes:
+    program = hlo_proto.hlo_proto(
+        {"main": [hlo_proto.op("a", "negate")]},
+        buffers=hlo_proto.allocation(0, 64, live_out=True),
+    )
+    beside = hlo_proto.metadata_plane({7: ("jit_f(7)", program)})
+    ran = ops or (op("a", "loop fusion", 0, 10, program_id=7),)
+    return encode(Space([tpu_plane(list(ran), STEP), beside]))
+
+
+def sizes(reserved: int, allocated: int, available: int) -> dict[str, StatValue]:
+    return {
+        "bytes_reserved": reserved,
+        "bytes_allocated": allocated,
+        "bytes_available": available,
+    }
+
+
+def runtime(*said: Said, timestamp_ns: int | None = None) -> Json | None:
+    host = allocator(*said, timestamp_ns=timestamp_ns)
+    found: Json | None = answer(with_host(holding(), host), "memory")["runtime"]
+    return found
+
+
+class Runtime(unittest.TestCase):
+    def test_of_the_events_of_the_device(self) -> None:
+        said = runtime(
+            (10, 0, {**sizes(0, 30, 70), "fragmentation": 0}),
+            (20, 0, {**sizes(60, 20, 20), "fragmentation": double(0.25)}),
+            (15, 1, {**sizes(99, 1, 0), "fragmentation": 1}),
+            # As much, and later; less, and in other parts.
+            (30, 0, sizes(40, 40, 20)),
+            (40, 0, sizes(70, 5, 25)),
+            timestamp_ns=3,
+        )
+        self.assertEqual(
+            said,
+            {
+                "capacity_bytes": 100,
+                "peak_bytes": 80,
+                "peak_at_ps": 3020,
+                "peak_reserved_bytes": 60,
+                "peak_allocated_bytes": 20,
+                "min_available_bytes": 20,
+                "max_fragmentation": 0.25,
+                "n_events": 4,
+            },
+        )
+
+    def test_the_first_time_counts_not_what_the_file_says_first(self) -> None:
+        said = runtime((20, 0, sizes(40, 40, 20)), (10, 0, sizes(60, 20, 20)))
+        assert said
+        self.assertEqual((said["peak_at_ps"], said["peak_reserved_bytes"]), (10, 60))
+
+    def test_a_number_that_is_missing_is_not_zero(self) -> None:
+        said = runtime((10, 0, {"bytes_allocated": 50}), (20, 0, {"bytes_available": 7}))
+        assert said
+        self.assertEqual((said["n_events"], said["min_available_bytes"]), (2, 7))
+        for name in ("capacity_bytes", "peak_bytes", "peak_at_ps", "max_fragmentation"):
+            self.assertIsNone(said[name], name)
+        said = runtime((10, 0, {**sizes(1, 2, 3), "bytes_available": "3"}))
+        assert said
+        self.assertEqual((said["peak_bytes"], said["capacity_bytes"]), (3, None))
+        said = runtime((10, 0, {**sizes(-1, 2, 3), "fragmentation": float("nan")}))
+        assert said
+        self.assertEqual((said["peak_bytes"], said["max_fragmentation"]), (None, None))
+
+    def test_large_times_are_texts(self) -> None:
+        said = runtime((5, 0, sizes(1, 2, 3)), timestamp_ns=10**15)
+        assert said
+        self.assertEqual(said["peak_at_ps"], "1000000000000000005")
+
+    def test_nothing_is_told(self) -> None:
+        self.assertIsNone(answer(holding(), "memory")["runtime"])
+        self.assertIsNone(runtime((10, 1, sizes(1, 2, 3))))
+        self.assertIsNone(runtime())
+
+    def test_it_needs_no_program_and_no_step(self) -> None:
+        host = allocator((10, 0, sizes(1, 2, 3)))
+        ran = op("a", "loop fusion", 0, 10)
+        for data, options, reason in (
+            (trace([ran], STEP), (), "no_program"),
+            (holding(), ("--step", "9"), "step_not_found"),
+            (trace([]), (), "empty_xla_ops_line"),
+        ):
+            with self.subTest(reason=reason):
+                said = run(with_host(data, host), "memory", *options).object
+                self.assertEqual(said["reason"], reason)
+                self.assertEqual(said["runtime"]["capacity_bytes"], 6)
+        self.assertNotIn("runtime", run(with_host(trace([]), host), "summary").object)
+
+    def test_damage_on_the_host_is_a_note(self) -> None:
+        host = allocator((10, 0, sizes(1, 2, 3)))
+        whole = with_host(holding(), host)
+        at = whole.rindex(encode(host.lines[0].events[0]))
+        # The event's first field is of no wire type.
+        said = answer(whole[:at] + b"\x0f" + whole[at + 1 :], "memory")
+        self.assertIsNone(said["runtime"])
+        self.assertEqual(said["reserved_bytes"], 64)
+        (note,) = [note for note in said["notes"] if "host's plane can't be read" in note]
+        self.assertIn("byte ", note)
+
+    def test_of_a_real_capture(self) -> None:
+        if not OFFLOADING.exists():
+            self.skipTest("the capture isn't here")
+        said = answer(OFFLOADING, "memory")
+        self.assertEqual(said["runtime"]["capacity_bytes"], 33_550_237_696)
+        self.assertEqual(said["runtime"]["peak_bytes"], 21_492_569_216)
+        self.assertEqual(said["runtime"]["peak_reserved_bytes"], 21_491_712_000)
+        self.assertLessEqual(said["peak_bytes"], said["runtime"]["peak_reserved_bytes"])
+        others = [
+            answer(OFFLOADING, "memory", "--device", f"/device:TPU:{n}")["runtime"]["n_events"]
+            for n in range(4)
+        ]
+        self.assertEqual(others, [234, 224, 224, 224])
+
+
+if __name__ == "__main__":
+    unittest.main()
