@@ -951,6 +951,29 @@ class Excerpts(unittest.TestCase):
             reshuffles["sync_dur_ps"], sum(row["wait_dur_ps"] for row in collectives)
         )
 
+    def test_figures_of_the_scopes_are_true(self) -> None:
+        said = demo("by_scope")
+        rows = {row["scope"]: row for row in said["scopes"]}
+        attention, mlp = rows["decoder_layer/attention"], rows["decoder_layer/mlp"]
+        kept, phases = attention["phases"]["recompute"], mlp["phases"]
+        self.assertAlmostEqual(kept / attention["total_dur_ps"], 1 / 3, 1)
+        ops = demo("by_op", "--top=999")["ops"]
+        backward = [
+            row["total_dur_ps"]
+            for row in ops
+            if (row["scope"], row["phase"]) == (mlp["scope"], "backward") and row["kind"] == "comm"
+        ]
+        self.assert_says(
+            f"Attention takes {attention['pct_of_step']:.0f} % of the step. A third of that, "
+            f"{kept / 1e9:.1f} ms",
+            f"The MLP takes {mlp['pct_of_step']:.0f} %. Its backward pass takes "
+            f"{phases['backward'] / phases['forward']:.1f} times as long",
+            f"and {100 * sum(backward) / phases['backward']:.0f} % of that is communication",
+        )
+        (fusion,) = [row for row in ops if row["hlo_op"] == "fusion.365"]
+        self.assertAlmostEqual(fusion["achieved_tflops"] / _peaks.CHIPS["v7x"].bf16, 1 / 3, 1)
+        self.assert_says(f"At {fusion['achieved_tflops']:.0f} TFLOP/s it runs at a third")
+
     def test_figures_of_the_roofline_are_true(self) -> None:
         roof, lines = demo("roofline"), demo("by_source")["groups"]
         accessed, hbm = (
@@ -1063,15 +1086,19 @@ class Inference(unittest.TestCase):
     @classmethod
     @functools.cache
     def of(cls, name: str, mode: str = "by_source") -> Json:
-        every = ["--include-data-move", "--include-comm"] if mode == "by_source" else []
-        return answer(PROFILES / f"{name}.xplane.pb", mode, *every)
+        options = {
+            "by_source": ["--include-data-move", "--include-comm"],
+            "by_scope": ["--depth=1"],
+        }
+        return answer(PROFILES / f"{name}.xplane.pb", mode, *options.get(mode, []))
 
     def printed(self, text: str, name: str) -> list[list[str]]:
         """What the `jq` of a command says of a capture."""
+        mode = "by_scope" if "--mode by_scope" in text else "by_source"
         program = re.search(r"jq -r '(.*?)'\s*$", text, re.DOTALL)
         assert program
         command = ["jq", "-r", program[1]]
-        said = json.dumps(self.of(name))
+        said = json.dumps(self.of(name, mode))
         done = subprocess.run(command, input=said, capture_output=True, text=True, check=True)
         return rows_of(done.stdout)
 
@@ -1502,7 +1529,8 @@ class Skill(unittest.TestCase):
         hand_made = [*hand_made_traces(), *hand_made_memories(), *hand_made_programs()]
         for data in (None, *sampled(hand_made, 4)):
             for asked, options, program in commands:
-                mode, *rest = shlex.split(asked.replace("BASELINE", shlex.quote(str(BEFORE))))[1:]
+                words = asked.replace("BASELINE", shlex.quote(str(BEFORE)))
+                mode, *rest = shlex.split(words.replace("NAME", "fusion.365"))[1:]
                 said = run(DEMO if data is None else data, mode, *rest).object
                 done = subprocess.run(
                     ["jq", *shlex.split(options.replace("LINE", "train.py:49")), program],
@@ -1513,6 +1541,22 @@ class Skill(unittest.TestCase):
                 )
                 self.assertEqual((done.returncode, done.stderr), (0, ""), program)
                 self.assertTrue(done.stdout or data is not None, program)
+
+    @unittest.skipUnless(shutil.which("jq"), "needs jq")
+    def test_a_layer_and_an_op_are_one_call_of_few_bytes_each(self) -> None:
+        commands = re.findall(r"--mode (by_scope|by_op) ([^|]*)\| jq -c '(.*?)'", SKILL, re.DOTALL)
+        self.assertEqual([mode for mode, *_ in commands], ["by_scope", "by_op"])
+        for path in (DEMO, *sorted(PROFILES.glob("*.xplane.pb"))):
+            names = [row["hlo_op"] for row in answer(path, "by_op", "--top=20")["ops"]]
+            for mode, options, program in commands:
+                for name in names if mode == "by_op" else names[:1]:
+                    said = run(path, mode, *options.replace("NAME", name).split()).object
+                    command = ["jq", "-c", program]
+                    done = subprocess.run(
+                        command, input=json.dumps(said).encode(), capture_output=True, check=True
+                    )
+                    with self.subTest(path=path.name, mode=mode, name=name):
+                        self.assertLessEqual(len(done.stdout), 4000)
 
     def test_its_commands_work_from_another_folder(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
