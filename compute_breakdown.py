@@ -82,6 +82,7 @@ from _pipeline.option_values import (
     TO_STEP,
     TO_WHOLE,
     peak_of,
+    plane_of,
 )
 from _pipeline.request import DEVICE, Absent, Request, unreadable
 from _pipeline.streams import Progress, write
@@ -313,7 +314,9 @@ MODES = (
 OPTIONS: dict[str, Json] = {
     "--device": {
         "metavar": "NAME",
-        "help": f"exact name of the plane (default: {DEVICE}; in record and spread all TPUs)",
+        "type": plane_of,
+        "help": "name of the plane; N or TPU:N for /device:TPU:N"
+        f" (default: {DEVICE}; in record and spread all TPUs)",
     },
     "--host": {
         "metavar": "NAME",
@@ -326,7 +329,10 @@ OPTIONS: dict[str, Json] = {
         "help": "which step by time, from 0; negative from the end; all for every op"
         " (default: the typical of the busiest)",
     },
-    "--step-id": {"metavar": "NAME", "help": "which step, by its exact name"},
+    "--step-id": {
+        "metavar": "NAME",
+        "help": "which step, by its name, or by what the name of just one begins with",
+    },
     "--own": {
         "metavar": "TEXT",
         "action": "append",
@@ -340,7 +346,11 @@ OPTIONS: dict[str, Json] = {
         " --steps=-3: (default: all)",
     },
     "--baseline": {"metavar": "PROFILE", "help": "the capture before the change (required)"},
-    "--baseline-device": {"metavar": "NAME", "help": f"its device (default: {DEVICE})"},
+    "--baseline-device": {
+        "metavar": "NAME",
+        "type": plane_of,
+        "help": f"its device (default: {DEVICE})",
+    },
     "--baseline-host": {"metavar": "NAME", "help": "which file of its hosts'"},
     "--top": {
         "metavar": "K",
@@ -404,7 +414,8 @@ OPTIONS: dict[str, Json] = {
     "--model-flops": {
         "metavar": "F",
         "type": TO_COUNT,
-        "help": "useful flops of the step on one device, by batch and model: gives the mfu",
+        "help": "useful flops of the step on one device, by batch and model: gives the mfu;"
+        " 6e12 is fine",
     },
     "--tokens": {
         "metavar": "N",
@@ -431,18 +442,17 @@ OPTIONS: dict[str, Json] = {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
         "type": TO_COST,
         "action": "append",
-        "help": "what one execution of a custom kernel costs (repeatable)",
+        "help": "what one execution of a custom kernel costs; NAME may be what the name of just"
+        " one begins with (repeatable)",
     },
 }
-
-
 PIPELINE_OPTIONS = ("--device", "--host")
 
 
 class BadArguments(Exception):
-    def __init__(self, usage: str, detail: str) -> None:
+    def __init__(self, usage: str, detail: str, **fields: Any) -> None:
         super().__init__(detail)
-        self.usage = usage
+        self.usage, self.fields = usage, fields
 
 
 class Parser(argparse.ArgumentParser):
@@ -504,11 +514,20 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
 
 def parse_command_line(argv: Sequence[str] | None) -> Request:
     parser, dest_of = parser_of_modes()
-    for word in sys.argv[1:] if argv is None else argv:
+    words = sys.argv[1:] if argv is None else argv
+    for word in words:
         if word.startswith("--") and word.endswith("=--"):
             # To argparse it would be nothing at all, whatever the option takes.
             parser.error(f"argument {word[:-3]}: takes no --")
-    given = vars(parser.parse_args(argv))
+    try:
+        given = vars(parser.parse_args(argv))
+    except BadArguments as error:
+        if not any(word.partition("=")[0] == "--mode" for word in words):
+            modes = {mode.name: mode.says for mode in MODES}
+            listed = "".join(f"  {name:13}{says}\n" for name, says in modes.items())
+            usage = f"{error.usage}modes:\n{listed}"
+            raise BadArguments(usage, str(error), available_modes=modes) from None
+        raise
     mode = next(mode for mode in MODES if mode.name == given["mode"])
     for flag, dest in dest_of.items():
         if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
@@ -605,7 +624,7 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
         return Outcome(fields, OK, "")
     except BadArguments as error:
         usage = error.usage
-        absent = Absent("bad_arguments", detail=str(error))
+        absent = Absent("bad_arguments", detail=str(error), **error.fields)
     except Absent as error:
         # Without the frames that it came through: they hold what was read.
         absent = error.with_traceback(None)
@@ -626,11 +645,16 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
 def refusal(absent: Absent, asked: Json, usage: str = "") -> Outcome:
     fields = {"status": "absent", "reason": absent.reason, **asked, **absent.fields}
     cut_texts(fields)
-    complaint = ""
-    if absent.exit_status:
-        line = f"compute_breakdown: {absent.reason}: {fields.get('detail', '')}"
-        complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
+    said = [fields["detail"]] if "detail" in fields else available_in(absent.fields)
+    line = ": ".join(("compute_breakdown", absent.reason, *said))
+    complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
     return Outcome(fields, absent.exit_status, complaint)
+
+
+def available_in(fields: Json) -> list[str]:
+    """What there is instead, in a few words."""
+    lists = {name: each for name, each in fields.items() if name.startswith("available_")}
+    return [f"{name} {', '.join(map(str, each[:9]))}" for name, each in lists.items()]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -665,10 +689,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def encoded(fields: Json, for_people: bool) -> str:
-    form: Json = {"indent": 2} if for_people else {}
-    if fields["mode"] == "record":
-        # To be kept, not read.
-        form = {"separators": (",", ":")}
+    form: Json = {"indent": 2} if for_people else {"separators": (",", ":")}
     text = json.dumps(fields, allow_nan=False, **form)
     # Escaped so that it can be put into a page as it is.
     return text.replace("</", r"<\/") + "\n"

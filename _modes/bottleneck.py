@@ -101,7 +101,8 @@ def bottleneck(
     n_devices: int | None = None,
 ) -> Report:
     roofs = roofs_of(step.device, chip, dict(peaks))
-    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost)
+    notes: list[str] = []
+    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, notes)
     useful: int | Fraction | None = model_flops
     if tokens is not None and (flops_per_token or params):
         useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
@@ -138,6 +139,7 @@ def bottleneck(
             "peaks_used": peaks_used(roofs),
         },
         notes=[
+            *notes,
             *over_roof_notes(over),
             *declared_notes({entry.kernel for entry in ledger if is_declared(entry)}),
             *roofs.choice.notes,

@@ -38,7 +38,8 @@ def by_op(
     op: str | None = None,
 ) -> Report:
     roofs = roofs_of(step.device, chip, dict(peaks))
-    judge = Judge(step, roofs, costs_by_kernel(step.by_kind[COMPUTE], kernel_cost))
+    notes: list[str] = []
+    judge = Judge(step, roofs, costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, notes))
     ranked = ranked_ops(step.leaves)
     containers = ranked_ops(step.containers)
     rows = [judge.row(rank, group) for rank, group in enumerate(ranked[:top], 1)]
@@ -52,7 +53,6 @@ def by_op(
         "chip": roofs.choice.chip,
         "peaks_used": peaks_used(roofs),
     }
-    notes: list[str] = []
     if op is not None:
         group = found_as(op, [*ranked, *containers], notes)
         row = judge.row(ranked.index(group) + 1 if group in ranked else None, group)

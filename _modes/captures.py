@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import stat
 import zlib
 
 from _modes.record_format import NoAnswer, decode, record_of
+from _modes.record_format import unreadable as unreadable_record
 from _modes.recording import record_of_trace
 from _pipeline.folders import files_in
 from _pipeline.load import find_files
@@ -59,8 +61,12 @@ def records_in(folder: str) -> dict[str, str]:
         # A link that leads nowhere was to be one, too.
         is_file = os.path.isfile(path) or not os.path.exists(path)
         if is_json and is_file and is_record(path):
-            found.setdefault(name.removesuffix(".gz").removesuffix(".json"), path)
+            found.setdefault(host_of_record(path), path)
     return found
+
+
+def host_of_record(path: str) -> str:
+    return os.path.basename(path).removesuffix(".gz").removesuffix(".json")
 
 
 def is_record(path: str) -> bool:
@@ -82,8 +88,7 @@ def record_at(path: str, device: str | None, notes: list[str], on_read: OnRead |
         if not path.endswith(RECORD_SUFFIXES):
             asked = slice(None)
             return record_of(record_of_trace("", path, device, asked, notes, on_read))
-        with open(path, "rb") as file:
-            found = decode(file.read())
+        found = decode(content_of(path))
     except (OSError, MemoryError) as error:
         raise Absent("unreadable_record", detail=unreadable(path, error).fields["detail"]) from None
     except NoAnswer as refusal:
@@ -93,6 +98,14 @@ def record_at(path: str, device: str | None, notes: list[str], on_read: OnRead |
     if device is not None and device not in available:
         raise Absent(DEVICE_NOT_FOUND, available_devices=available)
     return found
+
+
+def content_of(path: str) -> bytes:
+    # Not blocking: opening a FIFO that nobody writes to must not wait.
+    with open(path, "rb", opener=lambda at, flags: os.open(at, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise unreadable_record("byte 0: not a regular file: copy it into one")
+        return file.read()
 
 
 def answer_of_records(

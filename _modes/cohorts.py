@@ -159,14 +159,16 @@ def found_in(load_record: Callable[[], Record], device: str | None, steps: slice
     return Found(record["host"], devices, list(map(figures_of, wanted)))
 
 
-def crew_of(all_found: Iterable[tuple[Found, Callable[[], Record]]]) -> Crew:
-    """Put together what was found, each with what loads its record again."""
+def crew_of(all_found: Iterable[tuple[str, Found, Callable[[], Record]]]) -> Crew:
+    """Put together what was found, each with its file and what loads its record again."""
     crew = Crew({}, set(), [], set())
+    # By name, each with its file.
+    alike: dict[tuple[str, str], list[tuple[str, Member]]] = defaultdict(list)
     failures: list[tuple[str, str, Json]] = []
     available: set[str] = set()
     # Cohorts may be many, of devices of the same hosts.
     load_again = lru_cache(maxsize=2)(called)
-    for found, load_record in all_found:
+    for file, found, load_record in all_found:
         if found.failure:
             failures.append(found.failure)
             continue
@@ -174,13 +176,9 @@ def crew_of(all_found: Iterable[tuple[Found, Callable[[], Record]]]) -> Crew:
         available.update(found.devices)
         for figures in found.members:
             member = Member(*figures, partial(load_again, load_record))
-            other = crew.members.setdefault(member.name, member)
-            if other is not member:
-                crew.notes.add(f"{member.device} of host {member.host} is there twice: taken once")
-                # Whichever it is, it is the same in any order.
-                is_told = identity(member) != identity(other)
-                key = identity if is_told else identity_of_lines
-                crew.members[member.name] = max(member, other, key=key)
+            alike[member.name].append((file, member))
+    for name, members in sorted(alike.items()):
+        crew.members[name] = the_one_of(members, crew.notes)
     failures.sort(key=lambda each: each[0])
     crew.unreadable += (detail for detail, *_ in failures)
     if failures and not crew.hosts:
@@ -191,6 +189,22 @@ def crew_of(all_found: Iterable[tuple[Found, Callable[[], Record]]]) -> Crew:
     if not crew.members:
         raise NoAnswer("device_not_found", available_devices=sorted(available))
     return crew
+
+
+def the_one_of(members: list[tuple[str, Member]], notes: set[str]) -> Member:
+    """What is there once, or several times the same."""
+    # Whatever is said is the same in any order.
+    (file, first), *others = sorted(members, key=lambda each: each[0])
+    for other_file, other in others:
+        is_same = identity(first) == identity(other)
+        if not is_same or identity_of_lines(first) != identity_of_lines(other):
+            raise NoAnswer(
+                "duplicate_host",
+                detail=f"{file} and {other_file} are both of host {first.host}, and differ in"
+                f" {first.device}",
+            )
+        notes.add(f"{first.device} of host {first.host} is there twice: taken once")
+    return first
 
 
 def called(load_record: Callable[[], Record]) -> Record:

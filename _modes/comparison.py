@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from _modes.by_file import Files
 from _modes.matching import MATCHED_BY, matches_of
 from _modes.noise import noise_of, p_values_of
 from _modes.record_format import KINDS
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from _modes.by_file import FileLines
     from _modes.matching import Match
     from _modes.noise import Noise
     from _modes.runs import Line, Run
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 N_SIGNATURES = 4
 # Rows below this part of the time are not tested: the fewer, the smaller a difference shows.
 TESTED_PART = Fraction(1, 1000)
+# Beyond so many percent of either side's time it is said that lines have no counterpart.
+UNMATCHED_PCT = 5
+UNMATCHED = "only_before", "only_after"
 RUN_TO_RUN = (
     "run-to-run differences are not covered: compare two captures of the same code to see them"
 )
@@ -86,6 +91,20 @@ class Row:
         return -abs(self.change.delta), source_of(after) or "", *keys
 
 
+@dataclass(slots=True)
+class FileRow:
+    """What lies in one file, whatever became of its lines."""
+
+    lines: FileLines
+    change: Change
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """The largest change first; what has no file last."""
+        name = self.lines.before_file if self.lines.file is None else self.lines.file
+        return name is None, -abs(self.change.delta), name or ""
+
+
 def compare_records(
     before: Record,
     after: Record,
@@ -104,29 +123,29 @@ def compare_records(
     lines = [run.lines() for run in runs]
     figures = [totals_of(*side) for side in zip(runs, lines, strict=True)]
     totals = {name: Change(figures[0][name], figures[1][name]) for name in figures[0]}
-    rows = [row_of(match, noise) for match in matches_of(*lines)]
+    matches, files = matches_of(*lines), Files(*lines)
+    rows = [Row(match, change_of(match, noise)) for match in matches]
     rows.sort(key=lambda row: row.order)
+    by_file = [FileRow(each, change_of(each, noise)) for each in files.with_lines(matches)]
+    by_file.sort(key=lambda row: row.order)
     step = totals["step_duration"].before.mean
-    n_tested = test(rows, list(totals.values()), noise)
+    tested = large_of(rows)
+    test([tested, large_of(by_file), list(totals.values())], noise)
+    unmatched = unmatched_fields(rows)
     return {
-        "notes": notes_of(*runs, noise),
+        "notes": [
+            *notes_of(*runs, noise),
+            *unmatched_notes(unmatched),
+            *moved_notes([row for row in rows if files.is_moved(row.match)]),
+        ],
         "before": run_fields(runs[0]),
         "after": run_fields(runs[1]),
         "same_device_type": runs[0].device["device_type"] == runs[1].device["device_type"],
         "same_program": runs[0].device["program"] == runs[1].device["program"],
-        "noise": {
-            "method": "permutation_max",
-            "covers": "step_to_step",
-            "alpha": float(ALPHA),
-            "n_before": noise.n_before,
-            "n_after": noise.n_after,
-            "n_tested": n_tested,
-            "n_assignments": noise.n_assignments,
-            "exact": noise.exact,
-            "min_p_value": rounded(noise.min_p_value, 6),
-            "why_not": "too_few_steps" if noise.too_few_steps else None,
-        },
+        "noise": noise_fields(noise, len(tested)),
         "totals": {name: change.fields() for name, change in totals.items()},
+        "by_file": [file_fields(row) for row in by_file],
+        "unmatched": unmatched,
         "by_match": {
             level: match_fields([row for row in rows if row.match.matched_by == level])
             for level in MATCHED_BY
@@ -141,19 +160,20 @@ def compare_records(
     }
 
 
-def test(rows: Sequence[Row], totals: Sequence[Change], noise: Noise) -> int:
-    """Give the rows that are not too small their p, and the totals theirs; how many these rows
-    are."""
-    if noise.too_few_steps:
-        return 0
+def large_of(rows: Sequence[Row] | Sequence[FileRow]) -> list[Change]:
+    """What is tested: rows that are not too small."""
     floor = sum(sum(row.change.samples) for row in rows) * TESTED_PART
-    tested = [row.change for row in rows if sum(row.change.samples) >= floor]
-    families = tested, totals
+    return [row.change for row in rows if sum(row.change.samples) >= floor]
+
+
+def test(families: Sequence[Sequence[Change]], noise: Noise) -> None:
+    """Give each change its p among those of its family."""
+    if noise.too_few_steps:
+        return
     samples = [[change.samples for change in family] for family in families]
     for family, p_values in zip(families, p_values_of(samples, noise), strict=True):
         for change, p_value in zip(family, p_values, strict=True):
             change.p_value = p_value
-    return len(tested)
 
 
 def totals_of(run: Run, lines: Sequence[Line]) -> dict[str, Figure]:
@@ -183,9 +203,9 @@ def figure_of(lines: Sequence[Line], n_steps: int) -> Figure:
     return Figure(sum(line.mean for line in lines), steps or [0] * n_steps)
 
 
-def row_of(match: Match, noise: Noise) -> Row:
-    before = figure_of(match.before, noise.n_before)
-    return Row(match, Change(before, figure_of(match.after, noise.n_after)))
+def change_of(lines: Match | FileLines, noise: Noise) -> Change:
+    before = figure_of(lines.before, noise.n_before)
+    return Change(before, figure_of(lines.after, noise.n_after))
 
 
 def notes_of(before: Run, after: Run, noise: Noise) -> list[str]:
@@ -202,6 +222,42 @@ def notes_of(before: Run, after: Run, noise: Noise) -> list[str]:
             " noise; 4 + 4 would do"
         )
     return notes
+
+
+def noise_fields(noise: Noise, n_tested: int) -> Json:
+    return {
+        "method": "permutation_max",
+        "covers": "step_to_step",
+        "alpha": float(ALPHA),
+        "n_before": noise.n_before,
+        "n_after": noise.n_after,
+        "n_tested": 0 if noise.too_few_steps else n_tested,
+        "n_assignments": noise.n_assignments,
+        "exact": noise.exact,
+        "min_p_value": rounded(noise.min_p_value, 6),
+        "why_not": "too_few_steps" if noise.too_few_steps else None,
+    }
+
+
+def unmatched_notes(unmatched: Json) -> list[str]:
+    parts = unmatched["before_pct"], unmatched["after_pct"]
+    if max(part or 0 for part in parts) <= UNMATCHED_PCT:
+        return []
+    before, after = (f"{part:.1f} %" if part is not None else "nothing" for part in parts)
+    return [
+        f"lines without a counterpart: {before} of the ops' time before, {after} of that after;"
+        " by_file shows what needs none"
+    ]
+
+
+def moved_notes(moved: Sequence[Row]) -> list[str]:
+    if not moved:
+        return []
+    before, after = sums_of(moved)
+    return [
+        f"{len(moved)} rows, {before} ps before and {after} ps after, pair lines of different"
+        " files: in by_file that is a fall of one and a rise of another"
+    ]
 
 
 def run_fields(run: Run) -> Json:
@@ -236,6 +292,30 @@ def row_fields(row: Row, step: int) -> Json:
         "n_executions_after": executions(after),
         "signatures_gone": sorted(gone - new)[:N_SIGNATURES],
         "signatures_new": sorted(new - gone)[:N_SIGNATURES],
+    }
+
+
+def file_fields(row: FileRow) -> Json:
+    change = row.change.fields()
+    figures = ("before_ps", "after_ps", "delta_ps", "delta_pct")
+    return {
+        "file": row.lines.file,
+        "before_file": row.lines.before_file,
+        **{name: change[name] for name in figures},
+        "n_rows": row.lines.n_rows,
+        "p_value": change["p_value"],
+        "significant": change["significant"],
+    }
+
+
+def unmatched_fields(rows: Sequence[Row]) -> Json:
+    before, after = sums_of([row for row in rows if row.match.matched_by in UNMATCHED])
+    all_before, all_after = sums_of(rows)
+    return {
+        "before_ps": before,
+        "after_ps": after,
+        "before_pct": percent(before, all_before),
+        "after_pct": percent(after, all_after),
     }
 
 

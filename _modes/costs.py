@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _pipeline.names import taken_for
 from _pipeline.request import Absent
 from _proto.record import record
 
@@ -80,21 +81,26 @@ def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
 
 
 def costs_by_kernel(
-    compute: Group, told: Sequence[tuple[str, int, int, str | None]]
+    compute: Group, told: Sequence[tuple[str, int, int, str | None]], notes: list[str]
 ) -> dict[str, KernelCost]:
     """What is told of kernels, as the command line takes it apart."""
     if not told:
         return {}
-    costs = [KernelCost(*each) for each in told]
     kernels = compute.distinct(lambda op: op.kernel)
-    for cost in costs:
-        if cost.kernel not in kernels:
+    costs: dict[str, KernelCost] = {}
+    for asked, flops, n_bytes, dtype in told:
+        kernel = taken_for(asked, kernels, "--kernel-cost", notes)
+        if kernel is None:
             raise Absent(
                 "kernel_not_found",
-                detail=f"no kernel of the step's compute is named {cost.kernel!r}",
+                detail=f"no kernel of the step's compute is named {asked!r}, nor does just one"
+                " begin so",
                 available_kernels=kernels,
             )
-    return {cost.kernel: cost for cost in costs}
+        if kernel in costs:
+            raise Absent("bad_arguments", detail=f"--kernel-cost was given twice for {kernel}")
+        costs[kernel] = KernelCost(kernel, flops, n_bytes, dtype)
+    return costs
 
 
 def declared_notes(kernels: Set[str | None]) -> list[str]:

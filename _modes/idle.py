@@ -182,7 +182,8 @@ def span_of_ops(device: Device) -> Window:
     """From the first start to the last end of all ops of a device, absolute."""
     first, last = AFTER_ALL, BEFORE_ALL
     for line in device.lines:
-        for events in line.events(BEFORE_ALL, AFTER_ALL):
+        for each in line.events(BEFORE_ALL, AFTER_ALL):
+            events = each.lasting()
             ends = map(add, events.offsets, events.durations)
             first = min(first, line.base_ps + min(events.offsets, default=AFTER_ALL))
             last = max(last, line.base_ps + max(ends, default=BEFORE_ALL))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import nsmallest
 from operator import itemgetter
 
-from _pipeline.names import meant, nearest
+from _pipeline.names import nearest, taken_for
 from _pipeline.request import Absent
 from _pipeline.timeline import events_of
 
@@ -36,15 +36,13 @@ def found_as(asked: str, ops: Sequence[Group], notes: list[str]) -> Group:
     by_name: dict[str, list[Group]] = {}
     for group in ops:
         by_name.setdefault(name_of(group.op), []).append(group)
-    name = meant(asked.removeprefix("%"), by_name)
+    name = taken_for(asked.removeprefix("%"), by_name, "--op", notes)
     if name is None:
         raise Absent(
             "op_not_found",
             detail=f"no op of the step is named {asked!r}, nor does just one begin so",
             available_ops=nearest(asked.removeprefix("%"), by_name),
         )
-    if name != asked.removeprefix("%"):
-        notes.append(f"--op {asked}: {name} taken, the only op that begins so")
     found = max(by_name[name], key=lambda group: group.total)
     if len(by_name[name]) > 1:
         notes.append(

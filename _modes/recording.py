@@ -333,7 +333,8 @@ def record_of_trace(
             # Cut, two of them may look the same; and who compares records cuts them again.
             if group["agg_key"] != key:
                 end = f"…{digest_of(key)}"
-                group["agg_key"] = group["agg_key"][: -len(end) - 1] + end
+                # The ellipsis takes six bytes.
+                group["agg_key"] = group["agg_key"][: -len(end) - 6] + end
         return fields
 
 

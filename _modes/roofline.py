@@ -39,7 +39,8 @@ def roofline(
     compute = step.by_kind[COMPUTE]
     verdicts: list[Verdict] = []
     skipped: list[Skipped] = []
-    for part in parts_of(compute, costs_by_kernel(compute, kernel_cost)):
+    notes: list[str] = []
+    for part in parts_of(compute, costs_by_kernel(compute, kernel_cost, notes)):
         judged = judge(part, roofs, hbm_only=traffic == "hbm")
         if isinstance(judged, Verdict):
             verdicts.append(judged)
@@ -55,7 +56,7 @@ def roofline(
             **({} if top is None else {"tail": tail_of(by_shortfall(verdicts)[top:])}),
             "skipped_groups": skipped_fields(skipped, roofs, hbm_only=traffic == "hbm"),
         },
-        notes=[*roofline_notes(verdicts), *roofs.choice.notes],
+        notes=[*notes, *roofline_notes(verdicts), *roofs.choice.notes],
     )
 
 

@@ -20,7 +20,7 @@ from _modes.runs import ALPHA, mean, percent, ratio, rounded, rounded_mean, sour
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
     from typing import Any
 
     from _modes.cohorts import Load, Member
@@ -39,7 +39,7 @@ CAUSE_COVERS = Fraction(4, 5)
 
 
 def spread_of_records(
-    loaders: Iterable[Callable[[], Record]],
+    loaders: Mapping[str, Callable[[], Record]],
     *,
     device: str | None = None,
     steps: slice = slice(None),
@@ -48,13 +48,13 @@ def spread_of_records(
 ) -> Json:
     """What of the output names no paths.
 
-    A loader returns a record, or raises NoAnswer where it can't be read; of each cohort those of
-    two devices are called again, for their lines. `steps` narrows what is used; `on_each` says
-    in which processes they are read.
+    A loader of a file, by its name, returns a record, or raises NoAnswer where it can't be read;
+    of each cohort those of two devices are called again, for their lines. `steps` narrows what is
+    used; `on_each` says in which processes they are read.
     """
-    loaders = list(loaders)
-    found = on_each(lambda load_record: found_in(load_record, device, steps), loaders)
-    crew = crew_of(zip(found, loaders, strict=True))
+    readers = list(loaders.values())
+    found = on_each(lambda load_record: found_in(load_record, device, steps), readers)
+    crew = crew_of(zip(loaders, found, readers, strict=True))
     by_program: dict[str, list[Member]] = defaultdict(list)
     for member in crew.members.values():
         by_program[member.program].append(member)

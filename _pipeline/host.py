@@ -216,7 +216,8 @@ def track_of(starts: Column, ends: Column, names: array[int]) -> Track:
 
 def changes_of(starts: Column, ends: Column) -> Changes | None:
     """None if the events are not in order: by start, of several the longest first."""
-    times, innermost = starts[:0], array("i")
+    # In a list, if one of both is.
+    times, innermost = (starts if isinstance(starts, list) else ends)[:0], array("i")
     add_time, add_innermost = times.append, innermost.append
     unseen: list[int] = []
     are_nested = True

@@ -23,6 +23,14 @@ def meant(asked: str, names: Collection[str]) -> str | None:
     return longer[0] if len(longer) == 1 else None
 
 
+def taken_for(asked: str, names: Collection[str], what: str, notes: list[str]) -> str | None:
+    """The same; of a prefix a note says what it was taken for. `what` says where it was given."""
+    name = meant(asked, names)
+    if name not in (asked, None):
+        notes.append(f"{what} {asked}: {name} taken, the only name that begins so")
+    return name
+
+
 def nearest(asked: str, names: Iterable[str]) -> list[str]:
     """What may have been meant: names that hold the text, then those that begin most alike."""
     text = asked.lower()

@@ -7,11 +7,17 @@ import math
 import re
 
 import _peaks
+from _pipeline.request import forms_of_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+
+def plane_of(name: str) -> str:
+    """Of a device."""
+    return forms_of_device(name)[-1]
 
 
 def natural(text: str) -> int:

@@ -52,6 +52,7 @@ EXIT_STATUS = {
     "step_not_found": 1,
     "host_not_found": 1,
     "kernel_not_found": 1,
+    "duplicate_host": 1,
     "unreadable_flags": 1,
     "op_not_found": 1,
     "scope_not_found": 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _pipeline.device import count_starts
 from _pipeline.groups import percent
+from _pipeline.names import taken_for
 from _pipeline.request import Absent
 from _pipeline.timeline import merged
 from _proto.record import record
@@ -28,8 +29,13 @@ class StepChoice:
 def pick_step(device: Device, choice: StepChoice, notes: list[str]) -> StepEvent | None:
     """The step that the choice names, or else the busiest; None where all ops are the step."""
     count_starts(device)
+    picked = pick_among(device, choice, notes)
+    notes += notes_beside_steps(device.steps)
+    return picked
+
+
+def pick_among(device: Device, choice: StepChoice, notes: list[str]) -> StepEvent | None:
     steps = device.steps
-    notes += notes_beside_steps(steps)
     if choice.index == ALL_STEPS:
         return None
     if isinstance(choice.index, int):
@@ -37,15 +43,16 @@ def pick_step(device: Device, choice: StepChoice, notes: list[str]) -> StepEvent
             raise step_not_found(steps, f"no step {choice.index} among {len(steps)}")
         picked = steps[choice.index]
     elif choice.name is not None:
-        named = [step for step in steps if step.name == choice.name]
-        if not named:
-            raise step_not_found(steps, f"no step is named {choice.name!r}")
+        names = {step.name for step in steps if step.name is not None}
+        name = taken_for(choice.name, names, "--step-id", notes)
+        if name is None:
+            detail = f"no step is named {choice.name!r}, nor does just one name begin so"
+            raise step_not_found(steps, detail)
+        named = [step for step in steps if step.name == name]
         picked, n_busy = busiest(named)
         if len(named) > 1:
             busy = f"typical of {n_busy} as busy" if n_busy else "the middle one"
-            notes.append(
-                f"{len(named)} steps are named {choice.name!r}; took idx={picked.index}, {busy}"
-            )
+            notes.append(f"{len(named)} steps are named {name!r}; took idx={picked.index}, {busy}")
     elif steps:
         picked, n_busy = busiest(steps)
         if n_busy:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
+from json.encoder import encode_basestring_ascii
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
     from typing import Any
 
     Json = dict[str, Any]
 
-# How long a text of the output may be. All that are longer than short together may take so much,
-# and so much more for each byte of the file; else the limit is lowered until they do: thousands
-# of ops may share one text.
-LONGEST_TEXT, SHORT_TEXT = 1 << 16, 1 << 7
-# How long a text of the output may be. All that are longer than short together may take so much,
-# and so much more for each byte of the file; else the limit is lowered until they do: thousands
-# of ops may share one text.
+# How long a text of the output may be, in bytes as JSON writes it: a control character takes six.
+# All that are longer than short together may take so much, and so much more for each byte of the
+# file; else the limit is lowered until they do: thousands of ops may share one text.
 LONGEST_TEXT, SHORT_TEXT = 1 << 16, 1 << 7
 ALL_TEXTS, TEXT_PER_BYTE = 8 << 20, 4
-ALL_TEXTS, TEXT_PER_BYTE = 8 << 20, 4
-
-
+# What JSON makes of a character at the most: two surrogates.
+MOST_BYTES = 12
 # Larger integers aren't what they were once `jq` or JavaScript has read them.
 LARGEST_EXACT = 1 << 53
 
@@ -32,29 +31,42 @@ def exact(number: int) -> int | str:
 
 def cut_texts(fields: Json, file_size: int = 0) -> None:
     """Cut texts that are too long, in place; a note counts them."""
-    sizes = [len(text) for text in texts_in(fields) if len(text) > SHORT_TEXT]
+    texts: list[str] = []
+    gather(fields, texts)
+    # Most are there many times, and short whatever they hold.
+    sizes = [
+        (size, n)
+        for text, n in Counter(texts).items()
+        if len(text) * MOST_BYTES > SHORT_TEXT and (size := size_of(text)) > SHORT_TEXT
+    ]
     limit = LONGEST_TEXT
     allowed = ALL_TEXTS + TEXT_PER_BYTE * file_size
-    while limit > SHORT_TEXT and sum(min(size, limit) for size in sizes) > allowed:
+    while limit > SHORT_TEXT and sum(min(size, limit) * n for size, n in sizes) > allowed:
         limit //= 2
-    n_cut = sum(size > limit for size in sizes)
+    n_cut = sum(n for size, n in sizes if size > limit)
     if n_cut:
         cut_in(fields, limit)
-        fields["notes"].append(f"{n_cut} texts are longer than {limit} characters: cut")
+        fields["notes"].append(f"{n_cut} texts are longer than {limit} bytes: cut")
 
 
-def texts_in(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            if isinstance(item, (str, list, dict)):
-                yield from texts_in(item)
-    else:
-        for item in value:
-            if isinstance(item, (str, list, dict)):
-                yield from texts_in(item)
+def size_of(text: str) -> int:
+    """How many bytes it is printed in; of one that is far too long, more than there may be."""
+    text = text[: LONGEST_TEXT + 1]
+    # Between quotes; and of a slash that would end a script in a page there is more.
+    return len(encode_basestring_ascii(text)) - 2 + text.count("</")
+
+
+def gather(value: Json | list[Any], texts: list[str]) -> None:
+    """Into the list all texts in it, keys among them."""
+    items: Iterable[Any] = value
+    if isinstance(value, dict):
+        texts += value
+        items = value.values()
+    for item in items:
+        if isinstance(item, str):
+            texts.append(item)
+        elif isinstance(item, (list, dict)):
+            gather(item, texts)
 
 
 def cut_in(value: Any, limit: int) -> None:
@@ -64,7 +76,7 @@ def cut_in(value: Any, limit: int) -> None:
             cut_in(item, limit)
         elif isinstance(item, str):
             value[place] = cut(item, limit)
-    if isinstance(value, dict) and max(map(len, value), default=0) > limit:
+    if isinstance(value, dict) and max(map(size_of, value), default=0) > limit:
         for key in list(value):
             # Taken out and put in, each of them, to keep the order.
             item, name = value.pop(key), cut(key, limit)
@@ -85,4 +97,8 @@ def digest_of(text: str) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    """As much of it as fits into so many bytes, and an ellipsis for the rest."""
+    if len(text) * MOST_BYTES <= limit or size_of(text) <= limit:
+        return text
+    n = bisect_right(range(limit + 1), limit, key=lambda n: size_of(text[:n])) - 1
+    return f"{text[:n]}…"

@@ -501,11 +501,9 @@ def check_outcome(outcome: harness.Outcome) -> None:
     check(outcome.status == STATUS_OF[said["reason"]], f"exit {outcome.status}: {said}")
     lines = outcome.stderr.split("\n")
     check(all(map(str.isprintable, lines)), f"raw control characters: {outcome.stderr!r}")
-    if not outcome.status:
-        check(not outcome.stderr, f"stderr: {outcome.stderr!r}")
-    else:
-        check("detail" in said and lines[-1] == "", f"no complaint: {outcome}")
-        check(len(lines) == 2 or said["reason"] == "bad_arguments", f"not one line: {lines}")
+    check("detail" in said or not outcome.status, f"no detail: {said}")
+    check(lines[-1] == "" and f": {said['reason']}" in lines[-2], f"no complaint: {outcome}")
+    check(len(lines) == 2 or said["reason"] == "bad_arguments", f"not one line: {lines}")
     if said["reason"] == "unreadable_xplane_pb":
         check(DETAIL_RE.fullmatch(said["detail"]), f"no byte offset: {said['detail']!r}")
 

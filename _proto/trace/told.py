@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
 from _proto.trace.reader import Plane
-from _proto.trace.wire import decode
+from _proto.trace.wire import decode, parse
 
 # When, absolute in picoseconds; and numbers by the names of stats.
 Told = tuple[int, dict[str, float]]
@@ -26,8 +26,9 @@ def told_in(plane: Plane, events: Collection[str], stats: Collection[str]) -> It
     name_of = {stat_id: name for name in stats for stat_id in plane.stat_ids(name)}
     for line in (line for name in plane.line_names if ids for line in plane.lines(name)):
         for data, at in line.legible():
+            column = parse(columns.LineColumns, data)
             # An id of 0 may be left out.
-            if ids.isdisjoint((0, *decode(columns.LineColumns, data, at).events.metadata_id)):
+            if column and ids.isdisjoint((0, *column.events.metadata_id)):
                 continue
             for event in decode(pb.LineEvents, data, at).events:
                 if event.metadata_id in ids and not event.HasField("num_occurrences"):

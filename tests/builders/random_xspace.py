@@ -18,7 +18,7 @@ from typing import Any
 import _peaks
 import compute_breakdown
 from _pipeline import vocabulary
-from tests.builders.allocator import random_host
+from tests.builders import allocator
 from tests.builders.random_comm import OpText, random_communication
 from tests.builders.random_programs import PLACES, RandomPrograms
 from tests.builders.xspace import (
@@ -566,6 +566,14 @@ class TraceClock:
         self.rng = rng
         self.origin_ns = rng.choice((0, 0, 0, 5, 1_741_722_097_000_000_000))
         self.base_ps = rng.choice((0, 0, 7000, 2**40, 2**62))
+        # By what all times are multiplied: in some nothing is shorter than microseconds.
+        self.scale = rng.choice((1, 1, 1, 10**5, 10**6))
+
+    def scaled(self, events: Sequence[TimedEvent]) -> list[TimedEvent]:
+        for event, _ in events:
+            if event.duration_ps is not None:
+                event.duration_ps *= self.scale
+        return [(event, time * self.scale) for event, time in events]
 
     def random_line(self, name: str, events: Sequence[TimedEvent]) -> Line:
         """A line of these events at these times, counted from the plane's origin."""
@@ -600,15 +608,16 @@ class CoreClock:
     ops as instant that were not. On some planes the two agree, on some only one exists.
     """
 
-    def __init__(self, rng: random.Random, names: StatNames) -> None:
+    def __init__(self, rng: random.Random, names: StatNames, scale: int = 1) -> None:
         self.rng = rng
         self.names = names
+        self.scale = scale
         self.is_there = chance(rng, 0.65)
         self.is_bent = chance(rng, 0.7)
         self.origin = rng.choice((0, 0, 1000, 19_689_715_469_500, 2**62))
         self.rate = rng.choice((1, 1, 2, 3)) if self.is_bent else 1
         self.jumps = [
-            (rng.randrange(0, 600, 10), rng.choice((-300, -20, -10, 5, 10, 200)))
+            (rng.randrange(0, 600, 10) * scale, rng.choice((-300, -20, -10, 5, 10, 200)) * scale)
             for _ in range(rng.choice((0, 1, 3)) if self.is_bent else 0)
         ]
         self.share_measured = rng.choice((1.0, 1.0, 0.9, 0.5, 0.1))
@@ -640,7 +649,7 @@ class CoreClock:
         rng = self.rng
         start, end = self.at(time), self.at(time + duration)
         if self.is_bent and chance(rng, 0.1):
-            end = start + rng.choice((0, 10, 100, 2000))
+            end = start + rng.choice((0, 10, 100, 2000)) * self.scale
         stats = []
         for i, (name, value) in enumerate(
             (("device_offset_ps", start), ("device_duration_ps", max(0, end - start)))
@@ -797,15 +806,48 @@ DEVICE_TYPES = [
 ]
 
 
+WAITS = 2**47  # the first id of what waits
+WAIT_NAMES = ("barrier-cores", "barrier-cores", "dependency-wait", "dependency-wait", "other", None)
+
+
+def random_waits(
+    rng: random.Random, metadata: list[EventMetadata], ops: Sequence[TimedEvent], span: int
+) -> list[TimedEvent]:
+    """What stands on the line of waits: anywhere, before or behind ops, or from edge to edge."""
+    out = []
+    for i, name in enumerate(rng.choices(WAIT_NAMES, k=rng.choice((1, 2, 5, 10)))):
+        if name is not None:
+            metadata.append(EventMetadata(WAITS + i, name))
+        length = rng.choice((0, 10, 20, 50, 50, 300))
+        time = rng.randrange(0, min(span, 600) + 40, 10)
+        if ops and chance(rng, 0.5):
+            op, start = rng.choice(ops)
+            time = rng.choice((start - length, start + max(0, op.duration_ps or 0)))
+        if chance(rng, 0.1):
+            time, length = 0, span
+        event = Event(WAITS + i, duration_ps=length)
+        if chance(rng, 0.02):
+            event.num_occurrences = 2
+        elif chance(rng, 0.02):
+            event.duration_ps = -10
+        out.append((event, max(0, time)))
+    return out
+
+
 def random_plane(
-    rng: random.Random, name: str, programs: RandomPrograms, numbers: Sequence[int] = FEW
+    rng: random.Random,
+    name: str,
+    programs: RandomPrograms,
+    numbers: Sequence[int] = FEW,
+    clock: TraceClock | None = None,
 ) -> Plane:
     """A device that runs some ops in a few rounds, one for each step if these are tidy."""
     names = StatNames(rng.choice((1, 1, 2**44)))
     pool = OpPool(rng, names, programs)
     ids = random_metadata_ids(rng, rng.choice((1, 3, 6, 12, 30)))
     metadata = [pool.random_metadata(metadata_id) for metadata_id in ids]
-    clock, core = TraceClock(rng), CoreClock(rng, names)
+    clock = clock or TraceClock(rng)
+    core = CoreClock(rng, names, clock.scale)
     ops = random_ops(rng, metadata, numbers)
     if chance(rng, 0.3):
         ops = with_branches(rng, names, metadata, ops)
@@ -821,6 +863,8 @@ def random_plane(
         if not chance(rng, share_left_out)
     ]
     span *= n_rounds
+    waits = random_waits(rng, metadata, ops, span) if chance(rng, 0.6) else []
+    ops = clock.scaled(ops)
     core.measure(ops)
     ops = core.bend(ops)
     lines = []
@@ -830,11 +874,16 @@ def random_plane(
     ):
         if chance(rng, share):
             steps = random_steps(rng, metadata, span, n_rounds, step_names, first_id)
+            steps = clock.scaled(steps)
             if chance(rng, 0.6):
                 core.measure(steps)
             lines += clock.random_lines(line_name, steps)
     if chance(rng, 0.98):
         lines += clock.random_lines("XLA Ops", ops)
+    waits = clock.scaled(waits)
+    if chance(rng, 0.5):
+        core.measure(waits)
+    lines += clock.random_lines("XLA TraceMe", waits)
     lines.append(clock.random_line("Async XLA Ops", random_ops(rng, metadata)))
     if chance(rng, 0.2):
         rng.shuffle(lines)
@@ -847,6 +896,67 @@ def random_plane(
         stats.append(names.stat("device_type_string", random_text_value(rng, device_type)))
     stat_metadata = [*names.metadata(), *core.aliases()]
     return Plane(name, lines, metadata, stat_metadata, stats, id=rng.choice((None, 0, 3)))
+
+
+# --- the host ------------------------------------------------------------------------------------
+
+
+THREADS = ("main/1", "main/1", "py_execute/2", "VLLM::Engine", "tasks/7", "")
+HOST_EVENTS = (
+    *("$core.py:958 loop", "$array.py:635 _value", "PjitFunction(f)", "Acquire semaphore"),
+    *("np.asarray(jax.Array)", "", "$core.py:958 loop"),
+)
+
+
+def random_calls(rng: random.Random, n: int, span: int) -> list[tuple[int, int]]:
+    """From when to when each of a thread's events lasts: nested as calls are."""
+    edges = sorted(rng.randrange(0, span, 10) for _ in range(2 * n))
+    calls: list[tuple[int, int]] = []
+    under_way: list[int] = []
+    for edge in edges:
+        if under_way and chance(rng, 0.5):
+            calls.append((under_way.pop(), edge))
+        else:
+            under_way.append(edge)
+    calls += [(start, span) for start in under_way]
+    return calls if chance(rng, 0.3) else sorted(calls, key=lambda call: (call[0], -call[1]))
+
+
+def random_spans(rng: random.Random, n: int, span: int) -> list[tuple[int, int]]:
+    """They touch and overlap against all rules."""
+    starts = [rng.randrange(0, span, 10) for _ in range(n)]
+    return [(start, start + rng.choice((0, 10, 10, 30, 100, 500))) for start in starts]
+
+
+def any_host(rng: random.Random, clock: TraceClock) -> Plane:
+    """One on which threads run, or one on which the allocator speaks."""
+    return allocator.random_host(rng) if chance(rng, 0.4) else random_host(rng, clock)
+
+
+def random_host(rng: random.Random, clock: TraceClock) -> Plane:
+    metadata = [EventMetadata(i or None, name) for i, name in enumerate(HOST_EVENTS)]
+    names = StatNames()
+    lines = []
+    for thread in rng.choices(THREADS, k=rng.choice((0, 1, 2, 3, 8, 20))):
+        make = rng.choice((random_calls, random_calls, random_spans))
+        events: list[TimedEvent] = []
+        for start, end in make(rng, rng.choice((0, 1, 3, 10, 20)), rng.choice((100, 600, 600))):
+            event = Event(rng.choice((None, *range(1, len(HOST_EVENTS)))), None, end - start)
+            if chance(rng, 0.2):
+                # Not all writers write a 0.
+                event.duration_ps = event.duration_ps or None
+            if chance(rng, 0.02):
+                event.metadata_id = 2**45
+            elif chance(rng, 0.01):
+                event.duration_ps = -10
+            elif chance(rng, 0.01):
+                event.num_occurrences = 7
+            if chance(rng, 0.2):
+                event.stats = [names.stat("_c", rng.choice((int64(3), string("x"), double(0.5))))]
+            event.extra = rng.choice((b"", b"", b"", UNKNOWN_FIELDS))
+            events.append((event, start))
+        lines.append(clock.random_line(thread, clock.scaled(events)))
+    return Plane("/host:CPU", lines, metadata, names.metadata())
 
 
 # --- options and the whole -----------------------------------------------------------------------
@@ -867,16 +977,24 @@ def random_pipeline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
         names = [*STEP_NAMES, *PROGRAMS]
         # Those of several steps are the more interesting ones.
         weights = [data.count(text_field(2, name)) ** 2 for name in names]
-        options["step_id"] = rng.choices([*names, "nowhere"], [*weights, 1])[0]
+        name = rng.choices([*names, "nowhere"], [*weights, 1])[0]
+        options["step_id"] = beginning_of(rng, name) if chance(rng, 0.3) else name
     if chance(rng, 0.3):
         options["own"] = rng.sample(OWN, rng.choice((1, 1, 2)))
     return options
+
+
+def beginning_of(rng: random.Random, name: str) -> str:
+    return name[: rng.randint(1, max(1, len(name)))]
 
 
 def random_kernel_costs(rng: random.Random, data: bytes) -> list[str]:
     present = [name for name in KERNELS if b"%" + name.encode() in data]
     names = rng.sample(KERNELS, 1) if chance(rng, 0.1) else present
     figures = ("1.2e12,3e9", "2e9,4096,bf16", "1e6,4096,fp32", "0,100", "5e9,0,bf16", "7,7,fp8")
+    if chance(rng, 0.3):
+        # Two of them may then be one: given twice is refused before the trace is read.
+        names = list(dict.fromkeys(beginning_of(rng, name) for name in names))
     return [f"{name}={rng.choice(figures)}" for name in names]
 
 
@@ -995,7 +1113,6 @@ def same_program(rng: random.Random, plane: Plane, name: str) -> Plane:
 
 def encoded(rng: random.Random, planes: list[Plane]) -> bytes:
     """The bytes of a file with these planes, and others."""
-    planes.append(random_host(rng))
     if chance(rng, 0.3):
         rng.shuffle(planes)
     space = Space(planes, hostnames=["host-0"], extra=rng.choice((b"", UNKNOWN_FIELDS)))
@@ -1013,8 +1130,12 @@ def random_case(rng: random.Random) -> tuple[bytes, str, dict[str, Any]]:
         ([], [], ["/device:TPU:1"], ["/device:TPU:0"], ["/device:TPU:0 SparseCore 0"])
     )
     programs = RandomPrograms(rng)
-    planes = [random_plane(rng, name, programs) for name in names]
-    data = encoded(rng, planes + programs.planes())
+    clock = TraceClock(rng)
+    planes = [random_plane(rng, name, programs, clock=clock) for name in names]
+    # Mostly one clock for all, as it should be.
+    hosts = [any_host(rng, clock if chance(rng, 0.9) else TraceClock(rng))]
+    hosts = rng.choice((hosts, hosts, hosts, hosts, [*hosts, *hosts], []))
+    data = encoded(rng, planes + programs.planes() + hosts)
     mode = rng.choice(MODES)
     return data, mode, random_options(rng, mode, data)
 
@@ -1033,7 +1154,8 @@ def random_record_case(rng: random.Random) -> tuple[bytes, dict[str, Any]]:
         # What is no device of a record: another core, one of a name that is there already.
         name = rng.choice(("/device:TPU:0 SparseCore 0", "/device:TPU:0", "/device:GPU:0"))
         planes.append(same_program(rng, planes[0], name))
-    data = encoded(rng, planes + (programs.planes() if chance(rng, 0.4) else []))
+    others = programs.planes() if chance(rng, 0.4) else []
+    data = encoded(rng, [*planes, *others, any_host(rng, TraceClock(rng))])
     options: dict[str, Any] = {}
     if chance(rng, 0.15):
         options["device"] = f"/device:TPU:{rng.choice((0, 1, 13))}"

@@ -14,11 +14,13 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import compute_breakdown
 from _pipeline import texts
 from tests import harness
 from tests.builders.xspace import (
@@ -282,10 +284,57 @@ class Texts(unittest.TestCase):
             expected = text[:65_536] + "…" * is_cut
             self.assertEqual(group["example_hlo_op"], expected)
             self.assertEqual(group["hlo_op_breakdown"][0]["example_hlo_op"], expected)
-            notes = [note for note in said["notes"] if "characters" in note]
-            self.assertEqual(
-                notes, ["2 texts are longer than 65536 characters: cut"] if is_cut else []
-            )
+            notes = [note for note in said["notes"] if note.endswith("bytes: cut")]
+            self.assertEqual(notes, ["2 texts are longer than 65536 bytes: cut"] if is_cut else [])
+
+    def test_a_text_is_as_long_as_it_is_printed(self) -> None:
+        """A control character takes six bytes: 100 kB of them were 52 MB of an answer."""
+        for char, size in {
+            "a": 1, '"': 2, "\n": 2, "\x01": 6, "é": 6, "\ud800": 6, "😀": 12, "</": 3, "\x7f": 6
+        }.items():  # fmt: skip
+            with self.subTest(repr(char)):
+                self.assertEqual(texts.size_of(char * 100), size * 100)
+                n = 65_536 // size
+                for fields in (
+                    {"notes": [], "a": char * n},
+                    {"notes": [], "a": {char * n: None}},
+                    {"notes": [], "a": [["b" * 65_536]]},
+                ):
+                    before = json.dumps(fields)
+                    texts.cut_texts(fields)
+                    self.assertEqual(json.dumps(fields), before)
+                for of in ({"a": char * 200_000}, {"a": char * n + "b" * size}):
+                    texts.cut_texts(fields := {"notes": [], **of})
+                    self.assertEqual(fields["a"], of["a"][: fields["a"].index("…")] + "…")
+                    printed = compute_breakdown.encoded({"a": fields["a"][:-1]}, for_people=False)
+                    length = len(printed) - len('{"a":""}\n')
+                    self.assertLessEqual(length, 65_536)
+                    self.assertGreater(length, 65_536 - size)
+                    [note] = fields["notes"]
+                    self.assertEqual(note, "1 texts are longer than 65536 bytes: cut")
+                    # Whoever reads it and writes it again cuts nothing more of it.
+                    again: dict[str, Any] = {"notes": [], "a": fields["a"]}
+                    texts.cut_texts(again)
+                    self.assertEqual(again["a"], fields["a"])
+
+    def test_so_are_all_together(self) -> None:
+        for text in ("\x01" * 20_000, "é" * 20_000, "\x01" * 100, "a" * 60_000):
+            fields: dict[str, Any] = {"notes": [], "a": [f"{i}{text}" for i in range(2000)]}
+            texts.cut_texts(fields)
+            self.assertLess(len(json.dumps(fields)), texts.ALL_TEXTS + 2000 * 16)
+            self.assertEqual(len(set(fields["a"])), 2000)
+
+    def test_what_that_takes(self) -> None:
+        """Next to nothing of what the answer takes, and of texts of any size no more than that."""
+        said = harness.answer(harness.DEMO, "by_source")
+        start = time.process_time()
+        for _ in range(50):
+            texts.cut_texts(said)
+        self.assertLess(time.process_time() - start, 50 * 0.01)
+        fields = {"notes": [], "a": ["\x01" * 30_000_000, *("é" * 200_000 for _ in range(200))]}
+        start = time.process_time()
+        texts.cut_texts(fields)
+        self.assertLess(time.process_time() - start, 2)
 
     def test_many_long_ones_are_cut_shorter(self) -> None:
         said = self.answer([f"%f.{i} = f32[2] fusion(" + "a" * 60_000 for i in range(300)])
@@ -293,7 +342,7 @@ class Texts(unittest.TestCase):
         self.assertEqual(len(set(texts)), 300)
         (length,) = {len(text) for text in texts}
         self.assertTrue(1000 < length < 60_000 and texts[0].endswith("a…"))
-        self.assertTrue(any(f"{length - 1} characters" in note for note in said["notes"]))
+        self.assertTrue(any(f"{length - 1} bytes" in note for note in said["notes"]))
 
     def test_what_is_cut_to_the_same_stays_two(self) -> None:
         text = "x" * 70_000

@@ -87,6 +87,27 @@ class UsageErrors(unittest.TestCase):
         self.assertTrue(usage.startswith("usage: "))
         self.assertEqual(line, f"compute_breakdown: bad_arguments: {detail}")
 
+    def test_without_a_mode_it_tells_which_there_are(self) -> None:
+        modes = {mode.name: mode.says for mode in compute_breakdown.MODES}
+        for arguments, missing in (
+            ((), "PROFILE, --mode"),
+            ((DEMO,), "--mode"),
+            ((DEMO, "--top", "3"), "--mode"),
+        ):
+            outcome = command(*arguments)
+            self.assertEqual((outcome.status, outcome.object["reason"]), (2, "bad_arguments"))
+            detail = f"the following arguments are required: {missing}"
+            self.assertEqual(outcome.object["detail"], detail)
+            self.assertEqual(outcome.object["available_modes"], modes)
+            usage, heading, *listed, line = outcome.stderr.splitlines()
+            self.assertTrue(usage.startswith("usage: "))
+            self.assertEqual(heading, "modes:")
+            self.assertEqual(dict(row.split(maxsplit=1) for row in listed), modes)
+            self.assertEqual(line, f"compute_breakdown: bad_arguments: {detail}")
+        for mode in ("--mode=nonsense", "--mode=summary"):
+            outcome = command(DEMO, mode, "--nonsense")
+            self.assertNotIn("available_modes", outcome.object)
+
     def test_an_option_of_another_mode_names_its_own(self) -> None:
         self.assert_usage_error(
             "--no-comm-stalls belongs to --mode non_compute",
@@ -113,6 +134,98 @@ class UsageErrors(unittest.TestCase):
 
     def test_abbreviated_options_are_not_guessed(self) -> None:
         self.assert_usage_error("unrecognized arguments: --inc", DEMO, "--mode", "summary", "--inc")
+
+
+class ShortNames(unittest.TestCase):
+    """What is given in fewer letters than it has, and what that is taken for."""
+
+    def test_a_device_by_its_number(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        record = Path(folder.name, "record.json")
+        record.write_text(json.dumps(run(DEMO, "record").object), encoding="utf-8")
+        for profile in (DEMO, record):
+            for short, name in {
+                "1": "/device:TPU:1",
+                "TPU:1": "/device:TPU:1",
+                "/device:TPU:1": "/device:TPU:1",
+                "0": "/device:TPU:0",
+            }.items():
+                baseline = ("--baseline", str(DEMO))
+                said = run(profile, "compare", *baseline, "--device", short).object
+                self.assertEqual(said["after"]["device"], name)
+                said = run(profile, "compare", *baseline, "--baseline-device", short).object
+                self.assertEqual(said["before"]["device"], name)
+                said = run(profile, "spread", "--device", short).object
+                self.assertEqual(said["cohorts"][0]["devices"][0]["device"], name)
+        for mode in ("summary", "record"):
+            self.assertEqual(
+                run(DEMO, mode, "--device", "1").object,
+                run(DEMO, mode, "--device", "/device:TPU:1").object,
+            )
+        said = run(DEMO, "summary", "--device", "7").object
+        self.assertEqual((said["reason"], said["device"]), ("device_not_found", "/device:TPU:7"))
+        for other in ("TPU:", "TPU", "-1", "1.0", "tpu:1", "TPU:x", "device:TPU:1"):
+            said = run(DEMO, "summary", f"--device={other}").object
+            self.assertEqual((said["reason"], said["device"]), ("device_not_found", other))
+
+    def test_a_step_by_what_only_its_name_begins_with(self) -> None:
+        ops = [op("a", "loop fusion", 10 * i, 5) for i in range(6)]
+        names = ["train 1", "train 2", "eval", "12", "1x", "train 2"]
+        data = trace(ops, [(name, 10 * i, 10) for i, name in enumerate(names)])
+        for asked, name in {
+            "eval": "eval",
+            "e": "eval",
+            # Two steps, and one name.
+            "train 2": "train 2",
+            "1x": "1x",
+            "12": "12",
+            "train": None,
+            "1": None,
+            "evaluation": None,
+            "Eval": None,
+            "train 22": None,
+        }.items():
+            with self.subTest(asked):
+                outcome = run(data, "summary", "--step-id", asked)
+                said = outcome.object
+                note = f"--step-id {asked}: {name} taken, the only name that begins so"
+                self.assertEqual(note in said["notes"], name not in (None, asked))
+                if name is None:
+                    self.assertEqual((said["reason"], outcome.status), ("step_not_found", 1))
+                    self.assertEqual(said["available_steps"], names)
+                else:
+                    self.assertEqual(said["step_name"], name)
+
+    def test_a_kernel_by_what_only_its_name_begins_with(self) -> None:
+        kernels = [row["kernel"] for row in run(DEMO, "summary").object["kernels"]]
+        self.assertGreater(len(kernels), 1)
+        for mode in ("roofline", "bottleneck"):
+            for kernel in kernels:
+                whole = run(DEMO, mode, "--kernel-cost", f"{kernel}=1e12,1e9").object
+                short = next(
+                    kernel[:n]
+                    for n in range(1, len(kernel) + 1)
+                    if sum(each.startswith(kernel[:n]) for each in kernels) == 1
+                )
+                said = run(DEMO, mode, "--kernel-cost", f"{short}=1e12,1e9").object
+                note = f"--kernel-cost {short}: {kernel} taken, the only name that begins so"
+                self.assertIn(note, said["notes"])
+                said["notes"].remove(note)
+                self.assertEqual(said, whole)
+                outcome = run(
+                    DEMO, mode,
+                    *("--kernel-cost", f"{short}=1,1", "--kernel-cost", f"{kernel}=1,1"),
+                )  # fmt: skip
+                self.assertEqual((outcome.object["reason"], outcome.status), ("bad_arguments", 2))
+                usage, line = outcome.stderr.splitlines()
+                self.assertTrue(usage.startswith("usage: "))
+                self.assertIn(f"--kernel-cost was given twice for {kernel}", line)
+            # What all of them begin with, and what none does.
+            for asked in ("f", "nothing"):
+                said = run(DEMO, mode, "--kernel-cost", f"{asked}=1,1").object
+                self.assertEqual(said["reason"], "kernel_not_found")
+                self.assertEqual(set(said["available_kernels"]), set(kernels))
 
 
 class Endings(unittest.TestCase):
@@ -176,7 +289,7 @@ class Endings(unittest.TestCase):
             check=False,
         )
         self.assertNotIn("</", done.stdout)
-        self.assertIn(r'"profile_dir": "<\/script>"', done.stdout)
+        self.assertIn(r'"profile_dir":"<\/script>"', done.stdout)
         self.assertEqual(json.loads(done.stdout)["profile_dir"], "</script>")
 
 

@@ -287,6 +287,8 @@ ALL_OPTIONS = {
     "bottleneck": ["--top=3", "--model-flops=1e12", "--tokens=1e6", "--peak-tflops-fp32=70"],
     "summary": ["--top=3", "--include-comm"],
     "by_source": ["--include-data-move", "--include-comm", "--top=3"],
+    "by_scope": ["--depth=all", "--merge-layers", "--below="],
+    "by_op": ["--top=3", "--peak-tflops-fp32=70"],
     "non_compute": ["--include-comm", "--top=3"],
     "roofline": ["--top=14", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
     "comm": ["--top=3"],
@@ -312,8 +314,35 @@ def answers() -> list[Json]:
                 is_for_all = mode in (*STEP_MODES, "anatomy")
                 if is_for_all or run(data, "record").object["status"] == "ok":
                     found.append(answer(data, mode, *baseline, *options))
+    # A layer without a primitive.
+    found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
+    found += single_ops()
     found += captures()
     return found
+
+
+def single_ops() -> list[Json]:
+    """Ops looked at one by one: of most kinds, and those of which little is known."""
+    of_demo = ("flash_attention.3", "fusion.365", "while.43", "all-gather.116.cloned.1.call-done")
+    found = [demo("by_op", f"--op={name}") for name in of_demo]
+    for data in hand_made_traces():
+        for row in answer(data, "by_op")["ops"]:
+            found.append(answer(data, "by_op", "--top=0", f"--op={row['hlo_op']}"))
+    # What the program tells neither shape nor line of.
+    parts = {
+        "in": [hlo_proto.op("x", "parameter")],
+        "main": [
+            hlo_proto.op("y", "add"),
+            hlo_proto.op("a", "fusion", "y", calls=["in"]),
+            hlo_proto.op("z", "add", "a"),
+        ],
+    }
+    for instruction in itertools.chain(*parts.values()):
+        instruction.instruction.shape = None
+    program = hlo_proto.hlo_proto(parts)
+    plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
+    beside = hlo_proto.metadata_plane({7: ("f", program)})
+    return [*found, answer(xspace.encode(xspace.Space([plane, beside])), "by_op", "--op=a")]
 
 
 def captures() -> list[Json]:
@@ -377,11 +406,19 @@ def refusals() -> list[Outcome]:
         run(unnamed_steps(), "summary", "--step", "99"),
         run(DEMO, "summary", "--host", "none"),
         run(DEMO, "roofline", "--kernel-cost", "none=1,1"),
+        run(DEMO, "by_op", "--op", "none"),
+        run(DEMO, "by_scope", "--below", "none"),
         run(DEMO, "summary", "--chip", "v4"),
     ]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "empty.json").touch()
         found.append(run(AFTER, "compare", "--baseline", f"{folder}/empty.json"))
+        Path(folder, "empty.json").unlink()
+        for made in (BEFORE, AFTER):
+            shutil.copy(made, folder)
+        found.append(run(folder, "spread"))
+    no_mode = compute_breakdown.outcome_of([str(DEMO)])
+    found.append(Outcome(no_mode.fields, no_mode.status, no_mode.complaint))
     missing = errors.NoProtobuf("No module named 'google'")
     with mock.patch.object(load, "open_trace", side_effect=missing):
         found.append(run(DEMO, "summary"))
@@ -455,6 +492,10 @@ class FieldTables:
             case "map", dict():
                 for each in value.values():
                     self.check(mode, path, type_name.rpartition("→")[2].strip(), each)
+            case "list of pairs of ps", list() if all(
+                list(map(type, each)) == [int, int] for each in value
+            ):
+                pass
             case "list of text (or null)", list() if all(
                 isinstance(each, str | None) for each in value
             ):
@@ -569,7 +610,7 @@ class Exits(unittest.TestCase):
         happens: dict[str, tuple[int, str]] = {}
         for outcome in refusals():
             complaint = outcome.stderr.splitlines()
-            stderr = ["empty", "one line", "usage and one line"][len(complaint)]
+            stderr = ["empty", "one line", "usage and one line"][min(len(complaint), 2)]
             happens[outcome.object["reason"]] = outcome.status, stderr
         self.assertEqual(said, happens)
 
@@ -1439,7 +1480,7 @@ class Skill(unittest.TestCase):
         known |= {*judging.SKIP_REASONS, "sparse_core", "data_move", "no_source"}
         known |= classes | {"at_roof", "step_duration"}
         named = re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)
-        shapes = {"decoder_layer", "dot_general", "sort_by"}
+        shapes = {"decoder_layer", "dot_general", "sort_by", "map_values"}
         self.assertEqual(set(named) - shapes - known, set())
 
     def test_the_guide_has_every_class(self) -> None:

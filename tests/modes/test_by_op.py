@@ -472,7 +472,7 @@ class Names(unittest.TestCase):
             self.assertEqual(said["op"]["hlo_op"], name)
             notes = [note for note in said["notes"] if "begins so" in note]
             is_whole = asked.removeprefix("%") == name
-            expected = f"--op {asked}: {name} taken, the only op that begins so"
+            expected = f"--op {asked.removeprefix('%')}: {name} taken, the only name that begins so"
             self.assertEqual(notes, [] if is_whole else [expected])
 
     def test_else_there_is_none(self) -> None:

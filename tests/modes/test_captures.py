@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
 import tempfile
+import time
 import unittest
 from functools import cache
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.builders.xspace import Line, Plane, Space, encode, op, tpu_plane
-from tests.harness import DEMO, Outcome, run
+from tests.harness import DEMO, SCRIPT, Outcome, run
 
 Json = dict[str, Any]
 Files = dict[str, bytes]
@@ -69,6 +72,14 @@ def on_files(files: Files, mode: str, *options: str) -> Outcome:
         # What is left to compare tells nothing of the folder.
         outcome.object["profile_dir"] = outcome.object["profile_dir"].replace(folder, "folder")
         return outcome
+
+
+def piped(data: bytes, mode: str) -> Json:
+    words = [sys.executable, str(SCRIPT), "-", "--mode", mode]
+    said: Json = json.loads(
+        subprocess.run(words, input=data, capture_output=True, check=True).stdout
+    )
+    return said
 
 
 def spread(files: Files, *options: str) -> Json:
@@ -187,6 +198,22 @@ class Sources(unittest.TestCase):
         self.assertEqual(said["reason"], "no_xplane_pb")
         self.assertTrue(said["detail"].startswith("neither a .xplane.pb file nor a record in"))
 
+    def test_a_file_that_never_ends_is_no_record(self) -> None:
+        """A FIFO that nobody writes to, and what one can read forever: refused at once."""
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkfifo(f"{folder}/fifo.json")
+            os.symlink("/dev/zero", f"{folder}/zero.json")
+            os.symlink("/dev/zero", f"{folder}/zero.json.gz")
+            for name in ("fifo.json", "zero.json", "zero.json.gz"):
+                for mode, *options in (("spread",), ("compare", "--baseline", str(DEMO))):
+                    start = time.monotonic()
+                    outcome = run(Path(folder, name), mode, *options)
+                    self.assertLess(time.monotonic() - start, 5)
+                    self.assertEqual(outcome.status, 1)
+                    self.assertEqual(outcome.object["reason"], "unreadable_record")
+                    detail = f"{name}: byte 0: not a regular file: copy it into one"
+                    self.assertEqual(outcome.object["detail"], detail)
+
     def test_a_record_is_no_trace(self) -> None:
         detail = on_files({"h0.xplane.pb": a_record("h0")}, "summary").object["detail"]
         self.assertIn("not a trace but a record: for compare and spread", detail)
@@ -257,6 +284,39 @@ class Options(unittest.TestCase):
         self.assertEqual(answer["cohorts"], spread(records())["cohorts"])
         answer = spread(records() | {"h1.json.gz": gzip.compress(a_record("h1"))})
         self.assertEqual(answer, spread(records()))
+
+    def test_two_files_of_one_host_that_differ_are_refused(self) -> None:
+        """As where a host was captured again, and the old record was left there."""
+        old = json.dumps({**json.loads(a_record("h2")), "host": "h1"}).encode()
+        for other in ({"old.json": old}, {"old.json.gz": gzip.compress(old)}):
+            for files in (records(), traces()):
+                outcome = on_files(files | other, "spread")
+                self.assertEqual((outcome.object["reason"], outcome.status), ("duplicate_host", 1))
+                for name in (*other, next(name for name in files if name.startswith("h1"))):
+                    self.assertIn(name, outcome.object["detail"])
+                self.assertEqual(len(outcome.stderr.splitlines()), 1)
+
+    def test_records_of_standard_input_are_called_by_their_files(self) -> None:
+        """All of them have the host `-`, and none of them is lost."""
+        made = {}
+        for host in HOSTS:
+            said = piped(a_trace(host), "record")
+            self.assertEqual((said["host"], said["xplane_file"]), ("-", "-"))
+            made[host] = json.dumps(said).encode()
+        expected = spread(records())
+        plain = {f"{host}.json": data for host, data in made.items()}
+        zipped = {f"{host}.json.gz": gzip.compress(data) for host, data in made.items()}
+        mixed = {"h1.xplane.pb": a_trace("h1"), "h0.json": made["h0"], "h2.json": made["h2"]}
+        for files in (plain, zipped, mixed):
+            self.assertEqual(spread(files), expected)
+        self.assertEqual(spread(plain, "--host", "h1")["cohorts"][0]["hosts"][0]["host"], "h1")
+        # Alone, too; and a trace from there has no other name.
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "one.json")
+            path.write_bytes(made["h1"])
+            self.assertEqual(run(path, "spread").object["cohorts"][0]["hosts"][0]["host"], "one")
+        said = piped(a_trace("h1"), "spread")
+        self.assertEqual(said["cohorts"][0]["hosts"][0]["host"], "-")
 
     def test_of_both_forms_the_plain_one_is_taken_in_whatever_order_they_are_listed(self) -> None:
         listed = os.listdir

@@ -38,9 +38,10 @@ TOTALS = set(
 )
 MODE_FIELDS = {
     "bottleneck": "bottleneck speed_of_light mfu_at_least hfu_at_least mfu tokens_per_s over_roof "
-    "capture budget recompute_dur_ps recompute_pct_of_step findings tail chip peaks_used",
+    "capture budget recompute_dur_ps recompute_pct_of_step findings tail chip peaks_used "
+    "idle_by_cause",
     "summary": "top_compute_groups tail_compute by_kind_rollup by_hlo_category steps "
-    "by_phase_rollup idle_gaps comm_rollup kernels",
+    "by_phase_rollup idle_gaps comm_rollup kernels steps_rollup",
     "by_source": "groups",
     "by_scope": "scopes n_scopes_omitted no_scope",
     "by_op": "ops tail containers chip peaks_used",
@@ -51,6 +52,7 @@ MODE_FIELDS = {
     "peak_at buffers by_source by_op_name by_opcode by_argument tail runtime",
     "program": "name program_id n_computations n_instructions n_fusions n_devices opcodes "
     "collectives kernels retries parameters tail aliased_bytes donated_unused_bytes flags",
+    "idle": "idle_by_cause gaps host_events",
 }
 MODE_TOTALS = {
     "bottleneck": "",
@@ -64,6 +66,7 @@ MODE_TOTALS = {
     "host_in_flight_union_ps host_hidden_union_ps by_collective",
     "memory": "",
     "program": "",
+    "idle": "",
 }
 BREAKDOWN = "hlo_op_breakdown hlo_op_breakdown_overflow"
 GROUP = (
@@ -83,6 +86,13 @@ ROWS = {
     "top_compute_groups": f"rank {GROUP}",
     "by_hlo_category": "hlo_category kind n_executions total_dur_ps pct_of_step",
     "idle_gaps": "start_ps dur_ps pct_of_step after_hlo_op before_hlo_op inside",
+    "steps_rollup": "n n_without_ops between_steps_ps between_steps_pct by_name",
+    "by_name": "name n total_dur_ps median_dur_ps min_dur_ps max_dur_ps",
+    "idle_by_cause": "barrier dependency in_container between_programs in_program",
+    "gaps": "start_ps dur_ps pct_of_step after_hlo_op before_hlo_op inside cause trace_window_ps "
+    "host",
+    "host": "thread event dur_ps still within",
+    "host_events": "event dur_ps n_threads",
     "comm_rollup": "waits_for n sync_dur_ps wait_dur_ps pct_of_step longest_hlo_op",
     "kernels": "kernel n_executions total_dur_ps min_dur_ps max_dur_ps avg_dur_ps pct_of_step "
     "source_inner source_user tf_op phases shapes_in shapes_out",
@@ -350,7 +360,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--step", "0"): " ".join(MODES),
         ("--step-id", "s"): " ".join(MODES),
         ("--own", "m.py"): " ".join(MODES),
-        ("--top", "3"): "bottleneck summary by_source by_op non_compute roofline comm memory "
+        ("--top", "3"): "bottleneck summary by_source by_op non_compute roofline comm memory idle "
         "program compare spread",
         ("--steps", ":1"): "record compare spread",
         ("--baseline", str(DEMO)): "compare",

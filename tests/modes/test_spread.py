@@ -32,10 +32,13 @@ def refuse(host: str = "h9") -> Json:
     raise record_format.NoAnswer("unreadable_xplane_pb", detail=detail)
 
 
+def in_files(loaders: Sequence[Callable[[], Json]]) -> dict[str, Callable[[], Json]]:
+    return {f"{number}.json": each for number, each in enumerate(loaders)}
+
+
 def spread(run: Sequence[Json], **options: Any) -> Json:
-    answer = stragglers.spread_of_records(
-        [loader(each) for each in run], **{"top": 10**6, **options}
-    )
+    loaders = in_files([loader(each) for each in run])
+    answer = stragglers.spread_of_records(loaders, **{"top": 10**6, **options})
     # What is printed is JSON.
     printed: Json = json.loads(json.dumps(answer, allow_nan=False))
     return printed
@@ -495,24 +498,24 @@ class Joining(unittest.TestCase):
 
     def test_a_host_that_cannot_be_read_is_counted(self) -> None:
         good = [loader(each) for each in self.records]
-        answer = stragglers.spread_of_records([good[0], refuse, *good[1:]], top=10**6)
+        answer = stragglers.spread_of_records(in_files([good[0], refuse, *good[1:]]), top=10**6)
         self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (3, 1))
         self.assertEqual([*answer["cohorts"]], [cohort(self.records)])
         self.assertIn("h9.xplane.pb", answer["notes"][0])
         both: list[Callable[[], Json]] = [refuse, partial(record_format.decode, b"{}"), *good]
-        notes = stragglers.spread_of_records(both)["notes"]
-        self.assertEqual(stragglers.spread_of_records(both[::-1])["notes"], notes)
+        notes = stragglers.spread_of_records(in_files(both))["notes"]
+        self.assertEqual(stragglers.spread_of_records(in_files(both[::-1]))["notes"], notes)
         self.assertEqual(len(notes), 2)
         with self.assertRaises(record_format.NoAnswer) as caught:
-            stragglers.spread_of_records([refuse, refuse])
+            stragglers.spread_of_records(in_files([refuse, refuse]))
         self.assertEqual(caught.exception.reason, "unreadable_xplane_pb")
         with self.assertRaises(record_format.NoAnswer) as caught:
-            stragglers.spread_of_records([lambda: record_format.decode(b"{}")])
+            stragglers.spread_of_records({"a.json": lambda: record_format.decode(b"{}")})
         self.assertEqual(caught.exception.reason, "unreadable_record")
         # Of several reasons none is that of the whole.
         with self.assertRaises(record_format.NoAnswer) as caught:
             stragglers.spread_of_records(
-                [partial(record_format.decode, b"{}"), partial(refuse, "z")]
+                in_files([partial(record_format.decode, b"{}"), partial(refuse, "z")])
             )
         self.assertEqual(caught.exception.reason, "unreadable_xplane_pb")
         self.assertIn("not a record", str(caught.exception.fields["detail"]))
@@ -522,7 +525,7 @@ class Joining(unittest.TestCase):
         for change in changes:
             first = iter([self.records[0], {**self.records[0], **change}])
             with self.subTest(change=change), self.assertRaises(record_format.NoAnswer) as caught:
-                stragglers.spread_of_records([partial(next, first)])
+                stragglers.spread_of_records({"a.json": partial(next, first)})
             self.assertIn("changed", str(caught.exception.fields["detail"]))
 
     def test_anything_at_all(self) -> None:
@@ -533,9 +536,8 @@ class Joining(unittest.TestCase):
             data = bytearray(good[0])
             for _ in range(rng.randint(1, 3)):
                 data[rng.randrange(len(data))] = rng.choice(b'0123456789-e.,:[]{}"tn\\ ')
-            answer = stragglers.spread_of_records(
-                [partial(record_format.decode, bytes(data)), partial(record_format.decode, good[1])]
-            )
+            both = [partial(record_format.decode, each) for each in (bytes(data), good[1])]
+            answer = stragglers.spread_of_records(in_files(both))
             self.assertEqual(answer["n_hosts"] + answer["n_hosts_unreadable"], 2)
 
     def test_one_device_of_each_host(self) -> None:
@@ -551,10 +553,15 @@ class Joining(unittest.TestCase):
         answer = spread([*self.records, self.records[1]])
         self.assertEqual(answer["cohorts"], spread(self.records)["cohorts"])
         self.assertEqual(len(answer["notes"]), 2)
+        # Lines that didn't run tell nothing, nor does what they are called in which order.
+        [one] = exact({("h0", "0"): [{"duration_ps": 1000, "busy_ps": 900}]})
+        self.assertEqual(spread([one, {**one, "xplane_file": "other"}])["n_devices"], 1)
+        for step in one["steps"]:
+            step["used"] = False
+        self.assertEqual(spread([one, json.loads(json.dumps(one))])["n_devices"], 1)
+
+    def test_two_records_of_one_host_that_differ_are_refused(self) -> None:
         another = pod(records.of_demo(), names_of(3, 2), seed=5)[1]
-        both = spread([*self.records, another]), spread([another, *self.records[::-1]])
-        self.assertEqual(*both)
-        self.assertEqual(both[0]["n_devices"], 6)
         # Whatever it is that they differ in.
         step: Json = {"duration_ps": 1000, "busy_ps": 900, "comm_ps": 100, "host_ps": 10}
         others: list[Json] = [
@@ -562,24 +569,41 @@ class Joining(unittest.TestCase):
             {"duration_ps": 999, "busy_ps": 899, "comm_ps": 99},
             {"name": ""},
         ]
-        for other in others:
-            sides = [exact({("h0", "0"): [each]})[0] for each in (step, step | other)]
-            self.assertEqual(spread(sides), spread(sides[::-1]), other)
+        pairs = [
+            *(
+                [exact({("h1", "0"): [each]})[0] for each in (step, step | other)]
+                for other in others
+            ),
+            [self.records[1], another],
+            [self.records[1], self.with_other_lines(self.records[1])],
+        ]
+        for pair in pairs:
+            for ours, theirs in (pair, pair[::-1]):
+                run = {"b.json": ours, "c.json": ours, "h1 (copy).json": theirs}
+                loaders = {name: loader(each) for name, each in run.items()}
+                said = set()
+                for names in itertools.permutations(loaders):
+                    with self.assertRaises(record_format.NoAnswer) as caught:
+                        stragglers.spread_of_records({name: loaders[name] for name in names})
+                    self.assertEqual(caught.exception.reason, "duplicate_host")
+                    said.add(str(caught.exception.fields["detail"]))
+                device = ours["devices"][0]["device"]
+                self.assertEqual(
+                    said,
+                    {f"b.json and h1 (copy).json are both of host h1, and differ in {device}"},
+                )
 
-    def test_of_what_is_there_twice_with_other_lines_one_is_taken_in_any_order(self) -> None:
-        slow = self.records[1]
-        other = json.loads(json.dumps(slow))
+    def test_devices_of_one_host_in_files_of_their_own_are_no_duplicates(self) -> None:
+        self.assertEqual(spread(split(self.records)), spread(self.records))
+
+    def with_other_lines(self, of: Json) -> Json:
+        """With the same sums."""
+        other: Json = json.loads(json.dumps(of))
         at = [n for n, group in enumerate(other["groups"]) if group["kind"] == "compute"][:2]
         for step in other["steps"]:
             durs = step["durs_ps"]
             durs[at[0]], durs[at[1]] = durs[at[1]], durs[at[0]]
-        rest = [self.records[0], self.records[2]]
-        self.assertNotEqual(cohort([*rest, slow]), cohort([*rest, other]))
-        self.assertEqual(spread([*rest, slow, other]), spread([*rest, other, slow]))
-        # With no step used there are no lines to tell them by.
-        for step in other["steps"]:
-            step["used"] = False
-        self.assertEqual(spread([other, json.loads(json.dumps(other))])["n_devices"], 2)
+        return other
 
     def test_steps_are_aligned_by_name_and_its_times(self) -> None:
         run = json.loads(json.dumps(self.records))
@@ -706,14 +730,15 @@ class Cost(unittest.TestCase):
             ],
         }
         data = [json.dumps({**base, "host": f"h{host}"}).encode() for host in range(16)]
-        loaders = [partial(record_format.decode, each) for each in data]
+        loaders = in_files([partial(record_format.decode, each) for each in data])
+        few_loaders = dict(list(loaders.items())[:4])
         start = time.process_time()
         answer = stragglers.spread_of_records(loaders)
         self.assertLess(time.process_time() - start, 10 / 8)
         self.assertEqual(answer["n_devices"], 64)
         tracemalloc.start()
         # Of four hosts the slow and the median device are on two, as of sixteen.
-        stragglers.spread_of_records(loaders[:4])
+        stragglers.spread_of_records(few_loaders)
         few = tracemalloc.get_traced_memory()[1]
         tracemalloc.reset_peak()
         stragglers.spread_of_records(loaders)

@@ -19,6 +19,7 @@ from tests.naive.bottleneck import Bottleneck
 from tests.naive.by_op import ByOp
 from tests.naive.by_scope import ByScope
 from tests.naive.comm import Comm
+from tests.naive.idle import Idle
 from tests.naive.memory import Memory
 from tests.naive.op import (
     Plane,
@@ -38,6 +39,7 @@ from tests.naive.step import (
     Json,
     Options,
     Step,
+    notes_of_all,
     ops_of,
     pick_step,
     read_picked,
@@ -109,7 +111,9 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
 
     if options.step != "all" and (steps or options.step is not None or options.step_id is not None):
         step = pick_step(steps, options, len(on_line), notes)
+        notes += notes_of_all(steps)
     else:
+        notes += notes_of_all(steps)
         usable = [span for e in on_line if e.metadata_id in plane.ops and (span := e.on_trace)]
         if not usable:
             raise AbsentError("empty_xla_ops_line")
@@ -119,7 +123,7 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
         step = Step(None, None, Span(first, end))
 
     names = [plane_name(message) for message in planes_of(data)]
-    picked = read_picked(plane, names, options, notes, steps, step)
+    picked = read_picked(plane, names, options, notes, steps, step, source)
     if picked.clocks_differ:
         notes.append("~the trace's clock differs from the device's; other steps are by the trace's")
     settle_stacks(plane, ops_of(picked.events), options.own, notes)
@@ -155,6 +159,9 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
         answer |= ByScope(picked).answer()
     elif mode == "by_op":
         answer |= ByOp(picked).answer()
+    elif mode == "idle":
+        hosts = [each for each in planes_of(data) if plane_name(each) == "/host:CPU"]
+        answer |= Idle(picked, decode_plane(hosts[0]) if hosts else None).answer()
     else:
         answer |= Bottleneck(picked).answer()
     return answer

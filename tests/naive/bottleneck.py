@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from tests.naive.idle import idle_by_cause
 from tests.naive.op import (
     Event,
     Op,
@@ -67,6 +68,7 @@ class Bottleneck(Roofline):
             "over_roof": self.ops_over_roof(),
             "capture": self.capture(),
             "budget": self.budget(),
+            "idle_by_cause": idle_by_cause(self.step),
             "recompute_dur_ps": duration(recompute),
             "recompute_pct_of_step": pct(duration(recompute), self.step.duration),
             "findings": rows,

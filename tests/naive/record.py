@@ -130,7 +130,7 @@ class Record:
             names = distinct(line.name for line in asked[0].lines)
             raise AbsentError("no_xla_ops_line", available_lines=names)
         self.picked = {
-            id(step): read_picked(device.plane, [], options, [], device.steps, step)
+            id(step): read_picked(device.plane, [], options, [], device.steps, step, device.source)
             for device in self.devices
             for step in device.used
         }

@@ -29,6 +29,7 @@ from tests.naive.step import (
     Json,
     Picked,
     breakdown,
+    meant,
 )
 
 # chip: (TFLOPS by dtype, HBM in GiB/s)
@@ -87,13 +88,18 @@ class Roofline:
         self.step = step
         self.options = step.options
         self.user_costs: dict[str, tuple[Fraction, Fraction, str | None]] = {}
-        for cost in self.options.kernel_cost:
-            kernel, _, figures = cost.partition("=")
-            flops, size, *dtype = figures.split(",")
-            self.user_costs[kernel] = Fraction(flops), Fraction(size), [None, *dtype][-1]
         kernels = distinct(e.op.kernel for e in step.of_kind("compute"))
-        if not set(self.user_costs) <= set(kernels):
-            raise AbsentError("kernel_not_found", available_kernels=kernels)
+        for cost in self.options.kernel_cost:
+            name, _, figures = cost.partition("=")
+            flops, size, *dtype = figures.split(",")
+            kernel = meant(name, kernels)
+            if kernel is None:
+                raise AbsentError("kernel_not_found", available_kernels=kernels)
+            if kernel in self.user_costs:
+                raise AbsentError("bad_arguments")
+            if kernel != name:
+                step.notes.append("~what the prefix was taken for")
+            self.user_costs[kernel] = Fraction(flops), Fraction(size), [None, *dtype][-1]
         device_type = text_of(step.plane.stats, "device_type_string") or ""
         self.chip = self.options.chip or chip_of(device_type) or "v7x"
         if self.chip != "v7x" or chip_of(device_type) != "v7x":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from statistics import median_low
 from typing import Any, TypeVar
 
 from tests.naive.frames import INNERMOST_FIRST, majority
@@ -137,12 +139,25 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
     )
 
 
+def meant(asked: str, names: Iterable[str]) -> str | None:
+    """The name that is given, or the only one that it is a prefix of; a number is no prefix."""
+    distinct_names = set(names)
+    if asked in distinct_names:
+        return asked
+    longer = [name for name in distinct_names if name[: len(asked)] == asked]
+    return longer[0] if len(longer) == 1 and not asked.isdecimal() else None
+
+
 def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[str]) -> Step:
     if isinstance(options.step, int):
         index = options.step + (len(steps) if options.step < 0 else 0)
         matches = [step for step in steps if step.index == index]
     elif options.step_id is not None:
-        matches = [step for step in steps if step.name == options.step_id]
+        names = {step.name for step in steps if step.name is not None}
+        name = meant(options.step_id, names)
+        matches = [step for step in steps if name is not None and step.name == name]
+        if name not in (None, options.step_id):
+            notes.append("~what the prefix was taken for")
     else:
         matches = steps
     if not matches:
@@ -324,7 +339,13 @@ class Picked:
     base: int
     events: list[Event]
     n_dropped: int
-    is_timed: bool  # by the device's clock
+    clocks: Clocks
+    step_source: str | None  # where the steps are from
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether by the device's clock."""
+        return bool(self.clocks.timed)
 
     @property
     def duration(self) -> int:
@@ -435,6 +456,7 @@ class Picked:
             },
             "by_hlo_category": self.by_hlo_category(),
             "steps": self.step_rows(),
+            "steps_rollup": self.steps_rollup(),
             "by_phase_rollup": self.by_phase_rollup(),
             "idle_gaps": self.idle_gaps(),
             "comm_rollup": self.comm_rollup(),
@@ -507,33 +529,67 @@ class Picked:
             for phase, events in phases.items()
         }
 
-    def idle_gaps(self) -> list[Json]:
+    def gaps(self) -> list[Span]:
+        """When no leaf runs; the longest first, of these the earliest."""
         busy = self.covered(self.leaves)
         first, end = self.window.start, self.window.end
         edges = [first, *(edge for interval in busy for edge in interval), end]
-        gaps = [(s, e) for s, e in zip(edges[::2], edges[1::2], strict=True) if s < e]
-        running = [e for e in self.leaves if e.duration > 0]
-        rows = []
-        for start, end in sorted(gaps, key=lambda gap: (gap[0] - gap[1], gap[0]))[:10]:
-            ending = [e for e in running if e.end == start]
-            before = [e.op.text for e in sorted(ending, key=lambda e: e.start)]
-            after = [e.op.text for e in running if e.start == end]
-            around = [e for e in self.containers if e.start <= start < e.end]
-            # The innermost began last; of those that began together it ends first, and the file
-            # lists it after the ones around it.
-            around.sort(key=lambda e: (-e.start, e.end))
-            ties = [e for e in around if (e.start, e.end) == (around[0].start, around[0].end)]
-            rows.append(
+        gaps = [Span(s, e) for s, e in zip(edges[::2], edges[1::2], strict=True) if s < e]
+        return sorted(gaps, key=lambda gap: (-gap.duration, gap.start))
+
+    def before(self, gap: Span) -> Event | None:
+        """Of those that end where it begins, the one that began first."""
+        ending = [e for e in self.leaves if e.duration > 0 and e.end == gap.start]
+        is_edge = gap.start == self.window.start
+        return None if is_edge else min(ending, key=lambda e: e.start)
+
+    def behind(self, gap: Span) -> Event | None:
+        starting = [e for e in self.leaves if e.duration > 0 and e.start == gap.end]
+        return None if gap.end == self.window.end else starting[0]
+
+    def gap_row(self, gap: Span) -> Json:
+        before, behind = self.before(gap), self.behind(gap)
+        around = [e for e in self.containers if e.start <= gap.start < e.end]
+        # The innermost began last; of those that began together it ends first, and the file
+        # lists it after the ones around it.
+        around.sort(key=lambda e: (-e.start, e.end))
+        ties = [e for e in around if (e.start, e.end) == (around[0].start, around[0].end)]
+        return {
+            "start_ps": gap.start - self.base,
+            "dur_ps": gap.duration,
+            "pct_of_step": pct(gap.duration, self.duration),
+            "after_hlo_op": None if before is None else before.op.text,
+            "before_hlo_op": None if behind is None else behind.op.text,
+            "inside": ties[-1].op.hlo.name if ties else None,
+        }
+
+    def idle_gaps(self) -> list[Json]:
+        return [self.gap_row(gap) for gap in self.gaps()[:10]]
+
+    def steps_rollup(self) -> Json:
+        spans = [step.on_trace for step in self.steps]
+        by_name = grouped(self.steps, lambda step: name_in_rollup(step, self.step_source))
+        ranked = sorted(
+            by_name, key=lambda name: (-step_time(by_name[name]), name is None, name or "")
+        )
+        between = time_between(spans)
+        return {
+            "n": len(spans),
+            "n_without_ops": len([step for step in self.steps if step.n_events == 0]),
+            "between_steps_ps": between,
+            "between_steps_pct": pct(between, whole_time(spans)),
+            "by_name": [
                 {
-                    "start_ps": start - self.base,
-                    "dur_ps": end - start,
-                    "pct_of_step": pct(end - start, self.duration),
-                    "after_hlo_op": before[0] if before and start > self.window.start else None,
-                    "before_hlo_op": after[0] if after and end < self.window.end else None,
-                    "inside": ties[-1].op.hlo.name if ties else None,
+                    "name": name,
+                    "n": len(by_name[name]),
+                    "total_dur_ps": step_time(by_name[name]),
+                    "median_dur_ps": median_low(s.on_trace.duration for s in by_name[name]),
+                    "min_dur_ps": min(s.on_trace.duration for s in by_name[name]),
+                    "max_dur_ps": max(s.on_trace.duration for s in by_name[name]),
                 }
-            )
-        return rows
+                for name in ranked
+            ],
+        }
 
     def comm_rollup(self) -> list[Json]:
         exposed = [e for e in self.leaves if e.op.is_wait or e.op.is_synchronous_comm]
@@ -678,6 +734,40 @@ def moved(events: list[Event]) -> Json:
     }
 
 
+def whole_time(spans: list[Span]) -> int:
+    return max(s.end for s in spans) - min(s.start for s in spans) if spans else 0
+
+
+def time_between(spans: list[Span]) -> int:
+    """What of the whole is in none of them."""
+    return whole_time(spans) - length(union((span.start, span.end) for span in spans))
+
+
+def step_time(steps: list[Step]) -> int:
+    return sum(step.on_trace.duration for step in steps)
+
+
+def name_in_rollup(step: Step, source: str | None) -> str | None:
+    """None for the profiler's numbered steps."""
+    is_number = bool(step.name) and all(c in "0123456789" for c in step.name or "")
+    return None if is_number and source == "steps" else step.name or "<none>"
+
+
+def notes_of_all(steps: list[Step]) -> list[str]:
+    """On the time that no step's figures show."""
+    notes = []
+    idle = [step for step in steps if step.n_events == 0]
+    if idle:
+        notes.append(f"{len(idle)} of {len(steps)} steps have no op ({step_time(idle)} ps)")
+    spans = [step.on_trace for step in steps]
+    between, whole = time_between(spans), whole_time(spans)
+    if between > Fraction(whole, 100):
+        notes.append(
+            f"{between} ps between steps ({pct(between, whole)} % of the capture) are in no step"
+        )
+    return notes
+
+
 def ops_of(events: list[Event]) -> list[Op]:
     """Each once."""
     return [its_events[0].op for its_events in grouped(events, lambda e: id(e.op)).values()]
@@ -701,6 +791,7 @@ def read_picked(
     notes: list[str],
     steps: list[Step],
     step: Step,
+    step_source: str | None,
 ) -> Picked:
     """What is in a step."""
     on_line = plane.events_of("XLA Ops")
@@ -736,5 +827,6 @@ def read_picked(
         base=0 if clocks.timed else plane.lines_named("XLA Ops")[0].timestamp_ps,
         events=events,
         n_dropped=len(dropped),
-        is_timed=bool(clocks.timed),
+        clocks=clocks,
+        step_source=step_source,
     )

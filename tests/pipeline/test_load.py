@@ -45,7 +45,11 @@ class Planes(unittest.TestCase):
     def test_a_device_that_is_not_there(self) -> None:
         data = encode(Space([Plane("/host:CPU"), tpu_plane([leaf(0, 1)], name="/device:TPU:1")]))
         outcome = run(data, "summary")
-        self.assertEqual((outcome.status, outcome.stderr), (0, ""))
+        self.assertEqual(outcome.status, 0)
+        self.assertEqual(
+            outcome.stderr,
+            "compute_breakdown: device_not_found: available_devices /host:CPU, /device:TPU:1\n",
+        )
         self.assertEqual(outcome.object["reason"], "device_not_found")
         self.assertEqual(outcome.object["available_devices"], ["/device:TPU:1"])
         self.assertNotIn("detail", outcome.object)
@@ -80,7 +84,11 @@ class Planes(unittest.TestCase):
 
     def test_a_device_without_an_ops_line(self) -> None:
         outcome = run(encode(Space([plane(Line("Steps"), Line("Async XLA Ops"))])), "summary")
-        self.assertEqual((outcome.status, outcome.stderr), (0, ""))
+        self.assertEqual(outcome.status, 0)
+        self.assertEqual(
+            outcome.stderr,
+            "compute_breakdown: no_xla_ops_line: available_lines Steps, Async XLA Ops\n",
+        )
         self.assertEqual(outcome.object["reason"], "no_xla_ops_line")
         self.assertEqual(outcome.object["available_lines"], ["Steps", "Async XLA Ops"])
 
@@ -88,7 +96,8 @@ class Planes(unittest.TestCase):
         for steps in NO_STEPS:
             outcome = run(trace([], steps), "summary")
             self.assertEqual(outcome.object["reason"], "empty_xla_ops_line")
-            self.assertEqual((outcome.status, outcome.stderr), (0, ""))
+            said = "compute_breakdown: empty_xla_ops_line\n"
+            self.assertEqual((outcome.status, outcome.stderr), (0, said))
 
     def test_a_step_without_ops_is_measured(self) -> None:
         step = answer(trace([], [("a", 10, 90)]), "summary")

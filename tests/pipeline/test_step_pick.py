@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import unittest
 from typing import Any
 
 from tests.builders.xspace import Event, EventMetadata, Line, Space, encode, op, trace
-from tests.harness import answer, run
+from tests.harness import MODES_OF_TRACE, answer, run
 from tests.pipeline.small_steps import NO_STEPS, Steps, leaf, plane
 
 NO_OP = "no op starts in this step: it shows idle time only"
+
+# What is said of all steps, whichever is taken.
+OF_ALL_STEPS = re.compile(r" steps have no op \(\d+ ps\)$| are in no step$")
+
+
+def notes_of_pick(step: dict[str, Any]) -> list[str]:
+    return [note for note in step["notes"] if not OF_ALL_STEPS.search(note)]
 
 
 class StepPick(unittest.TestCase):
@@ -27,7 +35,7 @@ class StepPick(unittest.TestCase):
         self.assertEqual((step["step_window_ps"], step["step_duration_ps"]), ([10, 26], 16))
         self.assertEqual(step["step_source"], "steps")
         self.assertEqual(
-            step["notes"],
+            notes_of_pick(step),
             ["auto-picked busiest step (idx=1, n_xla_ops_events=3 of 6 in 3 steps)"],
         )
 
@@ -53,7 +61,7 @@ class StepPick(unittest.TestCase):
                 step = answer(trace(ops, [*steps, ("idle", 500, 9)]), "summary")
                 self.assertEqual(step["step_id"], typical)
                 self.assertEqual(
-                    step["notes"],
+                    notes_of_pick(step),
                     [
                         f"auto-picked busiest step (idx={typical}, n_xla_ops_events=1 of {m + 1}"
                         f" in {m + 1} steps; typical of {m} as busy)"
@@ -76,22 +84,24 @@ class StepPick(unittest.TestCase):
         for index, name in ((0, "a"), (3, "d"), (-1, "d"), (-4, "a")):
             step = self.pick("--step", str(index))
             self.assertEqual((step["step_id"], step["step_name"]), ("abcd".index(name), name))
-            self.assertEqual(step["notes"], [NO_OP] if name == "d" else [])
+            self.assertEqual(notes_of_pick(step), [NO_OP] if name == "d" else [])
 
     def test_by_name(self) -> None:
         step = self.pick("--step-id", "c")
-        self.assertEqual((step["step_id"], step["notes"]), (2, []))
+        self.assertEqual((step["step_id"], notes_of_pick(step)), (2, []))
 
     def test_of_several_of_one_name_as_among_all_with_a_note(self) -> None:
         # Of the two named x the latter holds two ops, of those of y both none.
         steps = [("x", 20, 10), ("y", 0, 5), ("x", 10, 5), ("y", 40, 9)]
         step = self.pick("--step-id", "x", steps=steps)
         self.assertEqual((step["step_id"], step["step_window_ps"]), (2, [20, 30]))
-        self.assertEqual(step["notes"], ["2 steps are named 'x'; took idx=2, typical of 1 as busy"])
+        self.assertEqual(
+            notes_of_pick(step), ["2 steps are named 'x'; took idx=2, typical of 1 as busy"]
+        )
         step = self.pick("--step-id", "y", steps=steps)
         self.assertEqual((step["step_id"], step["step_window_ps"]), (3, [40, 49]))
         self.assertEqual(
-            step["notes"], ["2 steps are named 'y'; took idx=3, the middle one", NO_OP]
+            notes_of_pick(step), ["2 steps are named 'y'; took idx=3, the middle one", NO_OP]
         )
 
     def test_no_such_step(self) -> None:
@@ -116,7 +126,7 @@ class StepPick(unittest.TestCase):
             step = answer(trace(list(self.OPS), steps), "summary")
             self.assertEqual(step["step_id"], middle)
             self.assertEqual(
-                step["notes"],
+                notes_of_pick(step),
                 [f"no op starts in any step; took the middle one (idx={middle})", NO_OP],
             )
 
@@ -128,7 +138,7 @@ class StepPick(unittest.TestCase):
             self.assertIsNone(step["step_source"])
             self.assertEqual(step["step_window_ps"], [20, 120])
             self.assertEqual(step["totals"]["n_events_total"], 3)
-            self.assertEqual(step["notes"], ["no Steps line; using the whole XLA Ops window"])
+            self.assertEqual(notes_of_pick(step), ["no Steps line; using the whole XLA Ops window"])
 
     def test_all_is_every_op_whatever_the_steps(self) -> None:
         ops = [leaf(50, 5), leaf(20, 100), leaf(60, 1)]
@@ -141,12 +151,13 @@ class StepPick(unittest.TestCase):
             self.assertEqual([row["name"] for row in step["steps"]], [s[0] for s in steps or []])
             self.assertFalse(any("picked" in row for row in step["steps"]))
             whole = ["no Steps line; using the whole XLA Ops window"]
-            self.assertEqual(step["notes"], [] if steps else whole)
+            self.assertEqual(notes_of_pick(step), [] if steps else whole)
 
     def test_all_of_nothing_is_nothing_to_measure(self) -> None:
         outcome = run(trace([], self.STEPS), "summary", "--step", "all")
         self.assertEqual(outcome.object["reason"], "empty_xla_ops_line")
-        self.assertEqual((outcome.status, outcome.stderr), (0, ""))
+        said = "compute_breakdown: empty_xla_ops_line\n"
+        self.assertEqual((outcome.status, outcome.stderr), (0, said))
 
     def test_every_step_is_listed_with_the_events_that_start_in_it(self) -> None:
         ops = [*self.OPS, op("w", "while", 5, 80)]
@@ -159,6 +170,100 @@ class StepPick(unittest.TestCase):
                 {"index": 3, "name": "d", "duration_ps": 10, "n_xla_ops_events": 0},
             ],
         )
+
+
+class StepsRollup(unittest.TestCase):
+    """What all steps add up to, and the time that none of them shows."""
+
+    def said(
+        self, steps: Steps, *options: str, mode: str = "summary"
+    ) -> tuple[dict[str, Any], list[str]]:
+        ops = [leaf(t, 1) for t in (5, 15, 25)]
+        said = answer(trace(ops, steps), mode, *options)
+        return said, [note for note in said["notes"] if OF_ALL_STEPS.search(note)]
+
+    def test_numbered_steps_are_one_row_and_named_ones_stand_by_time_then_name(self) -> None:
+        steps: Steps = [
+            *[("0", 0, 10), ("eval", 10, 8), ("1", 20, 10), ("12", 30, 3), ("train 2", 40, 8)],
+            *[("", 50, 1), ("\u0665", 60, 1)],
+        ]
+        said, _ = self.said(steps)
+        self.assertEqual(
+            said["steps_rollup"],
+            {
+                "n": 7,
+                "n_without_ops": 4,
+                "between_steps_ps": 20,
+                "between_steps_pct": 32.787,
+                "by_name": [
+                    {
+                        "name": name,
+                        "n": n,
+                        "total_dur_ps": total,
+                        "median_dur_ps": median,
+                        "min_dur_ps": least,
+                        "max_dur_ps": most,
+                    }
+                    for name, n, total, median, least, most in (
+                        (None, 3, 23, 10, 3, 10),
+                        ("eval", 1, 8, 8, 8, 8),
+                        ("train 2", 1, 8, 8, 8, 8),
+                        ("<none>", 1, 1, 1, 1, 1),
+                        # Digits, but of another script.
+                        ("\u0665", 1, 1, 1, 1, 1),
+                    )
+                ],
+            },
+        )
+
+    def test_the_median_is_the_lower_and_null_stands_last_of_equals(self) -> None:
+        said, _ = self.said([("0", 0, 4), ("1", 4, 6), ("a", 10, 3), ("a", 13, 7)])
+        self.assertEqual(
+            [(row["name"], row["median_dur_ps"]) for row in said["steps_rollup"]["by_name"]],
+            [("a", 3), (None, 4)],
+        )
+
+    def test_notes_tell_what_no_step_shows_in_every_mode(self) -> None:
+        steps: Steps = [("0", 0, 10), ("1", 10, 10), ("2", 20, 10), ("3", 31, 20), ("4", 51, 60)]
+        expected = ["2 of 5 steps have no op (80 ps)"]
+        for mode in MODES_OF_TRACE:
+            for options in ([], ["--step", "1"], ["--step", "all"]):
+                with self.subTest(mode=mode, options=options):
+                    self.assertEqual(self.said(steps, *options, mode=mode)[1], expected)
+        # One percent of it is not more than that; one picosecond more is.
+        steps[-1] = "4", 51, 49
+        self.assertEqual(self.said(steps)[1], ["2 of 5 steps have no op (69 ps)"])
+        steps[-1] = "4", 51, 48
+        said, notes = self.said(steps)
+        self.assertEqual(said["steps_rollup"]["between_steps_pct"], 1.01)
+        between = "1 ps between steps (1.01 % of the capture) are in no step"
+        self.assertEqual(notes, ["2 of 5 steps have no op (68 ps)", between])
+
+    def test_steps_that_overlap_leave_nothing_between_them(self) -> None:
+        said, notes = self.said([("0", 0, 20), ("1", 10, 20)])
+        self.assertEqual(said["steps_rollup"]["between_steps_ps"], 0)
+        self.assertEqual(notes, [])
+
+    def test_executions_keep_names_of_digits(self) -> None:
+        modules = Line("XLA Modules", [Event(8, 0, 10), Event(99, 20, 10)])
+        device = plane(modules, Line("XLA Ops", [Event(7, 5, 1)]))
+        device.event_metadata.append(EventMetadata(8, "12"))
+        said = answer(encode(Space([device])), "summary")
+        self.assertEqual([row["name"] for row in said["steps_rollup"]["by_name"]], ["12", "<none>"])
+
+    def test_without_steps_there_is_nothing(self) -> None:
+        for steps in NO_STEPS:
+            said = answer(trace([leaf(0, 5)], steps), "summary")
+            self.assertEqual(
+                said["steps_rollup"],
+                {
+                    "n": 0,
+                    "n_without_ops": 0,
+                    "between_steps_ps": 0,
+                    "between_steps_pct": None,
+                    "by_name": [],
+                },
+            )
 
 
 class ExecutionsAsSteps(unittest.TestCase):
@@ -202,7 +307,7 @@ class ExecutionsAsSteps(unittest.TestCase):
             self.assertEqual(step["step_window_ps"], [3000, 4000])
             self.assertEqual(step["step_source"], "modules")
             self.assertEqual(
-                step["notes"],
+                notes_of_pick(step),
                 [
                     self.NOTE,
                     "auto-picked busiest step (idx=1, n_xla_ops_events=2 of 4 in 3 steps)",
@@ -230,9 +335,11 @@ class ExecutionsAsSteps(unittest.TestCase):
         for events in ([], [Event(8, None, 10, num_occurrences=2)], [Event(8, 0, -1)]):
             step = self.said(events=events)
             self.assertEqual((step["step_source"], step["step_window_ps"]), (None, [1000, 9010]))
-            self.assertEqual(step["notes"][-1:], ["no Steps line; using the whole XLA Ops window"])
+            self.assertEqual(
+                notes_of_pick(step)[-1:], ["no Steps line; using the whole XLA Ops window"]
+            )
             left_out = "1 events of the XLA Modules line left out: they have no valid time"
-            self.assertEqual(step["notes"][:-1], [left_out] * len(events))
+            self.assertEqual(notes_of_pick(step)[:-1], [left_out] * len(events))
 
 
 if __name__ == "__main__":
