@@ -236,8 +236,10 @@ def plain(value: Value | None) -> Json | int | float | str | None:
 
 def program_rows(survey: Survey, notes: list[str]) -> list[Json]:
     """The programs that lie beside the trace."""
-    from _proto.hlo.programs import Programs
+    from _proto.hlo.programs import PLANE, Programs
 
+    if PLANE not in survey.names:
+        return []
     programs = Programs(survey.trace())
     notes += programs.notes
     names = programs.names

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _proto.hlo.module import Program
 
-_PLANE = "/host:metadata"
+PLANE = "/host:metadata"
 _STAT = "Hlo Proto"
 # Fields of HloProto.
 _MODULE, _BUFFERS = 1, 3
@@ -48,7 +48,7 @@ class Programs:
         self._entries: dict[int, _Entry] = {}
         damage: list[Damage] = []
         # Of two entries of one key, the last, as everywhere in protobuf.
-        for each in trace.attachments(_PLANE, _STAT, damage):
+        for each in trace.attachments(PLANE, _STAT, damage):
             self._entries[each.key % _IDS] = _Entry(each.name, each.span)
         if damage:
             more = f" (and {len(damage) - 1} more)" if len(damage) > 1 else ""

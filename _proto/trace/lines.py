@@ -368,10 +368,15 @@ def read_line(source: Source, start: int, end: int, device_stats: DeviceStats) -
     return line
 
 
-def pieces_of(source: Source, start: int, end: int) -> Iterator[tuple[int, int, pb.LineFrame]]:
-    """Cut a line into pieces: where each begins and ends, and what it holds."""
+def pieces_of(
+    source: Source, start: int, end: int, times: int = 1
+) -> Iterator[tuple[int, int, pb.LineFrame]]:
+    """Cut a line into pieces: where each begins and ends, and what it holds.
+
+    Some times larger ones are for who only counts what they hold.
+    """
     while start < end:
-        data = source.read(start, min(_PIECE_BYTES, end - start))
+        data = source.read(start, min(times * _PIECE_BYTES, end - start))
         size = len(data) if start + len(data) == end else _guess_boundary(data)
         frame = parse(pb.LineFrame, data[:size]) if size else None
         if frame is None or len(UnknownFieldSet(frame)):

@@ -23,6 +23,8 @@ from _proto.trace.wire import Schema, decode, known_fields, parse, text, tidied
 
 # A plane, a line and the like take as much memory as so many events, and real ones hold more.
 ITEMS_OF_A_ROW = 20
+# All lines are counted through; in larger pieces that takes a sixth less time.
+_TIMES_LARGER = 4
 # More than any piece of a line has, unless it is a single event.
 _LARGE = 1 << 20
 _SPACE, _PLANE = (Schema(kind.DESCRIPTOR) for kind in (pb.XSpace, pb.XPlane))
@@ -258,7 +260,7 @@ class SurveyedLine:
 def _survey_line(source: Source, start: int, end: int) -> SurveyedLine:
     line = SurveyedLine(end - start, [])
     try:
-        for begin, stop, frame in pieces_of(source, start, end):
+        for begin, stop, frame in pieces_of(source, start, end, _TIMES_LARGER):
             line.add(begin, stop, frame)
             start = stop
     except Damage as error:
