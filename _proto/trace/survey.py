@@ -22,7 +22,7 @@ from _proto.trace.source import Source
 from _proto.trace.wire import Schema, decode, known_fields, parse, text, tidied
 
 # A plane, a line and the like take as much memory as so many events, and real ones hold more.
-ITEMS_OF_A_ROW = 20
+ITEMS_OF_A_ROW = 50
 # All lines are counted through; in larger pieces that takes a sixth less time.
 _TIMES_LARGER = 4
 # More than any piece of a line has, unless it is a single event.

@@ -34,6 +34,7 @@ from tests.builders.xspace import (
     tpu_plane,
     uint64,
 )
+from tests.command.test_amplification import BOUNDS, LARGE, LONGEST_ANSWER, makers, measure
 from tests.fuzz import DEVICE, check_outcome, damaged_at, time_limit
 from tests.harness import InFolder, answer, command, run
 from tests.naive.wire import read_varint
@@ -537,6 +538,16 @@ class Damaged(InFolder):
                 check_outcome(outcome)
                 if outcome.object.get("reason") == "unreadable_xplane_pb":
                     self.assertIsInstance(outcome.object["planes"], list)
+
+    def test_a_hostile_file_costs_what_its_size_allows(self) -> None:
+        seconds, memory = BOUNDS[LARGE]
+        makers_of = makers(LARGE)
+        for what in ("empty lines", "lines of ops", "gzip: empty metadata", "gzip: ops"):
+            with self.subTest(what):
+                cost = measure(what, makers_of[what](), "anatomy")
+                self.assertLess(cost.seconds, seconds)
+                self.assertLess(cost.memory, memory)
+                self.assertLess(cost.length, LONGEST_ANSWER)
 
     def test_as_a_command(self) -> None:
         path = self.write("cut.xplane.pb", self.whole()[:-3])
