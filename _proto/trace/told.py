@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator
 
 from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
+from _proto.errors import Damage
 from _proto.trace.reader import Plane
-from _proto.trace.wire import decode, parse
+from _proto.trace.wire import parse
 
 # When, absolute in picoseconds; and numbers by the names of stats.
 Told = tuple[int, dict[str, float]]
@@ -30,7 +31,10 @@ def told_in(plane: Plane, events: Collection[str], stats: Collection[str]) -> It
             # An id of 0 may be left out.
             if column and ids.isdisjoint((0, *column.events.metadata_id)):
                 continue
-            for event in decode(pb.LineEvents, data, at).events:
+            told = parse(pb.LineEvents, data)
+            if told is None:
+                raise Damage(at, "the protobuf parser refuses it")
+            for event in told.events:
                 if event.metadata_id in ids and not event.HasField("num_occurrences"):
                     yield line.base_ps + event.offset_ps, _numbers(event.stats, name_of)
 

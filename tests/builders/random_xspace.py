@@ -834,6 +834,17 @@ def random_waits(
     return out
 
 
+def random_plane_stats(rng: random.Random, names: StatNames) -> list[Stat]:
+    stats = [
+        names.stat("peak_teraflops_per_second", rng.choice((double(918.0), int64(459), NO_VALUE))),
+        names.stat("peak_hbm_bw_gigabytes_per_second", rng.choice((double(1638.0), NO_VALUE))),
+    ]
+    device_type = rng.choice(DEVICE_TYPES)
+    if device_type is not None:
+        stats.append(names.stat("device_type_string", random_text_value(rng, device_type)))
+    return stats
+
+
 def random_plane(
     rng: random.Random,
     name: str,
@@ -887,13 +898,7 @@ def random_plane(
     lines.append(clock.random_line("Async XLA Ops", random_ops(rng, metadata)))
     if chance(rng, 0.2):
         rng.shuffle(lines)
-    stats = [
-        names.stat("peak_teraflops_per_second", rng.choice((double(918.0), int64(459), NO_VALUE))),
-        names.stat("peak_hbm_bw_gigabytes_per_second", rng.choice((double(1638.0), NO_VALUE))),
-    ]
-    device_type = rng.choice(DEVICE_TYPES)
-    if device_type is not None:
-        stats.append(names.stat("device_type_string", random_text_value(rng, device_type)))
+    stats = random_plane_stats(rng, names)
     stat_metadata = [*names.metadata(), *core.aliases()]
     return Plane(name, lines, metadata, stat_metadata, stats, id=rng.choice((None, 0, 3)))
 

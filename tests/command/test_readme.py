@@ -32,9 +32,10 @@ from _pipeline.scopes import scope_of
 from _proto import errors
 from tests.builders import hlo_proto, records, xspace
 from tests.builders.allocator import SIZES, allocator, with_host
-from tests.builders.xspace import StatValue, op, tpu_plane, trace
+from tests.builders.xspace import Space, StatValue, encode, op, tpu_plane, trace
 from tests.harness import DEMO, PROFILES, ROOT, SCRIPT, Outcome, answer, run, sampled
 from tests.harness import MODES as STEP_MODES
+from tests.modes import test_idle
 
 PAGES = {
     name: (ROOT / name).read_text(encoding="utf-8")
@@ -230,8 +231,24 @@ def hand_made_programs() -> list[bytes]:
 
 
 def hand_made(mode: str) -> list[bytes]:
+    if mode == "anatomy":
+        return [*hand_made_traces(), measurements()]
     about_programs = {"memory": hand_made_memories, "program": hand_made_programs}
     return about_programs.get(mode, hand_made_traces)()
+
+
+def measurements() -> bytes:
+    """What is in a file at all: readings of counters, and events and stats that say little."""
+    reading = xspace.Stat(1, xspace.double(61.5))
+    lines = [
+        xspace.Line("_counters_", [xspace.Event(1, 5, 1, stats=[reading])], 2**62),
+        xspace.Line("counters_0", [xspace.Event(9, num_occurrences=2, stats=[reading])]),
+        xspace.Line("Steps"),
+    ]
+    stats = [reading, xspace.Stat(2, xspace.raw(b"raw")), xspace.Stat(3)]
+    metadata = [xspace.EventMetadata(1, "HBM", stats)]
+    plane = xspace.Plane("/device:TPU:0", lines, metadata, stats=stats)
+    return xspace.encode(xspace.Space([plane]))
 
 
 def hand_made_traces() -> list[bytes]:
@@ -277,10 +294,12 @@ ALL_OPTIONS = {
     "roofline": ["--top=14", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
     "comm": ["--top=3"],
     "memory": ["--top=3"],
+    "idle": ["--top=3"],
     "program": ["--top=0", f"--flags={FLAG_FILE}"],
     "record": ["--steps=1:"],
     "compare": ["--top=3"],
     "spread": ["--top=1"],
+    "anatomy": ["--plane=/device:TPU:0", "--sample=3"],
 }
 DEMO_KERNEL = "--kernel-cost=flash_attention=34359738368,67108864,bf16"
 
@@ -294,11 +313,13 @@ def answers() -> list[Json]:
         for options in ([], ALL_OPTIONS[mode]):
             found.append(demo(mode, *baseline, *options))
             for data in hand_made(mode):
-                if mode in STEP_MODES or run(data, "record").object["status"] == "ok":
+                is_for_all = mode in (*STEP_MODES, "anatomy")
+                if is_for_all or run(data, "record").object["status"] == "ok":
                     found.append(answer(data, mode, *baseline, *options))
     # A layer without a primitive.
     found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
     found += single_ops()
+    found += idle_hosts()
     found += captures()
     return found
 
@@ -325,6 +346,26 @@ def single_ops() -> list[Json]:
     plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
     beside = hlo_proto.metadata_plane({7: ("f", program)})
     return [*found, answer(xspace.encode(xspace.Space([plane, beside])), "by_op", "--op=a")]
+
+
+def idle_hosts() -> list[Json]:
+    """What a host does in gaps that are long enough, and a gap that the trace's clock lacks."""
+    us = test_idle.US
+    threads = (
+        ("t", [("outer", 0, 99 * us), ("inner", 12 * us, 18 * us)]),
+        ("u", [("e", 0, 99 * us)]),
+    )
+    ops: list[test_idle.Drawn] = [("a", 0, 10 * us), ("b", 20 * us, 30 * us)]
+    bent: list[test_idle.Drawn] = [
+        ("a", 0, 10, 1000, 10),
+        ("b", 10, 20, 1050, 10),
+        ("c", 25, 30, 1065, 5),
+    ]
+    planes = (
+        (test_idle.device(ops, (0, 40 * us)), test_idle.host(*threads)),
+        (test_idle.device(bent, (0, 30)), test_idle.host(*threads)),
+    )
+    return [answer(encode(Space(list(each))), "idle") for each in planes]
 
 
 def captures() -> list[Json]:
@@ -380,6 +421,10 @@ def refusals() -> list[Outcome]:
         run(mixed_trace(), "program"),
         run(DEMO, "program", "--flags", "no such path"),
         run(b"garbage", "summary"),
+        run(measurements() + b"\x0a\x7f", "anatomy", *ALL_OPTIONS["anatomy"]),
+        run(DEMO, "anatomy", "--plane", "none"),
+        run(DEMO, "anatomy", "--plane", "0", "--line", "none"),
+        run(xspace.encode(xspace.Space([xspace.Plane("/device:GPU:0")])), "summary"),
         run(DEMO, "summary", "--step", "99"),
         run(unnamed_steps(), "summary", "--step", "99"),
         run(DEMO, "summary", "--host", "none"),
@@ -488,6 +533,12 @@ class FieldTables:
                 pass
             case "ps or text", int() | str():
                 pass
+            case "integer", int() | str() if type(value) is int or str(value).lstrip("-").isdigit():
+                pass
+            case "value", None | int() | float() | str() if type(value) is not bool:
+                pass
+            case "value", {"bytes": int(), "hex": str(), **more} if not more:
+                pass
             case "percent" | "fraction" | "number", int() | float() if type(value) is not bool:
                 pass
             case "text", str():
@@ -592,8 +643,10 @@ class Exits(unittest.TestCase):
 
     def test_detail_is_there_wherever_there_is_more_to_say(self) -> None:
         for outcome in refusals():
-            more = outcome.status != 0 or outcome.object["reason"] == "no_xplane_pb"
-            self.assertEqual("detail" in outcome.object, more, outcome.object)
+            said = outcome.object
+            is_of_gpu = said.get("available_devices") == ["/device:GPU:0"]
+            more = outcome.status != 0 or said["reason"] == "no_xplane_pb" or is_of_gpu
+            self.assertEqual("detail" in said, more, said)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -616,6 +669,9 @@ class Options(unittest.TestCase):
                 names = (
                     [", ".join(modes), f"all but {', '.join(without)}"] if modes else ["all", ""]
                 )
+                if flag == "--device":
+                    # It is of the pipeline, and this mode doesn't pick a device.
+                    names.append("all but anatomy")
                 if modes == [*STEP_MODES]:
                     names.append("those of one step")
                 with self.subTest(option=flag):
@@ -917,6 +973,29 @@ class Excerpts(unittest.TestCase):
             reshuffles["sync_dur_ps"], sum(row["wait_dur_ps"] for row in collectives)
         )
 
+    def test_figures_of_the_scopes_are_true(self) -> None:
+        said = demo("by_scope")
+        rows = {row["scope"]: row for row in said["scopes"]}
+        attention, mlp = rows["decoder_layer/attention"], rows["decoder_layer/mlp"]
+        kept, phases = attention["phases"]["recompute"], mlp["phases"]
+        self.assertAlmostEqual(kept / attention["total_dur_ps"], 1 / 3, 1)
+        ops = demo("by_op", "--top=999")["ops"]
+        backward = [
+            row["total_dur_ps"]
+            for row in ops
+            if (row["scope"], row["phase"]) == (mlp["scope"], "backward") and row["kind"] == "comm"
+        ]
+        self.assert_says(
+            f"Attention takes {attention['pct_of_step']:.0f} % of the step. A third of that, "
+            f"{kept / 1e9:.1f} ms",
+            f"The MLP takes {mlp['pct_of_step']:.0f} %. Its backward pass takes "
+            f"{phases['backward'] / phases['forward']:.1f} times as long",
+            f"and {100 * sum(backward) / phases['backward']:.0f} % of that is communication",
+        )
+        (fusion,) = [row for row in ops if row["hlo_op"] == "fusion.365"]
+        self.assertAlmostEqual(fusion["achieved_tflops"] / _peaks.CHIPS["v7x"].bf16, 1 / 3, 1)
+        self.assert_says(f"At {fusion['achieved_tflops']:.0f} TFLOP/s it runs at a third")
+
     def test_figures_of_the_roofline_are_true(self) -> None:
         roof, lines = demo("roofline"), demo("by_source")["groups"]
         accessed, hbm = (
@@ -1029,15 +1108,19 @@ class Inference(unittest.TestCase):
     @classmethod
     @functools.cache
     def of(cls, name: str, mode: str = "by_source") -> Json:
-        every = ["--include-data-move", "--include-comm"] if mode == "by_source" else []
-        return answer(PROFILES / f"{name}.xplane.pb", mode, *every)
+        options = {
+            "by_source": ["--include-data-move", "--include-comm"],
+            "by_scope": ["--depth=1"],
+        }
+        return answer(PROFILES / f"{name}.xplane.pb", mode, *options.get(mode, []))
 
     def printed(self, text: str, name: str) -> list[list[str]]:
         """What the `jq` of a command says of a capture."""
+        mode = "by_scope" if "--mode by_scope" in text else "by_source"
         program = re.search(r"jq -r '(.*?)'\s*$", text, re.DOTALL)
         assert program
         command = ["jq", "-r", program[1]]
-        said = json.dumps(self.of(name))
+        said = json.dumps(self.of(name, mode))
         done = subprocess.run(command, input=said, capture_output=True, text=True, check=True)
         return rows_of(done.stdout)
 
@@ -1468,7 +1551,8 @@ class Skill(unittest.TestCase):
         hand_made = [*hand_made_traces(), *hand_made_memories(), *hand_made_programs()]
         for data in (None, *sampled(hand_made, 4)):
             for asked, options, program in commands:
-                mode, *rest = shlex.split(asked.replace("BASELINE", shlex.quote(str(BEFORE))))[1:]
+                words = asked.replace("BASELINE", shlex.quote(str(BEFORE)))
+                mode, *rest = shlex.split(words.replace("NAME", "fusion.365"))[1:]
                 said = run(DEMO if data is None else data, mode, *rest).object
                 done = subprocess.run(
                     ["jq", *shlex.split(options.replace("LINE", "train.py:49")), program],
@@ -1479,6 +1563,22 @@ class Skill(unittest.TestCase):
                 )
                 self.assertEqual((done.returncode, done.stderr), (0, ""), program)
                 self.assertTrue(done.stdout or data is not None, program)
+
+    @unittest.skipUnless(shutil.which("jq"), "needs jq")
+    def test_a_layer_and_an_op_are_one_call_of_few_bytes_each(self) -> None:
+        commands = re.findall(r"--mode (by_scope|by_op) ([^|]*)\| jq -c '(.*?)'", SKILL, re.DOTALL)
+        self.assertEqual([mode for mode, *_ in commands], ["by_scope", "by_op"])
+        for path in (DEMO, *sorted(PROFILES.glob("*.xplane.pb"))):
+            names = [row["hlo_op"] for row in answer(path, "by_op", "--top=20")["ops"]]
+            for mode, options, program in commands:
+                for name in names if mode == "by_op" else names[:1]:
+                    said = run(path, mode, *options.replace("NAME", name).split()).object
+                    command = ["jq", "-c", program]
+                    done = subprocess.run(
+                        command, input=json.dumps(said).encode(), capture_output=True, check=True
+                    )
+                    with self.subTest(path=path.name, mode=mode, name=name):
+                        self.assertLessEqual(len(done.stdout), 4000)
 
     def test_its_commands_work_from_another_folder(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

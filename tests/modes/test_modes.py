@@ -8,7 +8,18 @@ from typing import Any
 
 import compute_breakdown
 from tests.builders import hlo_proto
-from tests.builders.xspace import Op, Space, encode, op, tpu_plane, trace
+from tests.builders.xspace import (
+    Event,
+    EventMetadata,
+    Line,
+    Op,
+    Plane,
+    Space,
+    encode,
+    op,
+    tpu_plane,
+    trace,
+)
 from tests.harness import ALL_MODES, DEMO, MODES, answer, keywords_of, run
 from tests.modes.small_steps import (
     HERE,
@@ -247,6 +258,8 @@ class Fields(unittest.TestCase):
             self.assertEqual(set(row), {*ROWS["top_compute_groups"].split(), "kind"})
             self.assert_fields(row["hlo_op_breakdown"][0], "hlo_op_breakdown")
         self.assertEqual(set(said["tail_compute"]), {"n_groups_omitted", "dur_ps"})
+        self.assert_fields(said["steps_rollup"], "steps_rollup")
+        self.assert_fields(said["steps_rollup"]["by_name"][0], "by_name")
         self.assertEqual(
             {kind: set(row) for kind, row in said["by_kind_rollup"].items()},
             {
@@ -259,6 +272,7 @@ class Fields(unittest.TestCase):
 
     def test_of_bottleneck(self) -> None:
         said = answer(trace(list(self.OPS), STEP), "bottleneck")
+        self.assert_fields(said["idle_by_cause"], "idle_by_cause")
         for name in ("speed_of_light", "over_roof", "capture", "peaks_used"):
             self.assert_keys(
                 said[name],
@@ -289,6 +303,25 @@ class Fields(unittest.TestCase):
             self.assertTrue(said[name])
             for row in said[name]:
                 self.assert_fields(row, "memory by_source" if name == "by_source" else name)
+
+    def test_of_idle(self) -> None:
+        events = [Event(1, 50, 7), Event(2, 52, 2)]
+        names = [EventMetadata(1, "x"), EventMetadata(2, "y")]
+        host = Plane("/host:CPU", [Line("t", events)], names)
+        data = encode(Space([tpu_plane(list(self.OPS), [("s", 0, 10**7)]), host]))
+        said = answer(data, "idle")
+        self.assert_fields(said["idle_by_cause"], "idle_by_cause")
+        for row in said["gaps"]:
+            self.assert_fields(row, "gaps")
+        (gap,) = (row for row in said["gaps"] if row["start_ps"] == 50)
+        self.assertEqual(len(gap["host"]), 2)
+        for row in gap["host"]:
+            self.assert_fields(row, "host")
+        ops = [leaf(0, 1), leaf(9 * 10**6, 1)]
+        said = answer(encode(Space([tpu_plane(ops, [("s", 0, 10**7)]), host])), "idle")
+        self.assertEqual(len(said["host_events"]), 2)
+        for row in said["host_events"]:
+            self.assert_fields(row, "host_events")
 
     def test_of_program(self) -> None:
         config = b'{"custom_call_config":{"cost_estimate":{}},"retry_config":{"retry_count":"1"}}'
