@@ -928,7 +928,7 @@ def judge(data: bytes, folder: Path, mode: str, device: str, run: Run, packed: b
         each.object["notes"] = [re.sub(r"byte \d+", "byte", n) for n in each.object["notes"]]
         # Damage of the host's plane is a note and nulls, and this reading knows nothing of it.
         notes = each.object["notes"]
-        each.object["notes"] = [note for note in notes if "host's plane" not in note]
+        each.object["notes"] = [note for note in notes if "the host's" not in note]
         # Nor of the line that tells causes of idle time.
         for name in ("runtime", "gaps", "host_events", "idle_by_cause"):
             each.object.pop(name, None)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
