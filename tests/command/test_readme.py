@@ -233,8 +233,34 @@ def hand_made_programs() -> list[bytes]:
 def hand_made(mode: str) -> list[bytes]:
     if mode == "anatomy":
         return [*hand_made_traces(), measurements()]
-    about_programs = {"memory": hand_made_memories, "program": hand_made_programs}
-    return about_programs.get(mode, hand_made_traces)()
+    of_its_own = {
+        "idle": hand_made_idleness,
+        "memory": hand_made_memories,
+        "program": hand_made_programs,
+    }
+    return of_its_own.get(mode, hand_made_traces)()
+
+
+def hand_made_idleness() -> list[bytes]:
+    """Gaps in which the host does something, and one that the trace's clock leaves nothing of."""
+    ops = [op("a", "loop fusion", 0, 10), op("b", "loop fusion", 10, 10)]
+    apart = tpu_plane(ops)
+    apart.stat_metadata += [
+        xspace.StatMetadata(91, "device_offset_ps"),
+        xspace.StatMetadata(92, "device_duration_ps"),
+    ]
+    for start, event in zip((0, 50), apart.lines[0].events, strict=True):
+        event.stats = [
+            xspace.Stat(91 + i, xspace.uint64(time)) for i, time in enumerate((start, 10))
+        ]
+    calls = xspace.Line("main", [xspace.Event(1, 0, 2 * 10**6), xspace.Event(2, 20, 30)])
+    names = [xspace.EventMetadata(1, "$train.py:3 main"), xspace.EventMetadata(2, "device_put")]
+    host = xspace.Plane("/host:CPU", [calls], names)
+    busy = tpu_plane([*ops, op("c", "loop fusion", 10**6 + 50, 5)])
+    return [
+        *hand_made_traces(),
+        *(xspace.encode(xspace.Space([plane, host])) for plane in (apart, busy)),
+    ]
 
 
 def measurements() -> bytes:
@@ -535,6 +561,9 @@ class FieldTables:
                 pass
             case "integer", int() | str() if type(value) is int or str(value).lstrip("-").isdigit():
                 pass
+            case "list of integer", list() if value:
+                for each in value:
+                    self.check(mode, path, "integer", each)
             case "value", None | int() | float() | str() if type(value) is not bool:
                 pass
             case "value", {"bytes": int(), "hex": str(), **more} if not more:
