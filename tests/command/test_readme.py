@@ -32,9 +32,10 @@ from _pipeline.scopes import scope_of
 from _proto import errors
 from tests.builders import hlo_proto, records, xspace
 from tests.builders.allocator import SIZES, allocator, with_host
-from tests.builders.xspace import StatValue, op, tpu_plane, trace
+from tests.builders.xspace import Space, StatValue, encode, op, tpu_plane, trace
 from tests.harness import DEMO, PROFILES, ROOT, SCRIPT, Outcome, answer, run, sampled
 from tests.harness import MODES as STEP_MODES
+from tests.modes import test_idle
 
 PAGES = {
     name: (ROOT / name).read_text(encoding="utf-8")
@@ -318,6 +319,7 @@ def answers() -> list[Json]:
     # A layer without a primitive.
     found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
     found += single_ops()
+    found += idle_hosts()
     found += captures()
     return found
 
@@ -344,6 +346,26 @@ def single_ops() -> list[Json]:
     plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
     beside = hlo_proto.metadata_plane({7: ("f", program)})
     return [*found, answer(xspace.encode(xspace.Space([plane, beside])), "by_op", "--op=a")]
+
+
+def idle_hosts() -> list[Json]:
+    """What a host does in gaps that are long enough, and a gap that the trace's clock lacks."""
+    us = test_idle.US
+    threads = (
+        ("t", [("outer", 0, 99 * us), ("inner", 12 * us, 18 * us)]),
+        ("u", [("e", 0, 99 * us)]),
+    )
+    ops: list[test_idle.Drawn] = [("a", 0, 10 * us), ("b", 20 * us, 30 * us)]
+    bent: list[test_idle.Drawn] = [
+        ("a", 0, 10, 1000, 10),
+        ("b", 10, 20, 1050, 10),
+        ("c", 25, 30, 1065, 5),
+    ]
+    planes = (
+        (test_idle.device(ops, (0, 40 * us)), test_idle.host(*threads)),
+        (test_idle.device(bent, (0, 30)), test_idle.host(*threads)),
+    )
+    return [answer(encode(Space(list(each))), "idle") for each in planes]
 
 
 def captures() -> list[Json]:

@@ -101,6 +101,7 @@ def join_programs(devices: list[Plane], planes: list[Message]) -> None:
         op.entry = None if op.program_id is None else entries.get(op.program_id)
 
 
+# Long since it names each mode.
 def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -> Json:
     plane = find_plane(data, options)
     on_line = plane.events_of("XLA Ops")
