@@ -1,14 +1,15 @@
 """Runs the cases on all cores: what `python -m unittest discover -s tests -t .` finds.
 
-Each class of cases is run by a process of its own choosing from those that are left, and what
-came of it is told to the result that was asked for. Where there is one core, or no fork, it is an
-ordinary suite.
+Each process takes a case of those that are left, or a whole class if that prepares something for
+all of its cases, and what came of it is told to the result that was asked for. Where there is one
+core, or no fork, it is an ordinary suite.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import unittest
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -81,7 +82,7 @@ class Recorder(unittest.TestResult):
             self._note(subtest, "failure" if is_failure else "error", texts[-1][1])
 
 
-# By class; the processes are forked when it is filled.
+# What runs in one process; the processes are forked when it is filled.
 _batches: list[unittest.TestSuite] = []
 
 
@@ -99,6 +100,18 @@ def _cases(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
             yield test
 
 
+def _batch_of(case: unittest.TestCase) -> tuple[type[unittest.TestCase], str]:
+    """The class where it, or its module, prepares something for all cases or puts it away."""
+    of = type(case)
+    module = sys.modules[of.__module__]
+    is_alone = (
+        of.setUpClass.__func__ is unittest.TestCase.setUpClass.__func__  # type: ignore[attr-defined]
+        and not hasattr(module, "setUpModule")
+        and not hasattr(module, "tearDownModule")
+    )
+    return of, case.id() if is_alone else ""
+
+
 def _cost(batch: unittest.TestSuite) -> float:
     """The seconds that a class says it takes: the longest begin first."""
     (first, *_) = _cases(batch)
@@ -108,12 +121,12 @@ def _cost(batch: unittest.TestSuite) -> float:
 class OnAllCores(unittest.TestSuite):
     def run(self, result: unittest.TestResult, debug: bool = False) -> unittest.TestResult:
         n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        by_class: dict[type[unittest.TestCase], unittest.TestSuite] = {}
+        together: dict[tuple[type[unittest.TestCase], str], unittest.TestSuite] = {}
         for case in _cases(self):
-            by_class.setdefault(type(case), unittest.TestSuite()).addTest(case)
-        if debug or n_cores < 2 or len(by_class) < 2:
+            together.setdefault(_batch_of(case), unittest.TestSuite()).addTest(case)
+        if debug or n_cores < 2 or len(together) < 2:
             return super().run(result, debug)
-        _batches[:] = sorted(by_class.values(), key=_cost, reverse=True)
+        _batches[:] = sorted(together.values(), key=_cost, reverse=True)
         with ProcessPoolExecutor(n_cores, multiprocessing.get_context("fork")) as pool:
             running = [pool.submit(_run, i) for i in range(len(_batches))]
             for each in as_completed(running):
