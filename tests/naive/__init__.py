@@ -12,6 +12,7 @@ Notes whose wording isn't specified begin with "~".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.naive.anatomy import Anatomy
@@ -142,27 +143,19 @@ def analyse_device(data: bytes, mode: str, options: Options, notes: list[str]) -
         "step_duration_ps": picked.duration,
         "totals": totals,
     }
-    if mode == "summary":
-        answer |= picked.summary()
-    elif mode == "by_source":
-        answer |= picked.by_source(totals)
-    elif mode == "non_compute":
-        answer |= picked.non_compute(totals)
-    elif mode == "roofline":
-        answer |= Roofline(picked).answer()
-    elif mode == "comm":
-        answer |= Comm(picked).answer(totals)
-    elif mode == "memory":
-        answer |= Memory(picked).answer()
-    elif mode == "program":
-        answer |= ProgramMode(picked).answer()
-    elif mode == "by_scope":
-        answer |= ByScope(picked).answer()
-    elif mode == "by_op":
-        answer |= ByOp(picked).answer()
-    elif mode == "idle":
-        hosts = [each for each in planes_of(data) if plane_name(each) == "/host:CPU"]
-        answer |= Idle(picked, decode_plane(hosts[0]) if hosts else None).answer()
-    else:
-        answer |= Bottleneck(picked).answer()
+    hosts = [each for each in planes_of(data) if plane_name(each) == "/host:CPU"]
+    said: dict[str, Callable[[], Json]] = {
+        "bottleneck": lambda: Bottleneck(picked).answer(),
+        "summary": picked.summary,
+        "by_source": lambda: picked.by_source(totals),
+        "by_scope": lambda: ByScope(picked).answer(),
+        "by_op": lambda: ByOp(picked).answer(),
+        "non_compute": lambda: picked.non_compute(totals),
+        "roofline": lambda: Roofline(picked).answer(),
+        "comm": lambda: Comm(picked).answer(totals),
+        "memory": lambda: Memory(picked).answer(),
+        "program": lambda: ProgramMode(picked).answer(),
+        "idle": lambda: Idle(picked, decode_plane(hosts[0]) if hosts else None).answer(),
+    }
+    answer |= said[mode]()
     return answer
