@@ -144,14 +144,14 @@ class ShortNames(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         record = Path(folder.name, "record.json")
         record.write_text(json.dumps(run(DEMO, "record").object), encoding="utf-8")
-        for profile in (DEMO, record):
+        for profile, base in ((DEMO, record), (record, DEMO)):
             for short, name in {
                 "1": "/device:TPU:1",
                 "TPU:1": "/device:TPU:1",
                 "/device:TPU:1": "/device:TPU:1",
                 "0": "/device:TPU:0",
             }.items():
-                baseline = ("--baseline", str(DEMO))
+                baseline = ("--baseline", str(base))
                 said = run(profile, "compare", *baseline, "--device", short).object
                 self.assertEqual(said["after"]["device"], name)
                 said = run(profile, "compare", *baseline, "--baseline-device", short).object

@@ -12,7 +12,7 @@ from tests.builders import records, rewrite
 from tests.builders.edits import busiest_file, edits_of
 from tests.builders.random_xspace import random_record_case
 from tests.builders.records import DEVICE, Json, Program, record
-from tests.harness import InFolder, answer, run
+from tests.harness import FULL, InFolder, answer, run, sampled
 from tests.modes.test_compare import compare, op
 from tests.modes.test_rewritten import small
 from tests.naive.by_file import ByFile
@@ -55,7 +55,7 @@ class OfTraces(Against):
         program = small(records.of_demo())
         before, ours = self.trace_of("before.xplane.pb", program, 1)
         n_moved = n_lost = 0
-        for kind, edits in edits_of(program, seed=5).items():
+        for kind, edits in sampled(edits_of(program, seed=5).items(), 6):
             with self.subTest(kind):
                 after, theirs = self.trace_of(
                     "after.xplane.pb", records.renumber(edits[0](program)), 2
@@ -64,8 +64,9 @@ class OfTraces(Against):
                 self.assert_holds(ours, theirs, compared)
                 n_moved += "pair lines of different files" in str(compared["notes"])
                 n_lost += bool(compared["unmatched"]["before_ps"])
-        self.assertGreater(n_moved, 0)
-        self.assertGreater(n_lost, 0)
+        if FULL:
+            self.assertGreater(n_moved, 0)
+            self.assertGreater(n_lost, 0)
 
     def test_a_loop_that_was_unrolled_and_cost_time(self) -> None:
         """By 20 %, in code whose lines have no counterpart: its file says so, and no other."""
@@ -100,7 +101,7 @@ class OfTraces(Against):
 
     def test_random_pairs(self) -> None:
         n_compared = 0
-        for seed in range(60):
+        for seed in sampled(range(60), 20):
             before, options = random_record_case(random.Random(seed))
             after, _ = random_record_case(random.Random(seed + seed % 2))
             device = options.get("device") or DEVICE
@@ -116,7 +117,7 @@ class OfTraces(Against):
                 if compared["status"] == "ok":
                     n_compared += 1
                     self.assert_holds(sides[0][1], sides[1][1], compared, device)
-        self.assertGreater(n_compared, 10)
+        self.assertGreater(n_compared, 10 if FULL else 3)
 
 
 class OfRecords(Against):

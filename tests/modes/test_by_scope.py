@@ -24,7 +24,7 @@ from tests.builders.xspace import (
 )
 from tests.command.test_amplification import MIB, cost, executions, sharing
 from tests.command.test_amplification import trace as file_of
-from tests.harness import DEMO, OFFLOADING, PROFILES, TRAINING, answer, run
+from tests.harness import DEMO, FULL, OFFLOADING, PROFILES, TRAINING, answer, run, sampled
 
 Json = dict[str, Any]
 STEP = [("s", 0, 1000)]
@@ -417,11 +417,12 @@ class Cost(unittest.TestCase):
 
     def test_of_deep_paths(self) -> None:
         shared = "/".join(f"part_{i}" for i in range(25))
-        for what, data, seconds, memory, options in (
+        n = 100_000 if FULL else 10_000
+        cases = (
             # As real ones, only more.
             (
                 "many deep paths",
-                file_with([f"jit(f)/m/l{i % 99}/{shared}/e{i}/mul:" for i in range(100_000)]),
+                file_with([f"jit(f)/m/l{i % 99}/{shared}/e{i}/mul:" for i in range(n)]),
                 *(60, 700 * MIB, ()),
             ),
             ("one path", file_with(["a/" * 400_000 + "mul:"]), 6, 250 * MIB, ("--depth", "all")),
@@ -436,7 +437,8 @@ class Cost(unittest.TestCase):
                 *(10, 300 * MIB, ("--depth", "all")),
             ),
             ("one path for all", sharing(1_000_000, "tf_op", "t/" * 20_000), 10, 250 * MIB, ()),
-        ):
+        )
+        for what, data, seconds, memory, options in sampled(cases, 2):
             with self.subTest(what), tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "x.xplane.pb"
                 path.write_bytes(data)
@@ -461,7 +463,7 @@ class Cost(unittest.TestCase):
 
 class Captures(unittest.TestCase):
     def test_all_leaf_time_is_there(self) -> None:
-        for path in (DEMO, *sorted(PROFILES.glob("*.xplane.pb"))):
+        for path in (DEMO, *sampled(sorted(PROFILES.glob("*.xplane.pb")), 1)):
             for options in ((), ("--merge-layers",)):
                 with self.subTest(path=path.name, options=options):
                     check(self, answer(path, "by_scope", "--depth", "all", *options))

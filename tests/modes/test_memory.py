@@ -24,7 +24,7 @@ from tests.builders.hlo_proto import (
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
 from tests.command.test_amplification import measure
-from tests.harness import DEMO, OFFLOADING, answer, run, sampled
+from tests.harness import DEMO, FULL, OFFLOADING, answer, run, sampled
 
 Json = dict[str, Any]
 BOUND = "the peak is an upper bound: "
@@ -603,7 +603,7 @@ class Hostile(MemoryTest):
         frames = StackFrames(["x" * 50_000], [(1, 7, 3)], [(1, i) for i in range(3000)])
         parts = tuple_of(*(array("f32", 8) for _ in range(20_000)))
         main = [instruction("p", "parameter", tf_op="x" * 10**6, frame=3000, shape=parts)]
-        n = 20_000
+        n = 20_000 if FULL else 4_000
         buffers = b"".join(
             buffer(i, 1, 1, i) + allocation(i, 1, (i, 0, 1), live_out=True) for i in range(n)
         )
@@ -643,7 +643,7 @@ class Hostile(MemoryTest):
                 self.assertLess(cost.seconds, 6)
 
     def test_many_traces_and_allocations(self) -> None:
-        n = 30_000
+        n = 30_000 if FULL else 8_000
         each = buffers_of(dict.fromkeys(range(n), 1))
         for name, buffers in {
             "traces": each + heap(n, *range(n))

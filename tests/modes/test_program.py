@@ -31,7 +31,7 @@ from tests.builders.hlo_proto import (
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
 from tests.command.test_amplification import measure
-from tests.harness import DEMO, OFFLOADING, TRAINING, InFolder, answer, run
+from tests.harness import DEMO, FULL, OFFLOADING, TRAINING, InFolder, answer, run
 from tests.naive.program_mode import flags_in
 
 Json = dict[str, Any]
@@ -670,7 +670,7 @@ class Damage(unittest.TestCase):
             self.assertEqual((outcome.object["reason"], outcome.status), ("no_program", 0))
 
     def test_large_programs_take_bounded_time(self) -> None:
-        n = 100_000
+        n = 100_000 if FULL else 10_000
         fusions = {
             "body": [instruction("ag", "all-gather", config=config(**PLAN))],
             "main": [instruction(f"f{i}", "fusion", calls=["body"]) for i in range(n)],
@@ -799,7 +799,7 @@ class Flags(InFolder):
         self.assertEqual(self.set_by(junk), flags_in(junk.decode(errors="replace")))
         self.assertEqual(self.set_by(b""), {})
         self.assertEqual(self.set_by(bytes(range(256)) * 1000), {})
-        n = 10**6
+        n = 10**6 if FULL else 10**5
         for text in ('--xla_a="' + "\\" * n, "\\" * n, "--xla" * n, '--xla_a="' * n, "# " * n):
             self.assertLess(self.said(text)["flags"]["n"], 2)
 

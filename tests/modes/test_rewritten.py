@@ -291,7 +291,8 @@ class Spread(WithFiles):
 
     def test_a_slow_device_is_found(self) -> None:
         # Of two devices one is the slowest in five steps by chance, too.
-        for n_hosts, n_devices, n_steps in ((1, 2, 6), (1, 3, 5), (4, 1, 5), (2, 2, 5), (4, 2, 5)):
+        sizes = (1, 2, 6), (1, 3, 5), (4, 1, 5), (2, 2, 5), (4, 2, 5)
+        for n_hosts, n_devices, n_steps in sampled(sizes, 2):
             names = names_of(n_hosts, n_devices)
             slow = names[len(names) // 2]
             folder = f"{n_hosts}x{n_devices}"

@@ -8,7 +8,7 @@ from typing import Any
 from tests.builders import hlo_proto
 from tests.builders.allocator import Said, allocator, with_host
 from tests.builders.xspace import Op, Space, StatValue, double, encode, op, tpu_plane, trace
-from tests.harness import OFFLOADING, answer, run
+from tests.harness import OFFLOADING, answer, run, sampled
 from tests.modes.small_steps import STEP
 
 Json = dict[str, Any]
@@ -124,11 +124,9 @@ class Runtime(unittest.TestCase):
         self.assertEqual(said["runtime"]["peak_bytes"], 21_492_569_216)
         self.assertEqual(said["runtime"]["peak_reserved_bytes"], 21_491_712_000)
         self.assertLessEqual(said["peak_bytes"], said["runtime"]["peak_reserved_bytes"])
-        others = [
-            answer(OFFLOADING, "memory", "--device", f"/device:TPU:{n}")["runtime"]["n_events"]
-            for n in range(4)
-        ]
-        self.assertEqual(others, [234, 224, 224, 224])
+        for device, n_events in sampled(enumerate((234, 224, 224, 224)), 2):
+            other = answer(OFFLOADING, "memory", "--device", f"/device:TPU:{device}")
+            self.assertEqual(other["runtime"]["n_events"], n_events)
 
 
 if __name__ == "__main__":

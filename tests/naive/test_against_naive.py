@@ -161,7 +161,7 @@ class AgainstNaive(unittest.TestCase):
             self.assert_agree(f"random_record_case(random.Random({seed}))", data, "record", options)
 
     def test_random_anatomies(self) -> None:
-        for seed in range(N_ANATOMIES):
+        for seed in sampled(range(N_ANATOMIES), 80):
             data, options = random_anatomy_case(random.Random(seed))
             case = f"random_anatomy_case(random.Random({seed}))"
             self.assert_agree(case, data, "anatomy", options)

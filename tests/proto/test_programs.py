@@ -246,7 +246,7 @@ class Damaged(unittest.TestCase):
         self.assertEqual(read.notes, [])
 
     def test_depth_is_no_matter(self) -> None:
-        n = 20_000
+        n = 20_000 if FULL else 5_000
         computations = {"c0": [op("deep", "convolution", "deep", "deep", line="m.py:1")]}
         for i in range(1, n):
             computations[f"c{i}"] = [op(f"f{i}", "fusion", calls=[f"c{i - 1}"])]
