@@ -98,7 +98,7 @@ class OfRealSize(unittest.TestCase):
         running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(n)]
         said = [process.communicate()[0] for process in running]
         self.assertEqual([process.returncode for process in running], [0] * n)
-        self.assertIn(b'"status": "ok"', said[0])
+        self.assertIn(b'"status":"ok"', said[0])
         self.assertEqual(said, [said[0]] * n)
 
     @LINUX_ONLY
@@ -111,7 +111,7 @@ class OfRealSize(unittest.TestCase):
             check=False,
         )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn('"status": "ok"', done.stdout)
+        self.assertIn('"status":"ok"', done.stdout)
 
 
 class Memory(InFolder):
