@@ -64,8 +64,9 @@ class OfTraces(Against):
                 self.assert_holds(ours, theirs, compared)
                 n_moved += "pair lines of different files" in str(compared["notes"])
                 n_lost += bool(compared["unmatched"]["before_ps"])
-        self.assertGreater(n_moved, 0)
-        self.assertGreater(n_lost, 0)
+        if FULL:
+            self.assertGreater(n_moved, 0)
+            self.assertGreater(n_lost, 0)
 
     def test_a_loop_that_was_unrolled_and_cost_time(self) -> None:
         """By 20 %, in code whose lines have no counterpart: its file says so, and no other."""

@@ -417,16 +417,12 @@ class Cost(unittest.TestCase):
 
     def test_of_deep_paths(self) -> None:
         shared = "/".join(f"part_{i}" for i in range(25))
+        n = 100_000 if FULL else 10_000
         cases = (
             # As real ones, only more.
             (
                 "many deep paths",
-                file_with(
-                    [
-                        f"jit(f)/m/l{i % 99}/{shared}/e{i}/mul:"
-                        for i in range(100_000 if FULL else 10_000)
-                    ]
-                ),
+                file_with([f"jit(f)/m/l{i % 99}/{shared}/e{i}/mul:" for i in range(n)]),
                 *(60, 700 * MIB, ()),
             ),
             ("one path", file_with(["a/" * 400_000 + "mul:"]), 6, 250 * MIB, ("--depth", "all")),

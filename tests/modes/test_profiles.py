@@ -103,7 +103,7 @@ def in_each_window(
 
     @functools.wraps(test)
     def run_all(self: Base.Invariants) -> None:
-        for window in self.windows:
+        for window in sampled(self.windows, 2):
             with self.subTest(window=window):
                 test(self, window, self.say(window, "summary")["totals"])
 
