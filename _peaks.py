@@ -80,7 +80,8 @@ def builtin(name: str) -> Peaks:
 
 def of_profile(tflops: float | None, gbps: float | None) -> Peaks:
     """The peaks that a trace gives for its own device; HBM in GB."""
-    return Peaks("profile", None if gbps is None else gibps(gbps), bf16=tflops)
+    # None for what is too small for a float, too.
+    return Peaks("profile", (gibps(gbps) or None) if gbps else None, bf16=tflops)
 
 
 def override(peaks: Peaks, overrides: Mapping[str, float]) -> Peaks:

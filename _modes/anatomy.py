@@ -100,10 +100,10 @@ def plane_rows(survey: Survey, asked: Asked, notes: list[str]) -> tuple[list[Jso
     places = places_of(survey, asked.plane)
     on_each = in_processes if survey.stored_size > SMALL_FILE else in_turn
     found = on_each(row_of, places)
-    for _, damage in found:
-        if damage is not None:
-            return [row for row, _ in found], Damage(*damage)
-    return [row for row, _ in found], survey.damage
+    rows = [row for row, _ in found]
+    met = [Damage(*damage) for _, damage in found if damage is not None]
+    # What was lost on the way here has cut off a plane as well, and says why.
+    return rows, survey.lost or next(iter(met), survey.damage)
 
 
 def places_of(survey: Survey, name: str | None) -> list[int]:
@@ -113,7 +113,7 @@ def places_of(survey: Survey, name: str | None) -> list[int]:
     for each in forms_of_device(name):
         if each in survey.names:
             return [survey.names.index(each)]
-    if survey.damage is not None:
+    if survey.lost or survey.damage:
         return []
     raise Absent(
         "plane_not_found",

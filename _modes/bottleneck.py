@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from _modes.causes import idle_by_cause
 from _modes.costs import costs_by_kernel, declared_notes
 from _modes.exposed import is_exposed
@@ -18,7 +20,7 @@ from _modes.ledger import (
 )
 from _modes.likely import LikelyLine, likely_line, line_of
 from _modes.report import Report
-from _modes.roofs import exact, peaks_used, roofs_of, rounded
+from _modes.roofs import peaks_used, roofs_of, rounded
 from _modes.rows import likely_fields, shortened
 from _modes.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import TPU_RE
@@ -28,7 +30,6 @@ from _pipeline.vocabulary import COMPUTE, HOST
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from fractions import Fraction
     from typing import Any
 
     from _modes.ledger import Entry
@@ -165,11 +166,11 @@ def utilization_of(
     """What share of the step the matrix units are busy at the least."""
     t_compute = sum(
         (
-            min(exact(entry.total), entry.t_compute)
+            min(Fraction(entry.total), entry.t_compute)
             for entry in ledger
             if is_vouched_for(entry) and counts(entry.executions.op)
         ),
-        exact(0),
+        Fraction(0),
     )
     return rounded(t_compute / step.duration, 6) if step.duration else None
 

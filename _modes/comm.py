@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import chain
 
 from _modes.likely import LikelyLine
 from _modes.report import Report
-from _modes.roofs import exact, rounded
+from _modes.roofs import rounded
 from _modes.rows import likely_fields, shortened
 from _modes.transfers import cover_of, transfers_of
 from _pipeline.groups import Group, how_most, percent, sum_if_known
@@ -132,7 +133,7 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
             other = sum(max(0, flight.wait - flight.start) for flight in flights) - covered
     # Bytes a picosecond are thousands of gigabytes a second.
     how = how_most((each.likely.how, each.executions.total) for each in transfers)
-    gbps = None if moved is None or lasted <= 0 else rounded(1000 * exact(moved) / lasted, 3)
+    gbps = None if moved is None or lasted <= 0 else rounded(1000 * Fraction(moved) / lasted, 3)
     return {
         "collective": first.collective,
         "mode": first.mode,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from _modes.costs import OPAQUE, XLA, Precision, cost_of
-from _modes.roofs import exact, rounded
+from _modes.roofs import rounded
 from _pipeline.groups import Group, group_by, source_key, sum_known
 from _pipeline.vocabulary import OTHER
 from _proto.record import record
@@ -11,7 +13,6 @@ from _proto.record import record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from fractions import Fraction
 
     from _modes.costs import Cost, KernelCost
     from _modes.roofs import Roofs
@@ -162,7 +163,7 @@ def per_op_roof(
     part: Part, flops: Mapping[str, Fraction], hbm: Fraction, hbm_only: bool
 ) -> Fraction | None:
     """The sum of each execution's own roof; None where one of them can't be known."""
-    roof = exact(0)
+    roof = Fraction(0)
     for each in part.members:
         cost, dtype = each.cost, each.cost.precision.dtype
         t = ((cost.hbm_bytes if hbm_only else cost.bytes_accessed) or 0) / hbm
@@ -182,4 +183,6 @@ def weighted_average(
     weighed = [(t_of(each), each.total) for each in verdicts if each.total]
     if not weighed:
         return None
-    return rounded(sum((t for t, _ in weighed), exact(0)) / sum(total for _, total in weighed), 6)
+    return rounded(
+        sum((t for t, _ in weighed), Fraction(0)) / sum(total for _, total in weighed), 6
+    )

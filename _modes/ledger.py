@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from _modes.costs import DECLARED, OPAQUE, cost_of
-from _modes.roofs import exact
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, HOST, OTHER
 from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from fractions import Fraction
 
     from _modes.costs import Cost, KernelCost
     from _modes.roofs import Roofs
@@ -75,15 +75,15 @@ def vanishing(each: Executions) -> Entry:
         name = HOST
     else:
         name = {COMM: COLLECTIVE, DATA_MOVE: DATA_MOVEMENT, OTHER: OTHER}[op.kind]
-    return Entry(each, name, None, 0, each.total, True, False, exact(0))
+    return Entry(each, name, None, 0, each.total, True, False, Fraction(0))
 
 
 def judged(each: Executions, cost: Cost, roofs: Roofs) -> Entry:
     """Math, held against the higher of its two roofs; a part that isn't known is none."""
     peak = roofs.flops.get(cost.precision.dtype)
     n_bytes = cost.bytes_accessed if cost.hbm_bytes is None else cost.hbm_bytes
-    t_compute = each.n * cost.flops / peak if cost.flops and peak else exact(0)
-    t_memory = each.n * n_bytes / roofs.hbm if n_bytes and roofs.hbm else exact(0)
+    t_compute = each.n * cost.flops / peak if cost.flops and peak else Fraction(0)
+    t_memory = each.n * n_bytes / roofs.hbm if n_bytes and roofs.hbm else Fraction(0)
     if cost.source == OPAQUE and each.op.kernel:
         return Entry(each, KERNEL, cost, None, None, False, False, t_compute)
     if not (t_compute or t_memory):

@@ -166,6 +166,7 @@ class Windows:
         """Add when which event of a track was innermost, in windows in which its thread changes."""
         starts, ends = self._starts, self._ends
         names = track.names
+        add = {name: (seen[name].starts.append, seen[name].ends.append) for name in {*names[:-1]}}
         start, end = starts[0], ends[0]
         # Of the change before: when it was, to what, and when its window ends if it lies in one.
         last, place, until = -NEVER, NOBODY, -NEVER
@@ -175,17 +176,17 @@ class Windows:
                 n = bisect_right(ends, time)
                 start, end = starts[n], ends[n]
             if last < until and place != NOBODY and last < time:
-                each = seen[names[place]]
-                each.starts.append(last)
-                each.ends.append(time if time < until else until)
+                add_start, add_end = add[names[place]]
+                add_start(last)
+                add_end(time if time < until else until)
             if start >= time:
                 until = -NEVER
             elif until != end:
                 until = end
                 if place != NOBODY:
-                    each = seen[names[place]]
-                    each.starts.append(start)
-                    each.ends.append(time)
+                    add_start, add_end = add[names[place]]
+                    add_start(start)
+                    add_end(time)
             last, place = time, next_place
 
 

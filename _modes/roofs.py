@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 
-def exact(number: float | Fraction) -> Fraction:
-    from fractions import Fraction  # not at start-up: no other mode needs it
-
-    return Fraction(number)
-
-
 def rounded(number: Fraction, digits: int) -> float | None:
     try:
         return round(float(number), digits)
@@ -50,8 +44,8 @@ def roofs_of(device: Device, chip: str | None, overrides: Mapping[str, float]) -
     hbm_gibps = choice.peaks.hbm_gibps
     return Roofs(
         choice,
-        {dtype: exact(peak) for dtype, peak in tflops.items() if peak is not None},
-        None if hbm_gibps is None else exact(hbm_gibps) * 2**30 / 10**12,
+        {dtype: Fraction(peak) for dtype, peak in tflops.items() if peak is not None},
+        None if hbm_gibps is None else Fraction(hbm_gibps) * 2**30 / 10**12,
     )
 
 

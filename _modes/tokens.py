@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from _modes.report import program_id_of
-from _modes.roofs import exact, rounded
+from _modes.roofs import rounded
 from _pipeline.request import Absent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from _pipeline.normalize import Step
 
 # Training takes two flops a parameter forward, and twice that backward.
@@ -19,7 +19,7 @@ FLOPS_PER_PARAM = 6
 def tokens_per_s(step: Step, tokens: int | None) -> float | None:
     if tokens is None or not step.duration:
         return None
-    return rounded(exact(tokens) * 10**12 / step.duration, 3)
+    return rounded(Fraction(tokens) * 10**12 / step.duration, 3)
 
 
 def model_flops_of(
@@ -37,7 +37,7 @@ def model_flops_of(
             detail="the tokens are those of all devices, and no program tells how many these are:"
             " --n-devices does",
         )
-    of_token = exact(flops_per_token or 0) + FLOPS_PER_PARAM * exact(params or 0)
+    of_token = Fraction(flops_per_token or 0) + FLOPS_PER_PARAM * Fraction(params or 0)
     return tokens * of_token / n
 
 

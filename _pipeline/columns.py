@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def growing(numbers: Iterable[int] = ()) -> Column:
-    numbers = list(numbers)
+    numbers = numbers if isinstance(numbers, list) else list(numbers)
     try:
         return array("q", numbers)
     except OverflowError:

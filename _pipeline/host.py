@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
-from itertools import chain, compress, count
+from itertools import chain, compress, count, repeat
 from operator import add
 
 from _pipeline.columns import extended, growing
@@ -159,7 +159,7 @@ class Host:
         starts, ends = growing([width])[:0], growing([width])[:0]
         names = array("i")
         for ids, offsets, durations in spans_of(line):
-            begun = [offset + shift for offset in offsets]
+            begun = list(map(add, offsets, repeat(shift)))
             ended = list(map(add, begun, durations))
             numbers = ids
             if min(durations, default=0) < 0:

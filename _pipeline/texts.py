@@ -8,7 +8,7 @@ from json.encoder import encode_basestring_ascii
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     Json = dict[str, Any]
@@ -34,18 +34,18 @@ def cut_texts(fields: Json, file_size: int = 0) -> None:
     texts: list[str] = []
     gather(fields, texts)
     # Most are there many times, and short whatever they hold.
-    sizes = [
-        (size, n)
+    long = [
+        (text, size, n)
         for text, n in Counter(texts).items()
         if len(text) * MOST_BYTES > SHORT_TEXT and (size := size_of(text)) > SHORT_TEXT
     ]
     limit = LONGEST_TEXT
     allowed = ALL_TEXTS + TEXT_PER_BYTE * file_size
-    while limit > SHORT_TEXT and sum(min(size, limit) * n for size, n in sizes) > allowed:
+    while limit > SHORT_TEXT and sum(min(size, limit) * n for _, size, n in long) > allowed:
         limit //= 2
-    n_cut = sum(n for size, n in sizes if size > limit)
+    n_cut = sum(n for _, size, n in long if size > limit)
     if n_cut:
-        cut_in(fields, limit)
+        replace_in(fields, {text: cut(text, limit) for text, size, _ in long if size > limit})
         fields["notes"].append(f"{n_cut} texts are longer than {limit} bytes: cut")
 
 
@@ -69,17 +69,18 @@ def gather(value: Json | list[Any], texts: list[str]) -> None:
             gather(item, texts)
 
 
-def cut_in(value: Any, limit: int) -> None:
-    places = list(enumerate(value)) if isinstance(value, list) else list(value.items())
+def replace_in(value: Any, texts: Mapping[str, str]) -> None:
+    """In place each text by another, keys among them."""
+    places = enumerate(value) if isinstance(value, list) else value.items()
     for place, item in places:
         if isinstance(item, (list, dict)):
-            cut_in(item, limit)
-        elif isinstance(item, str):
-            value[place] = cut(item, limit)
-    if isinstance(value, dict) and max(map(size_of, value), default=0) > limit:
+            replace_in(item, texts)
+        elif item in texts:
+            value[place] = texts[item]
+    if isinstance(value, dict) and not texts.keys().isdisjoint(value):
         for key in list(value):
             # Taken out and put in, each of them, to keep the order.
-            item, name = value.pop(key), cut(key, limit)
+            item, name = value.pop(key), texts.get(key, key)
             while name in value:
                 name += "…"
             value[name] = item
@@ -98,7 +99,11 @@ def digest_of(text: str) -> str:
 
 def cut(text: str, limit: int) -> str:
     """As much of it as fits into so many bytes, and an ellipsis for the rest."""
-    if len(text) * MOST_BYTES <= limit or size_of(text) <= limit:
+    if len(text) * MOST_BYTES <= limit:
         return text
-    n = bisect_right(range(limit + 1), limit, key=lambda n: size_of(text[:n])) - 1
-    return f"{text[:n]}…"
+    # A character takes a byte at least.
+    start = text[: limit + 1]
+    if size_of(start) <= limit:
+        return text
+    n = bisect_right(range(limit + 1), limit, key=lambda n: size_of(start[:n])) - 1
+    return f"{start[:n]}…"

@@ -52,11 +52,14 @@ class Survey:
         other = source.not_a_trace() if self.damage or not self._spans else None
         if other is not None:
             self.damage = Damage(self.damage.offset if self.damage else 0, other)
-        if source.damage is not None:
-            self.damage = source.damage
-        elif not source.size:
+        if not source.size:
             self.damage = Damage(0, "the file is empty")
         source.expect(source.size)
+
+    @property
+    def lost(self) -> Damage | None:
+        """Why it is not all there, of one that had to be unpacked."""
+        return self._source.damage
 
     @property
     def size(self) -> int:

@@ -378,7 +378,7 @@ class KernelCost(unittest.TestCase):
             self.assertEqual(column(said["top_skipped"], "reason"), [reason])
 
     def test_a_kernel_that_is_not_there(self) -> None:
-        for cost in ("flash.1=1,1", "f=1,1", "flash=x=1,1"):
+        for cost in ("flash.1=1,1", "lash=1,1", "flash=x=1,1"):
             outcome = run(trace(list(self.OPS)), "roofline", "--kernel-cost", cost)
             self.assertEqual((outcome.status, outcome.stderr.count("\n")), (1, 1))
             self.assertEqual(outcome.object["reason"], "kernel_not_found")

@@ -177,6 +177,8 @@ class AgainstNaive(unittest.TestCase):
             ("vllm-bf16", "by_scope"),
             ("vllm-bf16", "bottleneck"),
             ("vllm-fp4-tuned", "record"),
+            ("v6e-host-offload", "anatomy"),
+            ("vllm-bf16", "anatomy"),
         ]
         for name, mode in sampled(cases, 3):
             path = PROFILES / f"{name}.xplane.pb"
