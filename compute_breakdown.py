@@ -52,13 +52,13 @@ if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 import argparse
 import gc
 import json
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 # Type checkers take a variable of this name as true. No line that runs needs what it guards, and
 # importing it would take as long as parsing the command line.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, NoReturn
 
     Json = dict[str, Any]
@@ -81,10 +81,18 @@ from _pipeline.option_values import (
     TO_SLICE,
     TO_STEP,
     TO_WHOLE,
+    contradictions_in,
     peak_of,
     plane_of,
 )
-from _pipeline.request import DEVICE, Absent, Request, unreadable
+from _pipeline.request import (
+    DEVICE,
+    Absent,
+    BadArguments,
+    Request,
+    some_memory_kept,
+    unreadable,
+)
 from _pipeline.streams import Progress, write
 from _pipeline.texts import cut_texts
 
@@ -449,12 +457,6 @@ OPTIONS: dict[str, Json] = {
 PIPELINE_OPTIONS = ("--device", "--host")
 
 
-class BadArguments(Exception):
-    def __init__(self, usage: str, detail: str, **fields: Any) -> None:
-        super().__init__(detail)
-        self.usage, self.fields = usage, fields
-
-
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise BadArguments(self.format_usage(), message)
@@ -533,7 +535,8 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
             names = [other.name for other in MODES if flag in other.options]
             parser.error(f"{flag} belongs to --mode {' or '.join(names)}")
-    refuse_contradictions(parser, mode, given)
+    for contradiction in contradictions_in(mode.name, given):
+        parser.error(contradiction)
     return Request(
         profile=given["profile"],
         mode=mode.name,
@@ -543,30 +546,6 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
             dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
         },
     )
-
-
-def refuse_contradictions(parser: Parser, mode: Mode, given: Json) -> None:
-    """What each option allows, and all of them together don't."""
-    if "step" in given and "step_id" in given:
-        parser.error("--step and --step-id exclude each other")
-    if mode.name == "compare" and "baseline" not in given:
-        parser.error("--mode compare takes --baseline PROFILE, the capture before the change")
-    if given["profile"] == given.get("baseline") == "-":
-        parser.error("there is only one standard input: PROFILE and the baseline can't both be -")
-    if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
-        parser.error("--model-flops, --flops-per-token and --params exclude each other")
-    of_token = {"flops_per_token", "params"} & given.keys()
-    if of_token and "tokens" not in given:
-        parser.error("--flops-per-token and --params take --tokens, those of a step in all")
-    if "n_devices" in given and not of_token:
-        parser.error("--n-devices takes --flops-per-token or --params")
-    kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
-    if len(set(kernels)) < len(kernels):
-        parser.error("--kernel-cost was given twice for one kernel")
-    if mode.name == "anatomy" and "device" in given:
-        parser.error("--mode anatomy takes --plane, not --device")
-    if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
-        parser.error("--line, --grep and --sample ask for --plane")
 
 
 def analyse(request: Request, notes: list[str]) -> Json:
@@ -585,29 +564,6 @@ class Outcome:
 
     def __init__(self, fields: Json, status: int, complaint: str) -> None:
         self.fields, self.status, self.complaint = fields, status, complaint
-
-
-# Python takes memory from the system by the mebibyte, even for a line of text.
-KEPT_FOR_REFUSALS = 4 << 20
-
-
-@contextmanager
-def some_memory_kept() -> Iterator[None]:
-    """Whatever fails for want of memory in here is a MemoryError, and there is some to say so."""
-    # Zeros that nobody reads take none of the machine's memory, only of what is allowed.
-    kept = bytes(KEPT_FOR_REFUSALS)
-    try:
-        yield
-    except (Absent, BadArguments):
-        raise
-    except Exception:
-        # A module that is imported late, or a frame of Python's own, fails in other words.
-        from _proto.errors import check_memory
-
-        check_memory()
-        raise
-    finally:
-        del kept
 
 
 HINT = "compute_breakdown: `| jq .totals` shows a part of this, --top 5 fewer rows of most modes\n"

@@ -11,8 +11,10 @@ from _pipeline.request import forms_of_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
+
+    Json = dict[str, Any]
 
 
 def plane_of(name: str) -> str:
@@ -100,3 +102,27 @@ TO_WHOLE = converter(whole, "a whole number above 0, such as 1e6")
 def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
     """For one of the options that override a peak."""
     return converter(lambda text: (what, float(positive(text))), "a finite number above 0")
+
+
+def contradictions_in(mode: str, given: Json) -> Iterator[str]:
+    """What each option allows, and all of them together don't."""
+    if "step" in given and "step_id" in given:
+        yield "--step and --step-id exclude each other"
+    if mode == "compare" and "baseline" not in given:
+        yield "--mode compare takes --baseline PROFILE, the capture before the change"
+    if given["profile"] == given.get("baseline") == "-":
+        yield "there is only one standard input: PROFILE and the baseline can't both be -"
+    if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
+        yield "--model-flops, --flops-per-token and --params exclude each other"
+    of_token = {"flops_per_token", "params"} & given.keys()
+    if of_token and "tokens" not in given:
+        yield "--flops-per-token and --params take --tokens, those of a step in all"
+    if "n_devices" in given and not of_token:
+        yield "--n-devices takes --flops-per-token or --params"
+    kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
+    if len(set(kernels)) < len(kernels):
+        yield "--kernel-cost was given twice for one kernel"
+    if mode == "anatomy" and "device" in given:
+        yield "--mode anatomy takes --plane, not --device"
+    if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
+        yield "--line, --grep and --sample ask for --plane"

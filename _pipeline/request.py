@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     Json = dict[str, Any]
@@ -71,6 +72,12 @@ class Absent(Exception):
         self.fields = fields
 
 
+class BadArguments(Exception):
+    def __init__(self, usage: str, detail: str, **fields: Any) -> None:
+        super().__init__(detail)
+        self.usage, self.fields = usage, fields
+
+
 def no_device(planes: Iterable[str]) -> Absent:
     """Why there is none of that name among the planes: it may be no capture of a TPU at all."""
     devices = [name for name in dict.fromkeys(planes) if name.startswith(DEVICE_PLANE)]
@@ -89,3 +96,26 @@ def unreadable(path: str, error: Exception) -> Absent:
     elif isinstance(error, MemoryError):
         what = "byte 0: not enough memory to read it"
     return Absent("unreadable_xplane_pb", detail=f"{os.path.basename(path)}: {what}")
+
+
+# Python takes memory from the system by the mebibyte, even for a line of text.
+KEPT_FOR_REFUSALS = 4 << 20
+
+
+@contextmanager
+def some_memory_kept() -> Iterator[None]:
+    """Whatever fails for want of memory in here is a MemoryError, and there is some to say so."""
+    # Zeros that nobody reads take none of the machine's memory, only of what is allowed.
+    kept = bytes(KEPT_FOR_REFUSALS)
+    try:
+        yield
+    except (Absent, BadArguments):
+        raise
+    except Exception:
+        # A module that is imported late, or a frame of Python's own, fails in other words.
+        from _proto.errors import check_memory
+
+        check_memory()
+        raise
+    finally:
+        del kept

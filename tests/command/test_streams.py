@@ -31,6 +31,7 @@ from google.protobuf.message import EncodeError
 
 import compute_breakdown
 from _pipeline import streams
+from _pipeline.request import KEPT_FOR_REFUSALS
 from _proto import xplane_pb2 as pb
 from _proto.trace import wire
 from tests import harness
@@ -345,7 +346,7 @@ class Memory(StreamsTest):
             if self.limited(mebibytes, "--version").returncode == 0
         )
         # With what is kept for a refusal, and a bit.
-        enough_to_refuse = loaded + (compute_breakdown.KEPT_FOR_REFUSALS >> 20) + 4
+        enough_to_refuse = loaded + (KEPT_FOR_REFUSALS >> 20) + 4
         said: set[str] = set()
         for mebibytes in harness.sampled(range(enough_to_refuse, enough_to_refuse + 150, 10), 4):
             done = self.limited(mebibytes, self.large, "--mode", "by_source")
