@@ -1304,6 +1304,16 @@ class Recipes(unittest.TestCase):
             check=False,
         )
 
+    def test_without_an_answer_they_say_what_was_refused(self) -> None:
+        guide = [block.text for block in blocks(GUIDE) if "jq -r" in block.text]
+        self.assertEqual(len(guide), 2)
+        for text in (*RECIPES.values(), *guide):
+            if DEMO_IN_README in text:
+                with self.subTest(text=text[:80]):
+                    done = self.run_bash(text.replace(DEMO_IN_README, "nowhere"))
+                    (said,) = (line for line in done.stderr.splitlines() if "jq:" in line)
+                    self.assertTrue(said.endswith(": no_xplane_pb"), said)
+
     def assert_times(self, printed: Sequence[str], times: Sequence[int]) -> None:
         """Microseconds, rounded to one decimal."""
         self.assertEqual(len(printed), len(times))
