@@ -1363,9 +1363,14 @@ class Recipes(unittest.TestCase):
         header, *rows = rows_of(self.cook("Time per module"))
         self.assertEqual(header, ["us", "%", "file"])
         times = summed(
-            (re.sub(r":\d+\Z", "", group["source_user"] or "(none)"), group["total_dur_ps"])
+            (re.sub(r":\d+\Z", "", line["source_user"] or "(none)"), line["dur_ps"])
             for group in all_groups()
+            for line in group["likely_sources"] or [{**group, "dur_ps": group["total_dur_ps"]}]
         )
+        whole = summed((group["kind"], group["total_dur_ps"]) for group in all_groups())
+        self.assertEqual(sum(times.values()), sum(whole.values()))
+        # What has no stack has a likely line nearly always.
+        self.assertLess(times["(none)"], sum(times.values()) / 10_000)
         self.assertIn("/home/dev/model/layers/attention.py", times)
         self.assertEqual({row[2] for row in rows}, set(times))
         self.assert_times([row[0] for row in rows], sorted(times.values(), reverse=True))
