@@ -9,6 +9,7 @@ not in the object is left out: an answer that isn't there has few of them.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from _modes.characters import Characters
 from _proto.record import record
@@ -328,7 +329,7 @@ def wrapped(text: str, characters: Characters, first: str = "", rest: str = INDE
             lines.append(rest)
             is_empty = True
         while characters.width(lines[-1] + left) > WIDTH:
-            start = characters.start_of(left, WIDTH - characters.width(lines[-1]) - 1)
+            start = characters.start_of(left, WIDTH - characters.width(lines[-1]))
             lines[-1] += start
             lines.append(rest)
             left = left[len(start) :]
@@ -400,10 +401,11 @@ def has(row: Json, column: Column) -> bool:
 
 
 def value_in(row: Json, column: Column) -> Any:
-    for path in paths_of(column) if has(row, column) else ():
-        value = at(row, path)
-        if value not in (None, "", {}, []):
-            return value
+    for path in paths_of(column):
+        with suppress(Missing):
+            value = at(row, path)
+            if value not in (None, "", {}, []):
+                return value
     return None
 
 

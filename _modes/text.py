@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from _modes.characters import Characters
 from _modes.layout import INDENT, Says, lines_of, wrapped
-from _modes.text_of_captures import CAPTURE_PARTS
-from _modes.text_of_steps import STEP_PARTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,13 +42,24 @@ NO_ANSWER = (
 )
 
 
+def parts_of(mode: str) -> tuple[Part, ...]:
+    """What its answers have."""
+    if mode in ("compare", "spread", "anatomy"):
+        from _modes.text_of_captures import PARTS
+    elif mode in ("comm", "memory", "idle", "program"):
+        from _modes.text_of_steps import PARTS
+    else:
+        from _modes.text_of_time import PARTS
+    return PARTS[mode]
+
+
 def text_of(fields: Json, encoding: str) -> str:
     """For a stream of that encoding."""
     return "\n".join(paragraphs(fields, Characters(encoding))) + "\n"
 
 
 def paragraphs(fields: Json, characters: Characters) -> Iterator[str]:
-    parts: tuple[Part, ...] = {**STEP_PARTS, **CAPTURE_PARTS}[fields["mode"]]
+    parts = parts_of(fields["mode"])
     head = NO_ANSWER if fields["status"] == "absent" else HEAD
     name, file = fields["profile_dir"], fields.get("xplane_file")
     if file:

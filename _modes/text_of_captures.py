@@ -1,4 +1,4 @@
-"""What people are shown of modes that are about captures: of each its sentences and tables.
+"""What people are shown of modes that are about captures: sentences and tables, by mode.
 
 Data alone; what a part can say is told in `_modes/layout.py`.
 """
@@ -6,6 +6,10 @@ Data alone; what a part can say is told in `_modes/layout.py`.
 from __future__ import annotations
 
 from _modes.layout import Column, Each, End, Says, Table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _modes.layout import Part
 
 HOST, DEVICE = Column("host", "host"), Column("device", "device")
 P_VALUE = Column("p", "p_value", "chance")
@@ -21,7 +25,7 @@ BEFORE_AFTER = (
 )
 
 LINE_AFTER = ("source_inner", "before_source_inner", "agg_keys_after.0", "agg_keys_before.0")
-COMPARE = (
+COMPARE: tuple[Part, ...] = (
     Says("{mode}: {baseline_dir:file} before, {profile_dir:file} after"),
     *(
         Says(
@@ -36,7 +40,7 @@ COMPARE = (
     Table(
         "means over the steps, above 0 is slower; significant is more than noise between steps",
         "totals",
-        (Column("", "key"), *BEFORE_AFTER, P_VALUE, SIGNIFICANT),
+        (Column("total", "key"), *BEFORE_AFTER, P_VALUE, SIGNIFICANT),
     ),
     Table(
         "by file",
@@ -98,12 +102,12 @@ LOADS = (
     Column("load", "load_ps", "time"),
     Column("own", "own_ps", "time"),
     Column("comm", "comm_ps", "time"),
-    Column("host", "host_ps", "time"),
+    Column("on host", "host_ps", "time"),
     Column("idle", "idle_ps", "time"),
     Column("step", "step_duration_ps", "time"),
     Column("slowest in", "n_slowest", "count"),
 )
-SPREAD = (
+SPREAD: tuple[Part, ...] = (
     Says(
         "{mode}: {profile_dir:file}, {n_devices:count} devices of {n_hosts:count} hosts",
         when="n_devices",
@@ -180,7 +184,7 @@ SPREAD = (
     ),
 )
 
-ANATOMY = (
+ANATOMY: tuple[Part, ...] = (
     Says("{mode}: {trace:file}, {file_bytes:bytes}, host {hostnames}"),
     Says("errors: {errors:whole}", when="errors"),
     Says("warnings: {warnings:whole}", when="warnings"),
@@ -255,4 +259,8 @@ ANATOMY = (
     ),
 )
 
-CAPTURE_PARTS = {"compare": COMPARE, "spread": SPREAD, "anatomy": ANATOMY}
+PARTS = {
+    "compare": COMPARE,
+    "spread": SPREAD,
+    "anatomy": ANATOMY,
+}
