@@ -184,6 +184,17 @@ def with_4_digits(number: float) -> str:
     return next((text for text in texts if sum(map(str.isdigit, text)) <= 4), f"{number:.0f}")
 
 
+def with_exponent(number: int, size: int) -> str:
+    """Of one that a float may be too small for."""
+    whole = rounded(number, size, 0)
+    n = len(str(whole)) - 3
+    digits = rounded(whole, 10**n, 0)
+    if digits == 1000:
+        n, digits = n + 1, 100
+    sign = "-" if number < 0 else ""
+    return f"{sign}{digits // 100}.{digits % 100:02}e+{n + 2:02}"
+
+
 def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
     """One that is known; no time at all is 0, whatever has been rounded."""
     # Large ones are decimal texts.
@@ -202,7 +213,7 @@ def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
         number *= 100 if kind == "share" else 1
         text = f"{number:.1f}"
     if len(text) > LONGEST_FIGURE - 1:
-        text = f"{number / size:.2e}"
+        text = f"{number:.2e}" if isinstance(number, float) else with_exponent(number, size)
     if not text.strip("-0."):
         # Rounded to nothing, it has no sign.
         return text.removeprefix("-")

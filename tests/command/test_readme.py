@@ -1245,7 +1245,7 @@ def at(groups: Iterable[Json], line: str) -> list[Json]:
 # Recipes.
 
 RECIPES = {block.heading: block.text for block in blocks(README) if block.section == "Recipes"}
-TOOLS = ("bash", "jq", "xargs", "expand")
+TOOLS = ("bash", "jq", "xargs")
 
 
 def rows_of(printed: str, separator: str | None = "\t") -> list[list[str]]:

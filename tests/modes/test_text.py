@@ -513,7 +513,17 @@ class Units(unittest.TestCase):
         self.assert_shown("share", {0.096853: "9.7 %", 1.5: "150.0 %", None: "?"})
         self.assert_shown("change", {0.04: "0.0 %", 0.06: "+0.1 %", -11.55: "-11.6 %"})
         self.assert_shown("delta", {0: "0", 1500: "+1.500 ns", -1500: "-1.500 ns"})
-        self.assert_shown("count", {0: "0", 99_999_999: "99999999", 2**63 - 1: "9.22e+18"})
+        self.assert_shown(
+            "count",
+            {
+                0: "0",
+                99_999_999: "99999999",
+                2**63 - 1: "9.22e+18",
+                -999_500_000: "-1.00e+09",
+                999_499_999: "9.99e+08",
+                10**400: "1.00e+400",
+            },
+        )
         self.assert_shown("chance", {0.002165: "0.002", 1.0: "1.000"})
         self.assert_shown(
             "number",
