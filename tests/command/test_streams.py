@@ -208,8 +208,14 @@ class Terminal(StreamsTest):
         text, _, hint = said.rstrip("\n").rpartition("\n")
         self.assertEqual(json.loads(text), harness.run(self.small, "summary").object)
         self.assertTrue(text.startswith('{\n  "status": "ok",\n'))
+        self.assertIn("--format text", hint)
         self.assertIn("jq", hint)
         self.assertIn("--top", hint)
+
+    def test_text_has_no_hint(self) -> None:
+        said, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
+        self.assertTrue(said.startswith("summary: "), said)
+        self.assertNotIn("jq", said)
 
     def test_no_hint_where_somebody_keeps_stderr(self) -> None:
         said, rest = self.on_terminal(self.small, "--mode", "summary", stderr=subprocess.PIPE)
