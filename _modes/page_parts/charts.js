@@ -161,7 +161,7 @@ function gapLane() {
     made.style.width = `${(100 * gap.dur_ps) / PAGE.step_duration_ps}%`;
     return made;
   });
-  const lane = element("div", { class: "lane" }, element("span", { class: "lane-name" }, "gaps"), ...nodes);
+  const lane = element("div", { class: "lane" }, ...nodes);
   makeMarks(
     lane,
     nodes,

@@ -44,11 +44,11 @@ function svg(tag, fields = {}, ...children) {
 
 function filled(node, fields, children) {
   for (const [name, value] of Object.entries(fields)) {
-    if (value === null || value === undefined || value === false) continue;
+    if (isUnknown(value) || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined));
+  node.append(...children.filter((child) => !isUnknown(child)));
   return node;
 }
 
@@ -77,7 +77,7 @@ function inUnit(units, number, unit = unitOf(units, number), largest = number) {
 }
 
 function scaled(units, number) {
-  if (number === null || number === undefined) return "?";
+  if (isUnknown(number)) return "?";
   const unit = unitOf(units, number);
   return `${inUnit(units, Number(number), unit)}${unit[0] && ` ${unit[0]}`}`;
 }
@@ -85,7 +85,7 @@ function scaled(units, number) {
 const asTime = (ps) => scaled(TIMES, ps);
 const asBytes = (bytes) => scaled(BYTES, bytes);
 const asCount = (n) => (n < 1e4 ? String(n) : scaled(COUNTS, n));
-const asPercent = (pct) => (pct === null || pct === undefined ? "?" : `${pct.toFixed(1)} %`);
+const asPercent = (pct) => (isUnknown(pct) ? "?" : `${pct.toFixed(1)} %`);
 const asShare = (fraction) => asPercent(fraction === null ? null : 100 * fraction);
 
 const grouped = (number) =>
@@ -100,12 +100,14 @@ const KINDS = {
   count: [asCount, ""],
   percent: [asPercent, "%"],
   share: [asShare, "of 1"],
-  number: [(n) => (n === null || n === undefined ? "?" : String(n)), ""],
+  number: [(n) => (isUnknown(n) ? "?" : String(n)), ""],
 };
+
+const isUnknown = (value) => value === null || value === undefined;
 
 // One figure; of what is unknown a `?` that says why.
 function figure(kind, value, why = "unknown", shown = null) {
-  if (value === null || value === undefined) {
+  if (isUnknown(value)) {
     return element("span", { class: "unknown", title: why, "data-value": "null" }, "?");
   }
   const [form, unit] = KINDS[kind];
@@ -130,6 +132,9 @@ function shortLine(line) {
   const parts = line.split("/");
   return parts.length > 2 ? `…/${parts.slice(-2).join("/")}` : line;
 }
+
+// There is little room in a box: its file's name alone.
+const withoutFolder = (line) => (/^\/.*:\d+$/.test(line) ? line.slice(line.lastIndexOf("/") + 1) : line);
 
 function shortened(text, most) {
   if (text.length <= most) return text;
@@ -156,6 +161,12 @@ function lineElement(row) {
 function mainClass(times) {
   const ranked = Object.entries(times).sort((a, b) => b[1] - a[1]);
   return ranked.length ? ranked[0][0] : "other";
+}
+
+// Whether it takes so much of it that its colour may speak for all.
+function isMixed(times) {
+  const all = Object.values(times);
+  return 4 * Math.max(...all, 0) < 3 * all.reduce((a, b) => a + b, 0);
 }
 
 function swatch(name) {

@@ -78,9 +78,14 @@ class Flame {
     this.trees = {};
     this.kind = "paths";
     this.words = "";
+    this.width = 0;
+    this.boxes = [];
     this.build();
     this.pick("paths");
-    drawnByWidth(this.chart, () => this.draw());
+    drawnByWidth(this.chart, (width) => {
+      this.width = width;
+      this.draw();
+    });
   }
 
   build() {
@@ -136,8 +141,8 @@ class Flame {
 
   // Those around the one in focus as wide as the graph; below it each by its share.
   draw() {
-    const width = this.chart.clientWidth || 1000;
     this.boxes = [];
+    if (!this.width) return;
     const around = [];
     for (let at = this.focus.parent; at; at = at.parent) around.unshift(at);
     around.forEach((at) => this.boxes.push({ at, left: 0, share: 1, isAround: true }));
@@ -149,7 +154,7 @@ class Flame {
       const parts = [...box.at.children.values()].sort((a, b) => b.value - a.value);
       for (const part of parts) {
         const share = (box.share * part.value) / (box.at.value || 1);
-        if (share * width >= NARROWEST) waiting.push({ at: part, left, share });
+        if (share * this.width >= NARROWEST) waiting.push({ at: part, left, share });
         left += share;
       }
     }
@@ -165,7 +170,7 @@ class Flame {
     const made = element(
       "div",
       {
-        class: `box c-${mainClass(at.times)}${box.isAround ? " around" : ""}`,
+        class: `box c-${mainClass(at.times)}${isMixed(at.times) ? " mixed" : ""}${box.isAround ? " around" : ""}`,
         role: "button",
         tabindex: at === this.active ? "0" : "-1",
         "data-value": at.value,
@@ -177,7 +182,7 @@ class Flame {
         onmouseleave: hideTip,
         onfocus: () => this.inspect(at),
       },
-      element("span", {}, shortened(readable(shortLine(at.name)), 120)),
+      element("span", {}, shortened(readable(withoutFolder(at.name)), 120)),
     );
     made.style.left = `${100 * box.left}%`;
     made.style.width = `${100 * box.share}%`;
@@ -230,7 +235,7 @@ class Flame {
   }
 
   mark() {
-    for (const { at, node: box } of this.boxes ?? []) {
+    for (const { at, node: box } of this.boxes) {
       box.classList.toggle("found", this.matches?.has(at) ?? false);
       box.classList.toggle("faint", Boolean(this.words) && !this.matches.has(at));
     }

@@ -64,14 +64,23 @@ function makeMarks(container, nodes, of, label) {
   });
 }
 
-// Draws, and anew when the width changes, as on a turned phone.
+// What is drawn by its width, and anew when that changes, as on a turned phone. To ask for a width
+// costs a layout of the page; so when it is built all are asked together.
+const drawings = [];
+
 function drawnByWidth(host, draw) {
-  let width = 0;
-  const drawIfChanged = () => {
-    const now = Math.floor(host.clientWidth);
-    if (now !== width && now > 0) draw((width = now));
-  };
-  drawIfChanged();
+  drawings.push({ host, draw, width: 0 });
+}
+
+function drawAll() {
+  const widths = drawings.map(({ host }) => Math.floor(host.clientWidth));
+  drawings.forEach((drawing, i) => {
+    if (widths[i] !== drawing.width && widths[i] > 0) drawing.draw((drawing.width = widths[i]));
+  });
+}
+
+function drawWhenWidthsChange() {
   // Not at once: what it draws may change the width that is observed.
-  new ResizeObserver(() => requestAnimationFrame(drawIfChanged)).observe(host);
+  const observer = new ResizeObserver(() => requestAnimationFrame(drawAll));
+  for (const { host } of drawings) observer.observe(host);
 }

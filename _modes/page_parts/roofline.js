@@ -48,12 +48,16 @@ function plotOf(points, roofs, bandwidth, width) {
   const clip = svg("clipPath", { id: "inside" }, svg("rect", { x: margin.left, y: margin.top, ...inner }));
   picture.append(clip);
   const lines = svg("g", { "clip-path": "url(#inside)" });
+  let nameAbove = -Infinity;
   for (const { dtype, peak, isUsed } of roofs) {
     const ridge = bandwidth === null ? 10 ** x0 : peak / bandwidth;
     const kind = isUsed ? "roof" : "roof unused";
     lines.append(svg("line", { class: kind, x1: px(ridge), y1: py(peak), x2: px(10 ** x1), y2: py(peak) }));
+    // Below its line where there is no room above it.
+    const y = py(peak) - nameAbove < 14 ? py(peak) + 12 : py(peak) - 4;
+    nameAbove = y;
     picture.append(
-      svg("text", { class: "roof-name", x: px(10 ** x1) - 4, y: py(peak) - 4, "text-anchor": "end" }, `${dtype} ${peak} TFLOPS`),
+      svg("text", { class: "roof-name", x: px(10 ** x1) - 4, y, "text-anchor": "end" }, `${dtype} ${peak} TFLOPS`),
     );
   }
   if (bandwidth !== null) {

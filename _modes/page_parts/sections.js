@@ -21,7 +21,9 @@ function rest(n, what, time) {
 
 function addTable(where, id, rows, columns, options) {
   if (!rows.length) return;
-  section(where, element("h3", {}, options.label), new Table(id, rows, columns, options).node);
+  // The first table of a section that is about nothing else needs no title of its own.
+  const title = options.untitled ? "" : element("h3", {}, options.label);
+  section(where, title, new Table(id, rows, columns, options).node);
 }
 
 // Terms and figures side by side.
@@ -93,7 +95,7 @@ function budget() {
         row.lost_ps ? element("span", { class: "muted" }, "lost ", figure("time", row.lost_ps)) : "",
       ),
     );
-  section("budget", budgetBar(rows), element("ul", { class: "legend" }, ...legend), element("h3", {}, "The step, moment by moment"));
+  section("budget", budgetBar(rows), element("ul", { class: "legend" }, ...legend), element("h3", {}, "Moment by moment, and below it the longest gaps"));
   drawStrip(byId("budget"));
 }
 
@@ -110,11 +112,11 @@ function findings() {
       lineColumn,
       column("dur_ps", "time", "time"),
       column("lost_ps", "lost", "time", { why: COST_UNKNOWN }),
-      column("hideable_ps", "hideable", "time", { why: () => "math can't be hidden behind math" }),
+      column("hideable_ps", "hideable", "time", { none: "math can't be hidden behind math" }),
       shareColumn,
       nColumn,
     ],
-    { label: "findings", classes: true, rest: rest(tail.n_findings_omitted, "findings", tail.dur_ps) || leftOut("bottleneck", "findings") },
+    { label: "findings", untitled: true, classes: true, rest: rest(tail.n_findings_omitted, "findings", tail.dur_ps) || leftOut("bottleneck", "findings") },
   );
 }
 
@@ -188,7 +190,7 @@ function comm() {
       column("mode", "mode", "text"),
       lineColumn,
       column("exposed", "exposed", "time", { value: exposedOf }),
-      column("covered_ps", "hidden", "time", { why: (row) => (row.mode === "sync" ? "it runs on the core, nothing hides it" : "not paired") }),
+      column("covered_ps", "hidden", "time", { none: "nothing hides what runs on the core, or what has no known start" }),
       shareColumn,
       nColumn,
       column("payload_bytes", "payload", "bytes"),
@@ -321,7 +323,7 @@ function lines() {
       column("what", "what", "text", { value: (row) => row.hlo_op_breakdown[0]?.signature ?? null, most: 30 }),
       column("scope", "scope", "text", { value: (row) => row.scopes[0]?.scope ?? null, why: () => "its ops have no scope" }),
     ],
-    { label: "source lines", rest: rest(tail.n_groups_omitted, "groups", tail.dur_ps) || leftOut("by_source", "groups") },
+    { label: "source lines", untitled: true, rest: rest(tail.n_groups_omitted, "groups", tail.dur_ps) || leftOut("by_source", "groups") },
   );
 }
 
@@ -339,7 +341,7 @@ function layers() {
       nColumn,
       ...["forward", "backward", "recompute"].map((phase) => column(phase, phase, "time", { value: (row) => row.phases[phase] ?? 0 })),
     ],
-    { label: "scopes", rest: leftOut("by_scope", "scopes") || (answer.n_scopes_omitted ? `${answer.n_scopes_omitted} deeper scopes are not on this page.` : "") },
+    { label: "scopes", untitled: true, rest: leftOut("by_scope", "scopes") || (answer.n_scopes_omitted ? `${answer.n_scopes_omitted} deeper scopes are not on this page.` : "") },
   );
   const { no_scope: none } = answer;
   if (none.n_executions) section("layers", figures([["without a scope", figure("time", none.dur_ps)], ["executions", figure("count", none.n_executions)]]));
@@ -364,7 +366,7 @@ function ops() {
       column("achieved_tflops", "TFLOPS", "number"),
       column("achieved_gbps", "GB/s", "number"),
     ],
-    { label: "ops", classes: true, rest: rest(tail.n_ops_omitted, "ops", tail.dur_ps) || leftOut("by_op", "ops") },
+    { label: "ops", untitled: true, classes: true, rest: rest(tail.n_ops_omitted, "ops", tail.dur_ps) || leftOut("by_op", "ops") },
   );
 }
 
@@ -384,7 +386,7 @@ function moves() {
       column("shapes_in", "from", "text", { value: (row) => row.shapes_in[0] ?? null, most: 26 }),
       column("shapes_out", "to", "text", { value: (row) => row.shapes_out[0] ?? null, most: 26 }),
     ],
-    { label: "data movement and waits by line", rest: rest(answer.tail.n_groups_omitted, "groups", answer.tail.dur_ps) || leftOut("non_compute", "by_source_within_category") },
+    { label: "data movement and waits by line", untitled: true, rest: rest(answer.tail.n_groups_omitted, "groups", answer.tail.dur_ps) || leftOut("non_compute", "by_source_within_category") },
   );
 }
 
@@ -417,7 +419,7 @@ function steps() {
       column("n_xla_ops_events", "events", "count"),
       column("picked", "", "text", { value: (row) => (row.picked ? "this page" : "") }),
     ],
-    { label: "steps", rest: leftOut("summary", "steps") },
+    { label: "steps", untitled: true, rest: leftOut("summary", "steps") },
   );
 }
 
@@ -515,4 +517,6 @@ moves();
 steps();
 program();
 parts();
+drawAll();
+drawWhenWidthsChange();
 document.body.dataset.ready = "true";

@@ -5,7 +5,8 @@ const FIRST_ROWS = 12;
 
 class Table {
   // A column: `name`, `label`, `kind` (of KINDS, or "text"), and where they differ from row[name]
-  // `value(row)`; `node(row)` draws it; `why(row)` tells why a figure is unknown.
+  // `value(row)`; `node(row)` draws it; `why(row)` tells why a figure is unknown, `none` why there
+  // is none.
   constructor(id, rows, columns, { label, classes = false, rest = null } = {}) {
     this.id = id;
     this.rows = rows;
@@ -129,11 +130,13 @@ class Table {
       let content;
       if (column.node) content = column.node(row);
       else if (column.kind === "text") {
-        content = value === null || value === undefined
-          ? element("span", { class: "unknown", title: column.why ? column.why(row) : "unknown" }, "?")
+        content = isUnknown(value)
+          ? element("span", { class: "unknown", title: column.why?.(row) ?? "unknown" }, "?")
           : nameElement(String(value), column.most ?? 44);
       } else {
-        content = figure(column.kind, value, column.why ? column.why(row) : undefined, column.form?.(value));
+        content = isUnknown(value) && column.none
+          ? element("span", { class: "unknown", title: column.none, "data-value": "null" }, "–")
+          : figure(column.kind, value, column.why?.(row), column.form?.(value));
       }
       return element("td", { class: `k-${column.kind}` }, content);
     });
@@ -246,8 +249,7 @@ function textOf(value) {
 
 // Unknown ones come last, whichever way.
 function compared(a, b, down) {
-  const isUnknown = [a, b].map((value) => value === null || value === undefined);
-  if (isUnknown[0] || isUnknown[1]) return isUnknown[0] - isUnknown[1];
+  if (isUnknown(a) || isUnknown(b)) return isUnknown(a) - isUnknown(b);
   const [x, y] = down ? [b, a] : [a, b];
   return typeof x === "number" && typeof y === "number" ? x - y : x < y ? -1 : x > y ? 1 : 0;
 }
