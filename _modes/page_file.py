@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FOLDER = "page_parts"
 # In the order of the page. Scripts share one scope; the last one starts.
-SCRIPTS = "core marks table flame charts roofline memory sections".split()
+SCRIPTS = "core marks table flame charts roofline memory overview sections".split()
 # How large the JSON may be, and the page is larger by its scripts; how many rows a list may have
 # then, and how long a text may be, which are halved until that holds.
 LARGEST, ROWS, LONGEST_TEXT, ALL_TEXTS = 9 << 20, 1000, 4096, 4 << 20

@@ -134,7 +134,7 @@ function shortLine(line) {
 }
 
 // There is little room in a box: its file's name alone.
-const withoutFolder = (line) => (/^\/.*:\d+$/.test(line) ? line.slice(line.lastIndexOf("/") + 1) : line);
+const withoutFolder = (line) => (/\/[^/]*:\d+$/.test(line) ? line.slice(line.lastIndexOf("/") + 1) : line);
 
 function shortened(text, most) {
   if (text.length <= most) return text;

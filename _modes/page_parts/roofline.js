@@ -13,6 +13,10 @@ function drawRoofline(host, answer) {
       y: group.total_dur_ps ? group.flops_sum / group.total_dur_ps : 0,
     }))
     .filter(({ x, y }) => x > 0 && y > 0);
+  if (!points.length) {
+    host.append(element("p", { class: "absent" }, "? Of no line are flops, bytes and the peak known."));
+    return;
+  }
   const chart = element("div", { class: "roofline" });
   host.append(chart);
   const peaks = answer.peaks_used;

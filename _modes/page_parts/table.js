@@ -38,7 +38,7 @@ class Table {
       const largest = numbers.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
       const unit = unitOf(units, largest);
       column.unit = unit[0];
-      column.form = (number) => inUnit(units, Number(number), unit, largest);
+      column.form = (number) => notNothing(inUnit(units, Number(number), unit, largest), number);
     }
   }
 
@@ -239,6 +239,11 @@ class Table {
     else if (to === undefined) return;
     event.preventDefault();
   }
+}
+
+// What is only rounded to 0 is not 0.
+function notNothing(text, number) {
+  return number > 0 && Number(text) === 0 ? `<${text.replace(/0$/, "1")}` : text;
 }
 
 // All that a filter looks through.
