@@ -142,9 +142,7 @@ class Browser:
         self.hover(selector)
         x, y = self.middle(selector)
         for kind in ("mousePressed", "mouseReleased"):
-            self.ask(
-                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
-            )
+            self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def press(self, key: str, *, shift: bool = False) -> None:
         code, text = KEYS[key]

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import base64
 import errno
+import functools
 import hashlib
 import json
 import os
 import random
 import re
 import stat
+import tempfile
 import unittest
 from bisect import bisect_right
 from collections import Counter
@@ -62,6 +64,14 @@ def data_of(html: bytes) -> Json:
     (found,) = re.findall(rb'<script type="application/json" id="data">(.*?)</script>', html)
     data: Json = json.loads(found)
     return data
+
+
+@functools.cache
+def page_of_demo() -> tuple[Json, bytes]:
+    """What is printed, and the page."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "step.html")
+        return answer(DEMO, "page", "--out", str(out)), out.read_bytes()
 
 
 def hostile_trace() -> bytes:
@@ -129,7 +139,7 @@ class Holds(OfPages):
         self.assert_is_what_modes_say(OFFLOADING)
 
     def test_what_is_printed(self) -> None:
-        said, html = self.page(DEMO)
+        said, html = page_of_demo()
         self.assertEqual(list(said)[:2], ["status", "mode"])
         self.assertEqual(list(said)[-3:], ["out", "bytes", "parts"])
         self.assertEqual(said["bytes"], len(html))
@@ -151,7 +161,7 @@ class Holds(OfPages):
         self.assertEqual(data_of(html)["answers"]["memory"]["runtime"], runtime)
 
     def test_notes_say_whose_they_are_once(self) -> None:
-        said, html = self.page(DEMO)
+        said, html = page_of_demo()
         self.assertEqual(data_of(html)["notes"], said["notes"])
         self.assertEqual(len(set(said["notes"])), len(said["notes"]))
         of_bottleneck = answer(DEMO, "bottleneck")["notes"]
@@ -166,10 +176,10 @@ class Holds(OfPages):
         self.assertFalse(out.exists())
 
     def test_equal_traces_give_equal_bytes(self) -> None:
-        self.assertEqual(self.page(DEMO)[1], self.page(DEMO)[1])
+        self.assertEqual(self.page(DEMO)[1], page_of_demo()[1])
 
     def test_classes_add_up(self) -> None:
-        data = self.data(DEMO)
+        data = data_of(page_of_demo()[1])
         answers, classes = data["answers"], data["classes"]
         for rows, times in (
             (answers["by_source"]["groups"], classes["by_source"]),
@@ -192,7 +202,7 @@ class Holds(OfPages):
 
 class Strip(OfPages):
     def test_of_the_demo_it_adds_up(self) -> None:
-        data = self.data(DEMO)
+        data = data_of(page_of_demo()[1])
         strip, totals = data["strip"], data["page"]["totals"]
         self.assertEqual(strip["n_bins"], 1000)
         self.assertEqual(sum(strip["idle"]), totals["idle_duration_ps"])
@@ -258,11 +268,11 @@ def random_ops(rng: random.Random, duration: int) -> list[Op]:
 
 class Bounds(OfPages):
     def test_the_demo(self) -> None:
-        _, html = self.page(DEMO)
+        _, html = page_of_demo()
         self.assertLess(len(html), 3 * MIB)
 
     def test_many_ops_and_long_names(self) -> None:
-        n = 100_000 if FULL else 20_000
+        n = 100_000 if FULL else 4000
         ops = [
             leaf(
                 10 * i,
@@ -365,7 +375,7 @@ class Safe(OfPages):
                 self.assertTrue(name in kept or len(name) > 1000)
 
     def test_only_its_own_script_and_style_may_run(self) -> None:
-        text = self.page(DEMO)[1].decode()
+        text = page_of_demo()[1].decode()
         (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.*?)"', text)
         rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
         self.assertEqual(rules.pop("default-src"), "'none'")
@@ -377,7 +387,7 @@ class Safe(OfPages):
         self.assertEqual(set(rules.values()), {"'none'"})
 
     def test_it_asks_no_network(self) -> None:
-        text = self.page(DEMO)[1].decode()
+        text = page_of_demo()[1].decode()
         own = re.sub(r'id="data">.*?</script>', "", text)
         urls = set(re.findall(r"\w+://[^\s\"']*", own))
         self.assertEqual(urls, {"http://www.w3.org/2000/svg"})
@@ -386,7 +396,7 @@ class Safe(OfPages):
 
     def test_of_the_json_alone(self) -> None:
         """The template, without a trace."""
-        html = self.page(DEMO)[1]
+        html = page_of_demo()[1]
         (encoded,) = re.findall(rb'id="data">(.*?)</script>', html)
         self.assertEqual(page_file.html_of(encoded.decode()), html)
 
@@ -399,9 +409,11 @@ class Safe(OfPages):
             self.assertLessEqual(len(lines), 500, path)
 
 
-class Writes(OfPages):
+class Writes(InFolder):
+    small = trace([leaf(0, 5)], STEP)
+
     def assert_cant_write(self, out: Path | str, what: str) -> None:
-        outcome = run(DEMO, "page", "--out", str(out))
+        outcome = run(self.small, "page", "--out", str(out))
         self.assertEqual(outcome.object["reason"], "cant_write")
         self.assertEqual(outcome.object["detail"], f"{out}: {what}")
         self.assertEqual(outcome.status, 1)
@@ -421,17 +433,18 @@ class Writes(OfPages):
         with mock.patch("os.replace", side_effect=full):
             self.assert_cant_write(kept, os.strerror(errno.ENOSPC))
         self.assertEqual(kept.read_bytes(), b"the one before")
-        with mock.patch("os.replace", side_effect=KeyboardInterrupt), self.assertRaises(
-            KeyboardInterrupt
+        with (
+            mock.patch("os.replace", side_effect=KeyboardInterrupt),
+            self.assertRaises(KeyboardInterrupt),
         ):
-            run(DEMO, "page", "--out", str(kept))
+            run(self.small, "page", "--out", str(kept))
         self.assertEqual(list(self.folder.iterdir()), [kept])
 
     def test_the_one_before_is_replaced(self) -> None:
         self.write("step.html", b"the one before")
         link = self.folder / "link.html"
         link.symlink_to("step.html")
-        run(DEMO, "page", "--out", str(link))
+        run(self.small, "page", "--out", str(link))
         self.assertTrue(link.is_symlink())
         self.assertTrue((self.folder / "step.html").read_bytes().startswith(b"<!doctype html>"))
         self.assertEqual(len(list(self.folder.iterdir())), 2)
