@@ -1,4 +1,4 @@
-"""The step as a strip: in each of its bins the time by class, the idle time, and who ran longest."""
+"""The step as a strip: in each of its bins the time by class, idle time, and who ran longest."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from tests.builders.allocator import allocator, with_host
 from tests.builders.make_trace import Shape, write_trace
 from tests.builders.xspace import Op, op, trace
 from tests.harness import DEMO, FULL, OFFLOADING, ROOT, InFolder, answer, command, run
-from tests.modes.small_steps import BF16, HERE, PEAKS, STEP, kernel, leaf, matmul
+from tests.modes.small_steps import BF16, STEP, kernel, leaf, matmul
 
 Json = dict[str, Any]
 

@@ -26,6 +26,7 @@ TABLE = """[...document.querySelectorAll('#%s-table tr[data-row]')].map((row) =>
 BOXES = """[...document.querySelectorAll('.box')].map((each) =>
     ({name: each.textContent, value: Number(each.dataset.value), depth: Number(each.dataset.depth),
       found: each.classList.contains('found'), width: each.getBoundingClientRect().width}))"""
+TEXTS = "[...document.querySelectorAll('%s')].map((each) => each.innerText)"
 ACTIVE = "document.activeElement.closest('tr, div, circle, button, input')"
 
 
@@ -174,13 +175,8 @@ class Demo(InBrowser):
         head = self.tab.value("document.querySelector('header').textContent")
         for text in ("t1v-n-0.xplane.pb.gz", "/device:TPU:0", "TPU v7x", "101", "18.31 ms"):
             self.assertIn(text, head)
-        notes = self.tab.value(
-            "[...document.querySelectorAll('#notes li')].map((n) => n.innerText)"
-        )
         self.tab.click("#notes summary")
-        notes = self.tab.value(
-            "[...document.querySelectorAll('#notes li')].map((n) => n.innerText)"
-        )
+        notes = self.tab.value(TEXTS % "#notes li")
         self.assertEqual(notes, self.data["notes"])
 
     def test_it_sorts_by_mouse_and_keyboard(self) -> None:
@@ -230,9 +226,7 @@ class Demo(InBrowser):
         self.assertEqual(self.shown_rows("findings"), moved[:12])
 
     def test_a_row_opens_to_all_its_fields(self) -> None:
-        fields = (
-            "[...document.querySelectorAll('#findings-table .detail dt')].map((n) => n.innerText)"
-        )
+        fields = TEXTS % "#findings-table .detail dt"
         self.tab.click('#findings-table tr[data-row="1"]')
         named = list(self.answers("bottleneck")["findings"][1])
         self.assertEqual(self.tab.value(fields), named)
