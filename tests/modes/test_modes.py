@@ -20,7 +20,7 @@ from tests.builders.xspace import (
     tpu_plane,
     trace,
 )
-from tests.harness import ALL_MODES, DEMO, MODES, answer, keywords_of, run
+from tests.harness import ALL_MODES, DEMO, MODES, answer, keywords_of, run, sampled
 from tests.modes.small_steps import (
     HERE,
     STALL,
@@ -434,7 +434,7 @@ class OptionsOfModes(unittest.TestCase):
 
     def test_an_option_of_another_mode_is_refused(self) -> None:
         data = with_program([kernel(0, 5)])
-        for option, modes in self.OPTIONS.items():
+        for option, modes in sampled(self.OPTIONS.items(), 8):
             for mode in ALL_MODES:
                 needed = {
                     "compare": ["--baseline", str(DEMO)],
