@@ -83,6 +83,7 @@ def page(step: Step, *, out: str) -> Report:
         "classes": {
             "by_source": classes_of_groups(ledger, answers["by_source"]["groups"]),
             "by_scope": classes_of_scopes(ledger, answers["by_scope"]["scopes"]),
+            "no_scope": classes_without_scope(ledger),
         },
         "strip": strip_of(step, {entry.executions.metadata_id: entry.name for entry in ledger}),
     }
@@ -116,6 +117,10 @@ def classes_of_groups(ledger: Sequence[Entry], groups: Iterable[Mapping[str, Any
     """Of each group of source lines, for its colour."""
     times = summed(ledger, lambda entry: (entry.executions.op.agg_key, entry.executions.op.kind))
     return [times[group["agg_key"], group["kind"]] for group in groups]
+
+
+def classes_without_scope(ledger: Sequence[Entry]) -> Times:
+    return summed(ledger, lambda entry: entry.executions.op.scope is None).get(True, {})
 
 
 def classes_of_scopes(ledger: Sequence[Entry], scopes: Iterable[Mapping[str, Any]]) -> list[Times]:

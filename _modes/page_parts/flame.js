@@ -63,9 +63,7 @@ function treeOfScopes() {
     if (!row.depth) addTimes(root, row.total_dur_ps, times);
   });
   if (no_scope.dur_ps) {
-    const classOfKind = { compute: "compute_bound", comm: "collective", data_move: "data_movement", other: "other" };
-    const times = {};
-    for (const [kind, time] of Object.entries(no_scope.kinds)) times[classOfKind[kind]] = time;
+    const times = DATA.classes.no_scope;
     addTimes(root, no_scope.dur_ps, times);
     addTimes(child(root, "(without a scope)"), no_scope.dur_ps, times);
   }

@@ -58,7 +58,7 @@ function plotOf(points, roofs, bandwidth, width) {
     const kind = isUsed ? "roof" : "roof unused";
     lines.append(svg("line", { class: kind, x1: px(ridge), y1: py(peak), x2: px(10 ** x1), y2: py(peak) }));
     // Below its line where there is no room above it.
-    const y = py(peak) - nameAbove < 14 ? py(peak) + 12 : py(peak) - 4;
+    const y = py(peak) - nameAbove < 26 ? py(peak) + 13 : py(peak) - 4;
     nameAbove = y;
     picture.append(
       svg("text", { class: "roof-name", x: px(10 ** x1) - 4, y, "text-anchor": "end" }, `${dtype} ${peak} TFLOPS`),

@@ -189,6 +189,7 @@ class Holds(OfPages):
                 [row["total_dur_ps"] for row in rows], [sum(each.values()) for each in times]
             )
         self.assert_is_budget(data, classes["by_source"])
+        self.assert_is_budget(data, [classes["by_scope"][0], classes["no_scope"]])
 
     def assert_is_budget(self, data: Json, times: list[dict[str, int]]) -> None:
         summed: Counter[str] = Counter()
