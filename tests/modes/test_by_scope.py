@@ -417,7 +417,7 @@ class Cost(unittest.TestCase):
 
     def test_of_deep_paths(self) -> None:
         shared = "/".join(f"part_{i}" for i in range(25))
-        n = 100_000 if FULL else 10_000
+        n = 50_000 if FULL else 10_000
         cases = (
             # As real ones, only more.
             (
