@@ -104,7 +104,7 @@ def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
     return converter(lambda text: (what, float(positive(text))), "a finite number above 0")
 
 
-# They are for programs.
+# The one is for programs, the other for eyes.
 WITHOUT_TEXT = ("record", "page")
 
 
