@@ -104,12 +104,20 @@ def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
     return converter(lambda text: (what, float(positive(text))), "a finite number above 0")
 
 
+# The one is for programs, the other for eyes.
+WITHOUT_TEXT = ("record", "page")
+
+
 def contradictions_in(mode: str, given: Json) -> Iterator[str]:
     """What each option allows, and all of them together don't."""
     if "step" in given and "step_id" in given:
         yield "--step and --step-id exclude each other"
     if mode == "compare" and "baseline" not in given:
         yield "--mode compare takes --baseline PROFILE, the capture before the change"
+    if mode == "page" and "out" not in given:
+        yield "--mode page takes --out FILE, where the page is written"
+    if given.get("out", "").endswith((".xplane.pb", ".xplane.pb.gz")):
+        yield "--out would overwrite a trace"
     if given["profile"] == given.get("baseline") == "-":
         yield "there is only one standard input: PROFILE and the baseline can't both be -"
     if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
@@ -122,6 +130,8 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     if len(set(kernels)) < len(kernels):
         yield "--kernel-cost was given twice for one kernel"
+    if given.get("format") == "text" and mode in WITHOUT_TEXT:
+        yield f"--mode {mode} has no --format text"
     if mode == "anatomy" and "device" in given:
         yield "--mode anatomy takes --plane, not --device"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:

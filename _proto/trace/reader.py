@@ -20,12 +20,23 @@ from _proto.record import record
 from _proto.trace.events import DeviceStats
 from _proto.trace.lines import Line, read_line
 from _proto.trace.source import Source
-from _proto.trace.wire import LENGTH, VARINT, Schema, decode, fields, known_fields, text
+from _proto.trace.wire import (
+    LENGTH,
+    VARINT,
+    Schema,
+    decode,
+    field_at,
+    fields,
+    known_fields,
+    text,
+)
 
 # What compressed strings may expand to: one; all of a plane; and these for each byte of the file.
 _TEXT_LIMIT = 4 << 20
 _TEXTS_LIMIT = 8 << 20
 _TEXTS_PER_BYTE = 8
+# Of a map's key and value, each a tag and a varint.
+_TWO_HEADS = 2 * (1 + 10)
 # Of metadata, and of a message in a stat.
 _LARGE = 1 << 20
 _SPACE, _PLANE, _LINE, _STAT, _ENTRY, _METADATA = (
@@ -382,6 +393,17 @@ def _refuse_another(name: str, later: bytes, at: int) -> None:
 
 def key_of(source: Source, start: int, end: int) -> int:
     """The key of an entry of the map of event metadata, whose value stays unopened."""
+    head = source.read(start, min(_TWO_HEADS, end - start))
+    try:
+        # As every writer has it: a key, and a value that goes to the end.
+        number, wire, key, i = field_at(head, 0, start)
+        if (number, wire) == (1, VARINT):
+            number, wire, length, i = field_at(head, i, start)
+            if (number, wire) == (2, LENGTH) and start + i + length == end:
+                source.count(2, start)
+                return signed(key)
+    except (IndexError, Damage):
+        pass
     key = 0
     for at, number, wire, value, _ in fields(source, start, end):
         if wire != {1: VARINT, 2: LENGTH}.get(number, wire):

@@ -91,7 +91,7 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
             base, i = at, 0
             window = source.read(at, min(_WINDOW, end - at))
         try:
-            number, wire, value, i = _field(window, i, at)
+            number, wire, value, i = field_at(window, i, at)
         except IndexError:
             raise Damage(at, "the message ends inside a field") from None
         stop = base + i
@@ -117,7 +117,7 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
         raise Damage(groups[0][1], "the message ends inside a group")
 
 
-def _field(data: bytes, i: int, at: int) -> tuple[int, int, int, int]:
+def field_at(data: bytes, i: int, at: int) -> tuple[int, int, int, int]:
     """Decode the head of a field at data[i], which stands at offset `at` of the file.
 
     Returns number, wire type, value or length (0 where there is neither), and the index behind.
@@ -223,7 +223,7 @@ class FramingCheck:
         end = self._base + len(data)
         while self._next + _HEAD_BYTES <= end:
             at = self._next
-            number, wire, value, i = _field(data, at - self._base, at)
+            number, wire, value, i = field_at(data, at - self._base, at)
             self._next = self._base + i
             if wire == LENGTH:
                 self._next += value

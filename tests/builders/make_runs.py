@@ -40,13 +40,19 @@ def write_run(folder: Path, run: str, program: Program, seed: int) -> Path:
     return folder
 
 
+def write_runs(folder: Path) -> dict[str, Path]:
+    """Both, by the names of their records in `tests/data`."""
+    program = records.of_demo()
+    return {
+        "before": write_run(folder / "before", "2026_11_21_10_00_00", program, seed=1),
+        "after": write_run(folder / "after", "2026_11_21_11_00_00", changed(program), seed=2),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make_runs")
     parser.add_argument("folder", metavar="FOLDER", type=Path)
-    folder = parser.parse_args().folder
-    program = records.of_demo()
-    write_run(folder / "before", "2026_11_21_10_00_00", program, seed=1)
-    write_run(folder / "after", "2026_11_21_11_00_00", changed(program), seed=2)
+    write_runs(parser.parse_args().folder)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from unittest import mock
 import compute_breakdown
 from _pipeline import streams
 from tests.builders.xspace import op, trace
-from tests.harness import DEMO, ROOT, SCRIPT, command, keywords_of, run
+from tests.harness import DEMO, ROOT, SCRIPT, command, keywords_of, run, sampled
 
 
 def printed(*arguments: str) -> str:
@@ -36,7 +37,7 @@ class Help(unittest.TestCase):
                     self.assertIn(flag, text if is_common else section)
 
     def test_every_example_in_the_help_works(self) -> None:
-        for mode in compute_breakdown.MODES:
+        for mode in sampled(compute_breakdown.MODES, 6):
             with self.subTest(mode=mode.name):
                 example = mode.example.replace("BASELINE", str(DEMO)).split()
                 outcome = run(DEMO, mode.name, *example)
@@ -144,20 +145,21 @@ class ShortNames(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         record = Path(folder.name, "record.json")
         record.write_text(json.dumps(run(DEMO, "record").object), encoding="utf-8")
-        for profile, base in ((DEMO, record), (record, DEMO)):
-            for short, name in {
-                "1": "/device:TPU:1",
-                "TPU:1": "/device:TPU:1",
-                "/device:TPU:1": "/device:TPU:1",
-                "0": "/device:TPU:0",
-            }.items():
-                baseline = ("--baseline", str(base))
-                said = run(profile, "compare", *baseline, "--device", short).object
-                self.assertEqual(said["after"]["device"], name)
-                said = run(profile, "compare", *baseline, "--baseline-device", short).object
-                self.assertEqual(said["before"]["device"], name)
-                said = run(profile, "spread", "--device", short).object
-                self.assertEqual(said["cohorts"][0]["devices"][0]["device"], name)
+        names = {
+            "1": "/device:TPU:1",
+            "TPU:1": "/device:TPU:1",
+            "/device:TPU:1": "/device:TPU:1",
+            "0": "/device:TPU:0",
+        }
+        pairs = ((DEMO, record), (record, DEMO))
+        for (profile, base), short in sampled(itertools.product(pairs, names), 3):
+            baseline, name = ("--baseline", str(base)), names[short]
+            said = run(profile, "compare", *baseline, "--device", short).object
+            self.assertEqual(said["after"]["device"], name)
+            said = run(profile, "compare", *baseline, "--baseline-device", short).object
+            self.assertEqual(said["before"]["device"], name)
+            said = run(profile, "spread", "--device", short).object
+            self.assertEqual(said["cohorts"][0]["devices"][0]["device"], name)
         for mode in ("summary", "record"):
             self.assertEqual(
                 run(DEMO, mode, "--device", "1").object,
@@ -201,7 +203,7 @@ class ShortNames(unittest.TestCase):
         kernels = [row["kernel"] for row in run(DEMO, "summary").object["kernels"]]
         self.assertGreater(len(kernels), 1)
         for mode in ("roofline", "bottleneck"):
-            for kernel in kernels:
+            for kernel in sampled(kernels, 1):
                 whole = run(DEMO, mode, "--kernel-cost", f"{kernel}=1e12,1e9").object
                 short = next(
                     kernel[:n]

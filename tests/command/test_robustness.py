@@ -1181,7 +1181,7 @@ class CommandTest(RobustnessTest):
     def test_reader_of_stdout_goes_away(self) -> None:
         big = self.write("big.xplane.pb", trace([op(f"f.{i}", "call", i, 1, tf_op=str(i))
                                                for i in range(50)] + OPS))  # fmt: skip
-        cases = itertools.product(harness.MODES, ("head -c 1", "true"))
+        cases = itertools.product(harness.MODES_OF_TRACE, ("head -c 1", "true"))
         for mode, reader in harness.sampled(cases, 5):
             with self.subTest(mode=mode, reader=reader):
                 line = f'{{ "$@"; echo $? >&2; }} | {reader}'

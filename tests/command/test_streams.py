@@ -171,8 +171,9 @@ class Stdout(StreamsTest):
                 self.assertEqual((process.wait(30), len(said["groups"])), (0, len(OPS)))
 
     def test_its_reader_went_away(self) -> None:
-        cases = itertools.product(harness.ALL_MODES, (BARE, UNBUFFERED))
-        for mode, env in harness.sampled(cases, 5):
+        # Those that have an answer without a program.
+        modes = (*harness.MODES_OF_TRACE, "record", "compare", "spread", "anatomy")
+        for mode, env in harness.sampled(itertools.product(modes, (BARE, UNBUFFERED)), 5):
             with self.subTest(env=env, mode=mode):
                 line = '{ "$@"; echo $? >&2; } | head -c 1'
                 needed: list[str | Path] = ["--baseline", self.large] if mode == "compare" else []
@@ -207,8 +208,14 @@ class Terminal(StreamsTest):
         text, _, hint = said.rstrip("\n").rpartition("\n")
         self.assertEqual(json.loads(text), harness.run(self.small, "summary").object)
         self.assertTrue(text.startswith('{\n  "status": "ok",\n'))
+        self.assertIn("--format text", hint)
         self.assertIn("jq", hint)
         self.assertIn("--top", hint)
+
+    def test_text_has_no_hint(self) -> None:
+        said, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
+        self.assertTrue(said.startswith("summary: "), said)
+        self.assertNotIn("jq", said)
 
     def test_no_hint_where_somebody_keeps_stderr(self) -> None:
         said, rest = self.on_terminal(self.small, "--mode", "summary", stderr=subprocess.PIPE)

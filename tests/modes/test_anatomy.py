@@ -530,7 +530,7 @@ class Damaged(InFolder):
         self.assertEqual(len(outcome.object["planes"]), 4)
 
     def test_whatever_is_done_to_a_file(self) -> None:
-        for seed in range(300):
+        for seed in sampled(range(300), 60):
             rng = random.Random(seed)
             data, done = fuzz.mutate(rng, self.whole() if rng.random() < 0.5 else fuzz.sample())
             options = rng.choice(((), (), ("--plane", "0", "--sample", "9"), ("--plane", "")))
@@ -543,7 +543,8 @@ class Damaged(InFolder):
     def test_a_hostile_file_costs_what_its_size_allows(self) -> None:
         seconds, memory = BOUNDS[LARGE]
         makers_of = makers(LARGE)
-        for what in ("empty lines", "lines of ops", "gzip: empty metadata", "gzip: ops"):
+        names = ("empty lines", "lines of ops", "gzip: empty metadata", "gzip: ops")
+        for what in sampled(names, 1):
             with self.subTest(what):
                 cost = measure(what, makers_of[what](), "anatomy")
                 self.assertLess(cost.seconds, seconds)

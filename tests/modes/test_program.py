@@ -32,7 +32,7 @@ from tests.builders.hlo_proto import (
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
 from tests.command.test_amplification import measure
-from tests.harness import DEMO, FULL, OFFLOADING, TRAINING, InFolder, answer, run
+from tests.harness import DEMO, FULL, OFFLOADING, TRAINING, InFolder, answer, run, sampled
 from tests.naive.program_mode import flags_in
 
 Json = dict[str, Any]
@@ -687,12 +687,13 @@ class Damage(unittest.TestCase):
         # One sharding for all parts of a tuple, and one that takes its time to be written.
         many = tuple_of(*[array("f32", 8)] * 20_000)
         one_for_all = shardings(sharding(TILED, [8], devices=range(50_000)))
-        for what, computations, extra, n_collectives in (
+        cases = (
             ("fusions of one body", fusions, b"", n),
             ("deep", deep, b"", 1),
             ("round about", round_about, b"", 0),
             ("a large tuple", {"main": [parameter(0, many)]}, one_for_all, 0),
-        ):
+        )
+        for what, computations, extra, n_collectives in sampled(cases, 2):
             with self.subTest(what):
                 cost = measure(what, traced(computations, extra=extra), "program")
                 self.assertLess(cost.seconds, 20)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import json
 import tempfile
 import unittest
 from collections.abc import Sequence
@@ -12,6 +14,7 @@ from unittest.mock import patch
 
 from _modes import processes, recording
 from tests.builders import records, rewrite
+from tests.builders.make_runs import write_runs
 from tests.builders.records import DEVICE, Json
 from tests.builders.xspace import (
     Event,
@@ -24,8 +27,9 @@ from tests.builders.xspace import (
     op,
     tpu_plane,
 )
-from tests.harness import answer, run
+from tests.harness import DEMO, answer, run
 
+DATA = DEMO.parent
 STEP_PS = 10_000
 
 
@@ -52,6 +56,14 @@ def counted(numbers: Sequence[int], *options: str, **of: Any) -> list[Json]:
     steps = [(str(i), i * STEP_PS, STEP_PS) for i in range(len(numbers))]
     rows: list[Json] = record(tpu_plane(steps_of(numbers), steps, **of), *options)["steps"]
     return rows
+
+
+class OfTheDemo(unittest.TestCase):
+    def test_the_records_that_lie_beside_it_are_those_of_its_runs(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for name, run_folder in write_runs(Path(folder)).items():
+                kept = json.loads(gzip.decompress((DATA / f"{name}.json.gz").read_bytes()))
+                self.assertEqual({**answer(run_folder, "record"), "profile_dir": name}, kept)
 
 
 class Used(unittest.TestCase):

@@ -149,7 +149,7 @@ class OtherPlanes(InFolder):
             return [facts(trace, mode) for mode in modes], n_bytes
 
     def test_cost_nothing(self) -> None:
-        modes = sampled(MODES_OF_TRACE, 4)
+        modes = sampled(MODES_OF_TRACE, 1)
         said, n_bytes = self.read_counting(Shape(factor=0.1), modes)
         said_of_double, n_bytes_of_double = self.read_counting(Shape(factor=0.1, others=2), modes)
         self.assertEqual(said_of_double, said)
