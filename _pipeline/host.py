@@ -163,29 +163,26 @@ class Host:
     def _track(self, line: Line) -> Track | None:
         """What of a line reaches into the windows."""
         shift = line.base_ps - self.start
-        # By the line's own time.
-        window_starts = [start - shift for start in self._starts]
-        window_ends = [end - shift for end in self._ends]
         starts, ends = growing(self._ends[-1:])[:0], growing(self._ends[-1:])[:0]
         names = array("i")
         for ids, offsets, durations in spans_of(line):
-            events = ids, offsets, list(map(add, offsets, durations))
+            shifted = list(map(add, offsets, repeat(shift)))
+            events = ids, shifted, list(map(add, shifted, durations))
             if min(durations, default=0) < 0:
                 events = kept([duration >= 0 for duration in durations], *events)
             if not events[0]:
                 continue
-            self.first = min(self.first, min(events[1]) + line.base_ps)
-            self.last = max(self.last, max(events[2]) + line.base_ps)
+            self.first = min(self.first, min(events[1]) + self.start)
+            self.last = max(self.last, max(events[2]) + self.start)
             # An event reaches into the first window that ends behind its start, or into none.
-            nearest = map(bisect_right, repeat(window_ends), events[1])
-            reaching = list(map(lt, map(window_starts.__getitem__, nearest), events[2]))
+            nearest = map(bisect_right, repeat(self._ends), events[1])
+            reaching = list(map(lt, map(self._starts.__getitem__, nearest), events[2]))
             numbers, begun, ended = kept(reaching, *events)
             numbers = self._numbers_of(numbers)
             if NOTHING in numbers:
                 named = [number != NOTHING for number in numbers]
                 numbers, begun, ended = kept(named, numbers, begun, ended)
-            starts = extended(starts, map(add, begun, repeat(shift)))
-            ends = extended(ends, map(add, ended, repeat(shift)))
+            starts, ends = extended(starts, begun), extended(ends, ended)
             names.extend(numbers)
         return track_of(starts, ends, names) if starts else None
 
