@@ -278,11 +278,12 @@ def field_of(value: Any, kind: str, characters: Characters) -> str:
     """A figure with its unit, or a name, within a sentence."""
     if kind not in FIGURES:
         longest = LONGEST_SENTENCE if kind in ("whole", "stack", "values") else LONGEST_FIELD
-        return cut(name_of(value, kind), kind, longest, characters)
+        name = characters.seen(name_of(value, kind), longest)
+        return cut(name, kind, longest, characters)
     if isinstance(value, dict):
         # Each with its key, the largest first.
         parts = [
-            f"{cut(key, 'name', LONGEST_FIELD, characters)}{TIED}{field_of(each, kind, characters)}"
+            f"{field_of(key, 'name', characters)}{TIED}{field_of(each, kind, characters)}"
             for key, each in sorted(value.items(), key=lambda item: -item[1])
             if each
         ]
@@ -294,7 +295,6 @@ def field_of(value: Any, kind: str, characters: Characters) -> str:
 
 def cut(text: str, kind: str, width: int, characters: Characters) -> str:
     """To a width: of files the end is left, of other names both ends."""
-    text = characters.seen(text, longest=width)
     return characters.end_of(text, width) if kind == "file" else characters.ends_of(text, width)
 
 
@@ -361,7 +361,7 @@ def lines_of_table(table: Table, fields: Json, characters: Characters) -> Iterat
     columns = [each for each in table.columns if not rows or any(has(row, each) for row in rows)]
     cells = [cells_of(column, rows, ends, fields, characters) for column in columns]
     columns = [each for each, (_, *shown) in zip(columns, cells, strict=True) if any(shown)]
-    cells = [each for each in cells if any(each[1:])]
+    cells = [[characters.seen(cell, WIDTH) for cell in each] for each in cells if any(each[1:])]
     widths = widths_of(cells, columns, characters)
     yield ""
     yield from wrapped(sentence(table.title, fields, characters), characters)
@@ -424,10 +424,7 @@ def widths_of(
     columns: Sequence[Sequence[str]], of: Sequence[Column], characters: Characters
 ) -> list[int]:
     """As wide as the widest cell; where that is too much the widest of names give way."""
-    widths = [
-        min(max(characters.width(characters.seen(cell, WIDTH)) for cell in cells), WIDTH)
-        for cells in columns
-    ]
+    widths = [min(max(map(characters.width, cells)), WIDTH) for cells in columns]
     names = [i for i, column in enumerate(of) if not is_figure(column)]
     room = WIDTH - len(INDENT) - len(GAP) * (len(of) - 1)
     while sum(widths) > room:

@@ -610,7 +610,7 @@ class Names(unittest.TestCase):
         ):
             for characters in (UTF8, ASCII):
                 for kind in ("name", "file"):
-                    shown = layout.cut(text, kind, 33, characters)
+                    shown = layout.cut(characters.seen(text, 100), kind, 33, characters)
                     self.assertIn(characters.width(shown), (31, 32, 33))
                     self.assertIn(characters.ellipsis, shown)
 
