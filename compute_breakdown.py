@@ -18,6 +18,7 @@ Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these
     memory       what fills the HBM when it is fullest, by buffer and source line
     idle         why nothing runs, and what the host does meanwhile
     program      what the compiler decided: collectives, kernels, parameters, flags
+    page         all of these in one HTML file, for people to look at
     record       all steps of all devices as one small object, to be kept and compared
     compare      what a change did: two captures line by line, and what of it is more than noise
     spread       which device of which host is slow, and on which lines
@@ -284,6 +285,13 @@ MODES = (
         ("--top", "--flags"),
         "--top 10",
     ),
+    of_step(
+        "page",
+        "_modes.page:page",
+        "all of these in one HTML file, for people to look at",
+        ("--out",),
+        "--out step.html",
+    ),
     Mode(
         "record",
         "_modes.record:record",
@@ -450,6 +458,7 @@ OPTIONS: dict[str, Json] = {
         "metavar": "FILE",
         "help": "a text that sets XLA flags, such as a launch script: is their effect seen?",
     },
+    "--out": {"metavar": "FILE", "help": "where the page is written (required)"},
     "--kernel-cost": {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
         "type": TO_COST,

@@ -27,6 +27,8 @@ class Report:
     fields: Json
     totals: Json | None = None
     notes: Sequence[str] = ()
+    # What is left to be done with the whole answer, and what that adds to it.
+    finish: Callable[[Json], Json] | None = None
 
 
 def answer_of(
@@ -61,6 +63,8 @@ def answer_of(
         "totals": {**totals_of(step), **(said.totals or {})},
         **said.fields,
     }
+    if said.finish:
+        fields |= said.finish(fields)
     cut_texts(fields, step.device.plane.file_size)
     return fields
 

@@ -104,7 +104,7 @@ def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
     return converter(lambda text: (what, float(positive(text))), "a finite number above 0")
 
 
-# They are for programs.
+# The one is for programs, the other for eyes.
 WITHOUT_TEXT = ("record", "page")
 
 
@@ -114,6 +114,10 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
         yield "--step and --step-id exclude each other"
     if mode == "compare" and "baseline" not in given:
         yield "--mode compare takes --baseline PROFILE, the capture before the change"
+    if mode == "page" and "out" not in given:
+        yield "--mode page takes --out FILE, where the page is written"
+    if given.get("out", "").endswith((".xplane.pb", ".xplane.pb.gz")):
+        yield "--out would overwrite a trace"
     if given["profile"] == given.get("baseline") == "-":
         yield "there is only one standard input: PROFILE and the baseline can't both be -"
     if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:

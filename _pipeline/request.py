@@ -63,6 +63,7 @@ EXIT_STATUS = {
     "kernel_not_found": 1,
     "duplicate_host": 1,
     "unreadable_flags": 1,
+    "cant_write": 1,
     "op_not_found": 1,
     "scope_not_found": 1,
     "protobuf_not_installed": 1,

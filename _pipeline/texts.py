@@ -29,7 +29,9 @@ def exact(number: int) -> int | str:
     return number if abs(number) <= LARGEST_EXACT else str(number)
 
 
-def cut_texts(fields: Json, file_size: int = 0) -> None:
+def cut_texts(
+    fields: Json, file_size: int = 0, *, longest: int = LONGEST_TEXT, all_texts: int = ALL_TEXTS
+) -> None:
     """Cut texts that are too long, in place; a note counts them."""
     texts: list[str] = []
     gather(fields, texts)
@@ -39,8 +41,8 @@ def cut_texts(fields: Json, file_size: int = 0) -> None:
         for text, n in Counter(texts).items()
         if len(text) * MOST_BYTES > SHORT_TEXT and (size := size_of(text)) > SHORT_TEXT
     ]
-    limit = LONGEST_TEXT
-    allowed = ALL_TEXTS + TEXT_PER_BYTE * file_size
+    limit = longest
+    allowed = all_texts + TEXT_PER_BYTE * file_size
     while limit > SHORT_TEXT and sum(min(size, limit) * n for _, size, n in long) > allowed:
         limit //= 2
     n_cut = sum(n for _, size, n in long if size > limit)

@@ -26,8 +26,9 @@ PROFILES = ROOT.parent / "shared" / "profiles"
 TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
 OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
 ALL_MODES = tuple(mode.name for mode in compute_breakdown.MODES)
-# Those of one step.
-MODES = tuple(mode.name for mode in compute_breakdown.MODES if "--step" in mode.options)
+# Those of one step; and without the page, which shows the others and has tests of its own.
+STEP_MODES = tuple(mode.name for mode in compute_breakdown.MODES if "--step" in mode.options)
+MODES = tuple(mode for mode in STEP_MODES if mode != "page")
 # Those that have an answer whatever lies beside the trace.
 MODES_OF_TRACE = tuple(mode for mode in MODES if mode not in ("memory", "program"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import gzip
 import importlib
@@ -32,9 +31,19 @@ from _pipeline.scopes import scope_of
 from _proto import errors
 from tests.builders import hlo_proto, records, xspace
 from tests.builders.allocator import SIZES, allocator, with_host
+from tests.builders.make_pictures import PICTURES
 from tests.builders.xspace import Space, StatValue, encode, op, tpu_plane, trace
-from tests.harness import DEMO, PROFILES, ROOT, SCRIPT, Outcome, answer, run, sampled
-from tests.harness import MODES as STEP_MODES
+from tests.harness import (
+    DEMO,
+    PROFILES,
+    ROOT,
+    SCRIPT,
+    STEP_MODES,
+    Outcome,
+    answer,
+    run,
+    sampled,
+)
 from tests.modes import test_idle
 
 PAGES = {
@@ -56,8 +65,6 @@ BEFORE_IN_README, AFTER_IN_README = "tests/data/before.json.gz", "tests/data/aft
 DATA = ROOT / "tests" / "data"
 # What is left of two runs of the demo's program: see tests/builders/make_runs.py.
 BEFORE, AFTER = DATA / "before.json.gz", DATA / "after.json.gz"
-# The renderer whose pictures are kept; others set text a little differently.
-VL_CONVERT = "1.9.0.post1"
 MODES = tuple(mode.name for mode in compute_breakdown.MODES)
 ABSENT = "absent"
 
@@ -322,6 +329,7 @@ ALL_OPTIONS = {
     "memory": ["--top=3"],
     "idle": ["--top=3"],
     "program": ["--top=0", f"--flags={FLAG_FILE}"],
+    "page": [],
     "record": ["--steps=1:"],
     "compare": ["--top=3"],
     "spread": ["--top=1"],
@@ -334,14 +342,19 @@ DEMO_KERNEL = "--kernel-cost=flash_attention=34359738368,67108864,bf16"
 def answers() -> list[Json]:
     """Answers of every mode, with and without options."""
     found = [demo("roofline", DEMO_KERNEL)]
+    folder = tempfile.TemporaryDirectory()
     for mode in MODES:
-        baseline = ["--baseline", str(BEFORE)] if mode == "compare" else []
+        needed = {
+            "compare": ["--baseline", str(BEFORE)],
+            "page": ["--out", f"{folder.name}/step.html"],
+        }.get(mode, [])
         for options in ([], ALL_OPTIONS[mode]):
-            found.append(demo(mode, *baseline, *options))
+            found.append(demo(mode, *needed, *options))
             for data in hand_made(mode):
                 is_for_all = mode in (*STEP_MODES, "anatomy")
                 if is_for_all or run(data, "record").object["status"] == "ok":
-                    found.append(answer(data, mode, *baseline, *options))
+                    found.append(answer(data, mode, *needed, *options))
+    folder.cleanup()
     # A layer without a primitive.
     found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
     found += single_ops()
@@ -446,6 +459,7 @@ def refusals() -> list[Outcome]:
         run(holding(None), "memory"),
         run(mixed_trace(), "program"),
         run(DEMO, "program", "--flags", "no such path"),
+        run(DEMO, "page", "--out", "no such folder/step.html"),
         run(b"garbage", "summary"),
         run(measurements() + b"\x0a\x7f", "anatomy", *ALL_OPTIONS["anatomy"]),
         run(DEMO, "anatomy", "--plane", "none"),
@@ -600,7 +614,7 @@ class Fields(unittest.TestCase):
 
     def test_every_example_is_of_the_demo(self) -> None:
         of_demo = FieldTables.of(FIELDS)
-        for mode in set(MODES) - {"compare"}:
+        for mode in set(MODES) - {"compare", "page"}:
             every = ["--include-data-move", "--include-comm"] if mode == "by_source" else []
             of_demo.check_object(mode, ".", demo(mode, *every))
         of_demo.check_object("compare", ".", answer(AFTER, "compare", "--baseline", str(BEFORE)))
@@ -785,6 +799,7 @@ class SetUp(unittest.TestCase):
                 [str(DEMO), "--mode", "memory"],
                 [str(AFTER), "--mode", "compare", f"--baseline={BEFORE}"],
                 [str(DEMO), "--mode", "summary", "--chip", "v4"],
+                [str(DEMO), "--mode", "page", "--out", str(folder / "step.html")],
             ):
                 of_script, of_archive = (
                     subprocess.run(
@@ -797,9 +812,9 @@ class SetUp(unittest.TestCase):
                     self.assertEqual(of_archive.returncode, of_script.returncode)
 
     def test_speed_is_told_of_every_mode(self) -> None:
-        of_modes = {code(row[0]) for row in table(FIELDS, "mode", "wall")}
+        of_modes = [code(row[0]) for row in table(FIELDS, "mode", "wall")]
         # The others compare what `record` reads.
-        self.assertEqual(of_modes, set(MODES) - {"compare", "spread"})
+        self.assertCountEqual(of_modes, set(MODES) - {"compare", "spread"})
 
     def test_links_lead_somewhere(self) -> None:
         for name, page in PAGES.items():
@@ -917,8 +932,8 @@ class Excerpts(unittest.TestCase):
                 parsed = parse_excerpt(excerpt.text)
                 if not is_excerpt(parsed, real):
                     self.fail(first_difference(parsed, real))
-        # Of a record one reads what others make of it.
-        self.assertEqual(modes, set(MODES) - {"record"})
+        # Of a record one reads what others make of it, of a page what a browser does.
+        self.assertEqual(modes, set(MODES) - {"record", "page"})
 
     def test_an_excerpt_that_is_not_true_fails(self) -> None:
         whole = {"a": 1, "b": [{"c": 2, "d": "text"}, {"c": 3}]}
@@ -1439,77 +1454,17 @@ class Recipes(unittest.TestCase):
         )
         self.assertEqual(self.folded(str(path), own=True), "my,own.py:1 10\n")
 
-    def test_pictures(self) -> None:
-        if installed_version("vl-convert-python") != VL_CONVERT:
-            self.skipTest(f"needs vl-convert-python {VL_CONVERT}")
-        self.folded()
-        page = (DATA / "README.md").read_text(encoding="utf-8")
-        (block,) = (block for block in blocks(page) if block.language == "bash")
-        self.assertEqual(self.run_bash(block.text).stderr, "")
-        for name in ("flame.svg", "roofline.svg"):
+
+class Pictures(unittest.TestCase):
+    def test_they_are_there_and_small(self) -> None:
+        """Made of the page by tests.builders.make_pictures."""
+        shown = re.findall(r"!\[[^\]]+\]\((.*?)\)", README + GUIDE)
+        self.assertEqual({f"tests/data/{name}.png" for name in PICTURES}, set(shown))
+        for name in shown:
             with self.subTest(picture=name):
-                drawn = Path(self.folder.name, name).read_text(encoding="utf-8")
-                kept = (DATA / name).read_text(encoding="utf-8")
-                self.assertTrue(
-                    drawn == kept, f"make tests/data/{name} anew, as the page beside it says"
-                )
-
-    def specification(self, program: str, *options: str, stdin: str) -> Json:
-        done = subprocess.run(
-            ["jq", *options, "-f", str(DATA / program)],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        found: Json = json.loads(done.stdout)
-        return found
-
-    def test_what_the_flame_graph_draws(self) -> None:
-        stdin = "b;c 30\na;/x/b.py:7;c 20\na 10\na;/x/b.py:7 40\n"
-        drawn = self.specification("flame.jq", "-Rn", stdin=stdin)
-        self.assertEqual(
-            [
-                (bar["depth"], bar["from"], bar["to"], bar["file"])
-                for bar in drawn["data"]["values"]
-            ],
-            [
-                (0, 0, 70, "a"),
-                (0, 70, 100, "b"),
-                (1, 10, 70, "b.py"),
-                (1, 70, 100, "c"),
-                (2, 50, 70, "c"),
-            ],
-        )
-
-    def test_what_the_roofline_plot_draws(self) -> None:
-        answer = copy.deepcopy(demo("roofline"))
-        for group in answer["groups"]:
-            group["source_inner"] = "library.py:1"
-        drawn = self.specification("roofline.jq", stdin=json.dumps(answer))
-        roof, points = (layer["data"]["values"] for layer in drawn["layer"])
-        groups = sorted(answer["groups"], key=lambda group: -group["total_dur_ps"])
-        covered = answer["step_summary"]["rooflined_dur_ps"]
-        shown = [group for group in groups if group["total_dur_ps"] >= covered / 100]
-        self.assertLess(len(shown), len(groups))
-        for point, group in zip(points, shown, strict=True):
-            own = group["source_user"].rpartition("/")[2]
-            self.assertEqual(point["line"], group["kernel"] or own)
-            self.assertEqual(
-                (point["intensity"], point["bound"]),
-                (group["arithmetic_intensity"], group["bound"]),
-            )
-            self.assertAlmostEqual(point["tflops"] / 1153.5 / group["mfu"], 1, delta=1e-3)
-            self.assertAlmostEqual(point["ms"] * 1e9 / group["total_dur_ps"], 1, delta=1e-3)
-        for point in roof:
-            bandwidth = 3690 * 2**30 / 1e12
-            at_most = min(1153.5, point["intensity"] * bandwidth)
-            self.assertAlmostEqual(point["tflops"] / at_most, 1, delta=1e-3)
-        bare = run(trace([op("a", "loop fusion", 0, 10)]), "roofline").object
-        drawn = self.specification("roofline.jq", stdin=json.dumps(bare))
-        self.assertEqual([len(layer["data"]["values"]) for layer in drawn["layer"]], [3, 0])
-        ridge, flat = (point["tflops"] for point in roof[-2:])
-        self.assertAlmostEqual(ridge / flat, 1, 3)
+                data = (ROOT / name).read_bytes()
+                self.assertTrue(data.startswith(b"\x89PNG"))
+                self.assertLess(len(data), 150_000)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -1554,9 +1509,9 @@ class Skill(unittest.TestCase):
         commands = re.findall(
             r"compute-breakdown PROFILE (.*?)\|\s*jq (.*?)'(.*?)'", "\n".join(recipes), re.DOTALL
         )
-        # Of a record one reads what others make of it.
+        # Of a record one reads what others make of it, and a page is for people.
         asked_for = {shlex.split(asked)[1] for asked, *_ in commands}
-        self.assertEqual(asked_for, set(MODES) - {"record"})
+        self.assertEqual(asked_for, set(MODES) - {"record", "page"})
         hand_made = [*hand_made_traces(), *hand_made_memories(), *hand_made_programs()]
         for data in (None, *sampled(hand_made, 1)):
             for asked, options, program in commands:

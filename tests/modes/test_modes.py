@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
+import tempfile
 import unittest
+from pathlib import Path
 from typing import Any
 
 import compute_breakdown
@@ -20,7 +23,7 @@ from tests.builders.xspace import (
     tpu_plane,
     trace,
 )
-from tests.harness import ALL_MODES, DEMO, MODES, answer, keywords_of, run, sampled
+from tests.harness import ALL_MODES, DEMO, MODES, STEP_MODES, answer, keywords_of, run, sampled
 from tests.modes.small_steps import (
     HERE,
     STALL,
@@ -386,13 +389,17 @@ class Fields(unittest.TestCase):
         self.assert_fields(roofline(list(self.OPS), "--top", "1")["tail"], "roofline tail")
 
 
+# Where a page may be written.
+OUT = os.path.join(tempfile.gettempdir(), f"step-{os.getpid()}.html")
+
+
 class OptionsOfModes(unittest.TestCase):
     # A use of each option that belongs to some mode, and the modes that it belongs to.
     OPTIONS: dict[tuple[str, ...], str] = {  # noqa: RUF012
         ("--include-comm",): "summary by_source non_compute",
-        ("--step", "0"): " ".join(MODES),
-        ("--step-id", "s"): " ".join(MODES),
-        ("--own", "m.py"): " ".join(MODES),
+        ("--step", "0"): " ".join(STEP_MODES),
+        ("--step-id", "s"): " ".join(STEP_MODES),
+        ("--own", "m.py"): " ".join(STEP_MODES),
         ("--top", "3"): "bottleneck summary by_source by_op non_compute roofline comm memory idle "
         "program compare spread",
         ("--steps", ":1"): "record compare spread",
@@ -414,6 +421,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--params", "7e9", "--tokens", "8", "--n-devices", "2"): "bottleneck",
         ("--n-devices", "2", "--tokens", "8", "--params", "7e9"): "bottleneck",
         ("--flags", __file__): "program",
+        ("--out", OUT): "page",
         ("--plane", "0"): "anatomy",
         ("--line", "XLA Ops"): "anatomy",
         ("--grep", "fl.sh"): "anatomy",
@@ -434,11 +442,13 @@ class OptionsOfModes(unittest.TestCase):
 
     def test_an_option_of_another_mode_is_refused(self) -> None:
         data = with_program([kernel(0, 5)])
+        self.addCleanup(Path(OUT).unlink, missing_ok=True)
         for option, modes in sampled(self.OPTIONS.items(), 8):
             for mode in ALL_MODES:
                 needed = {
                     "compare": ["--baseline", str(DEMO)],
                     "anatomy": ["--plane", "/device:TPU:0"],
+                    "page": ["--out", OUT],
                 }.get(mode, [])
                 with self.subTest(option=option, mode=mode):
                     outcome = run(data, mode, *needed, *option)
@@ -464,7 +474,7 @@ class OptionsOfModes(unittest.TestCase):
                 ]
                 for each in keywords:
                     self.assertIs(each.kind, each.KEYWORD_ONLY, f"{each}: no flags pooled")
-                    if each.name != "baseline":
+                    if each.name not in ("baseline", "out"):
                         self.assertIsNot(each.default, each.empty, f"{each} has no default")
                 self.assertEqual(
                     {each.name for each in keywords},
@@ -482,8 +492,7 @@ class OptionsOfModes(unittest.TestCase):
     def test_the_pipeline_takes_its_options(self) -> None:
         data = self.id().encode()  # no trace
         for flag in compute_breakdown.PIPELINE_OPTIONS:
-            value = "text" if flag == "--format" else "1"
-            outcome = run(data, MODES[0], flag, value)
+            outcome = run(data, MODES[0], flag, "text" if flag == "--format" else "1")
             self.assertNotEqual(outcome.object["reason"], "bad_arguments")
 
     def test_values_that_make_no_sense_are_refused(self) -> None:

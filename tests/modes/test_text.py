@@ -742,7 +742,7 @@ class Command(InFolder):
         n = 0
         for outcome in refusals():
             fields = outcome.object
-            if fields["mode"] is None or fields["mode"] == "record":
+            if fields["mode"] not in WITH_TEXT:
                 continue
             n += 1
             words = " ".join(text_of(fields, "utf-8").split())

@@ -71,7 +71,7 @@ class Planes(unittest.TestCase):
                 if mode in ("anatomy", "compare"):
                     continue
                 with self.subTest(planes=planes, mode=mode):
-                    outcome = run(data, mode)
+                    outcome = run(data, mode, *(["--out=step.html"] if mode == "page" else []))
                     self.assertEqual(outcome.status, 0)
                     self.assertEqual(outcome.object["reason"], "device_not_found")
                     self.assertEqual(outcome.object["available_devices"], devices)

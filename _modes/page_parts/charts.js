@@ -1,0 +1,218 @@
+// Bars, the strip, steps.
+
+// A bar of parts {name, value, cls, lines, go}, as wide as their sum.
+function bar(parts, label) {
+  const shown = parts.filter((part) => part.value > 0);
+  const whole = shown.reduce((sum, part) => sum + part.value, 0);
+  const nodes = shown.map((part) => {
+    const made = element(
+      "div",
+      { class: `part ${part.cls}`, "data-value": part.value, "data-name": part.name },
+      element("span", {}, part.name),
+    );
+    made.style.width = `${(100 * part.value) / whole}%`;
+    return made;
+  });
+  const host = element("div", { class: "bar" }, ...nodes);
+  makeMarks(host, nodes, (i) => shown[i], label);
+  return host;
+}
+
+function budgetBar(rows) {
+  const shown = rows.filter((row) => row.dur_ps > 0);
+  return bar(
+    shown.map((row) => ({
+      name: CLASSES[row.class],
+      value: row.dur_ps,
+      cls: `c-${row.class}`,
+      lines: [
+        CLASSES[row.class],
+        `${asTime(row.dur_ps)}, ${asPercent(row.pct_of_step)} of the step`,
+        row.lost_ps ? `lost ${asTime(row.lost_ps)}` : "",
+      ],
+      go: () => goToClass(row.class),
+    })),
+    "the budget of the step",
+  );
+}
+
+function goToClass(name) {
+  if (name === "idle") tables.idle?.goTo(0);
+  else tables.findings?.goToClass(name);
+}
+
+// ---------------------------------------------------------------------------------------------
+// The strip: in each bin the time by class, from the bottom up; what is left empty is idle.
+
+function binEdge(i) {
+  const [start, end] = PAGE.step_window_ps.map(Number);
+  return start + ((end - start) * i) / DATA.strip.n_bins;
+}
+
+// One outline for each class: it has so many corners, where boxes would be as many elements.
+function stripPaths(names, rows, idle) {
+  const n = DATA.strip.n_bins;
+  const heights = new Float64Array(n);
+  const width = binEdge(1) - binEdge(0);
+  const sums = Array.from({ length: n }, (_, i) => rows.reduce((sum, row) => sum + row[i], idle[i]));
+  return names.map((name, k) => {
+    const row = rows[k];
+    let path = "";
+    for (let i = 0; i < n; i++) {
+      if (!row[i]) continue;
+      // Where ops overlap, a bin holds more than it is long.
+      const height = row[i] / Math.max(sums[i], width);
+      path += `M${i},${(1 - heights[i]).toFixed(4)}h1v${(-height).toFixed(4)}h-1z`;
+      heights[i] += height;
+    }
+    return svg("path", { d: path, class: `c-${name}` });
+  });
+}
+
+function drawStrip(host) {
+  const { n_bins: n, by_class: byClass, idle, ops, longest } = DATA.strip;
+  if (!n) return;
+  const names = Object.keys(CLASSES).filter((name) => byClass[name]);
+  const cursor = svg("rect", { class: "cursor", y: 0, width: 1, height: 1, visibility: "hidden" });
+  const picture = svg(
+    "svg",
+    { viewBox: `0 0 ${n} 1`, preserveAspectRatio: "none", class: "strip", "aria-hidden": "true" },
+    ...stripPaths(names, names.map((name) => byClass[name]), idle),
+    cursor,
+  );
+  const holder = element("div", { class: "strip-holder", tabindex: "0", role: "slider" }, picture);
+  let at = 0;
+  const op = (i) => (longest[i] === null ? null : ops[longest[i]]);
+  const linesOf = (i) => {
+    const who = op(i);
+    const parts = names.filter((name) => byClass[name][i]).map((name) => `${CLASSES[name]} ${asTime(byClass[name][i])}`);
+    return [
+      `from ${asTime(binEdge(i) - binEdge(0))} for ${asTime(binEdge(i + 1) - binEdge(i))}`,
+      who ? `longest: ${shortened(readable(who.hlo_op), 80)}` : "nothing runs",
+      who && lineOf(who) ? shortened(readable(lineOf(who)), 120) : "",
+      [...parts, idle[i] ? `idle ${asTime(idle[i])}` : ""].filter(Boolean).join(", "),
+    ];
+  };
+  const moveTo = (i) => {
+    at = Math.max(0, Math.min(n - 1, i));
+    cursor.setAttribute("x", at);
+    cursor.setAttribute("visibility", "visible");
+    holder.setAttribute("aria-valuenow", at);
+    holder.setAttribute("aria-valuetext", linesOf(at).filter(Boolean).join(", "));
+  };
+  const go = () => {
+    const who = op(at);
+    if (who) goToOp(who);
+    else goToClass("idle");
+  };
+  filled(holder, { "aria-label": "the step in bins", "aria-valuemin": 0, "aria-valuemax": n - 1 }, []);
+  moveTo(0);
+  cursor.setAttribute("visibility", "hidden");
+  holder.addEventListener("mousemove", (event) => {
+    const box = holder.getBoundingClientRect();
+    moveTo(Math.floor(((event.clientX - box.left) / box.width) * n));
+    showTip(linesOf(at), event.clientX, event.clientY);
+  });
+  const leave = () => {
+    hideTip();
+    cursor.setAttribute("visibility", "hidden");
+  };
+  holder.addEventListener("mouseleave", leave);
+  holder.addEventListener("blur", leave);
+  holder.addEventListener("click", go);
+  holder.addEventListener("keydown", (event) => {
+    const far = event.shiftKey ? Math.ceil(n / 50) : 1;
+    const to = { ArrowRight: at + far, ArrowLeft: at - far, Home: 0, End: n - 1 }[event.key];
+    if (to !== undefined) {
+      moveTo(to);
+      tipAtBin(holder, at, n, linesOf(at));
+    } else if (event.key === "Enter" || event.key === " ") go();
+    else return;
+    event.preventDefault();
+  });
+  host.append(holder, gapLane(), axis());
+}
+
+function tipAtBin(holder, i, n, lines) {
+  const box = holder.getBoundingClientRect();
+  showTip(lines, box.left + (box.width * i) / n, box.bottom - 14);
+}
+
+// To the row of an op, or where that is beyond the table to the finding of its line.
+function goToOp(who) {
+  const i = ANSWERS.by_op.ops.findIndex((row) => row.hlo_op === who.hlo_op && row.program_id === who.program_id);
+  if (i >= 0) {
+    tables.ops.goTo(i);
+    return;
+  }
+  const findings = ANSWERS.bottleneck.findings;
+  const finding = findings.findIndex((row) => row.class === who.class && lineOf(row) === lineOf(who));
+  if (finding >= 0) tables.findings.goTo(finding);
+  else goToClass(who.class);
+}
+
+// The longest gaps, below the strip: most are too short to be seen in it.
+function gapLane() {
+  const start = binEdge(0);
+  const gaps = ANSWERS.idle.gaps;
+  const nodes = gaps.map((gap) => {
+    const made = element("div", { class: "gap c-idle", "data-value": gap.dur_ps });
+    made.style.left = `${(100 * (gap.start_ps - start)) / PAGE.step_duration_ps}%`;
+    made.style.width = `${(100 * gap.dur_ps) / PAGE.step_duration_ps}%`;
+    return made;
+  });
+  const lane = element("div", { class: "lane" }, ...nodes);
+  makeMarks(
+    lane,
+    nodes,
+    (i) => ({
+      lines: [
+        `gap of ${asTime(gaps[i].dur_ps)}`,
+        `at ${asTime(gaps[i].start_ps - start)}`,
+        Object.entries(gaps[i].cause).map(([cause, time]) => `${cause} ${asTime(time)}`).join(", "),
+      ],
+      go: () => tables.idle.goTo(i),
+    }),
+    "the longest gaps",
+  );
+  return lane;
+}
+
+function axis() {
+  const duration = PAGE.step_duration_ps;
+  const host = element("div", { class: "axis", "aria-hidden": "true" });
+  const unit = unitOf(TIMES, duration);
+  for (let i = 0; i <= 4; i++) {
+    const label = element("span", {}, `${inUnit(TIMES, (duration * i) / 4, unit, duration)} ${unit[0]}`);
+    label.style.left = `${25 * i}%`;
+    host.append(label);
+  }
+  return host;
+}
+
+// ---------------------------------------------------------------------------------------------
+// Steps: a column each, as high as it is long.
+
+function stepColumns(steps) {
+  const longest = steps.reduce((most, step) => Math.max(most, step.duration_ps), 1);
+  const nodes = steps.map((step) => {
+    const made = element("div", { class: `column${step.picked ? " picked" : ""}`, "data-value": step.duration_ps });
+    made.style.height = `${Math.max(2, (100 * step.duration_ps) / longest)}%`;
+    return made;
+  });
+  const host = element("div", { class: "columns" }, ...nodes);
+  makeMarks(
+    host,
+    nodes,
+    (i) => ({
+      lines: [
+        `step ${readable(steps[i].name || "(unnamed)")} (index ${steps[i].index})${steps[i].picked ? ", this page's" : ""}`,
+        asTime(steps[i].duration_ps),
+        `${steps[i].n_xla_ops_events} events of ops`,
+      ],
+      go: () => tables.steps.goTo(i),
+    }),
+    "steps",
+  );
+  return host;
+}

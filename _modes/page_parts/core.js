@@ -1,0 +1,191 @@
+// The data, elements, and how figures are written. Names in a trace are hostile: all text enters
+// the page as text, never as HTML.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const ANSWERS = DATA.answers;
+const PAGE = DATA.page;
+
+const CLASSES = {
+  collective: "collective",
+  host: "host",
+  data_movement: "data movement",
+  compute_bound: "compute bound",
+  memory_bound: "memory bound",
+  kernel: "kernel",
+  unjudged: "unjudged",
+  other: "other",
+  idle: "idle",
+  overlap: "overlap",
+};
+const REASONS = {
+  no_program: "the capture has no program beside the trace",
+  no_buffer_assignment: "the program in the capture has no buffer assignment",
+};
+
+// What names may hold and eyes can't see: control characters, and those that turn a line around.
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]/gu;
+
+function readable(text) {
+  return String(text).replace(UNSEEN, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+}
+
+// Of several lines, such as a stack, each.
+function readableLines(text) {
+  return String(text).split("\n").map(readable).join("\n");
+}
+
+function element(tag, fields = {}, ...children) {
+  return filled(document.createElement(tag), fields, children);
+}
+
+function svg(tag, fields = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), fields, children);
+}
+
+function filled(node, fields, children) {
+  for (const [name, value] of Object.entries(fields)) {
+    if (isUnknown(value) || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.filter((child) => !isUnknown(child)));
+  return node;
+}
+
+const byId = (id) => document.getElementById(id);
+
+// ---------------------------------------------------------------------------------------------
+// Figures. Each is shown rounded, and exact in its title and in data-value.
+
+const TIMES = [["ps", 1], ["ns", 1e3], ["µs", 1e6], ["ms", 1e9], ["s", 1e12]];
+const BYTES = [["B", 1], ["KiB", 2 ** 10], ["MiB", 2 ** 20], ["GiB", 2 ** 30], ["TiB", 2 ** 40]];
+const COUNTS = [["", 1], ["k", 1e3], ["M", 1e6], ["G", 1e9], ["T", 1e12], ["P", 1e15]];
+
+function unitOf(units, number) {
+  const size = Math.abs(number);
+  return units.findLast(([, each]) => size >= each) ?? units[0];
+}
+
+// So many decimals that the largest of a column has four digits.
+function decimalsOf([, each], largest) {
+  const whole = Math.floor(Math.abs(largest) / each);
+  return each === 1 ? 0 : Math.max(0, 4 - String(whole).length);
+}
+
+function inUnit(units, number, unit = unitOf(units, number), largest = number) {
+  return (number / unit[1]).toFixed(decimalsOf(unit, largest));
+}
+
+function scaled(units, number) {
+  if (isUnknown(number)) return "?";
+  const unit = unitOf(units, number);
+  return `${inUnit(units, Number(number), unit)}${unit[0] && ` ${unit[0]}`}`;
+}
+
+const asTime = (ps) => scaled(TIMES, ps);
+const asBytes = (bytes) => scaled(BYTES, bytes);
+const asCount = (n) => (n < 1e4 ? String(n) : scaled(COUNTS, n));
+const asPercent = (pct) => (isUnknown(pct) ? "?" : `${pct.toFixed(1)} %`);
+const asShare = (fraction) => asPercent(fraction === null ? null : 100 * fraction);
+
+const grouped = (number) =>
+  typeof number === "number" && Number.isInteger(number)
+    ? String(number).replace(/\B(?=(\d{3})+$)/g, " ")
+    : String(number);
+
+// How a value of each kind is shown, and what its exact form is measured in.
+const KINDS = {
+  time: [asTime, "ps"],
+  bytes: [asBytes, "bytes"],
+  count: [asCount, ""],
+  percent: [asPercent, "%"],
+  share: [asShare, "of 1"],
+  number: [(n) => (isUnknown(n) ? "?" : String(n)), ""],
+};
+
+const isUnknown = (value) => value === null || value === undefined;
+
+// One figure; of what is unknown a `?` that says why.
+function figure(kind, value, why = "unknown", shown = null) {
+  if (isUnknown(value)) {
+    return element("span", { class: "unknown", title: why, "data-value": "null" }, "?");
+  }
+  const [form, unit] = KINDS[kind];
+  const exact = `${grouped(value)} ${unit}`.trim();
+  return element("span", { class: "figure", title: exact, "data-value": value }, shown ?? form(value));
+}
+
+// The kind of a field by its name, as FIELDS.md has them.
+function kindOf(name) {
+  if (/_ps(_|$)/.test(name)) return "time";
+  if (/bytes/.test(name) && !/^pct/.test(name)) return "bytes";
+  if (/pct/.test(name)) return "percent";
+  if (/(^|_)(mfu|hfu|util)|fragmentation$/.test(name)) return "share";
+  return "number";
+}
+
+// ---------------------------------------------------------------------------------------------
+// Names.
+
+// Its two last folders' worth of a path; the whole is in the title.
+function shortLine(line) {
+  const parts = line.split("/");
+  return parts.length > 2 ? `…/${parts.slice(-2).join("/")}` : line;
+}
+
+// There is little room in a box: its file's name alone.
+const withoutFolder = (line) => (/\/[^/]*:\d+$/.test(line) ? line.slice(line.lastIndexOf("/") + 1) : line);
+
+function shortened(text, most) {
+  if (text.length <= most) return text;
+  const end = Math.floor(most / 2);
+  return `${text.slice(0, most - end - 1)}…${text.slice(-end)}`;
+}
+
+function nameElement(text, most = 60, shown = text) {
+  const title = shortened(readableLines(text), 2000);
+  return element("bdi", { title }, shortened(readable(shown), most));
+}
+
+// The line of a row, as its user would name it.
+const lineOf = (row) => row.source_user ?? row.source_inner ?? null;
+
+function lineElement(row) {
+  const line = lineOf(row);
+  if (line !== null) return nameElement(line, 48, shortLine(line));
+  if (row.agg_key) return nameElement(row.agg_key, 48);
+  return element("span", { class: "unknown", title: "the trace gives no line" }, "?");
+}
+
+// The class that takes most of a map from class to time.
+function mainClass(times) {
+  const ranked = Object.entries(times).sort((a, b) => b[1] - a[1]);
+  return ranked.length ? ranked[0][0] : "other";
+}
+
+// Whether it takes so much of it that its colour may speak for all.
+function isMixed(times) {
+  const all = Object.values(times);
+  return 4 * Math.max(...all, 0) < 3 * all.reduce((a, b) => a + b, 0);
+}
+
+function swatch(name) {
+  return element("span", { class: `swatch c-${name}` });
+}
+
+function classElement(name) {
+  return element("span", { class: "class" }, swatch(name), CLASSES[name] ?? name);
+}
+
+function section(id, ...children) {
+  byId(id).append(...children);
+}
+
+// Whether a mode has an answer; its section says why not.
+function hasAnswer(mode, id) {
+  const status = DATA.parts[mode];
+  if (status === "ok") return true;
+  const why = REASONS[status] ? `: ${REASONS[status]}` : "";
+  section(id, element("p", { class: "absent" }, `No answer (${status})${why}.`));
+  return false;
+}

@@ -1,0 +1,271 @@
+// The flame graph, outermost on top: by call path (the stacks of all groups of source lines) or by
+// scope. Both are trees of nodes {name, title, value, times (by class), children, parent, go}.
+
+const NARROWEST = 1.5; // pixels; what is narrower is not drawn
+
+function node(name, parent, title = name) {
+  const made = { name, title, value: 0, times: {}, children: new Map(), parent, row: null };
+  made.depth = parent ? parent.depth + 1 : 0;
+  return made;
+}
+
+function child(parent, name, title) {
+  if (!parent.children.has(name)) parent.children.set(name, node(name, parent, title));
+  return parent.children.get(name);
+}
+
+function addTimes(into, value, times) {
+  into.value += value;
+  for (const [name, time] of Object.entries(times)) into.times[name] = (into.times[name] ?? 0) + time;
+}
+
+// `file:line:column` without the column, which tells nothing here.
+const withoutColumn = (frame) => frame.replace(/^(.*:\d+):\d+$/, "$1");
+
+function treeOfPaths() {
+  const root = node("all ops", null);
+  ANSWERS.by_source.groups.forEach((group, i) => {
+    const times = DATA.classes.by_source[i] ?? {};
+    const frames = group.source_stack
+      ? group.source_stack.split("\n").map(withoutColumn)
+      : ["(without a stack)", group.source_inner ?? group.agg_key];
+    let at = root;
+    addTimes(at, group.total_dur_ps, times);
+    for (const frame of frames) {
+      at = child(at, frame);
+      addTimes(at, group.total_dur_ps, times);
+      // The row of the costliest group below.
+      at.row ??= { table: "lines", i, value: 0 };
+      if (group.total_dur_ps > at.row.value) at.row = { table: "lines", i, value: group.total_dur_ps };
+    }
+  });
+  const rest = ANSWERS.by_source.tail.dur_ps;
+  if (rest) {
+    addTimes(root, rest, {});
+    addTimes(child(root, "(shorter groups, left out of this page)"), rest, { other: rest });
+  }
+  return root;
+}
+
+function treeOfScopes() {
+  const root = node("all ops", null);
+  const { scopes, no_scope } = ANSWERS.by_scope;
+  // In order, a row's scope is the last before it that is one level up.
+  const path = [];
+  scopes.forEach((row, i) => {
+    const times = DATA.classes.by_scope[i] ?? {};
+    path.length = row.depth;
+    const parent = path[row.depth - 1] ?? root;
+    const at = row.depth ? child(parent, row.name, row.scope) : child(root, "(scopes)", "all that has a scope");
+    at.row = { table: "layers", i };
+    addTimes(at, row.total_dur_ps, times);
+    path[row.depth] = at;
+    if (!row.depth) addTimes(root, row.total_dur_ps, times);
+  });
+  if (no_scope.dur_ps) {
+    const times = DATA.classes.no_scope;
+    addTimes(root, no_scope.dur_ps, times);
+    addTimes(child(root, "(without a scope)"), no_scope.dur_ps, times);
+  }
+  return root;
+}
+
+class Flame {
+  constructor(host) {
+    this.host = host;
+    this.trees = {};
+    this.kind = "paths";
+    this.words = "";
+    this.width = 0;
+    this.boxes = [];
+    this.build();
+    this.pick("paths");
+    drawnByWidth(this.chart, (width) => {
+      this.width = width;
+      this.draw();
+    });
+  }
+
+  build() {
+    const choice = (kind, label, checked) =>
+      element(
+        "label",
+        {},
+        element("input", { type: "radio", name: "flame-by", value: kind, checked, onchange: () => this.pick(kind) }),
+        label,
+      );
+    this.search = element("input", {
+      type: "search",
+      placeholder: "search",
+      "aria-label": "search the flame graph",
+      oninput: () => this.find(this.search.value),
+      onkeydown: (event) => {
+        if (event.key === "Escape") this.find((this.search.value = ""));
+      },
+    });
+    this.found = element("output", { class: "muted" });
+    this.out = element("button", { type: "button", onclick: () => this.zoom(this.root) }, "reset zoom");
+    this.chart = element("div", { class: "flame", role: "group", "aria-label": "flame graph" });
+    this.chart.addEventListener("keydown", (event) => this.onKey(event));
+    this.says = element("div", { class: "inspector" });
+    this.host.append(
+      element(
+        "div",
+        { class: "toolbar" },
+        element("fieldset", {}, element("legend", { class: "unseen" }, "boxes"), choice("paths", "call path", true), choice("scopes", "scope", false)),
+        this.search,
+        this.out,
+        this.found,
+      ),
+      this.chart,
+      this.says,
+    );
+  }
+
+  pick(kind) {
+    this.kind = kind;
+    this.trees[kind] ??= kind === "paths" ? treeOfPaths() : treeOfScopes();
+    this.root = this.trees[kind];
+    this.zoom(this.root, false);
+    this.find(this.words);
+  }
+
+  zoom(to, takesFocus = true) {
+    this.focus = this.active = to;
+    this.draw();
+    if (takesFocus) this.boxOf(to)?.focus({ preventScroll: true });
+    this.inspect(to);
+  }
+
+  // Those around the one in focus as wide as the graph; below it each by its share.
+  draw() {
+    this.boxes = [];
+    if (!this.width) return;
+    const around = [];
+    for (let at = this.focus.parent; at; at = at.parent) around.unshift(at);
+    around.forEach((at) => this.boxes.push({ at, left: 0, share: 1, isAround: true }));
+    const waiting = [{ at: this.focus, left: 0, share: 1 }];
+    while (waiting.length) {
+      const box = waiting.pop();
+      this.boxes.push(box);
+      let left = box.left;
+      const parts = [...box.at.children.values()].sort((a, b) => b.value - a.value);
+      for (const part of parts) {
+        const share = (box.share * part.value) / (box.at.value || 1);
+        if (share * this.width >= NARROWEST) waiting.push({ at: part, left, share });
+        left += share;
+      }
+    }
+    const deepest = this.boxes.reduce((most, { at }) => Math.max(most, at.depth), 0);
+    this.chart.style.height = `${(deepest + 1) * 20}px`;
+    this.chart.replaceChildren(...this.boxes.map((box) => this.boxNode(box)));
+    this.mark();
+    this.out.disabled = this.focus === this.root;
+  }
+
+  boxNode(box) {
+    const { at } = box;
+    const made = element(
+      "div",
+      {
+        class: `box c-${mainClass(at.times)}${isMixed(at.times) ? " mixed" : ""}${box.isAround ? " around" : ""}`,
+        role: "button",
+        tabindex: at === this.active ? "0" : "-1",
+        "data-value": at.value,
+        "data-depth": at.depth,
+        "aria-label": `${shortened(readable(at.title), 200)}, ${asTime(at.value)}`,
+        onclick: () => this.zoom(at),
+        onmousemove: (event) => showTip(this.lines(at), event.clientX, event.clientY),
+        onmouseenter: () => this.inspect(at),
+        onmouseleave: hideTip,
+        onfocus: () => this.inspect(at),
+      },
+      element("span", {}, shortened(readable(withoutFolder(at.name)), 120)),
+    );
+    made.style.left = `${100 * box.left}%`;
+    made.style.width = `${100 * box.share}%`;
+    made.style.top = `${20 * at.depth}px`;
+    box.node = made;
+    return made;
+  }
+
+  boxOf(at) {
+    return this.boxes.find((box) => box.at === at)?.node;
+  }
+
+  lines(at) {
+    const classes = Object.entries(at.times).sort((a, b) => b[1] - a[1]).slice(0, 4);
+    return [
+      shortened(readable(at.title), 300),
+      `${asTime(at.value)}, ${asPercent((100 * at.value) / PAGE.step_duration_ps)} of the step`,
+      classes.map(([name, time]) => `${CLASSES[name]} ${asTime(time)}`).join(", "),
+    ];
+  }
+
+  inspect(at) {
+    const [title, ...rest] = this.lines(at);
+    const { row } = at;
+    this.says.replaceChildren(
+      element("bdi", { class: "first" }, title),
+      element("span", { class: "muted" }, rest.join(" · ")),
+      row ? element("button", { type: "button", onclick: () => tables[row.table].goTo(row.i) }, "show its row") : "",
+    );
+  }
+
+  find(words) {
+    this.words = words;
+    const wanted = words.toLowerCase();
+    this.matches = new Set();
+    let total = 0;
+    if (wanted) {
+      const waiting = [{ at: this.root, counted: false }];
+      while (waiting.length) {
+        const { at, counted } = waiting.pop();
+        const isMatch = at.title.toLowerCase().includes(wanted);
+        if (isMatch) this.matches.add(at);
+        if (isMatch && !counted) total += at.value;
+        for (const part of at.children.values()) waiting.push({ at: part, counted: counted || isMatch });
+      }
+      const share = asPercent((100 * total) / (this.root.value || 1));
+      this.found.replaceChildren(`${this.matches.size} found, `, figure("time", total), `, ${share} of all ops`);
+    } else this.found.replaceChildren();
+    this.mark();
+  }
+
+  mark() {
+    for (const { at, node: box } of this.boxes) {
+      box.classList.toggle("found", this.matches?.has(at) ?? false);
+      box.classList.toggle("faint", Boolean(this.words) && !this.matches.has(at));
+    }
+  }
+
+  onKey(event) {
+    const { at } = this.boxes.find((box) => box.node === event.target) ?? {};
+    if (!at) return;
+    const drawn = this.boxes.map((box) => box.at);
+    const ranked = (some) => some.filter((each) => drawn.includes(each)).sort((a, b) => b.value - a.value);
+    const beside = at.parent ? ranked([...at.parent.children.values()]) : [at];
+    const place = beside.indexOf(at);
+    const to = {
+      ArrowUp: at.parent,
+      ArrowDown: ranked([...at.children.values()])[0],
+      ArrowLeft: beside[place - 1],
+      ArrowRight: beside[place + 1],
+    };
+    if (to[event.key]) this.move(to[event.key]);
+    else if (event.key === "Enter" || event.key === " ") this.zoom(at);
+    else if (event.key === "Escape") this.zoom(this.focus.parent ?? this.root);
+    else if (!(event.key in to)) return;
+    event.preventDefault();
+  }
+
+  move(to) {
+    const old = this.boxOf(this.active);
+    if (old) old.tabIndex = -1;
+    this.active = to;
+    const box = this.boxOf(to);
+    box.tabIndex = 0;
+    box.focus({ preventScroll: true });
+    box.scrollIntoView({ block: "nearest" });
+  }
+}

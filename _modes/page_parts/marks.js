@@ -1,0 +1,86 @@
+// Marks: whatever of a drawing has a figure and leads to a row. One of a drawing is in the order of
+// Tab; arrows move among them, Enter or a click goes on, Escape puts the tip away.
+
+const tip = byId("tip");
+
+function showTip(lines, x, y) {
+  tip.replaceChildren(
+    ...lines.filter(Boolean).map((line, i) => element("div", { class: i ? "" : "first" }, line)),
+  );
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  const left = Math.min(x + 14, innerWidth - box.width - 8);
+  const top = y + 18 + box.height > innerHeight ? y - box.height - 10 : y + 18;
+  tip.style.left = `${Math.max(8, left) + scrollX}px`;
+  tip.style.top = `${Math.max(8, top) + scrollY}px`;
+}
+
+function hideTip() {
+  tip.hidden = true;
+}
+
+function tipAt(node, lines) {
+  const box = node.getBoundingClientRect();
+  showTip(lines, box.left + Math.min(box.width / 2, 40), Math.min(box.bottom, innerHeight) - 14);
+}
+
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape") hideTip();
+});
+addEventListener("scroll", hideTip, { passive: true });
+
+// Makes marks of nodes: `of(i)` gives what the tip says, and what a click does (or nothing).
+function makeMarks(container, nodes, of, label) {
+  container.setAttribute("role", "group");
+  container.setAttribute("aria-label", label);
+  nodes.forEach((node, i) => {
+    node.setAttribute("tabindex", i ? "-1" : "0");
+    node.classList.add("mark");
+    const { lines, go } = of(i);
+    node.setAttribute("role", go ? "button" : "img");
+    node.setAttribute("aria-label", shortened(lines.join(", "), 300));
+    node.addEventListener("mousemove", (event) => showTip(lines, event.clientX, event.clientY));
+    node.addEventListener("mouseleave", hideTip);
+    node.addEventListener("focus", () => {
+      if (node.matches(":focus-visible")) tipAt(node, lines);
+    });
+    node.addEventListener("blur", hideTip);
+    if (go) node.addEventListener("click", go);
+    node.addEventListener("keydown", (event) => {
+      if (go && (event.key === "Enter" || event.key === " ")) {
+        event.preventDefault();
+        go();
+        return;
+      }
+      const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+      const to = { Home: 0, End: nodes.length - 1 }[event.key] ?? i + (steps[event.key] ?? NaN);
+      if (nodes[to]) {
+        event.preventDefault();
+        node.setAttribute("tabindex", "-1");
+        nodes[to].setAttribute("tabindex", "0");
+        nodes[to].focus();
+      }
+    });
+  });
+}
+
+// What is drawn by its width, and anew when that changes, as on a turned phone. To ask for a width
+// costs a layout of the page; so when it is built all are asked together.
+const drawings = [];
+
+function drawnByWidth(host, draw) {
+  drawings.push({ host, draw, width: 0 });
+}
+
+function drawAll() {
+  const widths = drawings.map(({ host }) => Math.floor(host.clientWidth));
+  drawings.forEach((drawing, i) => {
+    if (widths[i] !== drawing.width && widths[i] > 0) drawing.draw((drawing.width = widths[i]));
+  });
+}
+
+function drawWhenWidthsChange() {
+  // Not at once: what it draws may change the width that is observed.
+  const observer = new ResizeObserver(() => requestAnimationFrame(drawAll));
+  for (const { host } of drawings) observer.observe(host);
+}

@@ -1,0 +1,397 @@
+// What stands in the other sections, from the answers of the modes; and the start of it all.
+
+function roofline() {
+  const answer = ANSWERS.roofline;
+  const { step_summary: sums, skipped_groups: skipped, peaks_used: peaks } = answer;
+  drawRoofline(byId("roofline"), answer);
+  section(
+    "roofline",
+    figures([
+      ["chip", answer.chip, peaks.source],
+      ["of the roof, on average", figure("share", sums.weighted_avg_roofline_util)],
+      ["of the math peak", figure("share", sums.weighted_avg_mfu)],
+      ["of HBM's peak", figure("share", sums.weighted_avg_hbm_util)],
+      ["short of the roof", figure("time", sums.step_shortfall_ps)],
+      ["without a roof", figure("time", skipped.total_dur_ps_skipped), "math of which flops, bytes or a peak are unknown"],
+    ]),
+  );
+  addTable(
+    "roofline",
+    "roofline",
+    answer.groups,
+    [
+      lineColumn,
+      column("kernel", "kernel", "text", { value: (row) => row.kernel ?? "", most: 24 }),
+      totalColumn,
+      column("roofline_util", "of roof", "share"),
+      column("shortfall_ps", "short by", "time"),
+      column("bound", "bound", "text"),
+      column("dtype", "dtype", "text"),
+      column("arithmetic_intensity", "flops/byte", "number"),
+      column("mfu", "of math", "share"),
+      column("hbm_util", "of HBM", "share"),
+    ],
+    { label: "groups with a roof", rest: rest(answer.tail.n_groups_omitted, "groups", answer.tail.dur_ps) || leftOut("roofline", "groups") },
+  );
+  addTable(
+    "roofline",
+    "skipped",
+    skipped.top_skipped,
+    [lineColumn, column("top_signature", "what", "text"), totalColumn, column("reason", "why", "text"), column("hbm_util", "of HBM", "share")],
+    { label: "the longest without a roof" },
+  );
+}
+
+function comm() {
+  const { rows, tail, totals } = ANSWERS.comm;
+  section(
+    "comm",
+    figures([
+      ["exposed", figure("time", totals.exposed_ps)],
+      ["under way", figure("time", totals.in_flight_union_ps), "asynchronous, at least one"],
+      ["of that hidden", figure("time", totals.hidden_union_ps), "behind ops that neither wait nor communicate"],
+      ["with the host", figure("time", totals.host_ps)],
+    ]),
+  );
+  const kinds = Object.entries(totals.by_collective).sort((a, b) => exposedOf(b[1]) - exposedOf(a[1]));
+  if (kinds.length) section("comm", collectiveBars(kinds));
+  addTable(
+    "comm",
+    "comm",
+    rows,
+    [
+      column("collective", "collective", "text"),
+      column("mode", "mode", "text"),
+      lineColumn,
+      column("exposed", "exposed", "time", { value: exposedOf }),
+      column("covered_ps", "hidden", "time", { none: "nothing hides what runs on the core, or what has no known start" }),
+      shareColumn,
+      nColumn,
+      column("payload_bytes", "payload", "bytes"),
+      column("bus_gbps", "GB/s on the bus", "number"),
+      column("groups", "groups", "text", { most: 24 }),
+    ],
+    { label: "communication by line", rest: rest(tail.n_rows_omitted, "rows", tail.sync_dur_ps + tail.wait_dur_ps) || leftOut("comm", "rows") },
+  );
+}
+
+const exposedOf = (row) => row.sync_dur_ps + row.wait_dur_ps;
+
+// For each collective what runs on the core, and what is waited for.
+function collectiveBars(kinds) {
+  const longest = exposedOf(kinds[0][1]) || 1;
+  const nodes = [];
+  const marks = [];
+  const rows = kinds.map(([name, sums]) => {
+    const cls = /host/.test(name) ? "c-host" : "c-collective";
+    const track = element("div", { class: "track" });
+    for (const [part, label] of [["sync_dur_ps", "on the core"], ["wait_dur_ps", "waited for"]]) {
+      if (!sums[part]) continue;
+      const made = element("div", { class: `${cls} ${part === "wait_dur_ps" ? "hatched" : ""}`, "data-value": sums[part] });
+      made.style.width = `${(100 * sums[part]) / longest}%`;
+      track.append(made);
+      nodes.push(made);
+      marks.push({
+        lines: [`${readable(name)}, ${label}`, asTime(sums[part]), `${sums.n_executions} executions, payload ${asBytes(sums.payload_bytes)}`],
+        go: () => tables.comm.goToWords(name),
+      });
+    }
+    return element("div", { class: "collective" }, nameElement(name, 30), track, figure("time", exposedOf(sums)));
+  });
+  const host = element("div", { class: "collectives" }, ...rows);
+  makeMarks(host, nodes, (i) => marks[i], "exposed communication by collective");
+  const hatch = element("p", { class: "muted" }, element("span", { class: "swatch c-collective" }), " runs on the core  ", element("span", { class: "swatch c-collective hatched" }), " waited for");
+  return element("div", {}, host, hatch);
+}
+
+function memory() {
+  const answer = ANSWERS.memory;
+  if (hasAnswer("memory", "memory")) {
+    section(
+      "memory",
+      figures([
+        ["at the peak", figure("bytes", answer.peak_bytes)],
+        ["reserved", figure("bytes", answer.reserved_bytes)],
+        ["fragmentation", figure("bytes", answer.fragmentation_bytes)],
+        ["padding", figure("bytes", answer.padding_bytes, "no buffer is known to hold an array")],
+        ["reached at", answer.peak_at ? nameElement(answer.peak_at.hlo_op) : figure("number", null, "no trace of the heap tells when")],
+      ]),
+      memoryLegend(answer.by_kind),
+    );
+    drawTreemap(byId("memory"), answer);
+  }
+  section("memory", element("h3", {}, "What the runtime's allocator had"));
+  if (!answer.runtime) {
+    section("memory", element("p", { class: "absent" }, "? The capture has no events of the allocator for this device."));
+  } else {
+    const { runtime } = answer;
+    section("memory", figures(Object.entries(runtime).map(([name, value]) => [name.replace(/_(bytes|ps)$/, "").replaceAll("_", " "), figure(kindOf(name), value, "the allocator doesn't say")])));
+  }
+  if (DATA.parts.memory !== "ok") return;
+  addTable(
+    "memory",
+    "buffers",
+    answer.buffers,
+    [
+      column("rank", "#", "number"),
+      column("bytes", "size", "bytes"),
+      column("pct_of_peak", "% of peak", "percent"),
+      column("kind", "kind", "text"),
+      column("shape", "shape", "text", { why: () => "no array of the program" }),
+      opColumn,
+      { ...lineColumn, value: (row) => row.source_inner, node: (row) => lineElement({ source_inner: row.source_inner, agg_key: row.tf_op }) },
+    ],
+    { label: "buffers", rest: answer.tail.n_buffers_omitted ? `${answer.tail.n_buffers_omitted} smaller ones (${asBytes(answer.tail.bytes)}) are not on this page.` : leftOut("memory", "buffers") },
+  );
+}
+
+function idle() {
+  const answer = ANSWERS.idle;
+  const causes = Object.entries(answer.idle_by_cause);
+  section("idle", figures(causes.map(([cause, time]) => [cause.replaceAll("_", " "), figure("time", time)])));
+  const start = Number(PAGE.step_window_ps[0]);
+  addTable(
+    "idle",
+    "idle",
+    answer.gaps,
+    [
+      column("at", "at", "time", { value: (row) => row.start_ps - start }),
+      column("dur_ps", "time", "time"),
+      shareColumn,
+      column("cause", "cause", "text", { value: (row) => Object.keys(row.cause).join(", ").replaceAll("_", " ") }),
+      column("after_hlo_op", "after", "text", { value: (row) => nameOfText(row.after_hlo_op), why: () => "the step begins here" }),
+      column("before_hlo_op", "before", "text", { value: (row) => nameOfText(row.before_hlo_op), why: () => "the step ends here" }),
+      column("host", "host does", "text", { value: hostOf, why: () => "the capture says nothing of the host then" }),
+    ],
+    { label: "the longest gaps", rest: leftOut("idle", "gaps") },
+  );
+  addTable(
+    "idle",
+    "host-events",
+    answer.host_events ?? [],
+    [column("event", "event", "text", { most: 80 }), column("dur_ps", "time", "time"), column("n_threads", "threads", "count")],
+    { label: "what the host did in gaps" },
+  );
+}
+
+const nameOfText = (text) => (text === null ? null : text.split(" = ")[0].replace(/^%/, ""));
+
+function hostOf(row) {
+  if (!row.host) return null;
+  return row.host.filter((each) => !each.still).map((each) => each.event)[0] ?? "waits";
+}
+
+function lines() {
+  const { groups, tail } = ANSWERS.by_source;
+  addTable(
+    "lines",
+    "lines",
+    groups,
+    [
+      lineColumn,
+      column("kind", "kind", "text"),
+      totalColumn,
+      shareColumn,
+      nColumn,
+      column("flops_sum", "flops", "count"),
+      column("hbm_bytes_sum", "HBM", "bytes"),
+      column("what", "what", "text", { value: (row) => row.hlo_op_breakdown[0]?.signature ?? null, most: 30 }),
+      column("scope", "scope", "text", { value: (row) => row.scopes[0]?.scope ?? null, why: () => "its ops have no scope" }),
+    ],
+    { label: "source lines", untitled: true, rest: rest(tail.n_groups_omitted, "groups", tail.dur_ps) || leftOut("by_source", "groups") },
+  );
+}
+
+function layers() {
+  const answer = ANSWERS.by_scope;
+  addTable(
+    "layers",
+    "layers",
+    answer.scopes,
+    [
+      column("scope", "scope", "text", { value: (row) => row.scope || "(all)", most: 60 }),
+      totalColumn,
+      column("self_dur_ps", "of its own", "time"),
+      shareColumn,
+      nColumn,
+      ...["forward", "backward", "recompute"].map((phase) => column(phase, phase, "time", { value: (row) => row.phases[phase] ?? 0 })),
+    ],
+    { label: "scopes", untitled: true, rest: leftOut("by_scope", "scopes") || (answer.n_scopes_omitted ? `${answer.n_scopes_omitted} deeper scopes are not on this page.` : "") },
+  );
+  const { no_scope: none } = answer;
+  if (none.n_executions) section("layers", figures([["without a scope", figure("time", none.dur_ps)], ["executions", figure("count", none.n_executions)]]));
+}
+
+function ops() {
+  const { ops: rows, tail } = ANSWERS.by_op;
+  addTable(
+    "ops",
+    "ops",
+    rows,
+    [
+      column("rank", "#", "number"),
+      opColumn,
+      classColumn,
+      lineColumn,
+      totalColumn,
+      column("lost_ps", "lost", "time", { why: COST_UNKNOWN }),
+      shareColumn,
+      nColumn,
+      column("shape", "output", "text", { most: 30 }),
+      column("achieved_tflops", "TFLOPS", "number"),
+      column("achieved_gbps", "GB/s", "number"),
+    ],
+    { label: "ops", untitled: true, classes: true, rest: rest(tail.n_ops_omitted, "ops", tail.dur_ps) || leftOut("by_op", "ops") },
+  );
+}
+
+function moves() {
+  const answer = ANSWERS.non_compute;
+  const changed = (row) => [row.dtype_change && "cast", row.layout_change && "layout"].filter(Boolean).join(", ");
+  addTable(
+    "moves",
+    "moves",
+    answer.by_source_within_category,
+    [
+      column("hlo_category", "category", "text"),
+      { ...lineColumn, value: likelyLine, node: (row) => lineElement({ source_inner: likelyLine(row), agg_key: row.agg_key }) },
+      totalColumn,
+      nColumn,
+      column("changes", "changes", "text", { value: changed }),
+      column("shapes_in", "from", "text", { value: (row) => row.shapes_in[0] ?? null, most: 26 }),
+      column("shapes_out", "to", "text", { value: (row) => row.shapes_out[0] ?? null, most: 26 }),
+    ],
+    { label: "data movement and waits by line", untitled: true, rest: rest(answer.tail.n_groups_omitted, "groups", answer.tail.dur_ps) || leftOut("non_compute", "by_source_within_category") },
+  );
+}
+
+const likelyLine = (row) => lineOf(row) ?? row.likely_sources?.[0]?.source_user ?? row.likely_sources?.[0]?.source_inner ?? null;
+
+function steps() {
+  const { steps: rows, steps_rollup: sums } = ANSWERS.summary;
+  if (!rows.length) {
+    section("steps", element("p", { class: "absent" }, "The trace marks no steps."));
+    return;
+  }
+  section(
+    "steps",
+    stepColumns(rows),
+    figures([
+      ["steps", figure("count", sums.n)],
+      ["without ops", figure("count", sums.n_without_ops)],
+      ["between steps", figure("time", sums.between_steps_ps)],
+      ["of the capture", figure("percent", sums.between_steps_pct)],
+    ]),
+  );
+  addTable(
+    "steps",
+    "steps",
+    rows,
+    [
+      column("index", "index", "number"),
+      column("name", "name", "text"),
+      column("duration_ps", "time", "time"),
+      column("n_xla_ops_events", "events", "count"),
+      column("picked", "", "text", { value: (row) => (row.picked ? "this page" : "") }),
+    ],
+    { label: "steps", untitled: true, rest: leftOut("summary", "steps") },
+  );
+}
+
+function program() {
+  if (!hasAnswer("program", "program")) return;
+  const answer = ANSWERS.program;
+  section(
+    "program",
+    figures([
+      ["name", answer.name === null ? figure("number", null) : nameElement(answer.name)],
+      ["devices", figure("count", answer.n_devices, "the program has no device assignment")],
+      ["computations", figure("count", answer.n_computations)],
+      ["instructions", figure("count", answer.n_instructions)],
+      ["fusions", figure("count", answer.n_fusions)],
+      ["aliased", figure("bytes", answer.aliased_bytes), "parameters whose memory an output takes"],
+      ["donated in vain", figure("bytes", answer.donated_unused_bytes), "donated, and no output takes them"],
+    ]),
+  );
+  addTable(
+    "program",
+    "collectives",
+    answer.collectives,
+    [
+      column("collective", "collective", "text"),
+      column("how", "how", "text"),
+      column("plan", "plan", "text", { value: (row) => row.plan?.join(", ") ?? null, why: () => "the program says no plan" }),
+      column("n_instructions", "in the program", "count"),
+      nColumn,
+      column("sync_dur_ps", "on the core", "time"),
+      column("wait_dur_ps", "waited for", "time"),
+      column("payload_bytes", "payload", "bytes"),
+    ],
+    { label: "collectives", rest: leftOut("program", "collectives") },
+  );
+  addTable(
+    "program",
+    "kernels",
+    answer.kernels,
+    [
+      column("kernel", "kernel", "text"),
+      totalColumn,
+      nColumn,
+      column("vmem_used_bytes", "VMEM used", "bytes"),
+      column("vmem_limit_bytes", "VMEM limit", "bytes", { why: () => "listed only where the kernel set one" }),
+      column("declared", "declared flops", "count", { value: (row) => row.declared?.flops ?? null, why: () => "the kernel declares no cost" }),
+    ],
+    { label: "kernels", rest: leftOut("program", "kernels") },
+  );
+  addTable(
+    "program",
+    "retries",
+    answer.retries,
+    [opColumn, column("retry_count", "retries", "count"), totalColumn, nColumn],
+    { label: "retries", rest: leftOut("program", "retries") },
+  );
+  addTable(
+    "program",
+    "parameters",
+    answer.parameters,
+    [
+      column("number", "#", "number"),
+      column("path", "path", "text", { why: () => "a part of a tuple" }),
+      column("bytes", "size", "bytes"),
+      column("shape", "shape", "text"),
+      column("global_shape", "global shape", "text"),
+      column("sharding", "sharding", "text"),
+      column("aliased_to_output", "aliased", "text", { value: (row) => (row.aliased_to_output ? "yes" : "no") }),
+    ],
+    { label: "parameters", rest: answer.tail.n_parameters_omitted ? `${answer.tail.n_parameters_omitted} smaller ones are not on this page.` : leftOut("program", "parameters") },
+  );
+}
+
+function parts() {
+  const lost = Object.entries(DATA.parts).filter(([, status]) => status !== "ok");
+  const said = lost.map(([mode, status]) => `${mode}: ${status}`).join(", ");
+  byId("parts").append(
+    element("p", {}, "Made by compute-breakdown, --mode page. The whole JSON of its modes is in this file, in the script named data; FIELDS.md tells what each field means."),
+    said ? element("p", {}, `Without an answer: ${said}.`) : "",
+  );
+}
+
+head();
+cards();
+budget();
+findings();
+lines();
+layers();
+new Flame(byId("flame"));
+roofline();
+comm();
+memory();
+idle();
+ops();
+moves();
+steps();
+program();
+parts();
+drawAll();
+drawWhenWidthsChange();
+document.body.dataset.ready = "true";

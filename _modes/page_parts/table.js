@@ -1,0 +1,291 @@
+// Tables: sorted by their heads, filtered by a text or a class, a row opens to all of its fields.
+
+const tables = {};
+const FIRST_ROWS = 12;
+
+class Table {
+  // A column: `name`, `label`, `kind` (of KINDS, or "text"), and where they differ from row[name]
+  // `value(row)`; `node(row)` draws it; `why(row)` tells why a figure is unknown, `none` why there
+  // is none.
+  constructor(id, rows, columns, { label, classes = false, rest = null } = {}) {
+    this.id = id;
+    this.rows = rows;
+    this.columns = columns.map((column) => ({
+      kind: "text",
+      value: (row) => row[column.name],
+      ...column,
+    }));
+    this.label = label;
+    this.most = FIRST_ROWS;
+    this.sorted = null;
+    this.words = "";
+    this.class = "";
+    this.open = null;
+    this.texts = null;
+    this.setUnits();
+    this.node = element("div", { class: "table", id: `${id}-table` });
+    this.build(classes, rest);
+    this.draw();
+    tables[id] = this;
+  }
+
+  // A column of times or bytes is in one unit, which its head says.
+  setUnits() {
+    for (const column of this.columns) {
+      const units = { time: TIMES, bytes: BYTES }[column.kind];
+      if (!units) continue;
+      const numbers = this.rows.map((row) => Number(column.value(row) ?? 0));
+      const largest = numbers.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
+      const unit = unitOf(units, largest);
+      column.unit = unit[0];
+      column.form = (number) => notNothing(inUnit(units, Number(number), unit, largest), number);
+    }
+  }
+
+  build(classes, rest) {
+    const filter = element("input", {
+      type: "search",
+      placeholder: "filter",
+      "aria-label": `filter ${this.label}`,
+      oninput: () => this.filter(filter.value, this.class),
+      onkeydown: (event) => {
+        if (event.key === "Escape") this.filter("", "");
+      },
+    });
+    this.input = filter;
+    this.count = element("output", { class: "muted" });
+    const bar = element("div", { class: "toolbar" }, filter);
+    if (classes) {
+      const present = Object.keys(CLASSES).filter((name) => this.rows.some((row) => row.class === name));
+      this.select = element(
+        "select",
+        { "aria-label": `class of ${this.label}`, onchange: () => this.filter(this.words, this.select.value) },
+        element("option", { value: "" }, "all classes"),
+        ...present.map((name) => element("option", { value: name }, CLASSES[name])),
+      );
+      bar.append(this.select);
+    }
+    bar.append(this.count);
+    this.heads = this.columns.map((column) => {
+      const label = column.unit ? `${column.label} ${column.unit}` : column.label;
+      const button = element("button", { type: "button", onclick: () => this.sort(column) }, label);
+      return element("th", { scope: "col", class: `k-${column.kind}`, title: column.title }, button);
+    });
+    this.body = element("tbody", { onkeydown: (event) => this.onKey(event) });
+    this.more = element("button", { type: "button", class: "more", onclick: () => this.showAll() });
+    this.node.append(
+      bar,
+      element(
+        "div",
+        { class: "scroll" },
+        element(
+          "table",
+          {},
+          element("caption", { class: "unseen" }, this.label),
+          element("thead", {}, element("tr", {}, ...this.heads)),
+          this.body,
+        ),
+      ),
+      element("p", { class: "below" }, this.more, rest ? element("span", { class: "muted" }, rest) : null),
+    );
+  }
+
+  shown() {
+    const words = this.words.toLowerCase().split(/\s+/).filter(Boolean);
+    if (words.length) this.texts ??= this.rows.map((row) => textOf(row).toLowerCase());
+    const places = this.rows.map((_, i) => i).filter(
+      (i) =>
+        (!this.class || this.rows[i].class === this.class) &&
+        words.every((word) => this.texts[i].includes(word)),
+    );
+    if (this.sorted) {
+      const { column, down } = this.sorted;
+      const values = this.rows.map((row) => column.value(row));
+      places.sort((a, b) => compared(values[a], values[b], down) || a - b);
+    }
+    return places;
+  }
+
+  draw() {
+    const places = this.shown();
+    const drawn = places.slice(0, this.most);
+    this.body.replaceChildren(...drawn.map((i) => this.rowNode(i)));
+    if (this.open !== null && drawn.includes(this.open)) this.toggle(this.open, true);
+    const first = this.body.querySelector("tr");
+    if (first) first.tabIndex = 0;
+    this.more.hidden = places.length <= this.most;
+    this.more.textContent = `show all ${places.length}`;
+    const n = this.rows.length;
+    this.count.textContent = places.length < n ? `${places.length} of ${n}` : `${n}`;
+    this.heads.forEach((head, i) => {
+      const isSorted = this.sorted?.column === this.columns[i];
+      head.setAttribute("aria-sort", isSorted ? (this.sorted.down ? "descending" : "ascending") : "none");
+    });
+  }
+
+  rowNode(i) {
+    const row = this.rows[i];
+    const cells = this.columns.map((column) => {
+      const value = column.value(row);
+      let content;
+      if (column.node) content = column.node(row);
+      else if (column.kind === "text") {
+        content = isUnknown(value)
+          ? element("span", { class: "unknown", title: column.why?.(row) ?? "unknown" }, "?")
+          : nameElement(String(value), column.most ?? 44);
+      } else {
+        content = isUnknown(value) && column.none
+          ? element("span", { class: "unknown", title: column.none, "data-value": "null" }, "–")
+          : figure(column.kind, value, column.why?.(row), column.form?.(value));
+      }
+      return element("td", { class: `k-${column.kind}` }, content);
+    });
+    return element(
+      "tr",
+      { tabindex: "-1", "data-row": i, "aria-expanded": "false", onclick: () => this.onClick(i) },
+      ...cells,
+    );
+  }
+
+  onClick(i) {
+    // A text that is being marked to be copied is no click.
+    if (String(getSelection())) return;
+    this.toggle(i);
+  }
+
+  line(i) {
+    return this.body.querySelector(`tr[data-row="${i}"]`);
+  }
+
+  toggle(i, open = this.open !== i) {
+    const old = this.body.querySelector("tr.detail");
+    if (old) {
+      old.previousSibling.setAttribute("aria-expanded", "false");
+      old.remove();
+    }
+    this.open = open ? i : null;
+    if (open) {
+      const line = this.line(i);
+      line.setAttribute("aria-expanded", "true");
+      const cell = element("td", { colspan: this.columns.length }, fieldsOf(this.rows[i]));
+      line.after(element("tr", { class: "detail" }, cell));
+    }
+  }
+
+  sort(column) {
+    // Figures begin with the largest, names with the first.
+    const down = this.sorted?.column === column ? !this.sorted.down : column.kind !== "text";
+    this.sorted = { column, down };
+    this.draw();
+  }
+
+  filter(words, name = "") {
+    this.words = words;
+    this.class = name;
+    if (this.input.value !== words) this.input.value = words;
+    if (this.select) this.select.value = name;
+    this.draw();
+  }
+
+  showAll() {
+    this.most = Infinity;
+    this.draw();
+    this.line(this.shown()[FIRST_ROWS])?.focus();
+  }
+
+  // Where a mark leads: to this row, opened.
+  goTo(i) {
+    if (!this.shown().slice(0, this.most).includes(i)) {
+      this.words = this.input.value = "";
+      this.class = "";
+      if (this.select) this.select.value = "";
+      if (!this.shown().slice(0, this.most).includes(i)) this.most = Infinity;
+      this.draw();
+    }
+    this.toggle(i, true);
+    this.focusRow(this.line(i));
+    this.line(i).scrollIntoView({ block: "center" });
+  }
+
+  // To all rows of a class.
+  goToClass(name) {
+    this.filter("", name);
+    this.node.scrollIntoView({ block: "start" });
+    this.focusRow(this.body.querySelector("tr"));
+  }
+
+  goToWords(words) {
+    this.filter(words);
+    this.node.scrollIntoView({ block: "start" });
+    this.focusRow(this.body.querySelector("tr"));
+  }
+
+  focusRow(line) {
+    if (!line) return;
+    for (const other of this.body.querySelectorAll('tr[tabindex="0"]')) other.tabIndex = -1;
+    line.tabIndex = 0;
+    line.focus({ preventScroll: true });
+  }
+
+  onKey(event) {
+    const lines = [...this.body.querySelectorAll("tr[data-row]")];
+    const at = lines.indexOf(event.target);
+    if (at < 0) return;
+    const place = Number(lines[at].dataset.row);
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: lines.length - 1 }[event.key];
+    if (lines[to]) this.focusRow(lines[to]), lines[to].scrollIntoView({ block: "nearest" });
+    else if (event.key === "Enter" || event.key === " ") this.toggle(place);
+    else if (event.key === "Escape") this.toggle(place, false);
+    else if (to === undefined) return;
+    event.preventDefault();
+  }
+}
+
+// What is only rounded to 0 is not 0.
+function notNothing(text, number) {
+  return number > 0 && Number(text) === 0 ? `<${text.replace(/0$/, "1")}` : text;
+}
+
+// All that a filter looks through.
+function textOf(value) {
+  if (value === null || typeof value !== "object") return readableLines(value);
+  return Object.values(value).map(textOf).join("\n");
+}
+
+// Unknown ones come last, whichever way.
+function compared(a, b, down) {
+  if (isUnknown(a) || isUnknown(b)) return isUnknown(a) - isUnknown(b);
+  const [x, y] = down ? [b, a] : [a, b];
+  return typeof x === "number" && typeof y === "number" ? x - y : x < y ? -1 : x > y ? 1 : 0;
+}
+
+// All fields of a row, as the JSON has them.
+function fieldsOf(row) {
+  const list = element("dl", { class: "fields" });
+  for (const [name, value] of Object.entries(row)) {
+    list.append(element("dt", {}, readable(name)), element("dd", {}, valueNode(name, value)));
+  }
+  return list;
+}
+
+function valueNode(name, value) {
+  if (typeof value === "number") return figure(kindOf(name), value);
+  if (value === null) return element("span", { class: "unknown" }, "?");
+  if (typeof value !== "object") {
+    const text = shortened(readableLines(value), 4000);
+    return element(text.includes("\n") ? "pre" : "bdi", {}, text);
+  }
+  if (Array.isArray(value)) {
+    if (!value.length) return element("span", { class: "muted" }, "none");
+    return element("ul", {}, ...value.map((each) => element("li", {}, valueNode(name, each))));
+  }
+  // Of a map all figures are of what the map is named after: phases are times.
+  const inner = /^(phases|kinds|waits_for|cause)$/.test(name) ? () => "_ps" : (key) => key;
+  return element(
+    "ul",
+    { class: "map" },
+    ...Object.entries(value).map(([key, each]) =>
+      element("li", {}, element("span", { class: "muted" }, `${readable(shortened(key, 200))} `), valueNode(inner(key), each)),
+    ),
+  );
+}

@@ -1,0 +1,472 @@
+"""The page without a browser: what it holds, that this is what the modes say, how large it may be,
+and that nothing in it but its own scripts is more than text."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import functools
+import hashlib
+import json
+import os
+import random
+import re
+import stat
+import tempfile
+import unittest
+from bisect import bisect_right
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from _modes import page_file
+from _modes.page import ASKED
+from tests.builders.allocator import allocator, with_host
+from tests.builders.make_trace import Shape, write_trace
+from tests.builders.xspace import Op, op, trace
+from tests.harness import DEMO, FULL, OFFLOADING, ROOT, InFolder, answer, command, run
+from tests.modes.small_steps import BF16, STEP, kernel, leaf, matmul
+
+Json = dict[str, Any]
+
+MIB = 1 << 20
+# By which a script would make text more than that, or ask somebody.
+FORBIDDEN = (
+    *("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("),
+    *("fetch(", "XMLHttp", "WebSocket", "import(", "url(http", "@import", "sendBeacon"),
+)
+# What a name may try.
+HOSTILE = (
+    "</script><script>document.title='owned'</script>",
+    "<img src=x onerror=\"document.title='owned'\">",
+    "\"'><b onmouseover=alert(1)>&lt;&amp;",
+    "<!--<script>",
+    "\u202egnp.py\u202c\u2066\u200f\u2028\u2029\u0000\u0007\u009b\ufeff",
+    "{data}{style}{script}{script_hash}",
+    "long" * 16384,
+    "a b;c,d\te\\f/g",
+)
+
+
+def options_of(mode: str) -> list[str]:
+    """What the page asks a mode for, as the command line has it."""
+    _, asked = ASKED[mode]
+    return [
+        word
+        for name, value in asked.items()
+        for word in (f"--{name.replace('_', '-')}", *([] if value is True else [str(value)]))
+    ]
+
+
+def data_of(html: bytes) -> Json:
+    """The JSON in a page."""
+    (found,) = re.findall(rb'<script type="application/json" id="data">(.*?)</script>', html)
+    data: Json = json.loads(found)
+    return data
+
+
+@functools.cache
+def page_of_demo() -> tuple[Json, bytes]:
+    """What is printed, and the page."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "step.html")
+        return answer(DEMO, "page", "--out", str(out)), out.read_bytes()
+
+
+def hostile_trace() -> bytes:
+    """Ops, lines, scopes, categories and steps of such names."""
+    ops = []
+    for i, name in enumerate(HOSTILE):
+        stack = f"{name}.py:{i}:1\nm{i}.py:1:1"
+        tf_op = f"jit(f)/{name}/dot_general:"
+        facts: Json = {"tf_op": tf_op, "flops": 10**6, "bytes_accessed": 10**4, "stack": stack}
+        ops.append(op(f"f.{i}", "convolution fusion", 100 * i, 40, shape=BF16, **facts))
+        ops.append(op(name, name, 100 * i + 40, 10, stack=stack))
+        ops.append(op(f"c.{i}", "copy", 100 * i + 50, 10))
+    return trace(ops, [(HOSTILE[0], 0, 1000)])
+
+
+class OfPages(InFolder):
+    """A test that makes pages."""
+
+    def page(self, profile: str | Path | bytes, *options: str) -> tuple[Json, bytes]:
+        """What is printed, and the page."""
+        out = self.folder / "step.html"
+        said = answer(profile, "page", "--out", str(out), *options)
+        return said, out.read_bytes()
+
+    def data(self, profile: str | Path | bytes, *options: str) -> Json:
+        return data_of(self.page(profile, *options)[1])
+
+
+class Holds(OfPages):
+    def assert_is_what_modes_say(self, profile: Path, *options: str) -> None:
+        data = self.data(profile, *options)
+        self.assertEqual(data["left_out"], {})
+        for mode in ASKED:
+            outcome = run(profile, mode, *options_of(mode), *options).object
+            with self.subTest(profile=profile.name, mode=mode):
+                self.assertEqual(data["parts"][mode], outcome.get("reason", "ok"))
+                if outcome["status"] == "absent":
+                    continue
+                # The second reading of every figure on the page.
+                common, own = dict(data["page"]), dict(data["answers"][mode])
+                common |= {"mode": mode, "totals": {**common["totals"], **own.pop("totals")}}
+                of_all = Counter(outcome.pop("notes")) - Counter(own.pop("notes"))
+                self.assertLessEqual(of_all.keys(), set(data["notes"]))
+                self.assertEqual({**common, **own}, outcome)
+
+    def test_what_the_modes_say_of_the_demo(self) -> None:
+        self.assert_is_what_modes_say(DEMO)
+        self.assert_is_what_modes_say(DEMO, "--step", "all", "--own", "attention")
+        self.assert_is_what_modes_say(DEMO, "--device", "1")
+
+    def test_what_they_say_of_little(self) -> None:
+        for i, data in enumerate(
+            (
+                trace([leaf(0, 5)]),
+                trace([leaf(0, 0)], STEP),
+                trace([op("w", "while", 0, 5)], STEP),
+                trace([matmul(0, 9, 8, 8), kernel(9, 5), op("a", "all-reduce", 20, 5)], STEP),
+            )
+        ):
+            self.assert_is_what_modes_say(self.write(f"{i}.xplane.pb", data))
+
+    def test_what_they_say_of_a_capture(self) -> None:
+        if not OFFLOADING.exists():
+            self.skipTest("no captures")
+        self.assert_is_what_modes_say(OFFLOADING)
+
+    def test_what_is_printed(self) -> None:
+        said, html = page_of_demo()
+        self.assertEqual(list(said)[:2], ["status", "mode"])
+        self.assertEqual(list(said)[-3:], ["out", "bytes", "parts"])
+        self.assertEqual(said["bytes"], len(html))
+        self.assertEqual(said["parts"], dict.fromkeys(ASKED, "ok"))
+        as_others = answer(DEMO, "summary")
+        for name in set(said) - {"mode", "notes", "out", "bytes", "parts"}:
+            self.assertEqual(said[name], as_others[name])
+
+    def test_parts_without_an_answer_say_why(self) -> None:
+        data = with_host(trace([leaf(0, 5)], STEP), allocator((1, 0, {"peak_bytes_in_use": 7})))
+        said, html = self.page(data)
+        lost = {mode for mode, status in said["parts"].items() if status != "ok"}
+        self.assertEqual(lost, {"memory", "program"})
+        self.assertEqual({said["parts"][mode] for mode in lost}, {"no_program"})
+        # It needs none.
+        path = self.write("a.xplane.pb", data)
+        runtime = run(path, "memory").object["runtime"]
+        self.assertEqual(runtime["n_events"], 1)
+        self.assertEqual(data_of(html)["answers"]["memory"]["runtime"], runtime)
+
+    def test_notes_say_whose_they_are_once(self) -> None:
+        said, html = page_of_demo()
+        self.assertEqual(data_of(html)["notes"], said["notes"])
+        self.assertEqual(len(set(said["notes"])), len(said["notes"]))
+        of_bottleneck = answer(DEMO, "bottleneck")["notes"]
+        for note in of_bottleneck:
+            (named,) = (each for each in said["notes"] if each.endswith(note))
+            self.assertTrue(named == note or "bottleneck" in named.removesuffix(note))
+
+    def test_nothing_is_written_where_there_is_no_step(self) -> None:
+        out = self.folder / "step.html"
+        outcome = run(DEMO, "page", "--out", str(out), "--device", "9")
+        self.assertEqual(outcome.object["reason"], "device_not_found")
+        self.assertFalse(out.exists())
+
+    def test_equal_traces_give_equal_bytes(self) -> None:
+        self.assertEqual(self.page(DEMO)[1], page_of_demo()[1])
+
+    def test_classes_add_up(self) -> None:
+        data = data_of(page_of_demo()[1])
+        answers, classes = data["answers"], data["classes"]
+        for rows, times in (
+            (answers["by_source"]["groups"], classes["by_source"]),
+            (answers["by_scope"]["scopes"], classes["by_scope"]),
+        ):
+            self.assertEqual(
+                [row["total_dur_ps"] for row in rows], [sum(each.values()) for each in times]
+            )
+        self.assert_is_budget(data, classes["by_source"])
+        self.assert_is_budget(data, [classes["by_scope"][0], classes["no_scope"]])
+
+    def assert_is_budget(self, data: Json, times: list[dict[str, int]]) -> None:
+        summed: Counter[str] = Counter()
+        for each in times:
+            summed.update(each)
+        budget = {row["class"]: row["dur_ps"] for row in data["answers"]["bottleneck"]["budget"]}
+        self.assertEqual(budget["overlap"], 0)
+        del budget["overlap"], budget["idle"]
+        self.assertEqual(+summed, +Counter(budget))
+
+
+class Strip(OfPages):
+    def test_of_the_demo_it_adds_up(self) -> None:
+        data = data_of(page_of_demo()[1])
+        strip, totals = data["strip"], data["page"]["totals"]
+        self.assertEqual(strip["n_bins"], 1000)
+        self.assertEqual(sum(strip["idle"]), totals["idle_duration_ps"])
+        for row in data["answers"]["bottleneck"]["budget"]:
+            if row["class"] in strip["by_class"]:
+                self.assertEqual(sum(strip["by_class"][row["class"]]), row["dur_ps"])
+        self.assertEqual(
+            sum(map(sum, strip["by_class"].values())), totals["non_while_duration_ps_sum"]
+        )
+
+    def test_each_bin_is_what_a_clock_would_count(self) -> None:
+        for seed in range(12):
+            rng = random.Random(seed)
+            duration = rng.choice((1, 7, 700, 1000, 1001, 2500, 3999))
+            with self.subTest(seed=seed, duration=duration):
+                self.assert_counted(random_ops(rng, duration), duration)
+
+    def test_a_step_of_no_time(self) -> None:
+        strip = self.data(trace([leaf(5, 0)]))["strip"]
+        self.assertEqual((strip["n_bins"], strip["by_class"], strip["idle"]), (0, {}, []))
+
+    def assert_counted(self, ops: list[Op], duration: int) -> None:
+        data = self.data(trace(ops, [("s", 0, duration)]))
+        strip = data["strip"]
+        n = strip["n_bins"]
+        self.assertEqual(n, min(1000, duration))
+        edges = [duration * i // n for i in range(n + 1)]
+        class_of = {row["hlo_op"]: row["class"] for row in data["answers"]["by_op"]["ops"]}
+        counted: dict[str, list[int]] = {name: [0] * n for name in {*class_of.values(), "idle"}}
+        stretches: list[Counter[int]] = [Counter() for _ in range(n)]
+        names = [each.text.split()[0].removeprefix("%") for each in ops]
+        for time in range(duration):
+            bin_of = bisect_right(edges, time) - 1
+            running = [i for i, each in enumerate(ops) if 0 <= time - each.start < each.dur]
+            for i in running:
+                stretches[bin_of][i] += 1
+                counted[class_of[names[i]]][bin_of] += 1
+            counted["idle"][bin_of] += not running
+        self.assertEqual(strip["idle"], counted.pop("idle"))
+        shown = {name: row for name, row in counted.items() if any(row)}
+        self.assertEqual(strip["by_class"], shown)
+        for stretch, who in zip(stretches, strip["longest"], strict=True):
+            longest = max(stretch.values(), default=0)
+            of_longest = {names[i] for i, length in stretch.items() if length == longest}
+            if who is None:
+                self.assertFalse(of_longest)
+            else:
+                self.assertIn(strip["ops"][who]["hlo_op"], of_longest)
+
+
+def random_ops(rng: random.Random, duration: int) -> list[Op]:
+    """Some that run one after the other, some that overlap, some that outlast the step."""
+    ops = []
+    for i in range(rng.randrange(1, 30)):
+        category = rng.choice(("loop fusion", "copy", "all-reduce", "copy-done", "while"))
+        start = rng.randrange(duration)
+        length = rng.choice((0, 1, rng.randrange(1, 20), rng.randrange(1, duration + 300)))
+        if category != "while":
+            ops.append(op(f"x.{i}", category, start, length))
+    ops.append(leaf(rng.randrange(duration), 1, "x.99"))
+    return sorted(ops, key=lambda each: each.start) if rng.random() < 0.5 else ops
+
+
+class Bounds(OfPages):
+    def test_the_demo(self) -> None:
+        _, html = page_of_demo()
+        self.assertLess(len(html), 3 * MIB)
+
+    def test_many_ops_and_long_names(self) -> None:
+        n = 100_000 if FULL else 4000
+        ops = [
+            leaf(
+                10 * i,
+                n - i,
+                f"f.{i}",
+                stack="\n".join(f"m{i}.py:{j}:1" for j in range(9)),
+                tf_op=f"jit(f)/a{i % 700}/{'<&>' * 100}{i}/add:",
+            )
+            for i in range(n)
+        ]
+        said, html = self.page(trace(ops, [("s", 0, 10 * n)]))
+        self.assertLess(len(html), 10 * MIB)
+        data = data_of(html)
+        tail = data["answers"]["by_source"]["tail"]
+        shown = data["answers"]["by_source"]["groups"]
+        self.assertEqual(len(shown) + tail["n_groups_omitted"], n)
+        self.assert_left_out(data, said)
+
+    def assert_left_out(self, data: Json, said: Json) -> None:
+        """What is cut is counted, in a note and for the tables."""
+        self.assertTrue(data["left_out"])
+        (note,) = (note for note in said["notes"] if "left out of the page" in note)
+        for name, n in data["left_out"].items():
+            self.assertIn(f"{n} of {name}", note)
+
+    def test_scopes_that_are_left_out_are_the_short_ones(self) -> None:
+        ops = [
+            leaf(100 * i, 1 + i % 90, f"f.{i}", tf_op=f"jit(f)/a{i % 3}/b{i}/add:")
+            for i in range(3000)
+        ]
+        profile = self.write("a.xplane.pb", trace(ops, [("s", 0, 300_000)]))
+        said, html = self.page(profile)
+        data = data_of(html)
+        self.assert_left_out(data, said)
+        every = answer(profile, "by_scope", "--depth", "12")["scopes"]
+        shown = data["answers"]["by_scope"]["scopes"]
+        self.assertEqual(len(shown) + data["left_out"]["by_scope.scopes"], len(every))
+        self.assertEqual(len(data["classes"]["by_scope"]), len(shown))
+        names = {row["scope"] for row in shown}
+        self.assertEqual([row for row in every if row["scope"] in names], shown)
+        least = min(row["total_dur_ps"] for row in shown)
+        for row in every:
+            self.assertTrue(row["scope"] in names or row["total_dur_ps"] <= least)
+        for row, times in zip(shown, data["classes"]["by_scope"], strict=True):
+            self.assertIn(row["scope"].rpartition("/")[0], {*names, ""})
+            self.assertEqual(sum(times.values()), row["total_dur_ps"])
+
+    def test_of_many_steps_those_around_the_picked_are_shown(self) -> None:
+        n = 1500
+        ops = [leaf(10 * i, 5) for i in range(n)]
+        steps = [(str(i), 10 * i, 10) for i in range(n)]
+        profile = self.write("a.xplane.pb", trace(ops, steps))
+        every = answer(profile, "summary")["steps"]
+        for step, first in ((0, 0), (700, 200), (n - 1, 500)):
+            said, html = self.page(profile, "--step", str(step))
+            data = data_of(html)
+            shown = data["answers"]["summary"]["steps"]
+            self.assertEqual([row["index"] for row in shown], list(range(first, first + 1000)))
+            self.assertEqual([row["index"] for row in shown if "picked" in row], [step])
+            self.assertEqual(data["left_out"], {"summary.steps": n - 1000})
+            self.assert_left_out(data, said)
+        self.assertEqual(len(every), n)
+
+    def test_names_of_nothing_but_what_is_escaped(self) -> None:
+        """Six bytes for one: what holds it is cut until it fits."""
+        name = "<" * 4000
+        ops = [
+            op(f"{name}{i}", f"{name}{i}", 10 * i, 10, stack=f"{name}:{i}", tf_op=f"{name}/{i}:")
+            for i in range(600)
+        ]
+        said, html = self.page(trace(ops, [("s", 0, 6000)]))
+        self.assertLess(len(html), 10 * MIB)
+        self.assertTrue(any("texts are longer than" in note for note in said["notes"]))
+
+    def test_a_million_events(self) -> None:
+        if not FULL:
+            self.skipTest("it takes a minute")
+        path = self.folder / "large.xplane.pb"
+        write_trace(path, Shape(factor=25, n_steps=8, n_devices=1))
+        said, html = self.page(path)
+        self.assertGreater(said["totals"]["n_events_total"], 900_000)
+        self.assertLess(len(html), 10 * MIB)
+
+
+class Safe(OfPages):
+    def test_names_are_text(self) -> None:
+        data, html = self.page(hostile_trace())
+        self.assertEqual(data["status"], "ok")
+        # One script that holds the JSON and one that runs, whatever names say.
+        text = html.decode()
+        self.assertEqual(text.count("<script"), 2)
+        self.assertEqual(text.count("</script"), 2)
+        (encoded,) = re.findall(r'id="data">(.*?)</script>', text)
+        self.assertFalse(set("<>&\u2028\u2029") & set(encoded))
+        self.assertTrue(encoded.isascii())
+        rows = json.loads(encoded)["answers"]["by_op"]["ops"]
+        kept = {row["hlo_category"] for row in rows}
+        for name in HOSTILE:
+            with self.subTest(name=name[:20]):
+                self.assertTrue(name in kept or len(name) > 1000)
+
+    def test_only_its_own_script_and_style_may_run(self) -> None:
+        text = page_of_demo()[1].decode()
+        (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.*?)"', text)
+        rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+        self.assertEqual(rules.pop("default-src"), "'none'")
+        (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+        (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+        for name, inside in (("style-src", style), ("script-src", script)):
+            digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+            self.assertEqual(rules.pop(name), f"'sha256-{digest}'")
+        self.assertEqual(set(rules.values()), {"'none'"})
+
+    def test_it_asks_no_network(self) -> None:
+        text = page_of_demo()[1].decode()
+        own = re.sub(r'id="data">.*?</script>', "", text)
+        urls = set(re.findall(r"\w+://[^\s\"']*", own))
+        self.assertEqual(urls, {"http://www.w3.org/2000/svg"})
+        for word in FORBIDDEN:
+            self.assertFalse(word in own, word)
+
+    def test_of_the_json_alone(self) -> None:
+        """The template, without a trace."""
+        html = page_of_demo()[1]
+        (encoded,) = re.findall(rb'id="data">(.*?)</script>', html)
+        self.assertEqual(page_file.html_of(encoded.decode()), html)
+
+    def test_its_parts_can_be_read(self) -> None:
+        folder = ROOT / "_modes" / page_file.FOLDER
+        named = {*(f"{name}.js" for name in page_file.SCRIPTS), "page.html", "page.css"}
+        self.assertEqual({path.name for path in folder.iterdir()}, named)
+        for path in folder.iterdir():
+            lines = path.read_text(encoding="utf-8").splitlines()
+            self.assertLessEqual(len(lines), 500, path)
+
+
+class Writes(InFolder):
+    small = trace([leaf(0, 5)], STEP)
+
+    def assert_cant_write(self, out: Path | str, what: str) -> None:
+        outcome = run(self.small, "page", "--out", str(out))
+        self.assertEqual(outcome.object["reason"], "cant_write")
+        self.assertEqual(outcome.object["detail"], f"{out}: {what}")
+        self.assertEqual(outcome.status, 1)
+        self.assertEqual(len(outcome.stderr.splitlines()), 1)
+
+    def test_where_it_cant(self) -> None:
+        self.assert_cant_write(self.folder / "none" / "a.html", os.strerror(errno.ENOENT))
+        self.assert_cant_write(self.folder, "not a regular file")
+        self.assert_cant_write("/dev/null", "not a regular file")
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
+        self.write("file", b"")
+        self.assert_cant_write(self.folder / "file" / "a.html", os.strerror(errno.ENOTDIR))
+
+    def test_no_half_page_is_left(self) -> None:
+        kept = self.write("a.html", b"the one before")
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with mock.patch("os.replace", side_effect=full):
+            self.assert_cant_write(kept, os.strerror(errno.ENOSPC))
+        self.assertEqual(kept.read_bytes(), b"the one before")
+        with (
+            mock.patch("os.replace", side_effect=KeyboardInterrupt),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            run(self.small, "page", "--out", str(kept))
+        self.assertEqual(list(self.folder.iterdir()), [kept])
+
+    def test_the_one_before_is_replaced(self) -> None:
+        self.write("step.html", b"the one before")
+        link = self.folder / "link.html"
+        link.symlink_to("step.html")
+        run(self.small, "page", "--out", str(link))
+        self.assertTrue(link.is_symlink())
+        self.assertTrue((self.folder / "step.html").read_bytes().startswith(b"<!doctype html>"))
+        self.assertEqual(len(list(self.folder.iterdir())), 2)
+
+    def test_bad_options(self) -> None:
+        outcome = run(DEMO, "page")
+        self.assertEqual((outcome.object["reason"], outcome.status), ("bad_arguments", 2))
+        self.assertIn("--out FILE", outcome.object["detail"])
+        profile = self.write("a.xplane.pb", trace([leaf(0, 5)]))
+        for name in ("a.xplane.pb", "b.xplane.pb.gz"):
+            outcome = run(profile, "page", "--out", str(self.folder / name))
+            self.assertEqual(outcome.object["detail"], "--out would overwrite a trace")
+        outcome = run(DEMO, "summary", "--out", "a.html")
+        self.assertEqual(outcome.object["reason"], "bad_arguments")
+
+    def test_as_a_command(self) -> None:
+        out = self.folder / "a.html"
+        outcome = command(DEMO, "--mode", "page", "--out", out)
+        self.assertEqual((outcome.status, outcome.stderr), (0, ""))
+        self.assertEqual(outcome.object["bytes"], out.stat().st_size)
+
+
+if __name__ == "__main__":
+    unittest.main()
