@@ -339,6 +339,10 @@ OPTIONS: dict[str, Json] = {
         "help": "which file of a multi-host run: its name without .xplane.pb"
         " (default: the first by name that can be read and has the device)",
     },
+    "--format": {
+        "choices": ["json", "text"],
+        "help": "json for programs, or text: tables for people (default: json)",
+    },
     "--step": {
         "metavar": "N",
         "type": TO_STEP,
@@ -463,7 +467,7 @@ OPTIONS: dict[str, Json] = {
         " one begins with (repeatable)",
     },
 }
-PIPELINE_OPTIONS = ("--device", "--host")
+PIPELINE_OPTIONS = ("--device", "--host", "--format")
 
 
 class Parser(argparse.ArgumentParser):
@@ -551,6 +555,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         mode=mode.name,
         device=given.get("device", mode.device),
         host=given.get("host"),
+        form=given.get("format", "json"),
         mode_options={
             dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
         },
@@ -569,13 +574,14 @@ def analyse(request: Request, notes: list[str]) -> Json:
 
 
 class Outcome:
-    """What to print, the exit status, and what to say on stderr."""
+    """What to print, the exit status, what to say on stderr, and in which form to print."""
 
-    def __init__(self, fields: Json, status: int, complaint: str) -> None:
+    def __init__(self, fields: Json, status: int, complaint: str, form: str = "json") -> None:
         self.fields, self.status, self.complaint = fields, status, complaint
+        self.form = form
 
 
-HINT = "compute_breakdown: `| jq .totals` shows a part of this, --top 5 fewer rows of most modes\n"
+HINT = "compute_breakdown: --format text shows tables, `| jq .totals` a part, --top 5 fewer rows\n"
 
 
 def outcome_of(argv: Sequence[str] | None) -> Outcome:
@@ -586,7 +592,7 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
         with some_memory_kept():
             request = parse_command_line(argv)
             fields = analyse(request, notes)
-        return Outcome(fields, OK, "")
+        return Outcome(fields, OK, "", request.form)
     except BadArguments as error:
         usage = error.usage
         absent = Absent("bad_arguments", detail=str(error), **error.fields)
@@ -604,16 +610,16 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
         "device": request.device if request else None,
         "notes": notes,
     }
-    return refusal(absent, asked, usage)
+    return refusal(absent, asked, usage, request.form if request else "json")
 
 
-def refusal(absent: Absent, asked: Json, usage: str = "") -> Outcome:
+def refusal(absent: Absent, asked: Json, usage: str = "", form: str = "json") -> Outcome:
     fields = {"status": "absent", "reason": absent.reason, **asked, **absent.fields}
     cut_texts(fields)
     said = [fields["detail"]] if "detail" in fields else available_in(absent.fields)
     line = ": ".join(("compute_breakdown", absent.reason, *said))
     complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
-    return Outcome(fields, absent.exit_status, complaint)
+    return Outcome(fields, absent.exit_status, complaint, form)
 
 
 def available_in(fields: Json) -> list[str]:
@@ -631,16 +637,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         outcome = outcome_of(argv)
         for_people = sys.stdout is not None and sys.stdout.isatty()
         try:
-            text = encoded(outcome.fields, for_people)
+            with some_memory_kept():
+                text = printed(outcome, for_people)
         except MemoryError as error:
             asked = {key: outcome.fields[key] for key in ("mode", "profile_dir", "device", "notes")}
             # There is some again without the answer.
             outcome.fields.clear()
-            outcome = refusal(unreadable(asked["profile_dir"], error), asked)
-            text = encoded(outcome.fields, for_people)
+            outcome = refusal(unreadable(asked["profile_dir"], error), asked, "", outcome.form)
+            text = printed(outcome, for_people)
         write(sys.stdout, text)
         status, complaint = outcome.status, outcome.complaint
-        if for_people and not complaint and sys.stderr is not None and sys.stderr.isatty():
+        is_json = outcome.form == "json"
+        if is_json and for_people and not complaint and sys.stderr and sys.stderr.isatty():
             complaint = HINT
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -651,6 +659,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     with suppress(OSError):
         write(sys.stderr, complaint)
     return status
+
+
+def printed(outcome: Outcome, for_people: bool) -> str:
+    if outcome.form == "json":
+        return encoded(outcome.fields, for_people)
+    from _modes.text import text_of
+
+    return text_of(outcome.fields, sys.stdout.encoding if sys.stdout else "ascii")
 
 
 def encoded(fields: Json, for_people: bool) -> str:

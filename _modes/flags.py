@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 
 from _modes.planned import ASYNC, ASYNC_FUSION
 from _pipeline.request import Absent
@@ -69,7 +70,10 @@ class FlagsSet:
 
 def read_flags(path: str) -> FlagsSet:
     try:
-        with open(path, "rb") as file:
+        # Not blocking: opening a FIFO that nobody writes to must not wait.
+        with open(path, "rb", opener=lambda at, how: os.open(at, how | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError("not a regular file: copy it into one")
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None

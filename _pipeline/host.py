@@ -10,9 +10,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from itertools import chain, compress, count, repeat
-from operator import add
+from operator import add, lt
 
 from _pipeline.columns import extended, growing
+from _pipeline.timeline import merged
 from _proto.record import record
 from _proto.trace.spans import spans_of
 
@@ -130,12 +131,18 @@ class Thread:
 
 
 class Host:
-    """The host's plane, of which all is read from the first to the last of some absolute times."""
+    """The host's plane, of which what reaches into some absolute windows is kept.
+
+    Most doesn't, and nothing else is innermost in them, around what is, or begins or ends there.
+    """
 
     def __init__(self, plane: Plane, windows: Sequence[tuple[int, int]]) -> None:
         self._plane = plane
         self.start = min((start for start, _ in windows), default=0)
-        self.end = max((end for _, end in windows), default=0)
+        apart = merged(windows)
+        # Behind the last there is one that is never reached.
+        self._starts = [*(start - self.start for start, _ in apart), NEVER]
+        self._ends = [end - self.start for _, end in apart]
         # From the first start to the last end of all events, once all threads are read.
         self.first, self.last = NEVER, -NEVER
         # Names by their numbers.
@@ -154,32 +161,31 @@ class Host:
             yield Thread(name, list(tracks))
 
     def _track(self, line: Line) -> Track | None:
-        """What of a line lies within the window."""
-        shift, width = line.base_ps - self.start, self.end - self.start
-        starts, ends = growing([width])[:0], growing([width])[:0]
+        """What of a line reaches into the windows."""
+        shift = line.base_ps - self.start
+        # By the line's own time.
+        window_starts = [start - shift for start in self._starts]
+        window_ends = [end - shift for end in self._ends]
+        starts, ends = growing(self._ends[-1:])[:0], growing(self._ends[-1:])[:0]
         names = array("i")
         for ids, offsets, durations in spans_of(line):
-            begun = list(map(add, offsets, repeat(shift)))
-            ended = list(map(add, begun, durations))
-            numbers = ids
+            events = ids, offsets, list(map(add, offsets, durations))
             if min(durations, default=0) < 0:
-                keep = [duration >= 0 for duration in durations]
-                begun, ended, numbers = kept(keep, begun, ended, numbers)
-            if not begun:
+                events = kept([duration >= 0 for duration in durations], *events)
+            if not events[0]:
                 continue
-            first, last = min(begun), max(ended)
-            self.first = min(self.first, first + self.start)
-            self.last = max(self.last, last + self.start)
-            if first >= width or last <= 0:
-                continue
+            self.first = min(self.first, min(events[1]) + line.base_ps)
+            self.last = max(self.last, max(events[2]) + line.base_ps)
+            # An event reaches into the first window that ends behind its start, or into none.
+            nearest = map(bisect_right, repeat(window_ends), events[1])
+            reaching = list(map(lt, map(window_starts.__getitem__, nearest), events[2]))
+            numbers, begun, ended = kept(reaching, *events)
             numbers = self._numbers_of(numbers)
-            if first < 0 or last > width or NOTHING in numbers:
-                keep = [
-                    start < width and end > 0 and number != NOTHING
-                    for start, end, number in zip(begun, ended, numbers, strict=True)
-                ]
-                begun, ended, numbers = kept(keep, begun, ended, numbers)
-            starts, ends = extended(starts, begun), extended(ends, ended)
+            if NOTHING in numbers:
+                named = [number != NOTHING for number in numbers]
+                numbers, begun, ended = kept(named, numbers, begun, ended)
+            starts = extended(starts, map(add, begun, repeat(shift)))
+            ends = extended(ends, map(add, ended, repeat(shift)))
             names.extend(numbers)
         return track_of(starts, ends, names) if starts else None
 
@@ -196,8 +202,10 @@ class Host:
         return list(map(self._number_of.__getitem__, ids))
 
 
-def kept(keep: list[bool], *columns: Sequence[int]) -> list[list[int]]:
-    return [list(compress(column, keep)) for column in columns]
+def kept(
+    keep: list[bool], one: Sequence[int], another: Sequence[int], third: Sequence[int]
+) -> tuple[list[int], list[int], list[int]]:
+    return list(compress(one, keep)), list(compress(another, keep)), list(compress(third, keep))
 
 
 def track_of(starts: Column, ends: Column, names: array[int]) -> Track:

@@ -74,6 +74,13 @@ def read_step(device: Device, picked: StepEvent | None, notes: list[str]) -> Ste
     """All that the modes ask of one window of a device; without a step, of all its ops."""
     (admitted,) = admit(device, [(picked.start, picked.end) if picked else ALWAYS])
     notes += admitted.notes
+    if picked and picked.n_events != admitted.n_started:
+        # Starts are counted more coarsely than events are read.
+        notes.append(
+            f"{picked.n_events} events counted in this step, {admitted.n_started} start in it: some"
+            " of the line have two times; counts of other steps may be as wrong"
+        )
+        picked.n_events = admitted.n_started
     if picked is None:
         if not admitted.pieces:
             raise Absent("empty_xla_ops_line")

@@ -104,6 +104,10 @@ def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
     return converter(lambda text: (what, float(positive(text))), "a finite number above 0")
 
 
+# The one is for programs, the other for eyes.
+WITHOUT_TEXT = ("record", "page")
+
+
 def contradictions_in(mode: str, given: Json) -> Iterator[str]:
     """What each option allows, and all of them together don't."""
     if "step" in given and "step_id" in given:
@@ -126,6 +130,8 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     if len(set(kernels)) < len(kernels):
         yield "--kernel-cost was given twice for one kernel"
+    if given.get("format") == "text" and mode in WITHOUT_TEXT:
+        yield f"--mode {mode} has no --format text"
     if mode == "anatomy" and "device" in given:
         yield "--mode anatomy takes --plane, not --device"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:

@@ -28,10 +28,18 @@ class Request:
     """The command line, understood."""
 
     def __init__(
-        self, profile: str, mode: str, device: str | None, host: str | None, mode_options: Json
+        self,
+        profile: str,
+        mode: str,
+        device: str | None,
+        host: str | None,
+        form: str,
+        mode_options: Json,
     ) -> None:
         self.profile, self.mode = profile, mode
         self.device, self.host = device, host
+        # Of what is printed.
+        self.form = form
         self.mode_options = mode_options
 
 

@@ -85,7 +85,7 @@ def print_table(title: str, path: str) -> None:
     print("mode          wall s   x floor   peak MiB")
     floors = [measure(*floor)]
     for mode in ask(MODES).split():
-        command = (str(ROOT / "compute_breakdown.py"), path, "--mode", mode)
+        command: tuple[str, ...] = (str(ROOT / "compute_breakdown.py"), path, "--mode", mode)
         if mode == "page":
             command += ("--out", f"{path}.html")
         measure(*command)

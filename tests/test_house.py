@@ -31,6 +31,9 @@ PACKAGES = ("_modes", "_pipeline", "_proto", "tests")
 MODULES_OF_MODES = {mode.function.partition(":")[0]: mode.name for mode in compute_breakdown.MODES}
 # It shows what the others say.
 SHOWS_OTHERS = "page"
+# Loaded for people only, and of their tables those of the mode.
+TEXT = {f"_modes.{each.stem}" for each in ROOT.glob("_modes/text*.py")}
+TEXT |= {"_modes.layout", "_modes.characters"}
 LONGEST_SCRIPT, LONGEST_SOURCE, LONGEST_FUNCTION = 700, 500, 60
 
 
@@ -209,6 +212,12 @@ class Loaded(unittest.TestCase):
                 self.assertIn(module, loaded)
                 if name != SHOWS_OTHERS:
                     self.assertEqual(loaded & set(MODULES_OF_MODES), {module})
+                    self.assertEqual(loaded & TEXT, set())
+                if name in ("summary", "memory", "compare"):
+                    loaded = self.loaded(str(path), "--mode", name, "--format=text", *example)
+                    self.assertEqual(loaded & set(MODULES_OF_MODES), {module})
+                    self.assertLess(loaded & TEXT, TEXT)
+                    self.assertIn("_modes.text", loaded)
 
     def test_by_help_neither_modes_nor_bytes_nor_protobuf(self) -> None:
         top = {name.partition(".")[0] for name in self.loaded("--help")}

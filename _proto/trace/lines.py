@@ -120,12 +120,14 @@ class Line:
     def events(self, start: int, end: int) -> Iterator[Events]:
         """The events in `start <= offset_ps < end`, in the file's order.
 
-        Of a line that `starts` has not been through, all pieces are looked into.
+        Of a line that `starts` has not been through, all pieces are looked into. So they are for
+        a window around 0: there an event begins that has no offset, unseen if another has two.
         """
         pieces = self._pieces
         n_bytes = sum(piece.end - piece.start for piece in pieces)
         if self._is_indexed:
-            pieces = [piece for piece in pieces if piece.first < end and start <= piece.last]
+            if not start <= 0 < end:
+                pieces = [piece for piece in pieces if piece.first < end and start <= piece.last]
             self._source.expect(sum(piece.end - piece.start for piece in pieces))
         self._source.expect(-n_bytes)
         for piece in pieces:
@@ -170,7 +172,8 @@ def _column_of_starts(data: bytes, piece: _Piece) -> list[int] | None:
 
     As many offsets as events are one each, unless one has two and another none. That is legal,
     but what serializes a message writes no field twice, and to look for it took as long as all
-    else that counts starts. Of the events of a window it is looked for, see `_columns_of_events`.
+    else that counts starts. Of the events of a window it is looked for, see `_columns_of_events`,
+    and what begins in it counts; but the numbers of starts may be wrong by such pairs.
     """
     column = _parse(columns.LineStarts, data, piece.start).events
     offsets = column.offset_ps

@@ -176,10 +176,7 @@ class Stdout(StreamsTest):
         for mode, env in harness.sampled(itertools.product(modes, (BARE, UNBUFFERED)), 5):
             with self.subTest(env=env, mode=mode):
                 line = '{ "$@"; echo $? >&2; } | head -c 1'
-                needed: list[str | Path] = {
-                    "compare": ["--baseline", self.large],
-                    "page": ["--out", self.large.with_suffix(".html")],
-                }.get(mode, [])
+                needed: list[str | Path] = ["--baseline", self.large] if mode == "compare" else []
                 done = self.shell(line, self.large, "--mode", mode, *needed, env=env)
                 self.assertIn(done.stderr, ("0\n", "141\n"))
 
@@ -211,8 +208,14 @@ class Terminal(StreamsTest):
         text, _, hint = said.rstrip("\n").rpartition("\n")
         self.assertEqual(json.loads(text), harness.run(self.small, "summary").object)
         self.assertTrue(text.startswith('{\n  "status": "ok",\n'))
+        self.assertIn("--format text", hint)
         self.assertIn("jq", hint)
         self.assertIn("--top", hint)
+
+    def test_text_has_no_hint(self) -> None:
+        said, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
+        self.assertTrue(said.startswith("summary: "), said)
+        self.assertNotIn("jq", said)
 
     def test_no_hint_where_somebody_keeps_stderr(self) -> None:
         said, rest = self.on_terminal(self.small, "--mode", "summary", stderr=subprocess.PIPE)

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
+from _pipeline import host as host_module
+from _pipeline.host import changes_of
 from _proto.trace.reader import Trace
 from tests import naive
 from tests.builders.xspace import (
@@ -516,6 +518,20 @@ class Large(InFolder):
         found = self.said_of(wide_line("t", calls))
         self.assertEqual([row["still"] for row in found["gaps"][0]["host"]], [True])
         self.assertEqual(len(found["gaps"][0]["host"][0]["within"]), 8)
+
+    def test_what_reaches_into_no_gap_is_not_kept(self) -> None:
+        # Of a hundred calls in each microsecond, and one around all.
+        calls = [(2, 0, 100 * US), *((1, 10_000 * i, 10_000) for i in range(10_000))]
+        n_kept = []
+
+        def noted(starts: Any, ends: Any) -> Any:
+            n_kept.append(len(starts))
+            return changes_of(starts, ends)
+
+        with mock.patch.object(host_module, "changes_of", noted):
+            row = self.said_of(wide_line("t", calls))["gaps"][0]["host"][0]
+        self.assertEqual((row["dur_ps"], row["within"]), (US, ["$m.py:2 f"]))
+        self.assertEqual(n_kept[-1], 5_001)
 
     @LINUX_ONLY
     def test_memory_for_many_events(self) -> None:

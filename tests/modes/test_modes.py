@@ -492,7 +492,7 @@ class OptionsOfModes(unittest.TestCase):
     def test_the_pipeline_takes_its_options(self) -> None:
         data = self.id().encode()  # no trace
         for flag in compute_breakdown.PIPELINE_OPTIONS:
-            outcome = run(data, MODES[0], flag, "1")
+            outcome = run(data, MODES[0], flag, "text" if flag == "--format" else "1")
             self.assertNotEqual(outcome.object["reason"], "bad_arguments")
 
     def test_values_that_make_no_sense_are_refused(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import unittest
 from collections import Counter
 from collections.abc import Sequence
@@ -819,7 +820,11 @@ class Flags(InFolder):
     def test_a_file_that_cannot_be_read(self) -> None:
         folder = str(self.folder)
         large = self.write("large", b"\n" * ((16 << 20) + 1))
+        # Nobody writes to it.
+        os.mkfifo(f"{folder}/fifo")
         for path, what in (
+            (f"{folder}/fifo", "not a regular file: copy it into one"),
+            ("/dev/zero", "not a regular file: copy it into one"),
             (f"{folder}/none", "No such file or directory"),
             (folder, "Is a directory"),
             (str(large), "more than 16 MiB are no text that sets flags"),

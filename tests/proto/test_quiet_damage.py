@@ -19,6 +19,7 @@ from tests.builders.xspace import (
     Line,
     Plane,
     Space,
+    Stat,
     StatMetadata,
     bytes_field,
     compressed,
@@ -28,6 +29,7 @@ from tests.builders.xspace import (
     memory_access_breakdown,
     op,
     raw,
+    string,
     text_field,
     tpu_plane,
     trace,
@@ -189,6 +191,43 @@ class GivenTwice(unittest.TestCase):
     def test_the_same_name_once_more(self) -> None:
         said = harness.answer(trace_with(events=bytes_field(2, b"XLA Ops")), "summary")
         self.assertEqual(said["totals"]["n_events_total"], 1)
+
+
+class OffsetsGivenTwice(unittest.TestCase):
+    """Beside an event with two offsets one with none: of both together no count tells."""
+
+    N_LATER = 40_000
+
+    def said(self, step: int) -> dict[str, Any]:
+        first = [Event(1, 100 * i, 50) for i in range(9)]
+        later = [Event(1, 5_000 + 10 * i, 5) for i in range(self.N_LATER)]
+        # In another piece of the line than the first.
+        later[-2:] = [Event(1, None, 7), Event(1, 6_000, 5, extra=int_field(2, 6_001))]
+        steps = Line("Steps", [Event(2, 0, 1_000), Event(2, 5_000, 10 * self.N_LATER)])
+        metadata = EventMetadata(1, NAME, [Stat(1, string("loop fusion"))])
+        lines = [steps, Line("XLA Ops", first + later)]
+        names = [StatMetadata(1, "hlo_category")]
+        plane = Plane(DEVICE, lines, [metadata, EventMetadata(2, "0")], names)
+        return harness.answer(encode(Space([plane])), "summary", "--step", str(step))
+
+    def test_what_has_none_begins_at_0(self) -> None:
+        said = self.said(0)
+        self.assertEqual(said["totals"]["n_events_total"], 10)
+        self.assertEqual(said["totals"]["compute_duration_ps"], 9 * 50 + 7)
+
+    def test_a_note_tells_of_what_is_counted_otherwise(self) -> None:
+        for step, n, n_counted in ((0, 10, 9), (1, self.N_LATER - 1, self.N_LATER)):
+            with self.subTest(step=step):
+                said = self.said(step)
+                self.assertEqual(said["totals"]["n_events_total"], n)
+                self.assertEqual(said["steps"][step]["n_xla_ops_events"], n)
+                self.assertTrue(
+                    any(
+                        f"{n_counted} events counted in this step, {n} " in note
+                        for note in said["notes"]
+                    ),
+                    said["notes"],
+                )
 
 
 class CompressedStrings(unittest.TestCase):

@@ -1,0 +1,797 @@
+"""Answers as text for people: `--format text`.
+
+What is declared of a mode's text is read here a second time: where a heading stands, the figures
+below it must be those of the JSON, in the unit that the heading names.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import unicodedata
+import unittest
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+from unittest import mock
+
+import compute_breakdown
+from _modes import layout
+from _modes.characters import Characters
+from _modes.layout import Column, Each, Says, Table
+from _modes.text import HEAD, parts_of, text_of
+from tests.builders.random_xspace import command_line, random_case
+from tests.builders.xspace import Event, Line, Plane, Space, encode, op, text_field, trace
+from tests.command.test_readme import AFTER, BEFORE, FLAG_FILE, answers, refusals
+from tests.harness import DEMO, PROFILES, SCRIPT, InFolder, answer, run, sampled
+
+Json = dict[str, Any]
+
+UTF8, ASCII = Characters("utf-8"), Characters("ascii")
+WITH_TEXT = tuple(
+    mode.name for mode in compute_breakdown.MODES if mode.name not in ("record", "page")
+)
+UNITS = {
+    "%": 1,
+    **dict(layout.TIME),
+    "µs": 10**6,
+    **dict(layout.BYTES),
+    **dict(layout.FLOPS),
+}
+# Within a sentence with its unit.
+FIELD = r"([+-]?\d[\d.]*(?:e[+-]\d+)?(?: [\w%]+)?|\?)"
+FIGURE_RE = re.compile(r"[+-]?\d[\d.]*(?:e[+-]\d+)?")
+
+
+# ----------------------------------------------------------------------------------------------
+# The second reading.
+
+
+def by_columns(line: str) -> str:
+    """A character for each column of the terminal."""
+    wide = (
+        "" if unicodedata.category(each) in ("Mn", "Me")
+        else each * (1 + (unicodedata.east_asian_width(each) in "WF"))
+        for each in line
+    )  # fmt: skip
+    return "".join(wide)
+
+
+class NotThere(Exception):
+    pass
+
+
+def get(value: Any, path: str) -> Any:
+    for part in path.split("."):
+        if value is None:
+            return None
+        if isinstance(value, list):
+            value = (value[int(part) :] or [None])[0]
+        elif part not in value:
+            raise NotThere
+        else:
+            value = value[part]
+    return value
+
+
+def first_of(row: Json, column: Column) -> Any:
+    found = [get(row, path) for path in paths(column) if is_there(row, path, known=False)]
+    return next((each for each in found if each not in (None, "", {}, [])), None)
+
+
+class Reading:
+    """Of one text, line by line, against what it is of."""
+
+    def __init__(self, fields: Json, text: str) -> None:
+        self.lines = text.splitlines()
+        # What follows moved in belongs to it.
+        self.sentences = [" ".join(each.split()) for each in re.split(r"\n(?!  )", text)]
+        self.fields = fields
+        # How many figures of tables were compared; what was met, by where it is told to stand.
+        self.n_in_tables = 0
+        self.met: set[tuple[str, ...]] = set()
+
+    def check(self) -> None:
+        for part in (*HEAD, *parts_of(self.fields["mode"])):
+            self.check_part(part, self.fields)
+
+    def check_part(self, part: Says | Table | Each, fields: Json) -> None:
+        try:
+            if isinstance(part, Each):
+                for row in get(fields, part.rows) or ():
+                    for each in part.parts:
+                        self.check_part(each, row)
+            elif isinstance(part, Table):
+                self.check_table(part, fields)
+            else:
+                when = part.when.removeprefix("!")
+                if not when or bool(get(fields, when)) is not part.when.startswith("!"):
+                    self.check_sentence(part.text, fields)
+        except NotThere:
+            pass
+
+    def check_sentence(self, template: str, fields: Json) -> None:
+        """Somewhere it stands, with the figures of the object."""
+        fields = {**fields, "trace": ""}
+        pieces = re.split(r"\{([^{}]+)\}", " ".join(template.split()))
+        told = [(each + ":").split(":")[:2] for each in pieces[1::2]]
+        values = [get(fields, path) for path, _ in told]
+        fields_re = [
+            FIELD if kind in layout.FIGURES and not isinstance(value, dict) else "(.*?)"
+            for (_, kind), value in zip(told, values, strict=True)
+        ]
+        literal = map(re.escape, pieces[::2])
+        pattern = re.compile("".join(itertools.chain(*zip(literal, [*fields_re, ""], strict=True))))
+        found = [
+            match.groups()
+            for match in filter(None, map(pattern.fullmatch, self.sentences))
+            if all(
+                isinstance(value, dict) or is_shown(shown, value, kind)
+                for shown, value, (_, kind) in zip(match.groups(), values, told, strict=True)
+                if kind in layout.FIGURES
+            )
+        ]
+        assert found, (template, values)
+        self.met.add((template,))
+
+    def check_table(self, table: Table, fields: Json) -> None:
+        rows = rows_of(fields, table)
+        ends = [end for end in table.ends if is_there(fields, end.when)]
+        if not rows and not ends:
+            return
+        columns = [
+            each
+            for each in table.columns
+            if any(is_there(row, paths(each)[0], known=False) for row in rows) or not rows
+        ]
+        pieces = re.split(r"\{[^{}]*\}", table.title)
+        title = re.compile(".*".join(map(re.escape, pieces[:2])))
+        at = next((i for i, line in enumerate(self.lines) if title.match(line)), -1)
+        assert at >= 0, table.title
+        while not self.lines[at].startswith("  ") or not self.is_heading(self.lines[at], columns):
+            at += 1
+        shown = [by_columns(line) for line in self.lines[at : at + 1 + len(rows) + len(ends)]]
+        # What has been read is not there for the next of the same title.
+        self.lines[at - 1] = ""
+        assert len(shown) == 1 + len(rows) + len(ends), table.title
+        place = 2
+        for column in columns:
+            match = heading_of(column).match(shown[0], place)
+            if not match:
+                # Where none has one, and that is not worth a word.
+                known = [row for row in rows if says_something(row, column)]
+                is_told = any(column.heading in end.cells for end in ends)
+                assert not known and not is_told, column.heading
+                continue
+            place = match.end()
+            self.met |= {
+                (table.title, column.heading, path)
+                for path in paths(column)
+                if any(is_there(row, path, known=False) for row in rows)
+            }
+            if column.kind in layout.FIGURES:
+                values = [first_of(row, column) for row in rows]
+                told = [end.cells.get(column.heading) for end in ends]
+                values += [get(fields, path) if path else None for path in told]
+                cells = [
+                    line[:place].rsplit(" ", 1)[-1] if len(line) >= place else ""
+                    for line in shown[1:]
+                ]
+                unit = match[1].split()[-1] if " " in match[1] or match[1] in UNITS else ""
+                self.check_column(column, unit, values, cells)
+            else:
+                self.check_names(column, rows, match.start(1), shown[1:])
+
+    def is_heading(self, line: str, columns: list[Column]) -> bool:
+        first = next(each for each in columns if each.kind in layout.FIGURES or each.null)
+        return heading_of(first).match(line, 2) is not None
+
+    def check_column(self, column: Column, unit: str, values: list[Any], cells: list[str]) -> None:
+        size = UNITS[unit] if column.kind in layout.UNITS and unit in UNITS else 1
+        for value, cell in zip(values, cells, strict=True):
+            if value is None:
+                assert cell in ("", column.null), (column.heading, cell)
+            else:
+                self.n_in_tables += 1
+                assert is_figure(cell, value, column.kind, size), (column.heading, value, cell)
+        shown = [
+            cell for value, cell in zip(values, cells, strict=True)
+            if value is not None and "e" not in cell
+        ]  # fmt: skip
+        known = [abs(int(value)) for value in values if value is not None]
+        if column.kind in layout.UNITS and any(known) and len(shown) == len(known):
+            largest = shown[known.index(max(known))]
+            digits = len(re.sub(r"\D", "", largest))
+            # More where no unit is larger, fewer where none is smaller.
+            is_last = unit in ("s", "GiB", "TFLOP")
+            assert digits == 4 or (is_last and digits > 4), (column.heading, largest)
+
+    def check_names(self, column: Column, rows: list[Json], start: int, shown: list[str]) -> None:
+        if column.kind in ("initials", "op", "what", "shape", "values") or column.depth:
+            return
+        for row, line in zip(rows, shown, strict=False):
+            value = first_of(row, column)
+            if isinstance(value, str) and value.isascii() and value.isprintable():
+                cell = line[start:]
+                assert cell.startswith(value.rstrip()) or "…" in cell, (column.heading, value, line)
+
+
+def says_something(row: Json, column: Column) -> bool:
+    value = first_of(row, column)
+    if value is None:
+        return column.null != "" and (not column.of or get(row, column.of) is not None)
+    return not isinstance(value, dict) or any(value.values())
+
+
+def heading_of(column: Column) -> re.Pattern[str]:
+    """Where it may stand, from the end of the one before."""
+    units = "|".join(map(re.escape, UNITS))
+    unit = rf"(?: ?(?:{units})(?![\w/]))?" if column.kind in layout.UNITS else ""
+    return re.compile(rf" *({re.escape(column.heading)}{unit})(?= |$)")
+
+
+def paths(column: Column) -> list[str]:
+    return [column.path] if isinstance(column.path, str) else list(column.path)
+
+
+def is_there(fields: Json, path: str, *, known: bool = True) -> bool:
+    try:
+        found = get(fields, path)
+    except NotThere:
+        return False
+    return bool(found) if known else True
+
+
+def rows_of(fields: Json, table: Table) -> list[Json]:
+    outer, _, inner = table.rows.partition("[].")
+    found = get(fields, outer) or []
+    if inner:
+        rows = [
+            {**row, "^": i} for i, each in enumerate(found, 1) for row in get(each, inner) or []
+        ]
+    elif isinstance(found, dict):
+        rows = [
+            {"key": key} | (each if isinstance(each, dict) else {"value": each})
+            for key, each in found.items()
+        ]
+    else:
+        rows = list(found)
+    rows = [row for row in rows if not table.unless_0 or row[table.unless_0]]
+    return sorted(rows, key=lambda row: -(row[table.by] or 0)) if table.by else rows
+
+
+def is_figure(cell: str, value: Any, kind: str, size: int) -> bool:
+    """Whether it is the value, rounded to the decimals that it has."""
+    if not FIGURE_RE.fullmatch(cell):
+        return False
+    shown, real = Decimal(cell), Decimal(str(value)) / size
+    if kind == "share":
+        real *= 100
+    mantissa, _, exponent = cell.partition("e")
+    decimals = len(mantissa.partition(".")[2]) - int(exponent or 0)
+    if kind in ("delta", "change") and shown > 0 and not cell.startswith("+"):
+        return False
+    return abs(shown - real) <= Decimal("0.5000001") * Decimal(10) ** -decimals
+
+
+def is_shown(shown: str, value: Any, kind: str) -> bool:
+    """Within a sentence: with its unit behind."""
+    if value is None:
+        return shown == "?"
+    figure, _, unit = shown.partition(" ")
+    if kind in layout.UNITS and value and unit not in UNITS:
+        return False
+    return is_figure(figure, value, kind, UNITS[unit] if kind in layout.UNITS and unit else 1)
+
+
+# ----------------------------------------------------------------------------------------------
+# All modes.
+
+
+def to_host() -> bytes:
+    """An array copied to the host's memory, behind a fusion."""
+    out = "(f32[1024]{0:T(256)S(5)}, f32[1024]{0}, u32[]{:S(2)})"
+    return trace(
+        [
+            op("copy-start.1", "copy-start", 0, 5,
+               text=f"%copy-start.1 = {out} copy-start(f32[1024]{{0}} %x)"),
+            op("f", "loop fusion", 5, 20),
+            op("copy-done.1", "copy-done", 25, 10,
+               text=f"%copy-done.1 = f32[1024]{{0:T(256)S(5)}} copy-done({out} %copy-start.1)"),
+        ]
+    )  # fmt: skip
+
+
+def with_complaints() -> bytes:
+    """Of the profiler, and a line that viewers show under another name."""
+    plane = Plane("/device:TPU:0", [Line("1", [Event(1, 0, 5)], display_name="one")])
+    return encode(Space([plane], extra=text_field(2, "lost") + text_field(3, "late")))
+
+
+def on_demo(mode: str) -> Iterator[Json]:
+    if mode == "compare":
+        yield answer(AFTER, mode, "--baseline", str(BEFORE))
+        yield answer(AFTER, mode, "--baseline", str(BEFORE), "--top", "3")
+        return
+    of_mode = {
+        "bottleneck": ["--model-flops=1e12", "--tokens=1e6"],
+        "summary": ["--include-comm"],
+        "by_scope": ["--depth=1"],
+        "by_op": ["--op=fusion.365"],
+        "program": [f"--flags={FLAG_FILE}"],
+        "anatomy": ["--plane=0", "--sample=2"],
+    }
+    yield answer(DEMO, mode)
+    top = [] if mode in ("by_scope", "anatomy") else ["--top=3"]
+    yield answer(DEMO, mode, *of_mode.get(mode, ()), *top)
+
+
+class Figures(unittest.TestCase):
+    def read(self, fields: Json) -> Reading:
+        text = text_of(fields, "utf-8")
+        self.assertLessEqual(max(len(by_columns(line)) for line in text.splitlines()), 100)
+        self.assertTrue(all(line == line.rstrip() for line in text.splitlines()))
+        reading = Reading(fields, text)
+        reading.check()
+        return reading
+
+    def test_of_the_demo(self) -> None:
+        for mode in WITH_TEXT:
+            for fields in on_demo(mode):
+                with self.subTest(mode=mode):
+                    reading = self.read(fields)
+                    self.assertGreater(reading.n_in_tables, 5)
+
+    def test_of_the_captures_that_lie_beside(self) -> None:
+        for path in sorted(PROFILES.glob("*.xplane.pb")):
+            for mode in sampled([mode for mode in WITH_TEXT if mode != "compare"], 6):
+                outcome = run(path, mode)
+                if outcome.object["status"] == "ok":
+                    with self.subTest(path=path.name, mode=mode):
+                        self.read(outcome.object)
+
+    def test_of_hand_made_traces_and_every_part_is_in_some(self) -> None:
+        met: dict[str, set[tuple[str, ...]]] = {mode: set() for mode in WITH_TEXT}
+        more = [each for mode in WITH_TEXT for each in on_demo(mode)]
+        more += [answer(to_host(), "comm"), answer(with_complaints(), "anatomy")]
+        more += [answer(DEMO, "bottleneck", "--tokens=1e6")]
+        for fields in (*answers(), *more):
+            if fields["mode"] in met:
+                with self.subTest(mode=fields["mode"]):
+                    met[fields["mode"]] |= self.read(fields).met
+        for mode in WITH_TEXT:
+            told = set(everything_in(parts_of(mode)))
+            self.assertEqual(told - met[mode], set(), mode)
+
+    def test_of_random_traces(self) -> None:
+        n = 0
+        for seed in sampled(range(300), 60):
+            data, mode, options = random_case(random.Random(f"text {seed}"))
+            if mode not in WITH_TEXT:
+                continue
+            outcome = run(data, mode, *command_line(options))
+            with self.subTest(seed=seed, mode=mode):
+                if outcome.object["status"] == "ok":
+                    n += self.read(outcome.object).n_in_tables
+                for encoding in ("ascii", "latin-1"):
+                    text = text_of(outcome.object, encoding)
+                    self.assertLessEqual(max(map(len, text.encode(encoding).splitlines())), 100)
+        self.assertGreater(n, 500)
+
+    def test_a_figure_of_another_value_is_found(self) -> None:
+        """The reading itself fails where it should."""
+        fields = answer(DEMO, "bottleneck")
+        text = text_of(fields, "utf-8")
+        for told, other in (
+            ("18.31 ms", "18.32 ms"),
+            ("18.31 ms", "18.31 s"),
+            ("24.8", "24.9"),
+            ("2.925", "2.924"),
+            (" 321", " 322"),
+            ("14.9 %", "14.8 %"),
+            ("4.591", "4.519"),
+            ("lost ms", "lost µs"),
+        ):
+            self.assertIn(told, text)
+            with self.subTest(told=told), self.assertRaises(AssertionError):
+                Reading(fields, text.replace(told, other, 1)).check()
+
+
+def everything_in(parts: tuple[Says | Table | Each, ...]) -> Iterator[tuple[str, ...]]:
+    for part in parts:
+        if isinstance(part, Each):
+            yield from everything_in(part.parts)
+        elif isinstance(part, Table):
+            for column in part.columns:
+                yield from ((part.title, column.heading, path) for path in paths(column))
+        else:
+            yield (part.text,)
+
+
+def tables_in(parts: tuple[Says | Table | Each, ...]) -> Iterator[Table]:
+    for part in parts:
+        if isinstance(part, Each):
+            yield from tables_in(part.parts)
+        elif isinstance(part, Table):
+            yield part
+
+
+class Declared(unittest.TestCase):
+    def test_every_table_fits_whatever_its_figures_are(self) -> None:
+        """With four columns of the terminal left for each name."""
+        for mode in WITH_TEXT:
+            for table in tables_in(parts_of(mode)):
+                widest = 0
+                for column in table.columns:
+                    if column.kind in layout.FIGURES:
+                        unit = max((len(name) + 1 for name, _ in layout.UNITS.get(column.kind, ())),
+                                   default=0)  # fmt: skip
+                        widest += max(len(column.heading) + unit, layout.LONGEST_FIGURE)
+                    else:
+                        widest += 4
+                with self.subTest(mode=mode, table=table.title):
+                    room = layout.WIDTH - 2 * len(table.columns)
+                    self.assertLessEqual(widest, room)
+
+    def test_headings_and_ends_belong_together(self) -> None:
+        for mode in WITH_TEXT:
+            for table in tables_in(parts_of(mode)):
+                headings = [column.heading for column in table.columns]
+                with self.subTest(mode=mode, table=table.title):
+                    self.assertEqual(len(set(headings)), len(headings))
+                    for end in table.ends:
+                        self.assertLessEqual(set(end.cells), set(headings))
+
+
+# ----------------------------------------------------------------------------------------------
+# Units.
+
+
+class Units(unittest.TestCase):
+    def assert_shown(self, kind: str, cases: dict[Any, str]) -> None:
+        for value, text in cases.items():
+            with self.subTest(value=value):
+                shown = layout.field_of(value, kind, UTF8).replace(layout.TIED, " ")
+                self.assertEqual(shown, text)
+
+    def test_times(self) -> None:
+        self.assert_shown(
+            "time",
+            {
+                0: "0",
+                1: "0.001 ns",
+                9_999: "9.999 ns",
+                10_000: "10.00 ns",
+                99_994: "99.99 ns",
+                99_995: "100.0 ns",
+                999_949: "999.9 ns",
+                999_950: "1.000 µs",
+                9_999_499: "9.999 µs",
+                9_999_500: "10.00 µs",
+                999_949_999: "999.9 µs",
+                999_950_000: "1.000 ms",
+                999_950_000_000: "1.000 s",
+                999_949_999_999_999: "999.9 s",
+                999_950_000_000_000: "1000 s",
+                9_999_499_999_999_999: "9999 s",
+                12_345_678 * 10**12: "12345678 s",
+                123_456_789 * 10**12: "1.23e+08 s",
+                -5: "-0.005 ns",
+                "18308477314": "18.31 ms",
+                None: "?",
+            },
+        )
+
+    def test_bytes(self) -> None:
+        self.assert_shown(
+            "bytes",
+            {
+                0: "0",
+                1: "0.001 KiB",
+                1023: "0.999 KiB",
+                1024: "1.000 KiB",
+                10_239: "9.999 KiB",
+                10_240: "10.00 KiB",
+                1023 * 1024: "1023 KiB",
+                1023 * 1024 + 511: "1023 KiB",
+                1023 * 1024 + 512: "1.000 MiB",
+                2**30 - 1: "1.000 GiB",
+                2**40: "1024 GiB",
+                2**44: "16384 GiB",
+            },
+        )
+
+    def test_others(self) -> None:
+        self.assert_shown(
+            "percent", {0.0: "0.0 %", 24.774: "24.8 %", 99.96: "100.0 %", -0.04: "0.0 %"}
+        )
+        self.assert_shown("share", {0.096853: "9.7 %", 1.5: "150.0 %", None: "?"})
+        self.assert_shown("change", {0.04: "0.0 %", 0.06: "+0.1 %", -11.55: "-11.6 %"})
+        self.assert_shown("delta", {0: "0", 1500: "+1.500 ns", -1500: "-1.500 ns"})
+        self.assert_shown(
+            "count",
+            {
+                0: "0",
+                99_999_999: "99999999",
+                2**63 - 1: "9.22e+18",
+                -999_500_000: "-1.00e+09",
+                999_499_999: "9.99e+08",
+                10**400: "1.00e+400",
+            },
+        )
+        self.assert_shown("chance", {0.002165: "0.002", 1.0: "1.000"})
+        self.assert_shown(
+            "number",
+            {0: "0", 4.0: "4", 0.07861: "0.079", 9.9996: "10.00", 99.996: "100.0", 999.96: "1000",
+             12345.6: "12346", 0.0004: "4.0e-04", 1e300: "1.00e+300"},
+        )  # fmt: skip
+        self.assert_shown("flops", {34359738368: "34.36 GFLOP", 10**15: "1000 TFLOP"})
+
+    def test_a_column_has_one_unit(self) -> None:
+        for values, unit, shown in (
+            ([18308477314, 92536716, None, 0], "ms", ["18.31", "0.09", "?", "0"]),
+            ([999_949, 1], "ns", ["999.9", "0.0"]),
+            ([999_950, 1, 4999, 5000], "us", ["1.000", "0.000", "0.005", "0.005"]),
+            ([-999_950, 4], "us", ["-1.000", "0.000"]),
+            ([None, None], "", ["?", "?"]),
+            ([0, None], "", ["0", "?"]),
+        ):
+            with self.subTest(values=values):
+                self.assertEqual(layout.column_of_figures(values, "time", "?"), (unit, shown))
+
+
+# ----------------------------------------------------------------------------------------------
+# Names.
+
+HOSTILE = {
+    "\x1b[31mred\x07": r"\x1b[31mred\x07",
+    "two\nlines\tand\r": r"two\nlines\tand\r",
+    "\u202etxt.exe\u202c": r"\u202etxt.exe\u202c",
+    "\u2066isolate\u2069": r"\u2066isolate\u2069",
+    "שלום": r"\u05e9\u05dc\u05d5\u05dd",
+    "\u0660": r"\u0660",
+    "\u200b\ufeff": r"\u200b\ufeff",
+    "half \ud83d": r"half \ud83d",
+    # A letter and its accent are one; two more marks may stand over it, then it is a pile.
+    "e\u0301": "é",
+    "e\u0301\u0302\u0303\u0304": "é\u0302\u0303\\u0304",
+    "\u0301first": r"\u0301first",
+    "層/注意.py": "層/注意.py",
+    layout.TIED: r"\x00",
+}
+
+
+class Names(unittest.TestCase):
+    def test_what_would_harm_is_seen(self) -> None:
+        for name, seen in HOSTILE.items():
+            with self.subTest(name=ascii(name)):
+                self.assertEqual(UTF8.seen(name), seen)
+                self.assertTrue(ASCII.seen(name).isascii())
+                self.assertTrue(ASCII.seen(name).isprintable())
+
+    def test_widths(self) -> None:
+        for text, width in (("abc", 3), ("層", 2), ("é\u0302", 1), ("한글", 4), ("…µ", 2)):
+            self.assertEqual(UTF8.width(text), width)
+
+    def test_cuts(self) -> None:
+        for drawn, width, of_name, of_file in (
+            ("abcdefghij", 10, "abcdefghij", "abcdefghij"),
+            ("abcdefghij", 7, "abcd…ij", "…efghij"),
+            (
+                "/home/dev/model/train.py:32",
+                20,
+                "/home/dev/mod….py:32",
+                "…/model/train.py:32",
+            ),
+            ("層層層層層", 6, "層層…", "…層層"),
+            ("ae\u0302e\u0302e\u0302e\u0302", 3, "ae\u0302…", "…e\u0302e\u0302"),
+        ):
+            with self.subTest(text=drawn):
+                text, name, file = (
+                    unicodedata.normalize("NFD", each) for each in (drawn, of_name, of_file)
+                )
+                self.assertEqual(UTF8.ends_of(text, width), name)
+                self.assertEqual(UTF8.end_of(text, width), file)
+        self.assertEqual(ASCII.ends_of("abcdefghij", 8), "abcd...j")
+        self.assertEqual(ASCII.end_of("abcdefghij", 8), "...fghij")
+
+    def test_cut_from_both_ends_however_long(self) -> None:
+        for text in (
+            "x" * 10**6,
+            "層" * 10**5,
+            "e\u0302\u0303" * 10**5,
+            "\u0301" * 10**5,
+            "ש" * 10**5,
+        ):
+            for characters in (UTF8, ASCII):
+                for kind in ("name", "file"):
+                    shown = layout.cut(text, kind, 33, characters)
+                    self.assertIn(characters.width(shown), (31, 32, 33))
+                    self.assertIn(characters.ellipsis, shown)
+
+    def test_names_of_a_trace(self) -> None:
+        """In all columns, and notes: no line is wider than 100, none has a character to fear."""
+        names = [*HOSTILE, "層" * 99, "e\u0301\u0302\u0303\u0304" * 50, "x" * 70_000, "a b " * 99]
+        ops = [
+            op(f"f.{i}", name.replace("\ud83d", "") or "x", 10 * i, 9, stack=f"{name}.py:{i}:1",
+               tf_op=f"jit(f)/{name}/add:", text=f"%{name} = f32[8] custom-call()")
+            for i, name in enumerate(each.replace("\ud83d", "?") for each in names)
+        ]  # fmt: skip
+        data = trace(ops, [(names[0], 0, 500)])
+        for mode in WITH_TEXT:
+            options = ["--baseline", str(BEFORE)] if mode == "compare" else []
+            options += ["--plane=0", "--sample=3"] if mode == "anatomy" else []
+            fields = run(data, mode, *options).object
+            for encoding in ("utf-8", "ascii", "latin-1", "cp437"):
+                text = text_of(fields, encoding)
+                with self.subTest(mode=mode, encoding=encoding):
+                    text.encode(encoding)
+                    for line in text.splitlines():
+                        self.assertLessEqual(len(by_columns(line)), 100, line)
+                        self.assertTrue(line.isprintable())
+                        for each in line:
+                            self.assertNotIn(unicodedata.bidirectional(each), ("R", "AL", "AN"))
+
+    def test_what_ops_are_made_of(self) -> None:
+        for signature, what in (
+            ("fusion [loop fusion]", "loop fusion"),
+            ("copy [data formatting]", "copy"),
+            ("custom-call:tpu_custom_call", "tpu_custom_call"),
+            ("add_add_fusion [loop fusion]", "add_add_fusion"),
+            ("all-gather +2", "all-gather +2"),
+        ):
+            self.assertEqual(layout.what_of(signature), what)
+
+
+class Lines(unittest.TestCase):
+    def test_are_wrapped_between_words(self) -> None:
+        words = "a " * 60 + "b" * 150 + f" 12{layout.TIED}ms"
+        lines = layout.wrapped(words, UTF8, "- ", "    ")
+        self.assertTrue(all(len(line) <= 100 for line in lines))
+        self.assertEqual("".join(lines).replace(" ", ""), "-" + "a" * 60 + "b" * 150 + "12ms")
+        self.assertTrue(lines[-1].endswith(" 12 ms"))
+        self.assertEqual([line[:4] for line in lines[1:]], ["    "] * (len(lines) - 1))
+
+    def test_wide_characters_are_wrapped_too(self) -> None:
+        lines = layout.wrapped("層" * 120, UTF8)
+        self.assertEqual([UTF8.width(line) for line in lines], [100, 100, 44])
+
+    def test_a_column_that_no_row_has_is_left_out(self) -> None:
+        table = Table(
+            "t",
+            "rows",
+            (Column("a", "a", "time"), Column("b", "b"), Column("c", "c", null="")),
+        )
+        for row, headings in (
+            ({"a": None, "b": None, "c": None}, ["a", "b"]),
+            ({"a": 1}, ["a ns"]),
+            ({"b": "x", "c": "y"}, ["b", "c"]),
+        ):
+            lines = list(layout.lines_of(table, {"rows": [row]}, UTF8))
+            self.assertEqual(re.split("  +", lines[2].strip()), headings)
+
+    def test_nothing_of_what_is_not_there(self) -> None:
+        for part in (
+            Says("{a.b:time}"),
+            Says("{a}", when="b"),
+            Says("{a}", when="!a"),
+            Table("t", "b", (Column("a", "a"),)),
+            Each("b", (Says("{a}"),)),
+        ):
+            self.assertEqual(list(layout.lines_of(part, {"a": {"x": 1}}, UTF8)), [])
+
+
+# ----------------------------------------------------------------------------------------------
+# The command.
+
+
+class Command(InFolder):
+    def printed(self, *arguments: str, encoding: str = "utf-8") -> tuple[str, int, str]:
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), *arguments],
+            capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+            check=False,
+        )
+        return done.stdout.decode(encoding), done.returncode, done.stderr.decode(encoding)
+
+    def test_status_and_stderr_are_as_with_json(self) -> None:
+        for options in (
+            [str(DEMO), "--mode", "bottleneck"],
+            [str(DEMO), "--mode", "summary", "--step", "99"],
+            [str(DEMO), "--mode", "summary", "--device", "7"],
+            ["no such path", "--mode", "memory"],
+            [str(DEMO), "--mode", "bottleneck", "--params=1e9", "--tokens=5", "--n-devices=0"],
+        ):
+            as_json, as_text = (self.printed(*options, *form) for form in ([], ["--format=text"]))
+            with self.subTest(options=options):
+                self.assertEqual(as_text[1:], as_json[1:])
+                fields = json.loads(as_json[0])
+                if fields["mode"]:
+                    self.assertEqual(as_text[0], text_of(fields, "utf-8"))
+                else:
+                    # What can't be parsed is answered in JSON.
+                    self.assertEqual(as_text[0], as_json[0])
+
+    def test_modes_without(self) -> None:
+        for mode in {"record", "page"} & {each.name for each in compute_breakdown.MODES}:
+            more = ["--out=x"] if mode == "page" else []
+            fields = run(DEMO, mode, *more, "--format=text").object
+            self.assertEqual(fields["reason"], "bad_arguments")
+            self.assertIn(f"{mode} has no --format text", fields["detail"])
+
+    def test_a_stream_of_few_characters(self) -> None:
+        said, _, _ = self.printed(
+            str(DEMO), "--mode", "bottleneck", "--format=text", encoding="ascii"
+        )
+        self.assertIn(" us", said)
+        self.assertIn(".../layers/attention.py:15", said)
+
+    def test_absent_answers_say_why_and_what_there_is(self) -> None:
+        n = 0
+        for outcome in refusals():
+            fields = outcome.object
+            if fields["mode"] not in WITH_TEXT:
+                continue
+            n += 1
+            words = " ".join(text_of(fields, "utf-8").split())
+            with self.subTest(reason=fields["reason"]):
+                self.assertTrue(words.startswith(f"{fields['mode']}: no answer for "))
+                self.assertIn(f": {fields['reason']}", words)
+                self.assertIn(" ".join(fields.get("detail", "").split())[:40], words)
+                for name, each in fields.items():
+                    if name.startswith("available_") and each:
+                        first = "?" if each[0] is None else each[0]
+                        self.assertIn(f"available {name[10:]}: {first}"[:60], words)
+        self.assertGreater(n, 15)
+
+    def test_what_an_absent_answer_has_all_the_same(self) -> None:
+        shown = [text_of(outcome.object, "utf-8") for outcome in refusals()
+                 if outcome.object["mode"] in ("memory", "anatomy")]  # fmt: skip
+        self.assertTrue(any("runtime: " in text for text in shown))
+        self.assertTrue(any("\nplanes\n" in text for text in shown))
+
+    def test_no_memory_for_it(self) -> None:
+        path = self.write("small.xplane.pb", trace([op("f", "loop fusion", 0, 5)]))
+        real = text_of
+
+        def fail_once(fields: Json, encoding: str) -> str:
+            if fields["status"] == "ok":
+                raise MemoryError
+            return real(fields, encoding)
+
+        out = self.folder / "out"
+        with (
+            out.open("w") as stdout,
+            mock.patch("_modes.text.text_of", fail_once),
+            mock.patch("sys.stdout", stdout),
+            mock.patch("sys.stderr", stdout),
+        ):
+            status = compute_breakdown.main([str(path), "--mode", "summary", "--format", "text"])
+        said = out.read_text()
+        self.assertEqual(status, 1)
+        self.assertTrue(said.startswith("summary: no answer for "))
+        self.assertEqual(said.count("not enough memory"), 2)
+
+    def test_streams_that_end(self) -> None:
+        for line, status, stderr in (
+            ('"$@" >&-', 1, "compute_breakdown: can't write: Bad file descriptor\n"),
+            ('"$@" >/dev/full', 1, "compute_breakdown: can't write: No space left on device\n"),
+            ('{ "$@"; exit $?; } | true; exit ${PIPESTATUS[0]}', 141, ""),
+        ):
+            command = [sys.executable, str(SCRIPT), str(DEMO), "--mode=idle", "--format=text"]
+            done = subprocess.run(
+                ["bash", "-c", line, "bash", *command], capture_output=True, text=True, check=False
+            )
+            with self.subTest(line=line):
+                self.assertIn(done.returncode, (status, 0) if status == 141 else (status,))
+                self.assertEqual((done.stdout, done.stderr), ("", stderr))
+
+
+if __name__ == "__main__":
+    unittest.main()
