@@ -27,7 +27,6 @@ function tipAt(node, lines) {
 addEventListener("keydown", (event) => {
   if (event.key === "Escape") hideTip();
 });
-addEventListener("scroll", hideTip, { passive: true });
 
 // Makes marks of nodes: `of(i)` gives what the tip says, and what a click does (or nothing).
 function makeMarks(container, nodes, of, label) {

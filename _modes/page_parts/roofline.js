@@ -30,12 +30,12 @@ function drawRoofline(host, answer) {
   drawnByWidth(chart, (width) => chart.replaceChildren(plotOf(points, roofs, bandwidth, width)));
 }
 
-// Whole powers of ten around the values.
+// Whole powers of ten around the values, none of which is on the edge.
 function decades(values) {
   const logs = values.filter((value) => value > 0).map(Math.log10);
   if (!logs.length) return [0, 1];
-  const low = Math.floor(logs.reduce((a, b) => Math.min(a, b)));
-  return [low, Math.max(low + 1, Math.ceil(logs.reduce((a, b) => Math.max(a, b))))];
+  const low = Math.floor(logs.reduce((a, b) => Math.min(a, b)) - 0.1);
+  return [low, Math.ceil(logs.reduce((a, b) => Math.max(a, b)) + 0.1)];
 }
 
 function plotOf(points, roofs, bandwidth, width) {

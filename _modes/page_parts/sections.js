@@ -237,7 +237,7 @@ function ops() {
       column("lost_ps", "lost", "time", { why: COST_UNKNOWN }),
       shareColumn,
       nColumn,
-      column("shape", "output", "text", { most: 30 }),
+      column("shape", "output", "text", { most: 22 }),
       column("achieved_tflops", "TFLOPS", "number"),
       column("achieved_gbps", "GB/s", "number"),
     ],

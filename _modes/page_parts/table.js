@@ -16,7 +16,8 @@ class Table {
       ...column,
     }));
     this.label = label;
-    this.most = FIRST_ROWS;
+    // Not for the sake of a few.
+    this.most = rows.length < 1.5 * FIRST_ROWS ? Infinity : FIRST_ROWS;
     this.sorted = null;
     this.words = "";
     this.class = "";
@@ -29,16 +30,18 @@ class Table {
     tables[id] = this;
   }
 
-  // A column of times or bytes is in one unit, which its head says.
+  // All times of a table are in one unit, which the heads say, and so are all bytes: or else they
+  // could not be compared at a glance.
   setUnits() {
-    for (const column of this.columns) {
-      const units = { time: TIMES, bytes: BYTES }[column.kind];
-      if (!units) continue;
-      const numbers = this.rows.map((row) => Number(column.value(row) ?? 0));
+    for (const [kind, units] of [["time", TIMES], ["bytes", BYTES]]) {
+      const columns = this.columns.filter((column) => column.kind === kind);
+      const numbers = columns.flatMap((column) => this.rows.map((row) => Number(column.value(row) ?? 0)));
       const largest = numbers.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
       const unit = unitOf(units, largest);
-      column.unit = unit[0];
-      column.form = (number) => notNothing(inUnit(units, Number(number), unit, largest), number);
+      for (const column of columns) {
+        column.unit = unit[0];
+        column.form = (number) => notNothing(inUnit(units, Number(number), unit, largest), number);
+      }
     }
   }
 

@@ -24,13 +24,13 @@ from _modes import page_file
 from _modes.page import ASKED
 from tests.builders.allocator import allocator, with_host
 from tests.builders.make_trace import Shape, write_trace
+from tests.builders.random_xspace import random_case
 from tests.builders.xspace import Op, op, trace
-from tests.harness import DEMO, FULL, OFFLOADING, ROOT, InFolder, answer, command, run
+from tests.harness import DEMO, FULL, OFFLOADING, ROOT, InFolder, answer, command, run, sampled
 from tests.modes.small_steps import BF16, STEP, kernel, leaf, matmul
 
 Json = dict[str, Any]
 
-MIB = 1 << 20
 # By which a script would make text more than that, or ask somebody.
 FORBIDDEN = (
     *("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("),
@@ -114,7 +114,9 @@ class Holds(OfPages):
                 common, own = dict(data["page"]), dict(data["answers"][mode])
                 common |= {"mode": mode, "totals": {**common["totals"], **own.pop("totals")}}
                 of_all = Counter(outcome.pop("notes")) - Counter(own.pop("notes"))
-                self.assertLessEqual(of_all.keys(), set(data["notes"]))
+                # Of a damaged program each says the damage that it comes across first.
+                of_step = {note for note in of_all if "HLO can't be read" not in note}
+                self.assertLessEqual(of_step, set(data["notes"]))
                 self.assertEqual({**common, **own}, outcome)
 
     def test_what_the_modes_say_of_the_demo(self) -> None:
@@ -132,6 +134,21 @@ class Holds(OfPages):
             )
         ):
             self.assert_is_what_modes_say(self.write(f"{i}.xplane.pb", data))
+
+    def test_what_they_say_of_random_traces(self) -> None:
+        n_pages = 0
+        for seed in sampled(range(300), 15):
+            data, _, _ = random_case(random.Random(seed))
+            profile = self.write("a.xplane.pb", data)
+            refused = run(profile, "summary").object.get("reason")
+            with self.subTest(seed=seed):
+                if refused:
+                    outcome = run(profile, "page", "--out", str(self.folder / "none.html"))
+                    self.assertEqual(outcome.object["reason"], refused)
+                else:
+                    self.assert_is_what_modes_say(profile)
+                    n_pages += 1
+        self.assertGreater(n_pages, 8)
 
     def test_what_they_say_of_a_capture(self) -> None:
         if not OFFLOADING.exists():
@@ -270,7 +287,7 @@ def random_ops(rng: random.Random, duration: int) -> list[Op]:
 class Bounds(OfPages):
     def test_the_demo(self) -> None:
         _, html = page_of_demo()
-        self.assertLess(len(html), 3 * MIB)
+        self.assertLess(len(html), 3_000_000)
 
     def test_many_ops_and_long_names(self) -> None:
         n = 100_000 if FULL else 4000
@@ -285,7 +302,7 @@ class Bounds(OfPages):
             for i in range(n)
         ]
         said, html = self.page(trace(ops, [("s", 0, 10 * n)]))
-        self.assertLess(len(html), 10 * MIB)
+        self.assertLess(len(html), 10_000_000)
         data = data_of(html)
         tail = data["answers"]["by_source"]["tail"]
         shown = data["answers"]["by_source"]["groups"]
@@ -345,7 +362,7 @@ class Bounds(OfPages):
             for i in range(600)
         ]
         said, html = self.page(trace(ops, [("s", 0, 6000)]))
-        self.assertLess(len(html), 10 * MIB)
+        self.assertLess(len(html), 10_000_000)
         self.assertTrue(any("texts are longer than" in note for note in said["notes"]))
 
     def test_a_million_events(self) -> None:
@@ -355,7 +372,7 @@ class Bounds(OfPages):
         write_trace(path, Shape(factor=25, n_steps=8, n_devices=1))
         said, html = self.page(path)
         self.assertGreater(said["totals"]["n_events_total"], 900_000)
-        self.assertLess(len(html), 10 * MIB)
+        self.assertLess(len(html), 10_000_000)
 
 
 class Safe(OfPages):
