@@ -6,6 +6,8 @@ up is shown as an escape instead, and so is what the stream's encoding lacks.
 
 from __future__ import annotations
 
+from functools import cache
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,6 +21,7 @@ class Characters:
 
     def __init__(self, encoding: str) -> None:
         self.encoding = encoding
+        self._known: dict[str, str] = {}
         self.ellipsis = "…" if self._has("…") else "..."
         self.micro = "µ" if self._has("µ") else "u"
 
@@ -43,19 +46,22 @@ class Characters:
         return "".join(self._shown(text))
 
     def _shown(self, text: str) -> Iterator[str]:
-        from unicodedata import bidirectional, category, normalize
+        from unicodedata import normalize
 
         n_marks = MOST_MARKS
         for character in normalize("NFC", text):
-            is_mark = category(character) in ("Mn", "Me")
-            n_marks = n_marks + 1 if is_mark else 0
-            # Letters that are written from right to left take their neighbours with them.
-            is_safe = bidirectional(character) not in ("R", "AL", "AN", "RLE", "RLO", "RLI")
-            is_safe = is_safe and character.isprintable() and n_marks <= MOST_MARKS
-            if is_safe and self._has(character):
-                yield character
-            else:
-                yield character.encode("unicode_escape").decode()
+            shown = self._known.get(character) or self._look_up(character)
+            n_marks = 0 if width_of(character) else n_marks + 1
+            yield shown if n_marks <= MOST_MARKS else escaped(character)
+
+    def _look_up(self, character: str) -> str:
+        from unicodedata import bidirectional
+
+        # Letters that are written from right to left take their neighbours with them.
+        is_safe = character.isprintable() and bidirectional(character) not in ("R", "AL", "AN")
+        shown = character if is_safe and self._has(character) else escaped(character)
+        self._known[character] = shown
+        return shown
 
     def width(self, text: str) -> int:
         """In columns, of what has been seen to."""
@@ -93,6 +99,11 @@ class Characters:
         return text[len(text) - n :]
 
 
+def escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+@cache
 def width_of(character: str) -> int:
     if character.isascii():
         return 1

@@ -9,7 +9,6 @@ not in the object is left out: an answer that isn't there has few of them.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 
 from _modes.characters import Characters
 from _proto.record import record
@@ -118,6 +117,19 @@ def at(value: Any, path: str) -> Any:
         else:
             raise Missing(path)
     return value
+
+
+def has(fields: Json, path: str) -> bool:
+    """Whether there is the field at all: some objects are told more of than others."""
+    try:
+        at(fields, path)
+    except Missing:
+        return False
+    return True
+
+
+def known_at(fields: Json, path: str) -> Any:
+    return at(fields, path) if has(fields, path) else None
 
 
 def holds(fields: Json, when: str) -> bool:
@@ -278,11 +290,12 @@ def field_of(value: Any, kind: str, characters: Characters) -> str:
     """A figure with its unit, or a name, within a sentence."""
     if kind not in FIGURES:
         longest = LONGEST_SENTENCE if kind in ("whole", "stack", "values") else LONGEST_FIELD
-        return cut(name_of(value, kind), kind, longest, characters)
+        name = characters.seen(name_of(value, kind), longest)
+        return cut(name, kind, longest, characters)
     if isinstance(value, dict):
         # Each with its key, the largest first.
         parts = [
-            f"{cut(key, 'name', LONGEST_FIELD, characters)}{TIED}{field_of(each, kind, characters)}"
+            f"{field_of(key, 'name', characters)}{TIED}{field_of(each, kind, characters)}"
             for key, each in sorted(value.items(), key=lambda item: -item[1])
             if each
         ]
@@ -294,7 +307,6 @@ def field_of(value: Any, kind: str, characters: Characters) -> str:
 
 def cut(text: str, kind: str, width: int, characters: Characters) -> str:
     """To a width: of files the end is left, of other names both ends."""
-    text = characters.seen(text, longest=width)
     return characters.end_of(text, width) if kind == "file" else characters.ends_of(text, width)
 
 
@@ -358,10 +370,14 @@ def lines_of_table(table: Table, fields: Json, characters: Characters) -> Iterat
     ends = [end for end in table.ends if holds(fields, end.when)]
     if not rows and not ends:
         return
-    columns = [each for each in table.columns if not rows or any(has(row, each) for row in rows)]
+    columns = [
+        column
+        for column in table.columns
+        if not rows or any(has(row, paths_of(column)[0]) for row in rows)
+    ]
     cells = [cells_of(column, rows, ends, fields, characters) for column in columns]
     columns = [each for each, (_, *shown) in zip(columns, cells, strict=True) if any(shown)]
-    cells = [each for each in cells if any(each[1:])]
+    cells = [[characters.seen(cell, WIDTH) for cell in each] for each in cells if any(each[1:])]
     widths = widths_of(cells, columns, characters)
     yield ""
     yield from wrapped(sentence(table.title, fields, characters), characters)
@@ -390,10 +406,10 @@ def cells_of(
             names = [INDENT * min(at(row, column.depth), DEEPEST) + name for row, name in moved]
         behind = (sentence(text or "", fields, characters) for text in told)
         return [column.heading, *names, *(text.replace(TIED, " ") for text in behind)]
-    values += [at(fields, path) if path else None for path in told]
+    values += [known_at(fields, path) if path else None for path in told]
     unit, shown = column_of_figures(values, column.kind, column.null)
     is_blank = [bool(column.of) and at(row, column.of) is None for row in rows]
-    is_blank += [path is None for path in told]
+    is_blank += [path is None or not has(fields, path) for path in told]
     shown = ["" if blank else text for blank, text in zip(is_blank, shown, strict=True)]
     return [f"{column.heading} {characters.unit(unit)}".strip(), *shown]
 
@@ -402,21 +418,11 @@ def paths_of(column: Column) -> Sequence[str]:
     return (column.path,) if isinstance(column.path, str) else column.path
 
 
-def has(row: Json, column: Column) -> bool:
-    """Whether it has the field at all: some objects are told more of than others."""
-    try:
-        at(row, paths_of(column)[0])
-    except Missing:
-        return False
-    return True
-
-
 def value_in(row: Json, column: Column) -> Any:
     for path in paths_of(column):
-        with suppress(Missing):
-            value = at(row, path)
-            if value not in (None, "", {}, []):
-                return value
+        value = known_at(row, path)
+        if value not in (None, "", {}, []):
+            return value
     return None
 
 
@@ -424,10 +430,7 @@ def widths_of(
     columns: Sequence[Sequence[str]], of: Sequence[Column], characters: Characters
 ) -> list[int]:
     """As wide as the widest cell; where that is too much the widest of names give way."""
-    widths = [
-        min(max(characters.width(characters.seen(cell, WIDTH)) for cell in cells), WIDTH)
-        for cells in columns
-    ]
+    widths = [min(max(map(characters.width, cells)), WIDTH) for cells in columns]
     names = [i for i, column in enumerate(of) if not is_figure(column)]
     room = WIDTH - len(INDENT) - len(GAP) * (len(of) - 1)
     while sum(widths) > room:

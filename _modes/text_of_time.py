@@ -79,7 +79,7 @@ BOTTLENECK: tuple[Part, ...] = (
         ),
     ),
     Says(
-        "\nMost time goes to {bottleneck}. At the chip's roofs the step would take"
+        "\nBottleneck: {bottleneck}. At the chip's roofs the step would take"
         " {speed_of_light.pct_at_least:percent} to {speed_of_light.pct_at_most:percent} of it."
     ),
     Says("MFU {mfu_at_least:share} at least.", when="!recompute_dur_ps"),

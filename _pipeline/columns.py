@@ -27,3 +27,9 @@ def extended(column: Column, numbers: Iterable[int]) -> Column:
         column.extend(more)
         return column
     return [*column, *more]
+
+
+def rearranged(column: Column, order: Iterable[int]) -> Column:
+    """A list stays one: what is put beside its times later may be larger than they are."""
+    numbers = list(map(column.__getitem__, order))
+    return numbers if isinstance(column, list) else growing(numbers)

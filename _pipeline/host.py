@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from itertools import chain, compress, count, repeat
 from operator import add, lt
 
-from _pipeline.columns import extended, growing
+from _pipeline.columns import extended, growing, rearranged
 from _pipeline.timeline import merged
 from _proto.record import record
 from _proto.trace.spans import spans_of
@@ -214,7 +214,7 @@ def track_of(starts: Column, ends: Column, names: array[int]) -> Track:
         order = list(range(len(starts)))
         order.sort(key=ends.__getitem__, reverse=True)
         order.sort(key=starts.__getitem__)
-        starts, ends = (growing(map(each.__getitem__, order)) for each in (starts, ends))
+        starts, ends = rearranged(starts, order), rearranged(ends, order)
         names = array("i", map(names.__getitem__, order))
         changes = changes_of(starts, ends)
         assert changes is not None

@@ -1330,6 +1330,16 @@ class Recipes(unittest.TestCase):
             check=False,
         )
 
+    def test_without_an_answer_they_say_what_was_refused(self) -> None:
+        guide = [block.text for block in blocks(GUIDE) if "jq -r" in block.text]
+        self.assertEqual(len(guide), 2)
+        for text in (*RECIPES.values(), *guide):
+            if DEMO_IN_README in text:
+                with self.subTest(text=text[:80]):
+                    done = self.run_bash(text.replace(DEMO_IN_README, "nowhere"))
+                    (said,) = (line for line in done.stderr.splitlines() if "jq:" in line)
+                    self.assertTrue(said.endswith(": no_xplane_pb"), said)
+
     def assert_times(self, printed: Sequence[str], times: Sequence[int]) -> None:
         """Microseconds, rounded to one decimal."""
         self.assertEqual(len(printed), len(times))
@@ -1348,9 +1358,14 @@ class Recipes(unittest.TestCase):
         header, *rows = rows_of(self.cook("Time per module"))
         self.assertEqual(header, ["us", "%", "file"])
         times = summed(
-            (re.sub(r":\d+\Z", "", group["source_user"] or "(none)"), group["total_dur_ps"])
+            (re.sub(r":\d+\Z", "", line["source_user"] or "(none)"), line["dur_ps"])
             for group in all_groups()
+            for line in group["likely_sources"] or [{**group, "dur_ps": group["total_dur_ps"]}]
         )
+        whole = summed((group["kind"], group["total_dur_ps"]) for group in all_groups())
+        self.assertEqual(sum(times.values()), sum(whole.values()))
+        # What has no stack has a likely line nearly always.
+        self.assertLess(times["(none)"], sum(times.values()) / 10_000)
         self.assertIn("/home/dev/model/layers/attention.py", times)
         self.assertEqual({row[2] for row in rows}, set(times))
         self.assert_times([row[0] for row in rows], sorted(times.values(), reverse=True))

@@ -16,6 +16,7 @@ import sys
 import unicodedata
 import unittest
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 from unittest import mock
@@ -101,19 +102,20 @@ class Reading:
             self.check_part(part, self.fields)
 
     def check_part(self, part: Says | Table | Each, fields: Json) -> None:
-        try:
-            if isinstance(part, Each):
-                for row in get(fields, part.rows) or ():
+        if isinstance(part, Each):
+            if is_there(fields, part.rows):
+                for row in get(fields, part.rows):
                     for each in part.parts:
                         self.check_part(each, row)
-            elif isinstance(part, Table):
+        elif isinstance(part, Table):
+            outer = part.rows.partition("[].")[0]
+            if is_there(fields, outer, known=False):
                 self.check_table(part, fields)
-            else:
+        else:
+            with suppress(NotThere):
                 when = part.when.removeprefix("!")
                 if not when or bool(get(fields, when)) is not part.when.startswith("!"):
                     self.check_sentence(part.text, fields)
-        except NotThere:
-            pass
 
     def check_sentence(self, template: str, fields: Json) -> None:
         """Somewhere it stands, with the figures of the object."""
@@ -165,7 +167,8 @@ class Reading:
             if not match:
                 # Where none has one, and that is not worth a word.
                 known = [row for row in rows if says_something(row, column)]
-                is_told = any(column.heading in end.cells for end in ends)
+                behind = [end.cells.get(column.heading) for end in ends]
+                is_told = any(each and is_there(fields, each, known=False) for each in behind)
                 assert not known and not is_told, column.heading
                 continue
             place = match.end()
@@ -177,7 +180,10 @@ class Reading:
             if column.kind in layout.FIGURES:
                 values = [first_of(row, column) for row in rows]
                 told = [end.cells.get(column.heading) for end in ends]
-                values += [get(fields, path) if path else None for path in told]
+                values += [
+                    get(fields, path) if path and is_there(fields, path, known=False) else None
+                    for path in told
+                ]
                 cells = [
                     line[:place].rsplit(" ", 1)[-1] if len(line) >= place else ""
                     for line in shown[1:]
@@ -610,7 +616,7 @@ class Names(unittest.TestCase):
         ):
             for characters in (UTF8, ASCII):
                 for kind in ("name", "file"):
-                    shown = layout.cut(text, kind, 33, characters)
+                    shown = layout.cut(characters.seen(text, 100), kind, 33, characters)
                     self.assertIn(characters.width(shown), (31, 32, 33))
                     self.assertIn(characters.ellipsis, shown)
 
