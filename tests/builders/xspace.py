@@ -365,17 +365,17 @@ def tpu_plane(
     """A device plane with an `XLA Ops` line and, unless `steps` is None, a `Steps` line of
     (name, start, duration). Ops of equal text and stats share one metadata entry."""
     names = StatNames()
-    kinds: list[tuple[str, dict[str, StatValue]]] = []
+    # By what they are told apart: the number of their entry, and one of them.
+    kinds: dict[tuple[str, frozenset[tuple[str, StatValue]]], tuple[int, Op]] = {}
     lines = [Line("XLA Ops", timestamp_ns=ops_timestamp_ns)]
     for each in ops:
-        if (each.text, each.stats) not in kinds:
-            kinds.append((each.text, each.stats))
+        key = each.text, frozenset(each.stats.items())
+        metadata_id, _ = kinds.setdefault(key, (1 + len(kinds), each))
         # proto3 doesn't write a duration of 0; an offset of 0 it does, being in a oneof.
-        metadata_id = 1 + kinds.index((each.text, each.stats))
         lines[0].events.append(Event(metadata_id, each.start, each.dur or None))
     metadata = [
-        EventMetadata(i, text, [names.stat(k, v) for k, v in named.items()])
-        for i, (text, named) in enumerate(kinds, 1)
+        EventMetadata(i, kind.text, [names.stat(k, v) for k, v in kind.stats.items()])
+        for i, kind in kinds.values()
     ]
     if steps is not None:
         line = Line("Steps", timestamp_ns=steps_timestamp_ns)
