@@ -97,7 +97,7 @@ from _pipeline.request import (
 from _pipeline.streams import Progress, write
 from _pipeline.texts import cut_texts
 
-__version__ = "1.0.0"
+__version__ = "2.0.0"
 
 # Of the process, by how else than by an answer or its absence it ends; the latter two as a shell
 # reports the signals.
