@@ -337,17 +337,14 @@ NON_COMPUTE: tuple[Part, ...] = (
             Column("casts", "dtype_change_dur_ps", "time"),
             Column("layout", "layout_change_dur_ps", "time"),
             CATEGORY,
-            Column("out", "shapes_out", "shape"),
+            LINE,
+            # Of the longest part of a group alone, and an inference: never under "line".
             Column(
-                "line",
-                (
-                    "source_user",
-                    "source_inner",
-                    "likely_sources.0.source_user",
-                    "likely_sources.0.source_inner",
-                    "agg_key",
-                ),
+                "likely first",
+                ("likely_sources.0.source_user", "likely_sources.0.source_inner"),
                 "file",
+                null="",
+                least=18,
             ),
         ),
         by="total_dur_ps",

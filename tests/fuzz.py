@@ -482,6 +482,7 @@ STATUS_OF = {
     "scope_not_found": 1,
     "duplicate_host": 1,
     "unreadable_flags": 1,
+    "cant_write": 1,
     "bad_arguments": 2,
 }
 NEEDS_CHIP = {mode.name for mode in compute_breakdown.MODES if "--chip" in mode.options}

@@ -254,7 +254,8 @@ function moves() {
     answer.by_source_within_category,
     [
       column("hlo_category", "category", "text"),
-      { ...lineColumn, value: likelyLine, node: (row) => lineElement({ source_inner: likelyLine(row), agg_key: row.agg_key }) },
+      lineColumn,
+      column("likely", "likely of", "text", { value: likelyLine, most: 60 }),
       totalColumn,
       nColumn,
       column("changes", "changes", "text", { value: changed }),
@@ -265,7 +266,13 @@ function moves() {
   );
 }
 
-const likelyLine = (row) => lineOf(row) ?? row.likely_sources?.[0]?.source_user ?? row.likely_sources?.[0]?.source_inner ?? null;
+// An inference, and the first of several: never in the column of lines.
+const likelyLine = (row) => {
+  const [first, ...others] = row.likely_sources ?? [];
+  const line = first?.source_user ?? first?.source_inner;
+  if (!line) return "";
+  return others.length ? `${shortLine(line)} and ${others.length} more` : shortLine(line);
+};
 
 function steps() {
   const { steps: rows, steps_rollup: sums } = ANSWERS.summary;

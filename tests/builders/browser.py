@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,6 +25,14 @@ KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), " ": (32, " ")}
 KEYS |= {f"Arrow{to}": (37 + i, "") for i, to in enumerate(("Left", "Up", "Right", "Down"))}
 KEYS |= {"Home": (36, ""), "End": (35, "")}
 TIMEOUT = 30.0
+# It listens on the one and answers on the other. Not every shell knows files beyond 9.
+AS_3_AND_4 = """
+import os, sys
+source, sink, *command = sys.argv[1:]
+os.dup2(int(source), 3)
+os.dup2(int(sink), 4)
+os.execv(command[0], command)
+"""
 
 
 class Browser:
@@ -32,8 +42,10 @@ class Browser:
         assert PROGRAM
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
+        # Out of the way of 3 and 4.
+        theirs = [fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (theirs_in, theirs_out)]
         command = [
-            *("sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", PROGRAM),
+            *(sys.executable, "-c", AS_3_AND_4, *map(str, theirs), PROGRAM),
             *("--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--no-first-run"),
             # Without these it asks its maker for this and that, and root may not run it.
             *("--disable-background-networking", "--disable-component-update", "--no-sandbox"),
@@ -46,10 +58,10 @@ class Browser:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=(theirs_in, theirs_out),
+                pass_fds=theirs,
             )
-        os.close(theirs_in)
-        os.close(theirs_out)
+        for each in (theirs_in, theirs_out, *theirs):
+            os.close(each)
         self._read = b""
         self._n_asked = 0
         self._session: str | None = None
