@@ -50,7 +50,7 @@ def find_files(
         if near:
             detail += f"; there is one in {near}"
     except (FileNotFoundError, NotADirectoryError):
-        detail = "no such path"
+        detail = f"no such path: {profile}"
         if URL_RE.match(profile):
             detail = "a URL: copy it here first, or pipe it in and give - as the profile"
     except (OSError, ValueError) as error:

@@ -290,7 +290,7 @@ class Bounds(OfPages):
         self.assertLess(len(html), 3_000_000)
 
     def test_many_ops_and_long_names(self) -> None:
-        n = 100_000 if FULL else 4000
+        n = 30_000 if FULL else 4000
         ops = [
             leaf(
                 10 * i,
