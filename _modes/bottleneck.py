@@ -185,7 +185,8 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     if not over:
         return []
     over.sort(key=lambda entry: (-entry.total, entry.executions.op.agg_key))
-    lines = dict.fromkeys(line_of(each.executions.op).line or each.name for each in over)
+    ops = [each.executions.op for each in over]
+    lines = dict.fromkeys(line_of(op).line or op.agg_key for op in ops)
     named = list(lines)[:N_OVER_ROOF_NAMED]
     return [
         f"{len(over)} ops ({sum(each.total for each in over)} ps) are faster than their roof, by a"

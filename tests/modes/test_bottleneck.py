@@ -85,6 +85,10 @@ class OverRoof(unittest.TestCase):
         (row,) = [row for row in said["budget"] if row["class"] == "compute_bound"]
         self.assertEqual((row["dur_ps"], row["at_roof_ps"], row["lost_ps"]), (150, 100, 50))
 
+    def test_of_an_op_without_a_line_the_note_has_the_key(self) -> None:
+        (note,) = notes_of_roofs(bottleneck([matmul(0, 50, 1000, 0, stack="", tf_op="f/dot:")]))
+        self.assertTrue(note.endswith(": tfop:f/dot:"), note)
+
     def test_one_percent_is_what_times_may_be_off(self) -> None:
         for flops, n in ((200, 0), (202, 0), (203, 1)):
             with self.subTest(flops=flops):
