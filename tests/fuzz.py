@@ -859,16 +859,18 @@ class StuckError(BaseException):
 
 
 @contextmanager
-def time_limit(seconds: int) -> Iterator[None]:
-    """So many seconds of this process's own work; and of waiting, no more than a minute."""
+def time_limit(seconds: float) -> Iterator[None]:
+    """So many seconds of this process's own work; and of waiting, no more than a minute; both by
+    the measure of `harness.bound`."""
+    most_work, most_waiting = harness.bound(seconds), harness.bound(60)
 
     def stop(*_: object) -> None:
-        raise StuckError(f"still busy after {seconds} s")
+        raise StuckError(f"still busy after {most_work:.0f} s")
 
     # A busy machine makes nothing fail: it is the work that counts, not the time that passes.
     limits = (
-        (signal.SIGPROF, signal.ITIMER_PROF, seconds),
-        (signal.SIGALRM, signal.ITIMER_REAL, 60),
+        (signal.SIGPROF, signal.ITIMER_PROF, most_work),
+        (signal.SIGALRM, signal.ITIMER_REAL, most_waiting),
     )
     before = [signal.signal(number, stop) for number, _, _ in limits]
     for _, timer, limit in limits:
@@ -1015,7 +1017,7 @@ def judge_faulty_streams(
     shell = ["bash", "-c", f'set -o pipefail; "$@" {error} {to}', "bash"]
     done = subprocess.run(
         [*shell, sys.executable, str(harness.SCRIPT), *arguments],
-        capture_output=True, text=True, timeout=60, check=False, cwd=folder, env=env,
+        capture_output=True, text=True, timeout=harness.bound(60), check=False, cwd=folder, env=env,
     )  # fmt: skip
     what = f"{to} {error}"
     check("Traceback" not in done.stderr, f"{what}: {done.stderr}")
@@ -1086,7 +1088,7 @@ def fuzz(
                 words[word] += 1
                 seconds = work() - begun
                 # Each case runs the program twice.
-                check(seconds < 2 * SECONDS, f"{done} took {seconds:.1f} s")
+                check(seconds < harness.bound(2 * SECONDS), f"{done} took {seconds:.1f} s")
             except (Exception, StuckError) as error:
                 words["failed"] += 1
                 again = f"python3 tests/fuzz.py --seed {seed} --first {number} --cases 1"

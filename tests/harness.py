@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 import json
 import os
@@ -9,8 +11,9 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -42,6 +45,42 @@ def sampled(cases: Iterable[T], n: int) -> list[T]:
     if FULL or n >= len(every):
         return every
     return [every[i] for i in sorted(random.Random(1).sample(range(len(every)), n))]
+
+
+# What `_work` takes of the CPU on the machine on which the tests' bounds of time were set.
+_WORK_SECONDS = 0.00275
+# CPU time itself grows where others share its caches. What grows with the square of a size, which
+# is what bounds are there to find, is far beyond them all the same.
+_ROOM = 3
+
+
+def _work() -> float:
+    """Some work in pure Python; the seconds that this process was busy with it."""
+    begin = time.process_time()
+    sum(i * i for i in range(50_000))
+    return time.process_time() - begin
+
+
+@functools.cache
+def _slowness() -> float:
+    """How many times as long as there all takes here; a quicker machine has the more room."""
+    return max(1.0, min(_work() for _ in range(5)) / _WORK_SECONDS)
+
+
+def bound(seconds: float) -> float:
+    """The seconds that this may take here which is to take fewer than so many on that machine."""
+    return _ROOM * _slowness() * seconds
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Insist that this process is busy with it for less than that, by the measure of `bound`."""
+    allowed = bound(seconds)
+    begin = time.process_time()
+    yield
+    spent = time.process_time() - begin
+    if spent >= allowed:
+        raise AssertionError(f"it took {spent:.2f} s, and should take less than {allowed:.2f} s")
 
 
 class Outcome(NamedTuple):
@@ -102,7 +141,7 @@ def command(*arguments: str | Path, timeout: float = 60) -> Outcome:
         [sys.executable, str(SCRIPT), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=bound(timeout),
         check=False,
     )
     line, newline, rest = done.stdout.partition("\n")

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.harness import bound
+
 Json = dict[str, Any]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -24,7 +26,6 @@ PROGRAM = next((found for name in NAMES if (found := shutil.which(name))), None)
 KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), " ": (32, " ")}
 KEYS |= {f"Arrow{to}": (37 + i, "") for i, to in enumerate(("Left", "Up", "Right", "Down"))}
 KEYS |= {"Home": (36, ""), "End": (35, "")}
-TIMEOUT = 30.0
 # It listens on the one and answers on the other. Not every shell knows files beyond 9.
 AS_3_AND_4 = """
 import os, sys
@@ -78,7 +79,7 @@ class Browser:
         with contextlib.suppress(OSError):
             os.write(self._out, b'{"id":0,"method":"Browser.close"}\0')
         try:
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=bound(10))
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -104,7 +105,7 @@ class Browser:
         data = json.dumps(asked).encode() + b"\0"
         while data:
             data = data[os.write(self._out, data) :]
-        until = time.monotonic() + TIMEOUT
+        until = time.monotonic() + bound(30)
         while True:
             message = self._message(until)
             if message.get("id") == self._n_asked:
@@ -126,7 +127,7 @@ class Browser:
         self.ask("Page.navigate", url=path.as_uri())
         while not self.value("document.body?.dataset.ready === 'true' && document.readyState"):
             time.sleep(0.01)
-            if time.monotonic() > begun + TIMEOUT:
+            if time.monotonic() > begun + bound(30):
                 raise TimeoutError("the page isn't drawn")
         return time.monotonic() - begun
 

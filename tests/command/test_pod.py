@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.command.test_readme import GUIDE, blocks
-from tests.harness import DEMO, SCRIPT, run
+from tests.harness import DEMO, SCRIPT, bound, run
 
 Json = dict[str, Any]
 
@@ -78,7 +78,7 @@ class Pod(unittest.TestCase):
             cwd=cwd or self.root,
             env={**os.environ, "PATH": path, **(variables or {})},
             capture_output=True,
-            timeout=60,
+            timeout=bound(60),
             check=False,
         )
 

@@ -41,6 +41,7 @@ from tests.harness import (
     STEP_MODES,
     Outcome,
     answer,
+    bound,
     run,
     sampled,
 )
@@ -1070,9 +1071,9 @@ class Excerpts(unittest.TestCase):
         for low, high in zip(*fp32, strict=True):
             for name in ("hbm_util", "shortfall_ps"):
                 self.assertEqual(low[name], high[name])
-        for options, bound in (([], "memory"), (["--bytes=hbm"], "compute")):
+        for options, what in (([], "memory"), (["--bytes=hbm"], "compute")):
             (query,) = at(demo("roofline", *options)["groups"], "attention.py:9")
-            self.assertEqual(query["bound"], bound)
+            self.assertEqual(query["bound"], what)
         heads = 4 * 4 * 2048
         (kernel,) = [
             row for row in demo("summary")["kernels"] if row["kernel"] == claimed["kernel"]
@@ -1326,7 +1327,7 @@ class Recipes(unittest.TestCase):
             env={**os.environ, "PATH": f"{self.folder.name}:{os.environ['PATH']}"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=bound(60),
             check=False,
         )
 

@@ -71,7 +71,7 @@ class StreamsTest(harness.InFolder):
             ["bash", "-c", line, "bash", *command],
             check=False,
             env=env,
-            **{"capture_output": True, "text": True, "timeout": 30, **options},
+            **{"capture_output": True, "text": True, "timeout": harness.bound(30), **options},
         )
 
 
@@ -194,13 +194,13 @@ class Terminal(StreamsTest):
         )
         os.close(slave)
         said = b""
-        while select.select([master], [], [], 30)[0]:
+        while select.select([master], [], [], harness.bound(30))[0]:
             try:
                 said += os.read(master, 1 << 16)
             except OSError:
                 break
         os.close(master)
-        rest = process.communicate(timeout=30)[1] or ""
+        rest = process.communicate(timeout=harness.bound(30))[1] or ""
         return said.decode().replace("\r\n", "\n"), rest
 
     def test_the_object_is_indented_and_a_hint_follows(self) -> None:
@@ -237,7 +237,7 @@ class Stdin(StreamsTest):
             input=data,
             capture_output=True,
             check=False,
-            timeout=30,
+            timeout=harness.bound(30),
             env=BARE,
         )
         outcome = harness.Outcome(json.loads(done.stdout), done.returncode, done.stderr.decode())
@@ -334,7 +334,7 @@ class Memory(StreamsTest):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=harness.bound(60),
             preexec_fn=limit,
             env={**BARE, "PYTHONDONTWRITEBYTECODE": "1"},
         )
@@ -377,7 +377,7 @@ class Memory(StreamsTest):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=harness.bound(60),
             cwd=harness.SCRIPT.parent,
             env=BARE,
         )
@@ -592,7 +592,7 @@ class Interrupted(StreamsTest):
             time.sleep(0.01)
             fcntl.ioctl(process.stdin, termios.FIONREAD, unread)
         process.send_signal(signal.SIGINT)
-        out, complaint = process.communicate(timeout=30)
+        out, complaint = process.communicate(timeout=harness.bound(30))
         self.assertEqual((process.returncode, out, complaint), (130, b"", b""))
 
     def test_while_it_loads(self) -> None:
@@ -606,7 +606,7 @@ class Interrupted(StreamsTest):
             capture_output=True,
             check=False,
             env=env,
-            timeout=30,
+            timeout=harness.bound(30),
             preexec_fn=heed_interrupts,
         )
         self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, b""))

@@ -13,7 +13,7 @@ from typing import Any
 from _modes import page_file
 from tests.builders import browser
 from tests.builders.xspace import op, trace
-from tests.harness import answer
+from tests.harness import answer, bound
 from tests.modes.small_steps import STEP, leaf
 from tests.modes.test_page import HOSTILE, data_of, hostile_trace, page_of_demo
 
@@ -109,7 +109,7 @@ class Demo(InBrowser):
         for _ in range(5):
             self.tab.open(self.folder / "step.html")
             times.append(self.tab.value(opened))
-        self.assertLess(min(times), 1000)
+        self.assertLess(min(times), bound(1000))
 
     def test_tables_have_the_figures_of_the_json(self) -> None:
         names = {
