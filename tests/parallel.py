@@ -1,12 +1,14 @@
 """Runs the cases on all cores: what `python -m unittest discover -s tests -t .` finds.
 
 Each process takes a case of those that are left, or a whole class if that prepares something for
-all of its cases, and what came of it is told to the result that was asked for. Where there is one
+all of its cases, or classes that say they are one `batch` since what they ask the program for they
+keep for each other. What came of it is told to the result that was asked for. Where there is one
 core, or no fork, it is an ordinary suite.
 """
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -89,6 +91,8 @@ _batches: list[unittest.TestSuite] = []
 def _run(batch: int) -> list[Outcome]:
     recorder = Recorder()
     _batches[batch].run(recorder)
+    gc.collect()
+    gc.freeze()
     return recorder.outcomes
 
 
@@ -100,33 +104,38 @@ def _cases(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
             yield test
 
 
-def _batch_of(case: unittest.TestCase) -> tuple[type[unittest.TestCase], str]:
+def _batch_of(case: unittest.TestCase) -> str:
     """The class where it, or its module, prepares something for all cases or puts it away."""
     of = type(case)
+    if hasattr(of, "batch"):
+        return str(of.batch)
     module = sys.modules[of.__module__]
     is_alone = (
         of.setUpClass.__func__ is unittest.TestCase.setUpClass.__func__  # type: ignore[attr-defined]
         and not hasattr(module, "setUpModule")
         and not hasattr(module, "tearDownModule")
     )
-    return of, case.id() if is_alone else ""
+    return case.id() if is_alone else f"{of.__module__}.{of.__qualname__}"
 
 
 def _cost(batch: unittest.TestSuite) -> float:
-    """The seconds that a class says it takes: the longest begin first."""
-    (first, *_) = _cases(batch)
-    return float(getattr(first, "takes_seconds", 0))
+    """The seconds that its classes say they take: the longest begin first."""
+    classes = {type(case) for case in _cases(batch)}
+    return float(sum(getattr(each, "takes_seconds", 0) for each in classes))
 
 
 class OnAllCores(unittest.TestSuite):
     def run(self, result: unittest.TestResult, debug: bool = False) -> unittest.TestResult:
         n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        together: dict[tuple[type[unittest.TestCase], str], unittest.TestSuite] = {}
+        together: dict[str, unittest.TestSuite] = {}
         for case in _cases(self):
             together.setdefault(_batch_of(case), unittest.TestSuite()).addTest(case)
         if debug or n_cores < 2 or len(together) < 2:
             return super().run(result, debug)
         _batches[:] = sorted(together.values(), key=_cost, reverse=True)
+        # As the program itself does; after each batch it is done, but only of what that made.
+        gc.disable()
+        gc.freeze()
         with ProcessPoolExecutor(n_cores, multiprocessing.get_context("fork")) as pool:
             running = [pool.submit(_run, i) for i in range(len(_batches))]
             for each in as_completed(running):
@@ -135,6 +144,7 @@ class OnAllCores(unittest.TestSuite):
                 if result.shouldStop:
                     pool.shutdown(cancel_futures=True)
                     break
+        gc.enable()
         return result
 
 

@@ -80,13 +80,21 @@ class Source:
     def long_functions(self) -> Iterator[str]:
         """Those that no comment above them gives a reason for."""
         lines = self.text.splitlines()
-        for node in ast.walk(self.tree):
+        for node in statements(self.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or 0) - node.lineno + 1
                 first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
                 has_reason = lines[first - 2].lstrip().startswith("#")
                 if length > LONGEST_FUNCTION and not has_reason:
                     yield f"{self.path}: {node.name} has {length} lines"
+
+
+def statements(of: ast.AST) -> Iterator[ast.AST]:
+    """All that it has, however deep, without the expressions in them."""
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for each in getattr(of, part, ()):
+            yield each
+            yield from statements(each)
 
 
 @functools.cache

@@ -157,12 +157,13 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
-    def press(self, key: str, *, shift: bool = False) -> None:
+    def press(self, key: str, *, shift: bool = False, times: int = 1) -> None:
         code, text = KEYS[key]
         facts: Json = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         facts["modifiers"] = 8 if shift else 0
         kind = "keyDown" if text else "rawKeyDown"
-        self.ask("Input.dispatchKeyEvent", type=kind, text=text, **facts)
+        for _ in range(times):
+            self.ask("Input.dispatchKeyEvent", type=kind, text=text, **facts)
         self.ask("Input.dispatchKeyEvent", type="keyUp", **facts)
 
     def type(self, text: str) -> None:

@@ -32,8 +32,14 @@ Arrange = Callable[[list[bytes]], list[bytes]]
 # --- wire format ---------------------------------------------------------------------------------
 
 
+# Most are: of fields, of lengths and of small values.
+_OF_ONE_BYTE = [bytes([value]) for value in range(128)]
+
+
 def varint(value: int) -> bytes:
     """A base-128 varint; negative numbers as their 64-bit two's complement."""
+    if 0 <= value < 128:
+        return _OF_ONE_BYTE[value]
     value &= 2**64 - 1
     out = bytearray()
     while value > 127:

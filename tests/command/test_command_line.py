@@ -152,7 +152,7 @@ class ShortNames(unittest.TestCase):
             "0": "/device:TPU:0",
         }
         pairs = ((DEMO, record), (record, DEMO))
-        for (profile, base), short in sampled(itertools.product(pairs, names), 3):
+        for (profile, base), short in sampled(itertools.product(pairs, names), 2):
             baseline, name = ("--baseline", str(base)), names[short]
             said = run(profile, "compare", *baseline, "--device", short).object
             self.assertEqual(said["after"]["device"], name)

@@ -153,7 +153,7 @@ class Processes(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as folder:
             trace = Path(folder) / "x.xplane.pb"
-            write_trace(trace, Shape(factor=0.02, n_devices=3, n_steps=3))
+            write_trace(trace, Shape(factor=0.005, n_devices=3, n_steps=3))
 
             def record(n_cores: int) -> str:
                 with (

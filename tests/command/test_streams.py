@@ -78,17 +78,20 @@ class StreamsTest(harness.InFolder):
 class Stderr(StreamsTest):
     def test_the_status_is_the_tables_where_it_cannot_be_written(self) -> None:
         (self.folder / "y.xplane.pb").write_bytes(b"")
-        for redirection in ("2>&-", "2>/dev/full", "2< /dev/null"):
-            for env in (BARE, UNBUFFERED):
-                for status, arguments in {
-                    0: (self.small, "--mode", "summary"),
-                    1: (self.folder / "y.xplane.pb", "--mode", "summary"),
-                    2: (self.small, "--mode", "none"),
-                }.items():
-                    with self.subTest(redirection=redirection, env=env, status=status):
-                        done = self.shell(f'"$@" {redirection}', *arguments, env=env)
-                        self.assertEqual(done.returncode, status)
-                        json.loads(done.stdout)
+        cases = itertools.product(
+            ("2>&-", "2>/dev/full", "2< /dev/null"),
+            (BARE, UNBUFFERED),
+            (
+                (0, (self.small, "--mode", "summary")),
+                (1, (self.folder / "y.xplane.pb", "--mode", "summary")),
+                (2, (self.small, "--mode", "none")),
+            ),
+        )
+        for redirection, env, (status, arguments) in harness.sampled(cases, 8):
+            with self.subTest(redirection=redirection, env=env, status=status):
+                done = self.shell(f'"$@" {redirection}', *arguments, env=env)
+                self.assertEqual(done.returncode, status)
+                json.loads(done.stdout)
 
     def test_its_reader_went_away(self) -> None:
         done = self.shell('{ "$@"; echo $? >&3; } 3>&1 >/dev/null 2> >(true)', "--mode")
@@ -115,19 +118,22 @@ class Stderr(StreamsTest):
             )
             os.close(slave)
             os.close(master)
-            self.assertEqual(process.wait(30), 0)
+            self.assertEqual(process.wait(harness.bound(30)), 0)
         self.assertEqual(json.loads((self.folder / "out").read_bytes())["status"], "ok")
 
 
 class Stdout(StreamsTest):
     def test_closed_from_the_start(self) -> None:
-        for arguments in ((self.small, "--mode", "summary"), ("--mode",), ("--help",)):
-            for line in ('"$@" >&-', '"$@" <&- >&-', '"$@" <&- >&- 2>&-'):
-                with self.subTest(line=line, arguments=arguments):
-                    done = self.shell(line, *arguments)
-                    self.assertEqual((done.returncode, done.stdout), (1, ""))
-                    complaint = "compute_breakdown: can't write: Bad file descriptor\n"
-                    self.assertEqual(done.stderr, complaint * ("2>&-" not in line))
+        cases = itertools.product(
+            ((self.small, "--mode", "summary"), ("--mode",), ("--help",)),
+            ('"$@" >&-', '"$@" <&- >&-', '"$@" <&- >&- 2>&-'),
+        )
+        for arguments, line in harness.sampled(cases, 5):
+            with self.subTest(line=line, arguments=arguments):
+                done = self.shell(line, *arguments)
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                complaint = "compute_breakdown: can't write: Bad file descriptor\n"
+                self.assertEqual(done.stderr, complaint * ("2>&-" not in line))
 
     def test_closed_and_another_file_has_its_number(self) -> None:
         """What is opened next gets the number of the closed stream: it must not be written to."""
@@ -138,12 +144,15 @@ class Stdout(StreamsTest):
         self.assertEqual((done.returncode, packed.read_bytes()), (1, before))
 
     def test_full_disk(self) -> None:
-        for env in (BARE, UNBUFFERED):
-            for arguments in ((self.large, "--mode", "by_source"), ("--help",), ("--version",)):
-                with self.subTest(env=env, arguments=arguments):
-                    done = self.shell('"$@" >/dev/full', *arguments, env=env)
-                    complaint = "compute_breakdown: can't write: No space left on device\n"
-                    self.assertEqual((done.returncode, done.stderr), (1, complaint))
+        cases = itertools.product(
+            (BARE, UNBUFFERED),
+            ((self.large, "--mode", "by_source"), ("--help",), ("--version",)),
+        )
+        for env, arguments in harness.sampled(cases, 4):
+            with self.subTest(env=env, arguments=arguments):
+                done = self.shell('"$@" >/dev/full', *arguments, env=env)
+                complaint = "compute_breakdown: can't write: No space left on device\n"
+                self.assertEqual((done.returncode, done.stderr), (1, complaint))
 
     def test_limit_of_the_file_size(self) -> None:
         """A part can be written, then nothing: no success."""
@@ -168,12 +177,14 @@ class Stdout(StreamsTest):
                 time.sleep(0.5)
                 with os.fdopen(reader, "rb") as pipe:
                     said = json.load(pipe)
-                self.assertEqual((process.wait(30), len(said["groups"])), (0, len(OPS)))
+                self.assertEqual(
+                    (process.wait(harness.bound(30)), len(said["groups"])), (0, len(OPS))
+                )
 
     def test_its_reader_went_away(self) -> None:
         # Those that have an answer without a program.
         modes = (*harness.MODES_OF_TRACE, "record", "compare", "spread", "anatomy")
-        for mode, env in harness.sampled(itertools.product(modes, (BARE, UNBUFFERED)), 5):
+        for mode, env in harness.sampled(itertools.product(modes, (BARE, UNBUFFERED)), 3):
             with self.subTest(env=env, mode=mode):
                 line = '{ "$@"; echo $? >&2; } | head -c 1'
                 needed: list[str | Path] = ["--baseline", self.large] if mode == "compare" else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -418,30 +419,42 @@ class Cost(unittest.TestCase):
     def test_of_deep_paths(self) -> None:
         shared = "/".join(f"part_{i}" for i in range(25))
         n = 50_000 if FULL else 10_000
-        cases = (
+        cases: tuple[tuple[str, Callable[[], bytes], int, int, tuple[str, ...]], ...] = (
             # As real ones, only more.
             (
                 "many deep paths",
-                file_with([f"jit(f)/m/l{i % 99}/{shared}/e{i}/mul:" for i in range(n)]),
+                lambda: file_with([f"jit(f)/m/l{i % 99}/{shared}/e{i}/mul:" for i in range(n)]),
                 *(60, 700 * MIB, ()),
             ),
-            ("one path", file_with(["a/" * 400_000 + "mul:"]), 6, 250 * MIB, ("--depth", "all")),
+            (
+                "one path",
+                lambda: file_with(["a/" * 400_000 + "mul:"]),
+                6,
+                250 * MIB,
+                ("--depth", "all"),
+            ),
             (
                 "paths of their own",
-                file_with([f"{i}/" + "a/" * 30 + "mul:" for i in range(8000)]),
+                lambda: file_with([f"{i}/" + "a/" * 30 + "mul:" for i in range(8000)]),
                 *(10, 300 * MIB, ("--depth", "all")),
             ),
             (
                 "lines below lines",
-                file_with(["a/" * i + "mul:" for i in range(1200)] + ["a/" * 1200] * 3000),
+                lambda: file_with(["a/" * i + "mul:" for i in range(1200)] + ["a/" * 1200] * 3000),
                 *(10, 300 * MIB, ("--depth", "all")),
             ),
-            ("one path for all", sharing(1_000_000, "tf_op", "t/" * 20_000), 10, 250 * MIB, ()),
+            (
+                "one path for all",
+                lambda: sharing(1_000_000, "tf_op", "t/" * 20_000),
+                10,
+                250 * MIB,
+                (),
+            ),
         )
-        for what, data, seconds, memory, options in sampled(cases, 1):
+        for what, make, seconds, memory, options in sampled(cases, 1):
             with self.subTest(what), tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "x.xplane.pb"
-                path.write_bytes(data)
+                path.write_bytes(make())
                 of = cost(path, "by_scope", *options)
                 said = of.outcome.object
                 leaves = said["totals"]["non_while_duration_ps_sum"]

@@ -123,7 +123,7 @@ class Matching(unittest.TestCase):
     def test_each_edit(self) -> None:
         apart = pooled = 0
         for name, before in programs().items():
-            for kind, edits in sampled(edits_of(before, seed=1).items(), 6):
+            for kind, edits in sampled(edits_of(before, seed=1).items(), 5):
                 for edit in sampled(edits, 1):
                     with self.subTest(program=name, edit=kind):
                         times = self.check(before, records.renumber(edit(before)))
@@ -136,7 +136,7 @@ class Matching(unittest.TestCase):
         rng = random.Random(7)
         for name, before in programs().items():
             edits = edits_of(before, seed=2)
-            for _ in sampled(range(12), 4):
+            for _ in sampled(range(12), 3):
                 kinds = rng.sample(sorted(edits.keys() - {"fused", "fused and shifted"}), 3)
                 after = before
                 for kind in kinds:
@@ -147,7 +147,7 @@ class Matching(unittest.TestCase):
     def test_the_same_build_elsewhere_in_the_source(self) -> None:
         """With all texts as they were, even look-alikes of unequal number are told apart."""
         for name, before in programs().items():
-            for kind, edits in edits_of(before, seed=3).items():
+            for kind, edits in sampled(edits_of(before, seed=3).items(), 8):
                 if kind in ("two lines merged", "all at once", "a loop unrolled", "an op split"):
                     continue
                 for edit in sampled(edits, 1):
@@ -667,13 +667,14 @@ class Noise(unittest.TestCase):
             mean = 10**10
             return [[round(rng.gauss(mean, 3e8)) for _ in range(n_steps)] for _ in range(n_rows)]
 
-        self.assert_quick(random_rows(300, 14), 1)
+        self.assert_quick(random_rows(300 if FULL else 100, 14), 1)
         # Executions of a module are steps, too: there may be hundreds.
-        self.assert_quick(random_rows(200 if FULL else 50, 400), 3)
+        self.assert_quick(random_rows(200 if FULL else 20, 400), 3)
 
     def test_ties_cost_nothing(self) -> None:
         # Rows that differ in one step are as extreme as each other in every assignment.
-        rows = [[100 + (step == row) for step in range(400)] for row in range(60)]
+        n = 400 if FULL else 200
+        rows = [[100 + (step == row) for step in range(n)] for row in range(60)]
         self.assert_quick(rows, 3)
 
     def test_too_few_steps_are_said_not_guessed(self) -> None:
@@ -703,7 +704,7 @@ class Noise(unittest.TestCase):
         run = record(records.of_demo(), 40, jitter=0.04, seed=5)
         rng = random.Random(6)
         found = Counter[str]()
-        n = 200 if FULL else 50
+        n = 200 if FULL else 30
         for _ in range(n):
             steps = rng.sample(run["steps"], 8)
             answer = compare(*(with_steps(run, half) for half in (steps[:4], steps[4:])))
@@ -725,7 +726,8 @@ class Noise(unittest.TestCase):
         _, median = sorted(tested)[len(tested) // 2]
         slower = records.slow_down(median, 1.05)(program)
         n_found = 0
-        for seed in range(20):
+        seeds = range(20 if FULL else 8)
+        for seed in seeds:
             answer = compare(
                 record(program, 4, jitter=0.04, seed=2 * seed),
                 record(slower, 4, jitter=0.04, seed=2 * seed + 1),
@@ -733,7 +735,7 @@ class Noise(unittest.TestCase):
             [row] = [row for row in answer["rows"] if (row["kind"], median[1]) == median
                      and row["agg_keys_after"] == [median[1]]]  # fmt: skip
             n_found += bool(row["significant"] and row["delta_ps"] > 0)
-        self.assertGreaterEqual(n_found, 18)
+        self.assertGreaterEqual(n_found, 0.9 * len(seeds))
 
 
 def with_steps(run: Json, steps: Sequence[Json]) -> Json:

@@ -18,7 +18,7 @@ from typing import Any
 from _modes import cohorts, record_format, stragglers
 from tests.builders import records
 from tests.builders.records import Json, Name, groups_of, pod
-from tests.harness import FULL, within
+from tests.harness import FULL, sampled, within
 from tests.naive.spread import cohort_of
 
 
@@ -226,7 +226,7 @@ class Stragglers(unittest.TestCase):
             names = names_of(n_hosts, n_devices)
             sick = names[-1][0]
             slow = {name: lambda *_: 1.03 for name in names if name[0] == sick}
-            for seed in range(4):
+            for seed in sampled(range(4), 2):
                 run = pod(program, names, n_steps, slow=slow, seed=seed, jitter=0.002)
                 verdict = cohort(run)["verdict"]
                 with self.subTest(n_hosts=n_hosts, n_devices=n_devices, seed=seed):
@@ -239,7 +239,7 @@ class Stragglers(unittest.TestCase):
                 run = pod(program, names, n_steps, slow={names[-1]: lambda *_: 1.03}, seed=seed)
                 with self.subTest(n_hosts=n_hosts, n_devices=n_devices, seed=seed, slow="device"):
                     self.assertIsNone(cohort(run)["verdict"]["slow_host"])
-        self.assertGreater(n_shared, 8)
+        self.assertGreater(n_shared, 8 if FULL else 3)
 
     def test_hosts_are_compared_by_their_fastest_device(self) -> None:
         def slow_host(*hosts: Sequence[int], n_steps: int = 8) -> Json | None:
@@ -709,7 +709,7 @@ class Cost(unittest.TestCase):
 
     def test_memory_goes_by_steps_not_by_lines(self) -> None:
         """An eighth of 512 devices: 16 records of 4 devices, 10 steps and 1000 groups."""
-        base = records.record(records.made_up(3, 1000 if FULL else 200))
+        base = records.record(records.made_up(3, 1000 if FULL else 120))
         [step] = base["steps"]
         devices = [{**base["devices"][0], "device": f"/device:TPU:{d}"} for d in range(4)]
         base |= {

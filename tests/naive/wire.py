@@ -28,7 +28,8 @@ def fields(data: bytes) -> Message:
     out: Message = []
     at = 0
     while at < len(data):
-        key, at = read_varint(data, at)
+        # Of one byte mostly.
+        key, at = (data[at], at + 1) if data[at] < 128 else read_varint(data, at)
         value: int | bytes
         if key % 8 == 0:
             value, at = read_varint(data, at)

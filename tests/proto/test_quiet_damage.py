@@ -98,7 +98,7 @@ class OverLongTags(unittest.TestCase):
                     {"data_move_duration_ps": 10},
                 ),
             }
-            for what, (data, expected) in sampled(cases.items(), 2):
+            for what, (data, expected) in sampled(cases.items(), 1):
                 for implementation in ("upb", "python"):
                     with self.subTest(what, size=size, implementation=implementation):
                         totals = self.totals(data, implementation)
