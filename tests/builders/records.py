@@ -15,7 +15,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from tests.harness import DEMO
@@ -51,7 +51,7 @@ class Op:
     duration: int
     n: int = 1
 
-    @property
+    @cached_property
     def agg_key(self) -> str:
         if self.frames:
             stack = "\n".join(map(str, self.frames))

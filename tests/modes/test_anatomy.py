@@ -530,7 +530,7 @@ class Damaged(InFolder):
         self.assertEqual(len(outcome.object["planes"]), 4)
 
     def test_whatever_is_done_to_a_file(self) -> None:
-        for seed in sampled(range(300), 60):
+        for seed in sampled(range(300), 40):
             rng = random.Random(seed)
             data, done = fuzz.mutate(rng, self.whole() if rng.random() < 0.5 else fuzz.sample())
             options = rng.choice(((), (), ("--plane", "0", "--sample", "9"), ("--plane", "")))

@@ -626,7 +626,7 @@ class Hostile(MemoryTest):
             ((one, lambda i: 1, []), (own, lambda i: i + 1, []), (None, lambda i: 0, ["inside"])),
             ("memory", "by_source", "bottleneck"),
         )
-        for (frames, frame_of, called), mode in sampled(cases, 2):
+        for (frames, frame_of, called), mode in sampled(cases, 1):
             main = [
                 instruction(f"y.{i}", "fusion", frame=frame_of(i), calls=called) for i in range(n)
             ]
