@@ -16,6 +16,7 @@ import unittest
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from unittest import mock
 
 import compute_breakdown
 
@@ -106,14 +107,30 @@ class InFolder(unittest.TestCase):
         return path
 
 
+# The same for every command line, and to make it takes as long as to read a small trace.
+_parser_of_modes = functools.cache(compute_breakdown.parser_of_modes)
+# Of all processes; to make and remove one for each trace takes as long as to read it.
+_FOLDER = tempfile.TemporaryDirectory()
+
+
+@functools.cache
+def _folder_of(pid: int) -> Path:
+    path = Path(_FOLDER.name, str(pid))
+    path.mkdir()
+    return path
+
+
 def run(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
     """Run in this process; bytes are first written to a file."""
     if isinstance(profile, bytes):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "test.xplane.pb"
-            path.write_bytes(profile)
+        path = _folder_of(os.getpid()) / "test.xplane.pb"
+        path.write_bytes(profile)
+        try:
             return run(path, mode, *options)
-    outcome = compute_breakdown.outcome_of([str(profile), "--mode", mode, *options])
+        finally:
+            path.unlink()
+    with mock.patch.object(compute_breakdown, "parser_of_modes", _parser_of_modes):
+        outcome = compute_breakdown.outcome_of([str(profile), "--mode", mode, *options])
     said = json.loads(json.dumps(outcome.fields, allow_nan=False))
     return Outcome(said, outcome.status, outcome.complaint)
 

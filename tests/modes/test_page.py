@@ -148,7 +148,7 @@ class Holds(OfPages):
 
     def test_what_they_say_of_random_traces(self) -> None:
         n_pages = 0
-        for seed in sampled(range(300), 12):
+        for seed in sampled(range(120), 12):
             data, _, _ = random_case(random.Random(seed))
             profile = self.write("a.xplane.pb", data)
             refused = run(profile, "summary").object.get("reason")

@@ -377,7 +377,7 @@ class Figures(unittest.TestCase):
 
     def test_of_random_traces(self) -> None:
         n = 0
-        for seed in sampled(range(300), 40):
+        for seed in sampled(range(150), 40):
             data, mode, options = random_case(random.Random(f"text {seed}"))
             if mode not in WITH_TEXT:
                 continue

@@ -18,7 +18,7 @@ from tests.harness import MODES, PROFILES, run, sampled
 from tests.naive import op as naive_op
 from tests.naive import roofline as naive_roofline
 
-N_CASES, N_RECORDS, N_ANATOMIES = 1000, 100, 500
+N_CASES, N_RECORDS, N_ANATOMIES = 600, 100, 250
 # Real captures, which aren't part of the repository; looked at where they lie beside it.
 FILE_FIELDS = ("profile_dir", "xplane_file", "run", "host", "detail")
 ADVICE = (
