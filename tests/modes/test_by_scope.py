@@ -418,13 +418,13 @@ class Cost(unittest.TestCase):
 
     def test_of_deep_paths(self) -> None:
         shared = "/".join(f"part_{i}" for i in range(25))
-        n = 50_000 if FULL else 10_000
+        n = 30_000 if FULL else 10_000
         cases: tuple[tuple[str, Callable[[], bytes], int, int, tuple[str, ...]], ...] = (
             # As real ones, only more.
             (
                 "many deep paths",
                 lambda: file_with([f"jit(f)/m/l{i % 99}/{shared}/e{i}/mul:" for i in range(n)]),
-                *(60, 700 * MIB, ()),
+                *(60, 450 * MIB, ()),
             ),
             (
                 "one path",

@@ -380,7 +380,7 @@ class Bounds(OfPages):
         if not FULL:
             self.skipTest("it takes a minute")
         path = self.folder / "large.xplane.pb"
-        write_trace(path, Shape(factor=25, n_steps=8, n_devices=1))
+        write_trace(path, Shape(factor=25, n_steps=2, n_devices=1))
         said, html = self.page(path)
         self.assertGreater(said["totals"]["n_events_total"], 900_000)
         self.assertLess(len(html), 10_000_000)
