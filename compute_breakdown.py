@@ -676,5 +676,14 @@ def encoded(fields: Json, for_people: bool) -> str:
     return text.replace("</", r"<\/") + "\n"
 
 
+def command() -> NoReturn:
+    """The same for a process, which ends here.
+
+    All is written by now, past Python's buffers. To free what was read, object by object, would
+    take longer than to parse the command line.
+    """
+    os._exit(main())
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

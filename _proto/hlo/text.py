@@ -224,6 +224,18 @@ def without_ssa_end(name: str) -> str:
     return name
 
 
+def named_after(name: str, others: tuple[str, ...]) -> str | None:
+    """Which of these an op is called after: `slice-done.10` after `slice`, `slices` after none.
+
+    No regular expressions: making four takes as long as reading the metadata of a hundred ops.
+    """
+    if not name.startswith(others):
+        return None
+    # Behind a whole name there is nothing, or what is counted or joined to it.
+    ends = ((each, name[len(each) : len(each) + 1]) for each in others if name.startswith(each))
+    return next((each for each, end in ends if end in "-_.0123456789"), None)
+
+
 def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
     """The arrays of the array, tuple or operand list that begins at `start`, and where it ends.
 

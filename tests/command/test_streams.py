@@ -518,9 +518,7 @@ class Called(StreamsTest):
         for name in ("_peaks.py", "_pipeline", "_proto"):
             (package / name).symlink_to(harness.ROOT / name)
         command = self.folder / "compute-breakdown"
-        command.write_text(
-            "import sys; from compute_breakdown.__main__ import main; sys.exit(main())"
-        )
+        command.write_text("from compute_breakdown.__main__ import command; command()")
         for expected, called in {
             "compute-breakdown": (sys.executable, command),
             "python -m compute_breakdown": (sys.executable, "-m", "compute_breakdown"),
