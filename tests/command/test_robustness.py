@@ -355,12 +355,21 @@ class DamageTest(RobustnessTest):
             "a byte order mark": b"\xef\xbb\xbf" + SMALL,
             "a line feed behind": SMALL + b"\n",
             "zeros behind": SMALL + bytes(512),
-            "a page of HTML": b"<!DOCTYPE html><html></html>",
-            "a Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\n",
-            "JSON": b'{"traceEvents": []}',
         }.items():
             with self.subTest(what):
                 self.assert_unreadable(run(data))
+
+    def test_other_files_are_called_what_they_are(self) -> None:
+        for what, data in {
+            "HTML": b"<!DOCTYPE html><html></html>",
+            "a pointer of Git LFS": b"version https://git-lfs.github.com/spec/v1\n",
+            "JSON": b'{"traceEvents": []}',
+            "text": b"# Notes\n\nOf what was tried.\n",
+        }.items():
+            with self.subTest(what):
+                outcome = run(data)
+                self.assert_unreadable(outcome)
+                self.assertIn(f": not a trace but {what}", outcome.object["detail"])
 
 
 class PureProtobufTest(RobustnessTest):
