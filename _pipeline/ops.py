@@ -251,7 +251,7 @@ class Op:
         """The name of the custom (Pallas) kernel that it runs."""
         return self.hlo.base_name if self.hlo.target == "tpu_custom_call" else None
 
-    @property
+    @cached_property
     def program_id(self) -> int | None:
         program_id = self.metadata.stats.get("program_id")
         return program_id % (1 << 64) if isinstance(program_id, int) else None
@@ -364,6 +364,8 @@ class Op:
 
     @property
     def has_endless_fact(self) -> bool:
+        if not self.metadata.stats.has_endless:
+            return False
         facts = map(self.metadata.stats.get, ("flops", "model_flops", "bytes_accessed"))
         return any(isinstance(fact, float) and not math.isfinite(fact) for fact in facts)
 
