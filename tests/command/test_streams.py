@@ -527,6 +527,13 @@ class Called(StreamsTest):
                 usage = self.usage(*called, cwd=self.folder)
                 self.assertEqual(usage, f"usage: {expected} PROFILE --mode MODE [options]")
 
+    def test_under_a_profiler(self) -> None:
+        # Which writes when the process ends, as this one otherwise doesn't wait for.
+        out = self.folder / "profile"
+        command = [sys.executable, "-m", "cProfile", "-o", out, harness.SCRIPT, "--mode"]
+        subprocess.run(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+        self.assertTrue(out.exists())
+
     def test_isolated(self) -> None:
         for flag in ("-I", "-P"):
             if flag == "-P" and sys.version_info < (3, 11):
