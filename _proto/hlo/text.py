@@ -20,7 +20,8 @@ ON_SPARSE_CORE = 'async_execution_thread="sparsecore"'
 
 RESULT_RE = re.compile(rf"\s*(?:ROOT\s+)?{NAME}\s*(?:=\s*|\Z)")
 ARRAY_RE = re.compile(ARRAY)
-ARRAY_OR_PARENTHESIS_RE = re.compile(rf"{ARRAY}|[()]")
+# An operand's name is passed over at once: else each of its letters could begin an array.
+OPERAND_OR_PARENTHESIS_RE = re.compile(rf"({ARRAY})(?: %[\w.\-]+)?|[()]")
 OPCODE_RE = re.compile(OPCODE)
 TILES_RE = re.compile(TILES)
 MEMORY_SPACE_RE = re.compile(MEMORY_SPACE)
@@ -248,10 +249,10 @@ def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
         return [Array(*only.group(0, 1, 2, 3))] * (only[1] not in NO_DATA), only.end()
     arrays = []
     depth = 0
-    for token in ARRAY_OR_PARENTHESIS_RE.finditer(text, start):
+    for token in OPERAND_OR_PARENTHESIS_RE.finditer(text, start):
         if token.lastindex:
-            if token[1] not in NO_DATA:
-                arrays.append(Array(*token.group(0, 1, 2, 3)))
+            if token[2] not in NO_DATA:
+                arrays.append(Array(*token.group(1, 2, 3, 4)))
         elif token[0] == "(":
             depth += 1
         else:
