@@ -359,6 +359,10 @@ class DamageTest(RobustnessTest):
             with self.subTest(what):
                 self.assert_unreadable(run(data))
 
+    def test_a_trace_of_a_host_s_name_alone_is_no_text(self) -> None:
+        said = run(encode(Space([], hostnames=["a-host-with-a-name-of-40-characters-or-so"])))
+        self.assertEqual(said.object["reason"], "device_not_found")
+
     def test_other_files_are_called_what_they_are(self) -> None:
         for what, data in {
             "HTML": b"<!DOCTYPE html><html></html>",
