@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from _proto.hlo.replica_groups import GroupTexts, Participants
+from _proto.hlo.group_texts import GroupTexts
+from _proto.hlo.replica_groups import Participants
 from _proto.hlo.shapes import Array as ProgramArray
 from _proto.hlo.text import FROM_HOST, TO_HOST, Array, HloText
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # In picoseconds: what is shorter the host hardly notices.
 COUNTED = 1_000_000
+# What an event's duration can hold, in picoseconds: some hundred days.
+LONGEST = 1 << 63
 
 
 def idle(step: Step, *, top: int = 10) -> Report:
@@ -171,11 +173,21 @@ def what_the_host_did(
         notes.append(f"the host's plane can't be read: {error}; answered without it")
         return None
     first, last = span
-    is_common = host.overlaps(first + device.base, last + device.base)
-    if not (is_common or host.overlaps(*span_of_ops(device))):
+    if not (host.overlaps(first + device.base, last + device.base) or have_common(host, device)):
         notes.append("the host's events and the device's ops have no time in common")
         return None
     return meanwhile
+
+
+def have_common(host: Host, device: Device) -> bool:
+    """Whether the time of the host's events and that of all ops of a device have any in common."""
+    spans = [(line.base_ps, span) for line in device.lines if (span := line.span_of_starts)]
+    first = min((base + start for base, (start, _) in spans), default=AFTER_ALL)
+    last = max((base + start for base, (_, start) in spans), default=BEFORE_ALL)
+    if host.overlaps(first, last):
+        return True
+    # When ops end is read only where it may matter: it takes longer than all else.
+    return host.overlaps(first, last + LONGEST) and host.overlaps(*span_of_ops(device))
 
 
 def span_of_ops(device: Device) -> Window:

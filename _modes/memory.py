@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 
 from _modes.heap import Contradiction, peak_of
 from _modes.likely import NO_LINE, likely_line, likely_line_of
@@ -14,7 +13,7 @@ from _pipeline.executions import Executions
 from _pipeline.groups import percent
 from _pipeline.request import Absent
 from _pipeline.timeline import events_of
-from _proto.record import record
+from _proto.record import cached_property, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -109,15 +109,15 @@ LOADS = (
 )
 SPREAD: tuple[Part, ...] = (
     Says(
-        "{mode}: {profile_dir:file}, {n_devices:count} devices of {n_hosts:count} hosts",
+        "{mode}: {profile_dir:file}; devices: {n_devices:count}, hosts: {n_hosts:count}",
         when="n_devices",
     ),
     Each(
         "cohorts",
         (
             Says(
-                "\nprogram {program}: {n_devices:count} devices of {n_hosts:count} hosts,"
-                " {n_steps:count} steps in common"
+                "\nprogram {program}; devices: {n_devices:count}, hosts: {n_hosts:count},"
+                " steps in common: {n_steps:count}"
             ),
             Says("no verdict: {verdict.why_not}", when="verdict.why_not"),
             Says("imbalance: {verdict.imbalance}", when="verdict.imbalance"),

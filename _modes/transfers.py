@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from itertools import chain
 
 from _modes.exchanges import Exchanges
@@ -15,6 +14,7 @@ from _pipeline.groups import Group
 from _pipeline.timeline import Cover, events_of, merged
 from _pipeline.vocabulary import SPARSE_CORE
 from _proto.hlo.text import HloText
+from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

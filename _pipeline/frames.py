@@ -8,9 +8,10 @@ that is the innermost frame.
 from __future__ import annotations
 
 import re
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from _pipeline.texts import digest_of
+from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

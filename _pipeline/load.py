@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     OnRead = Callable[[str, int, int], None]
     T = TypeVar("T")
 
-URL_RE = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.IGNORECASE)
-
 
 def find_files(
     profile: str,
@@ -51,7 +49,7 @@ def find_files(
             detail += f"; there is one in {near}"
     except (FileNotFoundError, NotADirectoryError):
         detail = f"no such path: {profile}"
-        if URL_RE.match(profile):
+        if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:/", profile):
             detail = "a URL: copy it here first, or pipe it in and give - as the profile"
     except (OSError, ValueError) as error:
         raise unreadable(profile, error) from None

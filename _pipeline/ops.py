@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from functools import cache, cached_property
+from functools import cache
 
 from _pipeline import frames, scopes
 from _pipeline.texts import cut
@@ -13,7 +13,7 @@ from _pipeline.vocabulary import (
     ASYNC_COLLECTIVE_DONE,
     ASYNC_COLLECTIVE_START,
     CAST,
-    COLLECTIVE_NAME,
+    COLLECTIVES,
     COMM,
     CONTAINER,
     DMA,
@@ -31,7 +31,15 @@ from _pipeline.vocabulary import (
     async_collective,
     kind_of,
 )
-from _proto.hlo.text import HOST_MEMORY, HloText, dtype_class, main_dtype, parse_shape
+from _proto.hlo.text import (
+    HOST_MEMORY,
+    HloText,
+    dtype_class,
+    main_dtype,
+    named_after,
+    parse_shape,
+)
+from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -206,9 +214,9 @@ class Op:
         name = self.name if self.category in ASYNC else self.category.replace(" ", "-")
         if name.startswith("all-reduce-scatter"):
             return "reduce-scatter"
-        collective = COLLECTIVE_NAME.match(name)
+        collective = named_after(name, COLLECTIVES)
         if collective:
-            return collective[1]
+            return collective
         if self.async_collective:
             return self.inside.opcode if self.inside else SOME_COLLECTIVE
         if self.kind == COMM and self.category in ASYNC:
@@ -243,7 +251,7 @@ class Op:
         """The name of the custom (Pallas) kernel that it runs."""
         return self.hlo.base_name if self.hlo.target == "tpu_custom_call" else None
 
-    @property
+    @cached_property
     def program_id(self) -> int | None:
         program_id = self.metadata.stats.get("program_id")
         return program_id % (1 << 64) if isinstance(program_id, int) else None
@@ -356,6 +364,8 @@ class Op:
 
     @property
     def has_endless_fact(self) -> bool:
+        if not self.metadata.stats.has_endless:
+            return False
         facts = map(self.metadata.stats.get, ("flops", "model_flops", "bytes_accessed"))
         return any(isinstance(fact, float) and not math.isfinite(fact) for fact in facts)
 

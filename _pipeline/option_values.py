@@ -116,6 +116,8 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
         yield "--mode compare takes --baseline PROFILE, the capture before the change"
     if mode == "page" and "out" not in given:
         yield "--mode page takes --out FILE, where the page is written"
+    if given.get("out") == "-":
+        yield "--out takes a file: on standard output is the answer"
     if given.get("out", "").endswith((".xplane.pb", ".xplane.pb.gz")):
         yield "--out would overwrite a trace"
     if given["profile"] == given.get("baseline") == "-":

@@ -40,7 +40,10 @@ def pick_among(device: Device, choice: StepChoice, notes: list[str]) -> StepEven
         return None
     if isinstance(choice.index, int):
         if not -len(steps) <= choice.index < len(steps):
-            raise step_not_found(steps, f"no step {choice.index} among {len(steps)}")
+            detail = f"no step {choice.index} among {len(steps)}"
+            if any(step.name == str(choice.index) for step in steps):
+                detail += f"; one is named so: --step-id {choice.index}"
+            raise step_not_found(steps, detail)
         picked = steps[choice.index]
     elif choice.name is not None:
         names = {step.name for step in steps if step.name is not None}

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from _proto.hlo.text import named_after
 
 COMPUTE, DATA_MOVE, COMM, OTHER = KINDS = ("compute", "data_move", "comm", "other")
 CONTAINER = "container"
@@ -16,12 +14,13 @@ LONGEST_CATEGORY = 1000
 CAST = "convert"
 COMM_STALL = "async-done (comm stall)"
 COLLECTIVES = (
-    "all-reduce, all-gather, reduce-scatter, all-to-all, ragged-all-to-all, collective-permute, "
-    "collective-broadcast, send, recv"
-).split(", ")
+    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all"),
+    *("collective-permute", "collective-broadcast", "send", "recv"),
+)
 HOST_TRANSFERS = ("host send", "host recv")
 ASYNC = ("async-start", "async-update", "async-done")
-ASYNC_COLLECTIVE_START, ASYNC_COLLECTIVE_DONE = "async-collective-start", "async-collective-done"
+ASYNC_COLLECTIVE_ENDS = ("async-collective-start", "async-collective-done")
+ASYNC_COLLECTIVE_START, ASYNC_COLLECTIVE_DONE = ASYNC_COLLECTIVE_ENDS
 CATEGORIES = {
     CONTAINER: "while, conditional, call, megacore fusion",
     COMPUTE: (
@@ -67,22 +66,11 @@ FAMILIES = (
 )
 
 
-def starts_with_name(names: Iterable[str]) -> re.Pattern[str]:
-    """Matches the name of an op called after one of these: `slice-done.10`, not `slices`."""
-    return re.compile(rf"({'|'.join(names)})(?:\Z|[-_.0-9])")
-
-
-COLLECTIVE_NAME = starts_with_name(COLLECTIVES)
-# Moved within the device, by a DMA engine or a SparseCore.
-SPARSE_CORE_NAME = starts_with_name(
-    ["sparse-core-data-format", "gather_offload", "scatter_offload"]
+# Moved within the device, by a SparseCore or a DMA engine.
+LOCAL_TRANSFERS = (
+    *("sparse-core-data-format", "gather_offload", "scatter_offload"),
+    *("slice", "dynamic-slice", "dynamic-update-slice", "copy", "pad", "concatenate"),
 )
-DMA_NAME = starts_with_name(
-    ["slice", "dynamic-slice", "dynamic-update-slice", "copy", "pad", "concatenate"]
-)
-# On v5e and its like an asynchronous collective is a pair of fusions. (Those between the two are
-# math that carries pieces of it.)
-ASYNC_COLLECTIVE_NAME = starts_with_name([ASYNC_COLLECTIVE_START, ASYNC_COLLECTIVE_DONE])
 MATMUL_CATEGORY = re.compile(
     r"\A(?:convolution(?: .*)?|dot|ragged-dot|output fusion|custom fusion|custom-call)\Z"
 )
@@ -91,7 +79,7 @@ MATMUL_CATEGORY = re.compile(
 def kind_of(category: str, op_name: str) -> str | None:
     """The kind of a category; None where the category stands in no row."""
     kind = KIND_OF.get(category) or kind_of_family(category)
-    if category in ASYNC and (DMA_NAME.match(op_name) or SPARSE_CORE_NAME.match(op_name)):
+    if category in ASYNC and named_after(op_name, LOCAL_TRANSFERS):
         return DATA_MOVE
     if kind != CONTAINER and async_collective(category, op_name):
         return COMM
@@ -104,9 +92,13 @@ def kind_of_family(category: str) -> str | None:
 
 
 def async_collective(category: str, op_name: str) -> str | None:
-    """Which end of an asynchronous collective an op is, if it is a fusion that is one."""
-    name = ASYNC_COLLECTIVE_NAME.match(op_name) if category.endswith("fusion") else None
-    return name[1] if name else None
+    """Which end of an asynchronous collective an op is, if it is a fusion that is one.
+
+    On v5e and its like it is a pair of fusions. (Those between the two are math that carries
+    pieces of it.)
+    """
+    is_fusion = category.endswith("fusion")
+    return named_after(op_name, ASYNC_COLLECTIVE_ENDS) if is_fusion else None
 
 
 # What is waited for that is no collective, or one that nobody names.

@@ -10,8 +10,7 @@ an answer meets it: it leads nowhere then, and `Program.complain` hears of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -25,12 +24,13 @@ from _proto.hlo.search import (
     Tangled,
     chains_of,
     has_loop,
-    inside,
     likely_line,
+    lines_inside,
     stage_of,
 )
 from _proto.hlo.shapes import Array, read_arrays, read_arrays_at, read_leaves, shape_text
 from _proto.hlo.stacks import BYTES_A_STEP, Frames
+from _proto.record import cached_property
 from _proto.trace.wire import explain, parse
 
 TYPE_CHECKING = False
@@ -58,10 +58,6 @@ _STEPS_EACH = 30
 _SPARSE_CORE = "sparsecore"
 _COST_KEY, _RETRY_KEY = b'"cost_estimate"', b'"retry_count"'
 _KERNEL = b"tpu_custom_call"
-# Bookkeeping, and what is laid out rather than computed: no line takes part in an op by these.
-_NOT_FUSED_WORK = frozenset(
-    "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
-)
 
 
 class Program:
@@ -79,12 +75,13 @@ class Program:
         self._read_buffers = read_buffers
         self._module = _read_module(data, offset)
         self.computations = [Computation(self, message) for message in self._module.computations]
-        self._by_name: dict[str, Instruction | None] = {}
+        # Where each name stands, None where several do. Most instructions are never looked at:
+        # they are parts of fusions.
+        self._place_of: dict[str, tuple[Computation, int] | None] = {}
         for computation in self.computations:
-            for instruction in computation.instructions:
-                name = instruction.name
-                self._by_name[name] = None if name in self._by_name else instruction
-        self._steps_left = _STEPS + _STEPS_EACH * len(self._by_name)
+            for place, name in enumerate(computation.names()):
+                self._place_of[name] = None if name in self._place_of else (computation, place)
+        self._steps_left = _STEPS + _STEPS_EACH * len(self._place_of)
         # What is known of collectives, where they are found, what each instruction says of how
         # they are carried out, and of those that take part in them by how that is written.
         self.collectives: dict[Instruction, Collective] = {}
@@ -95,9 +92,14 @@ class Program:
     def instruction(self, name: str) -> Instruction | None:
         """The instruction of that name, with or without `%`, in whatever computation."""
         name = name.removeprefix("%")
-        if name in self._by_name and self._by_name[name] is None:
+        if name not in self._place_of:
+            return None
+        found = self._place_of[name]
+        if found is None:
             self.complain(f"more than one instruction is called {name}")
-        return self._by_name.get(name)
+            return None
+        computation, place = found
+        return computation.instructions[place]
 
     @cached_property
     def n_devices(self) -> int | None:
@@ -219,8 +221,15 @@ class Computation:
         self.program = program
         self.id = message.id
         self.name = message.name
-        self.instructions = [Instruction(self, each) for each in message.instructions]
         self._message = message
+
+    @cached_property
+    def instructions(self) -> list[Instruction]:
+        return [Instruction(self, each) for each in self._message.instructions]
+
+    def names(self) -> Iterator[str]:
+        """Those of its instructions."""
+        return (each.name.removeprefix("%") for each in self._message.instructions)
 
     @cached_property
     def instruction_of(self) -> dict[int, Instruction | None]:
@@ -471,16 +480,9 @@ class Instruction:
     def lines_inside(self) -> Counter[tuple[str, str]]:
         """How many instructions of a fusion, at any depth, have which line and opcode."""
 
-        def count() -> Counter[tuple[str, str]]:
-            return Counter(
-                (line, each.opcode)
-                for each in inside(self)
-                if each.opcode not in _NOT_FUSED_WORK and (line := each.line)
-            )
-
         if self.opcode != "fusion":
             return Counter()
-        return self.program.answer(count, Counter[tuple[str, str]]())
+        return self.program.answer(lambda: lines_inside(self), Counter[tuple[str, str]]())
 
     def dot(self) -> Dot | None:
         """The dot that it is or has inside; None if there is none, or it can't be judged."""

@@ -1,5 +1,4 @@
-"""Who takes part in a collective: all the ways to write it down, as the groups that it means, and
-in short.
+"""Who takes part in a collective: the groups that each way to give them means, and these in short.
 
 A group is the sorted ids of its members, and groups are sorted: equal sets make equal values.
 None where what is written contradicts itself.
@@ -7,7 +6,6 @@ None where what is written contradicts itself.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import prod
@@ -17,25 +15,8 @@ Groups = tuple[tuple[int, ...], ...]
 
 # The largest systems have some ten thousand devices.
 MAX_DEVICES = 1 << 17
-# How many members all texts of a trace together may mean: each takes a few bytes to write.
-_MAX_MEMBERS = 1 << 21
 # What a label shows of sets that have no better name.
 _SETS, _MEMBERS = 8, 64
-
-_ID = r"\d{1,9}"
-_IDS = rf"{_ID}(?:,{_ID})*"
-_AXIS = rf"'[^']*'={_ID}"
-_PART = rf"'[^']*'(?::\({_ID}\){_ID})?"
-# The ways in which HLO texts write groups: one for each of the functions below.
-_GROUPS_RE = re.compile(
-    rf", replica_groups=(?:(?P<listed>\{{(?:\{{{_IDS}\}}(?:,\{{{_IDS}\}})*)?\}})"
-    rf"|(?P<iota>\[{_ID},{_ID}\]<=\[{_IDS}\](?:T\({_IDS}\))?)"
-    rf"|(?P<mesh>mesh\[{_AXIS}(?:,{_AXIS})*\] \{{(?:{_PART}(?:,{_PART})*)?\}}))(?:,|\Z)"
-)
-_PAIRS_RE = re.compile(rf", source_target_pairs=\{{((?:\{{{_ID},{_ID}\}},?)+)\}}(?:,|\Z)")
-_LIST_RE = re.compile(r"[{\[(]([\d,]*)[}\])]")
-_AXIS_RE = re.compile(r"'([^']*)'=(\d+)")
-_PART_RE = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
 
 
 class AxisPart(NamedTuple):
@@ -145,62 +126,9 @@ def _listed(items: Sequence[object], most: int) -> str:
     return ",".join([*map(str, items[:most]), *["…"] * (len(items) > most)])
 
 
-class GroupTexts:
-    """Reads who takes part from HLO texts: each way to write it once, and not without end."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Participants | None] = {}
-        self._members_left = _MAX_MEMBERS
-
-    def groups(self, attributes: str, n_devices: int | None) -> Participants | None:
-        """By the attributes of an op among so many devices; None where they don't tell."""
-        written = _GROUPS_RE.search(attributes)
-        if written is None:
-            return None
-        if written["listed"] == "{}":
-            return in_groups((), n_devices)
-        if written[0] not in self._known:
-            groups = self._read(written)
-            self._known[written[0]] = in_groups(groups, None) if groups else None
-        return self._known[written[0]]
-
-    def pairs(self, attributes: str) -> Participants | None:
-        """The same of a permute."""
-        written = _PAIRS_RE.search(attributes)
-        if written is None:
-            return None
-        pairs = map(_numbers, _LIST_RE.findall(written[1]))
-        return in_pairs((source, target) for source, target in pairs)
-
-    def _read(self, written: re.Match[str]) -> Groups | None:
-        if written["listed"]:
-            return listed_groups(map(_numbers, _LIST_RE.findall(written["listed"])))
-        if written["iota"]:
-            (n_groups, size), dims, *order = map(_numbers, _LIST_RE.findall(written["iota"]))
-            return iota_groups(n_groups, size, dims, *order) if self._may_be(dims) else None
-        mesh, _, within = written["mesh"].partition("]")
-        axes = _AXIS_RE.findall(mesh)
-        place_of = {name: place for place, (name, _) in enumerate(axes)}
-        parts = _PART_RE.findall(within)
-        dims = [int(size) for _, size in axes]
-        if len(place_of) < len(axes) or not place_of.keys() >= {name for name, *_ in parts}:
-            return None
-        axis_parts = [AxisPart(place_of[name], *map(int, filter(None, of))) for name, *of in parts]
-        return mesh_groups(dims, axis_parts) if self._may_be(dims) else None
-
-    def _may_be(self, dims: Sequence[int]) -> bool:
-        """Whether so many devices have been left."""
-        self._members_left -= n_members(dims)
-        return self._members_left >= 0
-
-
 def n_members(dims: Sequence[int]) -> int:
     """How many members groups of so many devices have together; none, if so many can't be."""
     return prod(dims) if _is_possible(dims) else 0
-
-
-def _numbers(listed: str) -> list[int]:
-    return list(map(int, listed.split(",")))
 
 
 def _is_possible(dims: Sequence[int]) -> bool:

@@ -6,10 +6,11 @@ together are bounded: `Program.spend` raises Tangled where they would take too l
 
 from __future__ import annotations
 
-import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from _proto.hlo.text import named_after
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ COLLECTIVES = frozenset(
 )
 # v5e and its like write an asynchronous collective as a pair of fusions, told by their names.
 _FUSED = "async-collective"
-_COLLECTIVE_FUSION = re.compile(rf"({_FUSED})-(start|done)(?:\Z|[-_.0-9])")
+_FUSED_STAGES = {f"{_FUSED}-{stage}": (_FUSED, stage) for stage in (START, DONE)}
+# Bookkeeping, and what is laid out rather than computed: no line takes part in an op by these.
+_NOT_FUSED_WORK = frozenset(
+    "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
+)
 
 
 class Tangled(Exception):
@@ -68,8 +73,8 @@ def stage_of(instruction: Instruction) -> tuple[str, str] | None:
     if opcode in ("send", "recv"):
         return opcode, START
     if opcode == "fusion":
-        fused = _COLLECTIVE_FUSION.match(instruction.name)
-        return (fused[1], fused[2]) if fused else None
+        name = named_after(instruction.name, tuple(_FUSED_STAGES))
+        return _FUSED_STAGES[name] if name else None
     kind, _, stage = opcode.rpartition("-")
     return (kind, stage) if kind and stage in (START, UPDATE, DONE) else None
 
@@ -145,8 +150,18 @@ def first_collective(chain: Sequence[Instruction]) -> Instruction | None:
 
 def collective_name(opcode: str) -> str | None:
     """The collective that an opcode is, or is a part of: `all-gather-start` is `all-gather`."""
-    name = re.sub(r"-(?:start|update|done)\Z", "", opcode)
+    name, _, stage = opcode.rpartition("-")
+    name = name if stage in (START, UPDATE, DONE) else opcode
     return name if name in COLLECTIVES else None
+
+
+def lines_inside(fusion: Instruction) -> Counter[tuple[str, str]]:
+    """How many instructions of a fusion, at any depth, have which line and opcode."""
+    return Counter(
+        (line, each.opcode)
+        for each in inside(fusion)
+        if each.opcode not in _NOT_FUSED_WORK and (line := each.line)
+    )
 
 
 def likely_line(

@@ -112,6 +112,15 @@ class Line:
                 yield offsets
         self._is_indexed = True
 
+    @property
+    def span_of_starts(self) -> tuple[int, int] | None:
+        """The first and the last offset_ps; None if no event has one."""
+        self._index()
+        pieces = [piece for piece in self._pieces if piece.first <= piece.last]
+        if not pieces:
+            return None
+        return min(piece.first for piece in pieces), max(piece.last for piece in pieces)
+
     def _index(self) -> None:
         if not self._is_indexed:
             for _ in self.starts():

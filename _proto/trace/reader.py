@@ -10,6 +10,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from math import isfinite
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -18,15 +19,12 @@ from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.record import record
 from _proto.trace.events import DeviceStats
+from _proto.trace.keys import Keys, key_of, signed
 from _proto.trace.lines import Line, read_line
 from _proto.trace.source import Source
 from _proto.trace.wire import (
-    LENGTH,
-    VARINT,
     Schema,
     decode,
-    field_at,
-    fields,
     known_fields,
     text,
 )
@@ -35,8 +33,6 @@ from _proto.trace.wire import (
 _TEXT_LIMIT = 4 << 20
 _TEXTS_LIMIT = 8 << 20
 _TEXTS_PER_BYTE = 8
-# Of a map's key and value, each a tag and a varint.
-_TWO_HEADS = 2 * (1 + 10)
 # Of metadata, and of a message in a stat.
 _LARGE = 1 << 20
 _SPACE, _PLANE, _LINE, _STAT, _ENTRY, _METADATA = (
@@ -84,12 +80,15 @@ class Trace:
         """Index a plane: where its lines and metadata lie, and what its stats are called."""
         source = self._source
         plane = Plane(name, source)
-        for at, field_name, start, end in known_fields(_PLANE, source, *self._planes[name]):
-            if field_name == "lines":
-                line_name = name_of(_LINE, source, start, end)
-                plane._lines.setdefault(line_name, []).append((start, end))
-            else:
-                plane._index(at, field_name, start, end)
+        try:
+            for at, field_name, start, end in known_fields(_PLANE, source, *self._planes[name]):
+                if field_name == "lines":
+                    line_name = name_of(_LINE, source, start, end)
+                    plane._lines.setdefault(line_name, []).append((start, end))
+                else:
+                    plane._index(at, field_name, start, end)
+        finally:
+            plane._keys.look()
         return plane
 
     def read(self, start: int, length: int) -> bytes:
@@ -154,7 +153,7 @@ class Stats:
     What is packed in them is looked into when it is asked for, while the trace is open.
     """
 
-    __slots__ = ("_places", "_plane", "_spans", "_values")
+    __slots__ = ("_places", "_plane", "_spans", "_values", "has_endless")
 
     def __init__(
         self, plane: Plane, stats: Iterable[pb.XStat], spans: Callable[[], Iterable[_Span]]
@@ -164,6 +163,8 @@ class Stats:
         self._spans = spans
         self._places: dict[str, int] = {}
         self._values: dict[str, Value] = {}
+        # Whether any is a number that isn't finite.
+        self.has_endless = False
         names = plane._stat_names
         for place, stat in enumerate(stats):
             name = names.get(stat.metadata_id)
@@ -180,6 +181,8 @@ class Stats:
                 self._places[name] = place
             elif kind == "bytes_value":
                 self._places[name] = place
+            elif kind == "double_value" and not isfinite(value):
+                self.has_endless = True
             self._values[name] = value
 
     def __repr__(self) -> str:
@@ -248,6 +251,9 @@ class Plane:
         self._source = source
         self._lines: dict[str, list[tuple[int, int]]] = {}
         self._event_metadata: dict[int, tuple[int, int]] = {}
+        self._keys = Keys(
+            source, lambda keys, spans: self._event_metadata.update(zip(keys, spans, strict=True))
+        )
         self._stat_names: dict[int, str] = {}
         # Start, end, start, end, …
         self._stats = array("q")
@@ -259,7 +265,7 @@ class Plane:
         """Take note of a field of the plane, of any but a line."""
         source = self._source
         if field_name == "event_metadata":
-            self._event_metadata[key_of(source, start, end)] = start, end
+            self._keys.add(at, start, end)
         elif field_name == "stat_metadata":
             entry = decode(pb.StatMetadataEntry, source.take(start, end), start, source)
             self._stat_names[entry.key] = entry.value.name
@@ -389,32 +395,6 @@ def _refuse_another(name: str, later: bytes, at: int) -> None:
     """Of several names the last counts, and here the first has been looked for."""
     if later != name.encode():
         raise Damage(at, "named once more, and otherwise")
-
-
-def key_of(source: Source, start: int, end: int) -> int:
-    """The key of an entry of the map of event metadata, whose value stays unopened."""
-    head = source.read(start, min(_TWO_HEADS, end - start))
-    try:
-        # As every writer has it: a key, and a value that goes to the end.
-        number, wire, key, i = field_at(head, 0, start)
-        if (number, wire) == (1, VARINT):
-            number, wire, length, i = field_at(head, i, start)
-            if (number, wire) == (2, LENGTH) and start + i + length == end:
-                source.count(2, start)
-                return signed(key)
-    except (IndexError, Damage):
-        pass
-    key = 0
-    for at, number, wire, value, _ in fields(source, start, end):
-        if wire != {1: VARINT, 2: LENGTH}.get(number, wire):
-            raise Damage(at, f"field {number} of a map entry has wire type {wire}")
-        if number == 1:
-            key = signed(value)
-    return key
-
-
-def signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
 
 
 def _attachment(source: Source, start: int, end: int, stat_ids: set[int]) -> Attachment:

@@ -39,6 +39,9 @@ _OTHERS = (
     (rb".{257}ustar", "a tar archive: unpack it first"),
     (rb"version https://git-lfs", "a pointer of Git LFS: pull the file itself"),
     (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML"),
+    # A trace has a control character among its first five bytes; but one that says nothing but who
+    # recorded it, which begins with a quote.
+    (rb"[\t\n\r !#-~][\t\n\r -~]{15}", "text"),
 )
 
 # Told after every read: what is being done, how many bytes of it are, and of how many.

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from google.protobuf.unknown_fields import UnknownFieldSet
-
-from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
 from _proto.errors import CutOff, Damage
 from _proto.record import record
+from _proto.trace.keys import Keys, signed
 from _proto.trace.lines import pieces_of
-from _proto.trace.reader import Plane, Trace, Value, key_of, name_of, signed
+from _proto.trace.reader import Plane, Trace, Value, name_of
 from _proto.trace.source import Source
 from _proto.trace.wire import Schema, decode, known_fields, parse, text, tidied
 
@@ -89,22 +87,23 @@ class SurveyedPlane(Plane):
         self.damage: Damage | None = None
         self._index_damage: Damage | None = None
         self._line_spans: list[tuple[int, int]] = []
-        self._keys = _Keys(source)
+        # Where entries lie isn't kept of a hundred thousand that nobody asks for.
+        self._known: set[int] = set()
+        if not closely:
+            self._keys = Keys(source, lambda keys, _: self._known.update(keys))
         try:
             try:
                 for field in _so_far(_PLANE, source, start, end, "lines"):
-                    self._take_in(*field, closely)
+                    self._take_in(*field)
             finally:
                 self._keys.look()
         except Damage as error:
             self._index_damage = error
 
-    def _take_in(self, at: int, field_name: str, start: int, end: int, closely: bool) -> None:
+    def _take_in(self, at: int, field_name: str, start: int, end: int) -> None:
         if field_name == "lines":
             self._source.count(ITEMS_OF_A_ROW, at)
             self._line_spans.append((start, end))
-        elif field_name == "event_metadata" and not closely:
-            self._keys.add(at, start, end)
         else:
             if field_name == "name":
                 text(self._source.take(start, end), at, "a name")
@@ -112,7 +111,7 @@ class SurveyedPlane(Plane):
 
     @property
     def n_event_metadata(self) -> int:
-        return len(self._event_metadata) or len(self._keys.known)
+        return len(self._event_metadata) or len(self._known)
 
     @property
     def stat_names(self) -> list[str]:
@@ -201,40 +200,6 @@ class SurveyedPlane(Plane):
                     self.meet(Damage(at, f"a compressed string {error}"))
             found[self.stat_name(stat.metadata_id)] = value
         return found
-
-
-class _Keys:
-    """The different keys of a plane's event metadata, of which there may be a hundred thousand."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self.known: set[int] = set()
-        # Of entries that stand one behind the other, and where the first begins.
-        self._at = 0
-        self._entries: list[tuple[int, int]] = []
-
-    def add(self, at: int, start: int, end: int) -> None:
-        """An entry that begins at `at`, and what is in it."""
-        is_next = self._entries and self._entries[-1][1] == at
-        if not is_next or end - self._at > _LARGE:
-            self.look()
-            self._at = at
-        self._entries.append((start, end))
-
-    def look(self) -> None:
-        """Into all entries at once, if these are as all writers write them."""
-        entries, self._entries = self._entries, []
-        if not entries:
-            return
-        size = entries[-1][1] - self._at
-        keys: Sequence[int] = ()
-        if size <= _LARGE:
-            column = parse(columns.MetadataKeys, self._source.read(self._at, size))
-            if column is not None and not len(UnknownFieldSet(column.event_metadata)):
-                keys = column.event_metadata.key
-        if len(keys) != len(entries):
-            keys = [key_of(self._source, *entry) for entry in entries]
-        self.known.update(keys)
 
 
 @record

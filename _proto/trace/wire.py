@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from _proto.errors import CutOff, Damage, check_memory
+from _proto.record import cached_property
 
 VARINT, FIXED64, LENGTH, GROUP_START, GROUP_END, FIXED32 = range(6)
 
@@ -160,15 +161,16 @@ def _varint(data: bytes, i: int, at: int) -> tuple[int, int]:
 
 
 class Schema:
-    """A message type by the numbers of its fields."""
-
-    __slots__ = ("fields", "name")
+    """A message type by the numbers of its fields; few types are ever walked by hand."""
 
     def __init__(self, descriptor: Descriptor) -> None:
         self.name: str = descriptor.name
-        self.fields: dict[int, tuple[str, tuple[int, ...]]] = {
-            field.number: (field.name, _wire_types(field)) for field in descriptor.fields
-        }
+        self._descriptor = descriptor
+
+    @cached_property
+    def fields(self) -> dict[int, tuple[str, tuple[int, ...]]]:
+        fields = self._descriptor.fields
+        return {field.number: (field.name, _wire_types(field)) for field in fields}
 
     def name_of(self, number: int, wire: int, at: int) -> str | None:
         """What a field is called that stands at offset `at`; None where the schema lacks it."""

@@ -355,12 +355,25 @@ class DamageTest(RobustnessTest):
             "a byte order mark": b"\xef\xbb\xbf" + SMALL,
             "a line feed behind": SMALL + b"\n",
             "zeros behind": SMALL + bytes(512),
-            "a page of HTML": b"<!DOCTYPE html><html></html>",
-            "a Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\n",
-            "JSON": b'{"traceEvents": []}',
         }.items():
             with self.subTest(what):
                 self.assert_unreadable(run(data))
+
+    def test_a_trace_of_a_host_s_name_alone_is_no_text(self) -> None:
+        said = run(encode(Space([], hostnames=["a-host-with-a-name-of-40-characters-or-so"])))
+        self.assertEqual(said.object["reason"], "device_not_found")
+
+    def test_other_files_are_called_what_they_are(self) -> None:
+        for what, data in {
+            "HTML": b"<!DOCTYPE html><html></html>",
+            "a pointer of Git LFS": b"version https://git-lfs.github.com/spec/v1\n",
+            "JSON": b'{"traceEvents": []}',
+            "text": b"# Notes\n\nOf what was tried.\n",
+        }.items():
+            with self.subTest(what):
+                outcome = run(data)
+                self.assert_unreadable(outcome)
+                self.assertIn(f": not a trace but {what}", outcome.object["detail"])
 
 
 class PureProtobufTest(RobustnessTest):

@@ -529,9 +529,7 @@ class Called(StreamsTest):
         for name in ("_peaks.py", "_pipeline", "_proto"):
             (package / name).symlink_to(harness.ROOT / name)
         command = self.folder / "compute-breakdown"
-        command.write_text(
-            "import sys; from compute_breakdown.__main__ import main; sys.exit(main())"
-        )
+        command.write_text("from compute_breakdown.__main__ import command; command()")
         for expected, called in {
             "compute-breakdown": (sys.executable, command),
             "python -m compute_breakdown": (sys.executable, "-m", "compute_breakdown"),
@@ -539,6 +537,13 @@ class Called(StreamsTest):
             with self.subTest(expected):
                 usage = self.usage(*called, cwd=self.folder)
                 self.assertEqual(usage, f"usage: {expected} PROFILE --mode MODE [options]")
+
+    def test_under_a_profiler(self) -> None:
+        # Which writes when the process ends, as this one otherwise doesn't wait for.
+        out = self.folder / "profile"
+        command = [sys.executable, "-m", "cProfile", "-o", out, harness.SCRIPT, "--mode"]
+        subprocess.run(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+        self.assertTrue(out.exists())
 
     def test_isolated(self) -> None:
         for flag in ("-I", "-P"):

@@ -429,14 +429,20 @@ class Unknown(unittest.TestCase):
         self.assert_unknown(encode(Space([self.DEVICE])), "there is no plane /host:CPU")
 
     def test_no_time_in_common(self) -> None:
-        for plane in (host(), host(("t", [])), host(("t", [("x", 100, 200)]))):
+        # One counts from an epoch, and no op lasts until then.
+        later = drawn_line("t", [("x", 100, 200)], much_later := Plane("/host:CPU"))
+        later.timestamp_ns = 1_700_000_000 * 10**9
+        much_later.lines.append(later)
+        for plane in (host(), host(("t", [])), host(("t", [("x", 100, 200)])), much_later):
             self.assert_unknown(encode(Space([self.DEVICE, plane])), "no time in common")
 
     def test_time_in_common_with_ops_of_other_steps_is_enough(self) -> None:
         # Of all ops: what a host did in this gap is known, it did nothing.
+        # Also of one that goes on behind the start of the last, or lies between two.
         plane = tpu_plane([leaf(0, 10), leaf(500, 10)], [("a", 0, 100), ("b", 500, 100)])
-        found = said(plane, host(("t", [("x", 505, 600)])), options=["--step", "0"])
-        self.assertEqual((found["gaps"][0]["host"], found["host_events"]), ([], []))
+        for start, end in ((505, 600), (500, 501), (200, 300)):
+            found = said(plane, host(("t", [("x", start, end)])), options=["--step", "0"])
+            self.assertEqual((found["gaps"][0]["host"], found["host_events"]), ([], []))
 
     def test_damage(self) -> None:
         intact = encode(Space([self.DEVICE]))

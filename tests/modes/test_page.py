@@ -486,6 +486,8 @@ class Writes(InFolder):
         for name in ("a.xplane.pb", "b.xplane.pb.gz"):
             outcome = run(profile, "page", "--out", str(self.folder / name))
             self.assertEqual(outcome.object["detail"], "--out would overwrite a trace")
+        outcome = run(profile, "page", "--out", "-")
+        self.assertIn("--out takes a file", outcome.object["detail"])
         outcome = run(DEMO, "summary", "--out", "a.html")
         self.assertEqual(outcome.object["reason"], "bad_arguments")
 

@@ -113,6 +113,12 @@ class StepPick(unittest.TestCase):
                 self.assertEqual(outcome.object["reason"], "step_not_found")
                 self.assertEqual(outcome.object["available_steps"], ["a", "b", "c", "d"])
 
+    def test_a_name_given_as_a_number_is_told(self) -> None:
+        steps = [("101", 0, 10), ("102", 10, 10)]
+        for step, is_told in (("101", True), ("10", False), ("2", False)):
+            detail = run(trace([leaf(0, 5)], steps), "summary", "--step", step).object["detail"]
+            self.assertEqual(detail.endswith(f"; one is named so: --step-id {step}"), is_told)
+
     def test_a_step_asked_for_where_there_are_none(self) -> None:
         for steps in NO_STEPS:
             for options in (["--step", "0"], ["--step", "-1"], ["--step-id", "a"]):
