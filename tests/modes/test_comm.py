@@ -19,7 +19,7 @@ from _pipeline.clocks import ON_TRACE, Clock
 from _pipeline.device import open_device, read_steps
 from _pipeline.normalize import Step, read_step
 from _pipeline.ops import Op as RealOp
-from _proto.hlo import module, replica_groups, search
+from _proto.hlo import group_texts, module, replica_groups, search
 from _proto.hlo.text import FROM_HOST, TO_HOST, HloText
 from _proto.trace import open_trace
 from tests.builders import hlo_proto
@@ -1112,9 +1112,9 @@ MEMBERS = replica_groups.MAX_DEVICES // SMALLER
 @contextmanager
 def fewer_members() -> Iterator[None]:
     """What is refused of many lists as large as can be, is of many that are smaller."""
-    of_texts, of_a_program = replica_groups._MAX_MEMBERS, module._STEPS
+    of_texts, of_a_program = group_texts._MAX_MEMBERS, module._STEPS
     with (
-        mock.patch.object(replica_groups, "_MAX_MEMBERS", of_texts // SMALLER),
+        mock.patch.object(group_texts, "_MAX_MEMBERS", of_texts // SMALLER),
         mock.patch.object(module, "_STEPS", of_a_program // SMALLER),
     ):
         yield
