@@ -80,15 +80,13 @@ class Trace:
         """Index a plane: where its lines and metadata lie, and what its stats are called."""
         source = self._source
         plane = Plane(name, source)
-        try:
-            for at, field_name, start, end in known_fields(_PLANE, source, *self._planes[name]):
-                if field_name == "lines":
-                    line_name = name_of(_LINE, source, start, end)
-                    plane._lines.setdefault(line_name, []).append((start, end))
-                else:
-                    plane._index(at, field_name, start, end)
-        finally:
-            plane._keys.look()
+        for at, field_name, start, end in known_fields(_PLANE, source, *self._planes[name]):
+            if field_name == "lines":
+                line_name = name_of(_LINE, source, start, end)
+                plane._lines.setdefault(line_name, []).append((start, end))
+            else:
+                plane._index(at, field_name, start, end)
+        plane._keys.look()
         return plane
 
     def read(self, start: int, length: int) -> bytes:

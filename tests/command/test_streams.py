@@ -541,8 +541,11 @@ class Called(StreamsTest):
     def test_under_a_profiler(self) -> None:
         # Which writes when the process ends, as this one otherwise doesn't wait for.
         out = self.folder / "profile"
-        command = [sys.executable, "-m", "cProfile", "-o", out, harness.SCRIPT, "--mode"]
-        subprocess.run(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+        subprocess.run(
+            [sys.executable, "-m", "cProfile", "-o", out, harness.SCRIPT, "--mode"],
+            capture_output=True,
+            check=False,
+        )
         self.assertTrue(out.exists())
 
     def test_isolated(self) -> None:
