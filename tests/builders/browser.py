@@ -74,6 +74,8 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
+        # Without a window it may or may not have the focus.
+        self.ask("Emulation.setFocusEmulationEnabled", enabled=True)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
