@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import gzip
-import gzip
-import gzip
 import hashlib
-import json
-import json
-import json
 import json
 import tempfile
 import unittest
@@ -20,9 +14,6 @@ from unittest.mock import patch
 
 from _modes import processes, recording
 from tests.builders import records, rewrite
-from tests.builders.make_runs import write_runs
-from tests.builders.make_runs import write_runs
-from tests.builders.make_runs import write_runs
 from tests.builders.make_runs import write_runs
 from tests.builders.records import DEVICE, Json
 from tests.builders.xspace import (
@@ -38,9 +29,6 @@ from tests.builders.xspace import (
 )
 from tests.harness import DEMO, answer, run
 
-DATA = DEMO.parent
-DATA = DEMO.parent
-DATA = DEMO.parent
 DATA = DEMO.parent
 STEP_PS = 10_000
 
@@ -68,30 +56,6 @@ def counted(numbers: Sequence[int], *options: str, **of: Any) -> list[Json]:
     steps = [(str(i), i * STEP_PS, STEP_PS) for i in range(len(numbers))]
     rows: list[Json] = record(tpu_plane(steps_of(numbers), steps, **of), *options)["steps"]
     return rows
-
-
-class OfTheDemo(unittest.TestCase):
-    def test_the_records_that_lie_beside_it_are_those_of_its_runs(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            for name, run_folder in write_runs(Path(folder)).items():
-                kept = json.loads(gzip.decompress((DATA / f"{name}.json.gz").read_bytes()))
-                self.assertEqual({**answer(run_folder, "record"), "profile_dir": name}, kept)
-
-
-class OfTheDemo(unittest.TestCase):
-    def test_the_records_that_lie_beside_it_are_those_of_its_runs(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            for name, run_folder in write_runs(Path(folder)).items():
-                kept = json.loads(gzip.decompress((DATA / f"{name}.json.gz").read_bytes()))
-                self.assertEqual({**answer(run_folder, "record"), "profile_dir": name}, kept)
-
-
-class OfTheDemo(unittest.TestCase):
-    def test_the_records_that_lie_beside_it_are_those_of_its_runs(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            for name, run_folder in write_runs(Path(folder)).items():
-                kept = json.loads(gzip.decompress((DATA / f"{name}.json.gz").read_bytes()))
-                self.assertEqual({**answer(run_folder, "record"), "profile_dir": name}, kept)
 
 
 class OfTheDemo(unittest.TestCase):
