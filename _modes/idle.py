@@ -18,6 +18,7 @@ from _pipeline.texts import exact
 from _pipeline.timeline import Gap, columns_of, events_of
 from _proto.errors import Damage
 from _proto.record import record
+from _proto.trace.events import INT64_END
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 # In picoseconds: what is shorter the host hardly notices.
 COUNTED = 1_000_000
-# What an event's duration can hold, in picoseconds: some hundred days.
-LONGEST = 1 << 63
 
 
 def idle(step: Step, *, top: int = 10) -> Report:
@@ -184,10 +183,9 @@ def have_common(host: Host, device: Device) -> bool:
     spans = [(line.base_ps, span) for line in device.lines if (span := line.span_of_starts)]
     first = min((base + start for base, (start, _) in spans), default=AFTER_ALL)
     last = max((base + start for base, (_, start) in spans), default=BEFORE_ALL)
-    if host.overlaps(first, last):
-        return True
-    # When ops end is read only where it may matter: it takes longer than all else.
-    return host.overlaps(first, last + LONGEST) and host.overlaps(*span_of_ops(device))
+    # Often one counts from an epoch and the other doesn't, and no duration reaches that far. Else
+    # all ops are read: which of them are valid, and when they end, no start tells.
+    return host.overlaps(first, last + INT64_END) and host.overlaps(*span_of_ops(device))
 
 
 def span_of_ops(device: Device) -> Window:

@@ -444,6 +444,11 @@ class Unknown(unittest.TestCase):
             found = said(plane, host(("t", [("x", start, end)])), options=["--step", "0"])
             self.assertEqual((found["gaps"][0]["host"], found["host_events"]), ([], []))
 
+    def test_an_op_that_is_left_out_gives_none(self) -> None:
+        plane = tpu_plane([leaf(0, 10), leaf(500, -10)], [("a", 0, 100), ("b", 500, 100)])
+        found = said(plane, host(("t", [("x", 300, 400)])), options=["--step", "0"])
+        self.assertEqual((found["gaps"][0]["host"], found["host_events"]), (None, None))
+
     def test_damage(self) -> None:
         intact = encode(Space([self.DEVICE]))
         event = bytes_field(4, int_field(1, 1) + b"\x10")
