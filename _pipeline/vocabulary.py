@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from _proto.hlo.text import named_after
+from _proto.hlo.text import ASYNC_COLLECTIVE_ENDS, named_after
 
 COMPUTE, DATA_MOVE, COMM, OTHER = KINDS = ("compute", "data_move", "comm", "other")
 CONTAINER = "container"
@@ -19,7 +19,6 @@ COLLECTIVES = (
 )
 HOST_TRANSFERS = ("host send", "host recv")
 ASYNC = ("async-start", "async-update", "async-done")
-ASYNC_COLLECTIVE_ENDS = ("async-collective-start", "async-collective-done")
 ASYNC_COLLECTIVE_START, ASYNC_COLLECTIVE_DONE = ASYNC_COLLECTIVE_ENDS
 CATEGORIES = {
     CONTAINER: "while, conditional, call, megacore fusion",
@@ -94,8 +93,7 @@ def kind_of_family(category: str) -> str | None:
 def async_collective(category: str, op_name: str) -> str | None:
     """Which end of an asynchronous collective an op is, if it is a fusion that is one.
 
-    On v5e and its like it is a pair of fusions. (Those between the two are math that carries
-    pieces of it.)
+    (Those between the two are math that carries pieces of it.)
     """
     is_fusion = category.endswith("fusion")
     return named_after(op_name, ASYNC_COLLECTIVE_ENDS) if is_fusion else None

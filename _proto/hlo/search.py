@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from _proto.hlo.text import named_after
+from _proto.hlo.text import ASYNC_COLLECTIVE, ASYNC_COLLECTIVE_ENDS, named_after
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ COLLECTIVES = frozenset(
     "all-gather all-reduce all-to-all collective-broadcast collective-permute "
     "ragged-all-to-all reduce-scatter".split()
 )
-# v5e and its like write an asynchronous collective as a pair of fusions, told by their names.
-_FUSED = "async-collective"
-_FUSED_STAGES = {f"{_FUSED}-{stage}": (_FUSED, stage) for stage in (START, DONE)}
 # Bookkeeping, and what is laid out rather than computed: no line takes part in an op by these.
 _NOT_FUSED_WORK = frozenset(
     "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
@@ -73,8 +70,8 @@ def stage_of(instruction: Instruction) -> tuple[str, str] | None:
     if opcode in ("send", "recv"):
         return opcode, START
     if opcode == "fusion":
-        name = named_after(instruction.name, tuple(_FUSED_STAGES))
-        return _FUSED_STAGES[name] if name else None
+        end = named_after(instruction.name, ASYNC_COLLECTIVE_ENDS)
+        return (ASYNC_COLLECTIVE, end.rpartition("-")[2]) if end else None
     kind, _, stage = opcode.rpartition("-")
     return (kind, stage) if kind and stage in (START, UPDATE, DONE) else None
 
@@ -201,7 +198,7 @@ def likely_line(
 
 def _inmost(chain: Sequence[Instruction]) -> Iterator[Instruction]:
     """Whose line an asynchronous op may have inside: its first collective's, else its root's."""
-    parts = [part for part in chain if (stage_of(part) or ("",))[0] in ("async", _FUSED)]
+    parts = [part for part in chain if (stage_of(part) or ("",))[0] in ("async", ASYNC_COLLECTIVE)]
     collective = first_collective(parts)
     if collective is not None:
         yield collective

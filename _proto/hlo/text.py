@@ -26,6 +26,9 @@ OPCODE_RE = re.compile(OPCODE)
 TILES_RE = re.compile(TILES)
 MEMORY_SPACE_RE = re.compile(MEMORY_SPACE)
 TARGET_MARK = "custom_call_target"
+# v5e and its like write an asynchronous collective as a pair of fusions, told by their names.
+ASYNC_COLLECTIVE = "async-collective"
+ASYNC_COLLECTIVE_ENDS = ("async-collective-start", "async-collective-done")
 TARGET_RE = re.compile(TARGET)
 OPERAND_NAME_RE = re.compile(r"%([\w.\-]+)")
 BITS_RE = re.compile(r"[a-z]+(\d{1,3})(?!\d)")
