@@ -9,10 +9,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from _proto import columns_pb2 as columns
 from _proto.errors import Damage
 from _proto.trace.source import Source
-from _proto.trace.wire import LENGTH, VARINT, field_at, fields, parse
+from _proto.trace.wire import LENGTH, VARINT, fields, parse
 
-# Of a map's key and value, each a tag and a varint.
-_TWO_HEADS = 2 * (1 + 10)
 # How many bytes of entries are looked into at once.
 _AT_ONCE = 1 << 18
 
@@ -40,7 +38,10 @@ class Keys:
         self._entries.append((start, end))
 
     def look(self) -> None:
-        """Into all that were added, at once if they are as all writers write them."""
+        """Into all that were added, at once if they are as all writers write them: a key each.
+
+        That one has two and another none isn't looked for; what writes a map never does that.
+        """
         entries, self._entries = self._entries, []
         if not entries:
             return
@@ -57,17 +58,6 @@ class Keys:
 
 def key_of(source: Source, start: int, end: int) -> int:
     """The key of an entry of the map of event metadata, whose value stays unopened."""
-    head = source.read(start, min(_TWO_HEADS, end - start))
-    try:
-        # As every writer has it: a key, and a value that goes to the end.
-        number, wire, key, i = field_at(head, 0, start)
-        if (number, wire) == (1, VARINT):
-            number, wire, length, i = field_at(head, i, start)
-            if (number, wire) == (2, LENGTH) and start + i + length == end:
-                source.count(2, start)
-                return signed(key)
-    except (IndexError, Damage):
-        pass
     key = 0
     for at, number, wire, value, _ in fields(source, start, end):
         if wire != {1: VARINT, 2: LENGTH}.get(number, wire):
