@@ -364,8 +364,6 @@ class Op:
 
     @property
     def has_endless_fact(self) -> bool:
-        if not self.metadata.stats.has_endless:
-            return False
         facts = map(self.metadata.stats.get, ("flops", "model_flops", "bytes_accessed"))
         return any(isinstance(fact, float) and not math.isfinite(fact) for fact in facts)
 

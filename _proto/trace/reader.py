@@ -10,7 +10,6 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from math import isfinite
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -151,7 +150,7 @@ class Stats:
     What is packed in them is looked into when it is asked for, while the trace is open.
     """
 
-    __slots__ = ("_places", "_plane", "_spans", "_values", "has_endless")
+    __slots__ = ("_places", "_plane", "_spans", "_values")
 
     def __init__(
         self, plane: Plane, stats: Iterable[pb.XStat], spans: Callable[[], Iterable[_Span]]
@@ -161,8 +160,6 @@ class Stats:
         self._spans = spans
         self._places: dict[str, int] = {}
         self._values: dict[str, Value] = {}
-        # Whether any is a number that isn't finite.
-        self.has_endless = False
         names = plane._stat_names
         for place, stat in enumerate(stats):
             name = names.get(stat.metadata_id)
@@ -179,8 +176,6 @@ class Stats:
                 self._places[name] = place
             elif kind == "bytes_value":
                 self._places[name] = place
-            elif kind == "double_value" and not isfinite(value):
-                self.has_endless = True
             self._values[name] = value
 
     def __repr__(self) -> str:
