@@ -5,7 +5,8 @@ from __future__ import annotations
 from _analysis.transfers import transfers_in
 from _pipeline.groups import sum_if_known
 from _pipeline.vocabulary import SOME_COLLECTIVE, SPARSE_CORE
-from _proto.hlo.search import COLLECTIVES, DONE, collective_name, stage_of
+from _proto.hlo.collectives import COLLECTIVES, collective_name, collective_of, plan_of
+from _proto.hlo.program import DONE
 from _proto.record import record
 
 TYPE_CHECKING = False
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from _analysis.transfers import Transfer
     from _pipeline.normalize import Step
-    from _proto.hlo.module import Computation, Instruction, Program
+    from _proto.hlo.program import Computation, Instruction, Program
 
     Json = dict[str, Any]
 
@@ -68,7 +69,7 @@ def planned_collectives(program: Program, step: Step, program_id: int) -> list[P
         for each in computation.instructions if computation not in enclosed else ():
             told = moved_by(each, holding)
             if told:
-                found.append(Planned(each, *told, sorted(each.plan), ran.get(each, [])))
+                found.append(Planned(each, *told, sorted(plan_of(each)), ran.get(each, [])))
     return found
 
 
@@ -77,7 +78,7 @@ def instructions_of(program: Program) -> Iterable[Instruction]:
 
 
 def encloses(instruction: Instruction) -> bool:
-    return instruction.opcode == "fusion" or stage_of(instruction) is not None
+    return instruction.opcode == "fusion" or instruction.is_asynchronous
 
 
 def callers_in(program: Program) -> Callable[[Computation], Iterable[Computation]]:
@@ -103,7 +104,7 @@ def reached(
 
 def moved_by(instruction: Instruction, holding: set[Computation]) -> tuple[str, str] | None:
     """Which collective an instruction runs or waits for, and how that is moved."""
-    stage = stage_of(instruction)
+    stage = instruction.stage
     if instruction.opcode == "fusion" and stage is None:
         return fused_in(instruction, holding)
     if instruction.opcode in COLLECTIVES:
@@ -113,7 +114,7 @@ def moved_by(instruction: Instruction, holding: set[Computation]) -> tuple[str, 
     is_fusion = instruction.opcode == "fusion"
     name = collective_name(instruction.opcode)
     if name is None:
-        inside = instruction.collective()
+        inside = collective_of(instruction)
         name = inside.opcode if inside else SOME_COLLECTIVE if is_fusion else None
     if name is None:
         # A copy, or other work of a SparseCore.
@@ -130,7 +131,7 @@ def fused_in(fusion: Instruction, holding: set[Computation]) -> tuple[str, str] 
         return "reduce-scatter", SYNC
     if holding.isdisjoint(called) or any(each.name.startswith(CARRIER) for each in called):
         return None
-    inside = fusion.collective()
+    inside = collective_of(fusion)
     return (inside.opcode, SYNC) if inside else None
 
 

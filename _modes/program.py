@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
-    from _proto.hlo.configs import DeclaredCost
-    from _proto.hlo.module import Instruction, Program
+    from _proto.hlo.backend_config import DeclaredCost
+    from _proto.hlo.program import Instruction, Program
 
     Json = dict[str, Any]
     # Of kernels that are alike: name, VMEM used and allowed, and what is declared.
