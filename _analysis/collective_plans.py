@@ -56,12 +56,12 @@ def planned_collectives(program: Program, step: Step, program_id: int) -> list[P
         if transfer.op.instruction:
             ran.setdefault(transfer.op.instruction, []).append(transfer)
     holding = reached(
-        {each.computation for each in instructions_of(program) if collective_name(each.opcode)},
+        {each.computation for each in program.instructions() if collective_name(each.opcode)},
         callers_in(program),
     )
     # What lies in fusions or runs asynchronously counts where it is run, or waited for.
     enclosed = reached(
-        {called for each in instructions_of(program) if encloses(each) for called in each.called},
+        {called for each in program.instructions() if encloses(each) for called in each.called},
         lambda computation: [c for each in computation.instructions for c in each.called],
     )
     found = []
@@ -73,17 +73,13 @@ def planned_collectives(program: Program, step: Step, program_id: int) -> list[P
     return found
 
 
-def instructions_of(program: Program) -> Iterable[Instruction]:
-    return (each for computation in program.computations for each in computation.instructions)
-
-
 def encloses(instruction: Instruction) -> bool:
     return instruction.opcode == "fusion" or instruction.is_asynchronous
 
 
 def callers_in(program: Program) -> Callable[[Computation], Iterable[Computation]]:
     callers: dict[Computation, list[Computation]] = {}
-    for each in instructions_of(program):
+    for each in program.instructions():
         for called in each.called:
             callers.setdefault(called, []).append(each.computation)
     return lambda computation: callers.get(computation, ())

@@ -8,7 +8,7 @@ they are asked for. Damage, such as an id that two instructions have, is passed 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -22,6 +22,8 @@ from _proto.hlo.text import ASYNC_COLLECTIVE, ASYNC_COLLECTIVE_ENDS, named_after
 from _proto.record import cached_property
 from _proto.trace.wire import explain, parse
 
+K = TypeVar("K")
+V = TypeVar("V")
 M = TypeVar("M", bound=Message)
 _Links = dict["Instruction", list["Instruction"]]
 
@@ -60,11 +62,15 @@ class Program:
         self.complain = complain
         self.computations = [Computation(self, each) for each in message.computations]
         # Names are indexed without creating the instructions: most are parts of fusions, which
-        # few answers look at. A name that several instructions have maps to None.
-        self._place_of: dict[str, tuple[Computation, int] | None] = {}
-        for computation in self.computations:
-            for place, name in enumerate(computation.names()):
-                self._place_of[name] = None if name in self._place_of else (computation, place)
+        # few answers look at.
+        self._place_of = _if_unique(
+            (each.name.removeprefix("%"), (computation, i))
+            for computation in self.computations
+            for i, each in enumerate(computation.message.instructions)
+        )
+
+    def instructions(self) -> Iterator[Instruction]:
+        return (each for computation in self.computations for each in computation.instructions)
 
     def instruction(self, name: str) -> Instruction | None:
         """Return the instruction with this name, which may begin with `%`."""
@@ -75,8 +81,8 @@ class Program:
         if found is None:
             self.complain(f"several instructions are named {name}")
             return None
-        computation, place = found
-        return computation.instructions[place]
+        computation, i = found
+        return computation.instructions[i]
 
     def instruction_by_id(self, instruction_id: int) -> Instruction | None:
         """Return the instruction with this id, in any computation; None if several have it."""
@@ -87,11 +93,7 @@ class Program:
 
     @cached_property
     def _instruction_of(self) -> dict[int, Instruction | None]:
-        by_id: dict[int, Instruction | None] = {}
-        for computation in self.computations:
-            for each_id, instruction in computation.instruction_of.items():
-                by_id[each_id] = None if each_id in by_id else instruction
-        return by_id
+        return _if_unique((each.message.id, each) for each in self.instructions())
 
     def computation(self, computation_id: int) -> Computation | None:
         found = self._computation_of.get(computation_id)
@@ -101,10 +103,7 @@ class Program:
 
     @cached_property
     def _computation_of(self) -> dict[int, Computation | None]:
-        by_id: dict[int, Computation | None] = {}
-        for computation in self.computations:
-            by_id[computation.id] = None if computation.id in by_id else computation
-        return by_id
+        return _if_unique((each.message.id, each) for each in self.computations)
 
     def caller(self, computation: Computation) -> Instruction | None:
         """Return the only instruction that calls a computation; None if none or several do."""
@@ -112,12 +111,8 @@ class Program:
 
     @cached_property
     def _caller_of(self) -> dict[Computation, Instruction | None]:
-        callers: dict[Computation, Instruction | None] = {}
-        for computation in self.computations:
-            for instruction in computation.instructions:
-                for called in instruction.called:
-                    callers[called] = None if called in callers else instruction
-        return callers
+        pairs = ((called, each) for each in self.instructions() for called in each.called)
+        return _if_unique(pairs)
 
     @cached_property
     def n_devices(self) -> int | None:
@@ -129,7 +124,7 @@ class Program:
 
     @cached_property
     def has_lines(self) -> bool:
-        return any(each.line for some in self.computations for each in some.instructions)
+        return any(each.line for each in self.instructions())
 
     @cached_property
     def frames(self) -> StackFrames:
@@ -144,21 +139,25 @@ class Program:
         return message
 
 
+def _if_unique(pairs: Iterable[tuple[K, V]]) -> dict[K, V | None]:
+    """Map keys to values; a key with several values maps to None."""
+    values: dict[K, V | None] = {}
+    for key, value in pairs:
+        values[key] = None if key in values else value
+    return values
+
+
 class Computation:
     """A computation of a program, with its instructions in schedule order."""
 
     def __init__(self, program: Program, message: pb.HloComputation) -> None:
         self.program = program
         self.message = message
-        self.id = message.id
         self.name = message.name
 
     @cached_property
     def instructions(self) -> list[Instruction]:
         return [Instruction(self, each) for each in self.message.instructions]
-
-    def names(self) -> Iterator[str]:
-        return (each.name.removeprefix("%") for each in self.message.instructions)
 
     def instruction(self, instruction_id: int) -> Instruction | None:
         found = self.instruction_of.get(instruction_id)
@@ -170,10 +169,7 @@ class Computation:
 
     @cached_property
     def instruction_of(self) -> dict[int, Instruction | None]:
-        by_id: dict[int, Instruction | None] = {}
-        for each in self.instructions:
-            by_id[each.message.id] = None if each.message.id in by_id else each
-        return by_id
+        return _if_unique((each.message.id, each) for each in self.instructions)
 
     @property
     def root(self) -> Instruction | None:

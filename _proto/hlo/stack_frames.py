@@ -10,16 +10,12 @@ from _proto.trace.wire import parse
 
 
 class StackFrame(NamedTuple):
-    """A line of code, and the id of the frame that called it; 0 for the outermost frame."""
+    """A line of code, `place` as `file:line`, and the id of the caller; 0 if it is outermost."""
 
+    place: str
     file: str
-    line: int
     column: int
     caller_id: int
-
-    @property
-    def place(self) -> str:
-        return f"{self.file}:{self.line}"
 
 
 class StackFrames:
@@ -64,4 +60,5 @@ class StackFrames:
         file = index.file_names[location.file_name_id - 1]
         if not file or location.line <= 0:
             return None
-        return StackFrame(file, location.line, location.column, frame.parent_frame_id)
+        place = f"{file}:{location.line}"
+        return StackFrame(place, file, location.column, frame.parent_frame_id)
