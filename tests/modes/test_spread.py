@@ -523,7 +523,7 @@ class Joining(unittest.TestCase):
             stragglers.spread_of_records(in_files([refuse, refuse]))
         self.assertEqual(caught.exception.reason, "unreadable_xplane_pb")
         with self.assertRaises(NoAnswer) as caught:
-            stragglers.spread_of_records(in_files([lambda: record_format.decode(b"{}")]))
+            stragglers.spread_of_records(in_files([lambda: decode(b"{}")]))
         self.assertEqual(caught.exception.reason, "unreadable_record")
         # Of several reasons none is that of the whole.
         with self.assertRaises(NoAnswer) as caught:
