@@ -132,11 +132,12 @@ class HloComputation(_message.Message):
     def __init__(self, name: _Optional[str] = ..., instructions: _Optional[_Iterable[_Union[HloInstruction, _Mapping]]] = ..., id: _Optional[int] = ..., root_id: _Optional[int] = ..., execution_thread: _Optional[str] = ...) -> None: ...
 
 class HloInstruction(_message.Message):
-    __slots__ = ["async_execution_thread", "backend_config", "called_computation_ids", "collective_device_list", "custom_call_target", "id", "iota_collective_device_list", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "parameter_number", "precision_config", "replica_groups", "shape", "source_target_pairs"]
+    __slots__ = ["async_execution_thread", "backend_config", "called_computation_ids", "collective_device_list", "comparison_direction", "custom_call_target", "id", "iota_collective_device_list", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "parameter_number", "precision_config", "replica_groups", "shape", "source_target_pairs", "tuple_index"]
     ASYNC_EXECUTION_THREAD_FIELD_NUMBER: _ClassVar[int]
     BACKEND_CONFIG_FIELD_NUMBER: _ClassVar[int]
     CALLED_COMPUTATION_IDS_FIELD_NUMBER: _ClassVar[int]
     COLLECTIVE_DEVICE_LIST_FIELD_NUMBER: _ClassVar[int]
+    COMPARISON_DIRECTION_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_CALL_TARGET_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     IOTA_COLLECTIVE_DEVICE_LIST_FIELD_NUMBER: _ClassVar[int]
@@ -150,10 +151,12 @@ class HloInstruction(_message.Message):
     REPLICA_GROUPS_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TARGET_PAIRS_FIELD_NUMBER: _ClassVar[int]
+    TUPLE_INDEX_FIELD_NUMBER: _ClassVar[int]
     async_execution_thread: str
     backend_config: bytes
     called_computation_ids: _containers.RepeatedScalarFieldContainer[int]
     collective_device_list: bytes
+    comparison_direction: bytes
     custom_call_target: bytes
     id: int
     iota_collective_device_list: bytes
@@ -167,7 +170,8 @@ class HloInstruction(_message.Message):
     replica_groups: _containers.RepeatedScalarFieldContainer[bytes]
     shape: bytes
     source_target_pairs: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., parameter_number: _Optional[int] = ..., custom_call_target: _Optional[bytes] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., async_execution_thread: _Optional[str] = ..., collective_device_list: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
+    tuple_index: int
+    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., parameter_number: _Optional[int] = ..., tuple_index: _Optional[int] = ..., custom_call_target: _Optional[bytes] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., comparison_direction: _Optional[bytes] = ..., async_execution_thread: _Optional[str] = ..., collective_device_list: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
 
 class HloModule(_message.Message):
     __slots__ = ["buffer_donor", "computations", "device_assignment", "entry_computation_id", "input_output_alias", "spmd_parameters_shardings", "stack_frame_index"]
@@ -213,10 +217,14 @@ class IotaReplicaGroupList(_message.Message):
     def __init__(self, num_replica_groups: _Optional[int] = ..., num_devices_per_group: _Optional[int] = ..., iota_reshape_dims: _Optional[_Iterable[int]] = ..., iota_transpose_perm: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Layout(_message.Message):
-    __slots__ = ["memory_space"]
+    __slots__ = ["memory_space", "minor_to_major", "tiles"]
     MEMORY_SPACE_FIELD_NUMBER: _ClassVar[int]
+    MINOR_TO_MAJOR_FIELD_NUMBER: _ClassVar[int]
+    TILES_FIELD_NUMBER: _ClassVar[int]
     memory_space: int
-    def __init__(self, memory_space: _Optional[int] = ...) -> None: ...
+    minor_to_major: _containers.RepeatedScalarFieldContainer[int]
+    tiles: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, minor_to_major: _Optional[_Iterable[int]] = ..., tiles: _Optional[_Iterable[bytes]] = ..., memory_space: _Optional[int] = ...) -> None: ...
 
 class LogicalBuffer(_message.Message):
     __slots__ = ["defined_at", "id", "size"]

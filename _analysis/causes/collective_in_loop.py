@@ -1,0 +1,200 @@
+"""A collective that runs in each round of a loop although once would do.
+
+An accumulation, the usual case, sums up what a collective returns:
+
+    for i in range(n):                      for i in range(n):
+        acc += all_reduce(grad(i))              acc += grad(i)
+                                            acc = all_reduce(acc)
+
+It is seen where the result reaches, by linear and layout ops alone, an addition into an element of
+the loop's state that nothing else in the body reads. A residual stream is read by the next layer
+and is no accumulator. An inner loop may first write the results into slices of a larger array,
+which the outer loop adds up.
+
+Likely is a collective in a loop whose operands are the same in each round: a weight that is
+gathered again for each microbatch. Gathering it once, before the loop, takes memory.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from _analysis.causes.cause import LIKELY, SEEN, Cause
+from _analysis.causes.graph import (
+    DOTS,
+    STRUCTURE,
+    WHILE,
+    Value,
+    body_of,
+    consumers,
+    is_layout,
+    loop_around,
+    parameter,
+    producers,
+    reach,
+)
+from _analysis.causes.sentences import duration, line_says, percent_says
+from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _analysis.causes.step_program import StepProgram
+    from _pipeline.executions import Executions
+    from _proto.hlo.program import Computation, Instruction
+
+NAME = "collective_in_loop"
+# A sum of such functions of the rounds is the function of the sum.
+_LINEAR = frozenset("add subtract multiply divide negate convert select".split())
+_CONSTANT = frozenset(("constant", "iota", "replica-id", "partition-id"))
+
+
+class _Row(NamedTuple):
+    loop: Instruction
+    collective: str
+    confidence: str
+
+
+def find(of: StepProgram) -> list[Cause]:
+    rows: dict[_Row, list[Executions]] = {}
+    for each in of.collectives:
+        # A collective of little time can only add to a row, never make one.
+        if each.total * 20 < of.floor or each.op.instruction is None:
+            continue
+        found = _repeated_by(each.op.instruction)
+        name = collective_name_of(each.op)
+        if found and name:
+            rows.setdefault(_Row(found[0], name, found[1]), []).append(each)
+    return [cause for row, members in rows.items() if (cause := _cause(of, row, members))]
+
+
+def _repeated_by(collective: Instruction) -> tuple[Instruction, str] | None:
+    """Return the loop that repeats a collective needlessly, and the confidence."""
+    loop = loop_around(collective.computation)
+    if loop is None:
+        return None
+    accumulating = _accumulates_in(collective, loop)
+    if accumulating is not None:
+        return accumulating, SEEN
+    return (loop, LIKELY) if _is_same_each_round(collective, loop) else None
+
+
+def _accumulates_in(collective: Instruction, loop: Instruction) -> Instruction | None:
+    """Return the loop around a collective in which its results are summed up."""
+    starts = [Value(collective, path) for path, _ in collective.leaves or ()]
+    if len(starts) > 1:
+        starts.append(Value(collective))
+    within: Instruction | None = loop
+    while within is not None:
+        body = body_of(within)
+        if body is None or body.root is None:
+            return None
+        flow = reach(starts, _within(body), _is_linear)
+        ends = [value for value in flow.passed if value.instruction is body.root and value.path]
+        if any(_is_accumulator(body, value, flow.passed) for value in ends):
+            return within
+        # Results that were written into slices of the state leave the loop with it.
+        if not ends:
+            return None
+        starts = [Value(within, value.path) for value in ends]
+        within = loop_around(within.computation)
+    return None
+
+
+def _within(body: Computation):  # type: ignore[no-untyped-def]
+    """Return `consumers`, but stay within one round of a loop."""
+
+    def step(value: Value) -> list[Value]:
+        is_end = value.instruction is body.root
+        return [] if is_end else consumers(value)
+
+    return step
+
+
+def _is_linear(value: Value) -> bool:
+    here = value.instruction
+    return here.opcode in _LINEAR or here.opcode == "dynamic-update-slice" or is_layout(here)
+
+
+def _is_accumulator(body: Computation, end: Value, results: set[Value]) -> bool:
+    """Tell if an element of a loop's state is only added to, by what a collective returned."""
+    state = parameter(body, 0)
+    if state is None:
+        return False
+    flow = reach([Value(state, end.path)], _within(body), _is_linear)
+    ends = {value for value in flow.passed if value.instruction is body.root}
+    if flow.stopped or ends != {end}:
+        return False
+    return any(value.instruction.opcode == "add" for value in flow.passed & results)
+
+
+def _is_same_each_round(collective: Instruction, loop: Instruction) -> bool:
+    """Tell if all operands of a collective come from what a loop hands on unchanged."""
+    body = body_of(loop)
+    state = parameter(body, 0) if body else None
+    if body is None or body.root is None or state is None:
+        return False
+    starts = [value for value in producers(Value(collective))]
+    flow = reach(starts, producers, lambda value: value.instruction.opcode not in DOTS)
+    if flow.stopped:
+        return False
+    elements = False
+    for here, path in flow.passed:
+        if here.opcode == WHILE:
+            return False
+        if here is state and path:
+            if not _is_handed_on(body, state, path[0]):
+                return False
+            elements = True
+        elif not here.operands and here.opcode not in (*_CONSTANT, *STRUCTURE):
+            return False
+    return elements
+
+
+def _is_handed_on(body: Computation, state: Instruction, element: int) -> bool:
+    """Tell if an element of the state is the same before and after a round."""
+    value = Value(body.root, (element,)) if body.root else None
+    while value is not None and value.instruction.opcode in STRUCTURE - {WHILE}:
+        if value.instruction is state:
+            return value.path == (element,)
+        value = next(iter(producers(value)), None)
+    return False
+
+
+def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause | None:
+    trips = of.trips(row.loop)
+    if trips is None or trips < 2:
+        return None
+    exposed = total_of(members)
+    gain = exposed * (trips - 1) // trips
+    place = place_of_longest(members)
+    n = sum(each.n for each in members)
+    runs = f"The {row.collective} at {line_says(place)} runs {n} times, in each of {trips} rounds"
+    if row.confidence == SEEN:
+        says = (
+            f"{runs} of a loop that only adds up its results: {duration(exposed)} exposed; "
+            f"reducing the sum once after the loop would save {duration(gain)} "
+            f"({percent_says(gain, of)} of the step)."
+        )
+        helps = (
+            "Add up the local values in the loop and run the collective once on the sum, after "
+            "the loop."
+        )
+        if row.collective == "reduce-scatter":
+            helps += " The sum then has its full size on each device until it is scattered."
+    else:
+        says = (
+            f"{runs} of a loop on the same data: {duration(exposed)} exposed; running it once "
+            f"before the loop would save {duration(gain)} ({percent_says(gain, of)} of the step), "
+            "if the result fits into memory for the whole loop."
+        )
+        helps = "Run the collective before the loop and pass its result in, if memory allows."
+    return Cause(
+        NAME,
+        gain,
+        says,
+        helps,
+        row.confidence,
+        members,
+        *place,
+        figures={"collective": row.collective, "loop": row.loop.name, "trips": trips},
+    )

@@ -1,0 +1,215 @@
+"""Walk the values of a program, across fusions, tuples, loops and asynchronous ops.
+
+A value is an output of an instruction, or a part of one that is a tuple. `producers` leads to the
+values that it is made of, `consumers` to the values that are made of it. Instructions that only
+hand values on (tuples, fusions, parameters, loops) are values on the way, so a walk never has to
+know where a compiler has put the borders of its computations.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from _proto.hlo.program import Instruction
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from _proto.hlo.program import Computation
+    from _proto.hlo.shapes import Array, Path
+
+WHILE = "while"
+_CALLS = ("fusion", "call")
+_ELEMENT, _TUPLE, _PARAMETER, _BARRIER = "get-tuple-element", "tuple", "parameter", "opt-barrier"
+
+# Instructions that hand values on as they are.
+STRUCTURE = frozenset((*_CALLS, _ELEMENT, _TUPLE, _PARAMETER, _BARRIER, WHILE))
+# Instructions that move values without changing them; each element of the input is kept.
+LAYOUT = frozenset(
+    "bitcast copy copy-start copy-done reshape transpose slice-start slice-done".split()
+)
+ELEMENTWISE = frozenset(
+    "abs add and atan2 cbrt ceil clamp compare convert cosine divide erf exponential "
+    "exponential-minus-one floor is-finite log log-plus-one logistic maximum minimum multiply "
+    "negate not or power reduce-precision remainder round-nearest-afz round-nearest-even rsqrt "
+    "select shift-left shift-right-arithmetic shift-right-logical sign sine sqrt "
+    "stochastic-convert subtract tan tanh xor".split()
+)
+DOTS = frozenset(("dot", "convolution"))
+_CONCAT_BITCAST = b"ConcatBitcast"
+
+
+class Value(NamedTuple):
+    """An output of an instruction; `path` leads to a part of a tuple."""
+
+    instruction: Instruction
+    path: Path = ()
+
+    @property
+    def array(self) -> Array | None:
+        """Return the shape of the value; None for tuples and unreadable shapes."""
+        leaves = self.instruction.leaves or ()
+        return next((array for path, array in leaves if path == self.path), None)
+
+
+class Reached(NamedTuple):
+    """The values of a walk: where it went on and where it stopped."""
+
+    passed: set[Value]
+    stopped: set[Value]
+
+
+def is_layout(instruction: Instruction) -> bool:
+    """Tell if an instruction moves or splits a value without changing its elements."""
+    if instruction.opcode == "custom-call":
+        return instruction.message.custom_call_target == _CONCAT_BITCAST
+    return instruction.opcode in LAYOUT or (
+        instruction.stage is not None
+        and instruction.opcode.startswith("async-")
+        and _wraps_slice(instruction)
+    )
+
+
+def _wraps_slice(instruction: Instruction) -> bool:
+    """Tell if an asynchronous op only copies a part of an array."""
+    inside = [each.opcode for part in instruction.chain for each in part.inside()]
+    return bool(inside) and set(inside) <= {"parameter", "slice", "copy", "bitcast"}
+
+
+def operand(instruction: Instruction, index: int) -> Instruction | None:
+    ids = instruction.message.operand_ids
+    return instruction.computation.instruction(ids[index]) if index < len(ids) else None
+
+
+def parameter(computation: Computation, number: int) -> Instruction | None:
+    return next((p for p in computation.instructions if p.parameter_number == number), None)
+
+
+def body_of(loop: Instruction) -> Computation | None:
+    """Return the body of a `while`; programs list it before the condition."""
+    return loop.called[0] if loop.opcode == WHILE and loop.called else None
+
+
+def loop_around(computation: Computation) -> Instruction | None:
+    """Return the innermost `while` that runs a computation in its body, directly or by calls."""
+    while (caller := computation.caller) is not None and caller.opcode != WHILE:
+        computation = caller.computation
+    return caller if caller is not None and body_of(caller) is computation else None
+
+
+def producers(value: Value) -> list[Value]:
+    """Return the values that a value is made of; none for a loop's state.
+
+    `into_loops` has the values of a loop's state.
+    """
+    here, path = value
+    opcode = here.opcode
+    found: Iterable[tuple[Instruction | None, Path]]
+    if opcode == _ELEMENT:
+        found = [(operand(here, 0), (here.message.tuple_index, *path))]
+    elif opcode == _TUPLE and path:
+        found = [(operand(here, path[0]), path[1:])]
+    elif opcode == _BARRIER:
+        found = [(operand(here, 0), path)]
+    elif opcode in _CALLS and here.called:
+        found = [(here.called[0].root, path)]
+    elif opcode == WHILE:
+        body = body_of(here)
+        found = [(body.root, path)] if body else []
+    elif opcode == _PARAMETER:
+        caller = here.computation.caller
+        is_call = caller is not None and caller.opcode in _CALLS
+        found = [(operand(caller, here.message.parameter_number), path)] if is_call else []
+    elif here.is_asynchronous:
+        found = [(each, ()) for each in inputs_of_chain(here)]
+    else:
+        found = [(each, ()) for each in here.operands]
+    return [Value(each, place) for each, place in found if each is not None]
+
+
+def into_loops(value: Value) -> list[Value]:
+    """Return `producers`; for a loop's state also its value before the loop and after a round."""
+    here, path = value
+    found = producers(value)
+    caller = here.computation.caller if here.opcode == _PARAMETER else None
+    if caller is not None and caller.opcode == WHILE:
+        body, before = body_of(caller), operand(caller, 0)
+        ends = (before, body.root if body else None)
+        found += [Value(each, path) for each in ends if each is not None]
+    return found
+
+
+def inputs_of_chain(part: Instruction) -> Iterator[Instruction]:
+    """Yield what an asynchronous op is given, by any of its parts."""
+    chain = part.chain
+    for each in chain:
+        yield from (operand for operand in each.operands if operand not in chain)
+
+
+def consumers(value: Value) -> list[Value]:
+    """Return the values that are made of a value, also in the next round of a loop."""
+    here, path = value
+    found = [each for user in here.users for each in _taken_by(user, here, path)]
+    computation = here.computation
+    caller = computation.caller if computation.root is here else None
+    if caller is not None and (caller.opcode in _CALLS or body_of(caller) is computation):
+        found.append(Value(caller, path))
+        if caller.opcode == WHILE and (state := parameter(computation, 0)) is not None:
+            found.append(Value(state, path))
+    return found
+
+
+def _taken_by(user: Instruction, here: Instruction, path: Path) -> Iterator[Value]:
+    """Yield what a user makes of a part of `here`."""
+    opcode = user.opcode
+    if opcode == _ELEMENT:
+        # Without a path any element is meant: the parts of an asynchronous op are not told apart.
+        if not path or path[0] == user.message.tuple_index:
+            yield Value(user, path[1:])
+        return
+    ids = user.message.operand_ids
+    places = [i for i, each in enumerate(ids) if each == here.message.id]
+    for place in places:
+        if opcode == _TUPLE:
+            yield Value(user, (place, *path))
+        elif opcode in _CALLS and user.called:
+            if (given := parameter(user.called[0], place)) is not None:
+                yield Value(given, path)
+        elif opcode == WHILE:
+            body = body_of(user)
+            if body and (state := parameter(body, 0)) is not None:
+                yield Value(state, path)
+        elif opcode == _BARRIER:
+            yield Value(user, path)
+        else:
+            last = user.chain[-1]
+            parts = last.leaves or ()
+            # A collective of several arrays gives each back at its own place.
+            at_place = [each for each, _ in parts if each == (place,)] if len(ids) > 1 else []
+            yield Value(last, at_place[0] if at_place and last is user else ())
+
+
+def reach(
+    starts: Iterable[Value],
+    step: Callable[[Value], Sequence[Value]],
+    passes: Callable[[Value], bool],
+) -> Reached:
+    """Walk from values by `producers` or `consumers`, on from each value that `passes` accepts.
+
+    Structure is always passed, and so are the starts.
+    """
+    reached = Reached(set(), set())
+    to_do = deque(starts)
+    reached.passed.update(to_do)
+    while to_do:
+        for value in step(to_do.popleft()):
+            if value in reached.passed or value in reached.stopped:
+                continue
+            if value.instruction.opcode in STRUCTURE or passes(value):
+                reached.passed.add(value)
+                to_do.append(value)
+            else:
+                reached.stopped.add(value)
+    return reached

@@ -1,0 +1,41 @@
+"""Figures and places as the sentences of causes have them."""
+
+from __future__ import annotations
+
+from _pipeline.groups import percent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _analysis.causes.step_program import Place, StepProgram
+
+_UNITS = (("s", 10**12), ("ms", 10**9), ("us", 10**6), ("ns", 10**3))
+
+
+def duration(ps: int) -> str:
+    """Return a time with three digits or more and its unit: `13.3 ms`."""
+    for unit, size in _UNITS:
+        if ps >= size:
+            return f"{ps / size:.{2 if ps < 10 * size else 1 if ps < 100 * size else 0}f} {unit}"
+    return f"{ps} ps"
+
+
+def size(n_bytes: int) -> str:
+    """Return a number of bytes with its unit: `524 MB`."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if n_bytes >= factor:
+            return f"{n_bytes / factor:.{1 if n_bytes < 100 * factor else 0}f} {unit}"
+    return f"{n_bytes} B"
+
+
+def percent_says(ps: int, of: StepProgram) -> str:
+    return f"{percent(ps, of.step.duration) or 0:.1f} %"
+
+
+def short(line: str) -> str:
+    """Return the last two parts of a path, enough to know the file."""
+    return "/".join(line.split("/")[-2:])
+
+
+def line_says(place: Place) -> str:
+    line = place.source_user or place.source_inner
+    return short(line) if line else "an unknown line"

@@ -1,0 +1,140 @@
+"""What ran in a step of one program's instructions, and for how long the core stood in it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from _analysis.causes.graph import WHILE, body_of
+from _analysis.exposed import is_exposed
+from _analysis.likely_lines import line_of
+from _pipeline.groups import Group
+from _pipeline.vocabulary import COLLECTIVES, COMM
+from _proto.record import cached_property
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from _analysis.ledger import Entry
+    from _analysis.roofs import Roofs
+    from _pipeline.executions import Executions
+    from _pipeline.normalize import Step
+    from _pipeline.ops import Op
+    from _proto.hlo.program import Instruction, Program
+
+
+class Place(NamedTuple):
+    """Where in the user's code a cause is to be removed."""
+
+    source_user: str | None
+    source_inner: str | None
+    scope: str | None
+
+
+def place_of(op: Op) -> Place:
+    likely = line_of(op)
+    return Place(likely.line_user, likely.line, op.scope.name if op.scope else None)
+
+
+def place_of_longest(members: Sequence[Executions]) -> Place:
+    """Return the place of the line that takes most of the time; of lines of its own, if any."""
+    times: dict[Place, int] = {}
+    for each in members:
+        place = place_of(each.op)
+        times[place] = times.get(place, 0) + each.total
+    with_user = [place for place in times if place.source_user] or list(times)
+    by_line: dict[str | None, int] = {}
+    for place in with_user:
+        by_line[place.source_user] = by_line.get(place.source_user, 0) + times[place]
+    best = max(by_line, key=by_line.__getitem__)
+    return max((p for p in with_user if p.source_user == best), key=times.__getitem__)
+
+
+class StepProgram:
+    """The program of a step, with what ran of it."""
+
+    def __init__(
+        self,
+        step: Step,
+        program_id: int,
+        program: Program,
+        ledger: Iterable[Entry],
+        roofs: Roofs,
+    ) -> None:
+        self.step, self.program, self.roofs = step, program, roofs
+        self.ledger = [each for each in ledger if each.executions.op.program_id == program_id]
+        self._program_id = program_id
+        self.floor = step.duration // 200
+
+    @cached_property
+    def leaves(self) -> list[Executions]:
+        return [entry.executions for entry in self.ledger]
+
+    @cached_property
+    def ran(self) -> dict[Instruction, Executions]:
+        """Map instructions to their executions; containers are left out."""
+        return {each.op.instruction: each for each in self.leaves if each.op.instruction}
+
+    @cached_property
+    def entry_of(self) -> dict[Instruction, Entry]:
+        return {
+            entry.executions.op.instruction: entry
+            for entry in self.ledger
+            if entry.executions.op.instruction
+        }
+
+    @cached_property
+    def n_of_loop(self) -> dict[Instruction, int]:
+        """Map each `while` that ran to its executions."""
+        return {
+            each.op.instruction: each.n
+            for each in self.step.containers
+            if each.op.program_id == self._program_id and each.op.instruction
+        }
+
+    def trips(self, loop: Instruction) -> int | None:
+        """Return the rounds of one execution of a loop, by what ran directly in its body."""
+        body = body_of(loop)
+        n_loop = self.n_of_loop.get(loop)
+        if body is None or not n_loop:
+            return None
+        for each in body.instructions:
+            executed = self.ran.get(each)
+            n = executed.n if executed else self.n_of_loop.get(each)
+            if n:
+                return n // n_loop
+        return None
+
+    def executed(self, instruction: Instruction) -> Executions | None:
+        """Return the executions of an instruction, or of the fusion or asynchronous op around it."""
+        here: Instruction | None = instruction
+        while here is not None and here.opcode != WHILE:
+            for part in reversed(here.chain):
+                if part in self.ran:
+                    return self.ran[part]
+            here = here.computation.caller
+        return None
+
+    @cached_property
+    def collectives(self) -> list[Executions]:
+        """Return collectives that the core runs or waits for."""
+        return [
+            each
+            for each in self.leaves
+            if is_exposed(each.op) and collective_name_of(each.op) is not None
+        ]
+
+    @property
+    def hbm_bytes_per_ps(self) -> float | None:
+        return float(self.roofs.hbm) if self.roofs.hbm else None
+
+
+def collective_name_of(op: Op) -> str | None:
+    """Return the collective that the core runs or waits for; None for copies and the host."""
+    if op.waits_for in COLLECTIVES:
+        return op.waits_for
+    return op.inside.opcode if op.inside and op.kind == COMM else None
+
+
+def total_of(members: Sequence[Executions]) -> int:
+    return Group(list(members)).total
