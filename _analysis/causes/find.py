@@ -19,11 +19,12 @@ _SMALLEST_SHARE = 200
 def causes_of(
     step: Step, ledger: Sequence[Entry], roofs: Roofs
 ) -> list[Cause]:
-    from _analysis.causes import collective_in_loop
+    from _analysis.causes import collective_in_loop, widened_dtype
     from _analysis.causes.step_program import StepProgram
     found = []
     for program_id, program in {e.executions.op.program_id: e.executions.op.program for e in ledger}.items():
         if program is not None:
             of = StepProgram(step, program_id, program, ledger, roofs)
-            found += collective_in_loop.find(of)
+            for d in (collective_in_loop, widened_dtype):
+                found += d.find(of)
     return sorted(found, key=lambda c: -c.gain_ps)

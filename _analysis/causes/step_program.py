@@ -13,7 +13,7 @@ from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from _analysis.ledger import Entry
     from _analysis.roofs import Roofs
@@ -123,6 +123,11 @@ class StepProgram:
             for each in self.leaves
             if is_exposed(each.op) and collective_name_of(each.op) is not None
         ]
+
+    @property
+    def is_own(self) -> Callable[[str], bool]:
+        """Return what tells the user's files from libraries."""
+        return self.leaves[0].op.is_own
 
     @property
     def hbm_bytes_per_ps(self) -> float | None:
