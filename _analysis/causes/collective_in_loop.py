@@ -33,7 +33,7 @@ from _analysis.causes.graph import (
     producers,
     reach,
 )
-from _analysis.causes.sentences import duration, line_says, percent_says
+from _analysis.causes.sentences import duration, line_says, percent_of
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
 
 TYPE_CHECKING = False
@@ -173,7 +173,7 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause | Non
         says = (
             f"{runs} of a loop that only adds up its results: {duration(exposed)} exposed; "
             f"reducing the sum once after the loop would save {duration(gain)} "
-            f"({percent_says(gain, of)} of the step)."
+            f"({percent_of(gain, of.step)} of the step)."
         )
         helps = (
             "Add up the local values in the loop and run the collective once on the sum, after "
@@ -184,7 +184,7 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause | Non
     else:
         says = (
             f"{runs} of a loop on the same data: {duration(exposed)} exposed; running it once "
-            f"before the loop would save {duration(gain)} ({percent_says(gain, of)} of the step), "
+            f"before the loop would save {duration(gain)} ({percent_of(gain, of.step)} of the step), "
             "if the result fits into memory for the whole loop."
         )
         helps = "Run the collective before the loop and pass its result in, if memory allows."

@@ -21,7 +21,8 @@ def causes_of(
 ) -> list[Cause]:
     from _analysis.causes import collective_in_loop, widened_dtype
     from _analysis.causes.step_program import StepProgram
-    found = []
+    from _analysis.causes import recompute
+    found = recompute.find(step)
     for program_id, program in {e.executions.op.program_id: e.executions.op.program for e in ledger}.items():
         if program is not None:
             of = StepProgram(step, program_id, program, ledger, roofs)

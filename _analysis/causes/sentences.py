@@ -6,7 +6,8 @@ from _pipeline.groups import percent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _analysis.causes.step_program import Place, StepProgram
+    from _analysis.causes.step_program import Place
+    from _pipeline.normalize import Step
 
 _UNITS = (("s", 10**12), ("ms", 10**9), ("us", 10**6), ("ns", 10**3))
 
@@ -27,8 +28,8 @@ def size(n_bytes: int) -> str:
     return f"{n_bytes} B"
 
 
-def percent_says(ps: int, of: StepProgram) -> str:
-    return f"{percent(ps, of.step.duration) or 0:.1f} %"
+def percent_of(ps: int, step: Step) -> str:
+    return f"{percent(ps, step.duration) or 0:.1f} %"
 
 
 def short(line: str) -> str:

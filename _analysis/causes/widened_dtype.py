@@ -32,7 +32,7 @@ from _analysis.causes.graph import (
     is_layout,
     reach,
 )
-from _analysis.causes.sentences import duration, percent_says, short
+from _analysis.causes.sentences import duration, percent_of, short
 from _analysis.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND
 from _proto.hlo.collectives import collective_name
 
@@ -175,7 +175,7 @@ def _cause(of: StepProgram, line: str | None, widenings: list[_Widening]) -> Cau
     says = (
         f"{what}, and the result stays f32 through {after} and what follows: {duration(total)} of "
         f"memory-bound, copying and communicating ops move twice the bytes. Staying narrow would "
-        f"save about {duration(gain)} ({percent_says(gain, of)} of the step)"
+        f"save about {duration(gain)} ({percent_of(gain, of.step)} of the step)"
     )
     if kernels:
         says += f" and a part of {duration(kernels)} in kernels that read f32"
