@@ -28,4 +28,7 @@ def causes_of(
             of = StepProgram(step, program_id, program, ledger, roofs)
             for d in (collective_in_loop, widened_dtype):
                 found += d.find(of)
+            from _analysis.causes import resharding, layout_change
+            r = resharding.find(of)
+            found += r + layout_change.find(of, {id(e) for c in r for e in c.executions})
     return sorted(found, key=lambda c: -c.gain_ps)

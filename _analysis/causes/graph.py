@@ -39,6 +39,8 @@ ELEMENTWISE = frozenset(
 )
 DOTS = frozenset(("dot", "convolution"))
 _CONCAT_BITCAST = b"ConcatBitcast"
+# In the names of layout changes that a SparseCore carries out.
+_FORMATTING = "data-format"
 
 
 class Value(NamedTuple):
@@ -65,11 +67,9 @@ def is_layout(instruction: Instruction) -> bool:
     """Tell if an instruction moves or splits a value without changing its elements."""
     if instruction.opcode == "custom-call":
         return instruction.message.custom_call_target == _CONCAT_BITCAST
-    return instruction.opcode in LAYOUT or (
-        instruction.stage is not None
-        and instruction.opcode.startswith("async-")
-        and _wraps_slice(instruction)
-    )
+    if instruction.opcode.startswith("async-"):
+        return _FORMATTING in instruction.name or _wraps_slice(instruction)
+    return instruction.opcode in LAYOUT
 
 
 def _wraps_slice(instruction: Instruction) -> bool:

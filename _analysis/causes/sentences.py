@@ -40,3 +40,7 @@ def short(line: str) -> str:
 def line_says(place: Place) -> str:
     line = place.source_user or place.source_inner
     return short(line) if line else "an unknown line"
+
+
+def plural(n: int, singular: str, several: str | None = None) -> str:
+    return f"{n} {singular if n == 1 else several or singular + 's'}"

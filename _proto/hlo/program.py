@@ -361,6 +361,19 @@ class Instruction:
         return shape_text(self.message.shape)
 
     @property
+    def layout(self) -> bytes | None:
+        """Return the order of an array's dimensions in memory and its tiles, encoded.
+
+        None for tuples and unreadable shapes. Equal layouts have equal encodings.
+        """
+        message = parse(pb.Shape, self.message.shape)
+        if message is None or not message.HasField("layout"):
+            return None
+        return pb.Layout(
+            minor_to_major=message.layout.minor_to_major, tiles=message.layout.tiles
+        ).SerializeToString()
+
+    @property
     def leaves(self) -> list[tuple[Path, Array | None]] | None:
         """Return the parts of the output with their places in nested tuples.
 

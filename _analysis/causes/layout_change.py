@@ -1,0 +1,71 @@
+"""A copy that only changes the layout of an array.
+
+    pairs = stack([a, b], -1).reshape(x.shape)    # interleaved: the last dimension has two elements
+    q = kernel(pairs)                             # and the kernel wants another layout
+
+The op before and the op after want different orders of dimensions or tiles in memory, so the
+compiler puts a copy between them, which moves all bytes twice and computes nothing. It is seen
+where a synchronous copy or transpose has another layout than its operand. Copies that belong to a
+change of shardings are left to that cause. There is one row for each line.
+"""
+
+from __future__ import annotations
+
+from _analysis.causes.cause import SEEN, Cause
+from _analysis.causes.graph import operand
+from _analysis.causes.sentences import duration, line_says, percent_of, plural
+from _analysis.causes.step_program import Place, place_of, total_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from _analysis.causes.step_program import StepProgram
+    from _pipeline.executions import Executions
+    from _proto.hlo.program import Instruction
+
+NAME = "layout_change"
+
+
+def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
+    """Find layout changes among executions; `left_out` has the ids of those of other causes."""
+    changes = [
+        each
+        for each in of.leaves
+        if id(each) not in left_out and each.op.instruction and _changes_layout(each.op.instruction)
+    ]
+    if total_of(changes) < of.floor:
+        return []
+    rows: dict[str | None, list[tuple[Place, Executions]]] = {}
+    for each in changes:
+        place = place_of(each.op)
+        rows.setdefault(place.source_user or place.source_inner, []).append((place, each))
+    return [_cause(of, row) for row in rows.values()]
+
+
+def _changes_layout(copy: Instruction) -> bool:
+    if copy.opcode not in ("copy", "transpose"):
+        return False
+    source = operand(copy, 0)
+    return source is not None and source.layout != copy.layout
+
+
+def _cause(of: StepProgram, row: list[tuple[Place, Executions]]) -> Cause:
+    members = [each for _, each in row]
+    place = max(row, key=lambda each: each[1].total)[0]
+    gain = total_of(members)
+    longest = max(members, key=lambda each: each.total).op.instruction
+    shape = longest.shape if longest else None
+    n = sum(each.n for each in members)
+    return Cause(
+        NAME,
+        gain,
+        f"{plural(n, 'copy', 'copies')} at {line_says(place)} only change the layout of arrays "
+        f"such as {shape}: {duration(gain)} ({percent_of(gain, of.step)} of the step).",
+        "Write the ops around this line so that both use the same order of dimensions: avoid "
+        "transposes, and reshapes that split or interleave the last dimension.",
+        SEEN,
+        members,
+        *place,
+        figures={"shape": shape},
+    )

@@ -1,0 +1,106 @@
+"""Two shardings that disagree, so that an array is split along another axis on the way.
+
+    x = with_sharding_constraint(x, P("fsdp", None, None))    # split by batch
+    h = with_sharding_constraint(h, P(None, "fsdp", None))    # split by sequence
+
+The compiler makes an all-to-all at each border, with copies before and after it. All-to-alls that
+the user wrote have the primitive `all_to_all` or `ragged_all_to_all`; all others come from
+shardings. Collectives with the primitive `sharding_constraint` or `reshard` name the line of the
+constraint: these are seen. Most programs no longer have that line, since the compiler has
+propagated the sharding. Then the line with most time is likely near the border, and a dispatch to
+experts, which is intended, looks the same.
+
+There is one row for each set of replica groups. Copies that are joined to the collectives by layout
+ops alone belong to the row.
+"""
+
+from __future__ import annotations
+
+from _analysis.causes.cause import LIKELY, SEEN, Cause
+from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
+from _analysis.causes.sentences import duration, line_says, percent_of, plural
+from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
+from _pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _analysis.causes.step_program import StepProgram
+    from _pipeline.executions import Executions
+    from _pipeline.ops import Op
+
+NAME = "resharding"
+_ALL_TO_ALLS = ("all-to-all", "ragged-all-to-all")
+_INTENDED = ("all_to_all", "ragged_all_to_all")
+_CONSTRAINTS = ("sharding_constraint", "reshard")
+
+
+def find(of: StepProgram) -> list[Cause]:
+    rows: dict[tuple[str | None, int | None], list[Executions]] = {}
+    for each in of.collectives:
+        primitive = each.op.scope.primitive if each.op.scope else None
+        is_moving = collective_name_of(each.op) in _ALL_TO_ALLS and primitive not in _INTENDED
+        if is_moving or primitive in _CONSTRAINTS:
+            inside = each.op.inside
+            who = inside.who if inside else None
+            rows.setdefault((who.label, who.size) if who else (None, None), []).append(each)
+    return [_cause(of, *who, members) for who, members in rows.items()]
+
+
+def copies_of(of: StepProgram, collectives: list[Executions]) -> list[Executions]:
+    """Return what ran of the layout ops before and after collectives."""
+    starts = [Value(each.op.instruction) for each in collectives if each.op.instruction]
+    found: dict[int, Executions] = {}
+    for step in (producers, consumers):
+        walk = reach(starts, step, lambda value: is_layout(value.instruction))
+        for value in walk.passed:
+            executed = of.ran.get(value.instruction)
+            if executed and (executed.op.kind == DATA_MOVE or executed.op.waits_for == SPARSE_CORE):
+                found[id(executed)] = executed
+    return list(found.values())
+
+
+def is_constraint(op: Op) -> bool:
+    return op.scope is not None and op.scope.primitive in _CONSTRAINTS
+
+
+def _cause(
+    of: StepProgram, label: str | None, size: int | None, members: list[Executions]
+) -> Cause:
+    constraints = [each for each in members if is_constraint(each.op)]
+    copies = copies_of(of, members)
+    exposed, copying = total_of(members), total_of(copies)
+    gain = exposed + copying
+    place = place_of_longest(constraints or members)
+    n = sum(each.n for each in members)
+    names = sorted({name for each in members if (name := collective_name_of(each.op))})
+    what = plural(n, names[0] if len(names) == 1 else "collective")
+    groups = f" among {size} devices" if size else ""
+    copied = f" and {duration(copying)} of copies before and after them" if copying else ""
+    verb = "changes" if n == 1 else "change"
+    says = (
+        f"{what}{groups} {verb} how arrays are sharded, with most time at {line_says(place)}: "
+        f"{duration(exposed)} exposed{copied}, {percent_of(gain, of.step)} of the step together. "
+    )
+    if constraints:
+        says += "The sharding constraint at this line asks for it."
+        helps = "Give the constraint the sharding that the array has, or remove it."
+    else:
+        says += (
+            "No all_to_all is written there, so shardings before and after disagree; a dispatch to "
+            "experts also looks like this."
+        )
+        helps = (
+            "Look near this line for a with_sharding_constraint, in_specs or parameter spec that "
+            "splits another dimension than its neighbours, or constrain the activations if nothing "
+            "does."
+        )
+    return Cause(
+        NAME,
+        gain,
+        says,
+        helps,
+        SEEN if constraints else LIKELY,
+        [*members, *copies],
+        *place,
+        figures={"groups": label, "exposed_ps": exposed, "copies_ps": copying},
+    )
