@@ -30,5 +30,8 @@ def causes_of(
                 found += d.find(of)
             from _analysis.causes import resharding, layout_change
             r = resharding.find(of)
+            from _analysis.causes import one_hot_matmul, synchronous_collective, not_donated, large_intermediate
+            found += large_intermediate.find(of)
+            found += one_hot_matmul.find(of) + not_donated.find(of) + synchronous_collective.find(of, {id(e) for c in found if c.confidence == "seen" for e in c.executions})
             found += r + layout_change.find(of, {id(e) for c in r for e in c.executions})
     return sorted(found, key=lambda c: -c.gain_ps)

@@ -1,0 +1,195 @@
+"""An array that is written to memory only to be read and made small again.
+
+    p = log_softmax(logits)            # f32[batch, time, vocabulary] in memory
+    loss = -take(p, labels).mean()     # one element of each row is used
+
+It is seen where an op without a dot writes an array, and all ops that read it are reductions or
+gathers without a dot, with outputs of at most an eighth of its size. The gain is the time that the
+array takes to be written and read at the HBM peak, and no more: such ops often do vector work that
+stays.
+
+    scores = exp(q @ k.T - max)        # [batch, heads, time, time] in memory
+    out = (scores / sum) @ v
+
+The scores of attention are an array of another kind: larger than both operands of the dot that
+makes them, by a factor of 4, and multiplied again after a softmax. A kernel, such as flash
+attention, never writes them. The gain is the time of the ops that write or read arrays of this
+size, less the flops of their dots at the peak.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from _analysis.causes.cause import LIKELY, SEEN, Cause
+from _analysis.causes.graph import DOTS, ELEMENTWISE, Value, consumers, is_layout, reach
+from _analysis.causes.sentences import duration, line_says, percent_of, size
+from _analysis.causes.step_program import place_of, place_of_longest, total_of
+from _analysis.ledger import COMPUTE_BOUND, DATA_MOVEMENT, MEMORY_BOUND
+from _pipeline.vocabulary import COMPUTE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _analysis.causes.step_program import StepProgram
+    from _pipeline.executions import Executions
+    from _proto.hlo.program import Instruction
+    from _proto.hlo.shapes import Array
+
+NAME = "large_intermediate"
+_SHRINKING = 8
+_GROWING = 4
+_HBM = 0
+# In the names of gathers that a SparseCore carries out.
+_OFFLOADED_GATHER = "gather_offload"
+
+
+def find(of: StepProgram) -> list[Cause]:
+    return [*_reduced(of), *_scores(of)]
+
+
+def _reduced(of: StepProgram) -> list[Cause]:
+    hbm = of.roofs.hbm
+    if hbm is None:
+        return []
+    causes = []
+    for writer in of.leaves:
+        instruction = writer.op.instruction
+        if instruction is None or writer.op.kind != COMPUTE or writer.total < of.floor:
+            continue
+        for path, array in instruction.leaves or ():
+            n_bytes = array.n_bytes if array and array.memory_space == _HBM else None
+            # Written and read once.
+            if array is None or not n_bytes or 2 * writer.n * n_bytes < of.floor * hbm:
+                continue
+            readers = _readers(of, Value(instruction, path), n_bytes)
+            if readers and writer.op.dot is None:
+                n_whole = sum(not _picks(each) for each in readers)
+                gain = round(writer.n * n_bytes * (1 + n_whole) / hbm)
+                causes.append(_reduced_cause(of, writer, readers, array, gain))
+    return causes
+
+
+def _readers(of: StepProgram, value: Value, n_bytes: int) -> list[Executions] | None:
+    """Return what reads an array, if all of it is small in the end; else None."""
+    readers: dict[int, Executions] = {}
+    to_do = [value]
+    while to_do:
+        here = to_do.pop()
+        for user in here.instruction.users:
+            if user.opcode == "get-tuple-element":
+                if user.message.tuple_index == here.path[0]:
+                    to_do.append(Value(user, here.path[1:]))
+                continue
+            if user.opcode == "bitcast":
+                to_do.append(Value(user))
+                continue
+            executed = of.executed(user)
+            output = executed.op.instruction.chain[-1].arrays if executed and executed.op.instruction else None
+            if executed is None or not output or executed.op.dot or executed.op.kernel:
+                return None
+            if _SHRINKING * sum(each.n_bytes or n_bytes for each in output) > n_bytes:
+                return None
+            readers[id(executed)] = executed
+        if here.instruction.computation.root is here.instruction:
+            return None
+    return list(readers.values())
+
+
+def _picks(reader: Executions) -> bool:
+    """Tell if a reader takes single elements of an array, which costs next to nothing."""
+    instruction = reader.op.instruction
+    parts = instruction.chain if instruction else ()
+    opcodes = {part.opcode for part in parts} | {i.opcode for part in parts for i in part.inside()}
+    return "gather" in opcodes or _OFFLOADED_GATHER in reader.op.name
+
+
+def _reduced_cause(
+    of: StepProgram, writer: Executions, readers: list[Executions], array: Array, gain: int
+) -> Cause:
+    place = place_of(writer.op)
+    return Cause(
+        NAME,
+        gain,
+        f"{line_says(place)} writes {array.text} ({size(array.n_bytes or 0)}) to memory, and all "
+        f"that reads it reduces it to an eighth or less: writing and reading it takes at least "
+        f"{duration(gain)} ({percent_of(gain, of.step)} of the step).",
+        "Reduce before writing: compute only the elements that are used, for example logsumexp "
+        "less the picked logit instead of log_softmax, or work on chunks.",
+        SEEN,
+        [writer, *readers],
+        *place,
+        figures={"shape": array.text, "bytes": array.n_bytes},
+    )
+
+
+def _scores(of: StepProgram) -> list[Cause]:
+    found: dict[tuple[int, ...], list[Instruction]] = {}
+    for dot in of.program.instructions():
+        if dot.opcode in DOTS and (dims := _grown(dot)) and _is_softmaxed(dot):
+            found.setdefault(dims, []).append(dot)
+    return [cause for dims, dots in found.items() if (cause := _scores_cause(of, dims, dots))]
+
+
+def _grown(dot: Instruction) -> tuple[int, ...] | None:
+    """Return the dimensions of a dot's result if it is much larger than both operands."""
+    result = next(iter(dot.arrays or ()), None)
+    operands = [array for arrays in dot.operand_arrays[:2] for array in arrays or ()]
+    if result is None or len(operands) < 2:
+        return None
+    if result.n_elements < _GROWING * max(each.n_elements for each in operands):
+        return None
+    return tuple(sorted(result.dims))
+
+
+def _is_softmaxed(dot: Instruction) -> bool:
+    """Tell if a dot's result goes through a softmax into another dot."""
+
+    def passes(value: Value) -> bool:
+        opcode = value.instruction.opcode
+        return opcode in ELEMENTWISE or opcode in ("reduce", "broadcast") or is_layout(value.instruction)
+
+    walk = reach([Value(dot)], consumers, passes)
+    opcodes = {value.instruction.opcode for value in walk.passed}
+    return {"exponential", "reduce"} <= opcodes and any(
+        value.instruction.opcode in DOTS and value.instruction.op_name and dot.op_name and
+        ("transpose(" in value.instruction.op_name) == ("transpose(" in dot.op_name)
+        for value in walk.stopped
+    )
+
+
+def _scores_cause(
+    of: StepProgram, dims: tuple[int, ...], dots: list[Instruction]
+) -> Cause | None:
+    n_elements = prod(dims)
+    entries = [
+        entry
+        for entry in of.ledger
+        if entry.name in (COMPUTE_BOUND, MEMORY_BOUND, DATA_MOVEMENT)
+        and any(
+            each.n_elements == n_elements and each.memory_space == _HBM
+            for each in (*entry.executions.op.hlo.outputs, *entry.executions.op.hlo.operands)
+        )
+    ]
+    if not entries:
+        return None
+    members = [entry.executions for entry in entries]
+    dot = next((each for each in dots if of.executed(each)), dots[0])
+    total = total_of(members)
+    gain = total - min(total, round(sum(entry.t_compute for entry in entries)))
+    owner = of.executed(dot)
+    place = place_of_longest([owner] if owner else members)
+    place = place._replace(source_user=dot.line_where(of.is_own), source_inner=dot.line)
+    result = next(iter(dot.arrays or ()))
+    return Cause(
+        NAME,
+        gain,
+        f"The matmul at {line_says(place)} makes attention scores {result.text} that go through "
+        f"memory before they are multiplied again: ops on them take {duration(total)}, of which the "
+        f"matmuls need {duration(total - gain)}; the rest is {percent_of(gain, of.step)} of the "
+        "step.",
+        "Use a fused attention kernel (flash or splash attention), or compute attention in blocks.",
+        LIKELY,
+        members,
+        *place,
+        figures={"shape": result.text, "bytes": result.n_bytes},
+    )

@@ -1,0 +1,72 @@
+"""Arguments that keep their memory although an output of the same shape could take it.
+
+    step = jit(train_step)                              # old and new state are both in memory
+    step = jit(train_step, donate_argnums=(0, 1, 2))    # the new state takes the old one's memory
+
+It is seen where an output that takes no argument's memory has the shape of an argument that no
+output takes, and that was not offered either. It costs memory, not time. Arguments count together:
+state is often made of many small arrays.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from _analysis.causes.cause import SEEN, Cause
+from _analysis.causes.sentences import plural, size
+from _proto.hlo.parameters import Parameter, read_parameters
+from _proto.hlo.text import HBM
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _analysis.causes.step_program import StepProgram
+
+NAME = "not_donated"
+# Arguments of less than a hundredth of all arguments are not worth a line.
+_SMALLEST_SHARE = 100
+
+
+def find(of: StepProgram) -> list[Cause]:
+    program = of.program
+    parameters = read_parameters(program)
+    entry = program.computation(program.message.entry_computation_id)
+    outputs = entry.root.arrays if entry and entry.root else None
+    if not parameters or outputs is None:
+        return []
+    free = Counter(each.text for each in outputs if each.memory_space == HBM)
+    kept = []
+    n_all = 0
+    for each in parameters:
+        array = each.array
+        if array is None or array.memory_space != HBM or not array.n_bytes:
+            continue
+        n_all += array.n_bytes
+        if each.is_aliased:
+            free[array.text] -= 1
+        elif not each.is_donor:
+            kept.append((each, array.text, array.n_bytes))
+    wasted: list[tuple[Parameter, int]] = []
+    for each, text, n_bytes in kept:
+        if free[text] > 0:
+            free[text] -= 1
+            wasted.append((each, n_bytes))
+    n_bytes = sum(n for _, n in wasted)
+    if n_bytes * _SMALLEST_SHARE < n_all or not wasted:
+        return []
+    wasted.sort(key=lambda each: -each[1])
+    names = ", ".join(each.path or f"argument {each.number}" for each, _ in wasted[:3])
+    more = ", …" if len(wasted) > 3 else ""
+    return [
+        Cause(
+            NAME,
+            0,
+            f"{plural(len(wasted), 'argument')} ({names}{more}) and outputs of the same shapes are "
+            f"both kept: donating the arguments would free {size(n_bytes)} of HBM on each device.",
+            "Pass donate_argnums or donate_argnames to jax.jit for arguments that are not used "
+            "after the call, such as the old state.",
+            SEEN,
+            [],
+            gain_bytes=n_bytes,
+            figures={"n_arguments": len(wasted)},
+        )
+    ]

@@ -1,0 +1,109 @@
+"""A lookup that is done as a matmul.
+
+    x = one_hot(tokens, vocab) @ table      # x = table[tokens] reads one row for each token
+
+The matmul reads the whole table for each token and multiplies by zeros, and the matrix may be
+written to memory first. It is seen where an operand of a dot comes, through converts and layout ops
+alone, from a comparison for equality with an iota, which may have the offset of a shard added. The
+gain is the time of these dots and of the ops that only make the matrix, less the bytes of a gather
+at the HBM peak.
+"""
+
+from __future__ import annotations
+
+from _analysis.causes.cause import SEEN, Cause
+from _analysis.causes.graph import DOTS, Value, is_layout, producers, reach
+from _analysis.causes.sentences import duration, line_says, percent_of, short
+from _analysis.causes.step_program import Place, place_of_longest, total_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _analysis.causes.step_program import StepProgram
+    from _pipeline.executions import Executions
+    from _proto.hlo.program import Instruction
+
+NAME = "one_hot_matmul"
+_EQUAL = b"EQ"
+_OFFSET = frozenset("add subtract broadcast convert".split())
+
+
+def find(of: StepProgram) -> list[Cause]:
+    rows: dict[str | None, list[tuple[Instruction, Value]]] = {}
+    for dot in of.program.instructions():
+        if dot.opcode not in DOTS:
+            continue
+        matrices = [Value(each) for each in dot.operands]
+        matrix = next((each for each in matrices if _is_one_hot(each)), None)
+        if matrix is not None:
+            line = dot.line_where(of.is_own) or dot.line
+            rows.setdefault(line, []).append((dot, matrix))
+    return [cause for line, row in rows.items() if (cause := _cause(of, line, row))]
+
+
+def _is_kept(value: Value) -> bool:
+    opcode = value.instruction.opcode
+    return opcode in ("convert", "broadcast") or is_layout(value.instruction)
+
+
+def _is_one_hot(matrix: Value) -> bool:
+    """Tell if a matrix is a comparison of something with the place in a dimension."""
+    made = reach([matrix], producers, _is_kept)
+    return any(
+        value.instruction.opcode == "compare"
+        and value.instruction.message.comparison_direction == _EQUAL
+        and any(_is_place(Value(each)) for each in value.instruction.operands)
+        for value in made.passed | made.stopped
+    )
+
+
+def _is_place(operand: Value) -> bool:
+    """Tell if an operand is an iota, plus or minus a scalar."""
+    made = reach([operand], producers, lambda v: v.instruction.opcode in _OFFSET or is_layout(v.instruction))
+    return any(
+        value.instruction.opcode == "iota" and value.array is not None and value.array.dims
+        for value in made.passed | made.stopped
+    )
+
+
+def _cause(
+    of: StepProgram, line: str | None, row: list[tuple[Instruction, Value]]
+) -> Cause | None:
+    ran: dict[int, Executions] = {}
+    gathered = 0
+    for dot, matrix in row:
+        executed = of.executed(dot)
+        if executed is None:
+            continue
+        ran[id(executed)] = executed
+        result = dot.arrays or ()
+        gathered += executed.n * 2 * sum(each.n_bytes or 0 for each in result)
+        for value in reach([matrix], producers, _is_kept).passed:
+            maker = of.executed(value.instruction)
+            # The matrix may be made by an op of its own, but not by one that does other work.
+            if maker and maker.op.instruction and not maker.op.dot:
+                ran[id(maker)] = maker
+    if not ran:
+        return None
+    members = list(ran.values())
+    hbm = of.roofs.hbm
+    total = total_of(members)
+    gain = max(0, total - round(gathered / hbm)) if hbm else total
+    first = row[0][0]
+    place = Place(line if first.line_where(of.is_own) else None, first.line, None)
+    longest = place_of_longest(members)
+    place = place._replace(scope=longest.scope)
+    shape = row[0][1].array
+    return Cause(
+        NAME,
+        gain,
+        f"{short(line) if line else line_says(place)} multiplies a table by a one-hot matrix "
+        f"({shape.text if shape else 'of unknown shape'}): {duration(total)} in matmuls and in "
+        f"writing the matrix; looking the rows up would save up to {duration(gain)} "
+        f"({percent_of(gain, of.step)} of the step).",
+        "Index the table with the numbers instead of multiplying by one_hot: `table[tokens]`, or "
+        "`jnp.take` along the axis.",
+        SEEN,
+        members,
+        *place,
+        figures={"n_dots": len(row), "shape": shape.text if shape else None},
+    )
