@@ -6,23 +6,33 @@ from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Sequence
 
-    from _analysis.causes.step_program import StepProgram
     from _pipeline.executions import Executions
 
-    Json = dict[str, Any]
-
+# How sure a cause is: the pattern is unambiguous, or there can be another explanation.
 SEEN, LIKELY = "seen", "likely"
-N_NAMED = 10
+
+
+class Evidence(NamedTuple):
+    """What a cause rests on: the executions that its gain is computed from, and its own figures.
+
+    `by_depth` maps the number of checkpoints around recomputed ops to their time.
+    """
+
+    executions: Sequence[Executions]
+    shape: str | None = None
+    collective: str | None = None
+    n_participants: int | None = None
+    trips: int | None = None
+    by_depth: dict[int, int] | None = None
 
 
 class Cause(NamedTuple):
-    """What makes time, and the most that is gained if it is removed.
+    """What costs time, and the most that is gained if it is removed.
 
-    `unknown_ps` is the time of kernels that the cause slows by an amount nobody knows;
-    `gain_bytes` is for causes that cost memory instead of time. `executions` are those that the
-    gain is computed from.
+    `unknown_ps` is the time of kernels that the cause slows by an amount nobody knows.
+    `gain_bytes` is the memory gained, for causes that cost memory instead of time.
     """
 
     cause: str
@@ -30,11 +40,9 @@ class Cause(NamedTuple):
     says: str
     what_helps: str
     confidence: str
-    executions: list[Executions]
+    evidence: Evidence
     source_user: str | None = None
     source_inner: str | None = None
     scope: str | None = None
     unknown_ps: int | None = None
     gain_bytes: int | None = None
-    # Figures that only this cause has.
-    figures: Json | None = None

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from _analysis.causes.cause import LIKELY, SEEN, Cause
+from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import (
     DOTS,
     STRUCTURE,
@@ -194,7 +194,6 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause | Non
         says,
         helps,
         row.confidence,
-        members,
+        Evidence(members, collective=row.collective, trips=trips),
         *place,
-        figures={"collective": row.collective, "loop": row.loop.name, "trips": trips},
     )

@@ -1,6 +1,8 @@
-"""Find the causes of a step: run the detectors on its programs and rank what they find."""
+"""Find the causes of a step: run the detectors on the step and its programs, and rank the causes."""
 
 from __future__ import annotations
+
+from _analysis.causes import recompute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,26 +14,58 @@ if TYPE_CHECKING:
     from _pipeline.context import Context
     from _pipeline.normalize import Step
 
-# Rows that gain less are left out: a share of the step of 1 / 200.
-_SMALLEST_SHARE = 200
+# Causes that gain less than this part of the step are left out, and programs that take less are
+# not looked at.
+_SMALLEST_PART = 200
 
 
-def causes_of(
-    step: Step, ledger: Sequence[Entry], roofs: Roofs
+def causes_of(step: Step, ledger: Sequence[Entry], roofs: Roofs, context: Context) -> list[Cause]:
+    """Return the causes, those with most gain first and those that gain only memory last."""
+    found = [*recompute.find(step), *_of_programs(step, ledger, roofs, context)]
+    causes = [
+        each
+        for each in found
+        if each.gain_bytes or (each.gain_ps and each.gain_ps * _SMALLEST_PART >= step.duration)
+    ]
+    causes.sort(key=lambda each: (-each.gain_ps, -(each.gain_bytes or 0)))
+    context.notes += _overlap_notes(causes)
+    return causes
+
+
+def _of_programs(
+    step: Step, ledger: Sequence[Entry], roofs: Roofs, context: Context
 ) -> list[Cause]:
-    from _analysis.causes import collective_in_loop, widened_dtype
-    from _analysis.causes.step_program import StepProgram
-    from _analysis.causes import recompute
-    found = recompute.find(step)
-    for program_id, program in {e.executions.op.program_id: e.executions.op.program for e in ledger}.items():
-        if program is not None:
-            of = StepProgram(step, program_id, program, ledger, roofs)
-            for d in (collective_in_loop, widened_dtype):
-                found += d.find(of)
-            from _analysis.causes import resharding, layout_change
-            r = resharding.find(of)
-            from _analysis.causes import one_hot_matmul, synchronous_collective, not_donated, large_intermediate
-            found += large_intermediate.find(of)
-            found += one_hot_matmul.find(of) + not_donated.find(of) + synchronous_collective.find(of, {id(e) for c in found if c.confidence == "seen" for e in c.executions})
-            found += r + layout_change.find(of, {id(e) for c in r for e in c.executions})
-    return sorted(found, key=lambda c: -c.gain_ps)
+    entries_of: dict[int | None, list[Entry]] = {}
+    for entry in ledger:
+        entries_of.setdefault(entry.executions.op.program_id, []).append(entry)
+    found: list[Cause] = []
+    has_program = not ledger
+    for entries in entries_of.values():
+        total = sum(entry.total for entry in entries)
+        program = entries[0].executions.op.program
+        has_program |= program is not None
+        if program is not None and total * _SMALLEST_PART >= step.duration:
+            # Captures without programs are answered faster without this import.
+            from _analysis.causes.in_program import causes_in_program
+            from _analysis.causes.step_program import StepProgram
+
+            found += causes_in_program(StepProgram(step, program, entries, roofs))
+    if not has_program:
+        context.note(
+            "the capture has no program of this step, so only recompute and"
+            " recomputed_repeatedly are looked for in causes"
+        )
+    return found
+
+
+def _overlap_notes(causes: Sequence[Cause]) -> list[str]:
+    """Note which causes share executions."""
+    members = [{id(each) for each in cause.evidence.executions} for cause in causes]
+    overlapping = [
+        f"{i}"
+        for i, mine in enumerate(members, 1)
+        if any(mine & others for j, others in enumerate(members, 1) if j != i)
+    ]
+    if not overlapping:
+        return []
+    return [f"causes {', '.join(overlapping)} share executions: their gains cannot be added"]

@@ -100,10 +100,7 @@ def loop_around(computation: Computation) -> Instruction | None:
 
 
 def producers(value: Value) -> list[Value]:
-    """Return the values that a value is made of; none for a loop's state.
-
-    `into_loops` has the values of a loop's state.
-    """
+    """Return the values that a value is made of; none for the state of a loop at its begin."""
     here, path = value
     opcode = here.opcode
     found: Iterable[tuple[Instruction | None, Path]]
@@ -120,25 +117,14 @@ def producers(value: Value) -> list[Value]:
         found = [(body.root, path)] if body else []
     elif opcode == _PARAMETER:
         caller = here.computation.caller
-        is_call = caller is not None and caller.opcode in _CALLS
-        found = [(operand(caller, here.message.parameter_number), path)] if is_call else []
+        found = []
+        if caller is not None and caller.opcode in _CALLS:
+            found = [(operand(caller, here.message.parameter_number), path)]
     elif here.is_asynchronous:
         found = [(each, ()) for each in inputs_of_chain(here)]
     else:
         found = [(each, ()) for each in here.operands]
     return [Value(each, place) for each, place in found if each is not None]
-
-
-def into_loops(value: Value) -> list[Value]:
-    """Return `producers`; for a loop's state also its value before the loop and after a round."""
-    here, path = value
-    found = producers(value)
-    caller = here.computation.caller if here.opcode == _PARAMETER else None
-    if caller is not None and caller.opcode == WHILE:
-        body, before = body_of(caller), operand(caller, 0)
-        ends = (before, body.root if body else None)
-        found += [Value(each, path) for each in ends if each is not None]
-    return found
 
 
 def inputs_of_chain(part: Instruction) -> Iterator[Instruction]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from math import prod
 
-from _analysis.causes.cause import LIKELY, SEEN, Cause
+from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import DOTS, ELEMENTWISE, Value, consumers, is_layout, reach
 from _analysis.causes.sentences import duration, line_says, percent_of, size
 from _analysis.causes.step_program import place_of, place_of_longest, total_of
@@ -84,7 +84,11 @@ def _readers(of: StepProgram, value: Value, n_bytes: int) -> list[Executions] | 
                 to_do.append(Value(user))
                 continue
             executed = of.executed(user)
-            output = executed.op.instruction.chain[-1].arrays if executed and executed.op.instruction else None
+            output = (
+                executed.op.instruction.chain[-1].arrays
+                if executed and executed.op.instruction
+                else None
+            )
             if executed is None or not output or executed.op.dot or executed.op.kernel:
                 return None
             if _SHRINKING * sum(each.n_bytes or n_bytes for each in output) > n_bytes:
@@ -116,9 +120,8 @@ def _reduced_cause(
         "Reduce before writing: compute only the elements that are used, for example logsumexp "
         "less the picked logit instead of log_softmax, or work on chunks.",
         SEEN,
-        [writer, *readers],
+        Evidence([writer, *readers], shape=array.text),
         *place,
-        figures={"shape": array.text, "bytes": array.n_bytes},
     )
 
 
@@ -146,20 +149,24 @@ def _is_softmaxed(dot: Instruction) -> bool:
 
     def passes(value: Value) -> bool:
         opcode = value.instruction.opcode
-        return opcode in ELEMENTWISE or opcode in ("reduce", "broadcast") or is_layout(value.instruction)
+        return (
+            opcode in ELEMENTWISE
+            or opcode in ("reduce", "broadcast")
+            or is_layout(value.instruction)
+        )
 
     walk = reach([Value(dot)], consumers, passes)
     opcodes = {value.instruction.opcode for value in walk.passed}
     return {"exponential", "reduce"} <= opcodes and any(
-        value.instruction.opcode in DOTS and value.instruction.op_name and dot.op_name and
-        ("transpose(" in value.instruction.op_name) == ("transpose(" in dot.op_name)
+        value.instruction.opcode in DOTS
+        and value.instruction.op_name
+        and dot.op_name
+        and ("transpose(" in value.instruction.op_name) == ("transpose(" in dot.op_name)
         for value in walk.stopped
     )
 
 
-def _scores_cause(
-    of: StepProgram, dims: tuple[int, ...], dots: list[Instruction]
-) -> Cause | None:
+def _scores_cause(of: StepProgram, dims: tuple[int, ...], dots: list[Instruction]) -> Cause | None:
     n_elements = prod(dims)
     entries = [
         entry
@@ -189,7 +196,6 @@ def _scores_cause(
         "step.",
         "Use a fused attention kernel (flash or splash attention), or compute attention in blocks.",
         LIKELY,
-        members,
+        Evidence(members, shape=result.text),
         *place,
-        figures={"shape": result.text, "bytes": result.n_bytes},
     )

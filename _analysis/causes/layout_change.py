@@ -11,7 +11,7 @@ change of shardings are left to that cause. There is one row for each line.
 
 from __future__ import annotations
 
-from _analysis.causes.cause import SEEN, Cause
+from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.graph import operand
 from _analysis.causes.sentences import duration, line_says, percent_of, plural
 from _analysis.causes.step_program import Place, place_of, total_of
@@ -65,7 +65,6 @@ def _cause(of: StepProgram, row: list[tuple[Place, Executions]]) -> Cause:
         "Write the ops around this line so that both use the same order of dimensions: avoid "
         "transposes, and reshapes that split or interleave the last dimension.",
         SEEN,
-        members,
+        Evidence(members, shape=shape),
         *place,
-        figures={"shape": shape},
     )

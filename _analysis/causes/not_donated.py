@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from _analysis.causes.cause import SEEN, Cause
+from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.sentences import plural, size
 from _proto.hlo.parameters import Parameter, read_parameters
 from _proto.hlo.text import HBM
@@ -65,8 +65,7 @@ def find(of: StepProgram) -> list[Cause]:
             "Pass donate_argnums or donate_argnames to jax.jit for arguments that are not used "
             "after the call, such as the old state.",
             SEEN,
-            [],
+            Evidence([]),
             gain_bytes=n_bytes,
-            figures={"n_arguments": len(wasted)},
         )
     ]

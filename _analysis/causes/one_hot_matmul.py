@@ -11,7 +11,7 @@ at the HBM peak.
 
 from __future__ import annotations
 
-from _analysis.causes.cause import SEEN, Cause
+from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.graph import DOTS, Value, is_layout, producers, reach
 from _analysis.causes.sentences import duration, line_says, percent_of, short
 from _analysis.causes.step_program import Place, place_of_longest, total_of
@@ -58,16 +58,16 @@ def _is_one_hot(matrix: Value) -> bool:
 
 def _is_place(operand: Value) -> bool:
     """Tell if an operand is an iota, plus or minus a scalar."""
-    made = reach([operand], producers, lambda v: v.instruction.opcode in _OFFSET or is_layout(v.instruction))
+    made = reach(
+        [operand], producers, lambda v: v.instruction.opcode in _OFFSET or is_layout(v.instruction)
+    )
     return any(
         value.instruction.opcode == "iota" and value.array is not None and value.array.dims
         for value in made.passed | made.stopped
     )
 
 
-def _cause(
-    of: StepProgram, line: str | None, row: list[tuple[Instruction, Value]]
-) -> Cause | None:
+def _cause(of: StepProgram, line: str | None, row: list[tuple[Instruction, Value]]) -> Cause | None:
     ran: dict[int, Executions] = {}
     gathered = 0
     for dot, matrix in row:
@@ -103,7 +103,6 @@ def _cause(
         "Index the table with the numbers instead of multiplying by one_hot: `table[tokens]`, or "
         "`jnp.take` along the axis.",
         SEEN,
-        members,
+        Evidence(members, shape=shape.text if shape else None),
         *place,
-        figures={"n_dots": len(row), "shape": shape.text if shape else None},
     )

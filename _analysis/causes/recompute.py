@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from _analysis.causes.cause import LIKELY, SEEN, Cause
+from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.sentences import duration, line_says, percent_of
 from _analysis.causes.step_program import Place, place_of_longest, total_of
 from _pipeline import frames
@@ -70,7 +70,9 @@ def find(step: Step) -> list[Cause]:
             for each in recomputed
             if any(each.parts[: len(prefix)] == prefix for prefix in prefixes)
         ]
-        is_outer = any(each.excess_prefix != each.parts[: each.checkpoints[-1] + 1] for each in twice)
+        is_outer = any(
+            each.excess_prefix != each.parts[: each.checkpoints[-1] + 1] for each in twice
+        )
         causes.append(_repeated(step, excess, is_outer, twice))
     counted = set(map(id, excess))
     # The compiler itself recomputes without a checkpoint, if memory is short.
@@ -152,9 +154,8 @@ def _repeated(
         f"Remove the {'outer' if is_outer else 'inner'} checkpoint; the "
         f"{'inner ones already save' if is_outer else 'outer one already saves'} the memory.",
         SEEN,
-        excess,
+        Evidence(excess, by_depth=_by_depth(twice)),
         *place,
-        figures={"by_depth": _by_depth(twice)},
     )
 
 
@@ -170,14 +171,13 @@ def _recompute(step: Step, recomputed: list[_Recomputed]) -> Cause:
         "If memory is free, save more: a checkpoint policy that keeps the outputs of matmuls, or "
         "no checkpoint for some layers.",
         LIKELY,
-        members,
+        Evidence(members, by_depth=_by_depth(recomputed)),
         *place,
-        figures={"by_depth": _by_depth(recomputed)},
     )
 
 
-def _by_depth(recomputed: Sequence[_Recomputed]) -> list[dict[str, int]]:
+def _by_depth(recomputed: Sequence[_Recomputed]) -> dict[int, int]:
     times: dict[int, int] = {}
     for each in recomputed:
         times[each.depth] = times.get(each.depth, 0) + each.executions.total
-    return [{"depth": depth, "dur_ps": times[depth]} for depth in sorted(times)]
+    return dict(sorted(times.items()))

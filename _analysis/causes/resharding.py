@@ -16,7 +16,7 @@ ops alone belong to the row.
 
 from __future__ import annotations
 
-from _analysis.causes.cause import LIKELY, SEEN, Cause
+from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
 from _analysis.causes.sentences import duration, line_says, percent_of, plural
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
@@ -43,7 +43,7 @@ def find(of: StepProgram) -> list[Cause]:
             inside = each.op.inside
             who = inside.who if inside else None
             rows.setdefault((who.label, who.size) if who else (None, None), []).append(each)
-    return [_cause(of, *who, members) for who, members in rows.items()]
+    return [_cause(of, size, members) for (_, size), members in rows.items()]
 
 
 def copies_of(of: StepProgram, collectives: list[Executions]) -> list[Executions]:
@@ -63,9 +63,7 @@ def is_constraint(op: Op) -> bool:
     return op.scope is not None and op.scope.primitive in _CONSTRAINTS
 
 
-def _cause(
-    of: StepProgram, label: str | None, size: int | None, members: list[Executions]
-) -> Cause:
+def _cause(of: StepProgram, size: int | None, members: list[Executions]) -> Cause:
     constraints = [each for each in members if is_constraint(each.op)]
     copies = copies_of(of, members)
     exposed, copying = total_of(members), total_of(copies)
@@ -73,7 +71,8 @@ def _cause(
     place = place_of_longest(constraints or members)
     n = sum(each.n for each in members)
     names = sorted({name for each in members if (name := collective_name_of(each.op))})
-    what = plural(n, names[0] if len(names) == 1 else "collective")
+    what_moves = names[0] if len(names) == 1 else None
+    what = plural(n, what_moves or "collective")
     groups = f" among {size} devices" if size else ""
     copied = f" and {duration(copying)} of copies before and after them" if copying else ""
     verb = "changes" if n == 1 else "change"
@@ -100,7 +99,6 @@ def _cause(
         says,
         helps,
         SEEN if constraints else LIKELY,
-        [*members, *copies],
+        Evidence([*members, *copies], collective=what_moves, n_participants=size),
         *place,
-        figures={"groups": label, "exposed_ps": exposed, "copies_ps": copying},
     )

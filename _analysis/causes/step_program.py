@@ -13,7 +13,7 @@ from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from _analysis.ledger import Entry
     from _analysis.roofs import Roofs
@@ -53,17 +53,9 @@ def place_of_longest(members: Sequence[Executions]) -> Place:
 class StepProgram:
     """The program of a step, with what ran of it."""
 
-    def __init__(
-        self,
-        step: Step,
-        program_id: int,
-        program: Program,
-        ledger: Iterable[Entry],
-        roofs: Roofs,
-    ) -> None:
-        self.step, self.program, self.roofs = step, program, roofs
-        self.ledger = [each for each in ledger if each.executions.op.program_id == program_id]
-        self._program_id = program_id
+    def __init__(self, step: Step, program: Program, ledger: Sequence[Entry], roofs: Roofs) -> None:
+        self.step, self.program, self.ledger, self.roofs = step, program, ledger, roofs
+        # Less time than this is no cause.
         self.floor = step.duration // 200
 
     @cached_property
@@ -89,7 +81,7 @@ class StepProgram:
         return {
             each.op.instruction: each.n
             for each in self.step.containers
-            if each.op.program_id == self._program_id and each.op.instruction
+            if each.op.program is self.program and each.op.instruction
         }
 
     def trips(self, loop: Instruction) -> int | None:
@@ -106,7 +98,7 @@ class StepProgram:
         return None
 
     def executed(self, instruction: Instruction) -> Executions | None:
-        """Return the executions of an instruction, or of the fusion or asynchronous op around it."""
+        """Return what ran of an instruction, or of the fusion or asynchronous op around it."""
         here: Instruction | None = instruction
         while here is not None and here.opcode != WHILE:
             for part in reversed(here.chain):
@@ -128,10 +120,6 @@ class StepProgram:
     def is_own(self) -> Callable[[str], bool]:
         """Return what tells the user's files from libraries."""
         return self.leaves[0].op.is_own
-
-    @property
-    def hbm_bytes_per_ps(self) -> float | None:
-        return float(self.roofs.hbm) if self.roofs.hbm else None
 
 
 def collective_name_of(op: Op) -> str | None:

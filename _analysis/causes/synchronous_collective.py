@@ -12,7 +12,7 @@ there is no row. All-to-alls are left out, because no flag makes them asynchrono
 
 from __future__ import annotations
 
-from _analysis.causes.cause import LIKELY, Cause
+from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.sentences import duration, line_says, percent_of, plural
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
 from _pipeline.vocabulary import COMPUTE
@@ -34,7 +34,7 @@ _FUSION_FLAGS = (
 )
 _PERMUTE_FLAGS = ("xla_enable_async_collective_permute",)
 # The flags that make a collective asynchronous on a chip.
-_FLAGS = {
+_FLAGS: dict[str, dict[str, tuple[str, ...]]] = {
     "v5e": {"all-gather": _FUSION_FLAGS, "all-reduce": _FUSION_FLAGS},
     **{chip: dict.fromkeys(_OFFLOADED, (f"{_OFFLOAD}{{name}}",)) for chip in ("v6e", "v7x")},
 }
@@ -122,7 +122,6 @@ def _cause(
         "asynchronously and the links are free.",
         f"Set {listed} to true in the compiler's options, or look for what switches it off.",
         LIKELY,
-        members,
+        Evidence(members, collective=name),
         *place,
-        figures={"collective": name},
     )

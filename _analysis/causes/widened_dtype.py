@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from _analysis.causes.cause import LIKELY, SEEN, Cause
+from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import (
     DOTS,
     ELEMENTWISE,
@@ -48,6 +48,8 @@ _WIDE = "f32"
 # Smaller arrays, such as statistics and weights of norms, cost nothing.
 _MIN_ELEMENTS = 1 << 16
 _MOVING = frozenset("broadcast concatenate dynamic-slice dynamic-update-slice pad slice".split())
+# Classes of ops that twice the bytes slow down; kernels by an amount that is unknown.
+_SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
 _USERS_CONVERT = "convert_element_type"
 
 
@@ -153,9 +155,8 @@ def _cause(of: StepProgram, line: str | None, widenings: list[_Widening]) -> Cau
     smallest = min(array.n_elements for w in widenings if (array := Value(w.convert).array))
     values = {v for each in widenings for v in each.reached.passed | each.reached.stopped}
     affected = _affected(of, values, smallest / 4)
-    moving = [e for e in affected if e.name in (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND)]
     kernels = sum(each.total for each in affected if each.name == KERNEL)
-    total = sum(each.total for each in moving)
+    total = sum(each.total for each in affected) - kernels
     gain = total // 2
     dots = {v.instruction for v in values if v.instruction.opcode in DOTS}
     first = next((each for each in widenings if each.is_implicit), widenings[0])
@@ -190,12 +191,11 @@ def _cause(of: StepProgram, line: str | None, widenings: list[_Widening]) -> Cau
         f"{says}.",
         helps,
         confidence,
-        [each.executions for each in (*moving, *(e for e in affected if e.name == KERNEL))],
+        Evidence([each.executions for each in affected], shape=first.array_text()),
         line if convert.line_where(of.is_own) else None,
         convert.line,
         scope,
         unknown_ps=kernels or None,
-        figures={"dtype": _WIDE, "n_dots": len(dots), "widened": first.array_text()},
     )
 
 
@@ -210,5 +210,6 @@ def _affected(of: StepProgram, values: set[Value], min_elements: float) -> list[
             executed = of.executed(each)
             if executed and executed.op.phase != "other" and executed.op.instruction:
                 entry = of.entry_of[executed.op.instruction]
-                found[id(entry)] = entry
+                if entry.name in _SLOWED:
+                    found[id(entry)] = entry
     return list(found.values())

@@ -1,0 +1,43 @@
+"""Run the detectors that need a program."""
+
+from __future__ import annotations
+
+from _analysis.causes import (
+    collective_in_loop,
+    large_intermediate,
+    layout_change,
+    not_donated,
+    one_hot_matmul,
+    resharding,
+    synchronous_collective,
+    widened_dtype,
+)
+from _analysis.causes.cause import SEEN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from _analysis.causes.cause import Cause
+    from _analysis.causes.step_program import StepProgram
+
+
+def causes_in_program(of: StepProgram) -> list[Cause]:
+    in_loops = collective_in_loop.find(of)
+    resharded = resharding.find(of)
+    seen = _executions_of(each for each in (*in_loops, *resharded) if each.confidence == SEEN)
+    return [
+        *in_loops,
+        *widened_dtype.find(of),
+        *resharded,
+        *one_hot_matmul.find(of),
+        *large_intermediate.find(of),
+        *synchronous_collective.find(of, seen),
+        *layout_change.find(of, _executions_of(resharded)),
+        *not_donated.find(of),
+    ]
+
+
+def _executions_of(causes: Iterable[Cause]) -> set[int]:
+    """Return the ids of the executions that causes rest on."""
+    return {id(each) for cause in causes for each in cause.evidence.executions}
