@@ -24,8 +24,12 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "compute_breakdown.py"
-DEMO = ROOT / "tests" / "data" / "demo"
-# Captures that are not part of the repository; looked at where they lie beside it.
+DATA = ROOT / "tests" / "data"
+DEMO = DATA / "demo"
+# Records of two runs of the demo's program, made by tests/builders/make_runs.py.
+BEFORE, AFTER = DATA / "before.json.gz", DATA / "after.json.gz"
+FLAG_FILE = DATA / "flags" / "launch.sh"
+# Captures that are not part of the repository; tests that need them are skipped without.
 PROFILES = ROOT.parent / "shared" / "profiles"
 TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
 OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"

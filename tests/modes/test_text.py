@@ -26,6 +26,7 @@ from _output import layout
 from _output.characters import Characters
 from _output.layout import Column, Each, Says, Table
 from _output.text import HEAD, parts_of, text_of
+from tests.answers import BATCH, answers, demo, refusals
 from tests.builders.random_xspace import command_line, random_case
 from tests.builders.xspace import (
     Event,
@@ -38,8 +39,7 @@ from tests.builders.xspace import (
     text_field,
     trace,
 )
-from tests.command.test_readme import AFTER, BATCH, BEFORE, FLAG_FILE, answers, demo, refusals
-from tests.harness import DEMO, PROFILES, SCRIPT, InFolder, answer, run, sampled
+from tests.harness import AFTER, BEFORE, DEMO, FLAG_FILE, PROFILES, SCRIPT, InFolder, answer, run, sampled
 
 Json = dict[str, Any]
 

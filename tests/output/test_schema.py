@@ -20,19 +20,11 @@ from _output.fields import common, rows
 from _output.fields_page import fields_page
 from _output.schema import schema_of
 from _pipeline import request
+from tests.answers import BATCH, answers, demo, refusals
 from tests.builders.random_anatomy import random_anatomy_case
 from tests.builders.random_xspace import command_line, random_case, random_record_case
-from tests.command.test_readme import (
-    AFTER,
-    BATCH,
-    BEFORE,
-    answers,
-    demo,
-    is_excerpt,
-    parse_excerpt,
-    refusals,
-)
-from tests.harness import ALL_MODES, PROFILES, ROOT, SCRIPT, run, sampled
+from tests.harness import AFTER, ALL_MODES, BEFORE, PROFILES, ROOT, SCRIPT, run, sampled
+from tests.excerpts import is_excerpt, parse_excerpt
 from tests.json_schema import Validator
 
 Json = dict[str, Any]
