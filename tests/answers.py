@@ -20,7 +20,17 @@ from _proto import errors
 from tests.builders import hlo_proto, records, xspace
 from tests.builders.allocator import SIZES, allocator, with_host
 from tests.builders.xspace import Space, StatValue, encode, op, tpu_plane, trace
-from tests.harness import AFTER, ALL_MODES, BEFORE, DEMO, FLAG_FILE, STEP_MODES, Outcome, answer, run
+from tests.harness import (
+    AFTER,
+    ALL_MODES,
+    BEFORE,
+    DEMO,
+    FLAG_FILE,
+    STEP_MODES,
+    Outcome,
+    answer,
+    run,
+)
 from tests.modes import test_idle
 
 Json = dict[str, Any]

@@ -304,9 +304,9 @@ class UnusualEncodings(RobustnessTest):
         answer = said(encode(space))
         for seed in range(10):
 
-            def arrange(fields: list[bytes], rng: random.Random = random.Random(seed)) -> list[bytes]:
+            def arrange(fields: list[bytes], seed: int = seed) -> list[bytes]:
                 tags = sorted({field[:1] for field in fields})
-                rng.shuffle(tags)
+                random.Random(seed).shuffle(tags)
                 return sorted(fields, key=lambda field: tags.index(field[:1]))
 
             with self.subTest(seed):
@@ -423,7 +423,9 @@ class Texts(RobustnessTest):
                 data = trace([op("f.1", "copy", 0, 10, text=text, shape=text)])
                 self.assertEqual(said(data, "non_compute")["status"], "ok")
                 stack = {"stack": text, "tf_op": text, "source": text, "hlo_category": text}
-                self.assertEqual(said(trace([op("f.1", None, 0, 10, text=text, **stack)]))["status"], "ok")
+                self.assertEqual(
+                    said(trace([op("f.1", None, 0, 10, text=text, **stack)]))["status"], "ok"
+                )
 
     def test_many_containers_and_steps_take_no_time(self) -> None:
         n = 8_000

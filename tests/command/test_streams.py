@@ -22,7 +22,6 @@ import time
 import unittest
 from array import array
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import compute_breakdown
@@ -308,8 +307,8 @@ class Started(StreamsTest):
             ("python -m compute_breakdown", as_module, self.folder),
         ):
             with self.subTest(expected=expected, cwd=cwd):
-                expected = f"usage: {expected} PROFILE --mode MODE [options]"
-                self.assertEqual(self.usage(*command, cwd=cwd), expected)
+                usage = f"usage: {expected} PROFILE --mode MODE [options]"
+                self.assertEqual(self.usage(*command, cwd=cwd), usage)
 
     def test_profiler_writes_its_result(self) -> None:
         out = self.folder / "profile"
@@ -326,8 +325,8 @@ class Started(StreamsTest):
         found = filter(None, map(shutil.which, ("python3.8", "python3.9")))
         # A launcher may have the name and no such Python.
         pythons = [
-            each for each in found
-            if not subprocess.run([each, "-c", ""], stderr=subprocess.DEVNULL).returncode
+            python for python in found
+            if not subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode
         ]  # fmt: skip
         if not pythons:
             self.skipTest("no older Python")
