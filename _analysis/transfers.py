@@ -11,6 +11,7 @@ from _analysis.flights import flights_of
 from _analysis.likely_lines import line_of
 from _pipeline.device import MODULES, MODULES_LINE, read_steps
 from _pipeline.groups import Group
+from _pipeline.make_ops import op_of_entry
 from _pipeline.timeline import Cover, events_of, merged
 from _pipeline.vocabulary import SPARSE_CORE
 from _proto.hlo.text import HloText
@@ -52,8 +53,9 @@ class Starts:
 
     def at(self, place: Place) -> Op | None:
         if place not in self._found:
-            # All of one name at once.
-            self._add(filter(None, map(self._device.op, self._ids.pop(place[1], ()))))
+            # Make all entries of one name at once.
+            ids = self._ids.pop(place[1], ())
+            self._add(op for i in ids if (op := op_of_entry(self._device, i)))
         return self._found.get(place)
 
     def of(self, done: Op) -> tuple[Place, Op | None]:
@@ -123,7 +125,7 @@ def transfers_of(step: Step) -> list[Transfer]:
     if device.step_source == MODULES:
         programs = device.steps
     else:
-        programs = read_steps(device.plane, MODULES_LINE, device.base, [])
+        programs, _ = read_steps(device.plane, MODULES_LINE, device.base)
     waits = {each.executions.metadata_id: each for each in transfers if each.op.is_wait}
     flights = flights_of(
         step.admitted.pieces,

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from _analysis.transfers import Transfer
+    from _pipeline.context import Context
     from _pipeline.normalize import Step
     from _pipeline.timeline import Cover
 
     Json = dict[str, Any]
 
 
-def comm(step: Step, *, top: int = 20) -> Report:
+def comm(step: Step, context: Context, *, top: int = 20) -> Report:
     transfers = transfers_of(step)
     hiding = Group(step.leaves).where(lambda op: not op.is_wait and op.kind != COMM)
     cover = cover_of(step, {each.metadata_id for each in hiding.members})
@@ -39,6 +40,7 @@ def comm(step: Step, *, top: int = 20) -> Report:
     tail = list(chain.from_iterable(ranked[top:]))
     with_host = [each for each in transfers if each.op.waits_for == HOST]
     among_devices = [each for each in transfers if each.op.waits_for != HOST]
+    context.notes += clock_notes(transfers)
     return Report(
         {
             "rows": [comm_row(some, cover, step) for some in ranked[:top]],
@@ -59,7 +61,6 @@ def comm(step: Step, *, top: int = 20) -> Report:
                 for name, some in by_collective.items()
             },
         },
-        notes=clock_notes(transfers),
     )
 
 

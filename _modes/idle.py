@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from _pipeline.context import Context
     from _pipeline.device import Device
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 COUNTED = 1_000_000
 
 
-def idle(step: Step, *, top: int = 10) -> Report:
+def idle(step: Step, context: Context, *, top: int = 10) -> Report:
     causes, gaps = step.causes, step.gaps
     longest = [
         (start, end)
@@ -49,13 +50,12 @@ def idle(step: Step, *, top: int = 10) -> Report:
     counted = [(start, end) for start, end in gaps if end - start >= COUNTED]
     around = Surroundings(step, {*longest, *counted})
     window_of = {gap: around.window(*gap) for gap in (*longest, *counted)}
-    notes: list[str] = []
     meanwhile = what_the_host_did(
         step.device,
         [window for gap in longest if (window := window_of[gap])],
         [window for gap in counted if (window := window_of[gap])],
         step.admitted.span,
-        notes,
+        context,
     )
     rows = []
     for gap in longest:
@@ -75,7 +75,6 @@ def idle(step: Step, *, top: int = 10) -> Report:
             "gaps": rows,
             "host_events": meanwhile.events() if meanwhile else None,
         },
-        notes=notes,
     )
 
 
@@ -104,7 +103,7 @@ class Surroundings:
         self._behind.pop(step.timeline.end, None)
         ids = {each.metadata_id for each in step.containers}
         events = list(events_of(step.admitted.pieces, step.clock, ids))
-        self._ops = [step.device.op(metadata_id) for _, _, metadata_id in events]
+        self._ops = [step.executions[metadata_id].op for _, _, metadata_id in events]
         self._containers = track_of(
             growing(start for start, _, _ in events),
             growing(start + duration for start, duration, _ in events),
@@ -161,7 +160,7 @@ def what_the_host_did(
     shown: Sequence[Window],
     counted: Sequence[Window],
     span: Window,
-    notes: list[str],
+    context: Context,
 ) -> Meanwhile | None:
     """Return it for absolute windows; None if that isn't known, and why in the notes."""
     planes = thread_planes(device.rank) if device.rank else []
@@ -169,18 +168,18 @@ def what_the_host_did(
         why = "this file merges several ranks, and nothing tells of which one the device is"
         if device.rank:
             why = f"there is no plane {THREADS}"
-        notes.append(f"{why}: what the host did isn't known")
+        context.note(f"{why}: what the host did isn't known")
         return None
     try:
         host = Host([device.trace.plane(name) for name in planes], [*shown, *counted])
         meanwhile = Meanwhile(host, shown, counted)
     except Damage as error:
         where = device.trace.in_file(error)
-        notes.append(f"the host's plane can't be read: {where}; answered without it")
+        context.note(f"the host's plane can't be read: {where}; answered without it")
         return None
     first, last = span
     if not (host.overlaps(first + device.base, last + device.base) or have_common(host, device)):
-        notes.append("the host's events and the device's ops have no time in common")
+        context.note("the host's events and the device's ops have no time in common")
         return None
     return meanwhile
 

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from _analysis.exposed import Exposed
+    from _pipeline.context import Context
     from _pipeline.device import Device, StepEvent
     from _pipeline.normalize import Step
 
     Json = dict[str, Any]
 
 
-def summary(step: Step, *, top: int = 50, include_comm: bool = False) -> Report:
+def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool = False) -> Report:
     kinds = (COMPUTE, COMM) if include_comm else (COMPUTE,)
     groups = [group for _, group in ranked_by(step.of_kinds(*kinds), source_key)]
     rows = []

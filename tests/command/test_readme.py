@@ -35,7 +35,7 @@ import _peaks
 import compute_breakdown
 from _analysis import judging, ledger
 from _output.text import text_of
-from _pipeline import request
+from _pipeline import no_answer
 from tests.answers import BATCH, hand_made_memories, hand_made_programs, hand_made_traces, refusals
 from tests.builders.make_pictures import PICTURES
 from tests.builders.xspace import op, trace
@@ -510,7 +510,7 @@ class Tables(unittest.TestCase):
             stderr = ["empty", "one line", "usage and one line"][min(n_lines, 2)]
             happens[refused.object["reason"]] = refused.status, stderr
         self.assertEqual(said, happens)
-        self.assertEqual(set(request.EXIT_STATUS), set(happens), "no test has this reason")
+        self.assertEqual(set(no_answer.EXIT_STATUS), set(happens), "no test has this reason")
 
     def test_failures_have_a_detail(self) -> None:
         for refused in refusals():
@@ -571,7 +571,7 @@ class Names(unittest.TestCase):
 
     def test_names_on_the_page_for_agents_exist(self) -> None:
         known = {*re.findall(r'^\| (?:<a id=".*?"></a>)?`(\w+)`', FIELDS, re.MULTILINE)}
-        known |= {*ALL_MODES, *request.EXIT_STATUS, *judging.SKIP_REASONS, *ledger.CLASSES}
+        known |= {*ALL_MODES, *no_answer.EXIT_STATUS, *judging.SKIP_REASONS, *ledger.CLASSES}
         known |= {"sparse_core", "data_move", "no_source", "at_roof", "step_duration"}
         # These are parts of names in examples, and functions of jq.
         known |= {"decoder_layer", "dot_general", "sort_by", "map_values"}

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from _pipeline import request
+from _pipeline import no_answer
 from _proto.trace import source
 from tests import fuzz, harness
 from tests.builders.xspace import (
@@ -74,7 +74,9 @@ class RandomDamage(unittest.TestCase):
 
     def test_every_reason_has_its_exit_status(self) -> None:
         known = fuzz.STATUS_OF | {"protobuf_not_installed": 1, "missing_dependency": 1}
-        self.assertEqual(known, request.EXIT_STATUS, "add a new reason to STATUS_OF of tests/fuzz")
+        self.assertEqual(
+            known, no_answer.EXIT_STATUS, "add a new reason to STATUS_OF of tests/fuzz"
+        )
 
     def test_randomly_damaged_files_are_refused_or_answered_in_full(self) -> None:
         failures: list[str] = []
