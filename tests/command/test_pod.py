@@ -14,8 +14,8 @@ import unittest
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.command.test_readme import GUIDE, blocks
 from tests.harness import DEMO, SCRIPT, InFolder, bound, run
+from tests.pages import GUIDE, blocks
 
 HOSTS = ("t1v-n-0", "t1v-n-1")
 TRACE = gzip.decompress(next(DEMO.rglob("*.xplane.pb.gz")).read_bytes())

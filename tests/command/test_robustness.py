@@ -74,9 +74,7 @@ class RandomDamage(unittest.TestCase):
 
     def test_every_reason_has_its_exit_status(self) -> None:
         known = fuzz.STATUS_OF | {"protobuf_not_installed": 1, "missing_dependency": 1}
-        self.assertEqual(
-            known, no_answer.EXIT_STATUS, "add a new reason to STATUS_OF of tests/fuzz"
-        )
+        self.assertEqual(known, no_answer.EXIT_STATUS, "add the reason to tests/fuzz.py")
 
     def test_randomly_damaged_files_are_refused_or_answered_in_full(self) -> None:
         failures: list[str] = []

@@ -197,7 +197,7 @@ class Terminal(StreamsTest):
         late = "import time; t = time.monotonic; time.monotonic = lambda: 1e3 * t();"
         code = f"{late} import compute_breakdown as c; raise SystemExit(c.main())"
         with (self.folder / "out").open("wb") as out:
-            command = [sys.executable, "-c", code, self.large, "--mode", "summary"]
+            command = [sys.executable, "-c", code, str(self.large), "--mode", "summary"]
             process = subprocess.Popen(command, stdout=out, stderr=slave, cwd=harness.ROOT)
             os.close(slave)
             os.close(master)
@@ -312,12 +312,12 @@ class Started(StreamsTest):
 
     def test_profiler_writes_its_result(self) -> None:
         out = self.folder / "profile"
-        command = [sys.executable, "-m", "cProfile", "-o", out, harness.SCRIPT, "--mode"]
+        command = [sys.executable, "-m", "cProfile", "-o", str(out), str(harness.SCRIPT), "--mode"]
         subprocess.run(command, capture_output=True, check=False)
         self.assertTrue(out.exists())
 
     def test_isolated_python_starts_it(self) -> None:
-        command = [sys.executable, "-I", harness.SCRIPT, "--version"]
+        command = [sys.executable, "-I", str(harness.SCRIPT), "--version"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout, f"compute_breakdown {compute_breakdown.__version__}\n")
 
@@ -331,7 +331,7 @@ class Started(StreamsTest):
         if not pythons:
             self.skipTest("no older Python")
         for python in pythons:
-            command = [python, "-B", str(harness.SCRIPT), self.small, "--mode", "summary"]
+            command = [python, "-B", str(harness.SCRIPT), str(self.small), "--mode", "summary"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stdout), (1, ""))
             self.assertIn("Python 3.10 or newer", done.stderr)
