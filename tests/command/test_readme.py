@@ -348,7 +348,7 @@ def of_demo(mode: str, *options: str) -> Json:
 
 def is_rounded(figure: str, value: float) -> bool:
     decimals = len(figure.partition(".")[2])
-    return abs(float(figure) - value) <= 0.5 / 10**decimals + 1e-9
+    return abs(float(figure) - value) <= 0.5 / float(10**decimals) + 1e-9
 
 
 class Figures(unittest.TestCase):
