@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from _proto.hlo.programs import Programs
     from _proto.trace.joined import AnyLine, AnyPlane
+    from _proto.trace.plane import Metadata, Stats
     from _proto.trace.ranks import Rank
-    from _proto.trace.reader import Metadata, Stats
     from _proto.trace.trace import Trace
 
 # A TensorCore; a plane of a SparseCore has more behind the number, one of a subprocess its id.
@@ -129,10 +129,6 @@ def open_device(
     )
 
 
-# A step takes as much memory as some events of ops, and real ones have more of these.
-N_EVENTS_OF_A_STEP = 3
-
-
 def read_steps(plane: AnyPlane, line_name: str, base: int, notes: list[str]) -> list[StepEvent]:
     """The events of a line as steps, sorted by start."""
     steps = []
@@ -142,7 +138,6 @@ def read_steps(plane: AnyPlane, line_name: str, base: int, notes: list[str]) -> 
         shift = line.base_ps - base
         n_dropped += line.n_aggregated
         for events in line.events(BEFORE_ALL, AFTER_ALL):
-            plane.count(N_EVENTS_OF_A_STEP * len(events))
             for metadata_id, offset, duration, measured in events.rows():
                 if duration < 0:
                     n_dropped += 1

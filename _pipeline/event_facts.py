@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from _pipeline.clocks import Piece
     from _pipeline.device import Device
     from _proto.trace.joined import AnyLine
-    from _proto.trace.reader import Metadata, Stats
+    from _proto.trace.plane import Metadata, Stats
 
 # On events of custom calls they are static counts of the kernel's code, which leave out its loops.
 COUNTS = ("flops", "model_flops", "bytes_accessed", "memory_access_breakdown")
@@ -35,13 +35,11 @@ def complete_ops(
     admitted events. `is_admitted` is given a line and an `offset_ps` on it.
     """
     plane = device.plane
-    # These import protobuf, which may be missing when this module is loaded.
-    from _proto.trace.joined import stat_names_on
-
-    on_events = FACTS & set().union(*(stat_names_on(plane, line) for line in device.lines))
+    on_events = FACTS & set().union(*(line.stat_names() for line in device.lines))
     if not on_events:
         return
-    from _proto.trace.event_facts import first_stats
+    # This imports protobuf, which may be missing when this module is loaded.
+    from _proto.trace.event_stats import first_stats
 
     entries: dict[int, Metadata] = {}
     wanted: dict[int, set[str]] = {}

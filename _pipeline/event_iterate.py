@@ -88,8 +88,6 @@ def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
             last = bisect_right(starts, events.last + shift)
             spans = [(start - shift, end - shift) for start, end in windows[first:last]]
             for within, of_window in zip(events.among(spans), admitted[first:last], strict=True):
-                # Windows may overlap, and so hold an event each.
-                device.plane.count(len(within))
                 of_window.add(within, shift, device)
     n_aggregated = sum(line.n_aggregated for line in device.lines)
     for of_window in admitted:

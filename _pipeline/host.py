@@ -15,7 +15,6 @@ from operator import add, lt
 from _pipeline.columns import extended, growing, rearranged
 from _pipeline.timeline import merged
 from _proto.record import record
-from _proto.trace.spans import spans_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ class Host:
         shift = line.base_ps - self.start
         starts, ends = growing(self._ends[-1:])[:0], growing(self._ends[-1:])[:0]
         names = array("i")
-        for ids, offsets, durations in spans_of(line):
+        for ids, offsets, durations in line.spans():
             shifted = list(map(add, offsets, repeat(shift)))
             events = ids, shifted, list(map(add, shifted, durations))
             if min(durations, default=0) < 0:

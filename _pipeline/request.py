@@ -119,18 +119,10 @@ KEPT_FOR_REFUSALS = 4 << 20
 
 @contextmanager
 def some_memory_kept() -> Iterator[None]:
-    """Whatever fails for want of memory in here is a MemoryError, and there is some to say so."""
+    """Free some memory when leaving, so that running out of it can be reported."""
     # Zeros that nobody reads take none of the machine's memory, only of what is allowed.
     kept = bytes(KEPT_FOR_REFUSALS)
     try:
         yield
-    except (Absent, BadArguments):
-        raise
-    except Exception:
-        # A module that is imported late, or a frame of Python's own, fails in other words.
-        from _proto.errors import check_memory
-
-        check_memory()
-        raise
     finally:
         del kept

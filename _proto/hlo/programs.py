@@ -124,7 +124,7 @@ class Programs:
     def _part(self, start: int, end: int) -> bytes:
         if end - start > _SIZE_LIMIT:
             raise Damage(start, f"{end - start} bytes are more than a message can have")
-        return self._trace.take(start, end)
+        return self._trace.read(start, end - start)
 
     def _said_of(self, error: Damage | OSError) -> str:
         return str(self._trace.in_file(error) if isinstance(error, Damage) else error)

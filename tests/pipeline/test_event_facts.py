@@ -299,7 +299,7 @@ class Costs(unittest.TestCase):
         facts: dict[str, Any] = {"flops": 4, "tf_op": "x"}
         case = Case(**facts)
         case.event(0, **facts)
-        with mock.patch("_proto.trace.event_facts._stats_of", side_effect=AssertionError):
+        with mock.patch("_proto.trace.event_stats._as_xstats", side_effect=AssertionError):
             self.assertEqual(case.op()["flops"], 4)
 
     def test_an_event_too_large_to_be_held_has_no_facts(self) -> None:

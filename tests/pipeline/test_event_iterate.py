@@ -99,7 +99,7 @@ class Column(list[int]):
 def events_at(offsets: Sequence[int]) -> Events:
     """Events that last 1 ps, each with its place as its metadata id."""
     n = len(offsets)
-    return Events.of(
+    return Events(
         list(range(n)), list(offsets), [1] * n, [0] * n, [0] * n, [False] * n, frozenset()
     )
 
