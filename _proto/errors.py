@@ -11,7 +11,10 @@ class Damage(Exception):
 
 
 class CutOff(Damage):
-    """Field `number` claims more bytes than are left. Its payload begins at `start`."""
+    """A field ends after its message. Its payload begins at `start`.
+
+    `number` is 0 if not even the field's head is whole.
+    """
 
     def __init__(self, offset: int, what: str, number: int, start: int) -> None:
         super().__init__(offset, what)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
@@ -161,11 +162,18 @@ class Plane:
                     self.stat_names[entry.key] = entry.value.name
                 elif field_name == "stats":
                     self._stats.append((start, end))
-        finally:
-            # Of a damaged plane, anatomy shows what precedes the damage.
-            for neighbours in _neighbours(entries):
-                spans = ((start, end) for _, start, end in neighbours)
-                self._event_metadata.update(zip(_keys_of(source, neighbours), spans, strict=True))
+        except Damage:
+            # Anatomy shows what precedes the damage.
+            with suppress(Damage):
+                self._add_keys(entries)
+            raise
+        self._add_keys(entries)
+
+    def _add_keys(self, entries: Sequence[tuple[int, int, int]]) -> None:
+        for neighbours in _neighbours(entries):
+            spans = ((start, end) for _, start, end in neighbours)
+            keys = _keys_of(self.source, neighbours)
+            self._event_metadata.update(zip(keys, spans, strict=True))
 
     def _add_line(self, start: int, end: int) -> None:
         self._lines.setdefault(_name_of(pb.XLine, self.source, start, end), []).append((start, end))

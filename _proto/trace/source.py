@@ -30,6 +30,8 @@ _CHUNK = 1 << 20
 _HEAD = 512
 # This much of the signature identifies a Riegeli file; damage in the rest is reported as such.
 _RIEGELI_HEAD = 8
+# The tags of the fields of XSpace, and the beginning of a Riegeli file.
+_FIRST_BYTES = b"\x0a\x12\x1a\x22" + SIGNATURE[:1]
 
 # Files that are given by mistake, by how they begin.
 _OTHERS = (
@@ -290,7 +292,11 @@ def _copy(chunks: Iterable[bytes], file: IO[bytes], limit: int) -> Damage | None
     head = b""
     try:
         for chunk in chunks:
-            head = head or chunk
+            if chunk and not head:
+                head = chunk
+                # Otherwise an endless stream of something else would fill the disk.
+                if head[0] not in _FIRST_BYTES:
+                    raise Damage(0, "a trace does not begin like this")
             written += len(chunk)
             if written > limit:
                 raise Damage(limit, f"it goes on past the limit of {limit} bytes")

@@ -70,7 +70,7 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
         try:
             number, wire, value, i = _head_at(window, i)
         except IndexError:
-            raise Damage(at, "the message ends inside a field") from None
+            raise CutOff(at, "the message ends inside a field", 0, end) from None
         except ValueError as error:
             raise Damage(at, str(error)) from None
         stop = base + i
@@ -82,7 +82,7 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
         elif wire != VARINT:
             value, stop = stop, stop + _FIXED_BYTES[wire]
             if stop > end:
-                raise Damage(at, "the message ends inside a field")
+                raise CutOff(at, "the message ends inside a field", number, stop)
         yield at, number, wire, value, stop
         at = stop
 

@@ -41,7 +41,7 @@ from tests.builders.xspace import (
     trace,
     varint,
 )
-from tests.fuzz import Reading, check_outcome, damaged_at, time_limit
+from tests.fuzz import check_outcome, damaged_at, time_limit
 
 OPS = [
     op("fusion.1", "loop fusion", 0, 90, flops=800, bytes_accessed=64, stack="model.py:7:3"),
@@ -95,10 +95,6 @@ class FuzzTest(unittest.TestCase):
             failures, f"{len(failures)} failures, the first:\n" + "".join(failures[:1])
         )
 
-    def test_oracle_knows_intact_files(self) -> None:
-        reading = Reading(fuzz.sample())
-        self.assertEqual((reading.must, reading.may), ([], []))
-
 
 # --- damage inside the file ----------------------------------------------------------------------
 
@@ -109,16 +105,10 @@ UNREADABLE = {
     "a field number of 0": b"\0",
     "wire type 6": b"\x7e",
     "wire type 7": b"\x7f",
-    "the end of a group that was not begun": b"\x7c",
-    "a group without an end": b"\x7b",
-    "groups nested 200 deep": b"\x7b" * 200 + b"\x7c" * 200,
-    "a tag of six bytes": b"\xf8\x80\x80\x80\x80\x00\x00",
     "a tag over 32 bits": b"\xf8\x80\x80\x80\x7f\x00",
     "a tag cut off": b"\xf8",
     "a varint cut off": b"\x78\x80",
     "a varint of eleven bytes": b"\x78" + b"\x80" * 10 + b"\0",
-    "a varint over 64 bits": b"\x78" + b"\xff" * 9 + b"\x7f",
-    "a varint of 65 bits": b"\x78" + b"\x80" * 9 + b"\x02",
     "a double cut off": b"\x79\0\0\0",
     "a float cut off": b"\x7d\0\0\0",
     "a length that is cut off": b"\x7a\x80",
@@ -175,15 +165,6 @@ WRONG_TYPES = {
     "an event's offset, packed, empty": ("event", bytes_field(2, b"")),
     "an event's duration": ("event", text_field(3, "\x05\x06")),
     "an event's number of occurrences, packed": ("event", bytes_field(5, b"\x05")),
-    "a value of the event metadata": ("event entry", int_field(2, 5)),
-    "a name of the event metadata": ("event metadata", int_field(2, 5)),
-    "a stat": ("event metadata", int_field(5, 5)),
-    "a stat's metadata id": ("op stat", text_field(1, "x")),
-    "a stat's double": ("op stat", int_field(2, 5)),
-    "a stat's string": ("op stat", int_field(5, 5)),
-    "a key of the stat metadata": ("stat entry", text_field(1, "x")),
-    "a value of the stat metadata": ("stat entry", int_field(2, 5)),
-    "a name of the stat metadata": ("stat metadata", int_field(2, 5)),
 }
 
 NOT_UTF8 = {
@@ -206,9 +187,6 @@ class DamageTest(RobustnessTest):
     def test_unreadable_field_is_named_by_its_offset(self) -> None:
         for place in PLACES:
             for what, bad in UNREADABLE.items():
-                if place == "event" and what.startswith(("a varint over 64", "a varint of 65")):
-                    # An unknown field that is whole: nobody needs to know its value.
-                    continue
                 with self.subTest(place=place, what=what):
                     data = with_extra(place, HERE + bad)
                     self.assert_unreadable(run(data), data.index(HERE) + len(HERE))
@@ -235,24 +213,11 @@ class DamageTest(RobustnessTest):
         for what, key in (
             ("double", double_field(1, 1.0)),
             ("float", b"\x0d\x01\0\0\0"),
-            ("string", text_field(1, "\x01")),
             ("group", b"\x0b\x0c"),
         ):
             with self.subTest(what):
                 data = with_extra("plane", bytes_field(4, key + bytes_field(2, NEEDED)))
                 self.assert_unreadable(run(data), data.rindex(key))
-
-    def test_wrong_wire_type_of_the_metadata_under_a_key(self) -> None:
-        value = int_field(2, 5)
-        data = with_extra("plane", bytes_field(4, int_field(1, 1) + value))
-        self.assert_unreadable(run(data), data.rindex(value))
-
-    def test_length_of_more_than_five_bytes(self) -> None:
-        # Some versions of the parser take it, others don't.
-        data = with_extra("event metadata", HERE + b"\x12\x81\x80\x80\x80\x80\x00x")
-        outcome = run(data)
-        if outcome.object["status"] != "ok":
-            self.assert_unreadable(outcome, data.index(HERE) + len(HERE))
 
     def test_packed_offsets_are_damage_even_if_their_number_fits(self) -> None:
         packed = bytes_field(2, b"\x05\x06")
@@ -399,10 +364,6 @@ class PureProtobufTest(RobustnessTest):
                 data = with_extra(place, HERE + bad)
                 self.assert_unreadable(self.run_pure(data), data.index(HERE) + len(HERE))
 
-    def test_groups_nested_deep(self) -> None:
-        data = with_extra("event", HERE + b"\x7b" * 20_000 + b"\x7c" * 20_000)
-        self.assert_unreadable(self.run_pure(data), data.index(HERE) + len(HERE))
-
 
 class UnseenDamageTest(RobustnessTest):
     """What no answer needs may be damaged: the answer stays the same."""
@@ -492,16 +453,6 @@ class AwkwardTest(RobustnessTest):
             with self.subTest(place):
                 self.assertEqual(said(with_extra(place, b"\x78" + b"\x80" * 9 + b"\x01")), answer)
 
-    def test_groups_as_deep_as_parsers_take_them(self) -> None:
-        answer = said(with_extra("space", b""))
-        for depth, is_legal in ((100, True), (101, False)):
-            with self.subTest(depth):
-                data = with_extra("space", HERE + b"\x7b" * depth + b"\x7c" * depth)
-                if is_legal:
-                    self.assertEqual(said(data), answer)
-                else:
-                    self.assert_unreadable(run(data), data.index(HERE) + len(HERE))
-
     def test_a_timestamp_given_twice(self) -> None:
         """The last one counts, wherever it stands: here a line is longer than a piece, too."""
         event = bytes_field(4, int_field(1, 1) + int_field(2, 500) + int_field(3, 5))
@@ -523,16 +474,6 @@ class AwkwardTest(RobustnessTest):
                     answer = said(encode(Space([plane])))
                     self.assertEqual(answer["step_window_ps"], [0, 1000])
                     self.assertEqual(answer["totals"]["n_events_total"], n)
-
-    def test_lengths_in_more_bytes_than_some_parsers_take(self) -> None:
-        answer = said(with_extra("event metadata", NEEDED))
-        over_long = NEEDED[:1] + bytes([NEEDED[1] | 128]) + b"\x80" * 4 + b"\0" + NEEDED[2:]
-        data = with_extra("event metadata", HERE + over_long)
-        outcome = run(data)
-        if outcome.object["status"] == "ok":
-            self.assertEqual(said(data), answer)
-        else:
-            self.assert_unreadable(outcome, data.index(HERE) + len(HERE))
 
     def test_fields_given_twice(self) -> None:
         self.assertEqual(
@@ -563,11 +504,10 @@ class AwkwardTest(RobustnessTest):
 
                 self.assertEqual(said(encode(space, arrange)), answer)
 
-    def test_unknown_fields_and_groups(self) -> None:
+    def test_unknown_fields(self) -> None:
         answer = said(with_extra("space", b""))
-        group = b"\x7b" * 40 + int_field(1, 5) + b"\x7c" * 40
         for place in PLACES:
-            for unknown in (group, double_field(1000, 1.5), b"\x7d1234", text_field(1000, "x")):
+            for unknown in (double_field(1000, 1.5), b"\x7d1234", text_field(1000, "x")):
                 with self.subTest(place=place, unknown=unknown):
                     self.assertEqual(said(with_extra(place, unknown)), answer)
 
@@ -896,7 +836,7 @@ class GzipTest(RobustnessTest):
     def test_bomb_that_looks_like_a_trace(self) -> None:
         limit = 4 << 20
         small = functools.partial(source.open_source, limit=limit)
-        path = self.write("x.xplane.pb.gz", bomb(64, b"\x7a" + varint(2**34)))
+        path = self.write("x.xplane.pb.gz", bomb(64, b"\x0a" + varint(2**34)))
         with mock.patch.object(source, "open_source", small):
             outcome = run(path)
         self.assert_unreadable(outcome, limit)
