@@ -30,7 +30,8 @@ from _proto.hlo.replica_groups import (
 )
 from _proto.hlo.search import LikelyLine
 from _proto.hlo.shapes import Array
-from _proto.trace import open_trace, reader
+from _proto.trace import open_trace
+from _proto.trace import plane as plane_module
 from tests.builders.hlo_proto import (
     Op,
     Shape,
@@ -1207,7 +1208,7 @@ class Buffers(unittest.TestCase):
 
 class RealOp(NamedTuple):
     instruction: Instruction | None
-    metadata: reader.Metadata
+    metadata: plane_module.Metadata
     dur_ps: int
 
     @property
