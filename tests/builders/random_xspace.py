@@ -46,7 +46,6 @@ from tests.builders.xspace import (
     uint64,
 )
 from tests.harness import DEMO, MODES
-from tests.naive.scope import scope_of
 
 
 def words(text: str) -> list[str]:
@@ -993,6 +992,9 @@ def random_host(rng: random.Random, clock: TraceClock) -> Plane:
 OWN = ["layer", "/", ".py", "site-packages", "<", "\u00fc", "nowhere", "train.py:1", "A DIR"]
 
 
+PIPELINE_OPTIONS = ("device", "step", "step_id", "own")
+
+
 def random_pipeline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if chance(rng, 0.1):
@@ -1029,15 +1031,21 @@ def random_kernel_costs(rng: random.Random, data: bytes) -> list[str]:
 OP_NAME_RE = re.compile(rb"%([\w.\-]+) = ")
 # A number is no prefix of anything; these begin too many, or nothing.
 NO_OP_NAMES = ("", "1", "f", "nowhere", "%", "FUSION", "%fusion", "copy-done.1")
+SCOPES = {
+    "jit(f)/jvp(layer)/dot_general:": "layer",
+    "jit(f)/adam/add:": "adam",
+    "transpose(jvp(vmap(Model/layers_0)))": "Model/layers_0/attn",
+    "jit(f)/while/body/closed_call/jvp(mlp)": "mlp/silu",
+}
 NO_SCOPES = ("nowhere", "lay", "ATTN", "while", "Model/layers_", "mlp/")
 
 
 def random_scope(rng: random.Random, data: bytes) -> str:
     """One that some path of the file has, as a rule."""
-    present = [scope_of(path).parts for path in TF_OPS if path.encode() in data]
+    present = [scope for path, scope in SCOPES.items() if path.encode() in data]
     if chance(rng, 0.15):
         return rng.choice(NO_SCOPES)
-    parts = rng.choice([parts for parts in present if parts] or [()])
+    parts = rng.choice(present or [""]).split("/")
     name = "/".join(parts[: rng.randrange(len(parts) + 1)])
     return name.replace("0", "*") if chance(rng, 0.3) else name
 

@@ -109,8 +109,8 @@ def demo() -> tuple[Op, ...]:
                 tuple(frames),
                 op.tf_op,
                 op.text,
-                op.signature,
-                op.shape_out or "",
+                f"{(op.hlo.name or '').rstrip('.0123456789')} [{op.category}]",
+                op.hlo.output.text if op.hlo.output else "",
                 sum(durations),
                 len(durations),
             )

@@ -19,7 +19,6 @@ from _analysis import cohorts, record_format, stragglers
 from tests.builders import records
 from tests.builders.records import Json, Name, groups_of, pod
 from tests.harness import FULL, sampled, within
-from tests.naive.spread import cohort_of
 
 
 def loader(of: Json) -> Callable[[], Json]:
@@ -78,40 +77,6 @@ def split(run: Sequence[Json]) -> list[Json]:
             groups = [each["groups"][i] for i in order]
             parts.append({**each, "devices": [device], "steps": steps, "groups": groups})
     return parts
-
-
-class AgainstNaive(unittest.TestCase):
-    def test_random_runs(self) -> None:
-        rng = random.Random(1)
-        program = records.made_up(1, 30)
-        keys = list(groups_of(program))
-        for seed in range(40):
-            names = names_of(rng.randint(1, 4), rng.randint(1, 3))
-            if len(names) == 1:
-                continue
-            slow_name, slow_key = rng.choice(names), rng.choice(keys)
-            on_host = [name for name in names if name[0] == slow_name[0]]
-            slow_line = lambda *key, slow_key=slow_key: 1.5 if key == slow_key else 1.0  # noqa: E731
-            options: Json = rng.choice(
-                [
-                    {},
-                    {"slow": {slow_name: lambda kind, agg_key: 1.06 if kind != "comm" else 1}},
-                    {"slow": dict.fromkeys(on_host, lambda *_: 1.1)},
-                    {"slow": {slow_name: slow_line}},
-                    {"idle": {slow_name: 10**10}},
-                    {"from_host": {slow_name: 10**10}},
-                    {"from_host": {slow_name: 10**9}, "idle": {slow_name: 10**9}},
-                    {"jitter": 0.0},
-                ]
-            )
-            run = pod(program, names, rng.randint(1, 7), seed=seed, **options)
-            with self.subTest(seed=seed, options=options):
-                answer = cohort(run)
-                self.assertEqual(answer.pop("program"), run[0]["devices"][0]["program"])
-                for row in answer["slowest_vs_median"]["rows"]:
-                    source = row.pop("source_inner")
-                    self.assertEqual(source is None, not row["agg_key"].startswith("stack:"), row)
-                self.assertEqual(answer, cohort_of(run))
 
 
 # --- who is slow ---------------------------------------------------------------------------------

@@ -10,18 +10,16 @@ from tests.naive.idle import idle_by_cause
 from tests.naive.op import (
     Event,
     Op,
-    distinct,
     duration,
     grouped,
     length,
-    number_of,
     pct,
     ratio,
     time_by,
     whole_ps,
 )
 from tests.naive.roofline import Roofline
-from tests.naive.step import AbsentError, Json, breakdown
+from tests.naive.step import AbsentError, Json
 
 CLASSES = (
     *("collective", "host", "data_movement", "compute_bound", "memory_bound", "kernel"),
@@ -52,6 +50,11 @@ class Runs:
 
 class Bottleneck(Roofline):
     def answer(self) -> Json:
+        said, op = self.options, self.step.program_op
+        is_by_token = said.flops_per_token is not None or said.params is not None
+        n_devices = None if op is None or op.program is None else op.program.n_devices
+        if is_by_token and said.n_devices is None and n_devices is None:
+            raise AbsentError("bad_arguments")
         ranked = self.findings()
         top = 8 if self.options.top is None else self.options.top
         rows = [{"rank": rank, **row} for rank, row in enumerate(ranked[:top], 1)]
@@ -64,10 +67,7 @@ class Bottleneck(Roofline):
             "speed_of_light": self.speed_of_light(),
             "mfu_at_least": self.utilization_at_least(with_recompute=False),
             "hfu_at_least": self.utilization_at_least(with_recompute=True),
-            "mfu": self.mfu(),
-            "tokens_per_s": self.tokens_per_s(),
             "over_roof": self.ops_over_roof(),
-            "capture": self.capture(),
             "budget": self.budget(),
             "idle_by_cause": idle_by_cause(self.step),
             "recompute_dur_ps": duration(recompute),
@@ -228,45 +228,6 @@ class Bottleneck(Roofline):
         )
         return ratio(busy, self.step.duration, 6)
 
-    def mfu(self) -> float | None:
-        flops = self.useful_flops()
-        if flops is None or "bf16" not in self.tflops:
-            return None
-        if number_of(self.step.plane.stats, "has_megacore") == 1:
-            flops /= 2
-        return ratio(self.compute_ps(flops, "bf16"), self.step.duration, 6)
-
-    def useful_flops(self) -> Fraction | None:
-        """Of one device; the tokens are those of all."""
-        said = self.options
-        if said.model_flops is not None:
-            return Fraction(said.model_flops)
-        if said.flops_per_token is not None:
-            of_token = Fraction(said.flops_per_token)
-        elif said.params is not None:
-            of_token = 6 * Fraction(said.params)
-        else:
-            return None
-        op = self.step.program_op
-        assigned = None if op is None or op.program is None else op.program.n_devices
-        devices = assigned if said.n_devices is None else said.n_devices
-        if devices is None:
-            raise AbsentError("bad_arguments")
-        return Fraction(said.tokens or 0) * of_token / Fraction(devices)
-
-    def tokens_per_s(self) -> float | None:
-        if self.options.tokens is None:
-            return None
-        return ratio(Fraction(self.options.tokens) * 10**12, self.step.duration, 3)
-
-    def capture(self) -> Json:
-        names = distinct(self.step.plane_names)
-        prefix = "/device:TPU:"
-        return {
-            "devices": [n for n in names if n.startswith(prefix) and n[len(prefix) :].isdigit()],
-            "n_steps": len(self.step.steps),
-        }
-
     # findings
 
     def kernel_of(self, op: Op) -> str | None:
@@ -317,7 +278,6 @@ class Bottleneck(Roofline):
             **self.figures(all_runs, name),
             "phases": time_by(events, lambda op: op.phase),
             "waits_for": waits,
-            "top_signature": breakdown(events)[0][0]["signature"],
         }
 
 

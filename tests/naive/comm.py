@@ -13,7 +13,6 @@ from math import prod
 from typing import TypeVar
 
 from tests.naive.bottleneck import shortened
-from tests.naive.config import plan_of
 from tests.naive.op import (
     Event,
     LineEvent,
@@ -598,7 +597,7 @@ class Comm:
             *(who.label or "", who.size or 0),
         )
 
-    def answer(self, totals: Json) -> Json:
+    def answer(self) -> Json:
         rows = grouped(self.ours, lambda e: (self.key(e), self.transfers[id(e.op)].who.sets))
         ranked = [rows[k] for k in sorted(rows, key=lambda k: (-duration(rows[k]), k[0]))]
         top = 20 if self.step.options.top is None else self.step.options.top
@@ -609,7 +608,7 @@ class Comm:
         if any(p.end.end < p.begin.start for p in self.pairs):
             self.step.notes.append("~some pairs end before they begin")
         by_collective = grouped(self.ours, lambda e: self.transfers[id(e.op)].collective)
-        totals |= {
+        totals = {
             "exposed_ps": duration(for_devices),
             "exposed_pct_of_step": pct(duration(for_devices), self.step.duration),
             "host_ps": duration(self.ours) - duration(for_devices),
@@ -629,6 +628,7 @@ class Comm:
         return {
             "rows": [self.row(events) for events in ranked[:top]],
             "tail": {"n_rows_omitted": len(ranked[top:]), **by_mode(left_out)},
+            "totals": totals,
         }
 
     def once(self, events: list[Event]) -> list[Event]:
@@ -670,17 +670,7 @@ class Comm:
             "groups": of.who.label,
             "groups_from": of.who_from,
             **self.rate(events),
-            "plan": self.plan(events),
         }
-
-    def plan(self, events: list[Event]) -> list[str] | None:
-        found = [
-            text
-            for op in {id(e.op): e.op for e in events}.values()
-            if op.program is not None and op.instruction is not None
-            for text in plan_of(op.program, op.instruction)
-        ]
-        return sorted(set(found)) or None
 
     def pairs_of(self, events: list[Event]) -> list[Pair]:
         return [pair for pair in self.pairs if pair.end in events]

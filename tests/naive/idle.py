@@ -175,8 +175,8 @@ def decimal(number: int) -> int | str:
 
 
 class Idle:
-    def __init__(self, step: Picked, host: Plane | None) -> None:
-        self.step = step
+    def __init__(self, step: Picked) -> None:
+        host, self.step = step.host, step
         self.is_known = host is not None and self.have_common_time(host)
         self.threads = self.threads_of(host) if host is not None else []
 

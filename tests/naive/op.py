@@ -29,7 +29,6 @@ from tests.naive.program import (
     has_prefix,
 )
 from tests.naive.program import Cost as DeclaredCost
-from tests.naive.scope import Scope, scope_of
 from tests.naive.wire import (
     Message,
     StatValue,
@@ -667,13 +666,11 @@ class Op:
     def source_user(self) -> str | None:
         return None if self.place is None else innermost_own(self.place.lines, self.own)
 
-    @cached_property
-    def scope(self) -> Scope | None:
-        """None of what has no path at all."""
-        path = self.tf_op
-        if path is None and self.program is not None and self.instruction is not None:
-            path = self.program.path_of(self.instruction)
-        return None if path is None else scope_of(path)
+    @property
+    def has_path(self) -> bool:
+        if self.tf_op is not None or self.program is None or self.instruction is None:
+            return self.tf_op is not None
+        return self.program.path_of(self.instruction) is not None
 
     @property
     def tf_op(self) -> str | None:
@@ -786,55 +783,9 @@ class Op:
         return self.hlo.output.arrays() if self.hlo.output else []
 
     @property
-    def shape_out(self) -> str | None:
-        return self.hlo.output.text if self.hlo.output else None
-
-    @cached_property
-    def array_in(self) -> Shape | None:
-        operands = self.hlo.operands
-        if self.hlo.opcode == "copy-done" and operands and len(operands[0].elements) > 1:
-            operands = [operands[0].elements[1]]  # (destination, source, context)
-        arrays = [array for operand in operands for array in operand.arrays()]
-        return arrays[0] if arrays else None
-
-    @property
-    def shape_in(self) -> str | None:
-        return self.array_in.text if self.array_in else None
-
-    @property
-    def array_out(self) -> Shape | None:
-        return self.output_arrays[0] if self.output_arrays else None
-
-    @property
     def has_started_only(self) -> bool:
         is_start = self.category.endswith("-start") or (self.hlo.opcode or "").endswith("-start")
         return is_start or self.is_async_fusion_start
-
-    @cached_property
-    def dtype_changes(self) -> bool | None:
-        if self.has_started_only or self.array_in is None or self.array_out is None:
-            return None
-        return self.array_in.dtype != self.array_out.dtype
-
-    @cached_property
-    def layout_changes(self) -> bool | None:
-        before, after = self.array_in, self.array_out
-        if self.has_started_only or before is None or after is None:
-            return None
-        if len(before.dims) != len(after.dims) or not before.has_layout or not after.has_layout:
-            return None
-        return (before.minor_to_major, before.tiles) != (after.minor_to_major, after.tiles)
-
-    @cached_property
-    def signature(self) -> str:
-        name, target = self.hlo.name, self.hlo.attributes.get("custom_call_target")
-        if self.hlo.opcode == "custom-call" and target is not None:
-            return "custom-call:" + target.strip('"')
-        if self.category.endswith("fusion") or self.category in ASYNC:
-            what = None if name is None else without_ssa_parts(name)
-        else:
-            what = self.hlo.opcode
-        return f"{'<no text>' if what is None else what} [{self.category}]"
 
     @property
     def is_opaque(self) -> bool:
@@ -856,7 +807,7 @@ class Op:
     @cached_property
     def phase(self) -> str:
         if self.tf_op is None:
-            is_remat = self.scope is not None and ".remat" in (self.hlo.name or "")
+            is_remat = self.has_path and ".remat" in (self.hlo.name or "")
             return "recompute" if is_remat else "unknown"
         if ".remat" in (self.hlo.name or "") or "/rematted_computation/" in self.tf_op:
             return "recompute"

@@ -40,10 +40,6 @@ COLLECTIVES = (
 )
 TRANSFERS = ("send", "recv")
 DOTS = ("convolution", "dot")
-# What only passes data on, or makes it up; it has no part in what a fusion computes.
-PLUMBING = (
-    *("parameter", "constant", "bitcast", "tuple", "get-tuple-element", "broadcast", "iota"),
-)
 MAX_HOPS = 8
 # (dtype, dims) of each
 Arrays = list[tuple[str, list[int]]]
@@ -400,13 +396,6 @@ class Program:
             precisions = [*dot.precisions, 0, 0][:2]
             dots.append(Dot([operand.dtype for operand in operands], precisions, dot.algorithm))
         return dots
-
-    def fused(self, instruction: Instruction) -> list[str]:
-        """The lines inside a fusion, one for each instruction that has one."""
-        if instruction.opcode != "fusion":
-            return []
-        body = self.inside(self.called(instruction), [])
-        return [i.line for i in body if i.line is not None and i.opcode not in PLUMBING]
 
     def declared(self, instruction: Instruction) -> Cost | None:
         """As an author writes it down, in numbers or in texts of them; 0 flops are none."""

@@ -30,7 +30,6 @@ from tests.naive.step import (
     settle_stacks,
 )
 
-MOST = 32  # of what one group lists
 WAITED_FOR = (*COLLECTIVES, *TRANSFERS, "collective")
 
 
@@ -134,7 +133,7 @@ class Record:
             names = distinct(line.name for line in asked[0].lines)
             raise AbsentError("no_xla_ops_line", available_lines=names)
         self.picked = {
-            id(step): read_picked(device.plane, [], options, [], device.steps, step, device.source)
+            id(step): read_picked(device.plane, options, [], device.steps, step, device.source)
             for device in self.devices
             for step in device.used
         }
@@ -163,13 +162,6 @@ class Record:
     def group_row(self, events: list[Event]) -> Json:
         first = events[0].op
         ops = [e.op for e in events]
-        lists = {
-            "tf_ops": sorted({op.tf_op for op in ops if op.tf_op is not None}),
-            "signatures": sorted({op.signature for op in ops}),
-            "shapes": sorted(
-                {array.text.partition("]")[0] + "]" for op in ops for array in op.output_arrays}
-            ),
-        }
         sources = [op.source_inner for op in ops if op.source_inner is not None]
         return {
             "kind": first.kind,
@@ -177,8 +169,6 @@ class Record:
             "agg_key_kind": first.agg_key_kind,
             "frames": [self.frames.index(frame) for frame in first.frames],
             "source": min(sources, default=None),
-            **{name: values[:MOST] for name, values in lists.items()},
-            "truncated": any(len(values) > MOST for values in lists.values()),
             "ops": digest(op.text for op in ops),
         }
 

@@ -28,7 +28,6 @@ from tests.naive.step import (
     AbsentError,
     Json,
     Picked,
-    breakdown,
     meant,
 )
 
@@ -374,9 +373,8 @@ class Roofline:
         }
 
     def skipped(self, parts: list[Part]) -> Json:
-        entries = []
+        entries: list[Json] = []
         for part in parts:
-            rows, _ = breakdown(part.events)
             entries.append(
                 {
                     "agg_key": part.group[0].op.agg_key,
@@ -386,7 +384,6 @@ class Roofline:
                     "total_dur_ps": duration(part.events),
                     "hbm_util": self.hbm_util(part),
                     "reason": self.skip_reason(part),
-                    "top_signature": rows[0]["signature"],
                     "example_hlo_op": longest(part.events).op.text,
                 }
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -19,7 +19,6 @@ from tests.naive.op import (
     Plane,
     Span,
     count_by,
-    distinct,
     duration,
     fact_sum,
     grouped,
@@ -221,30 +220,6 @@ def times(events: list[Event]) -> Json:
     }
 
 
-def breakdown(events: list[Event]) -> tuple[list[Json], Json | None]:
-    signatures = grouped(events, lambda e: e.op.signature)
-    ranked = sorted(signatures, key=lambda s: (-duration(signatures[s]), s))
-    rows = [
-        {
-            "signature": signature,
-            "hlo_category": signatures[signature][0].op.category,
-            "total_dur_ps": duration(signatures[signature]),
-            "n_executions": len(signatures[signature]),
-            "pct_of_group": pct(duration(signatures[signature]), duration(events)),
-            "example_hlo_op": longest(signatures[signature]).op.text,
-            "example_hlo_op_dur_ps": longest(signatures[signature]).duration,
-        }
-        for signature in ranked[:8]
-    ]
-    left_out = [e for signature in ranked[8:] for e in signatures[signature]]
-    overflow = {
-        "n_signatures": len(ranked[8:]),
-        "n_executions": len(left_out),
-        "total_dur_ps": duration(left_out),
-    }
-    return rows, overflow if left_out else None
-
-
 def longest_first(groups: dict[Key, list[Event]]) -> list[list[Event]]:
     ranked = sorted(groups, key=lambda group: (-duration(groups[group]), group))
     return [groups[group] for group in ranked]
@@ -254,84 +229,12 @@ def tail_of(left_out: list[list[Event]]) -> Json:
     return {"n_groups_omitted": len(left_out), "dur_ps": sum(map(duration, left_out))}
 
 
-def likely_sources(events: list[Event]) -> list[Json] | None:
-    """Of a group without a stack, whose programs are there."""
-    if events[0].op.source_stack is not None or all(e.op.program is None for e in events):
-        return None
-    lines = grouped(events, lambda e: e.op.likely_source.line)
-    ranked = sorted(
-        (line for line in lines if line is not None),
-        key=lambda line: (-duration(lines[line]), line),
-    )
-    rows = []
-    for line in ranked[:8]:
-        ways = grouped(lines[line], lambda e: str(e.op.likely_source.how))
-        rows.append(
-            {
-                "source_inner": line,
-                "source_user": lines[line][0].op.likely_user,
-                "source_is": max(ways, key=lambda how: duration(ways[how])),
-                "dur_ps": duration(lines[line]),
-                "n_executions": len(lines[line]),
-            }
-        )
-    shown = ranked[:8]
-    rest = [e for e in events if e.op.likely_source.line not in shown]
-    if rest:
-        rows.append(
-            {
-                "source_inner": None,
-                "source_user": None,
-                "source_is": None,
-                "dur_ps": duration(rest),
-                "n_executions": len(rest),
-            }
-        )
-    return rows
-
-
-def also_fused(events: list[Event]) -> list[Json] | None:
-    """The lines inside a group's fusions that aren't the group's."""
-    ops = grouped(events, lambda e: id(e.op))
-    programs = [(events[0].op, events[0].op.program) for events in ops.values()]
-    if all(program is None for _, program in programs):
-        return None
-    lines = [
-        line
-        for op, program in programs
-        if program is not None and op.instruction is not None
-        for line in program.fused(op.instruction)
-        if line != events[0].op.source_inner
-    ]
-    ranked = sorted(set(lines), key=lambda line: (-lines.count(line), line))
-    return [{"source_inner": line, "n_instructions": lines.count(line)} for line in ranked[:8]]
-
-
-def scopes(events: list[Event]) -> list[Json]:
-    """Those that take most of a group's time."""
-    parts = grouped(events, lambda e: e.op.scope and e.op.scope.name)
-    ranked = sorted(parts, key=lambda scope: (-duration(parts[scope]), scope is None, scope or ""))
-    return [{"scope": scope, "dur_ps": duration(parts[scope])} for scope in ranked[:4]]
-
-
-def any_change(events: list[Event], change: Callable[[Op], bool | None]) -> bool | None:
-    comparable = [e for e in events if change(e.op) is not None]
-    return any(change(e.op) for e in comparable) if comparable else None
-
-
-def change_time(events: list[Event], change: Callable[[Op], bool | None]) -> int | None:
-    """The time of those seen to change; None where none could be compared."""
-    comparable = [e for e in events if change(e.op) is not None]
-    return duration([e for e in comparable if change(e.op)]) if comparable else None
-
-
 @dataclass
 class Picked:
     """The picked step: its window and the events admitted to it, all by the device's clock, or by
     the trace's where that is the only one. Shown are times less `base`."""
 
     plane: Plane
-    plane_names: list[str]  # of the whole file
     options: Options
     notes: list[str]
     steps: list[Step]
@@ -342,6 +245,7 @@ class Picked:
     n_dropped: int
     clocks: Clocks
     step_source: str | None  # where the steps are from
+    host: Plane | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -461,13 +365,11 @@ class Picked:
             "by_phase_rollup": self.by_phase_rollup(),
             "idle_gaps": self.idle_gaps(),
             "comm_rollup": self.comm_rollup(),
-            "kernels": self.kernels(),
         }
 
     def group_row(self, events: list[Event]) -> Json:
         """The fields that a group has in summary as in by_source."""
         first, example = events[0].op, longest(events)
-        rows, overflow = breakdown(events)
         return {
             "agg_key": first.agg_key,
             "agg_key_kind": first.agg_key_kind,
@@ -483,9 +385,6 @@ class Picked:
             "bytes_accessed_sum": number(fact_sum(e.op.bytes_accessed for e in events)),
             "example_hlo_op": example.op.text,
             "example_hlo_op_dur_ps": example.duration,
-            "hlo_op_breakdown": rows,
-            "hlo_op_breakdown_overflow": overflow,
-            "likely_sources": likely_sources(events),
             "phases": time_by(events, lambda op: op.phase),
         }
 
@@ -607,36 +506,19 @@ class Picked:
             for name in sorted(groups, key=lambda name: (-duration(groups[name]), name))
         ]
 
-    def kernel_groups(self) -> dict[str, list[Event]]:
-        return grouped([e for e in self.leaves if e.op.kernel], lambda e: str(e.op.kernel))
-
-    def kernels(self) -> list[Json]:
-        groups = self.kernel_groups()
-        return [
-            {
-                "kernel": name,
-                **times(groups[name]),
-                "pct_of_step": pct(duration(groups[name]), self.duration),
-                "source_inner": groups[name][0].op.source_inner,
-                "source_user": groups[name][0].op.source_user,
-                "tf_op": groups[name][0].op.tf_op,
-                "phases": time_by(groups[name], lambda op: op.phase),
-                "shapes_in": [a.text for a in longest(groups[name]).op.hlo.operand_arrays()],
-                "shapes_out": [longest(groups[name]).op.shape_out],
-            }
-            for name in sorted(groups, key=lambda name: (-duration(groups[name]), name))
-        ]
-
     # by_source
 
-    def by_source(self, totals: Json) -> Json:
+    def by_source(self) -> Json:
         kinds = ["compute"]
         kinds += ["comm"] if self.options.include_comm else []
         kinds += ["data_move"] if self.options.include_data_move else []
         groups = grouped(self.of_kind(*kinds), lambda e: e.group)
-        totals["n_groups_total"] = len(groups)
         shown, tail = self.shown(groups)
-        return {"groups": [self.by_source_row(events) for events in shown], **tail}
+        return {
+            "groups": [self.by_source_row(events) for events in shown],
+            **tail,
+            "totals": {"n_groups_total": len(groups)},
+        }
 
     def shown(self, groups: dict[Key, list[Event]]) -> tuple[list[list[Event]], Json]:
         """All groups as they appear, or with --top the longest, and what that leaves out."""
@@ -647,7 +529,6 @@ class Picked:
         return ranked[: self.options.top], {"tail": tail}
 
     def by_source_row(self, events: list[Event]) -> Json:
-        shapes = distinct(e.op.shape_with_layout for e in events)
         known_inputs = [e for e in events if e.op.operand_dtype is not None]
         return {
             **self.group_row(events),
@@ -655,84 +536,9 @@ class Picked:
             "model_flops_sum": number(fact_sum(e.op.model_flops for e in events)),
             "dtypes": count_by(events, lambda op: op.dtype),
             "dtype_uncertain": any(e.op.dtype_uncertain for e in events),
-            "shapes": shapes[:8],
-            "shapes_truncated": len(shapes) > 8,
             "hbm_bytes_sum": number(hbm_bytes_sum(events)),
             "operand_dtypes": time_by(known_inputs, lambda op: str(op.operand_dtype)),
-            "also_fused": also_fused(events),
-            "scopes": scopes(events),
         }
-
-    # non_compute
-
-    def non_compute(self, totals: Json) -> Json:
-        stall_label = "async-done (comm stall)"
-
-        def is_stall(op: Op) -> bool:
-            return op.kind == "comm" and op.is_wait
-
-        def is_listed(op: Op) -> bool:
-            if is_stall(op):
-                return not self.options.no_comm_stalls
-            return op.kind == "data_move" or (op.kind == "comm" and self.options.include_comm)
-
-        def label(event: Event) -> tuple[str, str]:
-            return stall_label if is_stall(event.op) else event.op.category, event.op.kind
-
-        def source(event: Event) -> tuple[str, str, str]:
-            category, kind = label(event)
-            return event.op.agg_key, kind, category
-
-        listed = [e for e in self.leaves if is_listed(e.op)]
-        if any(is_stall(e.op) for e in listed):
-            self.notes.append(
-                f"asynchronous communication waits included as '{stall_label}'; "
-                "pass --no-comm-stalls to leave them out"
-            )
-        totals["non_compute_duration_ps"] = duration(listed)
-        totals["non_compute_pct_of_step"] = pct(duration(listed), self.duration)
-        totals["non_compute_pct_of_compute"] = pct(duration(listed), totals["compute_duration_ps"])
-
-        categories = []
-        for (category, kind), events in grouped(listed, label).items():
-            coverage = count_by(events, lambda op: op.agg_key_kind)
-            categories.append(
-                {
-                    "hlo_category": category,
-                    "kind": kind,
-                    **times(events),
-                    "n_groups": len({e.op.agg_key for e in events}),
-                    "agg_key_coverage": {
-                        k: coverage.get(k, 0) for k in ("stack", "tf_op", "no_source")
-                    },
-                }
-            )
-        shown, tail = self.shown(grouped(listed, source))
-        sources = [{"hlo_category": label(events[0])[0], **moved(events)} for events in shown]
-        return {"by_category": categories, "by_source_within_category": sources, **tail}
-
-
-def moved(events: list[Event]) -> Json:
-    """What non_compute says of a group."""
-    first = events[0].op
-    return {
-        "kind": first.kind,
-        "agg_key": first.agg_key,
-        "agg_key_kind": first.agg_key_kind,
-        "source_inner": first.source_inner,
-        "source_user": first.source_user,
-        "source_stack": first.source_stack,
-        "tf_op": first.tf_op,
-        **times(events),
-        "shapes_in": distinct(e.op.shape_in for e in events)[:4],
-        "shapes_out": distinct(e.op.shape_out for e in events)[:4],
-        "dtype_change": any_change(events, lambda op: op.dtype_changes),
-        "dtype_change_dur_ps": change_time(events, lambda op: op.dtype_changes),
-        "layout_change": any_change(events, lambda op: op.layout_changes),
-        "layout_change_dur_ps": change_time(events, lambda op: op.layout_changes),
-        "likely_sources": likely_sources(events),
-        "example_hlo_op": longest(events).op.text,
-    }
 
 
 def whole_time(spans: list[Span]) -> int:
@@ -796,7 +602,6 @@ def executions_in(plane: Plane, steps: list[Step]) -> list[LineEvent]:
 
 def read_picked(
     plane: Plane,
-    plane_names: list[str],
     options: Options,
     notes: list[str],
     steps: list[Step],
@@ -828,7 +633,6 @@ def read_picked(
     ]
     return Picked(
         plane=plane,
-        plane_names=plane_names,
         options=options,
         notes=notes,
         steps=steps,

@@ -61,8 +61,10 @@ def key_of(stack: str) -> str:
 
 
 def answer_of(data: bytes, mode: str, **options: Any) -> Json:
-    """What the program says, and the naive reading too."""
+    """Return what the program prints, and compare it with the naive implementation."""
     ours = answer(data, mode, *command_line(options))
+    if mode not in naive.MODES:
+        return ours
     found = differences(comparable(ours), comparable(naive.analyse(data, mode, **options)))
     if different := list(found):
         raise AssertionError("\n".join(different[:10]))
