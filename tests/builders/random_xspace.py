@@ -29,7 +29,6 @@ from tests.builders.xspace import (
     Plane,
     Space,
     Stat,
-    StatMetadata,
     StatNames,
     Value,
     bytes_field,
@@ -134,23 +133,8 @@ SUFFIXES = ["", "", ".1", ".48", ".remat", ".remat2", ".clone.3", ".200.cloned.1
 ASYNC_SUFFIXES = ["", "-done", "_async_done", ".call-done", "2", ".5.cloned.1.call-start"]
 CUSTOM_CALL_TARGETS = [*["tpu_custom_call"] * 4, "ConcatBitcast", "TODO(b/522284627)"]
 
-# category, name, output shape, the rest
+# Real ops: category, name, output shape, the rest.
 SEEN_OPS = [
-    (
-        "copy-start",
-        "%copy-start.10",
-        "(bf16[16000,256]{1,0:T(16,128)(2,1)}, bf16[16000,256]{1,0:T(16,128)(2,1)S(1)}, "
-        "u32[]{:S(2)})",
-        "copy-start(bf16[16000,256]{1,0:T(16,128)(2,1)S(1)} %convert_element_type.811)",
-    ),
-    (
-        "async-start",
-        "%all-gather.200.cloned.1.call-start",
-        "((), (), (s32[8192]{0:T(1024)}, s32[69]{0:T(1)S(11)}, s32[0]{0:T(1)S(12)}, "
-        "s32[101]{0:S(8)}, s32[0]{0:S(10)}, /*index=5*/s32[0]{0}, s32[0]{0}, "
-        "s32[128]{0:T(1)L(128)S(4)}))",
-        'async-start(), async_execution_thread="sparsecore", calls=%async_computation.28',
-    ),
     (
         "async-done",
         "%all-gather.200.cloned.1.call-done",
@@ -165,39 +149,6 @@ SEEN_OPS = [
         "async-start(s8[8388608]{0:T(1024)(128)(4,1)} %bitcast.578), calls=%async_computation.75",
     ),
     (
-        "async-done",
-        "%slice-done.10",
-        "s8[4194304]{0:T(1024)(128)(4,1)S(1)}",
-        "async-done(((s8[8388608]{0:T(1024)(128)(4,1)}), s8[4194304]{0:T(1024)(128)(4,1)S(1)}, "
-        "s32[]{:S(2)}) %slice-start.10)",
-    ),
-    (
-        "collective-permute-start",
-        "%collective-permute-start.12",
-        "(bf16[8,2048,256]{2,1,0:T(8,128)(2,1)}, bf16[8,2048,256]{2,1,0:T(8,128)(2,1)}, "
-        "u32[]{:S(2)}, u32[]{:S(2)})",
-        "collective-permute-start(bf16[8,2048,256]{2,1,0:T(8,128)(2,1)} "
-        "%reduce-scatter.90.cloned.1.call-done), channel_id=120, "
-        "source_target_pairs={{0,0},{2,2}}",
-    ),
-    (
-        "loop fusion",
-        "%subtract_bitcast_fusion.1",
-        "(s32[1,16,4,128]{3,2,1,0:T(4,128)}, s32[1,4,2048]{2,1,0:T(4,128)})",
-        "fusion(s32[4,2048]{1,0:T(4,128)} %param.19, s32[]{:T(128)} %bitcast.139), kind=kLoop, "
-        "calls=%fused_computation.401",
-    ),
-    (
-        "custom-call",
-        "%flash_attention.3",
-        "(bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)S(1)}, f32[4,4,2048,128]{3,2,1,0:T(8,128)}, "
-        "f32[4,4,2048,128]{3,2,1,0:T(8,128)})",
-        "custom-call(bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)} %fusion.544, "
-        "bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)} %fusion.545), "
-        'custom_call_target="tpu_custom_call", '
-        "operand_layout_constraints={bf16[4,4,2048,128]{3,2,1,0}, bf16[4,4,2048,128]{3,2,1,0}}",
-    ),
-    (
         "custom-call",
         "%custom-call.77",
         "f32[4,1024,512]{2,1,0:T(8,128)S(1)}",
@@ -205,64 +156,11 @@ SEEN_OPS = [
         'custom_call_target="ConcatBitcast"',
     ),
     (
-        "loop fusion",
-        "%fusion.48.clone.3",
-        "f8e4m3fn[1024,1024,1]{1,0,2:T(8,128)(4,1)}",
-        "fusion(f32[1024,1024]{1,0:T(8,128)} %param_2.1141), kind=kLoop, "
-        "calls=%fused_computation.57.clone",
-    ),
-    (
-        "data formatting",
-        "%copy.240",
-        "s32[4,16,2,128]{3,1,2,0:T(8,128)S(1)}",
-        "copy(s32[4,16,2,128]{3,2,1,0:T(2,128)S(1)} %get-tuple-element.734)",
-    ),
-    (
-        "non-fusion elementwise",
-        "%add.409",
-        "s32[]{:T(128)S(6)}",
-        "add(s32[]{:T(128)} %bitcast.139, s32[]{:T(128)} %constant.1176)",
-    ),
-    (
-        "iota",
-        "%iota.3",
-        "s32[4,2047,1,1]{1,0,3,2:T(4,128)S(1)}",
-        "iota(), iota_dimension=0",
-    ),
-    (
         "all-to-all",
         "%all-to-all.2",
         "bf16[2,4,2048,256]{3,2,1,0:T(8,128)(2,1)S(1)}",
         "all-to-all(bf16[2,4,2048,256]{3,2,1,0:T(8,128)(2,1)S(1)} %bitcast.510), channel_id=66, "
         "replica_groups=mesh['axis_0'=4,'axis_1'=2] {'axis_0':(2)2}, dimensions={0}",
-    ),
-    (
-        "copy-done",
-        "%copy-done.8",
-        "f32[16,256]{1,0:T(8,128)}",
-        "copy-done((f32[16,256]{1,0:T(8,128)}, f32[16,256]{0,1:T(8,128)S(5)}, u32[]{:S(2)}) "
-        "%copy-start.8)",
-    ),
-    (
-        "async-done",
-        "%gather_offload_async_done",
-        "f32[8188]{0:T(1024)}",
-        "async-done(((f32[4,2047,16000]{2,1,0:T(8,128)}, s32[8188]{0:T(1024)}), "
-        "f32[8188]{0:T(1024)}, (s32[8192]{0:T(1024)}, s32[25]{0:T(1)S(11)})) %start.update)",
-    ),
-    (
-        "custom fusion",
-        "%async-collective-start.3",
-        "(bf16[1024,512]{1,0:T(8,128)(2,1)}, bf16[4096,512]{1,0:T(8,128)(2,1)}, u32[]{:S(2)})",
-        "fusion(bf16[1024,512]{1,0:T(8,128)(2,1)} %param.7), kind=kCustom, "
-        "calls=%async_collective_fusion.11",
-    ),
-    (
-        "custom fusion",
-        "%async-collective-done.3",
-        "bf16[4096,512]{1,0:T(8,128)(2,1)}",
-        "fusion(bf16[4096,512]{1,0:T(8,128)(2,1)} %get-tuple-element.90), kind=kCustom, "
-        "calls=%async_collective_fusion.12",
     ),
     (
         "copy-done",
@@ -611,11 +509,7 @@ class TraceClock:
         return [self.random_line(name, part) for part in parts]
 
 
-NO_TIMES = [
-    *(uint64(2**63), uint64(2**64 - 1), int64(-1), int64(-(2**63)), double(30.0), string("30")),
-    *(ref("30"), raw(b"\x1e"), compressed("30"), double(float("nan")), NO_VALUE),
-]
-ALIAS = 2**46  # the first of two stat metadata that share the names of device times
+NO_TIMES = [uint64(2**63), int64(-1), double(30.0), string("30"), NO_VALUE]
 
 
 class CoreClock:
@@ -668,22 +562,14 @@ class CoreClock:
         if self.is_bent and chance(rng, 0.1):
             end = start + rng.choice((0, 10, 100, 2000)) * self.scale
         stats = []
-        for i, (name, value) in enumerate(
-            (("device_offset_ps", start), ("device_duration_ps", max(0, end - start)))
+        for name, value in (
+            ("device_offset_ps", start),
+            ("device_duration_ps", max(0, end - start)),
         ):
-            stat = self.names.stat(name, self.integer(value))
-            odd = rng.choice((*NO_TIMES, self.integer(rng.randrange(0, 600, 10))))
-            if not chance(rng, self.share_odd):
-                stats.append(stat)
-            elif chance(rng, 0.3):  # twice; the last one counts
-                twice = [stat, self.names.stat(name, self.integer(rng.randrange(0, 600, 10)))]
-                stats += rng.sample(twice, 2)
-            elif chance(rng, 0.2):
-                stats.append(Stat(ALIAS + i, self.integer(value)))
-            elif chance(rng, 0.1):
-                stats.append(self.names.stat(name, uint64(2**63 - 1)))
-            else:
-                stats.append(self.names.stat(name, odd))
+            odd = chance(rng, self.share_odd)
+            stats.append(
+                self.names.stat(name, rng.choice(NO_TIMES) if odd else self.integer(value))
+            )
         return stats
 
     def more(self) -> list[Stat]:
@@ -696,12 +582,6 @@ class CoreClock:
             *(Stat(2**50, uint64(30)), Stat(None, int64(3)), Stat(2**50)),
         ]
         return self.rng.sample(pool, self.rng.choice((1, 1, 2, 3)))
-
-    def aliases(self) -> list[StatMetadata]:
-        return [
-            StatMetadata(ALIAS, "device_offset_ps"),
-            StatMetadata(ALIAS + 1, "device_duration_ps"),
-        ]
 
     def bend(self, ops: list[TimedEvent]) -> list[TimedEvent]:
         """Draw some ops as instant, and some of these at their predecessor's offset."""
@@ -920,8 +800,7 @@ def random_plane(
     if chance(rng, 0.2):
         rng.shuffle(lines)
     stats = random_plane_stats(rng, names)
-    stat_metadata = [*names.metadata(), *core.aliases()]
-    return Plane(name, lines, metadata, stat_metadata, stats, id=rng.choice((None, 0, 3)))
+    return Plane(name, lines, metadata, names.metadata(), stats, id=rng.choice((None, 0, 3)))
 
 
 # --- the host ------------------------------------------------------------------------------------

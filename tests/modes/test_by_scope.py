@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
+from _pipeline.scopes import scope_of
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import metadata_plane
 from tests.builders.hlo_proto import op as instruction
@@ -321,7 +322,41 @@ class Options(unittest.TestCase):
             self.assertEqual(outcome.object["reason"], "bad_arguments")
 
 
+# Paths, with the scope and the primitive of each.
+PATHS = {
+    "jit(f)/jvp(layer)/dot_general:": ("layer", "dot_general"),
+    "jit(f)/transpose(jvp(decoder))/while/body/mlp/mul:": ("decoder/mlp", "mul"),
+    "jit(f)/jit(main)/transpose(jvp(vmap(Model/layers_0)))/attn/dot:": (
+        "Model/layers_0/attn",
+        "dot",
+    ),
+    "jit(f)/jvp()/checkpoint/rematted_computation/mul:": ("", "mul"),
+    "jit(f)/jvp(mlp)/jit(silu):": ("mlp/silu", None),
+    "jit(f)/pmap(jit(g))/pjit/layer:": ("g", "layer"),
+    "jvp(layer)//mul:": ("layer", "mul"),
+    "jit(f)/main:": ("", "main"),
+    "jit(f)": ("", None),
+    "add": ("", "add"),
+    # The first of several paths counts.
+    "jit(f)/adam/add;jit(f)/mlp/mul:": ("adam", "add"),
+    "a[x;y]/b;c/mul:": ("a[x;y]", "b"),
+    # Brackets and quotes keep a part together.
+    'jit(f)/x["q/k"]/call(a/b)/mul:': ('x["q/k"]/call(a/b)', "mul"),
+    "params['a/b'][0].mu:": ("", "params['a/b'][0].mu"),
+    "jit(f)/layer{a/b}/mul:": ("layer{a/b}", "mul"),
+    # A wrapper is taken off only if it encloses the whole part.
+    "jit(f)/jvp(layer)_1/mul:": ("jvp(layer)_1", "mul"),
+    "jit(f)/jit(g)(h)/mul": ("jit(g)(h)", "mul"),
+}
+
+
 class OddPaths(unittest.TestCase):
+    def test_path_consists_of_scope_and_primitive(self) -> None:
+        for path, expected in PATHS.items():
+            with self.subTest(path=path):
+                scope = scope_of(path)
+                self.assertEqual((scope.name, scope.primitive), expected)
+
     def test_every_odd_scope_can_be_asked_for(self) -> None:
         paths = [
             *("x['a/b']/mul:", "call(a/b)/c/mul:", '"q/r"/s/mul:', "{a/b}/[c/d]/mul:", "it's/mul:"),
