@@ -1,4 +1,4 @@
-"""The naive implementation's record: all steps of all devices of a file, line by line."""
+"""The mode record: all steps of all devices of a file, by line."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def digest(texts: Iterable[str]) -> str:
 
 
 def is_inside(e: Event, branching: Event) -> bool:
-    """Whether an event starts within a conditional. What starts with it and lasts longer is around
-    it, and so is one of two that lie alike."""
+    """Return whether an event runs in a branch of a conditional. Longer events that start with
+    the conditional enclose it, and so does one of two with the same times."""
     if e is branching or not branching.on_device.holds(e.start):
         return False
     if e.start > branching.start or e.duration < branching.duration:
@@ -53,14 +53,14 @@ def is_inside(e: Event, branching: Event) -> bool:
 
 
 def outside_of_branches(picked: Picked) -> list[Event]:
-    """The events that run whatever branch is taken."""
+    """Return the events that run whatever branch is taken."""
     branching = [e for e in picked.containers if e.op.category == "conditional"]
     return [e for e in picked.events if not any(is_inside(e, each) for each in branching)]
 
 
 @dataclass
 class Device:
-    """A device, its steps, and those of them that are used, with what ran in each."""
+    """A device with its steps."""
 
     plane: Plane
     source: str | None
@@ -89,7 +89,7 @@ class Device:
         return any(step.admits(span.start) for span in spans if span for step in self.steps)
 
     def why_not(self, step: Step) -> str | None:
-        """Why a step isn't used, if it isn't; by itself, whatever was asked for."""
+        """Return why a step isn't used, regardless of --steps."""
         if step.n_events == 0:
             return "no_ops"
         alike = self.steps
@@ -127,7 +127,7 @@ class Record:
             complete_ops(device.plane, executions_in(device.plane, device.steps))
         self.devices = [device for device in devices if device.has_ops]
         if not self.devices:
-            # What the modes of one step say of the first.
+            # The modes of one step give the same reason for the first device.
             if asked[0].lines_named("XLA Ops"):
                 raise AbsentError("empty_xla_ops_line")
             names = distinct(line.name for line in asked[0].lines)
@@ -205,7 +205,7 @@ class Record:
         }
 
     def asked(self) -> slice:
-        """As Python reads what stands between brackets."""
+        """Return the slice of --steps."""
         if self.options.steps is None:
             return slice(None)
         start, end = self.options.steps.split(":")

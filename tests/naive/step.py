@@ -1,4 +1,4 @@
-"""The naive implementation's step, and the modes that list what is in it."""
+"""The step: how it is picked, its clocks, its totals, and the modes summary and by_source."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ Key = TypeVar("Key", bound=tuple[str, ...])
 
 @dataclass
 class Options:
-    """The command line's options, by name."""
+    """The options of the command line by name."""
 
-    device: str | None = None  # what that means is the mode's
+    device: str | None = None  # the default depends on the mode
     step: int | str | None = None  # "all" for every op of the device
     step_id: str | None = None
     steps: str | None = None
@@ -83,7 +83,7 @@ class AbsentError(Exception):
 
 @dataclass
 class Step:
-    """A step, or (without an index) the whole of the ops."""
+    """A step, or all ops of the device (without an index)."""
 
     index: int | None
     name: str | None
@@ -92,12 +92,12 @@ class Step:
     n_events: int = 0
 
     def admits(self, start: int | None) -> bool:
-        """An op by its start on the trace's clock. One without a time belongs to no step."""
+        """Return whether an op that starts then, by the trace's clock, is in the step."""
         return self.index is None or self.on_trace.holds(start)
 
 
 def read_steps(plane: Plane, line_name: str) -> list[Step]:
-    """The events of a line that have a valid time."""
+    """Return the events of a line that have a valid time."""
     timed = [(span, e) for e in plane.events_of(line_name) if (span := e.on_trace) is not None]
     timed.sort(key=lambda each: each[0].start)
     starts = [e.start for e in plane.events_of("XLA Ops")]
@@ -119,7 +119,7 @@ def as_busy_as_any(steps: list[Step]) -> list[Step]:
 
 
 def busiest(steps: list[Step]) -> Step:
-    """The one with most ops; of equally busy ones the typical, if none has any the middle one."""
+    """Return the step with most ops: the typical one of several, the middle one if none has ops."""
     if all(step.n_events == 0 for step in steps):
         return steps[len(steps) // 2]
     typical = sorted(
@@ -140,7 +140,7 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
 
 
 def meant(asked: str, names: Iterable[str]) -> str | None:
-    """The name that is given, or the only one that it is a prefix of; a number is no prefix."""
+    """Return the name itself, or the only one with that prefix; a number is never a prefix."""
     distinct_names = set(names)
     if asked in distinct_names:
         return asked
@@ -177,12 +177,12 @@ def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[s
 
 @dataclass
 class Clocks:
-    """What the ops that have device times tell of the trace's clock and the device's."""
+    """The relation of the trace's clock to the device's, by ops that have both times."""
 
     timed: list[tuple[Span, Span]]  # on the trace's clock, on the device's
 
     def delta(self, time: int) -> int:
-        """From a time on the trace's clock to the device's."""
+        """Return the difference from the trace's clock to the device's at a time."""
         starts = [(on_trace.start, on_device.start) for on_trace, on_device in self.timed]
         ends = [(on_trace.end, on_device.end) for on_trace, on_device in self.timed]
         if not starts:
@@ -197,10 +197,10 @@ class Clocks:
 
 
 def window_of(step: Step, events: list[Event], clocks: Clocks) -> Span:
-    """The step's time on the clock that its ops' times are on."""
+    """Return the step's time on the clock of its ops."""
     if clocks.timed and step.on_device is not None:
         return step.on_device
-    # The first op's δ, not that of the step's own start: so no op lies before the window.
+    # The first op's difference applies, so no op begins before the window.
     first = min(events, key=lambda e: e.start, default=None)
     delta = first.on_device.start - first.on_trace.start if first else 0
     start = step.on_trace.start + delta
@@ -231,8 +231,8 @@ def tail_of(left_out: list[list[Event]]) -> Json:
 
 @dataclass
 class Picked:
-    """The picked step: its window and the events admitted to it, all by the device's clock, or by
-    the trace's where that is the only one. Shown are times less `base`."""
+    """The picked step: its window and its events, by the device's clock or, if there is none,
+    by the trace's. Printed times are relative to `base`."""
 
     plane: Plane
     options: Options
@@ -244,12 +244,12 @@ class Picked:
     events: list[Event]
     n_dropped: int
     clocks: Clocks
-    step_source: str | None  # where the steps are from
+    step_source: str | None  # the line that has the steps
     host: Plane | None = None
 
     @property
     def is_timed(self) -> bool:
-        """Whether by the device's clock."""
+        """Return whether times are by the device's clock."""
         return bool(self.clocks.timed)
 
     @property
@@ -273,11 +273,11 @@ class Picked:
         return [e for e in self.leaves if e.op.kind in kinds]
 
     def covered(self, events: list[Event]) -> list[tuple[int, int]]:
-        """The parts of the window in which one of the events runs."""
+        """Return the parts of the window in which one of the events runs."""
         return union((max(e.start, self.window.start), min(e.end, self.window.end)) for e in events)
 
     def stack_order(self) -> str | None:
-        """How most of the ops that have a stack have it."""
+        """Return the frame order of most ops that have a stack."""
         orders = [op.stack_order for op in ops_of(self.events) if op.stack_order is not None]
         return (majority(orders) or INNERMOST_FIRST) if orders else None
 
@@ -291,7 +291,7 @@ class Picked:
 
     @property
     def program_op(self) -> Op | None:
-        """The first op of the program that took most of the step."""
+        """Return the first op of the program that took most of the step."""
         by_id = grouped(self.leaves, lambda e: e.op.program_id)
         by_id.pop(None, None)
         chosen = max(by_id, key=lambda i: duration(by_id[i]), default=None)
@@ -368,7 +368,7 @@ class Picked:
         }
 
     def group_row(self, events: list[Event]) -> Json:
-        """The fields that a group has in summary as in by_source."""
+        """Return the fields that groups have in summary and in by_source."""
         first, example = events[0].op, longest(events)
         return {
             "agg_key": first.agg_key,
@@ -430,7 +430,7 @@ class Picked:
         }
 
     def gaps(self) -> list[Span]:
-        """When no leaf runs; the longest first, of these the earliest."""
+        """Return the times when no leaf runs, the longest first, then by time."""
         busy = self.covered(self.leaves)
         first, end = self.window.start, self.window.end
         edges = [first, *(edge for interval in busy for edge in interval), end]
@@ -438,7 +438,7 @@ class Picked:
         return sorted(gaps, key=lambda gap: (-gap.duration, gap.start))
 
     def before(self, gap: Span) -> Event | None:
-        """Of those that end where it begins, the one that began first."""
+        """Return the event that ends where the gap begins; the one that began first."""
         ending = [e for e in self.leaves if e.duration > 0 and e.end == gap.start]
         is_edge = gap.start == self.window.start
         return None if is_edge else min(ending, key=lambda e: e.start)
@@ -450,8 +450,8 @@ class Picked:
     def gap_row(self, gap: Span) -> Json:
         before, behind = self.before(gap), self.behind(gap)
         around = [e for e in self.containers if e.start <= gap.start < e.end]
-        # The innermost began last; of those that began together it ends first, and the file
-        # lists it after the ones around it.
+        # The innermost container began last. Of those that began together it ends first, and
+        # the file has it after the containers around it.
         around.sort(key=lambda e: (-e.start, e.end))
         ties = [e for e in around if (e.start, e.end) == (around[0].start, around[0].end)]
         return {
@@ -521,7 +521,7 @@ class Picked:
         }
 
     def shown(self, groups: dict[Key, list[Event]]) -> tuple[list[list[Event]], Json]:
-        """All groups as they appear, or with --top the longest, and what that leaves out."""
+        """Return all groups in order of appearance, or with --top the longest and a tail."""
         if self.options.top is None:
             return list(groups.values()), {}
         ranked = longest_first(groups)
@@ -546,7 +546,7 @@ def whole_time(spans: list[Span]) -> int:
 
 
 def time_between(spans: list[Span]) -> int:
-    """What of the whole is in none of them."""
+    """Return the time that is in none of the spans."""
     return whole_time(spans) - length(union((span.start, span.end) for span in spans))
 
 
@@ -555,13 +555,13 @@ def step_time(steps: list[Step]) -> int:
 
 
 def name_in_rollup(step: Step, source: str | None) -> str | None:
-    """None for the profiler's numbered steps."""
+    """Return the name of a step; None for the profiler's numbered steps."""
     is_number = bool(step.name) and all(c in "0123456789" for c in step.name or "")
     return None if is_number and source == "steps" else step.name or "<none>"
 
 
 def notes_of_all(steps: list[Step]) -> list[str]:
-    """On the time that no step's figures show."""
+    """Return the notes on time that is in no step's figures."""
     notes = []
     idle = [step for step in steps if step.n_events == 0]
     if idle:
@@ -576,12 +576,12 @@ def notes_of_all(steps: list[Step]) -> list[str]:
 
 
 def ops_of(events: list[Event]) -> list[Op]:
-    """Each once."""
+    """Return each op once."""
     return [its_events[0].op for its_events in grouped(events, lambda e: id(e.op)).values()]
 
 
 def settle_stacks(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[str]) -> None:
-    """Let these ops of a device tell how stacks are ordered; before anything asks for one."""
+    """Decide the frame order of a device's stacks by these ops, before stacks are read."""
     order = majority(op.order_by_source for op in ops)
     order = order or majority(op.order_by_program for op in ops)
     if order is None and any(op.is_order_guessed for op in ops):
@@ -592,7 +592,7 @@ def settle_stacks(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[s
 
 
 def executions_in(plane: Plane, steps: list[Step]) -> list[LineEvent]:
-    """The valid executions of ops that start in any of these steps."""
+    """Return the valid executions of ops that start in any of these steps."""
     return [
         e
         for e in plane.events_of("XLA Ops")
@@ -608,9 +608,9 @@ def read_picked(
     step: Step,
     step_source: str | None,
 ) -> Picked:
-    """What is in a step."""
+    """Return the picked step with its events."""
     on_line = plane.events_of("XLA Ops")
-    # Aggregated events have no time and belong to no step: they are missing from each.
+    # Aggregated events have no time, so every step lacks them.
     dropped = [
         e
         for e in on_line
