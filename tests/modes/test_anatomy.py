@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
-from _analysis import processes
+from _analysis import processes, tallies
 from _modes import anatomy
 from _output.text import text_of
 from tests.builders import hlo_proto
@@ -260,7 +260,7 @@ class Provenance(unittest.TestCase):
             *(DEFAULTS[:-1], int_field(10, 5), text_field(6, "TPU"), bytes_field(14, b"\xff")),
         ):
             with self.subTest(data=data):
-                options = {"profile_options": data}
+                options: dict[str, StatValue] = {"profile_options": data}
                 said = answer(captured(("Task Environment", options)), "anatomy")
                 self.assertIsNone(said["profile_options"])
                 (note,) = said["notes"]
@@ -367,6 +367,12 @@ class OnePlane(unittest.TestCase):
         self.assertEqual(line["first_start_ps"], str(end * 1000 - end - 1))
         self.assertEqual(line["last_end_ps"], str(end * 1000 + end + end))
         self.assertEqual(line["busy_ps"], str(3 * end + 1))
+
+    def test_overlaps_between_pieces_of_a_line_count_once(self) -> None:
+        busy = tallies.Union()
+        for spans in ([(0, 100), (300, 10)], [(10, 20), (50, 100)], [(20, 5)]):
+            busy.add(spans)
+        self.assertEqual(busy.duration(), 160, "0 to 150 and 300 to 310")
 
     def test_huge_event_is_counted_and_its_text_is_cut(self) -> None:
         for n_bytes in (200_000, 3 << 20):

@@ -76,35 +76,44 @@ def damage(said: Json) -> list[str]:
     return [note for note in said["notes"] if note.startswith("the program's HLO")]
 
 
+def parsed(**computations: str) -> dict[str, list[hlo_proto.Op]]:
+    """Parse instructions such as `done async-done start calls=body`, separated by semicolons.
+
+    A computation that is called must precede its caller; the last one is the entry.
+    """
+    found = {}
+    for computation, text in computations.items():
+        ops = []
+        for part in text.split(";"):
+            name, opcode, *rest = part.split()
+            operands = [word for word in rest if "=" not in word]
+            calls = [word.removeprefix("calls=") for word in rest if word.startswith("calls=")]
+            thread = "sparsecore" if "on=sparsecore" in rest else None
+            ops.append(instruction(name, opcode, *operands, calls=calls, thread=thread))
+        found[computation] = ops
+    return found
+
+
 class Counts(unittest.TestCase):
     def test_instructions_outside_fusions_are_counted_by_opcode(self) -> None:
         said = say(
-            {
-                "inner": [instruction("deep", "tanh")],
-                "body": [
-                    instruction("neg", "negate"),
-                    instruction("f.2", "fusion", calls=["inner"]),
-                ],
-                "reducer": [instruction("sum", "add")],
-                "main": [
-                    instruction("x", "parameter"),
-                    instruction("f.1", "fusion", "x", calls=["body"]),
-                    instruction("f.3", "fusion", "x"),
-                    instruction("r", "reduce", "f.1", calls=["reducer"]),
-                ],
-            },
+            parsed(
+                inner="deep tanh",
+                body="neg negate; f.2 fusion calls=inner",
+                reducer="sum add",
+                main="x parameter; f.1 fusion x calls=body; f.3 fusion x;"
+                "r reduce f.1 calls=reducer",
+            ),
             devices=(2, 4),
         )
-        self.assertEqual(
-            list(said["opcodes"].items()),
-            [("fusion", 2), ("add", 1), ("parameter", 1), ("reduce", 1)],
-        )
+        opcodes = [("fusion", 2), ("add", 1), ("parameter", 1), ("reduce", 1)]
+        self.assertEqual(list(said["opcodes"].items()), opcodes)
         self.assertEqual((said["n_computations"], said["n_instructions"]), (4, 8))
         self.assertEqual((said["n_fusions"], said["n_devices"]), (2, 8))
         self.assertEqual((said["name"], said["program_id"]), ("jit_f(7)", "7"))
 
     def test_unknown_facts_are_null(self) -> None:
-        said = say({"main": [instruction("x", "parameter")]})
+        said = say(parsed(main="x parameter"))
         self.assertEqual((said["n_fusions"], said["n_devices"], said["flags"]), (0, None, None))
         self.assertEqual((said["collectives"], said["kernels"], said["retries"]), ([], [], []))
 
@@ -112,110 +121,62 @@ class Counts(unittest.TestCase):
 class Collectives(unittest.TestCase):
     def assert_moved(
         self, computations: dict[str, list[hlo_proto.Op]], *expected: tuple[Any, ...], **more: Any
-    ) -> list[Json]:
-        rows: list[Json] = say(computations, **more)["collectives"]
+    ) -> None:
+        rows = say(computations, **more)["collectives"]
         self.assertEqual(columns(rows, "collective", "how", "n_instructions"), list(expected))
-        return rows
 
     def test_synchronous_collectives_are_counted_by_opcode(self) -> None:
+        main = "ar.1 all-reduce calls=sum; ar.2 all-reduce calls=sum; ag all-gather;"
+        main += "send.1 send; send-done.1 send-done send.1"
         self.assert_moved(
-            {
-                "sum": [instruction("add", "add")],
-                "main": [
-                    instruction("ar.1", "all-reduce", calls=["sum"]),
-                    instruction("ar.2", "all-reduce", calls=["sum"]),
-                    instruction("ag", "all-gather"),
-                    instruction("send.1", "send"),
-                    instruction("send-done.1", "send-done", "send.1"),
-                ],
-            },
-            ("all-gather", "sync", 1),
-            ("all-reduce", "sync", 2),
+            parsed(sum="add add", main=main), ("all-gather", "sync", 1), ("all-reduce", "sync", 2)
         )
 
     def test_fusion_counts_once_for_the_collective_inside(self) -> None:
-        inside = [instruction("ar", "all-reduce"), instruction("slice", "dynamic-slice", "ar")]
         for name, collective in (
             ("all-reduce-scatter.3", "reduce-scatter"),
             ("fused_computation", "all-reduce"),
         ):
-            self.assert_moved(
-                {name: inside, "main": [instruction("fusion.1", "fusion", calls=[name])]},
-                (collective, "sync", 1),
-            )
+            inside = {name: "ar all-reduce; slice dynamic-slice ar"}
+            computations = parsed(**inside, main=f"fusion.1 fusion calls={name}")
+            self.assert_moved(computations, (collective, "sync", 1))
 
     def test_asynchronous_collectives_are_counted_by_their_done(self) -> None:
-        self.assert_moved(
-            {
-                "wrapped": [instruction("rs", "reduce-scatter")],
-                "main": [
-                    instruction("cp", "collective-permute-start"),
-                    instruction("cp.done", "collective-permute-done", "cp"),
-                    instruction("s", "async-start", calls=["wrapped"]),
-                    instruction("u", "async-update", "s", calls=["wrapped"]),
-                    instruction("d", "async-done", "u", calls=["wrapped"]),
-                    # A done without a start has its collective in its opcode.
-                    instruction("ag.done", "all-gather-done"),
-                ],
-            },
-            ("all-gather", "async", 1),
-            ("collective-permute", "async", 1),
-            ("reduce-scatter", "async", 1),
+        # The last done has no start, so only its opcode names the collective.
+        main = (
+            "cp collective-permute-start; cp.done collective-permute-done cp;"
+            "s async-start calls=wrapped; u async-update s calls=wrapped;"
+            "d async-done u calls=wrapped; ag.done all-gather-done"
         )
+        names = ("all-gather", "collective-permute", "reduce-scatter")
+        expected = [(name, "async", 1) for name in names]
+        self.assert_moved(parsed(wrapped="rs reduce-scatter", main=main), *expected)
 
     def test_thread_of_start_or_body_shows_the_sparse_core(self) -> None:
-        by_thread = instruction("s", "async-start", calls=["outer"], thread="sparsecore")
-        wrapped = {
-            "inner": [instruction("ag", "all-gather")],
-            "outer": [instruction("call", "custom-call", calls=["inner"])],
-        }
-        done = instruction("d", "async-done", "s")
-        self.assert_moved({**wrapped, "main": [by_thread, done]}, ("all-gather", "sparse_core", 1))
-        start = instruction("s", "async-start", calls=["outer"])
-        self.assert_moved(
-            {**wrapped, "main": [start, done]},
-            ("all-gather", "sparse_core", 1),
-            threads={"outer": "sparsecore"},
-        )
+        wrapped = {"inner": "ag all-gather", "outer": "call custom-call calls=inner"}
+        expected = ("all-gather", "sparse_core", 1)
+        main = "s async-start calls=outer on=sparsecore; d async-done s"
+        self.assert_moved(parsed(**wrapped, main=main), expected)
+        main = "s async-start calls=outer; d async-done s"
+        self.assert_moved(parsed(**wrapped, main=main), expected, threads={"outer": "sparsecore"})
 
     def test_copies_and_slices_are_no_collectives(self) -> None:
-        self.assert_moved(
-            {
-                "slice": [instruction("sl", "slice")],
-                "main": [
-                    instruction("s", "async-start", calls=["slice"], thread="sparsecore"),
-                    instruction("d", "async-done", "s"),
-                    instruction("c", "copy-start"),
-                    instruction("c.done", "copy-done", "c"),
-                ],
-            }
-        )
+        main = "s async-start calls=slice on=sparsecore; d async-done s;"
+        self.assert_moved(parsed(slice="sl slice", main=main + "c copy-start; e copy-done c"))
 
     def test_asynchronous_fusions_are_counted_by_the_last(self) -> None:
-        self.assert_moved(
-            {
-                "a": [instruction("ag.1", "all-gather")],
-                "async_collective_fusion.2": [instruction("ag.2", "all-gather")],
-                "c": [instruction("ag.3", "all-gather")],
-                "main": [
-                    instruction("async-collective-start.1", "fusion", calls=["a"]),
-                    instruction(
-                        "fusion.2",
-                        "fusion",
-                        "async-collective-start.1",
-                        calls=["async_collective_fusion.2"],
-                    ),
-                    instruction("async-collective-done.1", "fusion", "fusion.2", calls=["c"]),
-                ],
-            },
-            ("all-gather", "async_fusion", 1),
+        bodies = {"a": "ag.1 all-gather", "async_collective_fusion.2": "ag.2 all-gather"}
+        main = (
+            "async-collective-start.1 fusion calls=a;"
+            "fusion.2 fusion async-collective-start.1 calls=async_collective_fusion.2;"
+            "async-collective-done.1 fusion fusion.2 calls=c"
         )
+        computations = parsed(**bodies, c="ag.3 all-gather", main=main)
+        self.assert_moved(computations, ("all-gather", "async_fusion", 1))
 
     def test_asynchronous_fusion_of_unknown_content_is_a_collective(self) -> None:
-        self.assert_moved(
-            {"main": [instruction("async-collective-done.1", "fusion")]},
-            ("collective", "async_fusion", 1),
-        )
+        computations = parsed(main="async-collective-done.1 fusion")
+        self.assert_moved(computations, ("collective", "async_fusion", 1))
 
     def test_times_and_payload_equal_those_of_comm(self) -> None:
         groups = ", replica_groups={{0,1},{2,3}}"
@@ -226,34 +187,27 @@ class Collectives(unittest.TestCase):
             op("ar.1", "all-reduce", 130, 30, shape=BF16, attributes=groups, opcode="all-reduce"),
             op("ar.1", "all-reduce", 160, 10, shape=BF16, attributes=groups, opcode="all-reduce"),
         ]
-        main = [
-            instruction("ag-start.1", "all-gather-start"),
-            instruction("ag-done.1", "all-gather-done", "ag-start.1"),
-            instruction("ar.1", "all-reduce"),
-            instruction("ar.2", "all-reduce"),
-            instruction("rs.1", "reduce-scatter"),
-        ]
-        rows = say({"main": main}, ran=ran)["collectives"]
+        main = "ag-start.1 all-gather-start; ag-done.1 all-gather-done ag-start.1;"
+        main += "ar.1 all-reduce; ar.2 all-reduce; rs.1 reduce-scatter"
+        rows = say(parsed(main=main), ran=ran)["collectives"]
         names = "collective n_instructions n_executions sync_dur_ps wait_dur_ps payload_bytes"
-        self.assertEqual(
-            columns(rows, *names.split()),
-            [
-                ("all-reduce", 2, 2, 40, 0, 2 * 2048),
-                ("all-gather", 1, 1, 0, 9, 2048),
-                ("reduce-scatter", 1, 0, 0, 0, None),
-            ],
-        )
-        of_comm = answer(traced({"main": main}, ran), "comm")["totals"]["by_collective"]
+        expected = [
+            ("all-reduce", 2, 2, 40, 0, 2 * 2048),
+            ("all-gather", 1, 1, 0, 9, 2048),
+            ("reduce-scatter", 1, 0, 0, 0, None),
+        ]
+        self.assertEqual(columns(rows, *names.split()), expected)
+        of_comm = answer(traced(parsed(main=main), ran), "comm")["totals"]["by_collective"]
         for row in rows[:2]:
-            told = of_comm[row["collective"]]
-            self.assertEqual(told, {name: row[name] for name in told})
+            figures = of_comm[row["collective"]]
+            self.assertEqual(figures, {name: row[name] for name in figures})
 
     def test_times_of_other_programs_are_left_out(self) -> None:
         ran = [
             op("ar.1", "all-reduce", 100, 30, shape=BF16, program_id=7),
             op("ar.1 ", "all-reduce", 130, 20, shape=BF16, program_id=8),
         ]
-        (row,) = say({"main": [instruction("ar.1", "all-reduce")]}, ran=ran)["collectives"]
+        (row,) = say(parsed(main="ar.1 all-reduce"), ran=ran)["collectives"]
         self.assertEqual((row["n_executions"], row["sync_dur_ps"]), (1, 30))
 
 
@@ -787,24 +741,15 @@ class Flags(InFolder):
     def finding(self, flag: str, value: str | None, main: Sequence[str]) -> Json:
         """Return what is found of a flag in a program with these collectives."""
         ops = {
-            "sync": [instruction("sync", "all-gather")],
-            "async": [
-                instruction("s.a", "all-gather-start"),
-                instruction("d.a", "all-gather-done", "s.a"),
-            ],
-            "async_fusion": [instruction("async-collective-done.1", "fusion", calls=["ag"])],
-            "sparse_core": [
-                instruction("s.sc", "async-start", calls=["ag"], thread="sparsecore"),
-                instruction("d.sc", "async-done", "s.sc"),
-            ],
-            "permute": [
-                instruction("s.p", "collective-permute-start"),
-                instruction("d.p", "collective-permute-done", "s.p"),
-            ],
+            "sync": "sync all-gather",
+            "async": "s.a all-gather-start; d.a all-gather-done s.a",
+            "async_fusion": "async-collective-done.1 fusion calls=ag",
+            "sparse_core": "s.sc async-start calls=ag on=sparsecore; d.sc async-done s.sc",
+            "permute": "s.p collective-permute-start; d.p collective-permute-done s.p",
         }
-        computations = {"main": [each for name in main for each in ops[name]]}
-        if any("ag" in each.calls for each in computations["main"]):
-            computations = {"ag": [instruction("ag", "all-gather")], **computations}
+        written = "; ".join(ops[name] for name in main) or "x parameter"
+        called = {"ag": "ag all-gather"} if "calls=ag" in written else {}
+        computations = parsed(**called, main=written)
         text = "" if value is None else f"--{flag}={value}"
         rows = self.said(text, computations)["flags"]["findings"]
         (row,) = (row for row in rows if row["flag"] == flag)
@@ -856,13 +801,10 @@ class Flags(InFolder):
             op("ag-start.2", "all-gather-start", 130, 1),
             op("ag-done.2", "all-gather-done", 140, 7, shape=BF16),
         ]
-        main = [
-            instruction("ag.1", "all-gather"),
-            instruction("ag-start.2", "all-gather-start"),
-            instruction("ag-done.2", "all-gather-done", "ag-start.2"),
-        ]
+        main = "ag.1 all-gather; ag-start.2 all-gather-start;"
+        main += "ag-done.2 all-gather-done ag-start.2"
         path = self.write("flags.txt", b"")
-        rows = say({"main": main}, "--flags", str(path), ran=ran)["flags"]["findings"]
+        rows = say(parsed(main=main), "--flags", str(path), ran=ran)["flags"]["findings"]
         exposed = {row["flag"]: row["exposed_ps"] for row in rows}
         self.assertEqual(exposed["xla_enable_async_all_gather"], 30)
         self.assertEqual(exposed[self.GATHER], 37)
