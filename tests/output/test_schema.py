@@ -20,7 +20,6 @@ from _output.fields import common, rows
 from _output.fields_page import fields_page
 from _output.schema import schema_of
 from _pipeline import request
-from tests.builders.random_anatomy import random_anatomy_case
 from tests.builders.random_xspace import command_line, random_case, random_record_case
 from tests.command.test_readme import (
     AFTER,
@@ -43,6 +42,12 @@ EXAMPLE = re.compile(r"Example: `(.*)`\Z")
 @functools.cache
 def schema(mode: str) -> Json:
     return schema_of(mode)
+
+
+def random_anatomy_case(rng: random.Random) -> tuple[bytes, Json]:
+    """Return a random trace, and options of the mode `anatomy`."""
+    options: Json = {"plane": "0", "sample": 3}
+    return random_case(rng)[0], rng.choice(({}, options, {"plane": "/host:CPU"}))
 
 
 def errors(mode: str, said: Json) -> list[str]:
