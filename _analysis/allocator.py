@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from _pipeline.context import Context
     from _proto.trace.event_numbers import Told
     from _proto.trace.ranks import Rank
     from _proto.trace.trace import Trace
@@ -28,7 +29,7 @@ DEVICE, FRAGMENTATION = "index_on_host", "fragmentation"
 RESERVED, ALLOCATED, AVAILABLE = SIZES = ("bytes_reserved", "bytes_allocated", "bytes_available")
 
 
-def runtime_of(trace: Trace, device: str, notes: list[str]) -> Json | None:
+def runtime_of(trace: Trace, device: str, context: Context) -> Json | None:
     """Return what is told of the device; None where nothing is, or it can't be read."""
     # These import protobuf, which may be missing when this module is loaded.
     from _proto.trace.event_numbers import told_in
@@ -49,7 +50,7 @@ def runtime_of(trace: Trace, device: str, notes: list[str]) -> Json | None:
         return runtime_fields((at, says) for at, says in told if says.get(DEVICE) == index)
     except (Damage, OSError) as error:
         where = trace.in_file(error) if isinstance(error, Damage) else error
-        notes.append(f"the host's plane can't be read: {where}; answered without it")
+        context.note(f"the host's plane can't be read: {where}; answered without it")
         return None
 
 

@@ -7,26 +7,24 @@ import stat
 import zlib
 from contextlib import contextmanager
 
-from _analysis.record_format import NoAnswer, decode, record_of
-from _analysis.record_format import unreadable as unreadable_record
+from _analysis.record_format import UnreadableRecord, decode, record_of
 from _analysis.recording import record_of_trace, records_of_trace
 from _pipeline.folders import files_in
 from _pipeline.load import find_files
-from _pipeline.request import DEVICE_NOT_FOUND, SCHEMA_VERSION, Absent, unreadable
+from _pipeline.no_answer import DEVICE_NOT_FOUND, NoAnswer, unreadable
+from _pipeline.request import SCHEMA_VERSION
 from _pipeline.texts import cut_texts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
     from _analysis.record_format import Record
+    from _pipeline.context import Context
     from _pipeline.load import Place
-    from _pipeline.request import Request
 
     Json = dict[str, Any]
-    # Told what is done, how many bytes of it, and of how many.
-    OnRead = Callable[[str, int, int], None]
 
 RECORD_SUFFIXES = (".json", ".json.gz")
 # Of other JSON that lies beside traces.
@@ -38,19 +36,19 @@ PADDING = b" \t\r\n\0"
 N_HEAD = 512
 
 
-def find_captures(profile: str, notes: list[str]) -> dict[str, str]:
+def find_captures(profile: str, context: Context) -> dict[str, str]:
     """Traces and records, by host; of both of one host the record, since it says the same."""
 
     def captures_in(folder: str) -> dict[str, str]:
         return dict(sorted((files_in(folder) | records_in(folder)).items()))
 
     none = "neither a .xplane.pb file nor a record"
-    captures = find_files(profile, notes, captures_in, none)
+    captures = find_files(profile, context, captures_in, none)
     if os.path.isdir(profile):
         traces = files_in(os.path.dirname(next(iter(captures.values()))))
         n_both = sum(captures[host] != path for host, path in traces.items())
         if n_both:
-            notes.append(f"{n_both} records taken, not the traces of their names")
+            context.note(f"{n_both} records taken, not the traces of their names")
     return captures
 
 
@@ -84,25 +82,25 @@ def is_record(path: str) -> bool:
     return any(start.startswith(head[: len(start)]) for start in RECORD_STARTS)
 
 
-def record_at(place: Place, device: str | None, notes: list[str], on_read: OnRead | None) -> Record:
+def record_at(place: Place, device: str | None, context: Context) -> Record:
     """Return a record that has the device; of a trace that which would be made of it."""
     with refusals_of_records(place.path):
         if not place.path.endswith(RECORD_SUFFIXES):
-            return record_of(record_of_trace("", place, device, slice(None), notes, on_read))
+            return record_of(record_of_trace(place, device, slice(None), context))
         found = decode(content_of(place.path))
     available = [each["device"] for each in found["devices"]]
     if device is not None and device not in available:
-        raise Absent(DEVICE_NOT_FOUND, available_devices=available)
+        raise NoAnswer(DEVICE_NOT_FOUND, available_devices=available)
     return found
 
 
-def records_at(path: str, device: str | None, on_read: OnRead | None) -> list[Record | Absent]:
+def records_at(path: str, device: str | None, context: Context) -> list[Record | NoAnswer]:
     """Return the records of all hosts in a file, as `records_of_trace` does."""
     with refusals_of_records(path):
         if path.endswith(RECORD_SUFFIXES):
             return [decode(content_of(path))]
-        found = records_of_trace(path, device, on_read)
-        return [each if isinstance(each, Absent) else record_of(each) for each in found]
+        found = records_of_trace(path, device, context)
+        return [each if isinstance(each, NoAnswer) else record_of(each) for each in found]
 
 
 @contextmanager
@@ -110,35 +108,32 @@ def refusals_of_records(path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, MemoryError) as error:
-        raise Absent("unreadable_record", detail=unreadable(path, error).fields["detail"]) from None
-    except NoAnswer as refusal:
-        detail = f"{os.path.basename(path)}: {refusal.fields['detail']}"
-        raise Absent(refusal.reason, detail=detail) from None
+        raise NoAnswer(
+            "unreadable_record", detail=unreadable(path, error).fields["detail"]
+        ) from None
+    except UnreadableRecord as error:
+        detail = f"{os.path.basename(path)}: {error}"
+        raise NoAnswer("unreadable_record", detail=detail) from None
 
 
 def content_of(path: str) -> bytes:
     # Not blocking: opening a FIFO that nobody writes to must not wait.
     with open(path, "rb", opener=lambda at, flags: os.open(at, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise unreadable_record("byte 0: not a regular file: copy it into one")
+            raise UnreadableRecord("byte 0: not a regular file: copy it into one")
         return file.read()
 
 
-def answer_of_records(
-    request: Request, compute: Callable[[], Json], notes: list[str], **said: str
-) -> Json:
-    try:
-        fields = compute()
-    except NoAnswer as refusal:
-        raise Absent(refusal.reason, **refusal.fields) from None
-    notes += fields.pop("notes")
+def answer_of_records(context: Context, fields: Json, **said: str) -> Json:
+    """Return the whole answer of a mode that reads records."""
+    context.notes += fields.pop("notes")
     answer = {
         "status": "ok",
-        "mode": request.mode,
+        "mode": context.request.mode,
         "schema_version": SCHEMA_VERSION,
-        "profile_dir": request.profile,
+        "profile_dir": context.request.profile,
         **said,
-        "notes": notes,
+        "notes": context.notes,
         **fields,
     }
     # Whoever made the records may have had longer ones.

@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
-from _analysis.record_format import NoAnswer, unreadable
 from _analysis.recorded_steps import rounded_mean, runs_of, source_of
+from _pipeline.no_answer import NoAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -292,7 +292,8 @@ def lines_of(
             if len(run.steps) == len(wanted):
                 lines = [line for line in run.lines() if line.kind in LINE_KINDS]
                 return {(line.kind, line.group["agg_key"]): line for line in lines}
-    raise unreadable(f"the record of host {member.host} changed while it was read")
+    detail = f"the record of host {member.host} changed while it was read"
+    raise NoAnswer("unreadable_record", detail=detail)
 
 
 def twice_median(figures: Iterable[int]) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from _pipeline.names import taken_for
-from _pipeline.request import Absent
+from _pipeline.no_answer import NoAnswer
 from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
+    from _pipeline.context import Context
     from _pipeline.groups import Group
     from _pipeline.ops import Op
 
@@ -81,7 +82,7 @@ def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
 
 
 def costs_by_kernel(
-    compute: Group, told: Sequence[tuple[str, int, int, str | None]], notes: list[str]
+    compute: Group, told: Sequence[tuple[str, int, int, str | None]], context: Context
 ) -> dict[str, KernelCost]:
     """What is told of kernels, as the command line takes it apart."""
     if not told:
@@ -89,16 +90,16 @@ def costs_by_kernel(
     kernels = compute.distinct(lambda op: op.kernel)
     costs: dict[str, KernelCost] = {}
     for asked, flops, n_bytes, dtype in told:
-        kernel = taken_for(asked, kernels, "--kernel-cost", notes)
+        kernel = taken_for(asked, kernels, "--kernel-cost", context)
         if kernel is None:
-            raise Absent(
+            raise NoAnswer(
                 "kernel_not_found",
                 detail=f"no kernel of the step's compute is named {asked!r}, nor does just one"
                 " begin so",
                 available_kernels=kernels,
             )
         if kernel in costs:
-            raise Absent("bad_arguments", detail=f"--kernel-cost was given twice for {kernel}")
+            raise NoAnswer("bad_arguments", detail=f"--kernel-cost was given twice for {kernel}")
         costs[kernel] = KernelCost(kernel, flops, n_bytes, dtype)
     return costs
 

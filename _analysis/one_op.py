@@ -6,7 +6,7 @@ from heapq import nsmallest
 from operator import itemgetter
 
 from _pipeline.names import nearest, taken_for
-from _pipeline.request import Absent
+from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import events_of
 
 TYPE_CHECKING = False
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from _pipeline.context import Context
     from _pipeline.groups import Group
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
@@ -31,21 +32,21 @@ def name_of(op: Op) -> str:
     return op.name or op.text.removeprefix("%")
 
 
-def found_as(asked: str, ops: Sequence[Group], notes: list[str]) -> Group:
+def found_as(asked: str, ops: Sequence[Group], context: Context) -> Group:
     """The op of that name, of several programs that where it took most time."""
     by_name: dict[str, list[Group]] = {}
     for group in ops:
         by_name.setdefault(name_of(group.op), []).append(group)
-    name = taken_for(asked.removeprefix("%"), by_name, "--op", notes)
+    name = taken_for(asked.removeprefix("%"), by_name, "--op", context)
     if name is None:
-        raise Absent(
+        raise NoAnswer(
             "op_not_found",
             detail=f"no op of the step is named {asked!r}, nor does just one begin so",
             available_ops=nearest(asked.removeprefix("%"), by_name),
         )
     found = max(by_name[name], key=lambda group: group.total)
     if len(by_name[name]) > 1:
-        notes.append(
+        context.note(
             f"{len(by_name[name])} programs have an op {name}: that of {found.op.program_id} taken,"
             " in which it took most time"
         )

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from heapq import nlargest
 
-from _pipeline.request import Absent
+from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import cut_texts
 
 TYPE_CHECKING = False
@@ -92,12 +92,12 @@ def write(out: str, page: bytes) -> None:
     half = os.path.join(os.path.dirname(target), f".page-{os.getpid()}.part")
     try:
         if os.path.exists(target) and not os.path.isfile(target):
-            raise Absent("cant_write", detail=f"{out}: not a regular file")
+            raise NoAnswer("cant_write", detail=f"{out}: not a regular file")
         with open(half, "xb") as file:
             file.write(page)
         os.replace(half, target)
     except OSError as error:
-        raise Absent("cant_write", detail=f"{out}: {error.strerror}") from None
+        raise NoAnswer("cant_write", detail=f"{out}: {error.strerror}") from None
     finally:
         with suppress(OSError):
             os.unlink(half)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
+    from _pipeline.context import Context
     from _proto.trace.reader import Value
     from _proto.trace.survey import Survey
 
@@ -30,7 +31,7 @@ def versions_of(survey: Survey) -> Json:
     return {name: stats[name] for name in VERSIONS if isinstance(stats.get(name), str)}
 
 
-def profile_options_of(survey: Survey, notes: list[str]) -> Json | None:
+def profile_options_of(survey: Survey, context: Context) -> Json | None:
     """Return the options that are set; None if the capture does not have them."""
     data = stats_of(survey, ENVIRONMENT).get(OPTIONS)
     if not isinstance(data, bytes):
@@ -40,7 +41,7 @@ def profile_options_of(survey: Survey, notes: list[str]) -> Json | None:
             raise Damage(0, f"{len(data)} bytes are more than the limit of {LARGEST}")
         return fields_of(decode(pb.ProfileOptions, data, 0))
     except Damage as damage:
-        notes.append(
+        context.note(
             f"{OPTIONS} can't be decoded: byte {damage.offset} of its value: {damage.what}"
         )
         return None

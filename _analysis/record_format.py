@@ -20,13 +20,8 @@ if TYPE_CHECKING:
 KINDS = ("compute", "data_move", "comm", "other")
 
 
-class NoAnswer(Exception):
-    """Records don't answer the question: why, and what else there is to say of it."""
-
-    def __init__(self, reason: str, **fields: object) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.fields = fields
+class UnreadableRecord(Exception):
+    """The bytes or the object are no record."""
 
 
 # Each field by what its value is: a type, or the one value that it can have; `(X, None)` is X or
@@ -98,13 +93,13 @@ def decode(data: bytes) -> Record:
         data = inflate(data)
     n_brackets = data.count(b"[") + data.count(b"{")
     if n_brackets > max(FEW_BRACKETS, len(data) // BYTES_OF_BRACKET):
-        raise unreadable(f"not a record: {n_brackets} brackets in {len(data)} bytes")
+        raise UnreadableRecord(f"not a record: {n_brackets} brackets in {len(data)} bytes")
     try:
         return record_of(json.loads(data))
     except RecursionError:
-        raise unreadable("not JSON: nested too deep") from None
+        raise UnreadableRecord("not JSON: nested too deep") from None
     except ValueError as error:
-        raise unreadable(f"not JSON: {str(error)[:200]}") from None
+        raise UnreadableRecord(f"not JSON: {str(error)[:200]}") from None
 
 
 def inflate(data: bytes) -> bytes:
@@ -116,12 +111,12 @@ def inflate(data: bytes) -> bytes:
         try:
             members.append(inflater.decompress(data, left + 1))
         except zlib.error as error:
-            raise unreadable(f"bad gzip data: {error}") from None
+            raise UnreadableRecord(f"bad gzip data: {error}") from None
         left -= len(members[-1])
         if left < 0:
-            raise unreadable(f"gzip data expands past the limit of {limit} bytes")
+            raise UnreadableRecord(f"gzip data expands past the limit of {limit} bytes")
         if not inflater.eof:
-            raise unreadable("bad gzip data: it ends too early")
+            raise UnreadableRecord("bad gzip data: it ends too early")
         data = inflater.unused_data
     return b"".join(members)
 
@@ -130,7 +125,7 @@ def record_of(value: Any) -> Record:
     """The object that the mode `record` prints, once it is known to be one."""
     if isinstance(value, dict) and value.get("status") == "absent":
         said = [value[name] for name in ("reason", "detail") if isinstance(value.get(name), str)]
-        raise unreadable(": ".join(["no record could be made", *said]))
+        raise UnreadableRecord(": ".join(["no record could be made", *said]))
     check(value, RECORD, "record")
     groups, devices = value["groups"], value["devices"]
     if len({(group["kind"], group["agg_key"]) for group in groups}) < len(groups):
@@ -204,8 +199,4 @@ def check(value: Any, wanted: Any, where: str) -> None:
 
 
 def wrong(where: str, what: str) -> NoReturn:
-    raise unreadable(f"not a record: {where}: {what}")
-
-
-def unreadable(detail: str) -> NoAnswer:
-    return NoAnswer("unreadable_record", detail=detail)
+    raise UnreadableRecord(f"not a record: {where}: {what}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import zip_longest
 
-from _analysis.record_format import NoAnswer
+from _pipeline.no_answer import NoAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

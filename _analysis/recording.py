@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from itertools import chain
+from itertools import chain, compress
 
 from _analysis.exposed import is_exposed
 from _analysis.processes import SMALL_FILE, in_processes, in_turn
@@ -14,9 +14,10 @@ from _pipeline.event_iterate import ALWAYS, admit
 from _pipeline.folders import host_of
 from _pipeline.groups import source_key
 from _pipeline.load import opened, opened_hosts
+from _pipeline.make_ops import make_ops
+from _pipeline.no_answer import NoAnswer, no_device
 from _pipeline.normalize import step_of
-from _pipeline.ops import settle_stacks, stack_notes
-from _pipeline.request import SCHEMA_VERSION, Absent, no_device
+from _pipeline.request import SCHEMA_VERSION
 from _pipeline.texts import cut_texts, digest_of
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import DMA, HOST, SPARSE_CORE
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
+    from _pipeline.context import Context
     from _pipeline.device import Device
     from _pipeline.groups import SourceKey
     from _pipeline.load import Place
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from _proto.trace.trace import Trace
 
     Json = dict[str, Any]
-    # Told what is done, how many bytes of it, and of how many.
-    OnRead = Callable[[str, int, int], None]
 
 FORMAT = 1
 N_LISTED = 32
@@ -88,7 +88,7 @@ class RecordedDevice:
 
 
 def record_device(
-    device: Device, asked: slice, known: dict[SourceKey, GroupFacts], notes: list[str]
+    device: Device, asked: slice, known: dict[SourceKey, GroupFacts], context: Context
 ) -> RecordedDevice:
     """Of all steps that are used; figures of those that are asked for.
 
@@ -100,16 +100,15 @@ def record_device(
     for step_event, of_step in zip(steps, admitted, strict=True):
         step_event.n_events = of_step.n_started
     if not any(of_step.pieces for of_step in admitted):
-        raise Absent("empty_xla_ops_line")
+        raise NoAnswer("empty_xla_ops_line")
     reasons = reasons_not_used(steps, are_modules=device.step_source == MODULES)
+    is_used = [not why_not for why_not in reasons]
+    ops = make_ops(device, list(compress(admitted, is_used)), context)
     used = [
-        None if why_not else step_of(device, step_event if device.steps else None, of_step)
+        None if why_not else step_of(device, step_event if device.steps else None, of_step, ops)
         for step_event, of_step, why_not in zip(steps, admitted, reasons, strict=True)
     ]
     read = [step for step in used if step]
-    ops = dict.fromkeys(op for step in read for op in step.ops)
-    settle_stacks(ops)
-    notes += stack_notes(ops)
     is_measured = any(step.clock.name == ON_DEVICE for step in read)
     fields = {
         "device": device.plane.name,
@@ -121,14 +120,14 @@ def record_device(
     n_aggregated = admitted[0].n_aggregated
     n_dropped = n_aggregated + sum(step.admitted.n_dropped - n_aggregated for step in read)
     if n_dropped:
-        notes.append(f"{n_dropped} XLA Ops events left out")
+        context.note(f"{n_dropped} XLA Ops events left out")
     asked_for = set(range(len(steps))[asked])
     recorded = [
         record_step(step_event, step, why_not, step_event.index in asked_for)
         for step_event, step, why_not in zip(steps, used, reasons, strict=True)
     ]
     ran = dict.fromkeys(each.op for step in read for each in step.leaves)
-    return RecordedDevice(fields, recorded, facts_of(ran, known), notes)
+    return RecordedDevice(fields, recorded, facts_of(ran, known), context.notes)
 
 
 def record_step(
@@ -213,7 +212,7 @@ def texts_of_program(step: Step) -> set[str]:
     events = [
         (start, -duration, op.category != CONDITIONAL, op.text)
         for start, duration, metadata_id in events_of(step.admitted.pieces, step.clock, ids)
-        if (op := step.device.op(metadata_id))
+        for op in [step.executions[metadata_id].op]
     ]
     texts = set()
     branch_end = BEFORE_ALL
@@ -281,15 +280,18 @@ def without_last_zeros(numbers: list[int]) -> list[int]:
     return numbers
 
 
-def record_devices(trace: Trace, names: Sequence[str], asked: slice) -> list[RecordedDevice]:
-    """Those of the devices that have ops; if none has, Absent of the first."""
+def record_devices(
+    path: str, trace: Trace, names: Sequence[str], asked: slice, context: Context
+) -> list[RecordedDevice]:
+    """Those of the devices that have ops; if none has, NoAnswer of the first."""
     known: dict[SourceKey, GroupFacts] = {}
 
     def record_one(name: str) -> RecordedDevice | tuple[str, Json]:
         try:
-            notes: list[str] = []
-            return record_device(open_device(trace, name, [], notes), asked, known, notes)
-        except Absent as absent:
+            of_device = context.with_own_notes()
+            device = open_device(path, trace, name, [], of_device)
+            return record_device(device, asked, known, of_device)
+        except NoAnswer as absent:
             return absent.reason, absent.fields
 
     # What one process has normalized it needs no second time.
@@ -299,37 +301,32 @@ def record_devices(trace: Trace, names: Sequence[str], asked: slice) -> list[Rec
     devices = [each for each in found if isinstance(each, RecordedDevice)]
     if not devices:
         reason, fields = next(each for each in found if isinstance(each, tuple))
-        raise Absent(reason, **fields)
+        raise NoAnswer(reason, **fields)
     return devices
 
 
-def record_of_trace(
-    profile: str,
-    place: Place,
-    device: str | None,
-    asked: slice,
-    notes: list[str],
-    on_read: OnRead | None,
-) -> Json:
+def record_of_trace(place: Place, device: str | None, asked: slice, context: Context) -> Json:
     """Return the record of one host: of one device, or else of all that are TPUs and have ops."""
-    with opened(place, device, notes, on_read) as trace:
-        return record_of_host(trace, profile, place.path, device, asked, notes)
+    with opened(place, device, context) as trace:
+        return record_of_host(trace, place.path, device, asked, context)
 
 
-def records_of_trace(path: str, device: str | None, on_read: OnRead | None) -> list[Json | Absent]:
+def records_of_trace(path: str, device: str | None, context: Context) -> list[Json | NoAnswer]:
     """Return the records of all hosts in a file, or for a host why it has none.
 
     A host that has the device is recorded with this one alone, others with all of theirs.
     """
-    with opened_hosts(path, on_read) as hosts:
-        return [record_or_absent(trace, path, device) for trace in hosts]
+    with opened_hosts(path, context) as hosts:
+        return [record_or_no_answer(trace, path, device, context) for trace in hosts]
 
 
-def record_or_absent(trace: Trace, path: str, device: str | None) -> Json | Absent:
+def record_or_no_answer(
+    trace: Trace, path: str, device: str | None, context: Context
+) -> Json | NoAnswer:
     its_device = device if device in trace.plane_names else None
     try:
-        return record_of_host(trace, "", path, its_device, slice(None), [])
-    except Absent as absent:
+        return record_of_host(trace, path, its_device, slice(None), context.with_own_notes())
+    except NoAnswer as absent:
         if not trace.host.is_one_of_several:
             raise
         detail = absent.fields.get("detail", absent.reason)
@@ -338,14 +335,14 @@ def record_or_absent(trace: Trace, path: str, device: str | None) -> Json | Abse
 
 
 def record_of_host(
-    trace: Trace, profile: str, path: str, device: str | None, asked: slice, notes: list[str]
+    trace: Trace, path: str, device: str | None, asked: slice, context: Context
 ) -> Json:
     names = [name for name in trace.plane_names if device in (None, name)]
     if device is None:
         names = [name for name in names if TPU_RE.match(name)]
     if not names:
         raise no_device(trace.plane_names)
-    devices = record_devices(trace, names, asked)
+    devices = record_devices(path, trace, names, asked, context)
     folder = os.path.dirname(os.path.abspath(path))
     is_run = path != STDIN and os.path.basename(os.path.dirname(folder)) == "profile"
     host = host_of(path)
@@ -355,9 +352,9 @@ def record_of_host(
         "status": "ok",
         "mode": "record",
         "schema_version": SCHEMA_VERSION,
-        "profile_dir": profile,
+        "profile_dir": context.request.profile,
         "xplane_file": os.path.basename(path),
-        "notes": [*notes, *notes_of_record(devices)],
+        "notes": [*context.notes, *notes_of_record(devices)],
         "format": FORMAT,
         "run": os.path.basename(folder) if is_run else None,
         "host": host,

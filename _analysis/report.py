@@ -1,57 +1,54 @@
-"""What all modes of one step say."""
+"""The fields that all modes of one step print."""
 
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from _pipeline.groups import Group, group_by, percent
 from _pipeline.request import SCHEMA_VERSION
 from _pipeline.texts import cut_texts
 from _pipeline.vocabulary import KEY_KINDS
-from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from typing import Any
 
+    from _pipeline.context import Context
     from _pipeline.normalize import Step
-    from _pipeline.request import Request
 
     Json = dict[str, Any]
 
 
-@record
-class Report:
-    """What a mode says beyond what all say."""
+class Report(NamedTuple):
+    """The fields of one mode, and what it adds to the totals of all modes."""
 
     fields: Json
     totals: Json | None = None
-    notes: Sequence[str] = ()
-    # What is left to be done with the whole answer, and what that adds to it.
-    finish: Callable[[Json], Json] | None = None
 
 
-def answer_of(
-    request: Request,
-    path: str,
-    step: Step,
-    report: Callable[[Step], Report],
-    notes: list[str],
-) -> Json:
-    try:
-        said = report(step)
-        notes += said.notes
-    finally:
-        # Also where it is the program that holds no answer.
-        notes += step.device.programs.notes
+def answer_of(step: Step, report: Report, context: Context) -> Json:
+    """Return the whole answer of a mode of one step."""
+    head = head_of(step, context)
     fields = {
+        **head,
+        "totals": {**head["totals"], **(report.totals or {})},
+        **report.fields,
+    }
+    cut_texts(fields, step.device.plane.file_size)
+    return fields
+
+
+def head_of(step: Step, context: Context) -> Json:
+    """Return the fields that the answers of all modes of one step have."""
+    request = context.request
+    return {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,
         "profile_dir": request.profile,
-        "xplane_file": os.path.basename(path),
-        "device": request.device,
+        "xplane_file": os.path.basename(step.device.path),
+        "device": step.device.plane.name,
         "device_type": step.device.type,
         "clock": step.clock.name,
         "stack_order": step.stack_order,
@@ -61,18 +58,13 @@ def answer_of(
         "step_name": step.picked.name if step.picked else None,
         "step_window_ps": [step.timeline.start, step.timeline.end],
         "step_duration_ps": step.duration,
-        "notes": notes,
-        "totals": {**totals_of(step), **(said.totals or {})},
-        **said.fields,
+        "notes": context.notes,
+        "totals": totals_of(step),
     }
-    if said.finish:
-        fields |= said.finish(fields)
-    cut_texts(fields, step.device.plane.file_size)
-    return fields
 
 
 def totals_of(step: Step) -> Json:
-    """The same numbers in all modes."""
+    """Return the sums over the step that all modes print."""
     leaves = Group(step.leaves)
     timeline = step.timeline
     containers = {
@@ -86,7 +78,7 @@ def totals_of(step: Step) -> Json:
     return {
         "n_events_total": leaves.n,
         **{f"n_events_{kind}": group.n for kind, group in step.by_kind.items()},
-        "n_events_container": sum(each.n for each in step.containers),
+        "n_events_container": sum(executions.n for executions in step.containers),
         "n_events_unresolved": step.admitted.n_dropped,
         **{f"{kind}_duration_ps": group.total for kind, group in step.by_kind.items()},
         "non_while_duration_ps_sum": leaves.total,
@@ -105,7 +97,7 @@ def totals_of(step: Step) -> Json:
 
 
 def program_id_of(step: Step) -> int | None:
-    """Which program takes most of the step."""
+    """Return the program that takes most of the step; None if no op has a program."""
     of_program = group_by(step.leaves, lambda op: op.program_id)
     of_program.pop(None, None)
     return max(of_program, key=lambda each: of_program[each].total, default=None)
@@ -127,5 +119,5 @@ def program_fields(step: Step) -> Json:
 
 
 def coverage(group: Group) -> dict[str, int]:
-    """Executions by the tier of their source key."""
+    """Count executions by the kind of their key."""
     return dict.fromkeys(KEY_KINDS, 0) | group.executions_by(lambda op: op.agg_key_kind)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 from _pipeline.names import n_alike, nearest
-from _pipeline.request import Absent
+from _pipeline.no_answer import NoAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def path_of(name: str, paths: Iterable[Path]) -> Path:
         if f"{joined}/".startswith(f"{name}/") and len(name) in ends:
             return path[: ends.index(len(name)) + 1]
         near.add(near_on(name, joined, ends))
-    raise Absent(
+    raise NoAnswer(
         "scope_not_found",
         detail=f"no scope is named {name!r}",
         available_scopes=nearest(name, near - {""}),

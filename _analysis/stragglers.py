@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from _analysis.cohorts import Load, Member
-    from _analysis.record_format import NoAnswer
+    from _pipeline.no_answer import NoAnswer
 
     Json = dict[str, Any]
     # Works on each of several things, in whatever process.

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from _analysis.report import program_id_of
 from _analysis.roofs import rounded
-from _pipeline.request import Absent
+from _pipeline.no_answer import NoAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def model_flops_of(
     """The useful flops of the step on one device; the tokens are those of all devices."""
     n = n_devices or assigned_devices(step)
     if not n:
-        raise Absent(
+        raise NoAnswer(
             "bad_arguments",
             detail="the tokens are those of all devices, and no program tells how many these are:"
             " --n-devices does",

@@ -11,7 +11,9 @@ from _analysis.flights import flights_of
 from _analysis.likely_lines import line_of
 from _pipeline.device import MODULES, MODULES_LINE, read_steps
 from _pipeline.groups import Group
-from _pipeline.timeline import Cover, events_of, merged
+from _pipeline.intervals import Cover, union
+from _pipeline.make_ops import op_of_entry
+from _pipeline.timeline import events_of
 from _pipeline.vocabulary import SPARSE_CORE
 from _proto.hlo.text import HloText
 from _proto.record import cached_property
@@ -52,8 +54,9 @@ class Starts:
 
     def at(self, place: Place) -> Op | None:
         if place not in self._found:
-            # All of one name at once.
-            self._add(filter(None, map(self._device.op, self._ids.pop(place[1], ()))))
+            # Make all entries of one name at once.
+            ids = self._ids.pop(place[1], ())
+            self._add(op for i in ids if (op := op_of_entry(self._device, i)))
         return self._found.get(place)
 
     def of(self, done: Op) -> tuple[Place, Op | None]:
@@ -75,11 +78,11 @@ def cover_of(step: Step, metadata_ids: Set[int]) -> Cover:
     """The time that ops cover together."""
     # A piece at a time: of the events of all of them lists would be long.
     of_pieces = (
-        merged((start, start + duration) for start, duration, _ in events)
+        union((start, start + duration) for start, duration, _ in events)
         for piece in step.admitted.pieces
         for events in [events_of([piece], step.clock, metadata_ids)]
     )
-    return Cover(merged(chain.from_iterable(of_pieces)))
+    return Cover.of(union(chain.from_iterable(of_pieces)))
 
 
 class Transfer:
@@ -123,7 +126,7 @@ def transfers_of(step: Step) -> list[Transfer]:
     if device.step_source == MODULES:
         programs = device.steps
     else:
-        programs = read_steps(device.plane, MODULES_LINE, device.base, [])
+        programs, _ = read_steps(device.plane, MODULES_LINE, device.base)
     waits = {each.executions.metadata_id: each for each in transfers if each.op.is_wait}
     flights = flights_of(
         step.admitted.pieces,

@@ -11,9 +11,8 @@ import re
 import stat
 
 from _analysis.collective_plans import ASYNC, ASYNC_FUSION
-from _pipeline.request import Absent
+from _pipeline.no_answer import NoAnswer
 from _pipeline.vocabulary import SPARSE_CORE
-from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from _analysis.collective_plans import Planned
+    from _pipeline.context import Context
 
     Json = dict[str, Any]
 
@@ -60,15 +60,8 @@ FLAG_RE = re.compile(
 BEHIND = "\\,;)]"
 
 
-@record
-class FlagsSet:
-    """What a text sets, by name, and what is to be said of how."""
-
-    values: dict[str, str]
-    notes: list[str]
-
-
-def read_flags(path: str) -> FlagsSet:
+def read_flags(path: str, context: Context) -> dict[str, str]:
+    """Return the flags that a file sets, by name."""
     try:
         # Not blocking: opening a FIFO that nobody writes to must not wait.
         with open(path, "rb", opener=lambda at, how: os.open(at, how | os.O_NONBLOCK)) as file:
@@ -77,14 +70,14 @@ def read_flags(path: str) -> FlagsSet:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        raise Absent("unreadable_flags", detail=f"{path}: {reason or error}") from None
+        raise NoAnswer("unreadable_flags", detail=f"{path}: {reason or error}") from None
     if len(data) > MAX_BYTES:
         detail = f"{path}: more than {MAX_BYTES >> 20} MiB are no text that sets flags"
-        raise Absent("unreadable_flags", detail=detail)
-    return flags_in(data.decode(errors="replace"), os.path.basename(path))
+        raise NoAnswer("unreadable_flags", detail=detail)
+    return flags_in(data.decode(errors="replace"), os.path.basename(path), context)
 
 
-def flags_in(text: str, where: str) -> FlagsSet:
+def flags_in(text: str, where: str, context: Context) -> dict[str, str]:
     text = COMMENT_RE.sub("", LINE_END_RE.sub("\n", text))
     values: dict[str, str] = {}
     again: dict[str, None] = {}
@@ -101,16 +94,15 @@ def flags_in(text: str, where: str) -> FlagsSet:
             values[name] = found["quoted"].rstrip("\\")
         else:
             values[name] = stripped(found["bare"])
-    notes = []
     if again:
         more = f" and {len(again) - N_NAMED} more" if len(again) > N_NAMED else ""
         names = ", ".join(list(again)[:N_NAMED])
-        notes.append(f"given more than once in {where}, the last counts: {names}{more}")
+        context.note(f"given more than once in {where}, the last counts: {names}{more}")
     if n_not_set:
-        notes.append(f"{n_not_set} flags without = in {where} are left out")
+        context.note(f"{n_not_set} flags without = in {where} are left out")
     if not values:
-        notes.append(f"no flag --xla…=value in {where}")
-    return FlagsSet(values, notes)
+        context.note(f"no flag --xla…=value in {where}")
+    return values
 
 
 def stripped(value: str) -> str:

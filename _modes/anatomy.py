@@ -8,14 +8,15 @@ import os
 from _analysis.processes import SMALL_FILE, in_processes, in_turn
 from _pipeline.folders import host_of
 from _pipeline.load import (
+    Candidates,
     Place,
     find_files,
-    first_of,
     host_not_found,
     merge_notes,
     surveyed,
 )
-from _pipeline.request import SCHEMA_VERSION, UNREADABLE, Absent, forms_of_device, unreadable
+from _pipeline.no_answer import UNREADABLE, NoAnswer, unreadable
+from _pipeline.request import SCHEMA_VERSION, forms_of_device
 from _pipeline.texts import cut_texts, exact
 from _proto.errors import Damage
 from _proto.record import record
@@ -24,19 +25,17 @@ from _proto.trace.ranks import split_hosts
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from _analysis.counters import Counters
     from _analysis.tallies import Sampled, Tally
-    from _pipeline.request import Request
+    from _pipeline.context import Context
     from _proto.trace.reader import Value
     from _proto.trace.survey import Survey, SurveyedLine, SurveyedPlane
     from _proto.trace.trace import Trace
 
     Json = dict[str, Any]
-    # Told what is done, how many bytes of it, and of how many.
-    OnRead = Callable[[str, int, int], None]
 
 # Of what is no text, so many bytes are shown.
 N_HEX = 32
@@ -53,34 +52,34 @@ class Asked:
 
 
 def anatomy(
-    request: Request,
-    notes: list[str],
-    on_read: OnRead | None,
+    context: Context,
     *,
     plane: str | None = None,
     line: str | None = None,
     grep: re.Pattern[str] | None = None,
     sample: int | None = None,
 ) -> Json:
+    request = context.request
     asked = Asked(plane, line, grep, sample)
+    candidates = Candidates(find_files(request.profile, context), request.host, context)
+    for place in candidates.places:
+        with candidates.attempt(place):
+            try:
+                with surveyed(place.path, context) as survey:
+                    return fields_of(place, survey, asked, context)
+            except NoAnswer as failure:
+                if failure.reason in UNREADABLE:
+                    # The file may not even open, and then no plane is known.
+                    failure.fields.setdefault("planes", [])
+                raise
+    raise candidates.no_answer()
 
-    def answer(place: Place) -> Json:
-        try:
-            with surveyed(place.path, on_read) as survey:
-                return fields_of(request, place, survey, asked, notes)
-        except Absent as absent:
-            if absent.reason in UNREADABLE:
-                # Nothing, where the file can't even be opened.
-                absent.fields.setdefault("planes", [])
-            raise
 
-    return first_of(find_files(request.profile, notes), request.host, notes, answer)
-
-
-def fields_of(
-    request: Request, place: Place, survey: Survey, asked: Asked, notes: list[str]
-) -> Json:
-    rows, damage = plane_rows(survey, places_of(survey, place, asked.plane), asked, notes)
+def fields_of(place: Place, survey: Survey, asked: Asked, context: Context) -> Json:
+    """Return the whole answer; raise NoAnswer with the readable planes if the file is damaged."""
+    request = context.request
+    places = places_of(survey, place, asked.plane)
+    rows, damage = plane_rows(survey, places, asked, context)
     if damage is not None:
         absent = unreadable(place.path, survey.explained(damage))
         absent.fields["planes"] = rows
@@ -89,36 +88,36 @@ def fields_of(
     from _analysis.profile_options import profile_options_of, versions_of
 
     hosts = [trace for trace in survey.hosts() if place.host in (None, *trace.host.names)]
-    notes += survey.notes
+    context.notes += survey.notes
     for trace in hosts:
-        notes += merge_notes(trace, None)
+        context.notes += merge_notes(trace, None)
     fields: Json = {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,
         "profile_dir": request.profile,
         "xplane_file": os.path.basename(place.path),
-        "notes": notes,
+        "notes": context.notes,
         "file_bytes": survey.size,
         "n_records": survey.n_records,
         **survey.texts,
         "versions": versions_of(survey),
-        "profile_options": profile_options_of(survey, notes),
+        "profile_options": profile_options_of(survey, context),
         "planes": rows,
-        "programs": program_rows(hosts, notes),
+        "programs": program_rows(hosts, context),
     }
     cut_texts(fields, survey.stored_size)
     return fields
 
 
 def plane_rows(
-    survey: Survey, places: Sequence[int], asked: Asked, notes: list[str]
+    survey: Survey, places: Sequence[int], asked: Asked, context: Context
 ) -> tuple[list[Json], Damage | None]:
     """Return a row for each of these planes, as far as it can be read, and the first damage."""
 
     def row_of(place: int) -> tuple[Json, tuple[int, str] | None]:
         plane = survey.plane(place, closely=asked.plane is not None)
-        row = plane_row(plane, asked, notes)
+        row = plane_row(plane, asked, context)
         # In parts, as it can go from one process to another.
         return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
 
@@ -142,7 +141,7 @@ def places_of(survey: Survey, place: Place, name: str | None) -> list[int]:
             return [places[names.index(each)]]
     if survey.lost or survey.damage:
         return []
-    raise Absent(
+    raise NoAnswer(
         "plane_not_found",
         detail=f"no plane {name!r}",
         available_planes=list(dict.fromkeys(names)),
@@ -163,7 +162,7 @@ def places_of_host(survey: Survey, place: Place) -> list[int]:
     raise host_not_found(place.host, names if len(hosts) > 1 else [host_of(place.path)])
 
 
-def plane_row(plane: SurveyedPlane, asked: Asked, notes: list[str]) -> Json:
+def plane_row(plane: SurveyedPlane, asked: Asked, context: Context) -> Json:
     others = []
     rows = []
     for line in plane.lines():
@@ -172,10 +171,10 @@ def plane_row(plane: SurveyedPlane, asked: Asked, notes: list[str]) -> Json:
             continue
         rows.append(line_row(line))
         if asked.plane is not None:
-            rows[-1] |= figures_of(line, asked, notes)
+            rows[-1] |= figures_of(line, asked, context)
     stats = {name: plain(value) for name, value in plane.plane_stats().items()}
     if asked.line is not None and not rows and plane.damage is None:
-        raise Absent(
+        raise NoAnswer(
             "line_not_found",
             detail=f"no line {asked.line!r} on {plane.name}",
             available_lines=list(dict.fromkeys(others)),
@@ -202,7 +201,7 @@ def line_row(line: SurveyedLine) -> Json:
     }
 
 
-def figures_of(line: SurveyedLine, asked: Asked, notes: list[str]) -> Json:
+def figures_of(line: SurveyedLine, asked: Asked, context: Context) -> Json:
     """What counting a line through adds; where only some of its events are asked for, of these."""
     from _analysis.counters import COUNTER, Counters
     from _analysis.tallies import Tally
@@ -214,7 +213,7 @@ def figures_of(line: SurveyedLine, asked: Asked, notes: list[str]) -> Json:
             tally.add(part, shift, at, events)
     except Damage as damage:
         line.parts[0].plane.meet(damage)
-    notes += notes_of(line, tally)
+    context.notes += notes_of(line, tally)
     names, n_names = tally.names()
     base = line.timestamp_ns * 1000
     fields = {
@@ -276,14 +275,13 @@ def plain(value: Value | None) -> Json | int | float | str | None:
     return value
 
 
-def program_rows(hosts: Sequence[Trace], notes: list[str]) -> list[Json]:
+def program_rows(hosts: Sequence[Trace], context: Context) -> list[Json]:
     """Return the programs that are beside the trace."""
     from _proto.hlo.programs import Programs
 
     rows: dict[int, Json] = {}
     for trace in hosts:
-        programs = Programs(trace)
-        notes += programs.notes
+        programs = Programs(trace, notes=context.notes)
         names = programs.names
         for program_id, n_bytes in programs.sizes.items():
             row = {"program_id": str(program_id), "name": names[program_id], "hlo_bytes": n_bytes}

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from _analysis.ledger import Entry
     from _analysis.roofs import Roofs
+    from _pipeline.context import Context
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
 
@@ -89,6 +90,7 @@ def findings_of(ledger: Iterable[Entry]) -> list[Finding]:
 
 def bottleneck(
     step: Step,
+    context: Context,
     *,
     top: int = 8,
     chip: str | None = None,
@@ -101,8 +103,7 @@ def bottleneck(
     n_devices: int | None = None,
 ) -> Report:
     roofs = roofs_of(step.device, chip, dict(peaks))
-    notes: list[str] = []
-    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, notes)
+    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     useful: int | Fraction | None = model_flops
     if tokens is not None and (flops_per_token or params):
         useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
@@ -114,6 +115,9 @@ def bottleneck(
     weights |= {IDLE: idle, AT_ROOF: at_roof_of(ledger)}
     recompute = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
     over = [entry for entry in ledger if entry.is_over_roof]
+    context.notes += over_roof_notes(over)
+    context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
+    context.notes += roofs.choice.notes
     return Report(
         {
             # The first of several: the order of the table.
@@ -138,12 +142,6 @@ def bottleneck(
             "chip": roofs.choice.chip,
             "peaks_used": peaks_used(roofs),
         },
-        notes=[
-            *notes,
-            *over_roof_notes(over),
-            *declared_notes({entry.kernel for entry in ledger if is_declared(entry)}),
-            *roofs.choice.notes,
-        ],
     )
 
 

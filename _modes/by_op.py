@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from _analysis.costs import KernelCost
     from _analysis.roofs import Roofs
+    from _pipeline.context import Context
     from _pipeline.executions import Executions
     from _pipeline.groups import Group
     from _pipeline.normalize import Step
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 def by_op(
     step: Step,
+    context: Context,
     *,
     top: int = 50,
     chip: str | None = None,
@@ -38,8 +40,7 @@ def by_op(
     op: str | None = None,
 ) -> Report:
     roofs = roofs_of(step.device, chip, dict(peaks))
-    notes: list[str] = []
-    judge = Judge(step, roofs, costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, notes))
+    judge = Judge(step, roofs, costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context))
     ranked = ranked_ops(step.leaves)
     containers = ranked_ops(step.containers)
     rows = [judge.row(rank, group) for rank, group in enumerate(ranked[:top], 1)]
@@ -54,12 +55,13 @@ def by_op(
         "peaks_used": peaks_used(roofs),
     }
     if op is not None:
-        group = found_as(op, [*ranked, *containers], notes)
+        group = found_as(op, [*ranked, *containers], context)
         row = judge.row(ranked.index(group) + 1 if group in ranked else None, group)
         fields["op"] = {**row, **one_op(group, step)}
         rows = [*rows, row]
     declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
-    return Report(fields, notes=[*notes, *declared_notes(declared), *roofs.choice.notes])
+    context.notes += [*declared_notes(declared), *roofs.choice.notes]
+    return Report(fields)
 
 
 def ranked_ops(executions: Iterable[Executions]) -> list[Group]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from _analysis.scope_tree import Layer, Path, Times
+    from _pipeline.context import Context
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
 
@@ -32,6 +33,7 @@ ROW = 256
 
 def by_scope(
     step: Step,
+    context: Context,
     *,
     depth: int | str = DEPTH,
     below: str | None = None,
@@ -45,16 +47,14 @@ def by_scope(
     allowed = ALL_TEXTS + TEXT_PER_BYTE * step.device.plane.file_size
     deepest = deepest_of(levels, asked, allowed)
     top = tree_of(first, inside, deepest, step.leaves)
-    notes = []
     if deepest < asked:
-        notes.append(f"scopes deeper than {deepest} left out: with them the answer is too long")
+        context.note(f"scopes deeper than {deepest} left out: with them the answer is too long")
     return Report(
         {
             "scopes": [scope_row(layer, step) for layer in depth_first(top)],
             "n_scopes_omitted": sum(n for depth, (n, _) in levels.items() if depth > deepest),
             "no_scope": no_scope_row(Group(step.leaves).where(lambda op: op.scope is None)),
         },
-        notes=notes,
     )
 
 

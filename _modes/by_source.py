@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from _pipeline.context import Context
     from _pipeline.groups import Group
     from _pipeline.normalize import Step
 
@@ -25,6 +26,7 @@ N_SCOPES = 4
 
 def by_source(
     step: Step,
+    context: Context,
     *,
     include_data_move: bool = False,
     include_comm: bool = False,

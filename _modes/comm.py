@@ -11,7 +11,7 @@ from _analysis.roofs import rounded
 from _analysis.rows import likely_fields, shortened
 from _analysis.transfers import cover_of, transfers_of
 from _pipeline.groups import Group, how_most, percent, sum_if_known
-from _pipeline.timeline import merged
+from _pipeline.intervals import length_of, union
 from _pipeline.vocabulary import COMM, HOST
 
 TYPE_CHECKING = False
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from _analysis.transfers import Transfer
+    from _pipeline.context import Context
+    from _pipeline.intervals import Cover
     from _pipeline.normalize import Step
-    from _pipeline.timeline import Cover
 
     Json = dict[str, Any]
 
 
-def comm(step: Step, *, top: int = 20) -> Report:
+def comm(step: Step, context: Context, *, top: int = 20) -> Report:
     transfers = transfers_of(step)
     hiding = Group(step.leaves).where(lambda op: not op.is_wait and op.kind != COMM)
     cover = cover_of(step, {each.metadata_id for each in hiding.members})
@@ -39,6 +40,7 @@ def comm(step: Step, *, top: int = 20) -> Report:
     tail = list(chain.from_iterable(ranked[top:]))
     with_host = [each for each in transfers if each.op.waits_for == HOST]
     among_devices = [each for each in transfers if each.op.waits_for != HOST]
+    context.notes += clock_notes(transfers)
     return Report(
         {
             "rows": [comm_row(some, cover, step) for some in ranked[:top]],
@@ -59,7 +61,6 @@ def comm(step: Step, *, top: int = 20) -> Report:
                 for name, some in by_collective.items()
             },
         },
-        notes=clock_notes(transfers),
     )
 
 
@@ -85,11 +86,7 @@ def payload_of(transfers: Iterable[Transfer]) -> int | None:
 def union_of(transfers: Iterable[Transfer]) -> list[tuple[int, int]]:
     """When at least one of them is under way."""
     flights = chain.from_iterable(each.flights for each in transfers)
-    return merged((each.start, each.end) for each in flights if each.start < each.end)
-
-
-def length_of(stretches: Iterable[tuple[int, int]]) -> int:
-    return sum(end - start for start, end in stretches)
+    return union((each.start, each.end) for each in flights if each.start < each.end)
 
 
 def union_fields(prefix: str, transfers: Iterable[Transfer], cover: Cover) -> Json:

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from _analysis.captures import answer_of_records, find_captures, record_at
 from _analysis.comparison import compare_records
-from _pipeline.load import first_of
-from _pipeline.request import DEVICE, Absent
+from _pipeline.load import Candidates
+from _pipeline.no_answer import NoAnswer
+from _pipeline.request import DEVICE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from _analysis.record_format import Record
-    from _pipeline.request import Request
+    from _pipeline.context import Context
 
     Json = dict[str, Any]
-    # Told what is done, how many bytes of it, and of how many.
-    OnRead = Callable[[str, int, int], None]
 
 
 def compare(
-    request: Request,
-    notes: list[str],
-    on_read: OnRead | None,
+    context: Context,
     *,
     baseline: str,
     baseline_device: str = DEVICE,
@@ -33,20 +27,26 @@ def compare(
     steps: slice = slice(None),
     top: int = 50,
 ) -> Json:
-    def read(profile: str, host: str | None, device: str, notes: list[str]) -> Record:
-        files = find_captures(profile, notes)
-        return first_of(files, host, notes, lambda place: record_at(place, device, notes, on_read))
-
+    request = context.request
     device = request.device or DEVICE
-    after = read(request.profile, request.host, device, notes)
-    of_baseline: list[str] = []
+    after = read_record(request.profile, request.host, device, context)
+    of_baseline = context.with_own_notes()
     try:
-        before = read(baseline, baseline_host, baseline_device, of_baseline)
-    except Absent as absent:
-        absent.fields["side"] = "baseline"
+        before = read_record(baseline, baseline_host, baseline_device, of_baseline)
+    except NoAnswer as failure:
+        failure.fields["side"] = "baseline"
         raise
     finally:
-        notes += [f"baseline: {note}" for note in of_baseline]
+        context.notes += [f"baseline: {note}" for note in of_baseline.notes]
     devices = {"before_device": baseline_device, "after_device": device}
-    compared = partial(compare_records, before, after, **devices, steps=steps, top=top)
-    return answer_of_records(request, compared, notes, baseline_dir=baseline)
+    fields = compare_records(before, after, **devices, steps=steps, top=top)
+    return answer_of_records(context, fields, baseline_dir=baseline)
+
+
+def read_record(profile: str, host: str | None, device: str, context: Context) -> Record:
+    """Return the record of the first file that can be read and has the device."""
+    candidates = Candidates(find_captures(profile, context), host, context)
+    for place in candidates.places:
+        with candidates.attempt(place):
+            return record_at(place, device, context)
+    raise candidates.no_answer()

@@ -11,7 +11,7 @@ from _analysis.report import Report, program_id_of
 from _pipeline import frames
 from _pipeline.executions import Executions
 from _pipeline.groups import percent
-from _pipeline.request import Absent
+from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import events_of
 from _proto.record import cached_property, record
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from _analysis.memory_peak import Held, Peak
+    from _pipeline.context import Context
     from _pipeline.normalize import Step
     from _proto.hlo.module import Instruction, Program
     from _proto.hlo.shapes import Array
@@ -104,14 +105,14 @@ class Live:
         return -self.held.size, self.origin.name or "", self.shape_index or ()
 
 
-def memory(step: Step, *, top: int = 20) -> Report:
+def memory(step: Step, context: Context, *, top: int = 20) -> Report:
     program_id = program_id_of(step)
     program = None if program_id is None else step.device.programs.program(program_id)
     if program is None:
-        raise Absent("no_program")
+        raise NoAnswer("no_program")
     peak = peak_of_program(program)
     if peak is None:
-        raise Absent("no_buffer_assignment")
+        raise NoAnswer("no_buffer_assignment")
     ran: Ran = {}
     for each in [*step.leaves, *step.containers]:
         # Other programs aren't even read: they may be broken.
@@ -125,7 +126,8 @@ def memory(step: Step, *, top: int = 20) -> Report:
     origins = {each: Origin(each, ran, paths) for each, paths in put_out.items()}
     live = [Live(held, origins[held.instruction]) for held in peak.held]
     live.sort(key=lambda each: each.rank)
-    size, notes = peak.size, peak_notes(peak)
+    context.notes += peak_notes(peak)
+    size = peak.size
     padding = [each.padding for each in live if each.padding is not None]
     return Report(
         {
@@ -145,15 +147,14 @@ def memory(step: Step, *, top: int = 20) -> Report:
                 "n_buffers_omitted": len(live[top:]),
                 "bytes": sum(each.held.size for each in live[top:]),
             },
-            **runtime_anyway(step.device.trace, step.device.plane.name, notes),
+            **runtime_anyway(step.device.trace, step.device.plane.name, context),
         },
-        notes=notes,
     )
 
 
-def runtime_anyway(trace: Trace, device: str, notes: list[str]) -> Json:
+def runtime_anyway(trace: Trace, device: str, context: Context) -> Json:
     """What needs neither a program nor a step."""
-    return {"runtime": runtime_of(trace, device, notes)}
+    return {"runtime": runtime_of(trace, device, context)}
 
 
 def peak_of_program(program: Program) -> Peak | None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from _pipeline.context import Context
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
 
@@ -38,6 +39,7 @@ def label(op: Op) -> tuple[str, str]:
 
 def non_compute(
     step: Step,
+    context: Context,
     *,
     include_comm: bool = False,
     no_comm_stalls: bool = False,
@@ -50,6 +52,8 @@ def non_compute(
 
     listed = Group(step.leaves).where(is_listed)
     groups, omitted = topmost(listed.members, lambda op: (op.agg_key, op.kind, label(op)[0]), top)
+    if any(is_stall(each.op) for each in listed.members):
+        context.note(STALLS)
     return Report(
         {
             "by_category": list(map(category_row, group_by(listed.members, label).values())),
@@ -61,7 +65,6 @@ def non_compute(
             "non_compute_pct_of_step": percent(listed.total, step.duration),
             "non_compute_pct_of_compute": percent(listed.total, step.by_kind[COMPUTE].total),
         },
-        notes=[STALLS] if any(is_stall(each.op) for each in listed.members) else [],
     )
 
 

@@ -6,11 +6,9 @@ the file as JSON, and the scripts beside it draw that: no figure is made twice.
 
 from __future__ import annotations
 
-from functools import partial
-
 from _analysis.ledger import ledger_of
 from _analysis.page_file import fitted, write
-from _analysis.report import Report
+from _analysis.report import Report, head_of
 from _analysis.roofs import roofs_of
 from _analysis.step_bar import strip_of
 from _modes.bottleneck import bottleneck
@@ -25,7 +23,7 @@ from _modes.program import program
 from _modes.roofline import roofline
 from _modes.summary import summary
 from _output.page import html_of
-from _pipeline.request import Absent
+from _pipeline.no_answer import NoAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from _analysis.ledger import Entry
+    from _pipeline.context import Context
     from _pipeline.normalize import Step
 
     Json = dict[str, Any]
@@ -56,27 +55,26 @@ ASKED: dict[str, tuple[Callable[..., Report], Json]] = {
 }
 
 
-def page(step: Step, *, out: str) -> Report:
+def page(step: Step, context: Context, *, out: str) -> Report:
     parts: dict[str, str] = {}
     answers: Json = {}
     notes_of: dict[str, list[str]] = {}
     for name, (mode, options) in ASKED.items():
+        of_mode = context.with_own_notes()
         try:
-            said = mode(step, **options)
-        except Absent as absent:
-            parts[name] = absent.reason
+            report = mode(step, of_mode, **options)
+        except NoAnswer as failure:
+            parts[name] = failure.reason
             continue
         parts[name] = OK
-        answers[name] = {**said.fields, "totals": said.totals or {}, "notes": list(said.notes)}
-        for note in said.notes:
+        answers[name] = {**report.fields, "totals": report.totals or {}, "notes": of_mode.notes}
+        for note in of_mode.notes:
             notes_of.setdefault(note, []).append(name)
     if "memory" not in answers:
-        # What the allocator did needs no program.
-        lost: list[str] = []
-        answers["memory"] = {
-            **runtime_anyway(step.device.trace, step.device.plane.name, lost),
-            "notes": lost,
-        }
+        # The allocator's events need no program.
+        of_memory = context.with_own_notes()
+        runtime = runtime_anyway(step.device.trace, step.device.plane.name, of_memory)
+        answers["memory"] = {**runtime, "notes": of_memory.notes}
     ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
     data = {
         "parts": parts,
@@ -88,21 +86,14 @@ def page(step: Step, *, out: str) -> Report:
         },
         "strip": strip_of(step, {entry.executions.metadata_id: entry.name for entry in ledger}),
     }
-    return Report(
-        {},
-        notes=[f"{', '.join(modes)}: {note}" for note, modes in notes_of.items()],
-        finish=partial(written, data, out),
-    )
-
-
-def written(data: Json, out: str, fields: Json) -> Json:
-    """Write the page, which says of the step what every answer does; and say so."""
-    head = {key: value for key, value in fields.items() if key != "notes"}
-    encoded, notes = fitted({"page": head, **data, "notes": fields["notes"]})
-    fields["notes"] += notes
+    context.notes += [f"{', '.join(modes)}: {note}" for note, modes in notes_of.items()]
+    head = head_of(step, context)
+    del head["notes"]
+    encoded, notes = fitted({"page": head, **data, "notes": context.notes})
+    context.notes += notes
     html = html_of(encoded)
     write(out, html)
-    return {"out": out, "bytes": len(html), "parts": data["parts"]}
+    return Report({"out": out, "bytes": len(html), "parts": parts})
 
 
 def summed(entries: Iterable[Entry], key: Callable[[Entry], Any]) -> dict[Any, Times]:

@@ -10,7 +10,7 @@ from _analysis.program_parameters import parameter_fields
 from _analysis.report import Report, program_id_of
 from _analysis.xla_flags import flag_fields, read_flags
 from _pipeline.groups import Group
-from _pipeline.request import Absent
+from _pipeline.no_answer import NoAnswer
 from _proto.hlo.text import base_name
 
 TYPE_CHECKING = False
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from _pipeline.context import Context
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _proto.hlo.configs import DeclaredCost
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
     Ran = dict[Instruction, list[Executions]]
 
 
-def program(step: Step, *, top: int = 20, flags: str | None = None) -> Report:
-    given = None if flags is None else read_flags(flags)
+def program(step: Step, context: Context, *, top: int = 20, flags: str | None = None) -> Report:
+    given = None if flags is None else read_flags(flags, context)
     program_id = program_id_of(step)
     found = None if program_id is None else step.device.programs.program(program_id)
     if found is None or program_id is None:
-        raise Absent("no_program")
+        raise NoAnswer("no_program")
     ran: Ran = {}
     for each in [*step.leaves, *step.containers]:
         if each.op.program_id == program_id and each.op.instruction:
@@ -50,9 +51,8 @@ def program(step: Step, *, top: int = 20, flags: str | None = None) -> Report:
             "kernels": kernel_rows(found, ran),
             "retries": retry_rows(found, ran),
             **parameter_fields(found, top),
-            "flags": flag_fields(given.values, planned) if given else None,
+            "flags": None if given is None else flag_fields(given, planned),
         },
-        notes=given.notes if given else (),
     )
 
 

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from _analysis.recording import record_of_trace
-from _pipeline.load import find_files, first_of
+from _pipeline.load import Candidates, find_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
-    from _pipeline.request import Request
+    from _pipeline.context import Context
 
     Json = dict[str, Any]
-    # Told what is done, how many bytes of it, and of how many.
-    OnRead = Callable[[str, int, int], None]
 
 
-def record(
-    request: Request, notes: list[str], on_read: OnRead | None, *, steps: slice = slice(None)
-) -> Json:
-    return first_of(
-        find_files(request.profile, notes),
-        request.host,
-        notes,
-        lambda place: record_of_trace(
-            request.profile, place, request.device, steps, notes, on_read
-        ),
-    )
+def record(context: Context, *, steps: slice = slice(None)) -> Json:
+    request = context.request
+    candidates = Candidates(find_files(request.profile, context), request.host, context)
+    for place in candidates.places:
+        with candidates.attempt(place):
+            return record_of_trace(place, request.device, steps, context)
+    raise candidates.no_answer()

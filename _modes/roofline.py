@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from _analysis.judging import Part, Skipped
     from _analysis.roofs import Roofs
+    from _pipeline.context import Context
     from _pipeline.normalize import Step
 
     Json = dict[str, Any]
@@ -28,6 +29,7 @@ N_OVER_ROOF_NAMED = 3
 
 def roofline(
     step: Step,
+    context: Context,
     *,
     top: int | None = None,
     chip: str | None = None,
@@ -39,14 +41,14 @@ def roofline(
     compute = step.by_kind[COMPUTE]
     verdicts: list[Verdict] = []
     skipped: list[Skipped] = []
-    notes: list[str] = []
-    for part in parts_of(compute, costs_by_kernel(compute, kernel_cost, notes)):
+    for part in parts_of(compute, costs_by_kernel(compute, kernel_cost, context)):
         judged = judge(part, roofs, hbm_only=traffic == "hbm")
         if isinstance(judged, Verdict):
             verdicts.append(judged)
         else:
             skipped.append(judged)
     shown = verdicts if top is None else by_shortfall(verdicts)[:top]
+    context.notes += [*roofline_notes(verdicts), *roofs.choice.notes]
     return Report(
         {
             "chip": roofs.choice.chip,
@@ -56,7 +58,6 @@ def roofline(
             **({} if top is None else {"tail": tail_of(by_shortfall(verdicts)[top:])}),
             "skipped_groups": skipped_fields(skipped, roofs, hbm_only=traffic == "hbm"),
         },
-        notes=[*notes, *roofline_notes(verdicts), *roofs.choice.notes],
     )
 
 

@@ -14,41 +14,37 @@ from _analysis.captures import (
     records_at,
 )
 from _analysis.processes import SMALL_FILE, in_processes, in_turn
-from _analysis.record_format import NoAnswer
 from _analysis.stragglers import spread_of_records
 from _pipeline.load import Place, of_host
-from _pipeline.request import Absent
+from _pipeline.no_answer import NoAnswer
 from _proto.trace import STDIN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from _analysis.record_format import Record
-    from _pipeline.request import Request
+    from _pipeline.context import Context
 
     Json = dict[str, Any]
-    # Told what is done, how many bytes of it, and of how many.
-    OnRead = Callable[[str, int, int], None]
 
 
 def spread(
-    request: Request,
-    notes: list[str],
-    on_read: OnRead | None,
+    context: Context,
     *,
     steps: slice = slice(None),
     top: int = 50,
 ) -> Json:
-    places = of_host(find_captures(request.profile, notes), request.host)
+    request = context.request
+    places = of_host(find_captures(request.profile, context), request.host)
 
-    def load_all(place: Place) -> list[Record | Absent]:
+    def load_all(place: Place) -> list[Record | NoAnswer]:
         if place.host is None:
-            return records_at(place.path, request.device, on_read)
-        return [record_at(place, request.device, [], on_read)]
+            return records_at(place.path, request.device, context)
+        return [record_at(place, request.device, context.with_own_notes())]
 
-    def refused(place: Place, absent: Absent) -> NoAnswer:
+    def refused(place: Place, absent: NoAnswer) -> NoAnswer:
         name = os.path.basename(place.path)
         detail = absent.fields.get("detail", absent.reason)
         named = detail if detail.startswith(f"{name}: ") else f"{name}: {detail}"
@@ -57,9 +53,9 @@ def spread(
     def load(place: Place) -> Sequence[Record | NoAnswer]:
         try:
             found = load_all(place)
-        except Absent as absent:
+        except NoAnswer as absent:
             raise refused(place, absent) from None
-        records = [refused(place, each) if isinstance(each, Absent) else each for each in found]
+        records = [refused(place, each) if isinstance(each, NoAnswer) else each for each in found]
         first = records[0]
         is_record = place.path.endswith(RECORD_SUFFIXES)
         if is_record and not isinstance(first, NoAnswer) and first["host"] == STDIN:
@@ -73,10 +69,10 @@ def spread(
     loaders = {os.path.basename(place.path): partial(load_again, place) for place in places}
     n_bytes = sum(size_of(place.path) for place in places)
     on_each = in_processes if n_bytes > SMALL_FILE else in_turn
-    told = partial(
-        spread_of_records, loaders, device=request.device, steps=steps, top=top, on_each=on_each
+    fields = spread_of_records(
+        loaders, device=request.device, steps=steps, top=top, on_each=on_each
     )
-    return answer_of_records(request, told, notes)
+    return answer_of_records(context, fields)
 
 
 def size_of(path: str) -> int:

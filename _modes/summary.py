@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from _analysis.exposed import exposed
+from _analysis.gaps import Surroundings, longest_gaps
 from _analysis.report import Report
 from _analysis.rows import durations, gap_row, group_fields, tail_fields
 from _pipeline.device import STEPS
@@ -15,19 +16,25 @@ if TYPE_CHECKING:
     from typing import Any
 
     from _analysis.exposed import Exposed
+    from _pipeline.context import Context
     from _pipeline.device import Device, StepEvent
     from _pipeline.normalize import Step
 
     Json = dict[str, Any]
 
+# Idle gaps in the answer.
+N_GAPS = 10
 
-def summary(step: Step, *, top: int = 50, include_comm: bool = False) -> Report:
+
+def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool = False) -> Report:
     kinds = (COMPUTE, COMM) if include_comm else (COMPUTE,)
     groups = [group for _, group in ranked_by(step.of_kinds(*kinds), source_key)]
     rows = []
     for rank, group in enumerate(groups[:top], 1):
         row = {"rank": rank, **group_fields(group, step)}
         rows.append({**row, "kind": group.op.kind} if include_comm else row)
+    longest = longest_gaps(step, N_GAPS)
+    around = Surroundings(step, longest)
     return Report(
         {
             "top_compute_groups": rows,
@@ -44,7 +51,7 @@ def summary(step: Step, *, top: int = 50, include_comm: bool = False) -> Report:
             "by_hlo_category": category_rows(step),
             "comm_rollup": [exposed_row(each, step) for each in exposed(step)],
             "kernels": [kernel_row(kernel, group, step) for kernel, group in kernels(step)],
-            "idle_gaps": [gap_row(gap, step) for gap in step.timeline.gaps],
+            "idle_gaps": [gap_row(around.gap(*gap), step) for gap in longest],
             "steps": [step_row(each, step) for each in step.device.steps],
             "steps_rollup": steps_rollup(step.device),
         }

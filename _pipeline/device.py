@@ -5,55 +5,61 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
+from typing import NamedTuple
 
 from _pipeline import frames
-from _pipeline.ops import Op, as_text
-from _pipeline.request import Absent, no_device
-from _proto.record import record
+from _pipeline.no_answer import NoAnswer, no_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Set
+    from collections.abc import Callable, Sequence
 
+    from _pipeline.context import Context
     from _proto.hlo.programs import Programs
     from _proto.trace.joined import AnyLine, AnyPlane
     from _proto.trace.ranks import Rank
-    from _proto.trace.reader import Metadata, Stats
+    from _proto.trace.reader import Stats
     from _proto.trace.trace import Trace
 
-# A TensorCore; a plane of a SparseCore has more behind the number, one of a subprocess its id.
+# A TensorCore. Names of SparseCores go on after the number; a subprocess adds its id in brackets.
 TPU_RE = re.compile(r"/device:TPU:(?P<number>\d+)(?: \[\d+\])?\Z")
-# Where steps come from; the latter where there is no Steps line.
+# Where steps come from: the Steps line, or the XLA Modules line if there is no Steps line.
 STEPS, MODULES = "steps", "modules"
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
 # Beyond any int64 of nanoseconds or picoseconds.
 BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
 
 
-@record
 class StepEvent:
-    """A step as the trace draws it; times on the offset base of the ops line."""
+    """A step as the trace draws it; times count from the offset base of the ops line."""
 
-    index: int
-    name: str | None
-    start: int
-    end: int
-    # Its start and end by the device's clock, where its event tells.
-    device_span: tuple[int, int] | None
-    n_events: int
+    def __init__(
+        self,
+        index: int,
+        name: str | None,
+        start: int,
+        end: int,
+        # Its start and end on the device's clock, if its event has them.
+        device_span: tuple[int, int] | None,
+        n_events: int,
+    ) -> None:
+        self.index, self.name = index, name
+        self.start, self.end = start, end
+        self.device_span = device_span
+        self.n_events = n_events
 
     @property
     def duration(self) -> int:
         return self.end - self.start
 
 
-@record
-class Device:
-    """What all steps of one device share. Times stand on the offset base of its ops line."""
+class Device(NamedTuple):
+    """One device of a trace; times count from the offset base of its ops line."""
 
+    path: str
     trace: Trace
     plane: AnyPlane
-    # The process that wrote it; None where a merged capture doesn't tell.
+    # The process that wrote the plane; None if a merged capture does not say.
     rank: Rank | None
     programs: Programs
     lines: Sequence[AnyLine]
@@ -61,29 +67,16 @@ class Device:
     steps: list[StepEvent]
     step_source: str
     stats: Stats
-    # What else the capture has: the hosts of its run, the planes of this file.
+    # The hosts of the run, and the planes of this file.
     hosts: list[str]
     planes: list[str]
-    # Whether a file is the user's own code.
+    # Returns True for the name of a file with the user's own code.
     is_own: Callable[[str], bool]
-    _ops: dict[int, Op | None]
-
-    def op(self, metadata_id: int) -> Op | None:
-        """Each entry of the metadata is normalized once, whoever asks."""
-        if metadata_id not in self._ops:
-            self.normalize(metadata_id, self.plane.metadata(metadata_id))
-        return self._ops[metadata_id]
-
-    def normalize(self, metadata_id: int, metadata: Metadata | None) -> None:
-        """Make the op of an entry of the metadata."""
-        self._ops[metadata_id] = Op(metadata, self.programs, self.is_own) if metadata else None
-
-    def not_normalized(self, metadata_ids: Set[int]) -> set[int]:
-        return set(metadata_ids) - self._ops.keys()
 
     @property
     def type(self) -> str | None:
-        return as_text(self.stats.get("device_type_string")) or None
+        name = self.stats.get("device_type_string")
+        return (name if isinstance(name, str) else "") or None
 
     @property
     def n_events(self) -> int:
@@ -91,13 +84,15 @@ class Device:
 
 
 def open_device(
+    path: str,
     trace: Trace,
     name: str,
     hosts: list[str],
-    notes: list[str],
+    context: Context,
     is_own: Callable[[str], bool] = frames.is_not_library,
 ) -> Device:
-    # It imports protobuf, which may be missing.
+    """Return one device with its steps, or raise NoAnswer if it is missing or has no ops."""
+    # This imports protobuf, which may be missing.
     from _proto.hlo.programs import Programs
 
     if name not in trace.plane_names:
@@ -105,18 +100,19 @@ def open_device(
     plane = trace.plane(name)
     lines = plane.lines(OPS_LINE)
     if not lines:
-        raise Absent("no_xla_ops_line", available_lines=plane.line_names)
+        raise NoAnswer("no_xla_ops_line", available_lines=plane.line_names)
     base = lines[0].base_ps
-    steps, source = read_steps(plane, STEPS_LINE, base, notes), STEPS
+    steps, source = noted_steps(plane, STEPS_LINE, base, context), STEPS
     if not steps:
-        steps, source = read_steps(plane, MODULES_LINE, base, notes), MODULES
+        steps, source = noted_steps(plane, MODULES_LINE, base, context), MODULES
         if steps:
-            notes.append("no Steps line; executions of programs (XLA Modules) are taken as steps")
+            context.note("no Steps line; executions of programs (XLA Modules) are taken as steps")
     return Device(
+        path=path,
         trace=trace,
         plane=plane,
         rank=trace.rank_of(name),
-        programs=Programs(trace, name),
+        programs=Programs(trace, name, context.notes),
         lines=lines,
         base=base,
         steps=steps,
@@ -125,16 +121,25 @@ def open_device(
         hosts=hosts,
         planes=trace.plane_names,
         is_own=is_own,
-        _ops={},
     )
 
 
-# A step takes as much memory as some events of ops, and real ones have more of these.
+# A step takes about as much memory as three events, so it counts as that many.
 N_EVENTS_OF_A_STEP = 3
 
 
-def read_steps(plane: AnyPlane, line_name: str, base: int, notes: list[str]) -> list[StepEvent]:
-    """The events of a line as steps, sorted by start."""
+def noted_steps(plane: AnyPlane, line_name: str, base: int, context: Context) -> list[StepEvent]:
+    """Return the events of a line as steps, and note events that were left out."""
+    steps, n_dropped = read_steps(plane, line_name, base)
+    if n_dropped:
+        context.note(
+            f"{n_dropped} events of the {line_name} line left out: they have no valid time"
+        )
+    return steps
+
+
+def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEvent], int]:
+    """Return the events of a line as steps, sorted by start, and the number of invalid events."""
     steps = []
     n_dropped = 0
     names: dict[int, str | None] = {}
@@ -153,21 +158,18 @@ def read_steps(plane: AnyPlane, line_name: str, base: int, notes: list[str]) -> 
                 start = offset + shift
                 span = (measured[0], sum(measured)) if measured else None
                 steps.append(StepEvent(0, names[metadata_id], start, start + duration, span, 0))
-    if n_dropped:
-        notes.append(
-            f"{n_dropped} events of the {line_name} line left out: they have no valid time"
-        )
     steps.sort(key=lambda step: step.start)
     for index, step in enumerate(steps):
         step.index = index
-    return steps
+    return steps, n_dropped
 
 
 def count_starts(device: Device) -> None:
-    """Count into each step the ops that start in it."""
+    """Set `n_events` of each step to the number of ops that start in it."""
     steps = device.steps
-    # How many start before a border is the sum of two: of the lists that reach around it the
-    # part before it, and all of the lists that end before it, noted at the first such border.
+    # The number of starts before a border has two parts: from lists that reach across the border
+    # the starts before it, and all starts of lists that end before it, counted at the first border
+    # after them.
     borders = sorted({border for step in steps for border in (step.start, step.end)})
     within = dict.fromkeys(borders, 0)
     before = [0] * (len(borders) + 1)

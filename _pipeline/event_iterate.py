@@ -1,34 +1,32 @@
-"""Event-iterate: the events that start in a window, by the trace's clock."""
+"""Event-iterate: read the events that start in a window, by the trace's clock."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import accumulate, chain
+from itertools import accumulate
 
 from _pipeline.clocks import piece_of
 from _pipeline.device import AFTER_ALL, BEFORE_ALL
-from _pipeline.event_facts import complete_ops
-from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from _pipeline.clocks import Piece
-    from _pipeline.device import Device
+    from _pipeline.device import Device, StepEvent
     from _proto.trace.events import Events
-    from _proto.trace.joined import AnyLine
 
 
-@record
 class Admitted:
-    """The events of a window, and how many of them had to be left out."""
+    """The events of a window, and the number of events that had to be left out."""
 
-    pieces: list[Piece]
-    n_unresolved: int = 0
-    n_negative: int = 0
-    # These have no time, so they are of the whole line.
-    n_aggregated: int = 0
+    def __init__(self, window: tuple[int, int], n_aggregated: int) -> None:
+        self.window = window
+        self.pieces: list[Piece] = []
+        self.n_unresolved = 0
+        self.n_negative = 0
+        # Aggregated events have no time, so they count for every window of the line.
+        self.n_aggregated = n_aggregated
 
     @property
     def n_dropped(self) -> int:
@@ -36,7 +34,7 @@ class Admitted:
 
     @property
     def n_started(self) -> int:
-        """How many events start in the window, whether they are left out or not."""
+        """Count the events that start in the window, including those left out."""
         n_kept = sum(len(piece.starts) for piece in self.pieces)
         return n_kept + self.n_unresolved + self.n_negative
 
@@ -54,13 +52,13 @@ class Admitted:
 
     @property
     def span(self) -> tuple[int, int]:
-        """From the first start to the last end, by the trace's clock."""
+        """Return the first start and the last end, by the trace's clock."""
         if not self.pieces:
             return 0, 0
         return min(piece.first for piece in self.pieces), max(piece.last for piece in self.pieces)
 
     def add(self, events: Events, shift: int, device: Device) -> None:
-        """Take the events that can be taken."""
+        """Keep the events that have metadata and a valid duration, and count the others."""
         unknown = device.plane.unknown(set(events.metadata_ids))
         resolved = events
         if unknown:
@@ -75,11 +73,18 @@ class Admitted:
 ALWAYS = BEFORE_ALL, AFTER_ALL
 
 
+def read_events(device: Device, picked: StepEvent | None) -> Admitted:
+    """Return the events of one step; without a step, of the whole line."""
+    (admitted,) = admit(device, [(picked.start, picked.end) if picked else ALWAYS])
+    return admitted
+
+
 def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
-    """The events that start in each of the windows, which are sorted by start; read once."""
-    admitted = [Admitted([]) for _ in windows]
+    """Read the lines once, and return the events of each window; windows are sorted by start."""
+    n_aggregated = sum(line.n_aggregated for line in device.lines)
+    admitted = [Admitted(window, n_aggregated) for window in windows]
     starts = [start for start, _ in windows]
-    # Up to where each window and those before it reach.
+    # The latest end of each window and those before it.
     reach = list(accumulate((end for _, end in windows), max))
     for line in device.lines:
         shift = line.base_ps - device.base
@@ -88,18 +93,7 @@ def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
             last = bisect_right(starts, events.last + shift)
             spans = [(start - shift, end - shift) for start, end in windows[first:last]]
             for within, of_window in zip(events.among(spans), admitted[first:last], strict=True):
-                # Windows may overlap, and so hold an event each.
+                # Windows can overlap, so several can hold the same event.
                 device.plane.count(len(within))
                 of_window.add(within, shift, device)
-    n_aggregated = sum(line.n_aggregated for line in device.lines)
-    for of_window in admitted:
-        of_window.n_aggregated = n_aggregated
-
-    def is_admitted(line: AnyLine, offset: int) -> bool:
-        start = offset + line.base_ps - device.base
-        n = bisect_right(starts, start)
-        return n > 0 and start < reach[n - 1]
-
-    pieces = chain.from_iterable(of_window.pieces for of_window in admitted)
-    complete_ops(device, pieces, is_admitted)
     return admitted

@@ -1,4 +1,4 @@
-"""Executions: the admitted events of each op, folded."""
+"""Executions: the events of each op in a window, summed up."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from itertools import compress
 from operator import eq
 
 from _pipeline.device import AFTER_ALL
-from _proto.record import cached_property, record
+from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from _pipeline.clocks import Clock
-    from _pipeline.device import Device
     from _pipeline.event_iterate import Admitted
     from _pipeline.ops import Op
 
@@ -27,7 +28,7 @@ class Longest:
 
     @cached_property
     def places(self) -> dict[int, int]:
-        """Find by metadata id the first event that lasted so long, as its place in the file."""
+        """Return the place in the file of the first event that lasted so long, by metadata id."""
         places: dict[int, int] = {}
         place = 0
         for piece in self._admitted.pieces:
@@ -40,17 +41,14 @@ class Longest:
         return places
 
 
-@record
 class Executions:
     """The executions of an op within a window."""
 
-    metadata_id: int
-    op: Op
-    n: int
-    total: int
-    shortest: int
-    longest: int
-    _longest: Longest
+    def __init__(self, metadata_id: int, op: Op, longest: Longest) -> None:
+        self.metadata_id, self.op = metadata_id, op
+        self.n = self.total = 0
+        self.shortest, self.longest = AFTER_ALL, -1
+        self._longest = longest
 
     @property
     def longest_at(self) -> int:
@@ -58,32 +56,31 @@ class Executions:
         return self._longest.places[self.metadata_id]
 
 
-# How many pieces are folded at once: enough that most of an op's executions come together, and
-# few enough that what is folded takes no memory to speak of.
+# Pieces that are folded at once: enough to collect most executions of an op, and few enough to need
+# little memory.
 N_FOLDED = 32
 
 
-def fold(device: Device, admitted: Admitted, clock: Clock) -> dict[int, Executions]:
-    """The executions of each op, by metadata id, in order of appearance."""
+def fold(ops: Mapping[int, Op], admitted: Admitted, clock: Clock) -> dict[int, Executions]:
+    """Return the executions of each op, by metadata id, in order of appearance."""
     found: dict[int, Executions] = {}
     longest = Longest({}, admitted, clock)
     for i in range(0, len(admitted.pieces), N_FOLDED):
         lasting: dict[int, list[int]] = defaultdict(list)
         for piece in admitted.pieces[i : i + N_FOLDED]:
             _, durations = clock.times(piece)
-            # What a loop would do, at a third of its time.
+            # This takes a third of the time of a loop.
             lists = map(lasting.__getitem__, piece.metadata_ids)
             deque(map(list.append, lists, durations), maxlen=0)
         for metadata_id, of_op in lasting.items():
             if metadata_id not in found:
-                op = device.op(metadata_id)
-                assert op is not None  # or else its events weren't admitted
-                found[metadata_id] = Executions(metadata_id, op, 0, 0, AFTER_ALL, -1, longest)
-            each = found[metadata_id]
-            each.n += len(of_op)
-            each.total += sum(of_op)
-            # At a third of the time of min and max.
+                found[metadata_id] = Executions(metadata_id, ops[metadata_id], longest)
+            executions = found[metadata_id]
+            executions.n += len(of_op)
+            executions.total += sum(of_op)
+            # Sorting takes a third of the time of min and max.
             of_op.sort()
-            each.shortest = min(each.shortest, of_op[0])
-            each.longest = longest.durations[metadata_id] = max(each.longest, of_op[-1])
+            executions.shortest = min(executions.shortest, of_op[0])
+            executions.longest = max(executions.longest, of_op[-1])
+            longest.durations[metadata_id] = executions.longest
     return found

@@ -7,6 +7,10 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _pipeline.context import Context
+
 # Lists what is looked for in a folder, by host.
 FilesIn = Callable[[str], dict[str, str]]
 
@@ -16,33 +20,33 @@ _SUFFIXES = (".xplane.pb", ".xplane.pb.gz", ".xplane.riegeli")
 _N_HINTS = 100
 
 
-def files_below(profile: str, notes: list[str], files_in: FilesIn) -> dict[str, str]:
+def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, str]:
     """The files in a folder, or in the newest run below it."""
     files = files_in(profile)
     if files:
         return files
     runs = os.path.join(profile, "plugins", "profile")
-    return files_of_newest_run(runs if is_folder(runs) else profile, notes, files_in)
+    return files_of_newest_run(runs if is_folder(runs) else profile, context, files_in)
 
 
-def folder_nearby(profile: str, files_in: FilesIn) -> str | None:
+def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | None:
     """A folder with what is looked for, one level off a folder without."""
     folders = [os.path.join(profile, name) for name in sorted(os.listdir(profile))[:_N_HINTS]]
     for folder in (*filter(os.path.isdir, folders), os.path.join(profile, os.pardir)):
         with suppress(OSError):
-            if files_below(folder, [], files_in):
+            if files_below(folder, context.with_own_notes(), files_in):
                 return os.path.normpath(folder)
     return None
 
 
-def viewer_file_below(profile: str) -> str | None:
+def viewer_file_below(profile: str, context: Context) -> str | None:
     """Return a file for the trace viewer from where traces are looked for."""
 
     def viewer_files_in(folder: str) -> dict[str, str]:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".trace.json.gz"))
         return {name: os.path.join(folder, name) for name in names}
 
-    files = files_below(profile, [], viewer_files_in)
+    files = files_below(profile, context.with_own_notes(), viewer_files_in)
     return os.path.normpath(next(iter(files.values()))) if files else None
 
 
@@ -54,7 +58,7 @@ def is_folder(path: str) -> bool:
         return False
 
 
-def files_of_newest_run(folder: str, notes: list[str], files_in: FilesIn) -> dict[str, str]:
+def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dict[str, str]:
     """Runs are named by time: the greatest name that holds any."""
     refused = None
     n_runs = 0
@@ -70,11 +74,11 @@ def files_of_newest_run(folder: str, notes: list[str], files_in: FilesIn) -> dic
                 taken = run
         except OSError as error:
             if not found:
-                notes.append(f"run {run} can't be listed: {error.strerror}")
+                context.note(f"run {run} can't be listed: {error.strerror}")
                 refused = error
     if found:
         what = "a trace" if any(map(is_trace, found.values())) else "a record"
-        notes.append(f"run {taken} taken" + (f", the newest with {what}" if n_runs > 1 else ""))
+        context.note(f"run {taken} taken" + (f", the newest with {what}" if n_runs > 1 else ""))
     elif refused is not None:
         raise refused
     return found

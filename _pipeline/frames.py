@@ -69,8 +69,8 @@ def fits(source: str, frame: str) -> bool:
     return line == source or line.endswith(f"/{source}")
 
 
-def told_order(stack: Stack, source: str | None) -> str | None:
-    """Where the innermost frame of a stack stands, if that is the one that `source` fits."""
+def order_shown_by(stack: Stack, source: str | None) -> str | None:
+    """Return the order of a stack if `source` matches only its first or only its last frame."""
     if not source:
         return None
     is_first, is_last = fits(source, stack.frames[0]), fits(source, stack.frames[-1])

@@ -17,11 +17,11 @@ from _pipeline.folders import (
     notes_on_forms,
     viewer_file_below,
 )
-from _pipeline.request import (
+from _pipeline.no_answer import (
     DEVICE_NOT_FOUND,
     MISSING_DEPENDENCY,
     UNREADABLE,
-    Absent,
+    NoAnswer,
     no_device,
     unreadable,
 )
@@ -30,16 +30,12 @@ from _proto.trace import STDIN, open_survey, open_trace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import TypeVar
+    from collections.abc import Iterator
 
+    from _pipeline.context import Context
     from _pipeline.folders import FilesIn
     from _proto.trace.survey import Survey
     from _proto.trace.trace import Trace
-
-    # Told what is done, how many bytes of it, and of how many.
-    OnRead = Callable[[str, int, int], None]
-    T = TypeVar("T")
 
 
 class Place(NamedTuple):
@@ -51,7 +47,7 @@ class Place(NamedTuple):
 
 def find_files(
     profile: str,
-    notes: list[str],
+    context: Context,
     files_in: FilesIn | None = None,
     none: str = "no .xplane.pb file",
 ) -> dict[str, str]:
@@ -63,17 +59,17 @@ def find_files(
         if not is_folder(profile):
             os.stat(profile)
             return {host_of(profile): profile}
-        files = files_below(profile, notes, files_in)
+        files = files_below(profile, context, files_in)
         if files:
-            notes += notes_on_forms(files.values())
+            context.notes += notes_on_forms(files.values())
             return files
-        near = folder_nearby(profile, files_in)
-        for_viewer = viewer_file_below(profile)
+        near = folder_nearby(profile, context, files_in)
+        for_viewer = viewer_file_below(profile, context)
     except (FileNotFoundError, NotADirectoryError):
         detail = f"no such path: {profile}"
         if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:/", profile):
             detail = "a URL: copy it here first, or pipe it in and give - as the profile"
-        raise Absent("no_such_path", detail=detail) from None
+        raise NoAnswer("no_such_path", detail=detail) from None
     except (OSError, ValueError) as error:
         raise unreadable(profile, error) from None
     detail = f"{none} in this directory, nor in a run below it or its plugins/profile"
@@ -81,7 +77,7 @@ def find_files(
         detail += f"; there is one in {near}"
     if for_viewer:
         detail += f"; {for_viewer} is no substitute: the .xplane.pb file is needed"
-    raise Absent("no_xplane_pb", detail=detail)
+    raise NoAnswer("no_xplane_pb", detail=detail)
 
 
 def of_host(files: dict[str, str], host: str | None) -> list[Place]:
@@ -101,56 +97,68 @@ def of_host(files: dict[str, str], host: str | None) -> list[Place]:
     raise host_not_found(host, list(files))
 
 
-def host_not_found(host: str, available: list[str]) -> Absent:
-    return Absent("host_not_found", detail=f"no host {host!r}", available_hosts=available)
+def host_not_found(host: str, available: list[str]) -> NoAnswer:
+    return NoAnswer("host_not_found", detail=f"no host {host!r}", available_hosts=available)
 
 
-def first_of(
-    files: dict[str, str], host: str | None, notes: list[str], read: Callable[[Place], T]
-) -> T:
-    """Read that host's file, or else the first that can be read and has the device."""
-    places = of_host(files, host)
-    failures: list[Absent] = []
-    devices: list[str] = []
-    for place in places:
+class Candidates:
+    """The files that can have the answer, to be tried in turn:
+
+    for place in candidates.places:
+        with candidates.attempt(place):
+            ...
+            return answer
+    raise candidates.no_answer()
+    """
+
+    def __init__(self, files: dict[str, str], host: str | None, context: Context) -> None:
+        self.places = of_host(files, host)
+        self._context = context
+        self._failures: list[NoAnswer] = []
+        self._devices: list[str] = []
+
+    @contextmanager
+    def attempt(self, place: Place) -> Iterator[None]:
+        """Go on with the next file if this one can't be read or lacks the device."""
+        notes = self._context.notes
         n_notes = len(notes)
-        if len(places) > 1:
+        if len(self.places) > 1:
             name = os.path.basename(place.path)
-            notes.append(f"{name} taken, of {len(places)} files; --host takes another")
+            notes.append(f"{name} taken, of {len(self.places)} files; --host takes another")
         try:
-            return read(place)
-        except Absent as absent:
-            if absent.reason not in (*UNREADABLE, DEVICE_NOT_FOUND):
+            yield
+        except NoAnswer as failure:
+            if failure.reason not in (*UNREADABLE, DEVICE_NOT_FOUND):
                 raise
             del notes[n_notes:]
-            if absent.reason == DEVICE_NOT_FOUND:
-                devices += absent.fields["available_devices"]
-                continue
-            failures.append(absent)
-            if len(places) > 1:
-                notes.append(f"a file can't be read: {absent.fields['detail']}")
-    if len(failures) == len(places):
-        # Installing a package may be all that it takes.
-        failures.sort(key=lambda failure: failure.reason != MISSING_DEPENDENCY)
-        raise failures[0]
-    raise no_device(devices)
+            if failure.reason == DEVICE_NOT_FOUND:
+                self._devices += failure.fields["available_devices"]
+                return
+            self._failures.append(failure)
+            if len(self.places) > 1:
+                notes.append(f"a file can't be read: {failure.fields['detail']}")
+
+    def no_answer(self) -> NoAnswer:
+        """Return why no file has the answer."""
+        if len(self._failures) < len(self.places):
+            return no_device(self._devices)
+        # Prefer a failure that installing a package can mend.
+        return min(self._failures, key=lambda failure: failure.reason != MISSING_DEPENDENCY)
 
 
 @contextmanager
-def opened(
-    place: Place, device: str | None, notes: list[str], on_read: OnRead | None
-) -> Iterator[Trace]:
-    """Open the trace of one host, of which more may be read as long as it is open."""
-    with opened_hosts(place.path, on_read) as hosts:
+def opened(place: Place, device: str | None, context: Context) -> Iterator[Trace]:
+    """Open the trace of one host; it is read on demand while it is open."""
+    with opened_hosts(place.path, context) as hosts:
         trace = host_among(hosts, place, device)
-        notes += [*trace.notes, *merge_notes(trace, device)]
+        context.notes += [*trace.notes, *merge_notes(trace, device)]
         yield trace
 
 
 @contextmanager
-def opened_hosts(path: str, on_read: OnRead | None) -> Iterator[list[Trace]]:
-    """Open the traces of all hosts in a file: of one, unless it was merged."""
-    with absent_if_unreadable(path), open_trace(path, on_read) as hosts:
+def opened_hosts(path: str, context: Context) -> Iterator[list[Trace]]:
+    """Open the traces of all hosts in a file: one, unless the file was merged."""
+    with no_answer_if_unreadable(path), open_trace(path, context.on_progress) as hosts:
         yield hosts
 
 
@@ -206,22 +214,25 @@ def merge_notes(trace: Trace, device: str | None) -> list[str]:
 
 
 @contextmanager
-def surveyed(path: str, on_read: OnRead | None) -> Iterator[Survey]:
-    """What there is in a file; of a damaged one, too."""
-    with absent_if_unreadable(path), open_survey(path, on_read) as survey:
+def surveyed(path: str, context: Context) -> Iterator[Survey]:
+    """List what is in a file, as far as it can be read."""
+    with no_answer_if_unreadable(path), open_survey(path, context.on_progress) as survey:
         yield survey
 
 
 @contextmanager
-def absent_if_unreadable(path: str) -> Iterator[None]:
+def no_answer_if_unreadable(path: str) -> Iterator[None]:
+    """Raise NoAnswer for whatever keeps a file from being read."""
     try:
         yield
-        return
+    except OverflowError:
+        damage = Damage(0, "a time in it does not fit into 64 bits")
+        raise unreadable(path, damage) from None
     except (Damage, OSError, MemoryError) as error:
-        absent = unreadable(path, error)
+        raise unreadable(path, error) from None
     except MissingPackage as error:
-        absent = Absent(MISSING_DEPENDENCY, detail=f"{os.path.basename(path)}: {error}")
+        detail = f"{os.path.basename(path)}: {error}"
+        raise NoAnswer(MISSING_DEPENDENCY, detail=detail) from None
     except NoProtobuf as error:
-        advice = f"{error}; it takes protobuf 4.21.1 or newer: pip install 'protobuf>=4.21.1'"
-        absent = Absent("protobuf_not_installed", detail=advice)
-    raise absent
+        advice = f"{error}; protobuf 4.21.1 or newer is required: pip install 'protobuf>=4.21.1'"
+        raise NoAnswer("protobuf_not_installed", detail=advice) from None

@@ -1,4 +1,4 @@
-"""Names that the command line gives of what is in a trace: what they mean, and what is near."""
+"""Find the names in a trace that a name on the command line means, or that are near it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from _pipeline.context import Context
+
 N_NEAR = 20
 
 
 def meant(asked: str, names: Collection[str]) -> str | None:
-    """The name that is asked for, or the only one that begins so.
+    """Return the name that is asked for, or the only name that begins so.
 
-    A number is the whole name: 1 is not short for 12.
+    A number is always a whole name: 1 is not short for 12.
     """
     if asked in names or asked.isdecimal():
         return asked if asked in names else None
@@ -23,16 +25,16 @@ def meant(asked: str, names: Collection[str]) -> str | None:
     return longer[0] if len(longer) == 1 else None
 
 
-def taken_for(asked: str, names: Collection[str], what: str, notes: list[str]) -> str | None:
-    """The same; of a prefix a note says what it was taken for. `what` says where it was given."""
+def taken_for(asked: str, names: Collection[str], option: str, context: Context) -> str | None:
+    """Return the name that an option means; add a note if a prefix was given."""
     name = meant(asked, names)
     if name not in (asked, None):
-        notes.append(f"{what} {asked}: {name} taken, the only name that begins so")
+        context.note(f"{option} {asked}: {name} taken, the only name that begins so")
     return name
 
 
 def nearest(asked: str, names: Iterable[str]) -> list[str]:
-    """What may have been meant: names that hold the text, then those that begin most alike."""
+    """Return names that contain the text, then those that share the longest beginning."""
     text = asked.lower()
 
     def how_far(name: str) -> tuple[bool, int, int, str]:
@@ -43,6 +45,6 @@ def nearest(asked: str, names: Iterable[str]) -> list[str]:
 
 
 def n_alike(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many of the first items of two sequences are the same."""
+    """Count the items at the start of two sequences that are the same."""
     differs = enumerate(map(ne, one, other))
     return next((i for i, is_other in differs if is_other), min(len(one), len(other)))

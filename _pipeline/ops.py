@@ -1,4 +1,4 @@
-"""Ops: what is true of every execution of one. Each entry of the metadata is normalized once."""
+"""Ops: the facts that are true of every execution of an op."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from _proto.hlo.configs import DeclaredCost
     from _proto.hlo.facts import Collective, Dot
@@ -83,13 +83,14 @@ def as_count(value: Value | None) -> int | None:
 
 
 class Op:
-    """One entry of the event metadata, normalized; what few modes ask for, when it is asked for."""
+    """One entry of the event metadata. Facts that few modes need are found on demand."""
 
     def __init__(
         self,
         metadata: Metadata,
         programs: Programs,
         is_own: Callable[[str], bool],
+        stack_order: str | None,
     ) -> None:
         stats = metadata.stats
         self.metadata = metadata
@@ -106,9 +107,7 @@ class Op:
         self.is_known = kind is not None
         self.async_collective = async_collective(self.category, self.hlo.name)
         self.stored_stack = frames.stack_of(as_text(stats.get("source_stack")))
-        # As its `source` tells; where that says nothing, as `settle_stacks` finds.
-        self.stack_order = self.order_by(self.source)
-        self.is_order_told = True
+        self.stack_order = stack_order
         self.tf_op = as_text(stats.get("tf_op")) or None
 
     def __repr__(self) -> str:
@@ -149,10 +148,6 @@ class Op:
     def source(self) -> str | None:
         """The line that the trace gives beside the stack."""
         return as_text(self.metadata.stats.get("source")) or None
-
-    def order_by(self, line: str | None) -> str | None:
-        """In which order its stack is stored, if that is told by its innermost line."""
-        return frames.told_order(self.stored_stack, line) if self.stored_stack else None
 
     @property
     def stack(self) -> frames.Stack | None:
@@ -377,26 +372,3 @@ class Op:
     def is_opaque(self) -> bool:
         """Whether it is a black box to XLA: a kernel, a buffer placeholder."""
         return self.category == CUSTOM_CALL and not self.flops
-
-
-def settle_stacks(ops: Iterable[Op]) -> None:
-    """Tell the order of each stack that says nothing of it.
-
-    It is that of most stacks that do; else what the program says of the lines of these ops.
-    """
-    stacked = [op for op in ops if op.stored_stack]
-    silent = [op for op in stacked if op.stack_order is None]
-    order = frames.majority(op.stack_order for op in stacked)
-    if silent and order is None:
-        order = frames.majority(op.order_by(op.own_line) for op in stacked)
-    for op in silent:
-        op.stack_order = order or frames.INNERMOST_FIRST
-        op.is_order_told = order is not None
-
-
-def stack_notes(ops: Iterable[Op]) -> list[str]:
-    """Whether it had to be supposed in which order frames stand."""
-    guessed = [op.stored_stack for op in ops if not op.is_order_told]
-    if any(stack and stack.frames != stack.backwards.frames for stack in guessed):
-        return ["the order of stack frames is not told: the first is taken as the innermost"]
-    return []

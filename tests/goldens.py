@@ -43,7 +43,7 @@ def made(name: str) -> dict[str, Any]:
 
 
 def text_of(value: Any, depth: int = 0) -> str:
-    """Return JSON with the fields of the answer and the rows of its tables on lines of their own."""
+    """Return JSON in which fields of the answer and rows of its tables have their own lines."""
     if depth < 2 and isinstance(value, dict):
         parts = [f"{json.dumps(key)}: {text_of(part, depth + 1)}" for key, part in value.items()]
         return "{\n" + ",\n".join(parts) + "\n}"

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 from unittest import mock
 
 import compute_breakdown
+from _pipeline.context import Context
+from _pipeline.request import Request
 
 T = TypeVar("T")
 
@@ -39,6 +41,11 @@ MODES_OF_TRACE = tuple(mode for mode in MODES if mode not in ("memory", "program
 
 # Whether all cases run of what is random or adversarial, and at full size, or a sample.
 FULL = os.environ.get("COMPUTE_BREAKDOWN_TESTS") == "full"
+
+
+def context_of(profile: str) -> Context:
+    """Return a context for stages that are called directly."""
+    return Context(Request(profile, "summary", None, None, "json", {}))
 
 
 def sampled(cases: Iterable[T], n: int) -> list[T]:

@@ -46,8 +46,10 @@ class Programs:
     asked here or of a program raises Damage.
     """
 
-    def __init__(self, trace: Trace, device: str | None = None) -> None:
-        self.notes: list[str] = []
+    def __init__(
+        self, trace: Trace, device: str | None = None, notes: list[str] | None = None
+    ) -> None:
+        self.notes = [] if notes is None else notes
         self._trace = trace
         self._entries: dict[int, _Entry] = {}
         damage: list[Damage] = []

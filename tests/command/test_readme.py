@@ -26,7 +26,7 @@ from unittest import mock
 import _peaks
 import compute_breakdown
 from _analysis import judging, ledger
-from _pipeline import load, request, vocabulary
+from _pipeline import load, no_answer, vocabulary
 from _pipeline.scopes import scope_of
 from _proto import errors
 from tests.builders import hlo_proto, records, xspace
@@ -533,7 +533,7 @@ class Exits(unittest.TestCase):
         self.assertEqual(said, happens)
 
     def test_no_reason_is_forgotten(self) -> None:
-        known = set(request.EXIT_STATUS)
+        known = set(no_answer.EXIT_STATUS)
         self.assertEqual(known, {outcome.object["reason"] for outcome in refusals()})
 
     def test_detail_is_there_wherever_there_is_more_to_say(self) -> None:

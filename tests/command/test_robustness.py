@@ -20,7 +20,7 @@ from typing import Any
 from unittest import mock
 
 import compute_breakdown
-from _pipeline import folders, request, texts
+from _pipeline import folders, no_answer, texts
 from _proto.trace import source
 from tests import fuzz, harness
 from tests.builders.xspace import (
@@ -84,7 +84,7 @@ class FuzzTest(unittest.TestCase):
     def test_every_reason_has_its_exit_status(self) -> None:
         self.assertEqual(
             fuzz.STATUS_OF | {"protobuf_not_installed": 1, "missing_dependency": 1},
-            request.EXIT_STATUS,
+            no_answer.EXIT_STATUS,
             "say in STATUS_OF of tests/fuzz.py how a new reason ends, and on the user's page",
         )
 

@@ -13,7 +13,6 @@ import itertools
 import json
 import os
 import pty
-import resource
 import select
 import shutil
 import signal
@@ -27,13 +26,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from google.protobuf.message import EncodeError
-
 import compute_breakdown
 from _pipeline import streams
-from _pipeline.request import KEPT_FOR_REFUSALS
-from _proto import xplane_pb2 as pb
-from _proto.trace import wire
 from tests import harness
 from tests.builders.xspace import op, trace
 from tests.fuzz import check_outcome, damaged_at
@@ -312,139 +306,6 @@ class Stdin(StreamsTest):
 
 
 # Takes all the memory there is when a trace is to be read, and keeps it.
-NOTHING_LEFT = """
-import resource, sys
-import compute_breakdown
-
-kept = None
-
-def take_all(*_):
-    global kept
-    for size in (1 << 20, 1 << 14, *range(512, 0, -16)):
-        try:
-            while True:
-                # A chain: a list would want to move.
-                kept = kept, bytes(size)
-        except MemoryError:
-            pass
-    raise MemoryError
-
-compute_breakdown.analyse = take_all
-resource.setrlimit(resource.RLIMIT_AS, (1 << 27, 1 << 27))
-sys.exit(compute_breakdown.main())
-"""
-
-
-class Memory(StreamsTest):
-    def limited(self, mebibytes: int, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        def limit() -> None:
-            resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
-
-        return subprocess.run(
-            [sys.executable, harness.SCRIPT, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=harness.bound(60),
-            preexec_fn=limit,
-            env={**BARE, "PYTHONDONTWRITEBYTECODE": "1"},
-        )
-
-    def test_an_answer_or_a_word_of_memory(self) -> None:
-        """However little there is, once Python itself and the program are loaded."""
-        text = "%fusion.{} = f32[2]{{0}} fusion()" + " " * 30_000
-        ops = [
-            op(f"fusion.{i}", "loop fusion", i, 1, text=text.format(i), tf_op=str(i))
-            for i in range(600)
-        ]
-        self.large.write_bytes(trace(ops))
-        loaded = next(
-            mebibytes
-            for mebibytes in range(16, 200, 4)
-            if self.limited(mebibytes, "--version").returncode == 0
-        )
-        # With what is kept for a refusal, and a bit.
-        enough_to_refuse = loaded + (KEPT_FOR_REFUSALS >> 20) + 4
-        said: set[str] = set()
-        for mebibytes in harness.sampled(range(enough_to_refuse, enough_to_refuse + 150, 10), 4):
-            done = self.limited(mebibytes, self.large, "--mode", "by_source")
-            if done.returncode == -signal.SIGSEGV:
-                # The parser in C died of it.
-                self.assertEqual(done.stdout, "")
-                continue
-            self.assertNotIn("Traceback", done.stderr, mebibytes)
-            outcome = harness.Outcome(json.loads(done.stdout), done.returncode, done.stderr)
-            check_outcome(outcome)
-            said.add(outcome.object["status"])
-            if outcome.object["status"] != "ok":
-                self.assertEqual(outcome.object["reason"], "unreadable_xplane_pb")
-                self.assertIn("not enough memory", outcome.object["detail"])
-        self.assertEqual(said, {"ok", "absent"})
-
-    def test_when_all_of_it_is_taken(self) -> None:
-        """What is kept for a refusal is there when nothing else is."""
-        done = subprocess.run(
-            [sys.executable, "-c", NOTHING_LEFT, str(self.small), "--mode", "summary"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=harness.bound(60),
-            cwd=harness.SCRIPT.parent,
-            env=BARE,
-        )
-        self.assertEqual(done.returncode, 1, done.stderr)
-        said = json.loads(done.stdout)
-        self.assertEqual(said["reason"], "unreadable_xplane_pb")
-        self.assertIn("not enough memory", said["detail"])
-
-    def test_in_other_words(self) -> None:
-        """What fails where there is little left failed for want of it; elsewhere it is a fault."""
-        failed = ImportError("zlib.so: failed to map segment from shared object")
-        with mock.patch.object(compute_breakdown, "analyse", side_effect=failed):
-            with self.assertRaises(ImportError):
-                compute_breakdown.outcome_of([str(self.small), "--mode", "summary"])
-            with mock.patch("_proto.errors.check_memory", side_effect=MemoryError):
-                fields = compute_breakdown.outcome_of([str(self.small), "--mode", "summary"]).fields
-        self.assertEqual(fields["reason"], "unreadable_xplane_pb")
-        self.assertIn("not enough memory", fields["detail"])
-
-    def test_of_the_parser(self) -> None:
-        """It says of both alike that it can't: that must not pass for what the trace is."""
-        self.assertIsNone(wire.parse(pb.LineEvents, b"\n"))
-        with (
-            mock.patch("_proto.trace.wire.check_memory", side_effect=MemoryError),
-            self.assertRaises(MemoryError),
-        ):
-            wire.parse(pb.LineEvents, b"\n")
-        line = mock.Mock()
-        line.SerializeToString.side_effect = EncodeError
-        with self.assertRaises(MemoryError):
-            wire.encode(line)
-
-    def test_while_the_answer_is_encoded(self) -> None:
-        encoded = compute_breakdown.encoded
-        out = self.folder / "out"
-
-        def fail_once(fields: dict[str, Any], for_people: bool) -> str:
-            if fields["status"] == "ok":
-                raise MemoryError
-            return encoded(fields, for_people)
-
-        with (
-            out.open("w") as stdout,
-            mock.patch.object(compute_breakdown, "encoded", fail_once),
-            mock.patch("sys.stdout", stdout),
-            mock.patch("sys.stderr", stdout),
-        ):
-            status = compute_breakdown.main([str(self.small), "--mode", "summary"])
-        line, complaint = out.read_text().splitlines()
-        fields = json.loads(line)
-        self.assertEqual((status, fields["reason"]), (1, "unreadable_xplane_pb"))
-        self.assertEqual(fields["device"], "/device:TPU:0")
-        self.assertIn("not enough memory", fields["detail"])
-        self.assertIn("not enough memory", complaint)
-
-
 class Protobuf(StreamsTest):
     def test_missing_old_or_broken(self) -> None:
         """Whatever its import raises, that is what is told."""
@@ -466,7 +327,7 @@ class Protobuf(StreamsTest):
                 self.assertEqual(done.returncode, 1, done.stderr)
                 said = json.loads(done.stdout)
                 self.assertEqual(said["reason"], "protobuf_not_installed")
-                self.assertIn("it takes protobuf 4.21.1 or newer", said["detail"])
+                self.assertIn("protobuf 4.21.1 or newer is required", said["detail"])
                 self.assertEqual(done.stderr.count("\n"), 1)
 
     def test_nothing_else_is_called_that(self) -> None:

@@ -17,7 +17,8 @@ from _analysis.transfers import Starts
 from _pipeline import vocabulary
 from _pipeline.clocks import ON_TRACE, Clock
 from _pipeline.device import open_device, read_steps
-from _pipeline.normalize import Step, read_step
+from _pipeline.event_iterate import read_events
+from _pipeline.normalize import Step, normalize
 from _pipeline.ops import Op as RealOp
 from _proto.hlo import group_texts, module, replica_groups, search
 from _proto.hlo.text import FROM_HOST, TO_HOST, HloText
@@ -41,7 +42,7 @@ from tests.builders.xspace import (
     string,
     tpu_plane,
 )
-from tests.harness import FULL, OFFLOADING, TRAINING, answer, run, sampled, within
+from tests.harness import FULL, OFFLOADING, TRAINING, answer, context_of, run, sampled, within
 from tests.naive.wire import every, fields
 
 PROGRAM_ID = 77
@@ -1267,7 +1268,7 @@ def flights_in(step: Step, clock: Clock) -> dict[str, list[Flight]]:
     dones = {i: starts.of(wait)[0] for i, wait in waits_of(step).items()}
     begun = {each.metadata_id: each.op.place for each in step.leaves if each.op.begins}
     plane = step.device.plane
-    modules = read_steps(plane, "XLA Modules", step.device.base, [])
+    modules, _ = read_steps(plane, "XLA Modules", step.device.base)
     borders = sorted(each.end for each in modules)
     flights = flights_of(step.admitted.pieces, clock, begun, dones, borders)
     return {wait.name: flights[i] for i, wait in waits_of(step).items()}
@@ -1277,10 +1278,11 @@ def steps_of(path: Any, *names: str) -> Iterator[Step]:
     """Each step of each device, or all of it where there are none."""
     for name in names:
         with open_trace(str(path)) as (trace,):
-            device = open_device(trace, name, [], [])
+            context = context_of(str(path))
+            device = open_device(str(path), trace, name, [], context)
             is_training = device.step_source == "steps"
             for picked in device.steps if is_training else [None]:
-                yield read_step(device, picked, [])
+                yield normalize(device, picked, read_events(device, picked), context)
 
 
 def events_in(
@@ -1289,9 +1291,7 @@ def events_in(
     """All of them in the file's order, by the trace's clock."""
     for piece in step.admitted.pieces:
         for metadata_id, begin, end in zip(piece.metadata_ids, *piece.on_trace(), strict=True):
-            op = step.device.op(metadata_id)
-            assert op is not None
-            yield op, begin, end
+            yield step.executions[metadata_id].op, begin, end
 
 
 @unittest.skipUnless(OFFLOADING.exists(), "the capture isn't here")

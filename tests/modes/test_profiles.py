@@ -18,11 +18,23 @@ from typing import Any, cast
 import compute_breakdown
 from _analysis.report import answer_of
 from _pipeline import request
+from _pipeline.context import Context
 from _pipeline.device import open_device
-from _pipeline.normalize import Step, read_step
+from _pipeline.event_iterate import read_events
+from _pipeline.normalize import Step, normalize
 from _pipeline.step_pick import StepChoice, pick_step
 from _proto.trace import open_trace
-from tests.harness import DEMO, MODES, OFFLOADING, PALLAS, answer, command, function_of, sampled
+from tests.harness import (
+    DEMO,
+    MODES,
+    OFFLOADING,
+    PALLAS,
+    answer,
+    command,
+    context_of,
+    function_of,
+    sampled,
+)
 
 Json = dict[str, Any]
 KINDS = ("compute", "data_move", "comm", "other")
@@ -74,11 +86,12 @@ def step_of(profile: str, window: Window) -> tuple[Step, list[str]]:
     request = request_of(profile, MODES[0], *window)
     asked = request.mode_options
     choice = StepChoice(asked.get("step"), asked.get("step_id"))
-    notes: list[str] = []
+    context = Context(request)
     (trace,) = OPEN.enter_context(open_trace(profile))
-    device = open_device(trace, request.device or "", [], notes)
-    picked = pick_step(device, choice, notes)
-    return read_step(device, picked, notes), notes
+    device = open_device(profile, trace, request.device or "", [], context)
+    picked = pick_step(device, choice, context)
+    step = normalize(device, picked, read_events(device, picked), context)
+    return step, context.notes
 
 
 def mode_called(name: str) -> compute_breakdown.Mode:
@@ -91,8 +104,10 @@ def say(profile: str, window: Window, mode: str, *options: str) -> Json:
     step, notes = step_of(profile, window)
     request = request_of(profile, mode, *window, *options)
     of_mode = {k: v for k, v in request.mode_options.items() if k not in ("step", "step_id")}
-    report = functools.partial(function_of(mode_called(mode)), **of_mode)
-    said = answer_of(request, profile, step, report, list(notes))
+    context = Context(request)
+    context.notes += notes
+    report = function_of(mode_called(mode))(step, context, **of_mode)
+    said = answer_of(step, report, context)
     return cast("Json", json.loads(json.dumps(said, allow_nan=False)))
 
 
@@ -442,14 +457,19 @@ class Capture(Base.Invariants):
     def executions(self) -> list[Step]:
         """Every execution of a program on the first device, each read as one that was picked."""
         with open_trace(self.profile) as (trace,):
-            device = open_device(trace, self.devices[0], [], [])
-            return [read_step(device, each, []) for each in device.steps]
+            context = context_of(self.profile)
+            device = open_device(self.profile, trace, self.devices[0], [], context)
+            return [
+                normalize(device, picked, read_events(device, picked), context)
+                for picked in device.steps
+            ]
 
     def totals_of_ops(self, device: str) -> dict[str, int]:
         """The time of each op over the whole capture, by name."""
         with open_trace(self.profile) as (trace,):
-            opened = open_device(trace, device, [], [])
-            step = read_step(opened, None, [])
+            context = context_of(self.profile)
+            opened = open_device(self.profile, trace, device, [], context)
+            step = normalize(opened, None, read_events(opened, None), context)
             totals: Counter[str] = Counter()
             for each in step.leaves:
                 totals[each.op.name] += each.total

@@ -16,18 +16,27 @@ from math import comb
 from typing import Any
 
 from _analysis import cohorts, record_format, stragglers
+from _pipeline.no_answer import NoAnswer
 from tests.builders import records
 from tests.builders.records import Json, Name, groups_of, pod
 from tests.harness import FULL, sampled, within
 
 
+def decode(data: bytes) -> Json:
+    """Decode a record as the program does for a file."""
+    try:
+        return record_format.decode(data)
+    except record_format.UnreadableRecord as error:
+        raise NoAnswer("unreadable_record", detail=str(error)) from None
+
+
 def loader(of: Json) -> Callable[[], Json]:
-    return partial(record_format.decode, gzip.compress(json.dumps(of).encode(), 1))
+    return partial(decode, gzip.compress(json.dumps(of).encode(), 1))
 
 
 def refuse(host: str = "h9") -> Json:
     detail = f"{host}.xplane.pb: byte 7: it ends here"
-    raise record_format.NoAnswer("unreadable_xplane_pb", detail=detail)
+    raise NoAnswer("unreadable_xplane_pb", detail=detail)
 
 
 def alone(load: Callable[[], Json]) -> Callable[[], list[Json]]:
@@ -471,21 +480,19 @@ class Joining(unittest.TestCase):
         self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (3, 1))
         self.assertEqual([*answer["cohorts"]], [cohort(self.records)])
         self.assertIn("h9.xplane.pb", answer["notes"][0])
-        both: list[Callable[[], Json]] = [refuse, partial(record_format.decode, b"{}"), *good]
+        both: list[Callable[[], Json]] = [refuse, partial(decode, b"{}"), *good]
         notes = stragglers.spread_of_records(in_files(both))["notes"]
         self.assertEqual(stragglers.spread_of_records(in_files(both[::-1]))["notes"], notes)
         self.assertEqual(len(notes), 2)
-        with self.assertRaises(record_format.NoAnswer) as caught:
+        with self.assertRaises(NoAnswer) as caught:
             stragglers.spread_of_records(in_files([refuse, refuse]))
         self.assertEqual(caught.exception.reason, "unreadable_xplane_pb")
-        with self.assertRaises(record_format.NoAnswer) as caught:
-            stragglers.spread_of_records(in_files([lambda: record_format.decode(b"{}")]))
+        with self.assertRaises(NoAnswer) as caught:
+            stragglers.spread_of_records(in_files([lambda: decode(b"{}")]))
         self.assertEqual(caught.exception.reason, "unreadable_record")
         # Of several reasons none is that of the whole.
-        with self.assertRaises(record_format.NoAnswer) as caught:
-            stragglers.spread_of_records(
-                in_files([partial(record_format.decode, b"{}"), partial(refuse, "z")])
-            )
+        with self.assertRaises(NoAnswer) as caught:
+            stragglers.spread_of_records(in_files([partial(decode, b"{}"), partial(refuse, "z")]))
         self.assertEqual(caught.exception.reason, "unreadable_xplane_pb")
         self.assertIn("not a record", str(caught.exception.fields["detail"]))
 
@@ -493,7 +500,7 @@ class Joining(unittest.TestCase):
         changes: list[Json] = [{"devices": [], "steps": []}, {"steps": []}]
         for change in changes:
             first = iter([self.records[0], {**self.records[0], **change}])
-            with self.subTest(change=change), self.assertRaises(record_format.NoAnswer) as caught:
+            with self.subTest(change=change), self.assertRaises(NoAnswer) as caught:
                 stragglers.spread_of_records(in_files([partial(next, first)]))
             self.assertIn("changed", str(caught.exception.fields["detail"]))
 
@@ -505,7 +512,7 @@ class Joining(unittest.TestCase):
             data = bytearray(good[0])
             for _ in range(rng.randint(1, 3)):
                 data[rng.randrange(len(data))] = rng.choice(b'0123456789-e.,:[]{}"tn\\ ')
-            both = [partial(record_format.decode, each) for each in (bytes(data), good[1])]
+            both = [partial(decode, each) for each in (bytes(data), good[1])]
             answer = stragglers.spread_of_records(in_files(both))
             self.assertEqual(answer["n_hosts"] + answer["n_hosts_unreadable"], 2)
 
@@ -513,7 +520,7 @@ class Joining(unittest.TestCase):
         answer = spread(self.records, device="/device:TPU:1")
         self.assertEqual(answer["n_devices"], 3)
         self.assertEqual(answer["cohorts"][0]["verdict"]["straggler"], of(("h1", "/device:TPU:1")))
-        with self.assertRaises(record_format.NoAnswer) as caught:
+        with self.assertRaises(NoAnswer) as caught:
             spread(self.records, device="/device:TPU:9")
         self.assertEqual(caught.exception.fields["available_devices"],
                          ["/device:TPU:0", "/device:TPU:1"])  # fmt: skip
@@ -552,7 +559,7 @@ class Joining(unittest.TestCase):
                 loaders = {name: alone(loader(each)) for name, each in run.items()}
                 said = set()
                 for names in itertools.permutations(loaders):
-                    with self.assertRaises(record_format.NoAnswer) as caught:
+                    with self.assertRaises(NoAnswer) as caught:
                         stragglers.spread_of_records({name: loaders[name] for name in names})
                     self.assertEqual(caught.exception.reason, "duplicate_host")
                     said.add(str(caught.exception.fields["detail"]))
@@ -697,7 +704,7 @@ class Cost(unittest.TestCase):
             ],
         }
         data = [json.dumps({**base, "host": f"h{host}"}).encode() for host in range(16)]
-        loaders = in_files([partial(record_format.decode, each) for each in data])
+        loaders = in_files([partial(decode, each) for each in data])
         few_loaders = dict(list(loaders.items())[:4])
         with within(10 / 8):
             answer = stragglers.spread_of_records(loaders)

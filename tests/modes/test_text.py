@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any
-from unittest import mock
 
 import compute_breakdown
 from _output import layout
@@ -777,28 +776,6 @@ class Command(InFolder):
                  if outcome.object["mode"] in ("memory", "anatomy")]  # fmt: skip
         self.assertTrue(any("runtime: " in text for text in shown))
         self.assertTrue(any("\nplanes\n" in text for text in shown))
-
-    def test_no_memory_for_it(self) -> None:
-        path = self.write("small.xplane.pb", trace([op("f", "loop fusion", 0, 5)]))
-        real = text_of
-
-        def fail_once(fields: Json, encoding: str) -> str:
-            if fields["status"] == "ok":
-                raise MemoryError
-            return real(fields, encoding)
-
-        out = self.folder / "out"
-        with (
-            out.open("w") as stdout,
-            mock.patch("_output.text.text_of", fail_once),
-            mock.patch("sys.stdout", stdout),
-            mock.patch("sys.stderr", stdout),
-        ):
-            status = compute_breakdown.main([str(path), "--mode", "summary", "--format", "text"])
-        said = out.read_text()
-        self.assertEqual(status, 1)
-        self.assertTrue(said.startswith("summary: no answer for "))
-        self.assertEqual(said.count("not enough memory"), 2)
 
     def test_streams_that_end(self) -> None:
         for line, status, stderr in (

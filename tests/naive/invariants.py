@@ -184,6 +184,8 @@ def non_compute_faults(said: Json) -> Faults:
         yield from likely_faults(row)
         for what in ("dtype_change", "layout_change"):
             time = row[f"{what}_dur_ps"]
+            if row["hlo_category"].endswith("-start") and time is not None:
+                yield f"{row['agg_key']}: a start has no {what} yet"
             if (row[what] is None) != (time is None) or (time or 0) > row["total_dur_ps"]:
                 yield f"{row['agg_key']}: {what} {row[what]} takes {time}"
 
@@ -442,9 +444,14 @@ def scopes_between(by_scope: Json, merged: Json, by_source: Json) -> Faults:
     yield from differs("no_scope when merged", merged["no_scope"], by_scope["no_scope"])
     own = {row["scope"]: row["self_dur_ps"] for row in by_scope["scopes"]}
     known: Counter[str] = Counter()
+    without = 0
     for part in (part for row in by_source["groups"] for part in row["scopes"]):
-        if part["scope"] is not None:
+        if part["scope"] is None:
+            without += part["dur_ps"]
+        else:
             known[part["scope"]] += part["dur_ps"]
+    if without > by_scope["no_scope"]["dur_ps"]:
+        yield f"by_source knows {without} ps without a scope, by_scope {by_scope['no_scope']}"
     for scope, time in known.items():
         if time > own.get(scope, -1):
             yield f"by_source knows {time} ps right in {scope!r}, by_scope {own.get(scope)}"

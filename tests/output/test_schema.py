@@ -19,7 +19,8 @@ from _output import declared
 from _output.fields import common, rows
 from _output.fields_page import fields_page
 from _output.schema import schema_of
-from _pipeline import request
+from _pipeline import no_answer
+from _pipeline.request import SCHEMA_VERSION
 from tests.builders.random_xspace import command_line, random_case, random_record_case
 from tests.command.test_readme import (
     AFTER,
@@ -246,11 +247,11 @@ class Declarations(unittest.TestCase):
             self.assertEqual(own & shared, set())
 
     def test_reasons_and_version_are_those_of_the_program(self) -> None:
-        self.assertEqual({*get_args(common.Reason)}, {*request.EXIT_STATUS})
+        self.assertEqual({*get_args(common.Reason)}, {*no_answer.EXIT_STATUS})
         for mode in ALL_MODES:
             versions = [field["enum"] for _, name, field in fields_in(mode)
                         if name == "schema_version"]  # fmt: skip
-            self.assertEqual(versions, [[request.SCHEMA_VERSION]] * 2)
+            self.assertEqual(versions, [[SCHEMA_VERSION]] * 2)
 
     def test_version_follows_the_mode(self) -> None:
         for said in (demo("summary"), demo("record"), demo("spread"), demo("anatomy")):

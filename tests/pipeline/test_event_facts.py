@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from _pipeline.event_facts import FACTS
+from _pipeline.make_ops import FACTS
 from _proto.trace import lines
 from tests.builders.hlo_proto import hlo_proto, metadata_plane
 from tests.builders.hlo_proto import op as instruction

@@ -1,0 +1,143 @@
+"""Makes the ops of a device: metadata, facts on executions, and the order of stack frames."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import partial
+from itertools import accumulate, chain
+
+from _pipeline import frames
+from _pipeline.ops import Op, as_text
+from _pipeline.vocabulary import CUSTOM_CALL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from _pipeline.context import Context
+    from _pipeline.device import Device
+    from _pipeline.event_iterate import Admitted
+    from _proto.trace.joined import AnyLine
+    from _proto.trace.reader import Metadata, Stats
+
+# On events of custom calls these are static counts of the kernel's code, which leave out its loops.
+COUNTS = ("flops", "model_flops", "bytes_accessed", "memory_access_breakdown")
+# All facts that `Op` reads.
+FACTS = {
+    *("hlo_category", "program_id", "source", "source_stack", "tf_op", "shape_with_layout"),
+    *COUNTS,
+}
+
+
+def make_ops(device: Device, windows: Sequence[Admitted], context: Context) -> dict[int, Op]:
+    """Return the ops that run in these windows, by metadata id; windows are sorted by start."""
+    pieces = chain.from_iterable(window.pieces for window in windows)
+    ids = dict.fromkeys(chain.from_iterable(piece.metadata_ids for piece in pieces))
+    entries: dict[int, Metadata] = {}
+    for metadata_id in ids:
+        metadata = device.plane.metadata(metadata_id)
+        assert metadata is not None  # or else its events would not have been admitted
+        entries[metadata_id] = metadata
+    add_facts_on_events(device, entries, windows)
+    orders = stack_orders(device, entries, context)
+    return {
+        metadata_id: Op(metadata, device.programs, device.is_own, orders.get(metadata_id))
+        for metadata_id, metadata in entries.items()
+    }
+
+
+def op_of_entry(device: Device, metadata_id: int) -> Op | None:
+    """Return the op of an entry that may not run in the step, so without facts on events."""
+    metadata = device.plane.metadata(metadata_id)
+    return Op(metadata, device.programs, device.is_own, None) if metadata else None
+
+
+def add_facts_on_events(
+    device: Device, entries: Mapping[int, Metadata], windows: Sequence[Admitted]
+) -> None:
+    """Give metadata the facts that it lacks, from the op's first execution that has them."""
+    plane = device.plane
+    # These modules import protobuf, which may be missing when this one is loaded.
+    from _proto.trace.joined import stat_names_on
+
+    on_events = FACTS & set().union(*(stat_names_on(plane, line) for line in device.lines))
+    if not on_events:
+        return
+    from _proto.trace.event_facts import first_stats
+
+    lacking = {
+        metadata_id: {name for name in on_events if name not in metadata.stats}
+        for metadata_id, metadata in entries.items()
+    }
+    wanted = {metadata_id: names for metadata_id, names in lacking.items() if names}
+    found: dict[int, dict[str, Stats]] = {metadata_id: {} for metadata_id in wanted}
+    starts = [window.window[0] for window in windows]
+    reach = list(accumulate((window.window[1] for window in windows), max))
+
+    def is_admitted(line: AnyLine, offset: int) -> bool:
+        start = offset + line.base_ps - device.base
+        n = bisect_right(starts, start)
+        return n > 0 and start < reach[n - 1]
+
+    for line in device.lines:
+        for metadata_id, name, stats in first_stats(
+            plane, line, wanted, partial(is_admitted, line)
+        ):
+            found[metadata_id][name] = stats
+    for metadata_id, by_name in found.items():
+        adopt(entries[metadata_id].stats, by_name)
+
+
+def adopt(stats: Stats, on_events: dict[str, Stats]) -> None:
+    """Add an op's facts on events to those of its metadata."""
+    for name, of_event in on_events.items():
+        if name not in COUNTS:
+            stats.adopt(name, of_event)
+    # The category itself can be one of the facts on events.
+    if as_text(stats.get("hlo_category")) == CUSTOM_CALL:
+        return
+    for name in COUNTS:
+        if name in on_events:
+            stats.adopt(name, on_events[name])
+
+
+def stack_orders(
+    device: Device, entries: Mapping[int, Metadata], context: Context
+) -> dict[int, str]:
+    """Return the order of the frames of each stack.
+
+    An op with a `source` shows its own order. Other ops take the order of the majority, else the
+    order that most lines in the program agree with. If neither is known, assume innermost first.
+    """
+    stacks = {
+        metadata_id: stack
+        for metadata_id, metadata in entries.items()
+        if (stack := frames.stack_of(as_text(metadata.stats.get("source_stack"))))
+    }
+    found = {
+        metadata_id: frames.order_shown_by(stack, as_text(entries[metadata_id].stats.get("source")))
+        for metadata_id, stack in stacks.items()
+    }
+    orders = {metadata_id: order for metadata_id, order in found.items() if order}
+    if len(orders) == len(stacks):
+        return orders
+    majority = frames.majority(orders.values()) or frames.majority(
+        order_in_program(device, entries[metadata_id], stack)
+        for metadata_id, stack in stacks.items()
+    )
+    silent = [stacks[metadata_id] for metadata_id in stacks.keys() - orders.keys()]
+    if majority is None and any(stack.frames != stack.backwards.frames for stack in silent):
+        context.note("the order of stack frames is not told: the first is taken as the innermost")
+    return dict.fromkeys(stacks, majority or frames.INNERMOST_FIRST) | orders
+
+
+def order_in_program(device: Device, metadata: Metadata, stack: frames.Stack) -> str | None:
+    """Return the order of a stack if the op's line in its program shows it."""
+    op = Op(metadata, device.programs, device.is_own, None)
+    return frames.order_shown_by(stack, op.own_line)
+
+
+def majority_order(ops: Iterable[Op]) -> str | None:
+    """Return the order that the trace has most of these ops' stacks in; None without stacks."""
+    orders = [op.stack_order for op in ops if op.stored_stack]
+    return (frames.majority(orders) or frames.INNERMOST_FIRST) if orders else None

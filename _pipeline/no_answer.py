@@ -1,0 +1,78 @@
+"""Why there is no answer: the one exception, and the exit status of each reason."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+# Names of device planes begin so; planes of hosts have other names.
+DEVICE_PLANE = "/device:"
+
+BAD_ARGUMENTS = "bad_arguments"
+DEVICE_NOT_FOUND = "device_not_found"
+MISSING_DEPENDENCY = "missing_dependency"
+# Reasons for which another file may still have an answer.
+UNREADABLE = ("unreadable_xplane_pb", "unreadable_record", MISSING_DEPENDENCY)
+# Exit status of the process for each reason. Legitimately missing data exits with 0.
+EXIT_STATUS = {
+    "no_xplane_pb": 0,
+    DEVICE_NOT_FOUND: 0,
+    "no_xla_ops_line": 0,
+    "empty_xla_ops_line": 0,
+    "no_program": 0,
+    "no_buffer_assignment": 0,
+    "no_such_path": 1,
+    "unreadable_xplane_pb": 1,
+    "unreadable_record": 1,
+    "plane_not_found": 1,
+    "line_not_found": 1,
+    "step_not_found": 1,
+    "host_not_found": 1,
+    "kernel_not_found": 1,
+    "duplicate_host": 1,
+    "unreadable_flags": 1,
+    "cant_write": 1,
+    "op_not_found": 1,
+    "scope_not_found": 1,
+    "protobuf_not_installed": 1,
+    MISSING_DEPENDENCY: 1,
+    BAD_ARGUMENTS: 2,
+}
+
+
+class NoAnswer(Exception):
+    """There is no answer, for a reason; `fields` are what else the printed object says."""
+
+    def __init__(self, reason: str, **fields: Any) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.fields = fields
+
+    @property
+    def exit_status(self) -> int:
+        return EXIT_STATUS[self.reason]
+
+
+def no_device(planes: Iterable[str]) -> NoAnswer:
+    """Say which devices there are instead; the file may be no capture of a TPU at all."""
+    devices = [name for name in dict.fromkeys(planes) if name.startswith(DEVICE_PLANE)]
+    kinds = dict.fromkeys(name.removeprefix(DEVICE_PLANE).partition(":")[0] for name in devices)
+    fields: dict[str, Any] = {"available_devices": devices}
+    if "TPU" not in kinds:
+        of = f"{' and '.join(kinds)}, not of a TPU" if kinds else "a host (CPU) alone"
+        fields["detail"] = f"a capture of {of}: --mode anatomy shows what is in it"
+    return NoAnswer(DEVICE_NOT_FOUND, **fields)
+
+
+def unreadable(path: str, error: Exception) -> NoAnswer:
+    """Say why a trace can't be read, and where in the file if that is known."""
+    what = str(error)
+    if isinstance(error, OSError):
+        what = f"byte 0: {error.strerror or what}"
+    elif isinstance(error, MemoryError):
+        what = "byte 0: not enough memory to read it"
+    return NoAnswer("unreadable_xplane_pb", detail=f"{os.path.basename(path)}: {what}")
