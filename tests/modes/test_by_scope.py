@@ -322,16 +322,16 @@ class Options(unittest.TestCase):
             self.assertEqual(outcome.object["reason"], "bad_arguments")
 
 
-# Paths, with the scope and the primitive of each.
+# Paths, with the parts of the scope and the primitive of each.
 PATHS = {
     "jit(f)/jvp(layer)/dot_general:": ("layer", "dot_general"),
-    "jit(f)/transpose(jvp(decoder))/while/body/mlp/mul:": ("decoder/mlp", "mul"),
+    "jit(f)/transpose(jvp(decoder))/while/body/mlp/mul:": ("decoder | mlp", "mul"),
     "jit(f)/jit(main)/transpose(jvp(vmap(Model/layers_0)))/attn/dot:": (
-        "Model/layers_0/attn",
+        "Model | layers_0 | attn",
         "dot",
     ),
     "jit(f)/jvp()/checkpoint/rematted_computation/mul:": ("", "mul"),
-    "jit(f)/jvp(mlp)/jit(silu):": ("mlp/silu", None),
+    "jit(f)/jvp(mlp)/jit(silu):": ("mlp | silu", None),
     "jit(f)/pmap(jit(g))/pjit/layer:": ("g", "layer"),
     "jvp(layer)//mul:": ("layer", "mul"),
     "jit(f)/main:": ("", "main"),
@@ -341,7 +341,7 @@ PATHS = {
     "jit(f)/adam/add;jit(f)/mlp/mul:": ("adam", "add"),
     "a[x;y]/b;c/mul:": ("a[x;y]", "b"),
     # Brackets and quotes keep a part together.
-    'jit(f)/x["q/k"]/call(a/b)/mul:': ('x["q/k"]/call(a/b)', "mul"),
+    'jit(f)/x["q/k"]/call(a/b)/mul:': ('x["q/k"] | call(a/b)', "mul"),
     "params['a/b'][0].mu:": ("", "params['a/b'][0].mu"),
     "jit(f)/layer{a/b}/mul:": ("layer{a/b}", "mul"),
     # A wrapper is taken off only if it encloses the whole part.
@@ -355,7 +355,7 @@ class OddPaths(unittest.TestCase):
         for path, expected in PATHS.items():
             with self.subTest(path=path):
                 scope = scope_of(path)
-                self.assertEqual((scope.name, scope.primitive), expected)
+                self.assertEqual((" | ".join(scope.parts), scope.primitive), expected)
 
     def test_every_odd_scope_can_be_asked_for(self) -> None:
         paths = [
