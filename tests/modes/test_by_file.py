@@ -109,7 +109,7 @@ class OfTraces(Against):
 
     def test_sums_hold_for_random_pairs(self) -> None:
         n_compared = 0
-        for seed in sampled(range(60), 12):
+        for seed in sampled(range(60), 6):
             pair = (random_record_case(random.Random(seed + n)) for n in (0, seed % 2))
             (before, options), (after, _) = pair
             device = options.get("device") or DEVICE
@@ -121,7 +121,7 @@ class OfTraces(Against):
                 if compared["status"] == "ok":
                     n_compared += 1
                     self.assert_holds(both[0], both[1], compared, device)
-        self.assertGreater(n_compared, 10 if FULL else 3)
+        self.assertGreater(n_compared, 10 if FULL else 1)
 
 
 class OfRecords(Against):

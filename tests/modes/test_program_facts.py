@@ -433,7 +433,7 @@ class Damage(unittest.TestCase):
     def test_random_bytes_cost_only_notes(self) -> None:
         rng = random.Random(1)
         whole = small_program()
-        for _ in sampled(range(40), 8):
+        for _ in sampled(range(40), 5):
             data = bytearray(whole)
             for _ in range(rng.choice((1, 3, 30))):
                 data[rng.randrange(len(data))] = rng.randrange(256)
