@@ -1189,7 +1189,7 @@ class Garbage(unittest.TestCase):
         for each in ops:
             each.stats["program_id"] = PROGRAM_ID
         rng = random.Random(1)
-        for size in sampled(range(1, len(hlo), 3), 60):
+        for size in sampled(range(1, len(hlo), 3), 20):
             data = bytearray(hlo[:size])
             if size % 2:
                 data[rng.randrange(size)] = rng.randrange(256)

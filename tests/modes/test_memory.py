@@ -377,7 +377,7 @@ class Contradictions(MemoryTest):
         )
         begin = len(hlo_proto.hlo_proto({"main": MAIN}))
         seen = set()
-        for _ in sampled(range(400), 100):
+        for _ in sampled(range(400), 40):
             data = bytearray(program)
             for _ in range(rng.choice((1, 1, 3))):
                 data[rng.randrange(begin, len(data))] = rng.randrange(256)
