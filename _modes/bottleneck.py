@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from _analysis.causes.find import causes_of
 from _analysis.costs import costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
 from _analysis.ledger import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
+    from _analysis.causes.cause import Cause
     from _analysis.ledger import Entry
     from _analysis.roofs import Roofs
     from _pipeline.context import Context
@@ -43,6 +45,7 @@ IDLE, OVERLAP, AT_ROOF = "idle", "overlap", "at_roof"
 # What math can hide.
 HIDEABLE = (COLLECTIVE, HOST, DATA_MOVEMENT)
 N_OVER_ROOF_NAMED = 3
+N_OPS_NAMED = 10
 
 
 class Finding:
@@ -118,8 +121,10 @@ def bottleneck(
     context.notes += over_roof_notes(over)
     context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
     context.notes += roofs.choice.notes
+    causes = causes_of(step, ledger, roofs, context)
     return Report(
         {
+            "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
             # The first of several: the order of the table.
             "bottleneck": max(weights, key=weights.__getitem__),
             "speed_of_light": speed_of_light(ledger, step.duration),
@@ -143,6 +148,38 @@ def bottleneck(
             "peaks_used": peaks_used(roofs),
         },
     )
+
+
+def cause_row(rank: int, cause: Cause, step: Step) -> Json:
+    evidence = cause.evidence
+    of_ops = Group(sorted(evidence.executions, key=lambda each: (-each.total, each.op.name)))
+    by_depth = evidence.by_depth
+    return {
+        "rank": rank,
+        "cause": cause.cause,
+        "gain_ps": cause.gain_ps,
+        "gain_pct_of_step": percent(cause.gain_ps, step.duration),
+        "unknown_ps": cause.unknown_ps,
+        "gain_bytes": cause.gain_bytes,
+        "source_user": cause.source_user,
+        "source_inner": cause.source_inner,
+        "scope": cause.scope,
+        "says": cause.says,
+        "what_helps": cause.what_helps,
+        "evidence": {
+            "ops": [each.op.name for each in of_ops.members[:N_OPS_NAMED]],
+            "n_ops": len(of_ops.members),
+            "n_executions": of_ops.n,
+            "dur_ps": of_ops.total,
+            "shape": evidence.shape,
+            "collective": evidence.collective,
+            "n_participants": evidence.n_participants,
+            "trips": evidence.trips,
+            "by_depth": by_depth
+            and [{"depth": depth, "dur_ps": time} for depth, time in by_depth.items()],
+        },
+        "confidence": cause.confidence,
+    }
 
 
 def speed_of_light(ledger: Sequence[Entry], duration: int) -> Json:

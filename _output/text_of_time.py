@@ -39,6 +39,14 @@ PEAKS = Says(
 )
 
 BOTTLENECK: tuple[Part, ...] = (
+    Says("\nwhy: causes, those with most gain first", when="causes"),
+    Each(
+        "causes",
+        (
+            Says("{rank}. {cause}, {confidence}: {says:whole}"),
+            Says("  What helps: {what_helps:whole}"),
+        ),
+    ),
     Table(
         "where the step goes; lost is what the chip would not need, ? is unknown",
         "budget",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 # Version of the printed fields: the major number changes when a field is removed or changes its
 # meaning or type, the minor number when one is added.
-SCHEMA_VERSION = "3.0"
+SCHEMA_VERSION = "3.1"
 DEVICE = "/device:TPU:0"
 
 

@@ -1,1 +1,1 @@
-"""Find what in a program makes its step slow: patterns that are seen, each with a line and a gain."""
+"""Find what makes a step slow: patterns that are seen in its program, with a line and a gain."""

@@ -38,6 +38,8 @@ from _analysis.causes.step_program import collective_name_of, place_of_longest, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from _analysis.causes.step_program import StepProgram
     from _pipeline.executions import Executions
     from _proto.hlo.program import Computation, Instruction
@@ -100,7 +102,7 @@ def _accumulates_in(collective: Instruction, loop: Instruction) -> Instruction |
     return None
 
 
-def _within(body: Computation):  # type: ignore[no-untyped-def]
+def _within(body: Computation) -> Callable[[Value], list[Value]]:
     """Return `consumers`, but stay within one round of a loop."""
 
     def step(value: Value) -> list[Value]:
@@ -133,8 +135,9 @@ def _is_same_each_round(collective: Instruction, loop: Instruction) -> bool:
     state = parameter(body, 0) if body else None
     if body is None or body.root is None or state is None:
         return False
-    starts = [value for value in producers(Value(collective))]
-    flow = reach(starts, producers, lambda value: value.instruction.opcode not in DOTS)
+    flow = reach(
+        producers(Value(collective)), producers, lambda value: value.instruction.opcode not in DOTS
+    )
     if flow.stopped:
         return False
     elements = False
@@ -184,8 +187,8 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause | Non
     else:
         says = (
             f"{runs} of a loop on the same data: {duration(exposed)} exposed; running it once "
-            f"before the loop would save {duration(gain)} ({percent_of(gain, of.step)} of the step), "
-            "if the result fits into memory for the whole loop."
+            f"before the loop would save {duration(gain)} ({percent_of(gain, of.step)} of the "
+            "step), if the result fits into memory for the whole loop."
         )
         helps = "Run the collective before the loop and pass its result in, if memory allows."
     return Cause(

@@ -1,4 +1,4 @@
-"""Find the causes of a step: run the detectors on the step and its programs, and rank the causes."""
+"""Find the causes of a step: run the detectors on it and its programs, and rank the causes."""
 
 from __future__ import annotations
 

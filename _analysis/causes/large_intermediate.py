@@ -191,8 +191,8 @@ def _scores_cause(of: StepProgram, dims: tuple[int, ...], dots: list[Instruction
         NAME,
         gain,
         f"The matmul at {line_says(place)} makes attention scores {result.text} that go through "
-        f"memory before they are multiplied again: ops on them take {duration(total)}, of which the "
-        f"matmuls need {duration(total - gain)}; the rest is {percent_of(gain, of.step)} of the "
+        f"memory before they are multiplied again: ops on them take {duration(total)}, of which "
+        f"the matmuls need {duration(total - gain)}; the rest is {percent_of(gain, of.step)} of the "
         "step.",
         "Use a fused attention kernel (flash or splash attention), or compute attention in blocks.",
         LIKELY,

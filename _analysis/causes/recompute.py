@@ -39,7 +39,7 @@ _DOT = "dot_general"
 
 
 class _Recomputed(NamedTuple):
-    """What ran of an op in a recomputation; `checkpoints` are their places among the path's parts."""
+    """What ran of a recomputed op; `checkpoints` are their places among the path's parts."""
 
     executions: Executions
     parts: tuple[str, ...]

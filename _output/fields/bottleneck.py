@@ -5,6 +5,7 @@ from typing import Literal, TypedDict
 from _output.fields.common import StepAnswer
 from _output.fields.rows import IdleByCause, Line, PeaksUsed
 from _output.fields.units import (
+    Bytes,
     Count,
     Fraction,
     OpClass,
@@ -138,6 +139,86 @@ class Finding(FindingClassed, Line):
     """Signature that takes most of the time. Example: `all-to-all [all-to-all]`"""
 
 
+CauseName = Literal[
+    "collective_in_loop",
+    "large_intermediate",
+    "layout_change",
+    "not_donated",
+    "one_hot_matmul",
+    "recompute",
+    "recomputed_repeatedly",
+    "resharding",
+    "synchronous_collective",
+    "widened_dtype",
+]
+
+
+class TimeOfDepth(TypedDict):
+    """Recomputed work by how many checkpoints are around it."""
+
+    depth: Count
+    """Number of checkpoints around the ops."""
+    dur_ps: Picoseconds
+    """Their time."""
+
+
+class CauseEvidence(TypedDict):
+    """What a cause rests on."""
+
+    ops: list[str]
+    """The ops that take most of the time, at most ten names. Example: `["fusion.141", …]`"""
+    n_ops: Count
+    """Number of ops."""
+    n_executions: Count
+    """Their executions."""
+    dur_ps: Picoseconds
+    """Their time."""
+    shape: str | None
+    """The array that is widened, copied, multiplied or written; null for other causes."""
+    collective: str | None
+    """The collective; null if there are several kinds and for other causes."""
+    n_participants: Count | None
+    """Devices in each group of the collectives of `resharding`; null for other causes and if
+    unknown."""
+    trips: Count | None
+    """Rounds of the loop of `collective_in_loop`; null for other causes."""
+    by_depth: list[TimeOfDepth] | None
+    """For `recompute` and `recomputed_repeatedly`; null for other causes."""
+
+
+class Cause(TypedDict):
+    """A pattern in the program that costs time. It is seen in the program itself, never inferred
+    from a share of the time. Causes can overlap, so do not add up their gains."""
+
+    rank: Count
+    """Place in the list, from 1: most gain first, causes that cost only memory last."""
+    cause: CauseName
+    """Which pattern; the guide describes each."""
+    gain_ps: Picoseconds
+    """Time that would be saved at most without the cause, computed from the executions in
+    `evidence` alone."""
+    gain_pct_of_step: Percent | None
+    """`gain_ps` in percent of the step."""
+    unknown_ps: Picoseconds | None
+    """Time of kernels that the cause slows by an unknown amount; null if there are none."""
+    gain_bytes: Bytes | None
+    """HBM that would be freed on each device; null for causes that cost time."""
+    source_user: str | None
+    """The line of your code to change; null if unknown."""
+    source_inner: str | None
+    """The innermost line, which can be a library's; null if unknown."""
+    scope: str | None
+    """Scope of the line, as in [by_scope](#by_scope); null if unknown."""
+    says: str
+    """What happens there and what it costs, in one or two sentences."""
+    what_helps: str
+    """What to change."""
+    evidence: CauseEvidence
+    """What it rests on."""
+    confidence: Literal["seen", "likely"]
+    """`seen` if the pattern is unambiguous, `likely` if there can be another explanation."""
+
+
 class FindingsTail(TypedDict):
     """The findings that the list leaves out."""
 
@@ -150,6 +231,9 @@ class FindingsTail(TypedDict):
 
 
 class Answer(StepAnswer):
+    causes: list[Cause]
+    """Why time is lost: patterns in the program that gain at least 0.5 % of the step, or memory.
+    Most patterns need the program in the capture; a note says so if it is missing."""
     bottleneck: Bottleneck
     """The class with the most lost time (`kernel` and `unjudged` compete with all their time),
     `idle` for idle time, or `at_roof` for time at the roof."""

@@ -17,7 +17,7 @@ class OkAnswer(TypedDict):
     """`ok`: there is an answer."""
     mode: str
     """The mode."""
-    schema_version: Literal["3.0"]
+    schema_version: Literal["3.1"]
     """Version of the printed fields. The major number changes when a field is removed or changes
     its meaning or type, the minor number when a field is added."""
     profile_dir: str
@@ -67,7 +67,7 @@ class AbsentFields(TypedDict):
     """Why there is none; see the table of reasons."""
     mode: str | None
     """The mode that was asked for; null if the command line could not be parsed."""
-    schema_version: Literal["3.0"]
+    schema_version: Literal["3.1"]
     """Version of the printed fields, as in every answer."""
     profile_dir: str | None
     """PROFILE as given; null if the command line could not be parsed."""
