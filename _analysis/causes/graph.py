@@ -177,6 +177,14 @@ def _taken_by(user: Instruction, here: Instruction, path: Path) -> Iterator[Valu
             yield Value(last, at_place[0] if at_place and last is user else ())
 
 
+def origins(value: Value, passes: Callable[[Value], bool]) -> set[Value]:
+    """Return a value and all that it comes from, back to what `passes` refuses."""
+    if value.instruction.opcode in STRUCTURE or passes(value):
+        walk = reach([value], producers, passes)
+        return walk.passed | walk.stopped
+    return {value}
+
+
 def reach(
     starts: Iterable[Value],
     step: Callable[[Value], Sequence[Value]],

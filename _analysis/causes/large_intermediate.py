@@ -24,7 +24,7 @@ from math import prod
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import DOTS, ELEMENTWISE, Value, consumers, is_layout, reach
 from _analysis.causes.sentences import duration, line_says, percent_of, size
-from _analysis.causes.step_program import place_of, place_of_longest, total_of
+from _analysis.causes.step_program import own_line_of, place_of, place_of_longest, total_of
 from _analysis.ledger import COMPUTE_BOUND, DATA_MOVEMENT, MEMORY_BOUND
 from _pipeline.vocabulary import COMPUTE
 
@@ -185,15 +185,15 @@ def _scores_cause(of: StepProgram, dims: tuple[int, ...], dots: list[Instruction
     gain = total - min(total, round(sum(entry.t_compute for entry in entries)))
     owner = of.executed(dot)
     place = place_of_longest([owner] if owner else members)
-    place = place._replace(source_user=dot.line_where(of.is_own), source_inner=dot.line)
+    place = place._replace(source_user=own_line_of(dot, of.is_own), source_inner=dot.line)
     result = next(iter(dot.arrays or ()))
     return Cause(
         NAME,
         gain,
         f"The matmul at {line_says(place)} makes attention scores {result.text} that go through "
         f"memory before they are multiplied again: ops on them take {duration(total)}, of which "
-        f"the matmuls need {duration(total - gain)}; the rest is {percent_of(gain, of.step)} of the "
-        "step.",
+        f"the matmuls need {duration(total - gain)}; the rest is {percent_of(gain, of.step)} of "
+        "the step.",
         "Use a fused attention kernel (flash or splash attention), or compute attention in blocks.",
         LIKELY,
         Evidence(members, shape=result.text),

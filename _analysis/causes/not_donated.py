@@ -3,16 +3,17 @@
     step = jit(train_step)                              # old and new state are both in memory
     step = jit(train_step, donate_argnums=(0, 1, 2))    # the new state takes the old one's memory
 
-It is seen where an output that takes no argument's memory has the shape of an argument that no
-output takes, and that was not offered either. It costs memory, not time. Arguments count together:
-state is often made of many small arrays.
+It is likely where an output that takes no argument's memory has the shape of an argument that no
+output takes, and that was not offered either: the program does not say if the caller still needs
+the argument. It costs memory, not time. Arguments count together, since state is often made of many
+small arrays.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from _analysis.causes.cause import SEEN, Cause, Evidence
+from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.sentences import plural, size
 from _proto.hlo.parameters import Parameter, read_parameters
 from _proto.hlo.text import HBM
@@ -61,10 +62,11 @@ def find(of: StepProgram) -> list[Cause]:
             NAME,
             0,
             f"{plural(len(wasted), 'argument')} ({names}{more}) and outputs of the same shapes are "
-            f"both kept: donating the arguments would free {size(n_bytes)} of HBM on each device.",
+            f"both kept: donating the arguments, if they are not used after the call, would free "
+            f"{size(n_bytes)} of HBM on each device.",
             "Pass donate_argnums or donate_argnames to jax.jit for arguments that are not used "
             "after the call, such as the old state.",
-            SEEN,
+            LIKELY,
             Evidence([]),
             gain_bytes=n_bytes,
         )

@@ -12,9 +12,9 @@ at the HBM peak.
 from __future__ import annotations
 
 from _analysis.causes.cause import SEEN, Cause, Evidence
-from _analysis.causes.graph import DOTS, Value, is_layout, producers, reach
-from _analysis.causes.sentences import duration, line_says, percent_of, short
-from _analysis.causes.step_program import Place, place_of_longest, total_of
+from _analysis.causes.graph import DOTS, Value, is_layout, origins
+from _analysis.causes.sentences import duration, line_says, percent_of
+from _analysis.causes.step_program import own_line_of, place_of_longest, total_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def find(of: StepProgram) -> list[Cause]:
         matrices = [Value(each) for each in dot.operands]
         matrix = next((each for each in matrices if _is_one_hot(each)), None)
         if matrix is not None:
-            line = dot.line_where(of.is_own) or dot.line
+            line = own_line_of(dot, of.is_own) or dot.line
             rows.setdefault(line, []).append((dot, matrix))
-    return [cause for line, row in rows.items() if (cause := _cause(of, line, row))]
+    return [cause for row in rows.values() if (cause := _cause(of, row))]
 
 
 def _is_kept(value: Value) -> bool:
@@ -47,27 +47,27 @@ def _is_kept(value: Value) -> bool:
 
 def _is_one_hot(matrix: Value) -> bool:
     """Tell if a matrix is a comparison of something with the place in a dimension."""
-    made = reach([matrix], producers, _is_kept)
     return any(
         value.instruction.opcode == "compare"
         and value.instruction.message.comparison_direction == _EQUAL
         and any(_is_place(Value(each)) for each in value.instruction.operands)
-        for value in made.passed | made.stopped
+        for value in origins(matrix, _is_kept)
     )
 
 
 def _is_place(operand: Value) -> bool:
     """Tell if an operand is an iota, plus or minus a scalar."""
-    made = reach(
-        [operand], producers, lambda v: v.instruction.opcode in _OFFSET or is_layout(v.instruction)
-    )
     return any(
         value.instruction.opcode == "iota" and value.array is not None and value.array.dims
-        for value in made.passed | made.stopped
+        for value in origins(operand, _is_shifted)
     )
 
 
-def _cause(of: StepProgram, line: str | None, row: list[tuple[Instruction, Value]]) -> Cause | None:
+def _is_shifted(value: Value) -> bool:
+    return value.instruction.opcode in _OFFSET or is_layout(value.instruction)
+
+
+def _cause(of: StepProgram, row: list[tuple[Instruction, Value]]) -> Cause | None:
     ran: dict[int, Executions] = {}
     gathered = 0
     for dot, matrix in row:
@@ -77,7 +77,7 @@ def _cause(of: StepProgram, line: str | None, row: list[tuple[Instruction, Value
         ran[id(executed)] = executed
         result = dot.arrays or ()
         gathered += executed.n * 2 * sum(each.n_bytes or 0 for each in result)
-        for value in reach([matrix], producers, _is_kept).passed:
+        for value in origins(matrix, _is_kept):
             maker = of.executed(value.instruction)
             # The matrix may be made by an op of its own, but not by one that does other work.
             if maker and maker.op.instruction and not maker.op.dot:
@@ -89,14 +89,14 @@ def _cause(of: StepProgram, line: str | None, row: list[tuple[Instruction, Value
     total = total_of(members)
     gain = max(0, total - round(gathered / hbm)) if hbm else total
     first = row[0][0]
-    place = Place(line if first.line_where(of.is_own) else None, first.line, None)
-    longest = place_of_longest(members)
-    place = place._replace(scope=longest.scope)
+    place = place_of_longest(members)._replace(
+        source_user=own_line_of(first, of.is_own), source_inner=first.line
+    )
     shape = row[0][1].array
     return Cause(
         NAME,
         gain,
-        f"{short(line) if line else line_says(place)} multiplies a table by a one-hot matrix "
+        f"{line_says(place)} multiplies a table by a one-hot matrix "
         f"({shape.text if shape else 'of unknown shape'}): {duration(total)} in matmuls and in "
         f"writing the matrix; looking the rows up would save up to {duration(gain)} "
         f"({percent_of(gain, of.step)} of the step).",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from _analysis.causes.graph import WHILE, body_of
 from _analysis.exposed import is_exposed
 from _analysis.likely_lines import line_of
+from _pipeline import frames
 from _pipeline.groups import Group
 from _pipeline.vocabulary import COLLECTIVES, COMM
 from _proto.record import cached_property
@@ -29,6 +30,13 @@ class Place(NamedTuple):
     source_user: str | None
     source_inner: str | None
     scope: str | None
+
+
+def own_line_of(instruction: Instruction, is_own: Callable[[str], bool]) -> str | None:
+    """Return the innermost line of an instruction that is in the user's files."""
+    if instruction.frame:
+        return instruction.line_where(is_own)
+    return frames.innermost_own([instruction.line], is_own) if instruction.line else None
 
 
 def place_of(op: Op) -> Place:

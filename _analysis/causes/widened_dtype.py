@@ -33,6 +33,7 @@ from _analysis.causes.graph import (
     reach,
 )
 from _analysis.causes.sentences import duration, percent_of, short
+from _analysis.causes.step_program import own_line_of
 from _analysis.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND
 from _proto.hlo.collectives import collective_name
 
@@ -77,7 +78,7 @@ def find(of: StepProgram) -> list[Cause]:
         if each.opcode == "convert" and _is_widening(each):
             reached = reach([Value(each)], consumers, _stays_wide)
             if any(_multiplies(value.instruction) for value in reached.passed | reached.stopped):
-                line = each.line_where(of.is_own) or each.line
+                line = own_line_of(each, of.is_own) or each.line
                 by_line.setdefault(line, []).append(_Widening(each, _join_of(each), reached))
     causes = [
         _cause(of, line, widenings)
@@ -192,7 +193,7 @@ def _cause(of: StepProgram, line: str | None, widenings: list[_Widening]) -> Cau
         helps,
         confidence,
         Evidence([each.executions for each in affected], shape=first.array_text()),
-        line if convert.line_where(of.is_own) else None,
+        own_line_of(convert, of.is_own),
         convert.line,
         scope,
         unknown_ps=kernels or None,

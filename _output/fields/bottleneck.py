@@ -166,7 +166,7 @@ class CauseEvidence(TypedDict):
     """What a cause rests on."""
 
     ops: list[str]
-    """The ops that take most of the time, at most ten names. Example: `["fusion.141", …]`"""
+    """The ops that take most of the time, at most ten names. Example: `["copy.240", …]`"""
     n_ops: Count
     """Number of ops."""
     n_executions: Count
@@ -197,7 +197,7 @@ class Cause(TypedDict):
     gain_ps: Picoseconds
     """Time that would be saved at most without the cause, computed from the executions in
     `evidence` alone."""
-    gain_pct_of_step: Percent | None
+    gain_pct_of_step: Percent
     """`gain_ps` in percent of the step."""
     unknown_ps: Picoseconds | None
     """Time of kernels that the cause slows by an unknown amount; null if there are none."""

@@ -80,9 +80,11 @@ class Shape:
     parts: tuple[Shape, ...] = ()
     # One flag per dimension; compilers also write them for static shapes.
     dynamic: tuple[bool, ...] = ()
+    minor_to_major: tuple[int, ...] = ()
 
     def fields(self, arrange: Arrange) -> list[bytes]:
-        layout = b"" if self.memory_space is None else int_field(8, self.memory_space)
+        layout = packed(1, self.minor_to_major)
+        layout += b"" if self.memory_space is None else int_field(8, self.memory_space)
         return [
             int_field(2, ELEMENT_TYPES[self.dtype]),
             packed(3, self.dims),
@@ -259,6 +261,16 @@ def mesh(
 
 def pairs(*each: tuple[int, int]) -> bytes:
     return b"".join(bytes_field(52, packed_pair(*pair)) for pair in each)
+
+
+def element(index: int) -> bytes:
+    """Encode which part of a tuple a get-tuple-element takes."""
+    return int_field(13, index)
+
+
+def direction(name: str) -> bytes:
+    """Encode the direction of a comparison: EQ, NE, LT …"""
+    return text_field(63, name)
 
 
 # --- fields of a module, for `extra`: aliases, donors and shardings of parameters -----------------

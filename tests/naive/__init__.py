@@ -42,7 +42,7 @@ from tests.naive.wire import Message, every, fields
 # Fields that the naive implementation doesn't read, in any row. Cases by hand, the invariants and
 # the goldens test them.
 UNREAD = frozenset(
-    "also_fused capture example_hlo_op example_hlo_op_dur_ps hlo_op_breakdown "
+    "also_fused capture causes example_hlo_op example_hlo_op_dur_ps hlo_op_breakdown "
     "hlo_op_breakdown_overflow kernels likely_sources mfu plan scopes shapes shapes_truncated "
     "signatures tf_ops tokens_per_s top_signature truncated".split()
 )

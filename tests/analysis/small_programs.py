@@ -1,0 +1,69 @@
+"""Small programs with what ran of them, and the causes that `bottleneck` finds there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.builders import hlo_proto
+from tests.builders.hlo_proto import Shape, array, direction, element, metadata_plane, tuple_of
+from tests.builders.xspace import Op, Space, encode, tpu_plane
+from tests.builders.xspace import op as event
+from tests.harness import answer
+
+Json = dict[str, Any]
+Program = dict[str, list[hlo_proto.Op]]
+
+PROGRAM_ID = 7
+DURATION = 1000
+# A picosecond is more than a million bytes, so bytes take no time.
+FAST = ("--peak-hbm-gibps", "1e9")
+
+
+def bottleneck(program: Program, ran: Sequence[Op], *options: str, **more: Any) -> Json:
+    """Return the answer on a step of 1000 ps."""
+    for each in ran:
+        each.stats["program_id"] = PROGRAM_ID
+    beside = metadata_plane({PROGRAM_ID: ("jit_f(7)", hlo_proto.hlo_proto(program, **more))})
+    data = encode(Space([tpu_plane(ran, [("0", 0, DURATION)]), beside]))
+    said: Json = answer(data, "bottleneck", *(options or FAST))
+    return said
+
+
+def causes(program: Program, ran: Sequence[Op], *options: str, **more: Any) -> list[Json]:
+    """Return the causes that cost time; small programs donate no arguments."""
+    rows = bottleneck(program, ran, *options, **more)["causes"]
+    return [row for row in rows if row["gain_bytes"] is None]
+
+
+def rounds(name: str, category: str, start: int, dur: int, n: int, **facts: Any) -> list[Op]:
+    """Return the executions of an op in n rounds of a loop, 100 ps apart."""
+    return [event(name, category, start + 100 * i, dur, **facts) for i in range(n)]
+
+
+def take(name: str, of: str, index: int, shape: Shape | None = None) -> hlo_proto.Op:
+    """Return a get-tuple-element."""
+    return hlo_proto.op(name, "get-tuple-element", of, shape=shape, extra=element(index))
+
+
+def equal(name: str, *operands: str, shape: Shape) -> hlo_proto.Op:
+    return hlo_proto.op(name, "compare", *operands, shape=shape, extra=direction("EQ"))
+
+
+def loop(body: list[hlo_proto.Op], n_state: int, *before: str) -> Program:
+    """Return a program that runs a body in a loop; its state has arrays of the default shape.
+
+    The body's first op must be its parameter, named `state`.
+    """
+    shapes = tuple_of(*(array("f32", 8, 128) for _ in range(n_state)))
+    body[0].instruction.shape = shapes
+    body[-1].instruction.shape = shapes
+    return {
+        "body": body,
+        "condition": [hlo_proto.op("rounds", "parameter", shape=shapes)],
+        "main": [
+            *(hlo_proto.op(f"x.{i}", "parameter", number=i) for i in range(n_state)),
+            hlo_proto.op("init", "tuple", *(f"x.{i}" for i in range(n_state)), shape=shapes),
+            hlo_proto.op("while.1", "while", "init", shape=shapes, calls=["body", "condition"]),
+        ],
+    }

@@ -1,0 +1,186 @@
+"""Lookups by one-hot matmuls, arrays that need not be written, arguments that are not donated."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.analysis.small_programs import DURATION, Json, bottleneck, causes, equal, take
+from tests.builders.hlo_proto import Op, aliases, array, donors, op, tuple_of
+from tests.builders.xspace import op as event
+
+# A byte takes a thousandth of a picosecond.
+HBM = ("--peak-hbm-gibps", str(10**15 / 2**30))
+MATRIX = array("pred", 64, 1000)
+NUMBERS = array("s32", 64, 1000)
+
+
+def lookup(*between: Op, matrix: str = "eq.1") -> list[Op]:
+    """Return a matmul by the comparison of tokens with places in the vocabulary."""
+    return [
+        op("tokens", "parameter", shape=array("s32", 64)),
+        op("table", "parameter", shape=array("f32", 1000, 8), number=1),
+        op("spread", "broadcast", "tokens", shape=NUMBERS),
+        op("iota.1", "iota", shape=NUMBERS),
+        op("shard", "constant", shape=NUMBERS),
+        op("place", "add", "iota.1", "shard", shape=NUMBERS),
+        equal("eq.1", "spread", "place", shape=MATRIX),
+        *between,
+        op("dot.1", "dot", matrix, "table", shape=array("f32", 64, 8), line="embed.py:3"),
+    ]
+
+
+def looked_up(main: list[Op]) -> list[Json]:
+    ran = [
+        event("eq.1", "non-fusion elementwise", 0, 100),
+        event("dot.1", "convolution fusion", 100, 200),
+    ]
+    return causes({"main": main}, ran, *HBM)
+
+
+class OneHot(unittest.TestCase):
+    def test_matmul_by_a_comparison_with_places_is_seen(self) -> None:
+        (row,) = looked_up(lookup())
+        self.assertEqual((row["cause"], row["confidence"]), ("one_hot_matmul", "seen"))
+        self.assertEqual(row["source_user"], "embed.py:3")
+        # A gather reads and writes 2 kB of the result, which takes 4 ps.
+        self.assertEqual(row["gain_ps"], 300 - 4)
+        self.assertEqual(row["evidence"]["shape"], "pred[64,1000]")
+        self.assertEqual(row["evidence"]["n_ops"], 2)
+
+    def test_converted_matrix_is_found(self) -> None:
+        wide = op("hot", "convert", "eq.1", shape=array("bf16", 64, 1000))
+        self.assertEqual(len(looked_up(lookup(wide, matrix="hot"))), 1)
+
+    def test_masked_scores_are_no_lookup(self) -> None:
+        scores = op("scores", "parameter", shape=array("f32", 64, 1000), number=2)
+        masked = op("masked", "select", "eq.1", "scores", shape=array("f32", 64, 1000))
+        self.assertEqual(looked_up(lookup(scores, masked, matrix="masked")), [])
+
+    def test_other_comparisons_are_no_lookup(self) -> None:
+        main = lookup()
+        main[6] = op("eq.1", "compare", "spread", "place", shape=MATRIX)
+        self.assertEqual(looked_up(main), [])
+        main = lookup()
+        main[5] = op("place", "multiply", "spread", "shard", shape=NUMBERS)
+        self.assertEqual(looked_up(main), [])
+
+
+BIG, SMALL = array("f32", 500, 125), array("f32", 500)
+
+
+class LargeArrays(unittest.TestCase):
+    @staticmethod
+    def found(reader: str = "reduce", output: Any = SMALL, **more: Any) -> list[Json]:
+        """Return the causes for an array of 250 kB that another op reads."""
+        main = [
+            op("x", "parameter", shape=BIG),
+            op("exp.1", "exponential", "x", shape=BIG, line="loss.py:5", **more),
+            op("out.1", reader, "exp.1", "x", shape=output),
+        ]
+        category = {"dot": "convolution fusion", "gather": "gather"}.get(reader, "loop fusion")
+        ran = [
+            event("exp.1", "loop fusion", 0, 600, bytes_accessed=500000),
+            event("out.1", category, 600, 300, bytes_accessed=250000),
+        ]
+        return causes({"main": main}, ran, *HBM)
+
+    def test_array_that_is_only_reduced_is_seen(self) -> None:
+        (row,) = self.found()
+        self.assertEqual((row["cause"], row["confidence"]), ("large_intermediate", "seen"))
+        # 250 kB are written and read once.
+        self.assertEqual((row["gain_ps"], row["source_user"]), (500, "loss.py:5"))
+        self.assertEqual(row["evidence"]["shape"], "f32[500,125]")
+
+    def test_gather_reads_next_to_nothing(self) -> None:
+        self.assertEqual([row["gain_ps"] for row in self.found("gather")], [250])
+
+    def test_array_that_is_multiplied_is_needed(self) -> None:
+        self.assertEqual(self.found("dot"), [])
+
+    def test_reader_with_a_large_output_needs_it(self) -> None:
+        self.assertEqual(len(self.found(output=array("f32", 7812))), 1)
+        self.assertEqual(self.found(output=array("f32", 7813)), [])
+
+    def test_scores_of_attention_are_likely(self) -> None:
+        head, scores = array("bf16", 400, 64), array("bf16", 400, 400)
+        main = [
+            op("q", "parameter", shape=head),
+            op("k", "parameter", shape=head, number=1),
+            op("scores", "dot", "q", "k", shape=scores, line="attn.py:3", tf_op="jit(f)/x"),
+            op("exp.1", "exponential", "scores", shape=scores),
+            op("sum.1", "reduce", "exp.1", shape=array("bf16", 400)),
+            op("wide", "broadcast", "sum.1", shape=scores),
+            op("share", "divide", "exp.1", "wide", shape=scores),
+            op("out", "dot", "share", "k", shape=head, tf_op="jit(f)/y"),
+        ]
+        ran = [
+            event(
+                name,
+                "loop fusion",
+                200 * i,
+                150,
+                shape="bf16[400,400]{1,0}",
+                bytes_accessed=10000,
+            )
+            for i, name in enumerate(("exp.1", "share"))
+        ]
+        (row,) = causes({"main": main}, ran, *HBM)
+        self.assertEqual((row["cause"], row["confidence"]), ("large_intermediate", "likely"))
+        self.assertEqual((row["gain_ps"], row["source_user"]), (300, "attn.py:3"))
+        # Without a softmax it is a hidden layer.
+        main[3] = op("exp.1", "tanh", "scores", shape=scores)
+        self.assertEqual(causes({"main": main}, ran, *HBM), [])
+
+
+class NotDonated(unittest.TestCase):
+    @staticmethod
+    def found(extra: bytes = b"", output: Any = BIG) -> list[Json]:
+        main = [
+            op("state", "parameter", shape=BIG, tf_op="w['big']"),
+            op("new", "negate", "state", shape=output),
+            op("out", "tuple", "new", shape=tuple_of(output)),
+        ]
+        ran = [event("new", "loop fusion", 0, DURATION)]
+        rows: list[Json] = bottleneck({"main": main}, ran, extra=extra)["causes"]
+        return rows
+
+    def test_argument_of_the_shape_of_an_output_could_be_donated(self) -> None:
+        (row,) = self.found()
+        self.assertEqual((row["cause"], row["gain_bytes"]), ("not_donated", 250000))
+        self.assertEqual((row["gain_ps"], row["source_user"]), (0, None))
+        self.assertEqual(row["confidence"], "likely")
+        self.assertIn("1 argument (w['big'])", row["says"])
+        self.assertIn("250 kB", row["says"])
+
+    def test_donated_arguments_are_none(self) -> None:
+        self.assertEqual(self.found(aliases((0, ()))), [])
+        self.assertEqual(self.found(donors((0, ()))), [])
+
+    def test_output_of_another_shape_takes_no_argument(self) -> None:
+        self.assertEqual(self.found(output=array("f32", 125, 500)), [])
+
+
+class Tuples(unittest.TestCase):
+    def test_element_of_a_tuple_is_judged_alone(self) -> None:
+        both = tuple_of(BIG, BIG)
+        main = [
+            op("x", "parameter", shape=BIG),
+            op("pair", "fusion", "x", shape=both, calls=["fused"], line="loss.py:5"),
+            take("first", "pair", 0, BIG),
+            take("second", "pair", 1, BIG),
+            op("sum.1", "reduce", "first", shape=SMALL),
+            op("dot.1", "dot", "second", "second", shape=BIG),
+        ]
+        fused = [
+            op("p.0", "parameter", shape=BIG),
+            op("e", "exponential", "p.0", shape=BIG),
+            op("t", "tuple", "e", "e", shape=both),
+        ]
+        ran = [
+            event("pair", "loop fusion", 0, 600, bytes_accessed=500000),
+            event("sum.1", "reduce", 600, 200, bytes_accessed=250000),
+            event("dot.1", "convolution fusion", 800, 200, bytes_accessed=250000),
+        ]
+        (row,) = causes({"fused": fused, "main": main}, ran, *HBM)
+        self.assertEqual((row["gain_ps"], row["evidence"]["ops"]), (500, ["pair", "sum.1"]))

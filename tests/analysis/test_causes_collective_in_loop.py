@@ -1,0 +1,142 @@
+"""Collectives that a loop repeats."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import Json, Program, causes, loop, rounds, take
+from tests.builders.hlo_proto import Op, array, op, tuple_of
+from tests.builders.xspace import op as event
+
+
+def accumulating(*between: Op, result: str = "reduced", added: str = "add") -> list[Op]:
+    """Return the body of a loop that adds what an all-reduce returns to element 0 of its state."""
+    return [
+        op("state", "parameter"),
+        take("sum", "state", 0),
+        take("weight", "state", 1),
+        take("batch", "state", 2),
+        op("grad", "dot", "weight", "batch"),
+        op("reduced", "all-reduce", "grad", line="train.py:5"),
+        *between,
+        op("next", "negate", "batch"),
+        op("new", added, "sum", result),
+        op("root", "tuple", "new", "weight", "next"),
+    ]
+
+
+def found(program: Program, n: int = 4, collective: str = "all-reduce") -> list[Json]:
+    """Return the causes if the collective takes 50 ps in each of n rounds."""
+    ran = [
+        event("while.1", "while", 0, 100 * n),
+        *rounds("grad", "convolution fusion", 0, 50, n),
+        *rounds("reduced", collective, 50, 50, n),
+    ]
+    return [row for row in causes(program, ran) if row["cause"] == "collective_in_loop"]
+
+
+class Accumulators(unittest.TestCase):
+    def test_all_reduce_into_an_accumulator_is_seen(self) -> None:
+        (row,) = found(loop(accumulating(), 3))
+        # Of 200 ps in 4 rounds, 50 remain.
+        self.assertEqual((row["gain_ps"], row["gain_pct_of_step"]), (150, 15.0))
+        self.assertEqual((row["source_user"], row["confidence"]), ("train.py:5", "seen"))
+        self.assertEqual(row["evidence"]["ops"], ["reduced"])
+        self.assertEqual((row["evidence"]["trips"], row["evidence"]["n_executions"]), (4, 4))
+        self.assertEqual(row["evidence"]["collective"], "all-reduce")
+        self.assertIn("runs 4 times, in each of 4 rounds", row["says"])
+
+    def test_scaled_result_is_added_too(self) -> None:
+        scaled = op("scaled", "multiply", "reduced", "weight")
+        self.assertEqual(len(found(loop(accumulating(scaled, result="scaled"), 3))), 1)
+
+    def test_addition_inside_a_fusion_is_found(self) -> None:
+        body = accumulating()
+        body[-2] = op("new", "fusion", "sum", "reduced", calls=["fused"])
+        program = {
+            "fused": [
+                op("p.0", "parameter"),
+                op("p.1", "parameter", number=1),
+                op("add.1", "add", "p.0", "p.1"),
+            ],
+            **loop(body, 3),
+        }
+        self.assertEqual(len(found(program)), 1)
+
+    def test_nonlinear_result_is_not_summed_later(self) -> None:
+        squashed = op("squashed", "tanh", "reduced")
+        self.assertEqual(found(loop(accumulating(squashed, result="squashed"), 3)), [])
+
+    def test_maximum_is_no_sum(self) -> None:
+        self.assertEqual(found(loop(accumulating(added="maximum"), 3)), [])
+
+    def test_residual_stream_is_no_accumulator(self) -> None:
+        # The next round multiplies the sum.
+        body = accumulating()
+        body[4] = op("grad", "dot", "batch", "sum")
+        self.assertEqual(found(loop(body, 3)), [])
+
+    def test_loop_of_one_round_repeats_nothing(self) -> None:
+        self.assertEqual(found(loop(accumulating(), 3), n=1), [])
+
+    def test_results_in_slices_are_summed_by_the_outer_loop(self) -> None:
+        two = tuple_of(array("f32", 8, 128), array("f32", 8, 128))
+        inner = [
+            op("layer", "parameter", shape=two),
+            take("stacked", "layer", 0),
+            take("x", "layer", 1),
+            op("reduced", "all-reduce", "x", line="hook.py:3"),
+            op("written", "dynamic-update-slice", "stacked", "reduced"),
+            op("layers", "tuple", "written", "x", shape=two),
+        ]
+        outer = [
+            op("state", "parameter"),
+            take("sum", "state", 0),
+            take("weight", "state", 1),
+            op("zeros", "constant"),
+            op("first", "tuple", "zeros", "weight", shape=two),
+            op("while.2", "while", "first", shape=two, calls=["inner", "more"]),
+            take("grads", "while.2", 0),
+            op("new", "add", "sum", "grads"),
+            op("root", "tuple", "new", "weight"),
+        ]
+        program: Program = {"inner": inner, "more": [op("go", "parameter", shape=two)]}
+        program |= loop(outer, 2)
+        ran = [
+            event("while.1", "while", 0, 400),
+            *rounds("while.2", "while", 0, 100, 4),
+            *rounds("reduced", "all-reduce", 0, 40, 4),
+            *rounds("reduced", "all-reduce", 50, 40, 4),
+        ]
+        (row,) = [row for row in causes(program, ran) if row["cause"] == "collective_in_loop"]
+        # The outer loop has 4 rounds, in each of which the collective runs twice.
+        self.assertEqual((row["gain_ps"], row["evidence"]["trips"]), (240, 4))
+        self.assertEqual((row["source_user"], row["confidence"]), ("hook.py:3", "seen"))
+        # Without the outer addition, slices of results are what a loop over layers returns.
+        outer[-2] = op("new", "tanh", "grads")
+        program = {"inner": inner, "more": program["more"], **loop(outer, 2)}
+        rows = [row["confidence"] for row in causes(program, ran) if "loop" in row["cause"]]
+        self.assertNotIn("seen", rows)
+
+
+class SameEachRound(unittest.TestCase):
+    @staticmethod
+    def body(operand: str) -> list[Op]:
+        return [
+            op("state", "parameter"),
+            take("x", "state", 0),
+            take("weight", "state", 1),
+            op("narrow", "convert", operand),
+            op("reduced", "all-gather", "narrow", line="model.py:8"),
+            op("new", "dot", "x", "reduced"),
+            op("root", "tuple", "new", "weight"),
+        ]
+
+    def test_gathering_the_same_weight_is_likely(self) -> None:
+        (row,) = found(loop(self.body("weight"), 2), collective="all-gather")
+        self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
+        self.assertEqual(row["source_user"], "model.py:8")
+        self.assertIn("if the result fits into memory", row["says"])
+
+    def test_gathering_what_changes_is_needed(self) -> None:
+        self.assertEqual(found(loop(self.body("x"), 2), collective="all-gather"), [])

@@ -1,0 +1,89 @@
+"""Shardings that disagree, and copies that change a layout."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import Json, causes
+from tests.builders.hlo_proto import Op, Shape, listed_groups, op
+from tests.builders.xspace import op as event
+
+ROWS, COLUMNS = (Shape("f32", (8, 128), minor_to_major=order) for order in ((1, 0), (0, 1)))
+GROUPS = listed_groups((0, 1, 2, 3))
+
+
+def main(primitive: str, *, before: Shape = COLUMNS) -> list[Op]:
+    """Return an all-to-all between a copy and an op of the user's."""
+    path = f"jit(f)/layer/{primitive}"
+    return [
+        op("x", "parameter", shape=before),
+        op("copy.1", "copy", "x", shape=ROWS, line="model.py:3"),
+        op("bitcast.1", "bitcast", "copy.1", shape=ROWS),
+        op(
+            "all-to-all.1",
+            "all-to-all",
+            "bitcast.1",
+            shape=ROWS,
+            line="model.py:4",
+            tf_op=path,
+            extra=GROUPS,
+        ),
+        op("copy.2", "copy", "all-to-all.1", shape=COLUMNS, line="model.py:4"),
+        op("out", "negate", "copy.2", shape=COLUMNS, line="model.py:5"),
+        op("copy.3", "copy", "out", shape=ROWS, line="model.py:5"),
+    ]
+
+
+def found(primitive: str) -> list[Json]:
+    """Return the causes; the all-to-all takes 50 ps, copies 100, 20 and 30 ps."""
+    path = f"jit(f)/layer/{primitive}:"
+    ran = [
+        event("copy.1", "data formatting", 0, 100),
+        event("all-to-all.1", "all-to-all", 100, 50, tf_op=path),
+        event("copy.2", "data formatting", 150, 20),
+        event("out", "non-fusion elementwise", 200, 50),
+        event("copy.3", "data formatting", 250, 30),
+    ]
+    return causes({"main": main(primitive)}, ran)
+
+
+class Resharding(unittest.TestCase):
+    def test_all_to_all_of_the_compiler_counts_with_its_copies(self) -> None:
+        first, second = found("dot_general")
+        self.assertEqual((first["cause"], first["gain_ps"]), ("resharding", 170))
+        self.assertEqual((first["source_user"], first["confidence"]), ("model.py:4", "likely"))
+        self.assertEqual(first["evidence"]["n_participants"], 4)
+        self.assertEqual(first["evidence"]["ops"], ["copy.1", "all-to-all.1", "copy.2"])
+        self.assertEqual(first["scope"], "layer")
+        # The copy after the user's op belongs to no collective.
+        self.assertEqual((second["cause"], second["gain_ps"]), ("layout_change", 30))
+
+    def test_all_to_all_of_the_user_is_intended(self) -> None:
+        for primitive in ("all_to_all", "ragged_all_to_all"):
+            with self.subTest(primitive=primitive):
+                self.assertEqual({row["cause"] for row in found(primitive)}, {"layout_change"})
+
+    def test_constraint_names_its_line(self) -> None:
+        first = found("sharding_constraint")[0]
+        self.assertEqual((first["cause"], first["confidence"]), ("resharding", "seen"))
+        self.assertIn("The sharding constraint at this line asks for it", first["says"])
+
+
+class LayoutChanges(unittest.TestCase):
+    def test_row_has_the_copies_of_a_line(self) -> None:
+        rows = found("all_to_all")
+        by_line = {row["source_user"]: (row["gain_ps"], row["evidence"]["ops"]) for row in rows}
+        self.assertEqual(
+            by_line,
+            {
+                "model.py:3": (100, ["copy.1"]),
+                "model.py:4": (20, ["copy.2"]),
+                "model.py:5": (30, ["copy.3"]),
+            },
+        )
+        self.assertEqual({row["confidence"] for row in rows}, {"seen"})
+        self.assertIn("1 copy at model.py:3 only change", rows[0]["says"])
+
+    def test_copy_to_the_same_layout_is_none(self) -> None:
+        ran = [event("copy.1", "data formatting", 0, 100)]
+        self.assertEqual(causes({"main": main("x", before=ROWS)}, ran), [])

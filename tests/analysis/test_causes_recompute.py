@@ -1,0 +1,118 @@
+"""Work that is recomputed, once and repeatedly: read from paths and stacks, without a program."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.builders.xspace import Op, op, trace
+from tests.harness import answer
+
+Json = dict[str, Any]
+FORWARD = "jit(f)/jvp()/"
+BACKWARD = "jit(f)/transpose(jvp())/"
+AGAIN = "checkpoint/rematted_computation/"
+LOOP = "while/body/closed_call/"
+BLOCK, LOSS, STEP = "block.py:9:1", "train.py:7:1", "train.py:2:1"
+
+
+def matmul(path: str, start: int, dur: int, *frames: str) -> Op:
+    """Return a matmul named after its place in the step; the last frame is the innermost."""
+    stack, source = "\n".join((*frames, BLOCK)), BLOCK.rpartition(":")[0]
+    return op(
+        f"dot.{start}",
+        "convolution fusion",
+        start,
+        dur,
+        tf_op=f"{path}mlp/dot_general:",
+        stack=stack,
+        source=source,
+    )
+
+
+def said(*ops: Op) -> Json:
+    found: Json = answer(trace(ops, [("0", 0, 1000)]), "bottleneck")
+    return found
+
+
+def rows(*ops: Op) -> list[tuple[str, int, str | None, str]]:
+    return [
+        (row["cause"], row["gain_ps"], row["source_user"], row["confidence"])
+        for row in said(*ops)["causes"]
+    ]
+
+
+class Recompute(unittest.TestCase):
+    def test_one_checkpoint_is_likely(self) -> None:
+        step = said(
+            matmul(FORWARD, 0, 100, STEP, LOSS), matmul(BACKWARD + AGAIN, 100, 90, STEP, LOSS)
+        )
+        (row,) = step["causes"]
+        self.assertEqual((row["cause"], row["gain_ps"]), ("recompute", 90))
+        self.assertEqual(row["confidence"], "likely")
+        self.assertEqual(row["evidence"]["by_depth"], [{"depth": 1, "dur_ps": 90}])
+        self.assertEqual(row["evidence"]["ops"], ["dot.100"])
+
+    def test_line_is_in_all_stacks(self) -> None:
+        again = [matmul(BACKWARD + AGAIN, 100 * i, 90, STEP, LOSS) for i in (1, 2)]
+        self.assertEqual(rows(*again), [("recompute", 180, "block.py:9", "likely")])
+        other = op(
+            "exp.1",
+            "loop fusion",
+            300,
+            20,
+            tf_op=f"{BACKWARD}{AGAIN}exp:",
+            stack=f"{STEP}\n{LOSS}\nact.py:3:1",
+            source="act.py:3",
+        )
+        self.assertEqual(rows(*again, other), [("recompute", 200, "train.py:7", "likely")])
+
+    def test_compiler_may_recompute_without_a_checkpoint(self) -> None:
+        self.assertEqual(rows(op("fusion.1.remat", "loop fusion", 0, 100, tf_op="jit(f)/exp:")), [])
+
+    def test_less_than_half_a_percent_is_left_out(self) -> None:
+        for dur, n in ((4, 0), (5, 1)):
+            with self.subTest(dur=dur):
+                self.assertEqual(len(rows(matmul(BACKWARD + AGAIN, 0, dur, STEP))), n)
+
+
+class Repeatedly(unittest.TestCase):
+    FORWARD = matmul(FORWARD + LOOP, 0, 100, STEP, LOSS)
+    # An outer checkpoint repeats the whole loop, each inner one its block.
+    OUTER = matmul(f"{BACKWARD}{AGAIN}{LOOP}", 100, 90, STEP, LOSS)
+    INNER = matmul(f"{BACKWARD}checkpoint/{LOOP}{AGAIN}", 200, 80, STEP, LOSS, "scan.py:4:1")
+
+    def test_outer_checkpoint_around_a_loop_is_in_excess(self) -> None:
+        found = rows(self.FORWARD, self.OUTER, self.INNER)
+        self.assertEqual(
+            found,
+            [
+                ("recomputed_repeatedly", 90, "block.py:9", "seen"),
+                ("recompute", 80, "block.py:9", "likely"),
+            ],
+        )
+        (row, _) = said(self.FORWARD, self.OUTER, self.INNER)["causes"]
+        self.assertIn("Remove the outer checkpoint", row["what_helps"])
+
+    def test_inner_checkpoint_within_one_block_is_in_excess(self) -> None:
+        inner = matmul(f"{BACKWARD}checkpoint/attention/{AGAIN}", 200, 80, STEP, LOSS)
+        outer = matmul(f"{BACKWARD}{AGAIN}attention/", 100, 90, STEP, LOSS)
+        forward = matmul(f"{FORWARD}attention/", 0, 100, STEP, LOSS)
+        (first, second) = said(forward, outer, inner)["causes"]
+        self.assertEqual((first["cause"], first["gain_ps"]), ("recompute", 90))
+        self.assertEqual((second["cause"], second["gain_ps"]), ("recomputed_repeatedly", 80))
+        self.assertIn("Remove the inner checkpoint", second["what_helps"])
+
+    def test_work_that_runs_as_often_as_forward_is_not_repeated(self) -> None:
+        found = rows(self.FORWARD, self.INNER)
+        self.assertEqual([cause for cause, *_ in found], ["recompute"])
+
+
+class Notes(unittest.TestCase):
+    def test_missing_program_is_noted(self) -> None:
+        notes = said(self.op())["notes"]
+        self.assertTrue(any("the capture has no program of this step" in each for each in notes))
+
+    @staticmethod
+    def op() -> Op:
+        return op("f.1", "loop fusion", 0, 100)

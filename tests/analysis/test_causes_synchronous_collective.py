@@ -1,0 +1,80 @@
+"""Collectives that stop the core although math could hide them."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import Json, causes
+from tests.builders.hlo_proto import Op, op
+from tests.builders.xspace import op as event
+
+FREE = 200
+
+
+def main(collective: str, operand: str = "x") -> list[Op]:
+    return [
+        op("x", "parameter"),
+        op("free", "negate", "x"),
+        op("moved", collective, operand, line="train.py:9"),
+        op("after", "exponential", "moved"),
+    ]
+
+
+def found(
+    program: list[Op], collective: str = "all-reduce", free: int = FREE, *options: str
+) -> list[Json]:
+    ran = [
+        event("free", "loop fusion", 0, free),
+        event("moved", collective, 300, 100),
+        event("after", "loop fusion", 400, 500),
+    ]
+    return causes({"main": program}, ran, *options)
+
+
+class Synchronous(unittest.TestCase):
+    def test_independent_math_hides_a_collective(self) -> None:
+        (row,) = found(main("all-reduce"))
+        self.assertEqual((row["cause"], row["confidence"]), ("synchronous_collective", "likely"))
+        self.assertEqual((row["gain_ps"], row["source_user"]), (100, "train.py:9"))
+        self.assertEqual(row["evidence"]["collective"], "all-reduce")
+        self.assertIn("xla_tpu_enable_sparse_core_collective_offload_all_reduce", row["what_helps"])
+
+    def test_short_math_hides_a_part(self) -> None:
+        (row,) = found(main("all-reduce"), free=30)
+        self.assertEqual(row["gain_ps"], 30)
+
+    def test_math_before_or_after_it_cannot_hide_it(self) -> None:
+        self.assertEqual(found(main("all-reduce", "free")), [])
+
+    def test_flags_are_those_of_the_chip(self) -> None:
+        (row,) = found(main("all-gather"), "all-gather", FREE, "--chip", "v5e")
+        self.assertIn("async_collective_fusion_fuse_all_gather", row["what_helps"])
+        self.assertEqual(found(main("reduce-scatter"), "reduce-scatter", FREE, "--chip", "v5e"), [])
+
+    def test_all_to_all_cannot_be_made_asynchronous(self) -> None:
+        rows = found(main("all-to-all"), "all-to-all")
+        self.assertNotIn("synchronous_collective", [row["cause"] for row in rows])
+
+    def test_math_hides_only_one_collective(self) -> None:
+        program = [*main("all-reduce")[:3], op("more", "all-reduce", "x", line="train.py:9")]
+        ran = [
+            event("free", "loop fusion", 0, 150),
+            event("moved", "all-reduce", 300, 100),
+            event("more", "all-reduce", 400, 100),
+        ]
+        (row,) = causes({"main": program}, ran)
+        self.assertEqual((row["gain_ps"], row["evidence"]["dur_ps"]), (150, 200))
+
+    def test_compiler_that_makes_some_asynchronous_has_decided(self) -> None:
+        program = [
+            *main("all-reduce"),
+            op("all-reduce-start.1", "all-reduce-start", "x"),
+            op("all-reduce-done.1", "all-reduce-done", "all-reduce-start.1"),
+        ]
+        ran = [
+            event("free", "loop fusion", 0, FREE),
+            event("moved", "all-reduce", 300, 100),
+            event("all-reduce-start.1", "all-reduce-start", 400, 1),
+            event("all-reduce-done.1", "all-reduce-done", 401, 50),
+        ]
+        self.assertEqual(causes({"main": program}, ran), [])

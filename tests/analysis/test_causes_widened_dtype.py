@@ -1,0 +1,138 @@
+"""f32 operands that widen what follows."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import Json, causes
+from tests.builders.hlo_proto import Op, StackFrames, array, op
+from tests.builders.xspace import op as event
+
+LARGE = (512, 128)
+WIDE, NARROW = array("f32", *LARGE), array("bf16", *LARGE)
+# Frame 1 is an addition, frame 2 an explicit cast.
+FRAMES = StackFrames(["pos.py", "gate.py"], [(1, 4, 1), (2, 6, 1)], [(1, 0), (2, 0)])
+CONVERT = "jit(f)/jvp()/convert_element_type"
+
+
+def widened(frame: int = 1, *, name: str | None = CONVERT) -> list[Op]:
+    """Return a program's beginning: bf16 and f32 arguments, and a convert of the former."""
+    return [
+        op("x", "parameter", shape=NARROW),
+        op("table", "parameter", shape=WIDE, number=1),
+        op("wide", "convert", "x", shape=WIDE, tf_op=name, frame=frame),
+        op("sum.1", "add", "wide", "table", shape=WIDE, frame=1),
+    ]
+
+
+def found(main: list[Op], **computations: list[Op]) -> list[Json]:
+    """Return the causes if every op of the entry takes 40 ps and moves bytes."""
+    ran = [
+        event(
+            each.name,
+            "convolution fusion" if each.opcode == "dot" else "loop fusion",
+            40 * i,
+            40,
+            shape="f32[512,128]{1,0}",
+            tf_op="jit(f)/jvp()/x:",
+            bytes_accessed=2**21,
+        )
+        for i, each in enumerate(main)
+        if each.opcode not in ("parameter", "reduce")
+    ]
+    rows = causes({**computations, "main": main}, ran, frames=FRAMES)
+    return [row for row in rows if row["cause"] == "widened_dtype"]
+
+
+DOT = op("dot.1", "dot", "sum.1", "sum.1", shape=WIDE)
+
+
+class Promotions(unittest.TestCase):
+    def test_promotion_that_reaches_a_dot_is_seen(self) -> None:
+        (row,) = found([*widened(), DOT])
+        # Three ops of 40 ps move twice the bytes.
+        self.assertEqual((row["gain_ps"], row["confidence"]), (60, "seen"))
+        self.assertEqual((row["source_user"], row["unknown_ps"]), ("pos.py:4", None))
+        self.assertEqual(row["evidence"]["shape"], "bf16[512,128]")
+        self.assertIn("combines bf16[512,128] with an f32 operand (add)", row["says"])
+
+    def test_explicit_cast_is_likely(self) -> None:
+        (row,) = found([*widened(frame=2), DOT])
+        self.assertEqual((row["source_user"], row["confidence"]), ("gate.py:6", "likely"))
+        self.assertIn("f32 may be intended", row["says"])
+
+    def test_operand_that_the_compiler_narrows_still_counts(self) -> None:
+        main = [
+            *widened(),
+            op("narrow", "convert", "sum.1", shape=NARROW),
+            op("dot.1", "dot", "narrow", "narrow", shape=WIDE),
+        ]
+        (row,) = found(main)
+        # The compiler's convert reads f32; so do all others.
+        self.assertEqual(row["gain_ps"], 80)
+
+    def test_result_that_is_cast_back_is_no_cause(self) -> None:
+        main = [
+            *widened(),
+            op("narrow", "convert", "sum.1", shape=NARROW, tf_op=CONVERT),
+            op("dot.1", "dot", "narrow", "narrow", shape=NARROW),
+        ]
+        self.assertEqual(found(main), [])
+
+    def test_statistics_are_no_cause(self) -> None:
+        main = [
+            *widened(),
+            op("mean", "reduce", "sum.1", shape=array("f32", 512)),
+            op("dot.1", "dot", "x", "mean", shape=NARROW),
+        ]
+        self.assertEqual(found(main), [])
+
+    def test_converts_of_the_compiler_are_no_cause(self) -> None:
+        self.assertEqual(found([*widened(name=None), DOT]), [])
+
+    def test_small_arrays_are_no_cause(self) -> None:
+        small = [*widened(), DOT]
+        for each in small:
+            each.instruction.shape = array(each.instruction.shape.dtype, 8, 128)
+        self.assertEqual(found(small), [])
+
+    def test_walk_goes_through_fusions_and_collectives(self) -> None:
+        fused = [
+            op("p.0", "parameter", shape=WIDE),
+            op("exp", "exponential", "p.0", shape=WIDE),
+        ]
+        main = [
+            *widened(),
+            op("all-gather.1", "all-gather", "sum.1", shape=WIDE),
+            op("fusion.1", "fusion", "all-gather.1", shape=WIDE, calls=["fused"]),
+            op("dot.1", "dot", "fusion.1", "fusion.1", shape=WIDE),
+        ]
+        self.assertEqual([row["gain_ps"] for row in found(main, fused=fused)], [100])
+
+    def test_line_that_another_line_makes_wide_is_a_symptom(self) -> None:
+        main = [
+            *widened(),
+            DOT,
+            # A residual connection to the narrow input.
+            op("again", "convert", "x", shape=WIDE, tf_op=CONVERT, frame=2),
+            op("residual", "add", "again", "dot.1", shape=WIDE, frame=2),
+            op("dot.2", "dot", "residual", "residual", shape=WIDE),
+        ]
+        self.assertEqual([row["source_user"] for row in found(main)], ["pos.py:4"])
+
+    def test_kernels_are_slowed_by_an_unknown_time(self) -> None:
+        target = "tpu_custom_call"
+        main = [*widened(), op("kernel.1", "custom-call", "sum.1", shape=WIDE, target=target)]
+        ran = [
+            event("sum.1", "loop fusion", 0, 40, bytes_accessed=2**21, tf_op="jvp()/x:"),
+            event(
+                "kernel.1",
+                "custom-call",
+                40,
+                100,
+                attributes=f', custom_call_target="{target}"',
+                tf_op="jvp()/x:",
+            ),
+        ]
+        (row,) = causes({"main": main}, ran, frames=FRAMES)
+        self.assertEqual((row["gain_ps"], row["unknown_ps"]), (20, 100))
