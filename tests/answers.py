@@ -134,6 +134,14 @@ def hand_made_programs() -> list[bytes]:
     ]
 
 
+def not_donated() -> bytes:
+    """Return a program that could give an argument's memory to its output; it has no lines."""
+    main = [hlo_proto.op("x", "parameter"), hlo_proto.op("a", "negate", "x")]
+    plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
+    program = hlo_proto.hlo_proto({"main": main})
+    return encode(Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
+
+
 def hand_made(mode: str) -> list[bytes]:
     if mode == "anatomy":
         return [*hand_made_traces(), measurements()]
@@ -261,6 +269,7 @@ def answers() -> list[Json]:
     found.append(answer(trace([only_hbm]), "roofline", "--bytes=hbm"))
     # The path of this op has a layer and no primitive.
     found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
+    found.append(answer(not_donated(), "bottleneck"))
     found += single_ops()
     found += idle_hosts()
     found += captures()

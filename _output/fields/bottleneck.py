@@ -166,7 +166,7 @@ class CauseEvidence(TypedDict):
     """What a cause rests on."""
 
     ops: list[str]
-    """The ops that take most of the time, at most ten names. Example: `["copy.240", …]`"""
+    """The ops that take most of the time, at most ten names. Example: `["flash_attention.3", …]`"""
     n_ops: Count
     """Number of ops."""
     n_executions: Count
