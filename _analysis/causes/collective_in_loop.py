@@ -26,6 +26,7 @@ from _analysis.causes.graph import (
     WHILE,
     Value,
     body_of,
+    callers,
     consumers,
     is_layout,
     loop_around,
@@ -85,8 +86,8 @@ def _accumulates_in(collective: Instruction, loop: Instruction) -> Instruction |
     starts = [Value(collective, path) for path, _ in collective.leaves or ()]
     if len(starts) > 1:
         starts.append(Value(collective))
-    within: Instruction | None = loop
-    while within is not None:
+    loops = (each for each in (loop, *callers(loop.computation)) if each.opcode == WHILE)
+    for within in loops:
         body = body_of(within)
         if body is None or body.root is None:
             return None
@@ -98,7 +99,6 @@ def _accumulates_in(collective: Instruction, loop: Instruction) -> Instruction |
         if not ends:
             return None
         starts = [Value(within, value.path) for value in ends]
-        within = loop_around(within.computation)
     return None
 
 
@@ -155,12 +155,10 @@ def _is_same_each_round(collective: Instruction, loop: Instruction) -> bool:
 
 def _is_handed_on(body: Computation, state: Instruction, element: int) -> bool:
     """Tell if an element of the state is the same before and after a round."""
-    value = Value(body.root, (element,)) if body.root else None
-    while value is not None and value.instruction.opcode in STRUCTURE - {WHILE}:
-        if value.instruction is state:
-            return value.path == (element,)
-        value = next(iter(producers(value)), None)
-    return False
+    if body.root is None:
+        return False
+    walk = reach([Value(body.root, (element,))], producers, lambda _: False)
+    return Value(state, (element,)) in walk.passed and not walk.stopped
 
 
 def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause | None:

@@ -41,14 +41,15 @@ def _of_programs(
     found: list[Cause] = []
     has_program = not ledger
     for entries in entries_of.values():
-        total = sum(entry.total for entry in entries)
+        if sum(entry.total for entry in entries) * _SMALLEST_PART < step.duration:
+            continue
         program = entries[0].executions.op.program
-        has_program |= program is not None
-        if program is not None and total * _SMALLEST_PART >= step.duration:
+        if program is not None:
             # Captures without programs are answered faster without this import.
             from _analysis.causes.in_program import causes_in_program
             from _analysis.causes.step_program import StepProgram
 
+            has_program = True
             found += causes_in_program(StepProgram(step, program, entries, roofs))
     if not has_program:
         context.note(

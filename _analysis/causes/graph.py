@@ -80,7 +80,7 @@ def _wraps_slice(instruction: Instruction) -> bool:
 
 def operand(instruction: Instruction, index: int) -> Instruction | None:
     ids = instruction.message.operand_ids
-    return instruction.computation.instruction(ids[index]) if index < len(ids) else None
+    return instruction.computation.instruction(ids[index]) if 0 <= index < len(ids) else None
 
 
 def parameter(computation: Computation, number: int) -> Instruction | None:
@@ -92,11 +92,22 @@ def body_of(loop: Instruction) -> Computation | None:
     return loop.called[0] if loop.opcode == WHILE and loop.called else None
 
 
+def callers(computation: Computation) -> Iterator[Instruction]:
+    """Yield what calls a computation, from the inside outwards, each one once."""
+    entered: set[Instruction] = set()
+    while (caller := computation.caller) is not None and caller not in entered:
+        entered.add(caller)
+        yield caller
+        computation = caller.computation
+
+
 def loop_around(computation: Computation) -> Instruction | None:
     """Return the innermost `while` that runs a computation in its body, directly or by calls."""
-    while (caller := computation.caller) is not None and caller.opcode != WHILE:
+    for caller in callers(computation):
+        if caller.opcode == WHILE:
+            return caller if body_of(caller) is computation else None
         computation = caller.computation
-    return caller if caller is not None and body_of(caller) is computation else None
+    return None
 
 
 def producers(value: Value) -> list[Value]:

@@ -77,7 +77,7 @@ def _readers(of: StepProgram, value: Value, n_bytes: int) -> list[Executions] | 
         here = to_do.pop()
         for user in here.instruction.users:
             if user.opcode == "get-tuple-element":
-                if user.message.tuple_index == here.path[0]:
+                if here.path[:1] == (user.message.tuple_index,):
                     to_do.append(Value(user, here.path[1:]))
                 continue
             if user.opcode == "bitcast":

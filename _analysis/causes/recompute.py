@@ -73,7 +73,7 @@ def find(step: Step) -> list[Cause]:
         is_outer = any(
             each.excess_prefix != each.parts[: each.checkpoints[-1] + 1] for each in twice
         )
-        causes.append(_repeated(step, excess, is_outer, twice))
+        causes.append(_repeated(step, excess, is_outer, recomputed))
     counted = set(map(id, excess))
     # The compiler itself recomputes without a checkpoint, if memory is short.
     rest = [each for each in recomputed if each.depth and id(each.executions) not in counted]
@@ -136,10 +136,10 @@ def _frames(op: Op) -> tuple[str, ...]:
 
 
 def _repeated(
-    step: Step, excess: list[Executions], is_outer: bool, twice: Sequence[_Recomputed]
+    step: Step, excess: list[Executions], is_outer: bool, recomputed: Sequence[_Recomputed]
 ) -> Cause:
     gain, place = total_of(excess), _place(excess)
-    inner = _place([each.executions for each in twice])
+    inner = _place([each.executions for each in recomputed if each.depth > 1])
     which = (
         f"The checkpoint at {line_says(place)} contains a loop of other checkpoints "
         f"({line_says(inner)})"
@@ -154,7 +154,7 @@ def _repeated(
         f"Remove the {'outer' if is_outer else 'inner'} checkpoint; the "
         f"{'inner ones already save' if is_outer else 'outer one already saves'} the memory.",
         SEEN,
-        Evidence(excess, by_depth=_by_depth(twice)),
+        Evidence(excess, by_depth=_by_depth(recomputed)),
         *place,
     )
 

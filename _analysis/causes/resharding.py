@@ -10,16 +10,22 @@ constraint: these are seen. Most programs no longer have that line, since the co
 propagated the sharding. Then the line with most time is likely near the border, and a dispatch to
 experts, which is intended, looks the same.
 
-There is one row for each set of replica groups. Copies that are joined to the collectives by layout
-ops alone belong to the row.
+In the optimizer a collective-permute of an elementwise op is the same: its operands, such as
+parameters and the optimizer's state, are sharded in different ways. (Within the model the compiler
+also makes permutes of matmuls that it runs in pieces.)
+
+There is one row for each set of replica groups, and apart for the model and the optimizer. Copies
+that are joined to the collectives by layout ops alone belong to the row.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
 from _analysis.causes.sentences import duration, line_says, percent_of, plural
-from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
+from _analysis.causes.step_program import collective_name_of, place_of, place_of_longest, total_of
 from _pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
 
 TYPE_CHECKING = False
@@ -32,18 +38,45 @@ NAME = "resharding"
 _ALL_TO_ALLS = ("all-to-all", "ragged-all-to-all")
 _INTENDED = ("all_to_all", "ragged_all_to_all")
 _CONSTRAINTS = ("sharding_constraint", "reshard")
+_PERMUTE = "collective-permute"
+# The phase of what is neither forward nor backward, such as an optimizer.
+_OUTSIDE = "other"
+# Elementwise ops move no data, unless their operands are sharded in different ways.
+_ELEMENTWISE = frozenset("add div max min mul select_n sub".split())
+
+
+class _Row(NamedTuple):
+    """What the collectives of a row have in common."""
+
+    is_outside: bool
+    label: str | None
+    size: int | None
 
 
 def find(of: StepProgram) -> list[Cause]:
-    rows: dict[tuple[str | None, int | None], list[Executions]] = {}
+    rows: dict[_Row, list[Executions]] = {}
+    permutes = []
     for each in of.collectives:
         primitive = each.op.scope.primitive if each.op.scope else None
-        is_moving = collective_name_of(each.op) in _ALL_TO_ALLS and primitive not in _INTENDED
-        if is_moving or primitive in _CONSTRAINTS:
-            inside = each.op.inside
-            who = inside.who if inside else None
-            rows.setdefault((who.label, who.size) if who else (None, None), []).append(each)
-    return [_cause(of, size, members) for (_, size), members in rows.items()]
+        name = collective_name_of(each.op)
+        if (name in _ALL_TO_ALLS and primitive not in _INTENDED) or primitive in _CONSTRAINTS:
+            rows.setdefault(_row_of(each.op), []).append(each)
+        elif name == _PERMUTE and primitive in _ELEMENTWISE and each.op.phase == _OUTSIDE:
+            permutes.append(each)
+    for each in permutes:
+        row = next((row for row, members in rows.items() if _share_line(each, members)), None)
+        rows.setdefault(row or _row_of(each.op), []).append(each)
+    return [_cause(of, row, members) for row, members in rows.items()]
+
+
+def _row_of(op: Op) -> _Row:
+    who = op.inside.who if op.inside else None
+    return _Row(op.phase == _OUTSIDE, who.label if who else None, who.size if who else None)
+
+
+def _share_line(permute: Executions, members: list[Executions]) -> bool:
+    line = place_of(permute.op).source_inner
+    return line is not None and any(place_of(each.op).source_inner == line for each in members)
 
 
 def copies_of(of: StepProgram, collectives: list[Executions]) -> list[Executions]:
@@ -63,7 +96,7 @@ def is_constraint(op: Op) -> bool:
     return op.scope is not None and op.scope.primitive in _CONSTRAINTS
 
 
-def _cause(of: StepProgram, size: int | None, members: list[Executions]) -> Cause:
+def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
     constraints = [each for each in members if is_constraint(each.op)]
     copies = copies_of(of, members)
     exposed, copying = total_of(members), total_of(copies)
@@ -73,7 +106,7 @@ def _cause(of: StepProgram, size: int | None, members: list[Executions]) -> Caus
     names = sorted({name for each in members if (name := collective_name_of(each.op))})
     what_moves = names[0] if len(names) == 1 else None
     what = plural(n, what_moves or "collective")
-    groups = f" among {size} devices" if size else ""
+    groups = f" among {row.size} devices" if row.size else ""
     copied = f" and {duration(copying)} of copies before and after them" if copying else ""
     verb = "changes" if n == 1 else "change"
     says = (
@@ -83,6 +116,12 @@ def _cause(of: StepProgram, size: int | None, members: list[Executions]) -> Caus
     if constraints:
         says += "The sharding constraint at this line asks for it."
         helps = "Give the constraint the sharding that the array has, or remove it."
+    elif row.is_outside:
+        says += "No collective is written there, so its operands are sharded in different ways."
+        helps = (
+            "Give all operands of this line the same sharding, such as parameters, gradients and "
+            "the optimizer's state."
+        )
     else:
         says += (
             "No all_to_all is written there, so shardings before and after disagree; a dispatch to "
@@ -99,6 +138,6 @@ def _cause(of: StepProgram, size: int | None, members: list[Executions]) -> Caus
         says,
         helps,
         SEEN if constraints else LIKELY,
-        Evidence([*members, *copies], collective=what_moves, n_participants=size),
+        Evidence([*members, *copies], collective=what_moves, n_participants=row.size),
         *place,
     )

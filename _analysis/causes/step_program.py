@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from _analysis.causes.graph import WHILE, body_of
+from _analysis.causes.graph import WHILE, body_of, callers
 from _analysis.exposed import is_exposed
 from _analysis.likely_lines import line_of
 from _pipeline import frames
@@ -107,12 +107,12 @@ class StepProgram:
 
     def executed(self, instruction: Instruction) -> Executions | None:
         """Return what ran of an instruction, or of the fusion or asynchronous op around it."""
-        here: Instruction | None = instruction
-        while here is not None and here.opcode != WHILE:
+        for here in (instruction, *callers(instruction.computation)):
+            if here.opcode == WHILE:
+                return None
             for part in reversed(here.chain):
                 if part in self.ran:
                     return self.ran[part]
-            here = here.computation.caller
         return None
 
     @cached_property

@@ -19,7 +19,7 @@ from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Container, Sequence
 
     from _analysis.causes.step_program import StepProgram
     from _pipeline.executions import Executions
@@ -68,38 +68,35 @@ def _hideable(of: StepProgram, collectives: Sequence[Executions]) -> dict[int, i
             for instruction in computation.instructions
             if (executions := of.ran.get(instruction)) and executions.op.kind == COMPUTE
         }
-        for each, instruction in sorted(found, key=lambda pair: -pair[0].total):
-            bound = _reached(instruction, _before) | _reached(instruction, _after)
-            free = {math: time for math, time in left.items() if math not in bound}
-            hidden = min(each.total, sum(free.values()))
-            hideable[id(each)] = hidden
-            # Math that hides this collective cannot hide another one.
-            for math in free:
-                taken = min(left[math], hidden)
+        bit_of = {each: 1 << i for i, each in enumerate((*left, *(each for _, each in found)))}
+        before = _bits_before(computation, bit_of)
+        for each, moved in sorted(found, key=lambda pair: -pair[0].total):
+            hidden = 0
+            for math, time in left.items():
+                if before[moved] & bit_of[math] or before[math] & bit_of[moved]:
+                    continue
+                # Math that hides this collective cannot hide another one.
+                taken = min(time, each.total - hidden)
                 left[math] -= taken
-                hidden -= taken
+                hidden += taken
+            hideable[id(each)] = hidden
     return hideable
 
 
-def _before(instruction: Instruction) -> Sequence[Instruction]:
-    return instruction.operands
+def _bits_before(
+    computation: Computation, bit_of: dict[Instruction, int]
+) -> dict[Instruction, int]:
+    """Map instructions to the bits of all that precede them in the flow of data.
 
-
-def _after(instruction: Instruction) -> Sequence[Instruction]:
-    return instruction.users
-
-
-def _reached(
-    instruction: Instruction, step: Callable[[Instruction], Sequence[Instruction]]
-) -> set[Instruction]:
-    reached = {instruction}
-    to_do = [instruction]
-    while to_do:
-        for each in step(to_do.pop()):
-            if each not in reached:
-                reached.add(each)
-                to_do.append(each)
-    return reached
+    A set of bits for each instruction makes one pass in schedule order enough.
+    """
+    before: dict[Instruction, int] = {}
+    for each in computation.instructions:
+        bits = 0
+        for operand in each.operands:
+            bits |= before.get(operand, 0) | bit_of.get(operand, 0)
+        before[each] = bits
+    return before
 
 
 def _cause(

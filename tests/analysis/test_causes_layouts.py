@@ -69,6 +69,35 @@ class Resharding(unittest.TestCase):
         self.assertIn("The sharding constraint at this line asks for it", first["says"])
 
 
+class InTheOptimizer(unittest.TestCase):
+    @staticmethod
+    def found(path: str) -> list[Json]:
+        """Return the causes for an all-to-all and a permute of the same line."""
+        program = [
+            op("x", "parameter", shape=ROWS),
+            op("all-to-all.1", "all-to-all", "x", shape=ROWS, line="adam.py:3", extra=GROUPS),
+            op("permute.1", "collective-permute", "x", shape=ROWS, line="adam.py:3"),
+            op("out", "add", "all-to-all.1", "permute.1", shape=ROWS, line="adam.py:3"),
+        ]
+        ran = [
+            event("all-to-all.1", "all-to-all", 0, 50, tf_op=path),
+            event("permute.1", "collective-permute", 50, 100, tf_op=path),
+        ]
+        rows = causes({"main": program}, ran)
+        return [row for row in rows if row["cause"] == "resharding"]
+
+    def test_permute_of_an_elementwise_op_joins_the_row_of_its_line(self) -> None:
+        (row,) = self.found("jit(f)/optimizer/mul:")
+        self.assertEqual((row["gain_ps"], row["source_user"]), (150, "adam.py:3"))
+        self.assertEqual(row["evidence"]["collective"], None)
+        self.assertIn("the optimizer's state", row["what_helps"])
+
+    def test_other_permutes_are_no_resharding(self) -> None:
+        for path in ("jit(f)/optimizer/ppermute:", "jit(f)/jvp(layer)/mul:"):
+            with self.subTest(path=path):
+                self.assertEqual([row["gain_ps"] for row in self.found(path)], [50])
+
+
 class LayoutChanges(unittest.TestCase):
     def test_row_has_the_copies_of_a_line(self) -> None:
         rows = found("all_to_all")
