@@ -43,8 +43,9 @@ BOTTLENECK: tuple[Part, ...] = (
     Each(
         "causes",
         (
-            Says("{rank}. {cause}, {confidence}: {says:whole}"),
-            Says("  What helps: {what_helps:whole}"),
+            Says(
+                "{rank}. {cause}, {confidence}: {says:whole} What helps: {what_helps:whole}",
+            ),
         ),
     ),
     Table(

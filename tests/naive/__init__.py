@@ -62,7 +62,7 @@ def analyse(data: bytes, mode: str, **given: Any) -> Json:
     """Return what the program prints for the bytes of a file."""
     options = Options(**given)
     notes: list[str] = []
-    common: Json = {"mode": mode, "schema_version": "3.0", "notes": notes}
+    common: Json = {"mode": mode, "schema_version": "3.1", "notes": notes}
     planes = [fields(plane) for plane in every(fields(data), 1)]
     try:
         if mode == "record":
