@@ -1,4 +1,4 @@
-"""One device of a trace: its lines of ops, and its steps."""
+"""Open a device of a trace, and read its steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from _proto.trace.reader import Stats
     from _proto.trace.trace import Trace
 
-# A TensorCore. Names of SparseCores go on after the number; a subprocess adds its id in brackets.
+# The name of a TensorCore's plane; a subprocess adds its id in brackets. Names of SparseCores go on
+# after the number.
 TPU_RE = re.compile(r"/device:TPU:(?P<number>\d+)(?: \[\d+\])?\Z")
 # Where steps come from: the Steps line, or the XLA Modules line if there is no Steps line.
 STEPS, MODULES = "steps", "modules"
@@ -31,7 +32,7 @@ BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
 
 
 class StepEvent:
-    """A step as the trace draws it; times count from the offset base of the ops line."""
+    """A step on the trace's clock; times count from the offset base of the ops line."""
 
     def __init__(
         self,
@@ -124,10 +125,6 @@ def open_device(
     )
 
 
-# A step takes about as much memory as three events, so it counts as that many.
-N_EVENTS_OF_A_STEP = 3
-
-
 def noted_steps(plane: AnyPlane, line_name: str, base: int, context: Context) -> list[StepEvent]:
     """Return the events of a line as steps, and note events that were left out."""
     steps, n_dropped = read_steps(plane, line_name, base)
@@ -147,7 +144,6 @@ def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEve
         shift = line.base_ps - base
         n_dropped += line.n_aggregated
         for events in line.events(BEFORE_ALL, AFTER_ALL):
-            plane.count(N_EVENTS_OF_A_STEP * len(events))
             for metadata_id, offset, duration, measured in events.rows():
                 if duration < 0:
                     n_dropped += 1

@@ -1,4 +1,4 @@
-"""Event-iterate: read the events that start in a window, by the trace's clock."""
+"""Event-iterate: read the events that start in a window, on the trace's clock."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Admitted:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Return the first start and the last end, by the trace's clock."""
+        """Return the first start and the last end, on the trace's clock."""
         if not self.pieces:
             return 0, 0
         return min(piece.first for piece in self.pieces), max(piece.last for piece in self.pieces)
@@ -93,7 +93,5 @@ def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
             last = bisect_right(starts, events.last + shift)
             spans = [(start - shift, end - shift) for start, end in windows[first:last]]
             for within, of_window in zip(events.among(spans), admitted[first:last], strict=True):
-                # Windows can overlap, so several can hold the same event.
-                device.plane.count(len(within))
                 of_window.add(within, shift, device)
     return admitted

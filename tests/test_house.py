@@ -28,7 +28,7 @@ SCRIPT = "compute_breakdown"
 # From the bottom to the top. The peaks are a table that imports nothing.
 ROOMS = ("_peaks", "_output", "_proto", "_pipeline", "_analysis", "_modes", SCRIPT)
 PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
-MODULES_OF_MODES = {mode.function.partition(":")[0]: mode.name for mode in compute_breakdown.MODES}
+MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in compute_breakdown.MODES}
 # It shows what the others say.
 SHOWS_OTHERS = "page"
 # Loaded for people only, and of their tables those of the mode.

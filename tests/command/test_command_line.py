@@ -122,14 +122,14 @@ class UsageErrors(unittest.TestCase):
     def test_one_kernel_has_one_cost(self) -> None:
         for again in ("k=1,1", "k=2,3,fp8"):
             self.assert_usage_error(
-                "--kernel-cost was given twice for one kernel",
+                "--kernel-cost was given twice for k; give one cost per kernel",
                 *(DEMO, "--mode", "roofline", "--kernel-cost", "k=1,1"),
                 *("--kernel-cost", "j=1,1", "--kernel-cost", again),
             )
 
     def test_step_and_step_id_exclude_each_other(self) -> None:
         self.assert_usage_error(
-            "--step and --step-id exclude each other",
+            "--step and --step-id exclude each other: give only one",
             *(DEMO, "--mode", "summary", "--step", "0", "--step-id", "100"),
         )
 

@@ -228,7 +228,9 @@ class Terminal(StreamsTest):
 
     def test_no_hint_where_there_is_no_answer(self) -> None:
         said, _ = self.on_terminal(self.small, "--mode", "summary", "--step", "9")
-        self.assertTrue(said.rstrip("\n").endswith("no step 9 among 1"), said)
+        self.assertTrue(
+            said.rstrip("\n").endswith("no step 9; the trace has 1 steps, counted from 0"), said
+        )
 
     def test_one_line_into_a_pipe(self) -> None:
         done = self.shell('"$@"', self.small, "--mode", "summary")
