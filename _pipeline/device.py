@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from _pipeline.context import Context
     from _proto.hlo.programs import Programs
     from _proto.trace.joined import AnyLine, AnyPlane
+    from _proto.trace.plane import Stats
     from _proto.trace.ranks import Rank
-    from _proto.trace.reader import Stats
     from _proto.trace.trace import Trace
 
 # The name of a TensorCore's plane; a subprocess adds its id in brackets. Names of SparseCores go on
