@@ -6,6 +6,8 @@ that use such a figure keep it and convert it.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,40 +17,29 @@ DEFAULT_CHIP = "v7x"
 PROFILE_CHIP = "profile"
 
 
-class Peaks:
+class Peaks(NamedTuple):
     """Peak rates of one device; None where the vendor publishes none."""
 
-    def __init__(
-        self,
-        source: str,
-        hbm_gibps: float | None,
-        bf16: float | None = None,
-        fp8: float | None = None,
-        fp32: float | None = None,
-        fp16: float | None = None,
-    ) -> None:
-        self.source, self.hbm_gibps = source, hbm_gibps
-        self.bf16, self.fp8, self.fp32, self.fp16 = bf16, fp8, fp32, fp16
+    source: str
+    hbm_gibps: float | None
+    bf16: float | None = None
+    fp8: float | None = None
+    fp32: float | None = None
+    fp16: float | None = None
 
     def tflops(self, dtype: str) -> float | None:
         peak: float | None = getattr(self, dtype) if dtype in DTYPES else None
         return peak
 
 
-class Chip:
+class Chip(NamedTuple):
     """A row of CHIPS: the peaks of a generation, and its names in traces (`device_type_string`)."""
 
-    def __init__(
-        self,
-        device_types: tuple[str, ...],
-        bf16: float,
-        hbm_gibps: float | None = None,
-        hbm_gbps: float | None = None,
-        fp8: float | None = None,
-    ) -> None:
-        self.device_types = device_types
-        self.bf16, self.fp8 = bf16, fp8
-        self.hbm_gibps, self.hbm_gbps = hbm_gibps, hbm_gbps
+    device_types: tuple[str, ...]
+    bf16: float
+    hbm_gibps: float | None = None
+    hbm_gbps: float | None = None
+    fp8: float | None = None
 
 
 # A plane of v4 and v5p is one of the two TensorCores of a chip, so it has half of the chip's peaks.
@@ -107,11 +98,12 @@ def chip_of(device_type: str) -> str | None:
     return None
 
 
-class Choice:
+class Choice(NamedTuple):
     """The peaks in use, their row of CHIPS, and notes if they may not fit the device."""
 
-    def __init__(self, chip: str, peaks: Peaks, notes: list[str]) -> None:
-        self.chip, self.peaks, self.notes = chip, peaks, notes
+    chip: str
+    peaks: Peaks
+    notes: list[str]
 
 
 def choose(
@@ -120,7 +112,9 @@ def choose(
     """Return the requested peaks, else those of the device; the trace gives the peaks `own`."""
     chip = requested or chip_of(device_type or "") or DEFAULT_CHIP
     used = override(own if chip == PROFILE_CHIP else builtin(chip), overrides)
-    return Choice(chip, used, [*_chip_notes(requested, device_type, chip, own), *_own_notes(own, used)])
+    return Choice(
+        chip, used, [*_chip_notes(requested, device_type, chip, own), *_own_notes(own, used)]
+    )
 
 
 def _chip_notes(requested: str | None, device_type: str | None, chip: str, own: Peaks) -> list[str]:
