@@ -27,7 +27,7 @@ ADVICE = (
 )
 SPECIFIED_NOTES = (
     *("auto-picked", "no Steps line", "no op starts in this step", "asynchronous communication"),
-    "frame order unknown",
+    "order of stack frames unknown",
 )
 SPECIFIED_ENDS = (
     "have a source that is not their stack's innermost frame: the stack may be false",
