@@ -137,7 +137,7 @@ class Mode(NamedTuple):
     """
 
     name: str
-    says: str
+    purpose: str
     options: tuple[str, ...]
     example: str
     is_of_step: bool = False
@@ -156,9 +156,11 @@ class Mode(NamedTuple):
         return loaded
 
 
-def of_step(name: str, says: str, options: tuple[str, ...], example: str, anyway: str = "") -> Mode:
+def of_step(
+    name: str, purpose: str, options: tuple[str, ...], example: str, anyway: str = ""
+) -> Mode:
     """Return the row of a mode that reports on one step."""
-    return Mode(name, says, (*STEP_OPTIONS, *options), example, is_of_step=True, anyway=anyway)
+    return Mode(name, purpose, (*STEP_OPTIONS, *options), example, is_of_step=True, anyway=anyway)
 
 
 PEAK_OPTIONS = (
@@ -487,11 +489,11 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
     common = (*PIPELINE_OPTIONS, *STEP_OPTIONS)
     dest_of = {flag: parser.add_argument(flag, **OPTIONS[flag]).dest for flag in common}
     for mode in MODES:
-        says = f"{mode.says}\nexample: %(prog)s PROFILE --mode {mode.name} {mode.example}"
+        description = f"{mode.purpose}\nexample: %(prog)s PROFILE --mode {mode.name} {mode.example}"
         shared = [flag for flag in mode.options if flag in dest_of and flag not in common]
         if shared:
-            says += f"\nalso takes {', '.join(shared)}"
-        section = parser.add_argument_group(f"--mode {mode.name}", says)
+            description += f"\nalso takes {', '.join(shared)}"
+        section = parser.add_argument_group(f"--mode {mode.name}", description)
         for flag in mode.options:
             if flag not in dest_of:
                 dest_of[flag] = section.add_argument(flag, **OPTIONS[flag]).dest
@@ -509,7 +511,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         given = vars(parser.parse_args(argv))
     except NoAnswer as refusal:
         if not any(word.partition("=")[0] == "--mode" for word in words):
-            refusal.fields["available_modes"] = {mode.name: mode.says for mode in MODES}
+            refusal.fields["available_modes"] = {mode.name: mode.purpose for mode in MODES}
         raise
     mode = next(mode for mode in MODES if mode.name == given["mode"])
     for flag, dest in dest_of.items():
@@ -596,7 +598,7 @@ def usage_for(failure: NoAnswer) -> str:
     modes = failure.fields.get("available_modes")
     if modes is None:
         return usage
-    listed = "".join(f"  {name:13}{says}\n" for name, says in modes.items())
+    listed = "".join(f"  {name:13}{purpose}\n" for name, purpose in modes.items())
     return f"{usage}modes:\n{listed}"
 
 

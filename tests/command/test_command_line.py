@@ -79,7 +79,7 @@ class UsageErrors(unittest.TestCase):
         self.assertEqual(line, f"compute_breakdown: bad_arguments: {detail}")
 
     def test_missing_mode_lists_the_modes(self) -> None:
-        modes = {mode.name: mode.says for mode in compute_breakdown.MODES}
+        modes = {mode.name: mode.purpose for mode in compute_breakdown.MODES}
         for arguments, missing in (
             ((), "PROFILE, --mode"),
             ((DEMO,), "--mode"),
