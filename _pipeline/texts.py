@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    Json = dict[str, Any]
-
 # How long a text of the output may be, in bytes as JSON writes it: a control character takes six.
 # All that are longer than short together may take so much, and so much more for each byte of the
 # file; else the limit is lowered until they do: thousands of ops may share one text.
@@ -30,7 +28,7 @@ def exact(number: int) -> int | str:
 
 
 def cut_texts(
-    fields: Json, file_size: int = 0, *, longest: int = LONGEST_TEXT, all_texts: int = ALL_TEXTS
+    fields: Mapping[str, Any], file_size: int = 0, *, longest: int = LONGEST_TEXT, all_texts: int = ALL_TEXTS
 ) -> None:
     """Cut texts that are too long, in place; a note counts them."""
     texts: list[str] = []
@@ -58,7 +56,7 @@ def size_of(text: str) -> int:
     return len(encode_basestring_ascii(text)) - 2 + text.count("</")
 
 
-def gather(value: Json | list[Any], texts: list[str]) -> None:
+def gather(value: Mapping[str, Any] | list[Any], texts: list[str]) -> None:
     """Into the list all texts in it, keys among them."""
     items: Iterable[Any] = value
     if isinstance(value, dict):
