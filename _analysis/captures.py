@@ -96,9 +96,7 @@ def records_at(path: str, device: str | None, context: Context) -> list[Record |
         if path.endswith(RECORD_SUFFIXES):
             return [decode(content_of(path))]
         found = records_of_trace(path, device, context)
-        return [
-            record if isinstance(record, NoAnswer) else record_of(record) for record in found
-        ]
+        return [record if isinstance(record, NoAnswer) else record_of(record) for record in found]
 
 
 @contextmanager

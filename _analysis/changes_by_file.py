@@ -49,9 +49,7 @@ class Files:
 
     def with_lines(self, matches: Sequence[Match]) -> list[FileLines]:
         n_rows = Counter(name for match in matches for name in set().union(*self.of_match(match)))
-        lines: dict[str | None, tuple[list[Line], list[Line]]] = {
-            name: ([], []) for name in n_rows
-        }
+        lines: dict[str | None, tuple[list[Line], list[Line]]] = {name: ([], []) for name in n_rows}
         for side in (0, 1):
             for line in self._sides[side]:
                 lines[self.name(line, side)][side].append(line)

@@ -124,8 +124,7 @@ class Cohort:
             key for key in first.steps if all(key in member.steps for member in self.members)
         ]
         self.totals = {
-            member.name: total_of(member.steps[key] for key in self.keys)
-            for member in self.members
+            member.name: total_of(member.steps[key] for key in self.keys) for member in self.members
         }
         # By load, largest first; ties by name.
         self.ranked = sorted(self.members, key=lambda member: -self.load(member))
@@ -177,9 +176,7 @@ class Found(NamedTuple):
     loads: list[DeviceLoads]
 
 
-def found_in(
-    load_records: LoadRecords, device: str | None, steps: slice
-) -> list[Found | Failure]:
+def found_in(load_records: LoadRecords, device: str | None, steps: slice) -> list[Found | Failure]:
     """Read a file and return the devices of each host in it."""
     try:
         records = load_records()
@@ -188,9 +185,7 @@ def found_in(
     return [found_in_record(record, device, steps) for record in records]
 
 
-def found_in_record(
-    record: Record | NoAnswer, device: str | None, steps: slice
-) -> Found | Failure:
+def found_in_record(record: Record | NoAnswer, device: str | None, steps: slice) -> Found | Failure:
     if isinstance(record, NoAnswer):
         detail = str(record.fields.get("detail", record.reason))
         return Failure(detail, record.reason, record.fields)

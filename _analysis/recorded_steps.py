@@ -1,4 +1,4 @@
-"""The part of a record that is compared: the steps of one device, and the lines that ran in them."""
+"""Select what is compared of a record: steps of a device, and the lines that ran in them."""
 
 from __future__ import annotations
 

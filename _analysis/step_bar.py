@@ -43,7 +43,7 @@ class Bins:
 
 
 class Row:
-    """The time that some spans take in each bin. The cost of a span does not grow with its length."""
+    """The time that some spans take in each bin; a long span costs no more than a short one."""
 
     def __init__(self, bins: Bins) -> None:
         self._bins = bins

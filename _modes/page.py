@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from _analysis.ledger import Entry
     from _analysis.step_bar import Strip
-    from _output.fields.page import Fields, PageData, PageStrip, StripOp, Times
+    from _output.fields.page import PageData, PageStrip, StripOp, Times
     from _pipeline.context import Context
     from _pipeline.normalize import Step
     from _pipeline.ops import Op

@@ -28,7 +28,11 @@ def exact(number: int) -> int | str:
 
 
 def cut_texts(
-    fields: Mapping[str, Any], file_size: int = 0, *, longest: int = LONGEST_TEXT, all_texts: int = ALL_TEXTS
+    fields: Mapping[str, Any],
+    file_size: int = 0,
+    *,
+    longest: int = LONGEST_TEXT,
+    all_texts: int = ALL_TEXTS,
 ) -> None:
     """Cut texts that are too long, in place; a note counts them."""
     texts: list[str] = []
