@@ -8,7 +8,7 @@ from fractions import Fraction
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _proto.trace.reader import Value
+    from _proto.trace.plane import Value
     from _proto.trace.survey import PlanePart
     from _proto.xplane_pb2 import XEvent
 
@@ -75,7 +75,6 @@ class Counters:
                 if key in self.figures:
                     self.figures[key].add(number, start)
                 else:
-                    part.count_row()
                     self.figures[key] = Figures(number, start)
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         StatValue,
     )
     from _pipeline.context import Context
-    from _proto.trace.reader import Value
+    from _proto.trace.plane import Value
     from _proto.trace.survey import Survey, SurveyedLine, SurveyedPlane
     from _proto.trace.trace import Trace
 
@@ -87,14 +87,14 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> A
     indices = planes_asked_for(survey, place, asked.plane)
     rows, damage = plane_rows(survey, indices, asked, context)
     if damage is not None:
-        failure = unreadable(place.path, survey.explained(damage))
+        failure = unreadable(place.path, survey.source.explained(damage))
         failure.fields["planes"] = rows
         raise failure
     # This imports protobuf, which may be missing when this module is loaded.
     from _analysis.profile_options import profile_options_of, versions_of
 
     hosts = [trace for trace in survey.hosts() if place.host in (None, *trace.host.names)]
-    context.notes += survey.notes
+    context.notes += survey.source.notes
     for trace in hosts:
         context.notes += merge_notes(trace, None)
     answer: Answer = {
@@ -104,7 +104,7 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> A
         "profile_dir": request.profile,
         "xplane_file": os.path.basename(place.path),
         "notes": context.notes,
-        "file_bytes": survey.size,
+        "file_bytes": survey.source.unpacked_size,
         "n_records": survey.n_records,
         "hostnames": survey.texts["hostnames"],
         "errors": survey.texts["errors"],
@@ -114,7 +114,7 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> A
         "planes": rows,
         "programs": program_rows(hosts, context),
     }
-    cut_texts(answer, survey.stored_size)
+    cut_texts(answer, survey.source.stored_size)
     return answer
 
 
@@ -124,18 +124,18 @@ def plane_rows(
     """Return the rows of planes, as far as the planes can be read, and the first damage."""
 
     def row_of(index: int) -> tuple[AnatomyPlane, tuple[int, str] | None]:
-        plane = survey.plane(index, closely=asked.plane is not None)
+        plane = survey.plane(index)
         row = plane_row(plane, asked, context)
         # Processes exchange the parts of damage, since the exception cannot be pickled.
         return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
 
-    on_each = in_processes if survey.stored_size > SMALL_FILE else in_turn
+    on_each = in_processes if survey.source.stored_size > SMALL_FILE else in_turn
     found = on_each(row_of, indices)
     rows = [row for row, _ in found]
-    met = [survey.in_file(Damage(*damage)) for _, damage in found if damage is not None]
-    damage = next(iter(met), survey.damage and survey.in_file(survey.damage))
+    met = [survey.source.in_file(Damage(*damage)) for _, damage in found if damage is not None]
+    damage = next(iter(met), survey.damage and survey.source.in_file(survey.damage))
     # If unpacking lost a part of the file, that is why a plane is cut off.
-    return rows, survey.lost or damage
+    return rows, survey.source.damage or damage
 
 
 def planes_asked_for(survey: Survey, place: Place, name: str | None) -> list[int]:
@@ -147,7 +147,7 @@ def planes_asked_for(survey: Survey, place: Place, name: str | None) -> list[int
     for form in forms_of_device(name):
         if form in names:
             return [indices[names.index(form)]]
-    if survey.lost or survey.damage:
+    if survey.source.damage or survey.damage:
         return []
     raise NoAnswer(
         "plane_not_found",
