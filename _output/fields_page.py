@@ -122,7 +122,12 @@ def linked_bases(declared: Any) -> list[Any]:
     """Return the bases that have a table of their own, without the bases of those."""
     if declared is common.StepAnswer:
         return []
-    large = [base for base in bases_of(declared) if len(fields_of(base)) > FEW_FIELDS]
+    # The fields of a mode are in the table of its answer.
+    large = [
+        base
+        for base in bases_of(declared)
+        if len(fields_of(base)) > FEW_FIELDS and base.__name__ != "Fields"
+    ]
     inherited = {base for each in large for base in bases_of(each)}
     return [each for each in large if each not in inherited]
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     K = TypeVar("K")
     N = TypeVar("N", int, Fraction)
+    S = TypeVar("S", bound=str)
 
 
 class Group:
@@ -76,9 +77,9 @@ def sum_if_known(facts: Iterable[tuple[int, N | None]]) -> N | int | None:
     return total
 
 
-def how_most(found: Iterable[tuple[str | None, int]]) -> str | None:
+def how_most(found: Iterable[tuple[S | None, int]]) -> S | None:
     """How something is known by (way, time), where most of the time decides."""
-    times: dict[str | None, int] = {}
+    times: dict[S | None, int] = {}
     for how, time_so in found:
         times[how] = times.get(how, 0) + time_so
     return max(times, key=times.__getitem__)

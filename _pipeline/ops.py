@@ -46,11 +46,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from _pipeline.frames import StackOrder
+    from _pipeline.vocabulary import KeyKind, Kind, Phase
     from _proto.hlo.configs import DeclaredCost
     from _proto.hlo.facts import Collective, Dot
     from _proto.hlo.module import Instruction, Program
     from _proto.hlo.programs import Programs
-    from _proto.hlo.text import Array
+    from _proto.hlo.text import Array, DtypeClass
     from _proto.trace.reader import Metadata, Value
 
 # In the stat memory_access_breakdown.
@@ -60,12 +62,12 @@ MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
 Place = tuple["int | None", str]
 
 
-def dtype_of(outputs: list[Array]) -> str:
+def dtype_of(outputs: list[Array]) -> DtypeClass:
     return dtype_class(main_dtype(outputs)) if outputs else OTHER
 
 
 @cache
-def dtype_of_shape(shape: str) -> str:
+def dtype_of_shape(shape: str) -> DtypeClass:
     return dtype_of(parse_shape(shape)[0])
 
 
@@ -90,7 +92,7 @@ class Op:
         metadata: Metadata,
         programs: Programs,
         is_own: Callable[[str], bool],
-        stack_order: str | None,
+        stack_order: StackOrder | None,
     ) -> None:
         stats = metadata.stats
         self.metadata = metadata
@@ -103,7 +105,7 @@ class Op:
             # The profiler hides casts among the elementwise math.
             self.category = CAST
         kind = kind_of(self.category, self.hlo.name)
-        self.kind = kind or OTHER
+        self.kind: Kind = kind or OTHER
         self.is_known = kind is not None
         self.async_collective = async_collective(self.category, self.hlo.name)
         self.stored_stack = frames.stack_of(as_text(stats.get("source_stack")))
@@ -189,7 +191,7 @@ class Op:
         return f"tfop:{self.tf_op}" if self.tf_op else f"<no source>:{self.category}"
 
     @property
-    def agg_key_kind(self) -> str:
+    def agg_key_kind(self) -> KeyKind:
         if self.stored_stack:
             return STACK
         return TF_OP if self.tf_op else NO_SOURCE
@@ -224,7 +226,7 @@ class Op:
         return SPARSE_CORE if "sparse-core" in self.name or "offload" in self.name else DMA
 
     @cached_property
-    def phase(self) -> str:
+    def phase(self) -> Phase:
         if self.tf_op is None:
             # Where the program tells its scope, its name may tell this.
             return "recompute" if ".remat" in self.name and self.scope else "unknown"
@@ -299,7 +301,7 @@ class Op:
         return self.instruction.dot() if self.instruction else None
 
     @cached_property
-    def dtype(self) -> str:
+    def dtype(self) -> DtypeClass:
         """That of the output: of its array of most elements."""
         outputs = self.hlo.outputs
         return dtype_of(outputs) if outputs else dtype_of_shape(self.shape or "")

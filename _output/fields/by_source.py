@@ -54,11 +54,13 @@ class Group(GroupFields, DtypeFields):
     """True if there are more shapes."""
 
 
-class GroupTotals(Totals):
-    """Sums over the step, and the number of groups."""
-
+class OwnTotals(TypedDict):
     n_groups_total: Count
     """Number of groups, including those that `--top` leaves out."""
+
+
+class GroupTotals(Totals, OwnTotals):
+    """Sums over the step, and the number of groups."""
 
 
 class TailIfAsked(TypedDict, total=False):
@@ -66,8 +68,21 @@ class TailIfAsked(TypedDict, total=False):
     """What `groups` leaves out; only with `--top`."""
 
 
-class Answer(StepFields, TailIfAsked):
-    totals: GroupTotals
-    """Sums over the step."""
+class Fields(TailIfAsked):
     groups: list[Group]
     """Every group, in order of appearance; with `--top` the groups that take most time."""
+
+
+class Returned(Fields):
+    """What the mode returns."""
+
+    totals: OwnTotals
+
+
+class WithTotals(TypedDict):
+    totals: GroupTotals
+    """Sums over the step."""
+
+
+class Answer(StepFields, WithTotals, Fields):
+    pass

@@ -20,9 +20,7 @@ class Collective(TypedDict):
     """Bytes as in `rows`, but a `send` or `recv` counts once: with its wait, if there is one."""
 
 
-class CommTotals(Totals):
-    """Sums over the step, and over its communication."""
-
+class OwnTotals(TypedDict):
     exposed_ps: Picoseconds
     """Time during which the core runs communication or waits for it, without transfers to and from
     the host."""
@@ -42,6 +40,10 @@ class CommTotals(Totals):
     communicate."""
     by_collective: dict[str, Collective]
     """Sums by collective, in order of first appearance."""
+
+
+class CommTotals(Totals, OwnTotals):
+    """Sums over the step, and over its communication."""
 
 
 class Pairs(TypedDict):
@@ -133,10 +135,23 @@ class CommTail(TypedDict):
     """Time during which the core waits for them."""
 
 
-class Answer(StepFields):
-    totals: CommTotals
-    """Sums over the step, and over its communication."""
+class Fields(TypedDict):
     rows: list[CommRow]
     """Communication, most exposed time first, at most `--top` rows."""
     tail: CommTail
     """What `rows` leaves out."""
+
+
+class Returned(Fields):
+    """What the mode returns."""
+
+    totals: OwnTotals
+
+
+class WithTotals(TypedDict):
+    totals: CommTotals
+    """Sums over the step, and over its communication."""
+
+
+class Answer(StepFields, WithTotals, Fields):
+    pass

@@ -145,7 +145,7 @@ class SetFlags(TypedDict):
     """What the program shows about ten flags of collectives; always all ten."""
 
 
-class Answer(StepAnswer):
+class Fields(TypedDict):
     name: str
     """Name of the program, as in `program`."""
     program_id: str
@@ -180,3 +180,7 @@ class Answer(StepAnswer):
     null in the same cases."""
     flags: SetFlags | None
     """The flags that `--flags FILE` sets, and their visible effects; null without the option."""
+
+
+class Answer(StepAnswer, Fields):
+    pass

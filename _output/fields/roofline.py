@@ -202,7 +202,7 @@ class TailIfAsked(TypedDict, total=False):
     """What `groups` leaves out; only with `--top`."""
 
 
-class Answer(StepAnswer, TailIfAsked):
+class Fields(TailIfAsked):
     chip: str
     """The chip whose peaks are used."""
     peaks_used: RooflinePeaks
@@ -214,3 +214,7 @@ class Answer(StepAnswer, TailIfAsked):
     `shortfall_ps`."""
     skipped_groups: SkippedGroups
     """Groups without a verdict."""
+
+
+class Answer(StepAnswer, Fields):
+    pass

@@ -28,6 +28,7 @@ from _proto.trace.wire import parse
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _proto.hlo.module import Instruction
+    from _proto.hlo.text import DtypeClass
 
 _DOTS = ("convolution", "dot")
 # Which of two operands' classes is the wider.
@@ -43,7 +44,7 @@ class Dot(NamedTuple):
     that of the widest operand, as it stands in the program.
     """
 
-    dtype: str
+    dtype: DtypeClass
     operand_dtype: str
 
 
@@ -65,7 +66,7 @@ def dot_of(op: Instruction) -> Dot | None:
 
     Of all operands of all dots, the widest decides.
     """
-    classes: list[str] = []
+    classes: list[DtypeClass] = []
     arrays: list[Array] = []
     for each in (op, *inside(op)):
         if each.opcode in _DOTS:
@@ -81,7 +82,7 @@ def dot_of(op: Instruction) -> Dot | None:
     return Dot(max(classes, key=_WIDTH.__getitem__), widest.dtype)
 
 
-def _dot_operands(dot: Instruction) -> list[tuple[str, Array]] | None:
+def _dot_operands(dot: Instruction) -> list[tuple[DtypeClass, Array]] | None:
     """Return a dot's operands that decide the dtype, with the class each is multiplied in."""
     precision = parse(pb.PrecisionConfig, dot._message.precision_config)
     if precision is None:
@@ -94,7 +95,7 @@ def _dot_operands(dot: Instruction) -> list[tuple[str, Array]] | None:
         arrays = operand.arrays if operand else None
         if arrays is None or len(arrays) != 1:
             return None
-        dtype = dtype_class(arrays[0].dtype)
+        dtype: DtypeClass = dtype_class(arrays[0].dtype)
         if dtype == "fp32" and not stated[i] and not precision.algorithm:
             # At default precision the matrix unit takes it in one pass of bf16.
             dtype = "bf16"

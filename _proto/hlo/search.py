@@ -14,7 +14,12 @@ from _proto.hlo.text import ASYNC_COLLECTIVE, ASYNC_COLLECTIVE_ENDS, named_after
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Literal
+
     from _proto.hlo.module import Computation, Instruction
+
+    How = Literal["own", "inside", "producer", "consumer"]
+    _Direction = tuple[How, Sequence[Instruction], Callable[[Instruction], Sequence[Instruction]]]
 
 # The parts of an asynchronous op.
 START, UPDATE, DONE = "start", "update", "done"
@@ -42,7 +47,7 @@ class LikelyLine(NamedTuple):
     """
 
     line: str
-    how: str
+    how: How
     hops: int
     instruction: Instruction
 
@@ -187,8 +192,8 @@ def likely_line(
     if not sources and not op.program.has_lines:
         return None
     # What a done takes is what the others have handed on.
-    producer = "producer", chain[:-1] or chain, _before
-    consumer = "consumer", chain[-1:], _after
+    producer: _Direction = "producer", chain[:-1] or chain, _before
+    consumer: _Direction = "consumer", chain[-1:], _after
     for how, ends, onward in (producer, consumer) if producer_first else (consumer, producer):
         for hops, each in _nearest_first(chain, ends, onward):
             if line := line_of(each):

@@ -9,6 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Literal
+
+    DtypeClass = Literal["bf16", "fp8", "fp32", "fp16", "other"]
+
 NAME = r"%?(?P<name>[\w.\-]+)"
 ARRAY = r"\b(?P<dtype>[a-z][a-z0-9]*)\[(?P<dims>[0-9,<=? ]*)\](?:\{(?P<layout>[^{}]*)\})?"
 OPCODE = r"\s*(?P<opcode>[a-z][\w\-]*)\("
@@ -41,7 +47,8 @@ HBM, HOST_MEMORY = 0, 5
 # What copies between the two are called, beside the collectives.
 TO_HOST, FROM_HOST = "to_host", "from_host"
 # The dtypes without a peak of their own.
-OTHER = "other"
+OTHER: Final = "other"
+DTYPE_CLASSES: dict[str, DtypeClass] = {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}
 # Shaped like arrays, but nothing is in them.
 NO_DATA = ("token", "opaque")
 
@@ -265,11 +272,11 @@ def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
     return arrays, len(text)
 
 
-def dtype_class(hlo_dtype: str) -> str:
+def dtype_class(hlo_dtype: str) -> DtypeClass:
     """The class of dtypes that has a peak: bf16, fp8, fp16, fp32; or else other."""
     if hlo_dtype.startswith("f8"):
         return "fp8"
-    return {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}.get(hlo_dtype, OTHER)
+    return DTYPE_CLASSES.get(hlo_dtype, OTHER)
 
 
 def bits_of(hlo_dtype: str) -> int | None:
