@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TypeVar
 
 from _pipeline.clocks import Clock, Piece
-from _pipeline.timeline import runs_of
+from _pipeline.timeline import separate_runs
 from _proto.record import record
 
 K = TypeVar("K")
@@ -74,7 +74,7 @@ def executions_of(
     They are in order by time, starts before dones, then as in the file.
     """
     some = [piece for piece in pieces if not wanted.isdisjoint(piece.metadata_ids)]
-    for run in runs_of([(piece.first, piece.base + max(piece.starts)) for piece in some]):
+    for run in separate_runs([(piece.first, piece.base + max(piece.starts)) for piece in some]):
         executions = []
         for piece in some[run]:
             columns = piece.metadata_ids, piece.starts, *clock.times(piece)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from operator import indexOf, sub
 
-from _pipeline.columns import growing
 from _pipeline.host import NEVER, NOBODY, NOTHING
 from _proto.record import record
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from _pipeline.columns import Column
     from _pipeline.host import Host, Thread, Track
 
     Json = dict[str, Any]
@@ -56,8 +55,8 @@ class Doing:
 class Seen:
     """During what a name's events were innermost on any thread."""
 
-    def __init__(self, starts: Column, ends: Column) -> None:
-        self.starts, self.ends = starts, ends
+    def __init__(self) -> None:
+        self.starts, self.ends = array("q"), array("q")
         self.n_threads = 0
 
     @property
@@ -125,7 +124,7 @@ class Meanwhile:
         for track in thread.tracks:
             names = set(track.names) - {NOTHING}
             for name in names - self._seen.keys():
-                self._seen[name] = Seen(self._windows.column(), self._windows.column())
+                self._seen[name] = Seen()
             n_before = {name: len(self._seen[name].starts) for name in names}
             self._windows.watch(thread, track, self._seen)
             touched |= {name for name, n in n_before.items() if len(self._seen[name].starts) > n}
@@ -157,10 +156,6 @@ class Windows:
         # Behind the last there is one that is never reached.
         self._starts = [*(start for start, _ in merged), NEVER]
         self._ends = [*(end for _, end in merged), NEVER]
-
-    def column(self) -> Column:
-        """For times in them."""
-        return growing(self._ends[-2:-1])[:0]
 
     def watch(self, thread: Thread, track: Track, seen: Mapping[int, Seen]) -> None:
         """Add when which event of a track was innermost, in windows in which its thread changes."""

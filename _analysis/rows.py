@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
+    from _analysis.gaps import Gap
     from _analysis.likely_lines import LikelyLine
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
-    from _pipeline.timeline import Gap
 
     Json = dict[str, Any]
 

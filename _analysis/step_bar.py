@@ -114,7 +114,7 @@ def strip_of(step: Step, class_of: Mapping[int, str]) -> Json:
                 row_of[metadata_id].add(*span)
                 longest.add(*span, metadata_id)
     idle = Row(bins)
-    for first, last in step.gaps:
+    for first, last in step.timeline.gaps:
         idle.add(first, last, bins.place(first), bins.place(last - 1))
     of_bins = longest.of_bins()
     named = list(dict.fromkeys(who for who in of_bins if who is not None))

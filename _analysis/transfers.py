@@ -11,8 +11,9 @@ from _analysis.flights import flights_of
 from _analysis.likely_lines import line_of
 from _pipeline.device import MODULES, MODULES_LINE, read_steps
 from _pipeline.groups import Group
+from _pipeline.intervals import Cover, union
 from _pipeline.make_ops import op_of_entry
-from _pipeline.timeline import Cover, events_of, merged
+from _pipeline.timeline import events_of
 from _pipeline.vocabulary import SPARSE_CORE
 from _proto.hlo.text import HloText
 from _proto.record import cached_property
@@ -77,11 +78,11 @@ def cover_of(step: Step, metadata_ids: Set[int]) -> Cover:
     """The time that ops cover together."""
     # A piece at a time: of the events of all of them lists would be long.
     of_pieces = (
-        merged((start, start + duration) for start, duration, _ in events)
+        union((start, start + duration) for start, duration, _ in events)
         for piece in step.admitted.pieces
         for events in [events_of([piece], step.clock, metadata_ids)]
     )
-    return Cover(merged(chain.from_iterable(of_pieces)))
+    return Cover.of(union(chain.from_iterable(of_pieces)))
 
 
 class Transfer:

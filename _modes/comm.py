@@ -11,7 +11,7 @@ from _analysis.roofs import rounded
 from _analysis.rows import likely_fields, shortened
 from _analysis.transfers import cover_of, transfers_of
 from _pipeline.groups import Group, how_most, percent, sum_if_known
-from _pipeline.timeline import merged
+from _pipeline.intervals import length_of, union
 from _pipeline.vocabulary import COMM, HOST
 
 TYPE_CHECKING = False
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from _analysis.transfers import Transfer
     from _pipeline.context import Context
+    from _pipeline.intervals import Cover
     from _pipeline.normalize import Step
-    from _pipeline.timeline import Cover
 
     Json = dict[str, Any]
 
@@ -86,11 +86,7 @@ def payload_of(transfers: Iterable[Transfer]) -> int | None:
 def union_of(transfers: Iterable[Transfer]) -> list[tuple[int, int]]:
     """When at least one of them is under way."""
     flights = chain.from_iterable(each.flights for each in transfers)
-    return merged((each.start, each.end) for each in flights if each.start < each.end)
-
-
-def length_of(stretches: Iterable[tuple[int, int]]) -> int:
-    return sum(end - start for start, end in stretches)
+    return union((each.start, each.end) for each in flights if each.start < each.end)
 
 
 def union_fields(prefix: str, transfers: Iterable[Transfer], cover: Cover) -> Json:

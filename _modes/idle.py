@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import heapq
-from array import array
-from itertools import compress
-from operator import add, sub
+from operator import add
 
+from _analysis.gaps import Surroundings, longest_gaps
 from _analysis.host_activity import Meanwhile
 from _analysis.report import Report
 from _analysis.rows import gap_row
-from _pipeline.columns import growing
 from _pipeline.device import AFTER_ALL, BEFORE_ALL
-from _pipeline.host import NOBODY, Host, track_of
+from _pipeline.host import Host
 from _pipeline.texts import exact
-from _pipeline.timeline import Gap, columns_of, events_of
 from _proto.errors import Damage
-from _proto.record import record
 from _proto.trace.events import INT64_END
 from _proto.trace.ranks import THREADS
 from _proto.trace.trace import thread_planes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from _pipeline.context import Context
     from _pipeline.device import Device
     from _pipeline.normalize import Step
-    from _pipeline.ops import Op
 
     Json = dict[str, Any]
     # From when to when.
@@ -40,13 +34,8 @@ COUNTED = 1_000_000
 
 
 def idle(step: Step, context: Context, *, top: int = 10) -> Report:
-    causes, gaps = step.causes, step.gaps
-    longest = [
-        (start, end)
-        for _, start, end in heapq.nsmallest(
-            top, zip(map(sub, gaps.starts, gaps.ends), gaps.starts, gaps.ends, strict=True)
-        )
-    ]
+    causes, gaps = step.causes, step.timeline.gaps
+    longest = longest_gaps(step, top)
     counted = [(start, end) for start, end in gaps if end - start >= COUNTED]
     around = Surroundings(step, {*longest, *counted})
     window_of = {gap: around.window(*gap) for gap in (*longest, *counted)}
@@ -76,83 +65,6 @@ def idle(step: Step, context: Context, *, top: int = 10) -> Report:
             "host_events": meanwhile.events() if meanwhile else None,
         },
     )
-
-
-@record
-class Neighbour:
-    """An execution next to a gap: of what, when it starts, and the same two times by the trace's
-    clock."""
-
-    op: Op
-    start: int
-    drawn: Window
-
-
-class Surroundings:
-    """What stands around gaps."""
-
-    def __init__(self, step: Step, gaps: Iterable[Window]) -> None:
-        self._step = step
-        self._edges = step.edges
-        # By when a gap begins, and by when it ends.
-        self._before: dict[int, Neighbour | None] = dict.fromkeys(start for start, _ in gaps)
-        self._behind: dict[int, Neighbour | None] = dict.fromkeys(end for _, end in gaps)
-        self._find_neighbours()
-        # There is none beyond the edges of the step.
-        self._before.pop(step.timeline.start, None)
-        self._behind.pop(step.timeline.end, None)
-        ids = {each.metadata_id for each in step.containers}
-        events = list(events_of(step.admitted.pieces, step.clock, ids))
-        self._ops = [step.executions[metadata_id].op for _, _, metadata_id in events]
-        self._containers = track_of(
-            growing(start for start, _, _ in events),
-            growing(start + duration for start, duration, _ in events),
-            array("i", range(len(events))),
-        )
-
-    def _find_neighbours(self) -> None:
-        step = self._step
-        leaves = {each.metadata_id: each.op for each in step.leaves}
-        for piece in step.admitted.pieces:
-            starts, durations, metadata_ids = columns_of(piece, step.clock)
-            ends = list(map(add, starts, durations))
-            is_next = list(map(self._behind.__contains__, starts))
-            was_last = list(map(self._before.__contains__, ends))
-            if not (any(is_next) or any(was_last)):
-                continue
-            drawn = list(zip(*piece.on_trace(), strict=True))
-            for i in compress(range(len(starts)), map(max, is_next, was_last)):
-                op = leaves.get(metadata_ids[i])
-                if op is None or not durations[i]:
-                    continue
-                found = Neighbour(op, starts[i], drawn[i])
-                if is_next[i] and not self._behind[starts[i]]:
-                    self._behind[starts[i]] = found
-                if was_last[i]:
-                    known = self._before[ends[i]]
-                    if not known or starts[i] < known.start:
-                        self._before[ends[i]] = found
-
-    def gap(self, start: int, end: int) -> Gap:
-        before, behind = self._before.get(start), self._behind.get(end)
-        place = self._containers.place_at(start)
-        return Gap(
-            start,
-            end - start,
-            before.op if before else None,
-            behind.op if behind else None,
-            None if place == NOBODY else self._ops[self._containers.names[place]],
-        )
-
-    def window(self, start: int, end: int) -> Window | None:
-        """The time of a gap by the trace's clock, absolute: between the ops around it as that
-        draws them. None if that leaves nothing."""
-        before, behind = self._before.get(start), self._behind.get(end)
-        first, last = self._edges
-        begin = before.drawn[1] if before else first
-        finish = behind.drawn[0] if behind else last
-        base = self._step.device.base
-        return (begin + base, finish + base) if begin < finish else None
 
 
 def what_the_host_did(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from _analysis.exposed import exposed
+from _analysis.gaps import Surroundings, longest_gaps
 from _analysis.report import Report
 from _analysis.rows import durations, gap_row, group_fields, tail_fields
 from _pipeline.device import STEPS
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
+# Idle gaps in the answer.
+N_GAPS = 10
+
 
 def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool = False) -> Report:
     kinds = (COMPUTE, COMM) if include_comm else (COMPUTE,)
@@ -29,6 +33,8 @@ def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool =
     for rank, group in enumerate(groups[:top], 1):
         row = {"rank": rank, **group_fields(group, step)}
         rows.append({**row, "kind": group.op.kind} if include_comm else row)
+    longest = longest_gaps(step, N_GAPS)
+    around = Surroundings(step, longest)
     return Report(
         {
             "top_compute_groups": rows,
@@ -45,7 +51,7 @@ def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool =
             "by_hlo_category": category_rows(step),
             "comm_rollup": [exposed_row(each, step) for each in exposed(step)],
             "kernels": [kernel_row(kernel, group, step) for kernel, group in kernels(step)],
-            "idle_gaps": [gap_row(gap, step) for gap in step.timeline.gaps],
+            "idle_gaps": [gap_row(around.gap(*gap), step) for gap in longest],
             "steps": [step_row(each, step) for each in step.device.steps],
             "steps_rollup": steps_rollup(step.device),
         }

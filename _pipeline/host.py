@@ -12,8 +12,7 @@ from collections import defaultdict, deque
 from itertools import chain, compress, count, repeat
 from operator import add, lt
 
-from _pipeline.columns import extended, growing, rearranged
-from _pipeline.timeline import merged
+from _pipeline.intervals import union
 from _proto.record import record
 from _proto.trace.spans import spans_of
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
-    from _pipeline.columns import Column
+    Column = array[int]
     from _proto.trace.joined import AnyLine, AnyPlane
 
     # When stretches of time begin, and when they end.
@@ -124,7 +123,7 @@ class Thread:
         times: set[int] = set()
         for each in self.tracks:
             times.update(each.changes.times, each.changes.unseen)
-        in_order = growing(sorted(times))
+        in_order = array("q", sorted(times))
         return in_order, list(map(track.place_at, in_order))
 
 
@@ -137,7 +136,7 @@ class Host:
     def __init__(self, planes: Sequence[AnyPlane], windows: Sequence[tuple[int, int]]) -> None:
         self._planes = planes
         self.start = min((start for start, _ in windows), default=0)
-        apart = merged(windows)
+        apart = union(windows)
         # Behind the last there is one that is never reached.
         self._starts = [*(start - self.start for start, _ in apart), NEVER]
         self._ends = [end - self.start for _, end in apart]
@@ -169,8 +168,7 @@ class Host:
     def _track(self, line: AnyLine, plane: AnyPlane, number_of: dict[int, int]) -> Track | None:
         """Return what of a line reaches into the windows."""
         shift = line.base_ps - self.start
-        starts, ends = growing(self._ends[-1:])[:0], growing(self._ends[-1:])[:0]
-        names = array("i")
+        starts, ends, names = array("q"), array("q"), array("i")
         for ids, offsets, durations in spans_of(line):
             shifted = list(map(add, offsets, repeat(shift)))
             events = ids, shifted, list(map(add, shifted, durations))
@@ -189,7 +187,8 @@ class Host:
             if NOTHING in numbers:
                 named = [number != NOTHING for number in numbers]
                 numbers, begun, ended = kept(named, numbers, begun, ended)
-            starts, ends = extended(starts, begun), extended(ends, ended)
+            starts.extend(begun)
+            ends.extend(ended)
             names.extend(numbers)
         return track_of(starts, ends, names) if starts else None
 
@@ -219,7 +218,7 @@ def track_of(starts: Column, ends: Column, names: array[int]) -> Track:
         order = list(range(len(starts)))
         order.sort(key=ends.__getitem__, reverse=True)
         order.sort(key=starts.__getitem__)
-        starts, ends = rearranged(starts, order), rearranged(ends, order)
+        starts, ends = (array("q", map(times.__getitem__, order)) for times in (starts, ends))
         names = array("i", map(names.__getitem__, order))
         changes = changes_of(starts, ends)
         assert changes is not None
@@ -229,8 +228,7 @@ def track_of(starts: Column, ends: Column, names: array[int]) -> Track:
 
 def changes_of(starts: Column, ends: Column) -> Changes | None:
     """None if the events are not in order: by start, of several the longest first."""
-    # In a list, if one of both is.
-    times, innermost = (starts if isinstance(starts, list) else ends)[:0], array("i")
+    times, innermost = array("q"), array("i")
     add_time, add_innermost = times.append, innermost.append
     unseen: list[int] = []
     are_nested = True
@@ -267,4 +265,4 @@ def changes_of(starts: Column, ends: Column) -> Changes | None:
         add_time(until.pop())
         under_way.pop()
         add_innermost(under_way[-1])
-    return Changes(times, innermost, growing(sorted(unseen)), are_nested)
+    return Changes(times, innermost, array("q", sorted(unseen)), are_nested)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from _pipeline.device import MODULES_LINE
+from _pipeline.intervals import Cover, complement, union
 from _pipeline.other_lines import drawn_beside
-from _pipeline.timeline import Cover, events_of, merged
+from _pipeline.timeline import events_of
 from _proto.record import cached_property
 
 TYPE_CHECKING = False
@@ -27,7 +28,7 @@ class Causes:
     """The causes of a step's idle time: what else goes on in it."""
 
     def __init__(self, step: Step) -> None:
-        self._gaps = step.gaps
+        self._gaps = step.timeline.gaps
         containers = {each.metadata_id for each in step.containers}
         enclosing = events_of(step.admitted.pieces, step.clock, containers)
         window = step.timeline.start, step.timeline.end
@@ -39,15 +40,17 @@ class Causes:
             [(start, end) for start, end, name in waits if name == FOR_INPUTS],
             [(start, start + duration) for start, duration, _ in enclosing],
             # Without any event the line doesn't tell.
-            between(merged((start, end) for start, end, _ in programs), window) if programs else [],
+            complement(union((start, end) for start, end, _ in programs), window)
+            if programs
+            else [],
             [window],
         )
         # The time of each cause and of those before it: what the next adds is its own.
         self._covers: list[Cover] = []
         stretches: list[tuple[int, int]] = []
         for spans in of_cause:
-            stretches = merged([*stretches, *spans])
-            self._covers.append(Cover(stretches))
+            stretches = union([*stretches, *spans])
+            self._covers.append(Cover.of(stretches))
 
     def of_span(self, start: int, end: int) -> dict[str, int]:
         """The time of each cause between two times, if nothing runs there."""
@@ -56,9 +59,9 @@ class Causes:
     @cached_property
     def of_step(self) -> dict[str, int]:
         """Add up the idle time of the whole step by cause."""
-        idle = Cover(self._gaps)
+        gaps = self._gaps
         return self._by_cause(
-            [sum(idle.within(*stretch) for stretch in cover) for cover in self._covers]
+            [sum(gaps.within(*stretch) for stretch in cover) for cover in self._covers]
         )
 
     def _by_cause(self, until: Iterable[int]) -> dict[str, int]:
@@ -69,16 +72,3 @@ class Causes:
             times[cause] = time - before
             before = time
         return times
-
-
-def between(stretches: Iterable[tuple[int, int]], window: tuple[int, int]) -> list[tuple[int, int]]:
-    """What of a window lies outside of stretches that are in order and apart."""
-    start, end = window
-    outside = []
-    for first, last in stretches:
-        if start < min(first, end):
-            outside.append((start, min(first, end)))
-        start = max(start, last)
-    if start < end:
-        outside.append((start, end))
-    return outside

@@ -11,7 +11,7 @@ from _pipeline.groups import Group, group_by
 from _pipeline.idle_causes import Causes
 from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
-from _pipeline.timeline import gaps_of, timeline_of
+from _pipeline.timeline import timeline_of
 from _pipeline.vocabulary import KINDS
 from _proto.record import cached_property
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from _pipeline.executions import Executions
     from _pipeline.frames import StackOrder
     from _pipeline.ops import Op
-    from _pipeline.timeline import Gaps, Timeline
+    from _pipeline.timeline import Timeline
     from _pipeline.vocabulary import LeafKind
 
 
@@ -72,13 +72,6 @@ class Step:
     def causes(self) -> Causes:
         """Find what causes its idle time."""
         return Causes(self)
-
-    @cached_property
-    def gaps(self) -> Gaps:
-        """Return the stretches in which no leaf runs."""
-        containers = {each.metadata_id for each in self.containers}
-        window = self.timeline.start, self.timeline.end
-        return gaps_of(self.admitted.pieces, self.clock, containers, window)
 
     @property
     def ops(self) -> list[Op]:

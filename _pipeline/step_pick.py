@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from _pipeline.device import count_starts
 from _pipeline.groups import percent
+from _pipeline.intervals import length_of, union
 from _pipeline.names import taken_for
 from _pipeline.no_answer import NoAnswer
-from _pipeline.timeline import merged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,11 +90,11 @@ def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
 
 def time_between(steps: Sequence[StepEvent]) -> tuple[int, int]:
     """Return the time in no step between the first start and the last end, and that whole time."""
-    stretches = merged((step.start, step.end) for step in steps)
+    stretches = union((step.start, step.end) for step in steps)
     if not stretches:
         return 0, 0
     whole = stretches[-1][1] - stretches[0][0]
-    return whole - sum(end - start for start, end in stretches), whole
+    return whole - length_of(stretches), whole
 
 
 def busiest(steps: Sequence[StepEvent]) -> tuple[StepEvent, int]:

@@ -682,7 +682,7 @@ class CoreClock:
             elif chance(rng, 0.2):
                 stats.append(Stat(ALIAS + i, self.integer(value)))
             elif chance(rng, 0.1):
-                stats.append(self.names.stat(name, uint64(2**63 - 1)))
+                stats.append(self.names.stat(name, uint64(2**61)))
             else:
                 stats.append(self.names.stat(name, odd))
         return stats

@@ -547,15 +547,6 @@ class Large(InFolder):
         for row in found["gaps"][0]["host"]:
             self.assertEqual(row["within"], [])
 
-    def test_a_gap_longer_than_64_bits_tell(self) -> None:
-        far = 1 << 62
-        plane = device([("f", -far - far, -far), ("f", far, far + 5)], (0, 0))
-        for calls in ([("a", 0, 5), ("b", 10, 20)], [("b", 10, 20), ("a", 0, 5)]):
-            (gap,) = said(plane, host(("t", calls)), options=("--step", "all"))["gaps"]
-            self.assertEqual(
-                [(row["event"], row["dur_ps"]) for row in gap["host"]], [("b", 10), ("a", 5)]
-            )
-
     def test_all_at_once_and_in_the_wrong_order(self) -> None:
         calls = [(1 + i % 8, 0, 100 * US - i) for i in range(50_000)][::-1]
         found = self.said_of(wide_line("t", calls))

@@ -1,0 +1,112 @@
+"""Gaps between ops: the ops around each of them, and its time on the trace's clock."""
+
+from __future__ import annotations
+
+from array import array
+from heapq import nlargest
+from itertools import compress
+from operator import add
+from typing import NamedTuple
+
+from _pipeline.host import NOBODY, track_of
+from _pipeline.timeline import columns_of, events_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from _pipeline.normalize import Step
+    from _pipeline.ops import Op
+
+    Window = tuple[int, int]
+
+
+class Neighbour(NamedTuple):
+    """An execution that ends where a gap begins, or begins where it ends."""
+
+    op: Op
+    start: int
+    # Its start and end on the trace's clock.
+    drawn: Window
+
+
+class Gap(NamedTuple):
+    """A stretch of the step in which no leaf op runs, and the ops around it."""
+
+    start: int
+    duration: int
+    after: Op | None
+    before: Op | None
+    inside: Op | None
+
+
+def longest_gaps(step: Step, n: int) -> list[Window]:
+    """Return the longest gaps, longest first; of equal ones the earlier first."""
+    ranked = nlargest(n, ((end - start, -start) for start, end in step.timeline.gaps))
+    return [(-negative_start, duration - negative_start) for duration, negative_start in ranked]
+
+
+class Surroundings:
+    """The ops around some gaps of a step."""
+
+    def __init__(self, step: Step, gaps: Iterable[Window]) -> None:
+        self._step = step
+        self._edges = step.edges
+        # By the start of a gap, and by its end.
+        self._before: dict[int, Neighbour | None] = dict.fromkeys(start for start, _ in gaps)
+        self._behind: dict[int, Neighbour | None] = dict.fromkeys(end for _, end in gaps)
+        self._find_neighbours()
+        # Gaps at an edge of the step have no neighbour there.
+        self._before.pop(step.timeline.start, None)
+        self._behind.pop(step.timeline.end, None)
+        ids = {each.metadata_id for each in step.containers}
+        events = list(events_of(step.admitted.pieces, step.clock, ids))
+        self._ops = [step.executions[metadata_id].op for _, _, metadata_id in events]
+        self._containers = track_of(
+            array("q", [start for start, _, _ in events]),
+            array("q", [start + duration for start, duration, _ in events]),
+            array("i", range(len(events))),
+        )
+
+    def _find_neighbours(self) -> None:
+        step = self._step
+        leaves = {each.metadata_id: each.op for each in step.leaves}
+        for piece in step.admitted.pieces:
+            starts, durations, metadata_ids = columns_of(piece, step.clock)
+            ends = list(map(add, starts, durations))
+            is_next = list(map(self._behind.__contains__, starts))
+            was_last = list(map(self._before.__contains__, ends))
+            if not (any(is_next) or any(was_last)):
+                continue
+            drawn = list(zip(*piece.on_trace(), strict=True))
+            for i in compress(range(len(starts)), map(max, is_next, was_last)):
+                op = leaves.get(metadata_ids[i])
+                if op is None or not durations[i]:
+                    continue
+                found = Neighbour(op, starts[i], drawn[i])
+                if is_next[i] and not self._behind[starts[i]]:
+                    self._behind[starts[i]] = found
+                if was_last[i]:
+                    known = self._before[ends[i]]
+                    if not known or starts[i] < known.start:
+                        self._before[ends[i]] = found
+
+    def gap(self, start: int, end: int) -> Gap:
+        before, behind = self._before.get(start), self._behind.get(end)
+        place = self._containers.place_at(start)
+        return Gap(
+            start,
+            end - start,
+            before.op if before else None,
+            behind.op if behind else None,
+            None if place == NOBODY else self._ops[self._containers.names[place]],
+        )
+
+    def window(self, start: int, end: int) -> Window | None:
+        """Return a gap on the trace's clock, absolute; None if no time is left there."""
+        before, behind = self._before.get(start), self._behind.get(end)
+        first, last = self._edges
+        begin = before.drawn[1] if before else first
+        finish = behind.drawn[0] if behind else last
+        base = self._step.device.base
+        return (begin + base, finish + base) if begin < finish else None
