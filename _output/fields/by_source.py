@@ -6,6 +6,8 @@ from _output.fields.common import StepFields, Totals
 from _output.fields.rows import DtypeFields, GroupFields, GroupTail
 from _output.fields.units import Bytes, Count, Flops, Picoseconds
 
+ListedKind = Literal["compute", "data_move", "comm"]
+
 
 class ScopeShare(TypedDict):
     """A scope that ops of a group belong to."""
@@ -32,7 +34,7 @@ class AlsoFused(TypedDict):
 class Group(GroupFields, DtypeFields):
     """Ops of one kind and key."""
 
-    kind: Literal["compute", "data_move", "comm"]
+    kind: ListedKind
     """Kind of its ops."""
     model_flops_sum: Flops | None
     """Flops that the model asked for; the compiler can add or save some."""

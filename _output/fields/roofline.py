@@ -19,6 +19,9 @@ from _output.fields.units import (
 )
 
 
+SkipReason = Literal["opaque", "no_flops", "no_bytes", "dtype_other", "peak_unknown_for_dtype"]
+
+
 class RooflinePeaks(PeaksUsed):
     """Peak rates, and which bytes are compared with them."""
 
@@ -172,7 +175,7 @@ class SkippedGroup(TypedDict):
     hbm_util: Fraction | None
     """Share of the HBM peak, if the bytes are known: a group that only lacks a flop peak may be
     close to it."""
-    reason: Literal["opaque", "no_flops", "no_bytes", "dtype_other", "peak_unknown_for_dtype"]
+    reason: SkipReason
     """Why there is no verdict."""
     top_signature: str
     """Signature that takes most of the time."""
