@@ -5,7 +5,8 @@ from __future__ import annotations
 from _analysis.transfers import transfers_in
 from _pipeline.groups import sum_if_known
 from _pipeline.vocabulary import SOME_COLLECTIVE, SPARSE_CORE
-from _proto.hlo.search import COLLECTIVES, DONE, collective_name, stage_of
+from _proto.hlo.collectives import COLLECTIVES, collective_name, collective_of, plan_of
+from _proto.hlo.program import DONE
 from _proto.record import record
 
 TYPE_CHECKING = False
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from _analysis.transfers import Transfer
     from _pipeline.normalize import Step
-    from _proto.hlo.module import Computation, Instruction, Program
+    from _proto.hlo.program import Computation, Instruction, Program
 
     Json = dict[str, Any]
 
@@ -55,12 +56,12 @@ def planned_collectives(program: Program, step: Step, program_id: int) -> list[P
         if transfer.op.instruction:
             ran.setdefault(transfer.op.instruction, []).append(transfer)
     holding = reached(
-        {each.computation for each in instructions_of(program) if collective_name(each.opcode)},
+        {each.computation for each in program.instructions() if collective_name(each.opcode)},
         callers_in(program),
     )
     # What lies in fusions or runs asynchronously counts where it is run, or waited for.
     enclosed = reached(
-        {called for each in instructions_of(program) if encloses(each) for called in each.called},
+        {called for each in program.instructions() if encloses(each) for called in each.called},
         lambda computation: [c for each in computation.instructions for c in each.called],
     )
     found = []
@@ -68,21 +69,17 @@ def planned_collectives(program: Program, step: Step, program_id: int) -> list[P
         for each in computation.instructions if computation not in enclosed else ():
             told = moved_by(each, holding)
             if told:
-                found.append(Planned(each, *told, sorted(each.plan), ran.get(each, [])))
+                found.append(Planned(each, *told, sorted(plan_of(each)), ran.get(each, [])))
     return found
 
 
-def instructions_of(program: Program) -> Iterable[Instruction]:
-    return (each for computation in program.computations for each in computation.instructions)
-
-
 def encloses(instruction: Instruction) -> bool:
-    return instruction.opcode == "fusion" or stage_of(instruction) is not None
+    return instruction.opcode == "fusion" or instruction.is_asynchronous
 
 
 def callers_in(program: Program) -> Callable[[Computation], Iterable[Computation]]:
     callers: dict[Computation, list[Computation]] = {}
-    for each in instructions_of(program):
+    for each in program.instructions():
         for called in each.called:
             callers.setdefault(called, []).append(each.computation)
     return lambda computation: callers.get(computation, ())
@@ -103,7 +100,7 @@ def reached(
 
 def moved_by(instruction: Instruction, holding: set[Computation]) -> tuple[str, str] | None:
     """Which collective an instruction runs or waits for, and how that is moved."""
-    stage = stage_of(instruction)
+    stage = instruction.stage
     if instruction.opcode == "fusion" and stage is None:
         return fused_in(instruction, holding)
     if instruction.opcode in COLLECTIVES:
@@ -113,7 +110,7 @@ def moved_by(instruction: Instruction, holding: set[Computation]) -> tuple[str, 
     is_fusion = instruction.opcode == "fusion"
     name = collective_name(instruction.opcode)
     if name is None:
-        inside = instruction.collective()
+        inside = collective_of(instruction)
         name = inside.opcode if inside else SOME_COLLECTIVE if is_fusion else None
     if name is None:
         # A copy, or other work of a SparseCore.
@@ -130,7 +127,7 @@ def fused_in(fusion: Instruction, holding: set[Computation]) -> tuple[str, str] 
         return "reduce-scatter", SYNC
     if holding.isdisjoint(called) or any(each.name.startswith(CARRIER) for each in called):
         return None
-    inside = fusion.collective()
+    inside = collective_of(fusion)
     return (inside.opcode, SYNC) if inside else None
 
 

@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from _proto.hlo.group_texts import GroupTexts
-from _proto.hlo.replica_groups import Participants
+from _proto.hlo.replica_groups import Participants, groups_in_text, pairs_in_text
 from _proto.hlo.shapes import Array as ProgramArray
 from _proto.hlo.text import FROM_HOST, TO_HOST, Array, HloText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _proto.hlo.facts import Collective
-    from _proto.hlo.module import Program
+    from _proto.hlo.collectives import Collective
+    from _proto.hlo.program import Program
 
 TEXT, PROGRAM, SHAPES = "text", "program", "shapes"
 # What counts as the payload, what goes in or what comes out. Both are equal, unless a sum is of a
@@ -73,7 +72,6 @@ class Exchanges:
     """Looks at the collectives of a device."""
 
     def __init__(self) -> None:
-        self._texts = GroupTexts()
         # Many ops may share a long text or list: who takes part by the former, the size of the
         # latter by its id. Each is kept, so that its id stays its own.
         self._who: dict[tuple[HloText, bool], Participants | None] = {}
@@ -117,9 +115,9 @@ class Exchanges:
             key = text, collective == _PERMUTE
             if key not in self._who:
                 self._who[key] = (
-                    self._texts.pairs(text.attributes)
+                    pairs_in_text(text.attributes)
                     if collective == _PERMUTE
-                    else self._texts.groups(text.attributes, n_devices)
+                    else groups_in_text(text.attributes, n_devices)
                 )
             if who := self._who[key]:
                 return who, TEXT

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from _output.fields.units import SourceIs
     from _pipeline.groups import Group
     from _pipeline.ops import Op
-    from _proto.hlo.module import Instruction
+    from _proto.hlo.program import Instruction
 
+# How a likely line is known: the first of four ways, see `_proto/hlo/nearest_line.py`.
 OWN: Final = "own"
 
 
@@ -66,10 +67,13 @@ def likely_line_of(
     producer_first: bool = False,
     sources: Mapping[str, str] | None = None,
 ) -> LikelyLine:
-    likely = instruction.likely_line(producer_first, sources)
+    # Captures without programs are answered faster without this import.
+    from _proto.hlo.nearest_line import nearest_line
+
+    likely = nearest_line(instruction, producer_first, sources or {})
     if likely is None:
         return NO_LINE
-    if likely.instruction.has_frames:
+    if likely.instruction.frame:
         line_user = likely.instruction.line_where(is_own)
     else:
         line_user = frames.innermost_own([likely.line], is_own)

@@ -13,7 +13,7 @@ from _proto.hlo.buffers import ALLOC, FREE, Allocation, Buffer, BufferAssignment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _proto.hlo.module import Instruction
+    from _proto.hlo.program import Instruction
 
 HBM = 0
 PARAMETER, OUTPUT, CONSTANT, TEMPORARY = KINDS = ("parameter", "output", "constant", "temporary")

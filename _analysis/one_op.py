@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from _pipeline.groups import Group
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
-    from _proto.hlo.module import Computation, Instruction
+    from _proto.hlo.program import Computation, Instruction
 
     Json = dict[str, Any]
 
@@ -85,7 +85,7 @@ def neighbour_rows(instructions: Iterable[Instruction]) -> list[Json]:
             "name": each.name,
             "opcode": each.opcode,
             "shape": each.shape,
-            "source_inner": each.own_line,
+            "source_inner": each.line,
         }
         for each in list(instructions)[:N_NEIGHBOURS]
     ]
@@ -102,7 +102,7 @@ def called_row(computation: Computation) -> Json:
                 "opcode": each.opcode,
                 "shape": each.shape,
                 "operands": [operand.name for operand in each.operands],
-                "source_inner": each.own_line,
+                "source_inner": each.line,
             }
             for each in computation.instructions[:N_INSTRUCTIONS]
         ],

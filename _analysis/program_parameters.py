@@ -4,6 +4,7 @@ whose memory they lend."""
 from __future__ import annotations
 
 from _pipeline.groups import sum_if_known
+from _proto.hlo.parameters import read_parameters
 from _proto.hlo.text import HBM
 
 TYPE_CHECKING = False
@@ -11,15 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from _proto.hlo.module import Program
     from _proto.hlo.parameters import Parameter
+    from _proto.hlo.program import Program
 
     Json = dict[str, Any]
 
 
 def parameter_fields(program: Program, top: int) -> Json:
     """All null where the program doesn't tell what it is called with."""
-    parameters = program.parameters()
+    parameters = read_parameters(program)
     if parameters is None:
         return dict.fromkeys(("parameters", "tail", "aliased_bytes", "donated_unused_bytes"))
     ranked = sorted(parameters, key=rank_of)

@@ -15,6 +15,7 @@ from _pipeline.intervals import Cover, union
 from _pipeline.make_ops import op_of_entry
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import SPARSE_CORE
+from _proto.hlo.collectives import plan_of
 from _proto.hlo.text import HloText
 from _proto.record import cached_property
 
@@ -100,7 +101,7 @@ class Transfer:
         is_told = any(text.on_sparse_core for text in texts if text)
         is_known = op.instruction is not None and op.instruction.on_sparse_core
         self.engine = SPARSE_CORE if is_told or is_known else "core"
-        self.plan = op.instruction.plan if op.instruction else frozenset[str]()
+        self.plan = plan_of(op.instruction) if op.instruction else frozenset[str]()
         self.likely = line_of(op)
         self.exchange = exchanges.of(
             self.collective, *texts, is_done=op.is_wait, program=op.program, inside=op.inside

@@ -13,6 +13,7 @@ from _pipeline.executions import Executions
 from _pipeline.groups import percent
 from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import events_of
+from _proto.hlo.buffers import read_buffers
 from _proto.record import cached_property, record
 
 TYPE_CHECKING = False
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from _analysis.memory_peak import Held, Peak
     from _pipeline.context import Context
     from _pipeline.normalize import Step
-    from _proto.hlo.module import Instruction, Program
+    from _proto.hlo.program import Instruction, Program
     from _proto.hlo.shapes import Array
     from _proto.trace.trace import Trace
 
@@ -35,16 +36,10 @@ Ran = dict["Instruction | None", list[Executions]]
 
 
 class Origin:
-    """The instruction that puts out buffers, its likely line, and which arrays it puts where; or
-    None, and nothing."""
+    """The instruction that defines buffers, if it is known, and its likely line."""
 
-    def __init__(
-        self, instruction: Instruction | None, ran: Ran, paths: Sequence[tuple[int, ...]] = ()
-    ) -> None:
+    def __init__(self, instruction: Instruction | None, ran: Ran) -> None:
         self.instruction = instruction
-        self.arrays = (
-            dict(zip(paths, instruction.arrays_at(paths), strict=True)) if instruction else {}
-        )
         likely = NO_LINE
         if instruction:
             executions = ran.get(instruction)
@@ -54,6 +49,11 @@ class Origin:
                 else likely_line_of(instruction, frames.is_not_library)
             )
         self.line, self.how = likely.line, likely.how
+
+    @cached_property
+    def arrays(self) -> dict[tuple[int, ...], Array | None]:
+        """Map places in the output's nested tuples to arrays."""
+        return dict(self.instruction.leaves or ()) if self.instruction else {}
 
     @property
     def name(self) -> str | None:
@@ -118,12 +118,8 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Report:
         # Other programs aren't even read: they may be broken.
         if each.op.program_id == program_id and each.op.instruction:
             ran.setdefault(each.op.instruction, []).append(each)
-    put_out: dict[Instruction | None, list[tuple[int, ...]]] = {}
-    for held in peak.held:
-        put_out.setdefault(held.instruction, []).append(
-            held.buffer.shape_index if held.buffer else ()
-        )
-    origins = {each: Origin(each, ran, paths) for each, paths in put_out.items()}
+    instructions = {held.instruction for held in peak.held}
+    origins = {each: Origin(each, ran) for each in instructions}
     live = [Live(held, origins[held.instruction]) for held in peak.held]
     live.sort(key=lambda each: each.rank)
     context.notes += peak_notes(peak)
@@ -159,7 +155,7 @@ def runtime_anyway(trace: Trace, device: str, context: Context) -> Json:
 
 def peak_of_program(program: Program) -> Peak | None:
     """What its memory holds when it holds most; None where that isn't told."""
-    buffers = program.buffers()
+    buffers = read_buffers(program)
     try:
         return None if buffers is None else peak_of(buffers)
     except Contradiction as error:

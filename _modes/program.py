@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from _analysis.collective_plans import collective_rows, instructions_of, planned_collectives
+from _analysis.collective_plans import collective_rows, planned_collectives
 from _analysis.program_parameters import parameter_fields
 from _analysis.report import Report, program_id_of
 from _analysis.xla_flags import flag_fields, read_flags
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from _pipeline.context import Context
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
-    from _proto.hlo.configs import DeclaredCost
-    from _proto.hlo.module import Instruction, Program
+    from _proto.hlo.backend_config import DeclaredCost
+    from _proto.hlo.program import Instruction, Program
 
     Json = dict[str, Any]
     # Of kernels that are alike: name, VMEM used and allowed, and what is declared.
@@ -57,7 +57,7 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
 
 
 def count_fields(program: Program) -> Json:
-    instructions = list(instructions_of(program))
+    instructions = list(program.instructions())
     fused = {called for each in instructions if each.opcode == "fusion" for called in each.called}
     opcodes = Counter(each.opcode for each in instructions if each.computation not in fused)
     return {
@@ -75,7 +75,7 @@ def ran_as(instructions: Iterable[Instruction], ran: Ran) -> Group:
 
 def kernel_rows(program: Program, ran: Ran) -> list[Json]:
     alike: dict[Kernel, list[Instruction]] = {}
-    for each in instructions_of(program):
+    for each in program.instructions():
         if each.is_kernel:
             config = each.config
             limits = config.vmem_used, config.vmem_limit
@@ -106,7 +106,7 @@ def kernel_rows(program: Program, ran: Ran) -> list[Json]:
 
 def retry_rows(program: Program, ran: Ran) -> list[Json]:
     rows = []
-    for each in instructions_of(program):
+    for each in program.instructions():
         config = each.retried
         if config:
             group = ran_as([each], ran)

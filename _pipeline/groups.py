@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from _pipeline.executions import Executions
     from _pipeline.ops import Op
-    from _proto.hlo.search import How
+    from _proto.hlo.nearest_line import How
 
     K = TypeVar("K")
     N = TypeVar("N", int, Fraction)

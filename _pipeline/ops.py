@@ -48,9 +48,10 @@ if TYPE_CHECKING:
 
     from _pipeline.frames import StackOrder
     from _pipeline.vocabulary import KeyKind, Kind, Phase
-    from _proto.hlo.configs import DeclaredCost
-    from _proto.hlo.facts import Collective, Dot
-    from _proto.hlo.module import Instruction, Program
+    from _proto.hlo.backend_config import DeclaredCost
+    from _proto.hlo.collectives import Collective
+    from _proto.hlo.dots import Dot
+    from _proto.hlo.program import Instruction, Program
     from _proto.hlo.programs import Programs
     from _proto.hlo.text import Array, DtypeClass
     from _proto.trace.reader import Metadata, Value
@@ -267,12 +268,15 @@ class Op:
     @property
     def own_line(self) -> str | None:
         """The line that its program has of it."""
-        return self.instruction.own_line if self.instruction else None
+        return self.instruction.line if self.instruction else None
 
     @cached_property
     def inside(self) -> Collective | None:
         """The collective that it is or has inside, as its program tells."""
-        return self.instruction.collective() if self.instruction else None
+        # Captures without programs are answered faster without this import.
+        from _proto.hlo.collectives import collective_of
+
+        return collective_of(self.instruction) if self.instruction else None
 
     @property
     def place(self) -> Place:
@@ -298,7 +302,9 @@ class Op:
     @cached_property
     def dot(self) -> Dot | None:
         """The matmul that it is or contains, as its program has it."""
-        return self.instruction.dot() if self.instruction else None
+        from _proto.hlo.dots import dot_of
+
+        return dot_of(self.instruction) if self.instruction else None
 
     @cached_property
     def dtype(self) -> DtypeClass:

@@ -21,7 +21,7 @@ class AxisRef(_message.Message):
     def __init__(self, mesh_axis_index: _Optional[int] = ..., sub_axis_info: _Optional[_Union[AxisRef.SubAxis, _Mapping]] = ...) -> None: ...
 
 class BufferAllocation(_message.Message):
-    __slots__ = ["assigned", "color", "index", "is_constant", "is_entry_computation_parameter", "is_thread_local", "maybe_live_out", "parameter_number", "parameter_shape_index", "size"]
+    __slots__ = ["assigned", "color", "index", "is_constant", "is_entry_computation_parameter", "is_thread_local", "maybe_live_out", "parameter_number", "size"]
     class Assigned(_message.Message):
         __slots__ = ["logical_buffer_id", "offset", "size"]
         LOGICAL_BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -39,7 +39,6 @@ class BufferAllocation(_message.Message):
     IS_THREAD_LOCAL_FIELD_NUMBER: _ClassVar[int]
     MAYBE_LIVE_OUT_FIELD_NUMBER: _ClassVar[int]
     PARAMETER_NUMBER_FIELD_NUMBER: _ClassVar[int]
-    PARAMETER_SHAPE_INDEX_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     assigned: _containers.RepeatedCompositeFieldContainer[BufferAllocation.Assigned]
     color: int
@@ -49,9 +48,8 @@ class BufferAllocation(_message.Message):
     is_thread_local: bool
     maybe_live_out: bool
     parameter_number: int
-    parameter_shape_index: _containers.RepeatedScalarFieldContainer[int]
     size: int
-    def __init__(self, index: _Optional[int] = ..., size: _Optional[int] = ..., is_thread_local: bool = ..., is_entry_computation_parameter: bool = ..., parameter_number: _Optional[int] = ..., maybe_live_out: bool = ..., color: _Optional[int] = ..., assigned: _Optional[_Iterable[_Union[BufferAllocation.Assigned, _Mapping]]] = ..., parameter_shape_index: _Optional[_Iterable[int]] = ..., is_constant: bool = ...) -> None: ...
+    def __init__(self, index: _Optional[int] = ..., size: _Optional[int] = ..., is_thread_local: bool = ..., is_entry_computation_parameter: bool = ..., parameter_number: _Optional[int] = ..., maybe_live_out: bool = ..., color: _Optional[int] = ..., assigned: _Optional[_Iterable[_Union[BufferAllocation.Assigned, _Mapping]]] = ..., is_constant: bool = ...) -> None: ...
 
 class BufferAssignment(_message.Message):
     __slots__ = ["buffer_allocations", "heap_simulator_traces", "logical_buffers"]
@@ -83,12 +81,6 @@ class CollectiveDeviceList(_message.Message):
     iota_replica_group_list: IotaReplicaGroupList
     replica_groups: _containers.RepeatedCompositeFieldContainer[ReplicaGroup]
     def __init__(self, replica_groups: _Optional[_Iterable[_Union[ReplicaGroup, _Mapping]]] = ..., iota_replica_group_list: _Optional[_Union[IotaReplicaGroupList, _Mapping]] = ...) -> None: ...
-
-class ComputationFrame(_message.Message):
-    __slots__ = ["instructions"]
-    INSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
-    instructions: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, instructions: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class DeviceAssignment(_message.Message):
     __slots__ = ["computation_count", "replica_count"]
@@ -227,7 +219,7 @@ class Layout(_message.Message):
     def __init__(self, memory_space: _Optional[int] = ...) -> None: ...
 
 class LogicalBuffer(_message.Message):
-    __slots__ = ["color", "defined_at", "id", "size"]
+    __slots__ = ["defined_at", "id", "size"]
     class Location(_message.Message):
         __slots__ = ["instruction_id", "shape_index"]
         INSTRUCTION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -235,15 +227,13 @@ class LogicalBuffer(_message.Message):
         instruction_id: int
         shape_index: _containers.RepeatedScalarFieldContainer[int]
         def __init__(self, shape_index: _Optional[_Iterable[int]] = ..., instruction_id: _Optional[int] = ...) -> None: ...
-    COLOR_FIELD_NUMBER: _ClassVar[int]
     DEFINED_AT_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
-    color: int
     defined_at: LogicalBuffer.Location
     id: int
     size: int
-    def __init__(self, id: _Optional[int] = ..., size: _Optional[int] = ..., defined_at: _Optional[_Union[LogicalBuffer.Location, _Mapping]] = ..., color: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., size: _Optional[int] = ..., defined_at: _Optional[_Union[LogicalBuffer.Location, _Mapping]] = ...) -> None: ...
 
 class Mesh(_message.Message):
     __slots__ = ["axes", "device_ids"]
@@ -267,12 +257,6 @@ class MeshAxesReplicaGroupList(_message.Message):
     axes: _containers.RepeatedCompositeFieldContainer[AxisRef]
     mesh: Mesh
     def __init__(self, mesh: _Optional[_Union[Mesh, _Mapping]] = ..., axes: _Optional[_Iterable[_Union[AxisRef, _Mapping]]] = ...) -> None: ...
-
-class ModuleFrame(_message.Message):
-    __slots__ = ["computations"]
-    COMPUTATIONS_FIELD_NUMBER: _ClassVar[int]
-    computations: _containers.RepeatedCompositeFieldContainer[ComputationFrame]
-    def __init__(self, computations: _Optional[_Iterable[_Union[ComputationFrame, _Mapping]]] = ...) -> None: ...
 
 class NamedSharding(_message.Message):
     __slots__ = ["dim_shardings", "manual_axes", "mesh", "replicated_axes", "tuple_shardings", "unreduced_axes"]

@@ -1,7 +1,7 @@
-"""What `python -m unittest discover -s tests -t .` finds, it runs on all cores.
+"""Tests. `python -m unittest discover -s tests -t .` runs them on all cores.
 
-Of what is random or adversarial it runs a sample, always the same. All of it runs where
-COMPUTE_BREAKDOWN_TESTS=full is in the environment.
+Random tests run a sample of their cases, the same in each run. Set COMPUTE_BREAKDOWN_TESTS=full to
+run all cases.
 """
 
 from __future__ import annotations

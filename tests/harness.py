@@ -1,4 +1,4 @@
-"""Runs the program: in this process for speed, or as a user does, as a command."""
+"""Runs the program, in this process for speed or as a command."""
 
 from __future__ import annotations
 
@@ -26,20 +26,24 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "compute_breakdown.py"
-DEMO = ROOT / "tests" / "data" / "demo"
-# Captures that are not part of the repository; looked at where they lie beside it.
+DATA = ROOT / "tests" / "data"
+DEMO = DATA / "demo"
+# Records of two runs of the demo's program, made by tests/builders/make_runs.py.
+BEFORE, AFTER = DATA / "before.json.gz", DATA / "after.json.gz"
+FLAG_FILE = DATA / "flags" / "launch.sh"
+# Captures that are not part of the repository; tests that need them are skipped without.
 PROFILES = ROOT.parent / "shared" / "profiles"
 TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
 OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
 PALLAS = PROFILES / "v6e-pallas-kernel.xplane.pb"
 ALL_MODES = tuple(mode.name for mode in compute_breakdown.MODES)
-# Those of one step; and without the page, which shows the others and has tests of its own.
+# The modes of one step; MODES lacks the page, which shows the others and has its own tests.
 STEP_MODES = tuple(mode.name for mode in compute_breakdown.MODES if "--step" in mode.options)
 MODES = tuple(mode for mode in STEP_MODES if mode != "page")
-# Those that have an answer whatever lies beside the trace.
+# The modes that need no program in the trace.
 MODES_OF_TRACE = tuple(mode for mode in MODES if mode not in ("memory", "program"))
 
-# Whether all cases run of what is random or adversarial, and at full size, or a sample.
+# True to run all random cases at full size instead of a sample.
 FULL = os.environ.get("COMPUTE_BREAKDOWN_TESTS") == "full"
 
 
@@ -49,22 +53,22 @@ def context_of(profile: str) -> Context:
 
 
 def sampled(cases: Iterable[T], n: int) -> list[T]:
-    """All of them if all are asked for, else so many, always the same."""
+    """Return all cases in a full run, else a sample of `n`, the same in each run."""
     every = list(cases)
     if FULL or n >= len(every):
         return every
     return [every[i] for i in sorted(random.Random(1).sample(range(len(every)), n))]
 
 
-# What `_work` takes of the CPU on the machine on which the tests' bounds of time were set.
+# CPU time of `_work` on the machine on which the bounds of time were set.
 _WORK_SECONDS = 0.00275
-# CPU time itself grows where others share its caches. What grows with the square of a size, which
-# is what bounds are there to find, is far beyond them all the same.
+# CPU time grows when other processes share the caches. Quadratic cost, which the bounds exist to
+# find, exceeds them anyway.
 _ROOM = 3
 
 
 def _work() -> float:
-    """Some work in pure Python; the seconds that this process was busy with it."""
+    """Do a fixed amount of work and return its CPU seconds."""
     begin = time.process_time()
     sum(i * i for i in range(50_000))
     return time.process_time() - begin
@@ -72,28 +76,28 @@ def _work() -> float:
 
 @functools.cache
 def _slowness() -> float:
-    """How many times as long as there all takes here; a quicker machine has the more room."""
+    """Return the time of this machine relative to that one, at least 1."""
     return max(1.0, min(_work() for _ in range(5)) / _WORK_SECONDS)
 
 
 def bound(seconds: float) -> float:
-    """The seconds that this may take here which is to take fewer than so many on that machine."""
+    """Convert a bound in seconds on that machine to a bound on this one."""
     return _ROOM * _slowness() * seconds
 
 
 @contextlib.contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Insist that this process is busy with it for less than that, by the measure of `bound`."""
+    """Fail if the block takes more CPU time than `bound(seconds)`."""
     allowed = bound(seconds)
     begin = time.process_time()
     yield
     spent = time.process_time() - begin
     if spent >= allowed:
-        raise AssertionError(f"it took {spent:.2f} s, and should take less than {allowed:.2f} s")
+        raise AssertionError(f"took {spent:.2f} s, limit {allowed:.2f} s")
 
 
 class Outcome(NamedTuple):
-    """What the program printed, its exit status, and what it said on stderr."""
+    """The printed object, the exit status, and stderr."""
 
     object: dict[str, Any]
     status: int
@@ -101,7 +105,7 @@ class Outcome(NamedTuple):
 
 
 class InFolder(unittest.TestCase):
-    """A test that has a folder for its files."""
+    """A test with a temporary folder."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -115,9 +119,9 @@ class InFolder(unittest.TestCase):
         return path
 
 
-# The same for every command line, and to make it takes as long as to read a small trace.
+# The parser is always the same, and making it takes as long as reading a small trace.
 _parser_of_modes = functools.cache(compute_breakdown.parser_of_modes)
-# Of all processes; to make and remove one for each trace takes as long as to read it.
+# One folder for all traces: making and removing a folder takes as long as reading a trace.
 _FOLDER = tempfile.TemporaryDirectory()
 
 
@@ -129,7 +133,7 @@ def _folder_of(pid: int) -> Path:
 
 
 def run(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
-    """Run in this process; bytes are first written to a file."""
+    """Run in this process; write bytes to a file first."""
     if isinstance(profile, bytes):
         path = _folder_of(os.getpid()) / "test.xplane.pb"
         path.write_bytes(profile)
@@ -144,7 +148,7 @@ def run(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
 
 
 def function_of(mode: compute_breakdown.Mode) -> Callable[..., Any]:
-    """What the mode's own options are given to."""
+    """Return the function of a mode."""
     return mode.load()
 
 
@@ -153,7 +157,7 @@ def keywords_of(mode: compute_breakdown.Mode) -> Mapping[str, inspect.Parameter]
 
 
 def answer(profile: str | Path | bytes, mode: str, *options: str) -> dict[str, Any]:
-    """Run in this process and insist on an answer."""
+    """Run in this process; fail without an answer."""
     outcome = run(profile, mode, *options)
     if outcome.object["status"] != "ok":
         raise AssertionError(outcome.object)
@@ -161,7 +165,7 @@ def answer(profile: str | Path | bytes, mode: str, *options: str) -> dict[str, A
 
 
 def command(*arguments: str | Path, timeout: float = 60) -> Outcome:
-    """Run as a command; insist on exactly one line with one JSON object on stdout."""
+    """Run as a command; fail unless stdout is one line with one JSON object."""
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *map(str, arguments)],
         capture_output=True,
@@ -171,5 +175,7 @@ def command(*arguments: str | Path, timeout: float = 60) -> Outcome:
     )
     line, newline, rest = done.stdout.partition("\n")
     if newline != "\n" or rest:
-        raise AssertionError(f"not one line: {done.stdout[:500]!r} {done.stderr[-500:]!r}")
+        raise AssertionError(
+            f"stdout is not one line: {done.stdout[:500]!r} {done.stderr[-500:]!r}"
+        )
     return Outcome(json.loads(line), done.returncode, done.stderr)

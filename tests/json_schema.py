@@ -9,7 +9,7 @@ Json = dict[str, Any]
 
 # Keywords that restrict nothing.
 ANNOTATIONS = {"$schema", "$defs", "title", "description", "x-unit"}
-# Stricter than the standard, for which 1.0 is an integer.
+# The standard accepts 1.0 as an integer.
 IS_OF_TYPE: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
@@ -54,7 +54,7 @@ class Validator:
 
     def check_enum(self, value: Any, wanted: list[Any], _: Json, where: str) -> Iterator[str]:
         if value not in wanted:
-            yield f"{where}: {value!r:.60} is none of {wanted}"
+            yield f"{where}: {value!r:.60} is not one of {wanted}"
 
     def check_minimum(self, value: Any, wanted: int, _: Json, where: str) -> Iterator[str]:
         if IS_OF_TYPE["number"](value) and value < wanted:
@@ -101,5 +101,5 @@ class Validator:
         elif len(matching) > at_most:
             yield f"{where}: more than {at_most} schemas match"
         else:
-            # Once more, to record the fields of what matches.
+            # This second check records the fields of the matching schema.
             yield from self.check(value, matching[0], where)

@@ -1,9 +1,8 @@
-"""Runs the cases on all cores: what `python -m unittest discover -s tests -t .` finds.
+"""Runs the tests that `python -m unittest discover -s tests -t .` finds on all cores.
 
-Each process takes a case of those that are left, or a whole class if that prepares something for
-all of its cases, or classes that say they are one `batch` since what they ask the program for they
-keep for each other. What came of it is told to the result that was asked for. Where there is one
-core, or no fork, it is an ordinary suite.
+Each process takes one test at a time, or a whole class if it prepares something for all of its
+tests, or all classes with the same `batch`, because they share cached answers. With one core or
+without fork the tests run as an ordinary suite.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 
 
 class Outcome(NamedTuple):
-    """Of a case or a part of one: success, failure, error, skip, …; and what was said of it."""
+    """The outcome of a test or subtest: success, failure, error or skip."""
 
     name: str
     described: str | None
@@ -27,12 +26,12 @@ class Outcome(NamedTuple):
     text: str
 
 
-class Told(Exception):
+class RemoteTraceback(Exception):
     """A traceback from another process."""
 
 
 class Ran:
-    """Stands for a case that was run elsewhere."""
+    """Represents a test that ran in another process."""
 
     failureException = AssertionError
 
@@ -53,7 +52,7 @@ class Ran:
 
 
 class Recorder(unittest.TestResult):
-    """Notes what comes of the cases, in order."""
+    """Records the outcomes of tests in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +83,7 @@ class Recorder(unittest.TestResult):
             self._note(subtest, "failure" if is_failure else "error", texts[-1][1])
 
 
-# What runs in one process; the processes are forked when it is filled.
+# The tests that run in one process. Forked processes inherit the list.
 _batches: list[unittest.TestSuite] = []
 
 
@@ -105,7 +104,7 @@ def _cases(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 
 
 def _batch_of(case: unittest.TestCase) -> str:
-    """The class where it, or its module, prepares something for all cases or puts it away."""
+    """Return the name of the tests that run together with this one."""
     of = type(case)
     if hasattr(of, "batch"):
         return str(of.batch)
@@ -119,9 +118,9 @@ def _batch_of(case: unittest.TestCase) -> str:
 
 
 def _cost(batch: unittest.TestSuite) -> float:
-    """The seconds that its classes say they take: the longest begin first."""
+    """Return the seconds that the classes declare; the longest batches start first."""
     classes = {type(case) for case in _cases(batch)}
-    return float(sum(getattr(each, "takes_seconds", 0) for each in classes))
+    return float(sum(getattr(of, "takes_seconds", 0) for of in classes))
 
 
 class OnAllCores(unittest.TestSuite):
@@ -133,14 +132,14 @@ class OnAllCores(unittest.TestSuite):
         if debug or n_cores < 2 or len(together) < 2:
             return super().run(result, debug)
         _batches[:] = sorted(together.values(), key=_cost, reverse=True)
-        # As the program itself does; after each batch it is done, but only of what that made.
+        # Collecting once after each batch, without older objects, is faster.
         gc.disable()
         gc.freeze()
         with ProcessPoolExecutor(n_cores, multiprocessing.get_context("fork")) as pool:
             running = [pool.submit(_run, i) for i in range(len(_batches))]
-            for each in as_completed(running):
-                for outcome in each.result():
-                    tell(outcome, result)
+            for done in as_completed(running):
+                for outcome in done.result():
+                    report(outcome, result)
                 if result.shouldStop:
                     pool.shutdown(cancel_futures=True)
                     break
@@ -148,8 +147,8 @@ class OnAllCores(unittest.TestSuite):
         return result
 
 
-def tell(outcome: Outcome, result: unittest.TestResult) -> None:
-    """Let a result know of a case that was run elsewhere."""
+def report(outcome: Outcome, result: unittest.TestResult) -> None:
+    """Add the outcome of a test of another process to a result."""
     test: Any = Ran(outcome)
     result.startTest(test)
     if outcome.what == "success":
@@ -157,7 +156,7 @@ def tell(outcome: Outcome, result: unittest.TestResult) -> None:
     elif outcome.what == "skip":
         result.addSkip(test, outcome.text)
     else:
-        told: Any = (Told, Told(f"\n{outcome.text}"), None)
+        error: Any = (RemoteTraceback, RemoteTraceback(f"\n{outcome.text}"), None)
         add = result.addFailure if outcome.what == "failure" else result.addError
-        add(test, told)
+        add(test, error)
     result.stopTest(test)

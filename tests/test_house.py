@@ -1,8 +1,8 @@
-"""Holds the rules of the house: what lies where, who imports whom, what is loaded, how long it is.
+"""Holds the rules of CONTRIBUTING.md on packages, imports and lengths.
 
-Imports go down only: script, modes, analysis, pipeline, bytes. Presentation imports nothing but
-itself. What is imported inside a function counts as well; what only a type checker sees can be no
-circle, but goes down like all the rest.
+Imports point downwards only: script, modes, analysis, pipeline, bytes. `_output` imports only
+itself. Imports inside functions count, too. Imports for type checkers must point downwards, but
+cannot form cycles.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.builders.xspace import op, trace
 from tests.harness import ROOT, sampled
 
 SCRIPT = "compute_breakdown"
-# From the bottom to the top. The peaks are a table that imports nothing.
+# From the bottom to the top.
 ROOMS = ("_peaks", "_output", "_proto", "_pipeline", "_analysis", "_modes", SCRIPT)
 PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
 MODULES_OF_MODES = {mode.function.partition(":")[0]: mode.name for mode in compute_breakdown.MODES}
-# It shows what the others say.
+# This mode calls the others.
 SHOWS_OTHERS = "page"
-# Loaded for people only, and of their tables those of the mode.
+# Only `--format text` loads these, and of the tables only those of the mode.
 TEXT = {f"_output.{each.stem}" for each in ROOT.glob("_output/text*.py")}
 TEXT |= {"_output.layout", "_output.characters"}
 LONGEST_SCRIPT, LONGEST_SOURCE, LONGEST_FUNCTION = 720, 500, 60
@@ -44,7 +44,7 @@ class Import(NamedTuple):
 
 
 class Source:
-    """A file of the house."""
+    """A source file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.relative_to(ROOT)
@@ -56,7 +56,7 @@ class Source:
         return ".".join(self.path.with_suffix("").parts).removesuffix(".__init__")
 
     def imports(self) -> Iterator[Import]:
-        """Of modules of the house, anywhere in it."""
+        """Yield the imports of the program's own modules."""
         for node in ast.walk(self.tree):
             is_for_types = node in self.for_types
             if isinstance(node, ast.Import):
@@ -64,7 +64,7 @@ class Source:
                     yield Import(each.name, self.module, is_for_types)
             elif isinstance(node, ast.ImportFrom):
                 for each in node.names:
-                    # What is taken of a package may be a module of its own, or a name in it.
+                    # A name imported from a package may be a module.
                     whole = f"{node.module}.{each.name}"
                     of = whole if whole in modules() else f"{node.module}"
                     yield Import(of, self.module, is_for_types)
@@ -78,7 +78,7 @@ class Source:
         return guarded
 
     def long_functions(self) -> Iterator[str]:
-        """Those that no comment above them gives a reason for."""
+        """Yield the long functions without a comment above them that gives a reason."""
         lines = self.text.splitlines()
         for node in statements(self.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -90,7 +90,7 @@ class Source:
 
 
 def statements(of: ast.AST) -> Iterator[ast.AST]:
-    """All that it has, however deep, without the expressions in them."""
+    """Yield all nested statements, without their expressions."""
     for part in ("body", "orelse", "finalbody", "handlers", "cases"):
         for each in getattr(of, part, ()):
             yield each
@@ -99,7 +99,7 @@ def statements(of: ast.AST) -> Iterator[ast.AST]:
 
 @functools.cache
 def sources() -> list[Source]:
-    """Written by hand, without the tests."""
+    """Return all files written by hand, without tests."""
     paths = [*ROOT.glob("*.py")]
     for room in ROOMS:
         paths += ROOT.glob(f"{room}/**/*.py")
@@ -122,25 +122,25 @@ def room_of(module: str) -> int:
 
 
 class Rooms(unittest.TestCase):
-    def test_at_the_top_lie_the_script_and_the_table_of_peaks(self) -> None:
+    def test_top_folder_holds_the_script_and_the_peaks(self) -> None:
         at_the_top = {path.name for path in ROOT.glob("*.py")}
         self.assertEqual(at_the_top, {f"{SCRIPT}.py", "_peaks.py"})
         packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
         self.assertEqual(packages, set(PACKAGES))
 
-    def test_each_mode_is_a_file_of_its_own(self) -> None:
+    def test_each_mode_has_its_own_file(self) -> None:
         self.assertEqual(len(MODULES_OF_MODES), len(compute_breakdown.MODES))
         for module in MODULES_OF_MODES:
             self.assertIn(module, modules())
         files = {module for module in modules() if module.startswith("_modes.")}
         self.assertEqual(files, set(MODULES_OF_MODES), "_modes holds modes and nothing else")
 
-    def test_no_file_is_too_long_to_be_read(self) -> None:
+    def test_files_are_short(self) -> None:
         for source in sources():
             longest = LONGEST_SCRIPT if source.module == SCRIPT else LONGEST_SOURCE
             self.assertLessEqual(len(source.text.splitlines()), longest, source.path)
 
-    def test_a_long_function_says_why(self) -> None:
+    def test_long_function_has_a_reason(self) -> None:
         tests = [Source(path) for path in sorted(ROOT.glob("tests/**/*.py"))]
         found = [said for source in (*sources(), *tests) for said in source.long_functions()]
         advice = "shorten it, or say in a comment right above it why not"
@@ -148,8 +148,8 @@ class Rooms(unittest.TestCase):
 
 
 class Imports(unittest.TestCase):
-    def test_some_are_found(self) -> None:
-        """Of each way to write one, in this house as it is."""
+    def test_each_kind_of_import_is_found(self) -> None:
+        """Find an import of each way to write one."""
         for of, by, is_for_types in (
             ("_peaks", SCRIPT, False),
             ("_analysis.report", SCRIPT, False),  # in a function
@@ -158,15 +158,15 @@ class Imports(unittest.TestCase):
         ):
             self.assertIn(Import(of, by, is_for_types), imports())
 
-    def test_they_go_down(self) -> None:
+    def test_imports_point_downwards(self) -> None:
         up = [each for each in imports() if room_of(each.of) > room_of(each.by)]
         self.assertEqual(up, [])
 
-    def test_output_knows_answers_and_no_other_package(self) -> None:
+    def test_output_imports_no_other_package(self) -> None:
         found = [each for each in imports() if each.by.startswith("_output.")]
         self.assertEqual([each for each in found if not each.of.startswith("_output.")], [])
 
-    def test_none_goes_in_a_circle(self) -> None:
+    def test_imports_form_no_cycle(self) -> None:
         graph: dict[str, set[str]] = {module: set() for module in modules()}
         for each in imports():
             if not each.is_for_types:
@@ -176,14 +176,14 @@ class Imports(unittest.TestCase):
         except CycleError as error:
             self.fail(f"{error}")
 
-    def test_no_mode_imports_another_or_the_script(self) -> None:
+    def test_modes_import_neither_each_other_nor_the_script(self) -> None:
         modes = {module for module, name in MODULES_OF_MODES.items() if name != SHOWS_OTHERS}
         others = {*MODULES_OF_MODES, SCRIPT}
         found = [each for each in imports() if each.by in modes and each.of in others]
         self.assertEqual(found, [])
 
 
-# What is loaded when it has been answered.
+# Prints the modules that are loaded after an answer.
 LOADED = f"""
 import json, sys
 import {SCRIPT} as program
@@ -196,8 +196,6 @@ print(json.dumps(sorted(sys.modules)))
 
 
 class Loaded(unittest.TestCase):
-    """By a process that answers once."""
-
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -214,10 +212,10 @@ class Loaded(unittest.TestCase):
         )
         return set(json.loads(done.stdout.splitlines()[-1]))
 
-    def test_by_one_mode_no_other(self) -> None:
+    def test_mode_loads_no_other_mode(self) -> None:
         path = self.folder / "small.xplane.pb"
         path.write_bytes(trace([op("f", "loop fusion", 0, 5)], [("0", 0, 10)]))
-        for module, name in sampled(MODULES_OF_MODES.items(), 6):
+        for module, name in sampled(MODULES_OF_MODES.items(), 4):
             mode = next(mode for mode in compute_breakdown.MODES if mode.name == name)
             example = mode.example.replace("BASELINE", str(path)).split()
             with self.subTest(mode=name):
@@ -233,7 +231,7 @@ class Loaded(unittest.TestCase):
                     self.assertLess(loaded & TEXT, TEXT)
                     self.assertIn("_output.text", loaded)
 
-    def test_by_help_neither_modes_nor_bytes_nor_protobuf(self) -> None:
+    def test_help_loads_neither_modes_nor_protobuf(self) -> None:
         top = {name.partition(".")[0] for name in self.loaded("--help")}
         self.assertIn("_pipeline", top)
         self.assertEqual(top & {"_analysis", "_modes", "_output", "_proto", "google"}, set())

@@ -1,1 +1,1 @@
-"""HLO: the texts that a trace has of its ops, and the compiled programs beside it."""
+"""HLO: the texts of ops in a trace, and the compiled programs that captures hold."""

@@ -1,8 +1,8 @@
-"""The buffer assignment of a program, as it stands there: what memory it takes, for what, when.
+"""Read the buffer assignment of a program: which memory it takes, for what and when.
 
 A logical buffer holds one array from its definition to its last use. An allocation is a piece of
-memory that buffers are assigned to. A heap trace tells in which order the compiler allocated and
-freed the buffers of one allocation; which, only its buffers tell.
+memory that buffers are assigned to. A heap trace lists the order in which the compiler allocated
+and freed the buffers of one allocation; only its buffers tell which allocation that is.
 """
 
 from __future__ import annotations
@@ -10,30 +10,27 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _proto import hlo_pb2 as pb
+from _proto.hlo.shapes import Path
 from _proto.trace.wire import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _proto.hlo.module import Instruction, Program
+    from _proto.hlo.program import Instruction, Program
 
 ALLOC, FREE, _ = KINDS = ("alloc", "free", "share")
 
-# As with instructions: few are harmless, and many take at least so many bytes each.
-_FEW = 100_000
-_LEAST_BYTES = 6
-
 
 class Buffer(NamedTuple):
-    """A logical buffer: what an instruction puts out, or the part of it at `shape_index`."""
+    """A logical buffer: the output of an instruction, or the part of it at `shape_index`."""
 
     id: int
     size: int
     instruction: Instruction | None
-    shape_index: tuple[int, ...]
+    shape_index: Path
 
 
 class Assigned(NamedTuple):
-    """Where in an allocation a logical buffer lies."""
+    """The place of a logical buffer in an allocation."""
 
     buffer_id: int
     offset: int
@@ -55,8 +52,7 @@ class Allocation(NamedTuple):
 
 
 class HeapEvent(NamedTuple):
-    """A step of a heap trace, at an instruction: a buffer is allocated, freed, or shares another's
-    memory."""
+    """A step of a heap trace: an instruction allocates, frees or shares the memory of a buffer."""
 
     kind: str
     buffer_id: int
@@ -70,78 +66,58 @@ class BufferAssignment(NamedTuple):
     traces: list[list[HeapEvent]]
 
 
-def read_buffers(program: Program, data: bytes) -> BufferAssignment | None:
-    """Read a BufferAssignmentProto; None, and a complaint, where it can't be read.
-
-    An id that two buffers have is damage, and so is a negative size; whether the rest makes sense
-    is for who walks it to say.
-    """
-    try:
-        return _read(program, data)
-    except _Broken as broken:
-        program.complain(f"the buffer assignment: {broken}")
-        return None
-
-
-class _Broken(Exception):
+class _Unreadable(Exception):
     pass
+
+
+def read_buffers(program: Program) -> BufferAssignment | None:
+    """Read the buffer assignment of a program; None if there is none, or it is damaged.
+
+    A negative size and an id that two buffers have are damage. The caller checks the rest.
+    """
+    data = program.read_buffer_assignment()
+    try:
+        return None if data is None else _read(program, data)
+    except _Unreadable as error:
+        program.complain(f"the buffer assignment: {error}")
+        return None
 
 
 def _read(program: Program, data: bytes) -> BufferAssignment:
     message = parse(pb.BufferAssignment, data)
     if message is None:
-        raise _Broken("the protobuf parser refuses it")
-    left = max(_FEW, len(data) // _LEAST_BYTES)
-
-    def count(n: int) -> None:
-        nonlocal left
-        left -= n
-        if left < 0:
-            raise _Broken(f"too much for {len(data)} bytes")
-
-    count(len(message.logical_buffers))
+        raise _Unreadable("the protobuf parser refuses it")
     buffers = {}
     for each in message.logical_buffers:
         buffer = _buffer(program, each)
         if buffer.id in buffers:
-            raise _Broken(f"two buffers have the id {buffer.id}")
+            raise _Unreadable(f"two buffers have the id {buffer.id}")
         buffers[buffer.id] = buffer
-    allocations = []
-    for each in message.buffer_allocations:
-        allocation = parse(pb.BufferAllocation, each)
-        if allocation is None:
-            raise _Broken("an allocation that the protobuf parser refuses")
-        count(1 + len(allocation.assigned))
-        allocations.append(_allocation(allocation))
-    traces = []
-    for each in message.heap_simulator_traces:
-        trace = parse(pb.HeapSimulatorTrace, each)
-        if trace is None:
-            raise _Broken("a heap trace that the protobuf parser refuses")
-        count(1 + len(trace.events))
-        traces.append([_event(event) for event in trace.events])
-    return BufferAssignment(allocations, buffers, traces)
+    return BufferAssignment(
+        [_allocation(each) for each in message.buffer_allocations],
+        buffers,
+        [_heap_trace(each) for each in message.heap_simulator_traces],
+    )
 
 
 def _buffer(program: Program, data: bytes) -> Buffer:
     message = parse(pb.LogicalBuffer, data)
     if message is None or message.size < 0:
-        raise _Broken("a buffer that the protobuf parser refuses, or of negative size")
+        raise _Unreadable("a buffer is unreadable or has a negative size")
     where = message.defined_at
-    return Buffer(
-        message.id,
-        message.size,
-        program.instruction_by_id(where.instruction_id),
-        tuple(where.shape_index),
-    )
+    instruction = program.instruction_by_id(where.instruction_id)
+    return Buffer(message.id, message.size, instruction, tuple(where.shape_index))
 
 
-def _allocation(message: pb.BufferAllocation) -> Allocation:
+def _allocation(data: bytes) -> Allocation:
+    message = parse(pb.BufferAllocation, data)
+    if message is None:
+        raise _Unreadable("the protobuf parser refuses an allocation")
     assigned = [
         Assigned(each.logical_buffer_id, each.offset, each.size) for each in message.assigned
     ]
-    if min(message.size, *(min(each.offset, each.size) for each in assigned), 0) < 0:
-        raise _Broken(f"negative sizes in allocation {message.index}")
+    if message.size < 0 or any(min(each.offset, each.size) < 0 for each in assigned):
+        raise _Unreadable(f"allocation {message.index} has a negative size")
     return Allocation(
         message.index,
         message.size,
@@ -155,9 +131,16 @@ def _allocation(message: pb.BufferAllocation) -> Allocation:
     )
 
 
+def _heap_trace(data: bytes) -> list[HeapEvent]:
+    message = parse(pb.HeapSimulatorTrace, data)
+    if message is None:
+        raise _Unreadable("the protobuf parser refuses a heap trace")
+    return [_event(each) for each in message.events]
+
+
 def _event(message: pb.HeapSimulatorTrace.Event) -> HeapEvent:
     if not 0 <= message.kind < len(KINDS):
-        raise _Broken(f"an event of kind {message.kind}")
+        raise _Unreadable(f"a heap event has the unknown kind {message.kind}")
     return HeapEvent(
         KINDS[message.kind],
         message.buffer_id,

@@ -1,31 +1,27 @@
-"""What a program is called with, as it stands there: its arrays, how each lies on the devices,
-and which lend their memory to the program's output."""
+"""Read the parameters of a program: arrays, their shardings, and whose memory outputs take over."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from _proto import hlo_pb2 as pb
-from _proto.hlo.shapes import Array
+from _proto.hlo.shapes import Array, Path
 from _proto.hlo.shardings import Sharding, read_shardings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _proto.hlo.module import Computation, Instruction, Program
-
-# Of an array: the number of its parameter, and its place in that if it is a tuple.
-_Place = tuple[int, tuple[int, ...]]
+    from _proto.hlo.program import Program
 
 
 class Parameter(NamedTuple):
-    """An array that a program is called with; what isn't told is None.
+    """An array that a program is called with; unknown facts are None.
 
-    `path` is what the user's code calls it. It is a donor if it offers its memory and no output
-    takes it, unless that stands among the aliases, too.
+    `path` is its name in the user's code. `is_aliased` says that an output takes its memory,
+    `is_donor` that its memory was offered.
     """
 
     number: int
-    shape_index: tuple[int, ...]
+    shape_index: Path
     path: str | None
     array: Array | None
     sharding: Sharding | None
@@ -33,46 +29,46 @@ class Parameter(NamedTuple):
     is_donor: bool
 
 
-def read_parameters(program: Program, module: pb.HloModule, entry: Computation) -> list[Parameter]:
-    aliases = program.read(pb.InputOutputAlias, module.input_output_alias)
-    donors = program.read(pb.BufferDonor, module.buffer_donor)
-    aliased, donated = _places(aliases), _places(donors)
+def read_parameters(program: Program) -> list[Parameter] | None:
+    """Return all arrays of all parameters; None if the entry computation is unknown."""
+    message = program.message
+    entry = program.computation(message.entry_computation_id)
+    if entry is None:
+        return None
+    aliased = _places(program.read(pb.InputOutputAlias, message.input_output_alias))
+    donated = _places(program.read(pb.BufferDonor, message.buffer_donor))
     found = []
-    for each in entry.instructions:
-        number = each.parameter_number
+    for instruction in entry.instructions:
+        number = instruction.parameter_number
         if number is None:
             continue
-        leaves = each.leaves
-        data = module.spmd_parameters_shardings[number : number + 1] if number >= 0 else []
-        shardings = _shardings(each, data[0], len(leaves)) if data and leaves else None
+        leaves = instruction.leaves
+        shardings: list[Sharding] | None = None
+        if leaves and 0 <= number < len(message.spmd_parameters_shardings):
+            shardings = read_shardings(message.spmd_parameters_shardings[number], len(leaves))
+            if shardings is None:
+                program.complain(f"the sharding of {instruction.name}")
         for i, (index, array) in enumerate([((), None)] if leaves is None else leaves):
             if array is None and leaves is not None:
                 continue
-            place = number, index
             found.append(
                 Parameter(
                     number,
                     index,
-                    None if index else each.op_name,
+                    None if index else instruction.op_name,
                     array,
                     shardings[i] if shardings else None,
-                    place in aliased,
-                    place in donated,
+                    (number, index) in aliased,
+                    (number, index) in donated,
                 )
             )
     places = {(each.number, each.shape_index) for each in found}
     if len(places) < len(found) or not places >= aliased | donated:
-        program.complain("two parameters have one number, or an alias is of none")
+        program.complain("two parameters have the same number, or an alias has no parameter")
     return found
 
 
-def _places(listed: pb.InputOutputAlias | pb.BufferDonor | None) -> set[_Place]:
+def _places(listed: pb.InputOutputAlias | pb.BufferDonor | None) -> set[tuple[int, Path]]:
+    """Return parameter numbers and paths."""
     entries = listed.entries if listed else ()
     return {(each.parameter_number, tuple(each.parameter_shape_index)) for each in entries}
-
-
-def _shardings(parameter: Instruction, data: bytes, n_leaves: int) -> list[Sharding] | None:
-    shardings = read_shardings(data, n_leaves)
-    if shardings is None:
-        parameter.program.complain(f"the sharding of {parameter.name}")
-    return shardings

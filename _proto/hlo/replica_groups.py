@@ -1,26 +1,43 @@
-"""Who takes part in a collective: the groups that each way to give them means, and these in short.
+"""Work out who takes part in a collective, from all the ways to write its groups.
 
-A group is the sorted ids of its members, and groups are sorted: equal sets make equal values.
-None where what is written contradicts itself.
+A group is the sorted ids of its members, and groups are sorted, so equal sets are equal values.
+Groups that contradict themselves are None. Groups in programs are read by `collectives`, groups in
+the texts of ops here.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 from math import prod
 from typing import NamedTuple
 
 Groups = tuple[tuple[int, ...], ...]
 
-# The largest systems have some ten thousand devices.
+# The largest systems have some ten thousand devices; more must be damage.
 MAX_DEVICES = 1 << 17
-# What a label shows of sets that have no better name.
-_SETS, _MEMBERS = 8, 64
+# How many groups, and members of each, a label lists.
+_LABEL_GROUPS, _LABEL_MEMBERS = 8, 64
+
+_ID = r"\d{1,9}"
+_IDS = rf"{_ID}(?:,{_ID})*"
+_AXIS = rf"'[^']*'={_ID}"
+_PART = rf"'[^']*'(?::\({_ID}\){_ID})?"
+_GROUPS_RE = re.compile(
+    rf", replica_groups=(?:(?P<listed>\{{(?:\{{{_IDS}\}}(?:,\{{{_IDS}\}})*)?\}})"
+    rf"|(?P<iota>\[{_ID},{_ID}\]<=\[{_IDS}\](?:T\({_IDS}\))?)"
+    rf"|(?P<mesh>mesh\[{_AXIS}(?:,{_AXIS})*\] \{{(?:{_PART}(?:,{_PART})*)?\}}))(?:,|\Z)"
+)
+_PAIRS_RE = re.compile(rf", source_target_pairs=\{{((?:\{{{_ID},{_ID}\}},?)+)\}}(?:,|\Z)")
+_LIST_RE = re.compile(r"[{\[(]([\d,]*)[}\])]")
+_AXIS_RE = re.compile(r"'([^']*)'=(\d+)")
+_PART_RE = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
 
 
 class AxisPart(NamedTuple):
-    """A mesh axis by its place, or the part of it of `size` behind a major part of `before`."""
+    """A mesh axis by its index, or the part of it with `size`, after a major part of `before`."""
 
     axis: int
     before: int = 1
@@ -28,7 +45,7 @@ class AxisPart(NamedTuple):
 
 
 def listed_groups(groups: Iterable[Iterable[int]]) -> Groups | None:
-    """Groups that are spelled out: `{{0,1},{2,3}}`."""
+    """Return groups that are listed: `{{0,1},{2,3}}`."""
     known = tuple(sorted(tuple(sorted(group)) for group in groups))
     members = list(chain.from_iterable(known))
     is_sound = len(members) == len(set(members)) and min(members, default=0) >= 0 and all(known)
@@ -38,7 +55,7 @@ def listed_groups(groups: Iterable[Iterable[int]]) -> Groups | None:
 def iota_groups(
     n_groups: int, size: int, dims: Sequence[int], permutation: Sequence[int] = ()
 ) -> Groups | None:
-    """Groups `[n_groups,size]<=[dims]T(permutation)`: 0, 1, … reshaped, transposed and cut."""
+    """Return groups `[n_groups,size]<=[dims]T(permutation)`: ids reshaped, transposed and cut."""
     order = permutation or range(len(dims))
     if sorted(order) != list(range(len(dims))) or not _is_possible(dims):
         return None
@@ -52,16 +69,16 @@ def iota_groups(
 def mesh_groups(
     dims: Sequence[int], parts: Sequence[AxisPart], device_ids: Sequence[int] = ()
 ) -> Groups | None:
-    """Groups `mesh['a'=2,'b'=4] {'b':(2)2}`: their members differ in these axes or parts of axes.
+    """Return groups `mesh['a'=2,'b'=4] {'b':(2)2}`: members differ in these axes or their parts.
 
-    The devices are counted along the mesh, the last axis fastest, unless they are listed.
+    Devices are counted along the mesh, the last axis fastest, unless they are listed.
     """
     if not _is_possible(dims) or (device_ids and len(device_ids) != prod(dims)):
         return None
-    within: list[tuple[int, int]] = []
-    across: list[tuple[int, int]] = []
     if any(not 0 <= part.axis < len(dims) for part in parts):
         return None
+    within: list[tuple[int, int]] = []
+    across: list[tuple[int, int]] = []
     for axis, (dim, stride) in enumerate(zip(dims, _strides(dims), strict=True)):
         done = 1
         for _, before, size in sorted(part for part in parts if part.axis == axis):
@@ -79,11 +96,26 @@ def mesh_groups(
     return listed_groups(groups)
 
 
-class Participants(NamedTuple):
-    """Who takes part, in short: how many members each group has, and a label of the groups.
+def _is_possible(dims: Sequence[int]) -> bool:
+    return len(dims) > 0 and min(dims) > 0 and prod(dims) <= MAX_DEVICES
 
-    Equal sets have equal labels. The size is None where groups differ in it. Where a label leaves
-    something out, `mark` tells apart what it is of.
+
+def _strides(dims: Sequence[int]) -> list[int]:
+    return [prod(dims[i + 1 :]) for i in range(len(dims))]
+
+
+def _grid(axes: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the places in a grid of (size, stride), the last axis fastest."""
+    places = [0]
+    for size, stride in axes:
+        places = [place + i * stride for place in places for i in range(size)]
+    return places
+
+
+class Participants(NamedTuple):
+    """The size of each group, None if groups differ in it, and a label of the groups.
+
+    Equal sets of groups have equal labels. `mark` tells sets apart if labels leave something out.
     """
 
     size: int | None
@@ -92,12 +124,12 @@ class Participants(NamedTuple):
 
 
 def in_groups(groups: Groups, n_devices: int | None) -> Participants:
-    """`()` means that all devices are one group."""
+    """Label groups; `()` means that all devices are one group."""
     if not groups:
         return Participants(n_devices, _even(1, n_devices, 1) if n_devices else None)
     sizes = set(map(len, groups))
     if len(sizes) > 1:
-        return Participants(None, _sets(groups), hash(groups))
+        return Participants(None, _listed_sets(groups), hash(groups))
     size = sizes.pop()
     stride = groups[0][1] - groups[0][0] if size > 1 else 1
     is_even = max(group[-1] for group in groups) == size * len(groups) - 1 and all(
@@ -105,7 +137,7 @@ def in_groups(groups: Groups, n_devices: int | None) -> Participants:
     )
     if is_even:
         return Participants(size, _even(len(groups), size, stride))
-    return Participants(size, _sets(groups), hash(groups))
+    return Participants(size, _listed_sets(groups), hash(groups))
 
 
 def in_pairs(pairs: Iterable[tuple[int, int]]) -> Participants:
@@ -118,31 +150,57 @@ def _even(n_groups: int, size: int, stride: int) -> str:
     return f"{n_groups} x {size}" + f", stride {stride}" * (size > 1)
 
 
-def _sets(groups: Groups) -> str:
-    return _listed([f"{{{_listed(group, _MEMBERS)}}}" for group in groups[: _SETS + 1]], _SETS)
+def _listed_sets(groups: Groups) -> str:
+    shown = [f"{{{_listed(group, _LABEL_MEMBERS)}}}" for group in groups[: _LABEL_GROUPS + 1]]
+    return _listed(shown, _LABEL_GROUPS)
 
 
 def _listed(items: Sequence[object], most: int) -> str:
     return ",".join([*map(str, items[:most]), *["…"] * (len(items) > most)])
 
 
-def n_members(dims: Sequence[int]) -> int:
-    """How many members groups of so many devices have together; none, if so many can't be."""
-    return prod(dims) if _is_possible(dims) else 0
+def groups_in_text(attributes: str, n_devices: int | None) -> Participants | None:
+    """Read the groups in the attributes of an op; None if there are none, or they are unsound."""
+    written = _GROUPS_RE.search(attributes)
+    return _read_participants(written[0], n_devices) if written else None
 
 
-def _is_possible(dims: Sequence[int]) -> bool:
-    """Whether so many devices can be. Axes of size 1 are many in no system either."""
-    return 0 < len(dims) < 64 and min(dims) > 0 and prod(dims) <= MAX_DEVICES
+# A program has many collectives and few sets of groups, each of which may list a whole pod.
+@lru_cache(maxsize=256)
+def _read_participants(text: str, n_devices: int | None) -> Participants | None:
+    written = _GROUPS_RE.search(text)
+    if written is None:
+        return None
+    if written["listed"] == "{}":
+        return in_groups((), n_devices)
+    groups = _read_groups(written)
+    return in_groups(groups, None) if groups else None
 
 
-def _strides(dims: Sequence[int]) -> list[int]:
-    return [prod(dims[i + 1 :]) for i in range(len(dims))]
+def _read_groups(written: re.Match[str]) -> Groups | None:
+    if written["listed"]:
+        return listed_groups(map(_numbers, _LIST_RE.findall(written["listed"])))
+    if written["iota"]:
+        (n_groups, size), dims, *order = map(_numbers, _LIST_RE.findall(written["iota"]))
+        return iota_groups(n_groups, size, dims, *order)
+    mesh, _, within = written["mesh"].partition("]")
+    axes = _AXIS_RE.findall(mesh)
+    index_of = {name: i for i, (name, _) in enumerate(axes)}
+    parts = _PART_RE.findall(within)
+    if len(index_of) < len(axes) or not index_of.keys() >= {name for name, *_ in parts}:
+        return None
+    axis_parts = [AxisPart(index_of[name], *map(int, filter(None, of))) for name, *of in parts]
+    return mesh_groups([int(size) for _, size in axes], axis_parts)
 
 
-def _grid(axes: Iterable[tuple[int, int]]) -> list[int]:
-    """The places of a grid of (size, stride), the last axis fastest."""
-    places = [0]
-    for size, stride in axes:
-        places = [place + i * stride for place in places for i in range(size)]
-    return places
+def pairs_in_text(attributes: str) -> Participants | None:
+    """Read the pairs in the attributes of a permute."""
+    written = _PAIRS_RE.search(attributes)
+    if written is None:
+        return None
+    pairs = map(_numbers, _LIST_RE.findall(written[1]))
+    return in_pairs((source, target) for source, target in pairs)
+
+
+def _numbers(listed: str) -> list[int]:
+    return list(map(int, listed.split(",")))

@@ -1,4 +1,4 @@
-"""Shardings of a HloProto: into how many tiles an array is cut, and the text of that."""
+"""Read shardings: into how many tiles an array is cut, and the sharding's text."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from _proto.trace.wire import parse
 
 _KINDS = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
 _MAXIMAL, _TUPLE, _TILED = (_KINDS.index(kind) for kind in ("maximal", "tuple", "tiled"))
-# Which leave an array as it is. Devices that share a tile may do so in any of these ways, too;
-# where they share it in another, only the program knows what each makes of it.
+# These do not cut an array. Devices may also share a tile in these ways; what each device makes of
+# a tile that is shared in another way is known to the program only.
 _WHOLE = frozenset(_KINDS.index(kind) for kind in ("replicated", "maximal", "unreduced"))
 
 
 class Sharding:
-    """How an array lies on the devices. Many may share one, so all is told once."""
+    """The distribution of an array over devices. Many arrays may have the same object."""
 
     def __init__(self, message: pb.Sharding) -> None:
         self._message = message
+        self._named = message.named_sharding if message.HasField("named_sharding") else None
 
     def tiles(self, rank: int) -> Sequence[int] | None:
-        """Into how many tiles each dimension of an array of that rank is cut; None where that
-        isn't told."""
+        """Return the number of tiles along each dimension of an array; None if unknown."""
         if self._leaves_whole:
             return [1] * rank
         tiles = self._tiles
@@ -32,25 +32,22 @@ class Sharding:
 
     @cached_property
     def _leaves_whole(self) -> bool:
-        message = self._message
-        if message.HasField("named_sharding"):
-            named = message.named_sharding
+        named = self._named
+        if named:
             return not (named.tuple_shardings or named.manual_axes) and _is_whole(named)
-        return message.type in _WHOLE
+        return self._message.type in _WHOLE
 
     @cached_property
     def _tiles(self) -> Sequence[int] | None:
-        message = self._message
-        is_named = message.HasField("named_sharding")
-        tiles = _named_tiles(message.named_sharding) if is_named else _tiles(message)
+        tiles = _named_tiles(self._named) if self._named else _tiles(self._message)
         return tiles if tiles is not None and min(tiles, default=1) > 0 else None
 
     @cached_property
     def text(self) -> str | None:
-        """As HLO texts have it; None where it makes no sense."""
+        """Return the sharding as HLO texts write it; None if it contradicts itself."""
         message = self._message
-        if message.HasField("named_sharding"):
-            return _named_text(message.named_sharding)
+        if self._named:
+            return _named_text(self._named)
         if message.type == _TILED:
             return _tiled_text(message)
         if message.type == _TUPLE or not 0 <= message.type < len(_KINDS):
@@ -62,35 +59,33 @@ class Sharding:
 
 
 def read_shardings(data: bytes, n_leaves: int) -> list[Sharding] | None:
-    """The shardings of the leaves of a shape, from a serialized OpSharding; None where the bytes
-    can't be read, or are of another shape."""
+    """Read an OpSharding; return the shardings of a shape's leaves.
+
+    None if the sharding is unreadable or has another number of leaves.
+    """
     message = parse(pb.Sharding, data)
     if message is None:
         return None
-    if not message.HasField("named_sharding"):
-        if message.type != _TUPLE:
-            return [Sharding(message)] * n_leaves
-        parts = [parse(pb.Sharding, part) for part in message.tuple_shardings]
+    parts: list[pb.Sharding | None]
+    if message.HasField("named_sharding"):
+        named = [parse(pb.NamedSharding, part) for part in message.named_sharding.tuple_shardings]
+        parts = [None if part is None else pb.Sharding(named_sharding=part) for part in named]
+        is_tuple = bool(parts)
     else:
-        named = message.named_sharding
-        if not named.tuple_shardings:
-            return [Sharding(message)] * n_leaves
-        read = [parse(pb.NamedSharding, part) for part in named.tuple_shardings]
-        parts = [None if part is None else pb.Sharding(named_sharding=part) for part in read]
+        parts = [parse(pb.Sharding, part) for part in message.tuple_shardings]
+        is_tuple = message.type == _TUPLE
+    if not is_tuple:
+        return [Sharding(message)] * n_leaves
     shardings = [Sharding(part) for part in parts if part is not None]
     return shardings if len(shardings) == len(parts) == n_leaves else None
 
 
-# Tiles by number: those of the array come first, behind them those among devices that share one.
-
-
-def _shared_in(message: pb.Sharding) -> Sequence[int]:
-    """The ways in which devices share tiles, each of which takes a dimension."""
-    return message.last_tile_dims or [0] * message.replicate_on_last_tile_dim
+# Tiles by number: first the dimensions of the array, then those of devices that share a tile.
 
 
 def _tiles(message: pb.Sharding) -> Sequence[int] | None:
-    shared_in = _shared_in(message)
+    # Each way in which devices share tiles takes one dimension.
+    shared_in = message.last_tile_dims or [0] * message.replicate_on_last_tile_dim
     n_dims = len(message.tile_assignment_dimensions) - len(shared_in)
     if message.type != _TILED or n_dims < 0 or not _WHOLE.issuperset(shared_in):
         return None
@@ -122,34 +117,29 @@ def _listed(items: Iterable[int]) -> str:
 
 
 def _is_whole(named: pb.NamedSharding) -> bool:
-    """Whether all of the array is on each device that it is on."""
     return not any(dim.axes for dim in named.dim_shardings)
 
 
 def _named_tiles(named: pb.NamedSharding) -> Sequence[int] | None:
-    sizes = [axis.size for axis in named.mesh.axes]
     if named.tuple_shardings or named.manual_axes or not _makes_sense(named):
         return None
-    # Each above 0, or else two that aren't could pass for one that is.
-    return [prod(max(0, _size(part, sizes)) for part in dim.axes) for dim in named.dim_shardings]
-
-
-def _parts(named: pb.NamedSharding) -> Iterable[pb.AxisRef]:
-    for dim in named.dim_shardings:
-        yield from dim.axes
-    for shared in (named.replicated_axes, named.unreduced_axes, named.manual_axes):
-        yield from shared
+    # Two negative sizes must not make a positive product.
+    return [
+        prod(max(0, _size(part, named.mesh)) for part in dim.axes) for dim in named.dim_shardings
+    ]
 
 
 def _makes_sense(named: pb.NamedSharding) -> bool:
-    n_axes = len(named.mesh.axes)
-    return all(0 <= part.mesh_axis_index < n_axes for part in _parts(named))
+    """Tell if all axes are axes of the mesh."""
+    axes = [axis for dim in named.dim_shardings for axis in dim.axes]
+    axes += [*named.replicated_axes, *named.unreduced_axes, *named.manual_axes]
+    return all(0 <= axis.mesh_axis_index < len(named.mesh.axes) for axis in axes)
 
 
-def _size(part: pb.AxisRef, sizes: Sequence[int]) -> int:
+def _size(part: pb.AxisRef, mesh: pb.Mesh) -> int:
     if part.HasField("sub_axis_info"):
         return part.sub_axis_info.size
-    return sizes[part.mesh_axis_index]
+    return mesh.axes[part.mesh_axis_index].size
 
 
 def _named_text(named: pb.NamedSharding) -> str | None:
@@ -160,26 +150,28 @@ def _named_text(named: pb.NamedSharding) -> str | None:
     if not mesh.axes and mesh.device_ids:
         return f"{{maximal_mesh[device_id={_listed(mesh.device_ids)}]}}"
     sizes = ",".join(f"{name}={axis.size}" for name, axis in zip(names, mesh.axes, strict=True))
-    said = [f"mesh[{sizes}]"]
+    parts = [f"mesh[{sizes}]"]
     if mesh.device_ids:
-        said.append(f"device_ids=({_listed(mesh.device_ids)})")
-    shared = {
-        "replicated": named.replicated_axes,
-        "unreduced": named.unreduced_axes,
-        "manual": named.manual_axes,
+        parts.append(f"device_ids=({_listed(mesh.device_ids)})")
+    used = {
+        kind: [_axis_text(axis, names) for axis in axes]
+        for kind, axes in (
+            ("replicated", named.replicated_axes),
+            ("unreduced", named.unreduced_axes),
+            ("manual", named.manual_axes),
+        )
+        if axes
     }
-    used = {kind: [_axis_text(axis, names) for axis in shared[kind]] for kind in shared}
-    used = {kind: axes for kind, axes in used.items() if axes}
     if _is_whole(named) and not used:
-        said.append("replicated")
+        parts.append("replicated")
     elif _is_whole(named) and used in ({"unreduced": names}, {"manual": names}):
-        # All axes are.
-        said += used
+        # All axes are used in this way, so XLA writes no list.
+        parts += used
     else:
         dims = [] if _is_whole(named) else named.dim_shardings
-        said.append(f"[{', '.join(_dim_text(dim, names) for dim in dims)}]")
-        said += [f"{kind}={{{', '.join(axes)}}}" for kind, axes in used.items()]
-    return f"{{{', '.join(said)}}}"
+        parts.append(f"[{', '.join(_dim_text(dim, names) for dim in dims)}]")
+        parts += [f"{kind}={{{', '.join(axes)}}}" for kind, axes in used.items()]
+    return f"{{{', '.join(parts)}}}"
 
 
 def _dim_text(dim: pb.NamedSharding.Dimension, names: Sequence[str]) -> str:

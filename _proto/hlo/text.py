@@ -1,13 +1,16 @@
-"""The grammar of HLO texts: `%name = shape opcode(operands), attributes`.
+"""Parse HLO texts of ops: `%name = shape opcode(operands), attributes`.
 
-An op's text is what a trace tells of its shapes, opcode and operands. It is taken apart as far
-as somebody asks, and as far as it is one: of any other text all parts are empty.
+A trace shows an op's shapes, opcode and operands in such a text. Parts that a text lacks, because
+it is cut off or is no instruction, are empty.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import prod
+
+from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,44 +20,37 @@ if TYPE_CHECKING:
 
 NAME = r"%?(?P<name>[\w.\-]+)"
 ARRAY = r"\b(?P<dtype>[a-z][a-z0-9]*)\[(?P<dims>[0-9,<=? ]*)\](?:\{(?P<layout>[^{}]*)\})?"
-OPCODE = r"\s*(?P<opcode>[a-z][\w\-]*)\("
-# A layout is `minor_to_major:T(tile)(tile)…S(memory space)`, all of it optional.
-TILES = r"T(?P<tiles>(?:\([^()]*\))+)"
-MEMORY_SPACE = r"S\((?P<space>\d+)\)"
-TARGET = r'custom_call_target="(?P<target>[^"]*)"'
-ON_SPARSE_CORE = 'async_execution_thread="sparsecore"'
-
 RESULT_RE = re.compile(rf"\s*(?:ROOT\s+)?{NAME}\s*(?:=\s*|\Z)")
 ARRAY_RE = re.compile(ARRAY)
-# An operand's name is passed over at once: else each of its letters could begin an array.
+# An operand's name is skipped as a whole; otherwise each of its letters could begin an array.
 OPERAND_OR_PARENTHESIS_RE = re.compile(rf"({ARRAY})(?: %[\w.\-]+)?|[()]")
-OPCODE_RE = re.compile(OPCODE)
-TILES_RE = re.compile(TILES)
-MEMORY_SPACE_RE = re.compile(MEMORY_SPACE)
+OPCODE_RE = re.compile(r"\s*(?P<opcode>[a-z][\w\-]*)\(")
+# A layout is `minor_to_major:T(tile)(tile)…S(memory space)`; each part is optional.
+TILES_RE = re.compile(r"T(?P<tiles>(?:\([^()]*\))+)")
+MEMORY_SPACE_RE = re.compile(r"S\((?P<space>\d{1,20})\)")
 TARGET_MARK = "custom_call_target"
-# v5e and its like write an asynchronous collective as a pair of fusions, told by their names.
-ASYNC_COLLECTIVE = "async-collective"
-ASYNC_COLLECTIVE_ENDS = ("async-collective-start", "async-collective-done")
-TARGET_RE = re.compile(TARGET)
+TARGET_RE = re.compile(r'custom_call_target="(?P<target>[^"]*)"')
+ON_SPARSE_CORE = 'async_execution_thread="sparsecore"'
 OPERAND_NAME_RE = re.compile(r"%([\w.\-]+)")
 BITS_RE = re.compile(r"[a-z]+(\d{1,3})(?!\d)")
 SSA_PART_RE = re.compile(r"\d+|(?:clone|cloned|remat)\d*")
+# Programs of v5e and its like write an asynchronous collective as two fusions, named so.
+ASYNC_COLLECTIVE = "async-collective"
+ASYNC_COLLECTIVE_ENDS = ("async-collective-start", "async-collective-done")
 
-# Elements: more than any array has.
-ENDLESS = 1 << 128
-# Of memory spaces: any other is on the chip.
+# Memory spaces; any other is on the chip.
 HBM, HOST_MEMORY = 0, 5
-# What copies between the two are called, beside the collectives.
+# The names of copies to and from the host's memory, which are listed with the collectives.
 TO_HOST, FROM_HOST = "to_host", "from_host"
-# The dtypes without a peak of their own.
+# The class of dtypes that have no peak.
 OTHER: Final = "other"
 DTYPE_CLASSES: dict[str, DtypeClass] = {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}
-# Shaped like arrays, but nothing is in them.
+# Values that are written like arrays and hold no data.
 NO_DATA = ("token", "opaque")
 
 
 class Array:
-    """The shape of an array, as written and taken apart."""
+    """The shape of an array, as its text has it."""
 
     __slots__ = ("dims", "dtype", "layout", "text")
 
@@ -73,30 +69,21 @@ class Array:
 
     @property
     def n_elements(self) -> int:
-        # A dynamic dimension, `<=128`, counts with its bound.
-        # Python reads no number of thousands of digits, nor need it: the text is nonsense then.
-        dims = [int(dim) if len(dim) < 20 else 1 << 64 for dim in re.findall(r"\d+", self.dims)]
-        if 0 in dims:
-            return 0
-        n_elements = 1
-        for dim in dims:
-            n_elements *= dim
-            if n_elements >= ENDLESS:
-                return ENDLESS
-        return n_elements
+        """Return the number of elements; a dynamic dimension, `<=128`, counts with its bound."""
+        # Python refuses to convert numbers of thousands of digits, which damaged texts may have.
+        return prod(int(dim[:20]) for dim in re.findall(r"\d+", self.dims))
 
     @property
     def n_bytes(self) -> int | None:
-        """Of all elements, without padding; None where that can't be told, as of a dynamic size."""
-        n_elements = self.n_elements
-        if n_elements >= ENDLESS or not {"<", "?"}.isdisjoint(self.dims):
+        """Return the size without padding; None for a dynamic size or an unknown dtype."""
+        if not {"<", "?"}.isdisjoint(self.dims):
             return None
-        return size_of(self.dtype, n_elements)
+        return size_of(self.dtype, self.n_elements)
 
     @property
     def memory_space(self) -> int:
         space = MEMORY_SPACE_RE.search(self.layout or "")
-        return int(space["space"][:20]) if space else HBM
+        return int(space["space"]) if space else HBM
 
     def order_and_tiles(self) -> tuple[str, str] | None:
         if self.layout is None:
@@ -107,92 +94,81 @@ class Array:
 
 
 class HloText:
-    """What an HLO text says. Tuples are flattened to their arrays, in order."""
+    """An HLO text. Tuples are flattened to their arrays, in order.
 
-    __slots__ = (
-        *("_opcode", "_operands", "_operands_end", "_outputs", "_shape_end", "_shape_start"),
-        *("name", "text"),
-    )
+    A text is parsed when its parts are needed: it can have hundreds of operands, and few modes
+    look at them.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
         result = RESULT_RE.match(text)
         self.name: str = result["name"] if result else ""
         self._shape_start = result.end() if result else len(text)
-        # Parsed when first asked for: there can be hundreds of operands, and few modes ask.
-        self._shape_end = -1
-        self._outputs: list[Array] = []
-        self._opcode: re.Match[str] | None = None
-        self._operands: list[Array] = []
-        self._operands_end = -1
 
     def __repr__(self) -> str:
         return f"HloText({self.text!r})"
 
-    def _parse_result(self) -> None:
-        if self._shape_end < 0:
-            self._outputs, self._shape_end = parse_shape(self.text, self._shape_start)
-            self._opcode = OPCODE_RE.match(self.text, self._shape_end)
+    @cached_property
+    def _outputs_and_end(self) -> tuple[list[Array], int]:
+        return parse_shape(self.text, self._shape_start)
 
-    @property
-    def outputs(self) -> list[Array]:
-        self._parse_result()
-        return self._outputs
+    @cached_property
+    def _opcode(self) -> re.Match[str] | None:
+        return OPCODE_RE.match(self.text, self._outputs_and_end[1])
 
-    @property
-    def shape(self) -> str:
-        """The text of the output's shape, tuples whole."""
-        self._parse_result()
-        return self.text[self._shape_start : self._shape_end]
-
-    @property
-    def opcode(self) -> str:
-        """Empty where the text is no more than a name."""
-        self._parse_result()
-        return self._opcode["opcode"] if self._opcode else ""
-
-    def _parse_operands(self) -> None:
-        if self._operands_end < 0:
-            self._operands, self._operands_end = parse_shape(self.text, self._operands_start)
+    @cached_property
+    def _operands_and_end(self) -> tuple[list[Array], int]:
+        return parse_shape(self.text, self._operands_start)
 
     @property
     def _operands_start(self) -> int:
-        """Where their parenthesis opens."""
-        self._parse_result()
+        """Return the position of the parenthesis that opens the operands."""
         return self._opcode.end() - 1 if self._opcode else len(self.text)
 
     @property
+    def outputs(self) -> list[Array]:
+        return self._outputs_and_end[0]
+
+    @property
+    def shape(self) -> str:
+        """Return the text of the output's shape, tuples included."""
+        return self.text[self._shape_start : self._outputs_and_end[1]]
+
+    @property
+    def opcode(self) -> str:
+        """Return the opcode; it is empty if the text is only a name."""
+        return self._opcode["opcode"] if self._opcode else ""
+
+    @property
     def operands(self) -> list[Array]:
-        self._parse_operands()
-        return self._operands
+        return self._operands_and_end[0]
 
     @property
     def operand_names(self) -> Iterator[str]:
-        """The names of those operands that have one."""
-        self._parse_operands()
-        found = OPERAND_NAME_RE.finditer(self.text, self._operands_start, self._operands_end)
-        return (name[1] for name in found)
+        """Yield the names of the operands that have one."""
+        start, end = self._operands_start, self._operands_and_end[1]
+        return (name[1] for name in OPERAND_NAME_RE.finditer(self.text, start, end))
 
     @property
     def wrapped_inputs(self) -> list[Array]:
-        """What went into the asynchronous op that this one ends: `((inputs), output, …)`."""
+        """Return the inputs of the asynchronous op that this ends: `((inputs), output, …)`."""
         start = self._operands_start
         return parse_shape(self.text, start + 2)[0] if self.text.startswith("(((", start) else []
 
     @property
     def attributes(self) -> str:
-        """What follows the operands."""
-        self._parse_operands()
-        return self.text[self._operands_end :]
+        """Return the text after the operands."""
+        return self.text[self._operands_and_end[1] :]
 
     @property
     def on_sparse_core(self) -> bool:
-        """Whether it says that a SparseCore runs what it starts."""
+        """Tell if the text names a SparseCore as the place where the op runs."""
         return ON_SPARSE_CORE in self.attributes
 
     @property
     def target(self) -> str | None:
-        # Few have one, and all are asked.
+        # All ops are asked for their target, and few texts have one.
         if TARGET_MARK not in self.text or self.opcode != "custom-call" or self._opcode is None:
             return None
         target = TARGET_RE.search(self.text, self._opcode.end())
@@ -200,34 +176,34 @@ class HloText:
 
     @property
     def base_name(self) -> str:
-        """The name without its SSA parts: `fusion.48.clone.3` is a `fusion`."""
+        """Return the name without its SSA parts: `fusion` for `fusion.48.clone.3`."""
         return base_name(self.name)
 
     @property
     def is_on_chip(self) -> bool:
-        """Whether all arrays that the text shows, if any, lie on the chip."""
+        """Tell if the text has arrays, and all of them are in memory on the chip."""
         arrays = [*self.outputs, *self.operands]
         off_chip = any(array.memory_space in (HBM, HOST_MEMORY) for array in arrays)
         return bool(arrays) and not off_chip
 
     @property
     def moved_array(self) -> Array | None:
-        """The array whose data the op moves: its first operand, for want of any better word."""
-        # The operand of a copy-done is (destination, source, context), the first shaped as its
-        # output.
+        """Return the array that the op moves: the first operand, or the source of a copy-done."""
+        # The operand of a copy-done is (destination, source, context). The destination has as
+        # many arrays as the output.
         is_done = self.opcode == "copy-done" and len(self.operands) > 1
         place = len(self.outputs) if is_done else 0
         return self.operands[place] if place < len(self.operands) else None
 
 
 def base_name(name: str) -> str:
-    """An op's name without its SSA parts."""
+    """Return an op's name without its SSA parts."""
     named = ".".join(part for part in name.split(".") if not SSA_PART_RE.fullmatch(part))
     return named or name
 
 
 def without_ssa_end(name: str) -> str:
-    """A name without the SSA parts at its end; those that stand within stay."""
+    """Return a name without the SSA parts at its end; those inside the name stay."""
     head, dot, last = name.rpartition(".")
     while dot and head and SSA_PART_RE.fullmatch(last):
         name = head
@@ -236,21 +212,19 @@ def without_ssa_end(name: str) -> str:
 
 
 def named_after(name: str, others: tuple[str, ...]) -> str | None:
-    """Which of these an op is called after: `slice-done.10` after `slice`, `slices` after none.
-
-    No regular expressions: making four takes as long as reading the metadata of a hundred ops.
-    """
+    """Return the name that an op is called after: `slice` for `slice-done.10`, not for `slices`."""
+    # Four regular expressions instead take as long to compile as the metadata of 100 ops to read.
     if not name.startswith(others):
         return None
-    # Behind a whole name there is nothing, or what is counted or joined to it.
+    # A number or another part may follow a whole name.
     ends = ((each, name[len(each) : len(each) + 1]) for each in others if name.startswith(each))
     return next((each for each, end in ends if end in "-_.0123456789"), None)
 
 
 def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
-    """The arrays of the array, tuple or operand list that begins at `start`, and where it ends.
+    """Return the arrays in the array, tuple or operand list that begins at `start`, and its end.
 
-    Between the parentheses may stand names, commas and `/*index=5*/` comments: passed over.
+    Names, commas and comments like `/*index=5*/` between the arrays are skipped.
     """
     if not text.startswith("(", start):
         only = ARRAY_RE.match(text, start)
@@ -273,14 +247,14 @@ def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
 
 
 def dtype_class(hlo_dtype: str) -> DtypeClass:
-    """The class of dtypes that has a peak: bf16, fp8, fp16, fp32; or else other."""
+    """Return the class of an HLO dtype: bf16, fp8, fp16, fp32 or other."""
     if hlo_dtype.startswith("f8"):
         return "fp8"
     return DTYPE_CLASSES.get(hlo_dtype, OTHER)
 
 
 def bits_of(hlo_dtype: str) -> int | None:
-    """Of one element; None for a dtype that isn't known."""
+    """Return the bits of one element; None for an unknown dtype."""
     if hlo_dtype == "pred":
         return 8
     named = BITS_RE.match(hlo_dtype)
@@ -288,13 +262,13 @@ def bits_of(hlo_dtype: str) -> int | None:
 
 
 def size_of(hlo_dtype: str, n_elements: int) -> int | None:
-    """The bytes of so many elements, packed."""
+    """Return the bytes that packed elements take; None for an unknown dtype."""
     bits = bits_of(hlo_dtype)
     return None if bits is None else (n_elements * bits + 7) // 8
 
 
 def main_dtype(arrays: list[Array]) -> str:
-    """The dtype of the array of most elements, the first of several."""
+    """Return the dtype of the array with most elements, the first of several."""
     dtypes = {array.dtype for array in arrays}
     if len(dtypes) == 1:
         return dtypes.pop()
@@ -302,7 +276,7 @@ def main_dtype(arrays: list[Array]) -> str:
 
 
 def dtype_and_layout_change(hlo: HloText) -> tuple[bool | None, bool | None]:
-    """Whether an op changes the dtype, and the layout; None where that can't be compared."""
+    """Tell if an op changes the dtype and the layout; None for what cannot be compared."""
     before, after = hlo.moved_array, hlo.outputs[0] if hlo.outputs else None
     if before is None or after is None:
         return None, None

@@ -1,7 +1,7 @@
-"""Builds compiled programs for tests, byte by byte, as `xspace` builds traces.
+"""Build compiled programs for tests, byte by byte, without the protobuf library.
 
-Two layers again. The lower one mirrors the messages of a HloProto, where ids are numbers and None
-is not written. The upper one takes a few lines a test, refers by name, and hands out ids:
+The lower layer mirrors the messages of a HloProto: ids are numbers, and None is not written. The
+upper layer describes a program in a few lines, refers to instructions by name and assigns the ids:
 
     data = hlo_proto(
         {
@@ -10,7 +10,7 @@ is not written. The upper one takes a few lines a test, refers by name, and hand
         }
     )
 
-The last instruction of a computation is its root. No protobuf library is involved.
+The last instruction of a computation is its root, the last computation is the entry.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def messages(number: int, each: Sequence[Message], arrange: Arrange) -> list[byt
     return [bytes_field(number, encode(message, arrange)) for message in each]
 
 
-# --- the messages --------------------------------------------------------------------------------
+# --- messages ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Shape:
     dims: tuple[int, ...] = ()
     memory_space: int | None = None
     parts: tuple[Shape, ...] = ()
-    # For each of the dims; compilers write it of static ones, too.
+    # One flag per dimension; compilers also write them for static shapes.
     dynamic: tuple[bool, ...] = ()
 
     def fields(self, arrange: Arrange) -> list[bytes]:
@@ -118,7 +118,7 @@ class Instruction:
     backend_config: bytes | None = None
     thread: str | None = None
     extra: bytes = b""
-    # Of a parameter.
+    # The number of a parameter.
     number: int | None = None
     target: str | None = None
 
@@ -128,7 +128,7 @@ class Instruction:
             *texts(name=(1, self.name), opcode=(2, self.opcode)),
             *messages(3, [self.shape] if self.shape else [], arrange),
             *messages(7, [self.metadata] if self.metadata else [], arrange),
-            # proto3 leaves zeros out.
+            # proto3 does not write zeros.
             *ints(number=(9, self.number or None)),
             *texts(target=(28, self.target)),
             *ints(id=(35, self.id)),
@@ -159,7 +159,7 @@ class Computation:
 
 @dataclass
 class StackFrames:
-    """Locations are (file id, line, column), frames (location id, id of the caller's frame)."""
+    """Files, locations (file id, line, column), and frames (location id, caller's frame id)."""
 
     files: list[str]
     locations: list[tuple[int, int, int]]
@@ -183,7 +183,7 @@ class StackFrames:
 class Module:
     computations: list[Computation]
     frames: StackFrames | None = None
-    # Replicas and computations of the device assignment.
+    # The numbers of replicas and computations in the device assignment.
     devices: tuple[int, int] | None = None
     extra: bytes = b""
     entry_id: int | None = None
@@ -200,7 +200,7 @@ class Module:
 
 
 def packed_pair(first: int, second: int) -> bytes:
-    """A message of two numbers, in its fields 1 and 2."""
+    """Encode a message with two numbers, in its fields 1 and 2."""
     return int_field(1, first) + int_field(2, second)
 
 
@@ -228,17 +228,17 @@ def listed_groups(*groups: Sequence[int]) -> bytes:
 
 
 def iota(n_groups: int, size: int, dims: Sequence[int], permutation: Sequence[int] = ()) -> bytes:
-    """An IotaReplicaGroupList, for field 92 or the second one of field 87."""
+    """Encode an IotaReplicaGroupList, for field 92 of an instruction or field 2 of field 87."""
     return packed_pair(n_groups, size) + packed(3, dims) + packed(4, permutation)
 
 
-# An axis of a mesh, by its place, or (place, size before, size) for a part of one.
+# The index of a mesh axis, or (index, size of the major part before, size) for a part of one.
 Axis = int | tuple[int, int, int]
 
 
 def axis_ref(axis: Axis) -> bytes:
     place, sub = (axis, b"") if isinstance(axis, int) else (axis[0], packed_pair(*axis[1:]))
-    # proto3 leaves zeros out.
+    # proto3 does not write zeros.
     return (int_field(1, place) if place else b"") + (bytes_field(2, sub) if sub else b"")
 
 
@@ -247,7 +247,7 @@ def mesh(
     axes: Sequence[Axis],
     device_ids: Sequence[int] = (),
 ) -> bytes:
-    """Field 93."""
+    """Encode field 93 of an instruction: groups by axes of a mesh."""
     sizes = b"".join(
         bytes_field(1, text_field(1, f"axis_{i}") + int_field(2, dim)) for i, dim in enumerate(dims)
     )
@@ -261,13 +261,13 @@ def pairs(*each: tuple[int, int]) -> bytes:
     return b"".join(bytes_field(52, packed_pair(*pair)) for pair in each)
 
 
-# --- fields of a module, for `extra`: who lends memory, and how parameters are cut ----------------
+# --- fields of a module, for `extra`: aliases, donors and shardings of parameters -----------------
 
 
 def aliases(*each: tuple[int, Sequence[int]]) -> bytes:
-    """Parameters, and places in them, whose memory an output takes."""
+    """Encode parameter numbers and places in them; outputs take their memory."""
     entries = [
-        # Which output, and that it must be so.
+        # Fields 1 and 4 are the output and the kind of alias.
         bytes_field(1, packed(1, (0,)) + int_field(2, number) + packed(3, index) + int_field(4, 2))
         for number, index in each
     ]
@@ -275,7 +275,7 @@ def aliases(*each: tuple[int, Sequence[int]]) -> bytes:
 
 
 def donors(*each: tuple[int, Sequence[int]]) -> bytes:
-    """Parameters, and places in them, whose memory is offered in vain."""
+    """Encode parameter numbers and places in them; no output takes their memory."""
     entries = [bytes_field(1, int_field(1, number) + packed(2, index)) for number, index in each]
     return bytes_field(18, b"".join(entries))
 
@@ -325,7 +325,7 @@ def named_sharding(
     device_ids: Sequence[int] = (),
     parts: Sequence[bytes] = (),
 ) -> bytes:
-    """A NamedSharding: of each dim the axes that cut it."""
+    """Encode a NamedSharding; `dims` has the axes that cut each dimension."""
     mesh = b"".join(bytes_field(1, text_field(1, n) + int_field(2, size)) for n, size in axes)
     cut = [
         b"".join(bytes_field(1, axis_ref(a)) for a in dim) + (int_field(2, 1) if is_closed else b"")
@@ -348,7 +348,7 @@ ALLOC, FREE, SHARE = 0, 1, 2
 
 
 def buffer(id_: int, size: int, instruction_id: int, *index: int, color: int = 0) -> bytes:
-    """A logical buffer: the output of an instruction, or the part of it at `index`."""
+    """Encode a logical buffer: the output of an instruction, or the part of it at `index`."""
     where = packed(3, index) + int_field(4, instruction_id)
     fields = int_field(1, id_) + int_field(2, size) + bytes_field(3, where) + int_field(4, color)
     return bytes_field(1, fields)
@@ -365,7 +365,7 @@ def allocation(
     thread_local: bool = False,
     color: int = 0,
 ) -> bytes:
-    """An allocation, and the buffers assigned to it: (id, offset, size)."""
+    """Encode an allocation with the buffers assigned to it: (id, offset, size)."""
     places = b"".join(
         bytes_field(9, packed_pair(buffer_id, offset) + int_field(3, length))
         for buffer_id, offset, length in assigned
@@ -382,7 +382,7 @@ def allocation(
 
 
 def heap_trace(*events: tuple[int, int, str, int]) -> bytes:
-    """Events are (kind, buffer, instruction's name, buffer that memory is shared with)."""
+    """Encode events: (kind, buffer, instruction's name, buffer that memory is shared with)."""
     return bytes_field(
         4,
         b"".join(
@@ -405,7 +405,7 @@ def tuple_of(*parts: Shape) -> Shape:
 
 @dataclass
 class Op:
-    """An instruction that refers to others by their names."""
+    """An instruction that refers to others by name."""
 
     name: str
     opcode: str
@@ -429,7 +429,7 @@ def op(
     number: int | None = None,
     target: str | None = None,
 ) -> Op:
-    """An instruction; `line` is its `file:line`, `frame` the id of its stack frame."""
+    """Make an instruction; `line` is its `file:line`, `frame` the id of its stack frame."""
     file, _, at = (line or "").rpartition(":")
     metadata = OpMetadata(tf_op, file or None, int(at) if at else None, frame)
     return Op(
@@ -459,8 +459,10 @@ def module(
     threads: dict[str, str] | None = None,
     extra: bytes = b"",
 ) -> Module:
-    """A module whose ids count over all computations, as a compiler's do. Ids of computations and
-    of instructions overlap: nothing may mix them up."""
+    """Make a module. Ids of instructions count over all computations, as compilers do.
+
+    Ids of computations overlap with these, so that tests notice if the two are confused.
+    """
     computation_ids = {name: i for i, name in enumerate(computations, 1)}
     ids: dict[str, int] = {}
     for ops in computations.values():
@@ -480,7 +482,7 @@ def module(
                 (threads or {}).get(name),
             )
         )
-    # The last one is the entry.
+    # The last computation is the entry.
     return Module(made, frames, devices, extra, len(made) or None)
 
 
@@ -498,7 +500,7 @@ def hlo_proto(
 
 
 def metadata_plane(programs: dict[int, tuple[str, bytes | None]]) -> Plane:
-    """The plane of the programs: id -> name and HloProto, or None for an entry without one."""
+    """Make the plane of programs from ids, names and HloProtos, None for an entry without one."""
     return Plane(
         "/host:metadata",
         event_metadata=[

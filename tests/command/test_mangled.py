@@ -1,4 +1,4 @@
-"""Captures that a text conversion has mangled: each byte that is not UTF-8 became U+FFFD."""
+"""Captures that a text conversion has damaged: each byte that is not UTF-8 became U+FFFD."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import itertools
 import random
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -29,29 +28,19 @@ def noise(n_bytes: int) -> bytes:
     return random.Random(1).randbytes(n_bytes)
 
 
-# By the name that a file of this form has.
+# The forms of a file, by a name that fits the form.
 FORMS = {
     "plain.xplane.pb": mangled(SMALL),
     "packed.xplane.pb.gz": mangled(gzip.compress(SMALL)),
     "packed-but-not-named-so.xplane.pb": mangled(gzip.compress(SMALL)),
     "mangled-before-packing.xplane.pb.gz": gzip.compress(mangled(SMALL)),
     "records.xplane.riegeli": mangled(SIGNATURE + noise(1000)),
-    # Larger than what is read at once, with characters of three bytes across the borders.
+    # The file is read in pieces, and characters of three bytes cross their borders.
     "large.xplane.riegeli": mangled(SIGNATURE + noise(2_000_000)),
 }
 
 
-class Mangled(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-
-    def write(self, name: str, data: bytes) -> Path:
-        path = self.folder / name
-        path.write_bytes(data)
-        return path
-
+class Mangled(harness.InFolder):
     def detail_of(self, path: Path, mode: str = "summary") -> str:
         outcome = harness.run(path, mode)
         check_outcome(outcome)
@@ -60,9 +49,7 @@ class Mangled(unittest.TestCase):
         return detail
 
     def test_mangled_file_is_named_as_such_in_every_form(self) -> None:
-        for (name, data), mode in itertools.product(
-            FORMS.items(), ("summary", "record", "anatomy", "spread")
-        ):
+        for (name, data), mode in itertools.product(FORMS.items(), ("summary", "anatomy")):
             with self.subTest(name=name, mode=mode):
                 detail = self.detail_of(self.write(name, data), mode)
                 self.assertIn(SAYS, detail)
@@ -70,19 +57,18 @@ class Mangled(unittest.TestCase):
                 self.assertTrue(detail.startswith(f"{name}: byte "), detail)
 
     def test_mangled_standard_input_is_named_as_such(self) -> None:
-        for name, data in FORMS.items():
-            for mode in ("summary", "anatomy"):
-                with self.subTest(name=name, mode=mode):
-                    done = subprocess.run(
-                        [sys.executable, str(harness.SCRIPT), "-", "--mode", mode],
-                        input=data, capture_output=True, check=False,
-                    )  # fmt: skip
-                    self.assertEqual(done.returncode, 1)
-                    self.assertIn(SAYS, done.stderr.decode())
+        for name in ("plain.xplane.pb", "packed.xplane.pb.gz"):
+            with self.subTest(name=name):
+                done = subprocess.run(
+                    [sys.executable, str(harness.SCRIPT), "-", "--mode", "summary"],
+                    input=FORMS[name], capture_output=True, check=False,
+                )  # fmt: skip
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(SAYS, done.stderr.decode())
 
     def test_random_mangled_captures_are_named_as_such(self) -> None:
         n_unreadable = 0
-        for seed in range(100):
+        for seed in harness.sampled(range(100), 20):
             data = random_case(random.Random(seed))[0]
             path = self.write("x.xplane.pb", mangled(data))
             if path.read_bytes() == data:
@@ -91,7 +77,7 @@ class Mangled(unittest.TestCase):
             if outcome.object.get("reason") == "unreadable_xplane_pb":
                 n_unreadable += 1
                 self.assertIn(SAYS, outcome.object["detail"], seed)
-        self.assertGreater(n_unreadable, 50)
+        self.assertGreater(n_unreadable, 8)
 
     def test_other_damage_is_not_taken_for_it(self) -> None:
         for what, data in {

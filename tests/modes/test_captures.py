@@ -1,4 +1,4 @@
-"""Folders of captures, end to end: traces, records, and what else lies beside them."""
+"""Folders of captures, with traces, records and other files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SLOW = {"host": "h1", "device": "/device:TPU:0"}
 
 @cache
 def a_trace(host: str) -> bytes:
-    """Five steps of two devices; all wait for the first device of h1."""
+    """Return five steps of two devices; all devices wait for the first one of h1."""
 
     def plane(device: str) -> Plane:
         work = 380 if {"host": host, "device": device} == SLOW else 300
@@ -47,7 +47,7 @@ def a_trace(host: str) -> bytes:
 
 @cache
 def a_record(host: str) -> bytes:
-    """What the mode prints of that host's trace, with the trailing newline."""
+    """Return the record of a host as printed."""
     return made_of(host, a_trace(host))
 
 
@@ -64,12 +64,12 @@ def records() -> Files:
 
 
 def on_files(files: Files, mode: str, *options: str) -> Outcome:
-    """Run on a folder of these files."""
+    """Run on a folder with these files."""
     with tempfile.TemporaryDirectory() as folder:
         for name, data in files.items():
             Path(folder, name).write_bytes(data)
         outcome = run(folder, mode, *options)
-        # What is left to compare tells nothing of the folder.
+        # Answers about different folders can be compared.
         outcome.object["profile_dir"] = outcome.object["profile_dir"].replace(folder, "folder")
         return outcome
 
@@ -99,7 +99,7 @@ def straggler(answer: Json) -> Json | None:
 
 
 class Sources(unittest.TestCase):
-    def test_records_gzipped_ones_and_traces_give_the_same(self) -> None:
+    def test_records_gzipped_records_and_traces_give_the_same_answer(self) -> None:
         answer = spread(records())
         self.assertEqual(straggler(answer), SLOW)
         self.assertEqual((answer["n_hosts"], answer["n_devices"], answer["notes"]), (3, 6, []))
@@ -110,24 +110,18 @@ class Sources(unittest.TestCase):
             with self.subTest(files=list(files)):
                 self.assertEqual(spread(files), answer)
 
-    def test_a_record_is_taken_instead_of_the_trace_of_its_name(self) -> None:
+    def test_record_is_read_instead_of_the_trace_of_its_name(self) -> None:
         answer = without_notes(spread(traces()))
         for n_records in (1, 3):
             both = spread(traces() | dict(list(records().items())[:n_records]))
             note = f"{n_records} records taken, not the traces of their names"
             self.assertEqual(both["notes"], [note])
             self.assertEqual(without_notes(both), answer)
-        # Whatever the trace holds.
+        # The trace is not read.
         answer = spread({**dict.fromkeys(traces(), b""), **records()})
         self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (3, 0))
 
-    def test_names_and_their_order_tell_nothing(self) -> None:
-        answer = spread(records())
-        for names in (("c", "b", "a"), ("b", "c", "a")):
-            renamed = {f"{n}.json": a_record(h) for n, h in zip(names, HOSTS, strict=True)}
-            self.assertEqual(spread(renamed), answer)
-
-    def test_a_log_directory_holds_them_in_its_newest_run(self) -> None:
+    def test_newest_run_of_a_log_directory_is_read(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for run_name, files in (
                 ("2026_01_01", {"h9.json": b"", "h9.xplane.pb": b""}),
@@ -141,7 +135,7 @@ class Sources(unittest.TestCase):
             self.assertEqual((outcome.object["n_hosts"], outcome.object["n_devices"]), (3, 6))
             self.assertIn("1 records taken, not the traces of their names", outcome.object["notes"])
 
-    def test_a_single_record_is_a_capture(self) -> None:
+    def test_single_record_is_a_capture(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for name, data in (
                 ("a.json", a_record("h1")),
@@ -153,8 +147,8 @@ class Sources(unittest.TestCase):
                 compared = run(path, "compare", "--baseline", str(path))
                 self.assertEqual(compared.object["after"]["host"], "h1")
 
-    def test_a_log_directory_of_records(self) -> None:
-        """Traces are large: it is these that are removed first."""
+    def test_log_directory_may_hold_records_only(self) -> None:
+        """Users may keep the records and remove the traces."""
         with tempfile.TemporaryDirectory() as folder:
             runs = Path(folder, "plugins", "profile")
             for run_name, files in {
@@ -171,13 +165,13 @@ class Sources(unittest.TestCase):
                 self.assertEqual(said["notes"][0], "run r2 taken, the newest with a record")
                 compared = run(path, "compare", "--baseline", str(runs / "r1")).object
                 self.assertEqual(compared["status"], "ok")
-                # The other modes take no record.
+                # Other modes read no records.
                 self.assertIn("run r1 taken", run(path, "summary").object["notes"][0])
             detail = run(runs / "r3", "spread").object["detail"]
             self.assertTrue(detail.startswith("neither a .xplane.pb file nor a record in"))
             self.assertTrue(detail.endswith(f"; there is one in {runs}"))
 
-    def test_other_json_is_nobodys_record(self) -> None:
+    def test_other_json_files_are_ignored(self) -> None:
         others = {
             "h0.trace.json.gz": gzip.compress(b'{"traceEvents": []}'),
             "h0.trace.json": b"",
@@ -191,15 +185,7 @@ class Sources(unittest.TestCase):
         outcome = on_files(others, "spread")
         self.assertEqual((outcome.object["reason"], outcome.status), ("no_xplane_pb", 0))
 
-    def test_a_pipe_is_no_record(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            os.mkfifo(f"{folder}/h0.json")
-            said = run(folder, "spread").object
-        self.assertEqual(said["reason"], "no_xplane_pb")
-        self.assertTrue(said["detail"].startswith("neither a .xplane.pb file nor a record in"))
-
-    def test_a_file_that_never_ends_is_no_record(self) -> None:
-        """A FIFO that nobody writes to, and what one can read forever: refused at once."""
+    def test_pipes_and_devices_are_refused_at_once(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             os.mkfifo(f"{folder}/fifo.json")
             os.symlink("/dev/zero", f"{folder}/zero.json")
@@ -214,20 +200,13 @@ class Sources(unittest.TestCase):
                     detail = f"{name}: byte 0: not a regular file: copy it into one"
                     self.assertEqual(outcome.object["detail"], detail)
 
-    def test_a_record_is_no_trace(self) -> None:
+    def test_record_named_like_a_trace_is_refused(self) -> None:
         detail = on_files({"h0.xplane.pb": a_record("h0")}, "summary").object["detail"]
         self.assertIn("not a trace but a record: for compare and spread", detail)
 
-    def test_a_folder_is_no_record(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            Path(folder, "h0.json").write_bytes(a_record("h0"))
-            Path(folder, "h1.json").mkdir()
-            answer = run(folder, "spread").object
-            self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (1, 0))
-
 
 class Options(unittest.TestCase):
-    def test_one_host_one_device_some_steps(self) -> None:
+    def test_host_device_and_steps_select_a_part(self) -> None:
         for files in (records(), traces()):
             answer = spread(files, "--host", "h1")
             self.assertEqual((answer["n_hosts"], answer["n_devices"]), (1, 2))
@@ -239,14 +218,7 @@ class Options(unittest.TestCase):
             answer = spread(files, "--steps", "5:")
             self.assertEqual(answer["cohorts"][0]["verdict"]["why_not"], "no_common_step")
 
-    def test_of_other_devices_it_is_said(self) -> None:
-        outcome = on_files(
-            traces(), "compare", "--baseline", str(DEMO), "--device", "/device:TPU:1"
-        )
-        note = "another device: /device:TPU:0 before, /device:TPU:1 after"
-        self.assertIn(note, outcome.object["notes"])
-
-    def test_steps_of_which_none_is_there(self) -> None:
+    def test_steps_outside_the_capture_are_noted(self) -> None:
         said = on_files(traces(), "record", "--steps", "3:1").object
         self.assertEqual({step["why_not"] for step in said["steps"]}, {"not_asked"})
         self.assertIn("no step is used: steps say why_not", said["notes"])
@@ -254,7 +226,7 @@ class Options(unittest.TestCase):
             said = on_files(traces(), "record", *asked).object
             self.assertNotIn("no step is used", str(said["notes"]))
 
-    def test_a_device_of_another_name_is_that_of_its_record(self) -> None:
+    def test_device_of_another_name_can_be_selected(self) -> None:
         name = "/device:CUSTOM:0"
         plane = tpu_plane([op("a", "loop fusion", 0, 5)], [("0", 0, 9)], name=name)
         data = {"h0.xplane.pb": encode(Space([plane])), "h1.xplane.pb": a_trace("h1")}
@@ -264,11 +236,11 @@ class Options(unittest.TestCase):
         records = {"h0.json": made.encode(), "h1.json": a_record("h1")}
         self.assertEqual(without_notes(spread(records, "--device", name)), without_notes(said))
 
-    def test_there_is_one_standard_input(self) -> None:
+    def test_standard_input_cannot_be_both_sides(self) -> None:
         said = run("-", "compare", "--baseline", "-")
         self.assertEqual((said.object["reason"], said.status), ("bad_arguments", 2))
 
-    def test_what_is_not_there(self) -> None:
+    def test_missing_host_and_device_are_named_with_what_there_is(self) -> None:
         for files in (records(), traces()):
             outcome = on_files(files, "spread", "--host", "h9")
             self.assertEqual((outcome.object["reason"], outcome.status), ("host_not_found", 1))
@@ -277,7 +249,7 @@ class Options(unittest.TestCase):
             self.assertEqual((outcome.object["reason"], outcome.status), ("device_not_found", 0))
             self.assertEqual(outcome.object["available_devices"], list(DEVICES))
 
-    def test_what_is_there_twice_is_taken_once(self) -> None:
+    def test_equal_records_of_one_host_count_once(self) -> None:
         answer = spread(records() | {"h1 (copy).json": a_record("h1")})
         self.assertEqual((answer["n_hosts"], answer["n_devices"]), (3, 6))
         self.assertEqual([note.rpartition(": ")[2] for note in answer["notes"]], ["taken once"] * 2)
@@ -285,8 +257,8 @@ class Options(unittest.TestCase):
         answer = spread(records() | {"h1.json.gz": gzip.compress(a_record("h1"))})
         self.assertEqual(answer, spread(records()))
 
-    def test_two_files_of_one_host_that_differ_are_refused(self) -> None:
-        """As where a host was captured again, and the old record was left there."""
+    def test_different_records_of_one_host_are_refused(self) -> None:
+        """An old record may be left after a host was captured again."""
         old = json.dumps({**json.loads(a_record("h2")), "host": "h1"}).encode()
         for other in ({"old.json": old}, {"old.json.gz": gzip.compress(old)}):
             for files in (records(), traces()):
@@ -296,8 +268,8 @@ class Options(unittest.TestCase):
                     self.assertIn(name, outcome.object["detail"])
                 self.assertEqual(len(outcome.stderr.splitlines()), 1)
 
-    def test_records_of_standard_input_are_called_by_their_files(self) -> None:
-        """All of them have the host `-`, and none of them is lost."""
+    def test_records_of_standard_input_are_named_after_their_files(self) -> None:
+        """All of these records have the host `-`."""
         made = {}
         for host in HOSTS:
             said = piped(a_trace(host), "record")
@@ -310,7 +282,7 @@ class Options(unittest.TestCase):
         for files in (plain, zipped, mixed):
             self.assertEqual(spread(files), expected)
         self.assertEqual(spread(plain, "--host", "h1")["cohorts"][0]["hosts"][0]["host"], "h1")
-        # Alone, too; and a trace from there has no other name.
+        # A single record is named after its file, too.
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "one.json")
             path.write_bytes(made["h1"])
@@ -318,14 +290,14 @@ class Options(unittest.TestCase):
         said = piped(a_trace("h1"), "spread")
         self.assertEqual(said["cohorts"][0]["hosts"][0]["host"], "-")
 
-    def test_of_both_forms_the_plain_one_is_taken_in_whatever_order_they_are_listed(self) -> None:
+    def test_plain_record_is_read_before_the_gzipped_one(self) -> None:
         listed = os.listdir
         for in_order in (sorted, lambda names: sorted(names, reverse=True)):
             with patch.object(os, "listdir", lambda at, in_order=in_order: in_order(listed(at))):
                 answer = spread(records() | {"h1.json.gz": b""})
             self.assertEqual(answer, spread(records()))
 
-    def test_compare_takes_a_host_of_either_side(self) -> None:
+    def test_compare_selects_a_host_on_each_side(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for name, data in records().items():
                 Path(folder, name).write_bytes(data)
@@ -345,7 +317,7 @@ class Options(unittest.TestCase):
             self.assertEqual(outcome.object["available_hosts"], list(HOSTS))
 
 
-# What is left of a record that could not be written to its end.
+# Records that were not written to their end.
 CUT_OFF = {
     "nothing": b"",
     "a newline": b"\n",
@@ -366,7 +338,7 @@ class Unreadable(unittest.TestCase):
         rest = {name: data for name, data in files.items() if not name.startswith("h1.")}
         self.assertEqual(answer["cohorts"], spread(rest)["cohorts"])
 
-    def test_what_is_cut_off_is_counted(self) -> None:
+    def test_truncated_files_are_counted(self) -> None:
         for what, data in CUT_OFF.items():
             with self.subTest(what=what):
                 self.assert_one_lost(records() | {"h1.json": data}, "h1.json: not JSON")
@@ -378,22 +350,22 @@ class Unreadable(unittest.TestCase):
         for data in (b"", b"no trace", a_trace("h1")[:-1]):
             self.assert_one_lost(traces() | {"h1.xplane.pb": data}, "h1.xplane.pb: byte ")
 
-    def test_one_whose_record_failed_is_counted_though_its_trace_lies_there(self) -> None:
+    def test_host_with_a_failed_record_is_counted(self) -> None:
         self.assert_one_lost(traces() | {"h1.json": b""})
         self.assert_one_lost(traces() | {"h1.json": made_of("h1", b"")})
 
-    def test_another_format_is_counted(self) -> None:
+    def test_record_of_another_format_is_counted(self) -> None:
         other = json.dumps({**json.loads(a_record("h1")), "format": 2}).encode()
         self.assert_one_lost(records() | {"h1.json": other}, "format")
 
-    def test_it_is_said_why_a_record_could_not_be_made(self) -> None:
+    def test_reason_of_a_failed_record_is_noted(self) -> None:
         files = records() | {"h1.json": made_of("h1", b"")}
         self.assert_one_lost(files, "h1.xplane.pb: byte 0: the file is empty")
-        # By a program that gives no reasons, or odd ones.
+        # Another version may write no reason, or an odd one.
         for absent in ({"status": "absent"}, {"status": "absent", "reason": 1, "detail": None}):
             self.assert_one_lost(records() | {"h1.json": json.dumps(absent).encode()}, "no record")
 
-    def test_a_trace_that_has_nothing_to_record_is_named(self) -> None:
+    def test_trace_without_ops_is_named(self) -> None:
         no_tpu = encode(Space([Plane("/host:CPU")]))
         no_ops = encode(Space([Plane(DEVICES[0], [Line("Steps")])]))
         host_alone = "a capture of a host (CPU) alone: --mode anatomy shows what is in it"
@@ -409,7 +381,7 @@ class Unreadable(unittest.TestCase):
                     self.assertEqual((outcome.object["reason"], outcome.status), (reason, 0))
                     self.assertEqual(outcome.object[field], there)
 
-    def test_all_of_them(self) -> None:
+    def test_failure_of_all_files_is_an_error(self) -> None:
         failed = made_of("h0", b"")
         for files, reason in (
             ({"h0.xplane.pb": b"", "h1.xplane.pb": b"no trace"}, "unreadable_xplane_pb"),
@@ -423,7 +395,7 @@ class Unreadable(unittest.TestCase):
                 self.assertIn("h0.", outcome.object["detail"])
                 self.assertEqual(outcome.stderr.count("\n"), 1)
 
-    def test_compare_takes_the_next(self) -> None:
+    def test_compare_reads_the_next_host(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for name, data in (records() | {"h0.json": b""}).items():
                 Path(folder, name).write_bytes(data)

@@ -631,7 +631,7 @@ class Captures(unittest.TestCase):
             for number in range(n)
             for step in ("all", "0", "1", "-1")
         ]
-        for name, number, step in sampled(cases, 6):
+        for name, number, step in sampled(cases, 3):
             found = self.said(name, "--device", str(number), "--step", step, "--top", "0")
             total = sum(found["idle_by_cause"].values())
             self.assertEqual(total, found["totals"]["idle_duration_ps"], (name, number, step))

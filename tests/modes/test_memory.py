@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import unittest
 from collections.abc import Sequence
@@ -23,8 +22,7 @@ from tests.builders.hlo_proto import (
 )
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
-from tests.command.test_amplification import measure
-from tests.harness import DEMO, FULL, OFFLOADING, answer, bound, run, sampled
+from tests.harness import DEMO, FULL, OFFLOADING, answer, run, sampled
 
 Json = dict[str, Any]
 BOUND = "the peak is an upper bound: "
@@ -311,9 +309,9 @@ class Contradictions(MemoryTest):
             + heap_trace((ALLOC, 2, "y", 0), (ALLOC, 1, "y", 0)),
             "two buffers have the id 1": fine + buffers_of({1: 8}),
             "negative size": fine + buffers_of({3: -1}),
-            "negative sizes": fine + allocation(0, -1),
-            "negative sizes in allocation 1": some + allocation(1, 16, (1, -8, 8)),
-            "negative sizes in allocation 2": some + allocation(2, 16, (1, 0, -8)),
+            "allocation 0 has a negative size": fine + allocation(0, -1),
+            "allocation 1 has a negative size": some + allocation(1, 16, (1, -8, 8)),
+            "allocation 2 has a negative size": some + allocation(2, 16, (1, 0, -8)),
             "kind 3": fine + heap_trace((3, 1, "y", 0)),
             "parser refuses": fine + b"\x0a\x05",
             "allocates nothing": b"",
@@ -379,7 +377,7 @@ class Contradictions(MemoryTest):
         )
         begin = len(hlo_proto.hlo_proto({"main": MAIN}))
         seen = set()
-        for _ in sampled(range(400), 100):
+        for _ in sampled(range(400), 40):
             data = bytearray(program)
             for _ in range(rng.choice((1, 1, 3))):
                 data[rng.randrange(begin, len(data))] = rng.randrange(256)
@@ -611,36 +609,6 @@ class Hostile(MemoryTest):
         outcome = run(data, "memory", "--top", str(n))
         self.assertEqual(outcome.object["peak_bytes"], n)
         self.assertLess(len(str(outcome.object)), 40 << 20)
-
-    def test_a_long_name_of_a_file(self) -> None:
-        """Of one line that all instructions share, of a line for each, and inside of each."""
-        n, long = 2000, "é" * 499_999 + "😀"
-        one = StackFrames([long], [(1, 7, 3)], [(1, 0)])
-        own = StackFrames([long], [(1, 1 + i, 3) for i in range(n)], [(1 + i, 0) for i in range(n)])
-        ran = [op(f"y.{i}", "loop fusion", 100 + i % 50, 1, program_id=7) for i in range(n)]
-        inside = [instruction("z", "negate", line=f"{long}:7")]
-        buffers = b"".join(
-            buffer(i, 1, i + 2) + allocation(i, 1, (i, 0, 1), live_out=True) for i in range(n)
-        )
-        cases = itertools.product(
-            ((one, lambda i: 1, []), (own, lambda i: i + 1, []), (None, lambda i: 0, ["inside"])),
-            ("memory", "by_source", "bottleneck"),
-        )
-        for (frames, frame_of, called), mode in sampled(cases, 1):
-            main = [
-                instruction(f"y.{i}", "fusion", frame=frame_of(i), calls=called) for i in range(n)
-            ]
-            program = hlo_proto.hlo_proto(
-                {"inside": inside if called else MAIN[:1], "main": main},
-                buffers=buffers,
-                frames=frames,
-            )
-            plane = tpu_plane(ran, [("s", 90, 200)])
-            data = encode(Space([plane, metadata_plane({7: ("jit_f(7)", program)})]))
-            with self.subTest(frames=frames is not None, shared=frames is one, mode=mode):
-                cost = measure("", data, mode)
-                self.assertLess(cost.memory, 250 << 20)
-                self.assertLess(cost.seconds, bound(6))
 
     def test_many_traces_and_allocations(self) -> None:
         n = 30_000 if FULL else 8_000

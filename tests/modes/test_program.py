@@ -637,9 +637,8 @@ class Parameters(unittest.TestCase):
         self.assertEqual(damage(said), [f"{DAMAGED}the shape of p0; answered without it"])
 
     def test_a_program_that_contradicts_itself(self) -> None:
-        note = (
-            f"{DAMAGED}two parameters have one number, or an alias is of none; answered without it"
-        )
+        what = "two parameters have the same number, or an alias has no parameter"
+        note = f"{DAMAGED}{what}; answered without it"
         for extra in (aliases((7, ())), aliases((0, (1,))), donors((7, ())), donors((0, (0,)))):
             said = say({"main": [parameter()]}, extra=extra)
             self.assertEqual((len(said["parameters"]), damage(said)), (1, [note]))
@@ -658,7 +657,8 @@ class Parameters(unittest.TestCase):
             said = answer(traced(encode(hlo_proto.HloProto(one))), "program")
             names = ("parameters", "tail", "aliased_bytes", "donated_unused_bytes")
             self.assertEqual([said[name] for name in names], [None] * 4)
-            note = f"{DAMAGED}it has no entry computation, or more than one; answered without it"
+            what = f"no single computation has the id {entry_id or 0}"
+            note = f"{DAMAGED}{what}; answered without it"
             self.assertEqual(damage(said), [note])
             self.assertEqual(said["n_instructions"], 1)
 

@@ -441,7 +441,7 @@ class Damage(unittest.TestCase):
     def test_full_of_noise(self) -> None:
         rng = random.Random(1)
         whole = small_program()
-        for _ in sampled(range(40), 10):
+        for _ in sampled(range(40), 5):
             data = bytearray(whole)
             for _ in range(rng.choice((1, 3, 30))):
                 data[rng.randrange(len(data))] = rng.randrange(256)

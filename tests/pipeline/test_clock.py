@@ -1,15 +1,12 @@
-"""The two clocks: what the core measured tells how long ops took, whatever the trace draws.
+"""The two clocks: durations are those that the core measured, not those that the trace draws.
 
-The traces are drawn by hand, and so is what must come of them: an op is a span on the trace's
-clock and one on the core's, or none there.
+An op of these small traces is a span on the trace's clock and, if it was measured, a span on the
+core's clock.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 import unittest
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -45,7 +42,7 @@ from tests.builders.xspace import (
     uint64,
     varint,
 )
-from tests.harness import FULL, MODES_OF_TRACE, SCRIPT, answer, sampled
+from tests.harness import FULL, MODES_OF_TRACE, answer, sampled
 
 Span = tuple[int, int]
 OFFSET, DURATION = 50, 51
@@ -66,7 +63,7 @@ class Drawn:
     trace: Span
     core: Span | None = None
     category: str = "loop fusion"
-    # In place of those that follow from `core`.
+    # Replaces the stats that follow from `core`.
     stats: list[Stat] | None = None
     more_stats: list[Stat] = field(default_factory=list)
 
@@ -115,7 +112,7 @@ def gaps(step: dict[str, Any]) -> list[Span]:
 
 
 def neighbours(step: dict[str, Any]) -> list[tuple[int, str | None, str | None]]:
-    """The gaps by start, and which ops stand before and behind."""
+    """Return the gaps by start, with the ops before and after each."""
 
     def name(text: str | None) -> str | None:
         return text and text[1:].split()[0]
@@ -126,18 +123,17 @@ def neighbours(step: dict[str, Any]) -> list[tuple[int, str | None, str | None]]
     )
 
 
-# The two ops that most cases are drawn around, in a step that the core measured, too.
+# Most tests use these two ops in a step that the core measured, too.
 #   trace   100 A 110 . . . 200 B 220
 #   core   1000 A 1030 . . 1300 B 1310
-# So from the trace's clock to the core's it is 900 at 100, 920 from 110, 1100 from 200 and 1090
-# from 220 on.
+# So the core's clock is ahead by 900 at 100, 920 from 110, 1100 from 200 and 1090 from 220 on.
 A = Drawn("A", (100, 110), (1000, 1030))
 B = Drawn("B", (200, 220), (1300, 1310))
 STEP = Drawn("s", (0, 1000), (900, 1500))
 
 
-class HowLongOpsTake(unittest.TestCase):
-    def test_what_the_core_measured(self) -> None:
+class Durations(unittest.TestCase):
+    def test_durations_gaps_and_window_are_the_core_s(self) -> None:
         step = said([A, B], [STEP])
         self.assertEqual(step["clock"], "device")
         self.assertEqual(durations(step), {"A": 30, "B": 10})
@@ -147,19 +143,19 @@ class HowLongOpsTake(unittest.TestCase):
         self.assertEqual(step["totals"]["idle_duration_ps"], 560)
         self.assertEqual(step["totals"]["compute_duration_ps"], 40)
 
-    def test_an_op_that_is_drawn_instant_was_not(self) -> None:
+    def test_op_drawn_instant_has_its_measured_duration(self) -> None:
         step = said([A, Drawn("I", (110, 110), (1030, 1200)), B], [STEP])
         self.assertEqual(durations(step), {"A": 30, "I": 170, "B": 10})
         self.assertEqual(gaps(step), [(900, 100), (1200, 100), (1310, 190)])
 
-    def test_an_op_that_is_drawn_long_was_instant(self) -> None:
+    def test_op_drawn_long_can_be_instant(self) -> None:
         step = said([A, Drawn("I", (110, 190), (1100, 1100)), B], [STEP])
         self.assertEqual(durations(step), {"A": 30, "I": 0, "B": 10})
-        # What takes no time ends no gap.
+        # An op that takes no time ends no gap.
         self.assertEqual(gaps(step), [(900, 100), (1030, 270), (1310, 190)])
 
-    def test_shortest_longest_and_example_are_the_core_s(self) -> None:
-        # The same op twice: the trace draws the first longer, the core measured the second so.
+    def test_shortest_and_longest_are_measured_durations(self) -> None:
+        # The trace draws the first run longer, the core measured the second as longer.
         step = said([Drawn("A", (0, 90), (0, 10)), Drawn("A", (90, 91), (10, 40))])
         (row,) = step["top_compute_groups"]
         self.assertEqual(
@@ -170,18 +166,18 @@ class HowLongOpsTake(unittest.TestCase):
         (row,) = answer(data, "non_compute")["by_category"]
         self.assertEqual((row["min_dur_ps"], row["max_dur_ps"]), (10, 30))
 
-    def test_without_any_it_is_the_trace_s_clock(self) -> None:
+    def test_without_measured_ops_the_trace_s_clock_is_used(self) -> None:
         ops = [Drawn(o.name, o.trace) for o in (A, B)]
         step = said(ops, [STEP])
         self.assertEqual(step["clock"], "trace")
-        # The step's own device times are of no use then.
+        # The device times of the step alone are not used.
         self.assertEqual(step["step_window_ps"], [0, 1000])
         self.assertEqual(durations(step), {"A": 10, "B": 20})
         self.assertEqual(gaps(step), [(0, 100), (110, 90), (220, 780)])
         step = said(ops)
         self.assertEqual((step["clock"], step["step_window_ps"]), ("trace", [100, 220]))
 
-    def test_only_admitted_ops_tell(self) -> None:
+    def test_only_ops_of_the_step_choose_the_clock(self) -> None:
         steps = [Drawn("a", (0, 150)), Drawn("b", (150, 250)), Drawn("c", (250, 300))]
         ops = [Drawn("A", A.trace), B]
         self.assertEqual(said(ops, steps, "--step", "0")["clock"], "trace")
@@ -189,25 +185,14 @@ class HowLongOpsTake(unittest.TestCase):
         self.assertEqual((step["clock"], durations(step)), ("device", {"B": 10}))
         self.assertEqual(said(ops, steps, "--step", "2")["clock"], "trace")
         step = said(ops, steps, "--step", "all")
-        # A, before all marks, goes by B's start: 100 + 1100 to 110 + 1100.
+        # A, before all marks, is shifted like B's start: 100 + 1100 to 110 + 1100.
         self.assertEqual((step["clock"], durations(step)), ("device", {"A": 10, "B": 10}))
         self.assertEqual(step["step_window_ps"], [1200, 1310])
 
-    def test_an_op_that_is_dropped_tells_nothing(self) -> None:
-        data = Space([tpu_plane([A.op, B.op])])
-        (plane,) = data.planes
-        plane.stat_metadata += NAMES
-        lost, kept = plane.lines[0].events
-        lost.metadata_id, lost.stats = 999, A.written
-        step = answer(encode(data), "summary")
-        self.assertEqual((step["clock"], step["step_window_ps"]), ("trace", [200, 220]))
-        lost.metadata_id, lost.duration_ps = kept.metadata_id, -1
-        self.assertEqual(answer(encode(data), "summary")["clock"], "trace")
 
-
-class WhatBelongsToAStep(unittest.TestCase):
-    def test_is_told_by_the_trace_s_clock(self) -> None:
-        """Whatever the core's says of the op or of the step."""
+class StepMembers(unittest.TestCase):
+    def test_ops_belong_to_a_step_by_the_trace_s_clock(self) -> None:
+        """The core's clock does not matter for this."""
         ops = [
             Drawn("before", (99, 100), (1000, 1001)),
             Drawn("first", (100, 101), (5, 6)),
@@ -219,16 +204,16 @@ class WhatBelongsToAStep(unittest.TestCase):
             self.assertEqual(list(durations(step)), ["first", "last"])
             self.assertEqual(step["steps"][0]["n_xla_ops_events"], 2)
 
-    def test_the_busiest_step_too(self) -> None:
+    def test_busiest_step_is_chosen_by_the_trace_s_clock(self) -> None:
         steps = [Drawn("a", (0, 100), (0, 5)), Drawn("b", (100, 200), (5, 10_000))]
         ops = [Drawn(str(i), (40 * i, 40 * i + 1), (100 + i, 101 + i)) for i in range(4)]
         self.assertEqual(said(ops, steps)["step_id"], 0)
 
-    def test_steps_are_listed_as_the_trace_has_them(self) -> None:
+    def test_listed_steps_have_durations_of_the_trace(self) -> None:
         rows = said([A, B], [STEP, Drawn("t", (1000, 1007), (5, 50))])["steps"]
         self.assertEqual([row["duration_ps"] for row in rows], [1000, 7])
 
-    def test_steps_of_a_record_have_each_their_own_and_one_tells_of_the_device(self) -> None:
+    def test_each_step_of_a_record_has_its_own_clock(self) -> None:
         not_measured = [Drawn("C", (1100, 1200)), Drawn("D", (1300, 1350))]
         other = Drawn("t", (1000, 2000))
         for ops, steps, clock, expected in (
@@ -243,7 +228,7 @@ class WhatBelongsToAStep(unittest.TestCase):
 
 
 class OpsWithoutTimes(unittest.TestCase):
-    """Their starts and ends are moved by how far the nearest mark before is off."""
+    """Starts and ends are shifted by the offset of the latest measured time before them."""
 
     def assert_moved(
         self, trace: Span, duration: int, expected_gaps: list[Span], *ops: Drawn
@@ -251,14 +236,14 @@ class OpsWithoutTimes(unittest.TestCase):
         with self.subTest(trace=trace):
             unmeasured = Drawn("U", trace)
             for i in range(len(ops or (A, B)) + 1):
-                # Wherever it stands in the file.
+                # The place in the file does not matter.
                 in_file = list(ops or (A, B))
                 in_file.insert(i, unmeasured)
                 step = said(in_file, [STEP])
                 self.assertEqual(durations(step)["U"], duration)
                 self.assertEqual(gaps(step), expected_gaps)
 
-    def test_between_marks(self) -> None:
+    def test_op_between_marks_is_shifted_like_the_mark_before(self) -> None:
         # 920 since A's end: 1070 to 1080.
         self.assert_moved((150, 160), 10, [(900, 100), (1030, 40), (1080, 220), (1310, 190)])
         # 900 since A's start, 920 since its end: 1005 to 1035.
@@ -266,7 +251,7 @@ class OpsWithoutTimes(unittest.TestCase):
         # 1100 since B's start, 1090 since its end: 1305 to 1315.
         self.assert_moved((205, 225), 10, [(900, 100), (1030, 270), (1315, 185)])
 
-    def test_at_marks(self) -> None:
+    def test_op_at_a_mark_is_shifted_like_this_mark(self) -> None:
         # At A's end it is 920 already: 1030 to 1035.
         self.assert_moved((110, 115), 5, [(900, 100), (1035, 265), (1310, 190)])
         # At A's start it is 900: 1000 to 1005.
@@ -274,21 +259,21 @@ class OpsWithoutTimes(unittest.TestCase):
         # From A's end to B's start: 1030 to 1300.
         self.assert_moved((110, 200), 270, [(900, 100), (1310, 190)])
 
-    def test_before_all_marks(self) -> None:
+    def test_op_before_all_marks_is_shifted_like_the_first_start(self) -> None:
         # As far as A's start, 900: 950 to 960.
         self.assert_moved((50, 60), 10, [(900, 50), (960, 40), (1030, 270), (1310, 190)])
         # 950 to 1005.
         self.assert_moved((50, 105), 55, [(900, 50), (1030, 270), (1310, 190)])
 
-    def test_behind_all_marks(self) -> None:
+    def test_op_after_all_marks_is_shifted_like_the_last_mark(self) -> None:
         # As far as B's end, 1090: 1390 to 1400.
         self.assert_moved((300, 310), 10, [(900, 100), (1030, 270), (1310, 80), (1400, 100)])
 
-    def test_the_end_is_not_before_the_start(self) -> None:
+    def test_shifted_end_is_not_before_the_start(self) -> None:
         # 215 + 1100 and 221 + 1090.
         self.assert_moved((215, 221), 0, [(900, 100), (1030, 270), (1310, 190)])
 
-    def test_of_marks_at_one_time_the_latest_on_the_core_s_clock(self) -> None:
+    def test_latest_of_several_marks_at_one_time_counts(self) -> None:
         # C begins where A ends, 20 later by the core: from 110 on it is 940, from 120 on 932.
         c = Drawn("C", (110, 120), (1050, 1052))
         expected = [(900, 100), (1030, 20), (1055, 445)]
@@ -298,27 +283,27 @@ class OpsWithoutTimes(unittest.TestCase):
         instant = Drawn("C", (110, 110), (1040, 1052))
         self.assert_moved((110, 113), 3, [(900, 100), (1030, 10), (1055, 445)], A, instant)
 
-    def test_before_all_of_those_that_start_first_the_earliest_on_the_core_s_clock(self) -> None:
+    def test_earliest_of_several_first_starts_counts(self) -> None:
         # 990 - 100 and 1000 - 100: 940 to 950.
         c = Drawn("C", (100, 120), (990, 995))
         expected = [(900, 40), (950, 40), (995, 5), (1030, 470)]
         self.assert_moved((50, 60), 10, expected, A, c)
         self.assert_moved((50, 60), 10, expected, c, A)
 
-    def test_before_all_it_is_the_first_start_however_early_others_are(self) -> None:
+    def test_first_start_is_first_on_the_trace_s_clock(self) -> None:
         # C starts later on the trace's clock and earlier on the core's.
         c = Drawn("C", (105, 106), (960, 961))
         # 50 + 900 to 60 + 900 touches C.
         self.assert_moved((50, 60), 10, [(900, 50), (961, 39), (1030, 470)], A, c)
 
-    def test_marks_are_those_of_the_step_alone(self) -> None:
-        """Not those of ops that start outside of it, nearer as they may be."""
+    def test_only_ops_of_the_step_leave_marks(self) -> None:
+        """Marks of ops outside the step do not count, even if they are nearer."""
         before = Drawn("before", (-20, 30), (1, 2))
         self.assert_moved(
             *((50, 60), 10, [(900, 50), (960, 40), (1030, 270), (1310, 190)]), before, A, B
         )
 
-    def test_containers_leave_marks_too(self) -> None:
+    def test_containers_leave_marks(self) -> None:
         # 1000 + 20 - 40 = 980 from 40 on.
         w = Drawn("w", (20, 40), (1000, 1020), "while")
         step = said([w, Drawn("U", (50, 55)), A, B], [STEP])
@@ -326,12 +311,12 @@ class OpsWithoutTimes(unittest.TestCase):
         # 1030 to 1035, where A ends.
         self.assertEqual(gaps(step), [(900, 100), (1035, 265), (1310, 190)])
 
-    def test_in_many_pieces(self) -> None:
-        """Marks far behind and far ahead, whatever piece of the line they are in."""
+    def test_marks_in_other_pieces_count(self) -> None:
+        """Marks may be in other pieces of the line."""
         ops = [Drawn(f"m{i}", (10 * i, 10 * i + 4), (100 * i, 100 * i + 40)) for i in range(200)]
         ops += [Drawn(f"u{i}", (10 * i + 6, 10 * i + 9)) for i in range(0, 200, 7)]
         random.Random(3).shuffle(ops)
-        # 10 i + 6 is 90 i + 36 off, as is where m_i ends: for 3 ps, 2 behind it.
+        # At 10 i + 6 the offset is 90 i + 36, that of the end of m_i: 3 ps, 2 ps after it.
         expected = {o.name: 40 if o.core else 3 for o in ops}
         for size in (40, 500, GIB):
             with self.subTest(size=size), mock.patch.object(lines, "_PIECE_BYTES", size):
@@ -348,14 +333,14 @@ class Windows(unittest.TestCase):
         window: list[int] = said(ops, steps, *options)["step_window_ps"]
         return window
 
-    def test_of_a_step_that_the_core_measured(self) -> None:
+    def test_measured_step_has_its_measured_window(self) -> None:
         self.assertEqual(self.window([A, B], [STEP]), [900, 1500])
-        # Even where no op lies in it.
+        # The window counts even without an op in it.
         step = said([A, B], [Drawn("s", (0, 1000), (7000, 7100))])
         self.assertEqual(step["step_window_ps"], [7000, 7100])
         self.assertEqual(step["totals"]["busy_duration_ps"], 0)
 
-    def test_of_a_step_that_it_did_not_measure(self) -> None:
+    def test_unmeasured_step_is_shifted_with_its_first_and_last_op(self) -> None:
         # 900 as A's start, 1090 as B's end.
         self.assertEqual(self.window([A, B], [Drawn("s", (0, 1000))]), [900, 2090])
         # It ends within B: 1100.
@@ -363,17 +348,17 @@ class Windows(unittest.TestCase):
         # It starts with A and ends with B's start, which is none of its ops: 920.
         self.assertEqual(self.window([A, B], [Drawn("s", (100, 200))]), [1000, 1120])
 
-    def test_its_start_moves_with_the_op_that_begins_first_on_the_core_s_clock(self) -> None:
+    def test_window_starts_with_the_first_op_of_the_core_s_clock(self) -> None:
         # C does, 750 off, though A is drawn before it; its end is 740 off.
         c = Drawn("C", (200, 220), (950, 960))
         for ops in ([A, c], [c, A]):
             self.assertEqual(self.window(ops, [Drawn("s", (0, 1000))]), [750, 1740])
 
-    def test_an_op_without_times_may_be_that_op(self) -> None:
+    def test_unmeasured_op_may_start_the_window(self) -> None:
         # U goes with A's start.
         self.assertEqual(self.window([Drawn("U", (50, 60)), A], [Drawn("s", (40, 120))])[0], 940)
 
-    def test_of_half_measured_steps(self) -> None:
+    def test_half_measured_step_is_unmeasured(self) -> None:
         for stats in (
             times(900, 1500)[:1],
             times(900, 1500)[1:],
@@ -385,7 +370,7 @@ class Windows(unittest.TestCase):
                 step = Drawn("s", (0, 1000), stats=stats)
                 self.assertEqual(self.window([A, B], [step]), [900, 2090])
 
-    def test_of_no_step(self) -> None:
+    def test_window_without_a_step_is_that_of_the_ops(self) -> None:
         # From A's start to B's end.
         self.assertEqual(self.window([A, B], None), [1000, 1310])
         self.assertEqual(self.window([A, B], [STEP], "--step", "all"), [1000, 1310])
@@ -394,26 +379,13 @@ class Windows(unittest.TestCase):
         # The first to start is 900 off, as A's start.
         self.assertEqual(self.window([Drawn("U", (30, 40)), A, B], None), [930, 1310])
 
-    def test_of_a_step_without_ops(self) -> None:
+    def test_step_without_ops_is_on_the_trace_s_clock(self) -> None:
         step = said([A, B], [STEP, Drawn("t", (2000, 3000), (5, 6))], "--step", "1")
         self.assertEqual((step["clock"], step["step_window_ps"]), ("trace", [2000, 3000]))
         self.assertEqual(gaps(step), [(2000, 1000)])
 
-    def test_all_is_on_their_scale(self) -> None:
-        step = said([A, B], [Drawn("s", (0, 1000))])
-        self.assertEqual(step["step_duration_ps"], 1190)
-        self.assertEqual(step["totals"]["idle_duration_ps"], 1150)
-        self.assertEqual(step["totals"]["idle_pct_of_step"], 96.639)
-        self.assertEqual(gaps(step), [(900, 100), (1030, 270), (1310, 780)])
-        self.assertEqual(step["top_compute_groups"][0]["pct_of_step"], 2.521)
-
-    def test_an_op_that_outlasts_its_step_counts_in_full(self) -> None:
-        step = said([A, Drawn("C", (900, 901), (1400, 1700))], [STEP])
-        self.assertEqual(durations(step)["C"], 300)
-        self.assertEqual(step["totals"]["busy_duration_ps"], 30 + 100)
-
-    def test_bases_of_lines(self) -> None:
-        """The trace's times count from their lines' bases, the core's from none."""
+    def test_times_of_the_trace_count_from_the_base_of_their_line(self) -> None:
+        """Times of the trace count from the base of their line, times of the core do not."""
         plane = tpu_plane([A.op, B.op], [("s", 0, 1000)], ops_timestamp_ns=3, steps_timestamp_ns=3)
         plane.stat_metadata += NAMES
         for event, row in zip(plane.lines[1].events, (A, B), strict=True):
@@ -431,8 +403,8 @@ class Containers(unittest.TestCase):
     LEAVES = (Drawn("A", (10, 20), (1010, 1040)), Drawn("B", (50, 60), (1060, 1080)))
     STEP = Drawn("s", (0, 110))
 
-    def test_without_times(self) -> None:
-        # Before all marks it is 1000 off, behind them 1020: 1000 to 1120.
+    def test_unmeasured_container_is_shifted(self) -> None:
+        # The offset is 1000 before all marks and 1020 after them: 1000 to 1120.
         w = Drawn("w", (0, 100), None, "while")
         step = said([w, *self.LEAVES], [self.STEP])
         self.assertEqual(step["totals"]["while_container_duration_ps"], 120)
@@ -442,7 +414,7 @@ class Containers(unittest.TestCase):
         self.assertEqual(step["totals"]["container_self_duration_ps"], 70)
         self.assertEqual(step["totals"]["while_pct_of_step"], 92.308)
 
-    def test_with_times(self) -> None:
+    def test_measured_container_has_its_measured_time(self) -> None:
         # It begins first, 1005 off; its end, the last mark, is 990 off.
         w = Drawn("w", (0, 100), (1005, 1090), "while")
         step = said([w, *self.LEAVES], [self.STEP])
@@ -450,15 +422,15 @@ class Containers(unittest.TestCase):
         self.assertEqual(step["step_window_ps"], [1005, 1100])
         self.assertEqual(step["totals"]["container_self_duration_ps"], 35)
 
-    def test_of_gaps_tells_the_core_s_clock_what_is_around(self) -> None:
-        # By the trace's clock B lies outside; v begins after w by it, and before w by the core's.
+    def test_gaps_are_inside_containers_by_the_core_s_clock(self) -> None:
+        # On the trace's clock B is outside, and v begins after w; on the core's before w.
         w = Drawn("w", (0, 40), (1005, 1070), "while")
         v = Drawn("v", (5, 30), (1002, 1100), "while")
         step = said([w, v, *self.LEAVES], [Drawn("s", (0, 110), (1000, 1110))])
         inside = {gap["start_ps"]: gap["inside"] for gap in step["idle_gaps"]}
         self.assertEqual(inside, {1000: None, 1040: "w", 1080: "v"})
 
-    def test_a_container_alone(self) -> None:
+    def test_container_alone_chooses_the_clock(self) -> None:
         step = said([Drawn("w", (0, 100), (1000, 1300), "while")], [Drawn("s", (0, 100))])
         self.assertEqual((step["clock"], step["step_window_ps"]), ("device", [1000, 1300]))
         self.assertEqual(step["totals"]["container_self_duration_ps"], 300)
@@ -467,21 +439,21 @@ class Containers(unittest.TestCase):
 class Order(unittest.TestCase):
     STEP = Drawn("s", (0, 1000), (900, 1200))
 
-    def test_of_the_timeline_is_the_core_s(self) -> None:
+    def test_timeline_is_in_order_of_the_core_s_clock(self) -> None:
         a, b = Drawn("A", (10, 20), (1050, 1060)), Drawn("B", (20, 30), (1000, 1010))
         step = said([a, b], [self.STEP])
         self.assertEqual(neighbours(step), [(900, None, "B"), (1010, "B", "A"), (1060, "A", None)])
 
-    def test_of_appearance_is_the_file_s(self) -> None:
+    def test_groups_are_in_order_of_the_file(self) -> None:
         a, b = Drawn("A", (10, 20), (1050, 1060)), Drawn("B", (20, 30), (1000, 1010))
         for ops in ([a, b], [b, a]):
             rows = answer(drawn(ops, [self.STEP]), "by_source")["groups"]
             self.assertEqual([row["tf_op"] for row in rows], [each.name for each in ops])
 
-    def test_ties_go_by_the_file(self) -> None:
+    def test_ties_are_in_order_of_the_file(self) -> None:
         # The trace draws one after the other; to the core both run from 1000 to 1010.
         a, b = Drawn("A", (10, 20), (1000, 1010)), Drawn("B", (20, 30), (1000, 1010))
-        # Out of order before, so that all has to be sorted.
+        # This op makes the file unsorted.
         last = Drawn("Z", (5, 6), (1100, 1110))
         for ops in ([a, b], [b, a], [last, a, b], [last, b, a]):
             with self.subTest(ops=[each.name for each in ops]):
@@ -490,7 +462,7 @@ class Order(unittest.TestCase):
                 self.assertEqual(found[0], (900, None, first))
                 self.assertEqual(found[1][:2], (1010, first))
 
-    def test_of_containers_that_start_together_the_first_to_end_is_inside(self) -> None:
+    def test_shortest_of_containers_that_start_together_is_inside(self) -> None:
         w = Drawn("w", (0, 50), (1000, 1100), "while")
         v = Drawn("v", (0, 60), (1000, 1080), "while")
         for ops in ([w, v], [v, w]):
@@ -511,7 +483,7 @@ class Notes(unittest.TestCase):
         notes: list[str] = said(ops, steps, "--step", "0")["notes"]
         return notes
 
-    def test_where_the_sums_differ_by_more_than_one_percent(self) -> None:
+    def test_difference_of_more_than_one_percent_is_noted(self) -> None:
         for drawn_as, is_noted in ((1010, False), (1011, True), (990, False), (989, True)):
             with self.subTest(drawn_as=drawn_as):
                 found = self.notes([Drawn("A", (0, drawn_as), (0, 1000))])
@@ -522,19 +494,19 @@ class Notes(unittest.TestCase):
         ops = [Drawn("A", (0, 1020), (0, 1000)), Drawn("B", (1020, 2000), (1000, 2000))]
         self.assertEqual(self.notes(ops), [note(40, 20)])
 
-    def test_the_sums_are_over_all_pieces_of_the_line(self) -> None:
+    def test_sums_include_all_pieces_of_the_line(self) -> None:
         # 15 of 1000 in one piece, and nothing of 1000 in the other: 0.75 %.
         ops = [Drawn("A", (0, 1015), (0, 1000)), Drawn("B", (1015, 2015), (1000, 2000))]
         for in_file in (ops, ops[::-1]):
             with mock.patch.object(lines, "_PIECE_BYTES", 40):
                 self.assertEqual(self.notes(in_file), [])
 
-    def test_containers_count(self) -> None:
+    def test_containers_count_in_the_sums(self) -> None:
         ops = [Drawn("A", (0, 100), (0, 100)), Drawn("w", (0, 110), (0, 100), "while")]
         self.assertEqual(self.notes(ops), [note(10, 10)])
 
-    def test_where_one_is_off_by_more_than_one_percent_of_the_step(self) -> None:
-        # Three at once, so that one percent of the step is a third of that of their sum.
+    def test_one_op_off_by_one_percent_of_the_step_is_noted(self) -> None:
+        # With three ops at once one percent of the step is a third of one percent of the sum.
         step = Drawn("s", (0, 2000), (0, 1000))
         for drawn_as, is_noted in ((1010, False), (1011, True), (1029, True), (989, True)):
             with self.subTest(drawn_as=drawn_as):
@@ -546,16 +518,12 @@ class Notes(unittest.TestCase):
                 off = abs(drawn_as - 1000)
                 self.assertEqual(self.notes(ops, step), [note(off, off)] if is_noted else [])
 
-    def test_where_an_instant_step_is_all_there_is(self) -> None:
-        self.assertEqual(self.notes([Drawn("A", (0, 5), (7, 7))]), [note(5, 5)])
-        self.assertEqual(self.notes([Drawn("A", (0, 0), (7, 7))]), [])
-
-    def test_none_on_the_trace_s_clock(self) -> None:
+    def test_no_note_on_the_trace_s_clock(self) -> None:
         self.assertEqual(self.notes([Drawn("A", (0, 5)), Drawn("B", (0, 500))]), [])
 
 
 class Stats(unittest.TestCase):
-    """Which stats tell a time: both, each an integer from 0 to 2⁶³ - 1."""
+    """A measured time takes both stats, each an integer from 0 to 2⁶³ - 1."""
 
     def span(self, stats: list[Stat], more_names: Sequence[StatMetadata] = ()) -> Span | None:
         plane = tpu_plane([op("f", "loop fusion", 10, 5)])
@@ -568,7 +536,7 @@ class Stats(unittest.TestCase):
             return None
         return start, end
 
-    def test_integers(self) -> None:
+    def test_integers_of_either_type_are_times(self) -> None:
         for variant in (uint64, int64):
             for other in (uint64, int64):
                 for start in (0, 1, 70, MAX):
@@ -579,7 +547,7 @@ class Stats(unittest.TestCase):
                             self.assertEqual(self.span(stats), expected)
                             self.assertEqual(self.span(stats[::-1]), expected)
 
-    def test_what_is_no_time(self) -> None:
+    def test_other_values_are_no_times(self) -> None:
         for value in (
             *(uint64(2**63), uint64(2**64 - 1), int64(-1), int64(-(2**63)), double(70.0)),
             *(string("70"), raw(b"F"), ref(70), compressed("70"), NO_VALUE),
@@ -591,13 +559,13 @@ class Stats(unittest.TestCase):
                     stats[i] = Stat(stats[i].metadata_id, value)
                     self.assertIsNone(self.span(stats))
 
-    def test_one_of_the_two(self) -> None:
+    def test_one_stat_alone_is_no_time(self) -> None:
         for stat in times(70, 160):
             self.assertIsNone(self.span([stat]))
             self.assertIsNone(self.span([stat, stat]))
         self.assertIsNone(self.span([]))
 
-    def test_others_beside_them(self) -> None:
+    def test_other_stats_do_not_matter(self) -> None:
         others: list[Value] = [
             *(uint64(7), int64(-3), double(1.5), string("x"), raw(b"x"), ref(50), compressed("x")),
             NO_VALUE,
@@ -610,7 +578,7 @@ class Stats(unittest.TestCase):
                         stats.insert(at, Stat(metadata_id, value))
                         self.assertEqual(self.span(stats), (70, 160))
 
-    def test_of_several_of_one_name_the_last_counts(self) -> None:
+    def test_last_of_several_stats_of_one_name_counts(self) -> None:
         start, duration = times(70, 160)
         for more, expected in (
             ([Stat(OFFSET, uint64(80))], (80, 170)),
@@ -618,45 +586,24 @@ class Stats(unittest.TestCase):
             (times(1, 3), (1, 3)),
             ([Stat(OFFSET, int64(-1))], None),
             ([Stat(OFFSET, double(1.0))], None),
-            # One that has no value says nothing.
+            # A stat without a value does not count.
             ([Stat(OFFSET)], (70, 160)),
         ):
             with self.subTest(more=more):
                 self.assertEqual(self.span([start, duration, *more]), expected)
         self.assertEqual(self.span([Stat(OFFSET, int64(-1)), start, duration]), (70, 160))
 
-    def test_two_ids_of_one_name(self) -> None:
+    def test_ids_of_one_name_are_alike(self) -> None:
         alias = [StatMetadata(60, "device_offset_ps"), StatMetadata(61, "device_duration_ps")]
         stats = [Stat(60, uint64(70)), Stat(61, uint64(90))]
         self.assertEqual(self.span(stats, alias), (70, 160))
         self.assertEqual(self.span([stats[0], times(0, 5)[1]], alias), (70, 75))
         self.assertEqual(self.span([*times(0, 5), *stats], alias), (70, 160))
 
-    def test_any_ids(self) -> None:
-        for ids in ((0, 1), (1, 0), (None, 7), (-1, 2**62), (2**63 - 1, -(2**63))):
-            with self.subTest(ids=ids):
-                plane = tpu_plane([op("f", None, 10, 5, shape="")])
-                names = ("device_offset_ps", "device_duration_ps")
-                plane.stat_metadata = [
-                    StatMetadata(i, name) for i, name in zip(ids, names, strict=True)
-                ]
-                stats = [Stat(ids[0], uint64(70)), Stat(ids[1], uint64(90))]
-                plane.lines[0].events[0].stats = stats
-                step = answer(encode(Space([plane])), "summary")
-                self.assertEqual(step["step_window_ps"], [70, 160])
-
-    def test_names_without_such_stats(self) -> None:
-        plane = tpu_plane([op("f", "loop fusion", 10, 5)])
-        plane.lines[0].events[0].stats = times(70, 160)
-        for names in ([], [StatMetadata(OFFSET, "device_offset_ps"), StatMetadata(DURATION, "x")]):
-            plane.stat_metadata = names
-            step = answer(encode(Space([plane])), "summary")
-            self.assertEqual((step["clock"], step["step_window_ps"]), ("trace", [10, 15]))
-
 
 class Pieces(unittest.TestCase):
-    def test_do_not_show(self) -> None:
-        """However a line is cut for reading; here ops of all sorts are mixed."""
+    def test_size_of_pieces_changes_nothing(self) -> None:
+        """The size of the pieces in which a line is read changes nothing."""
         rng = random.Random(7)
         ops, now, core = [], 0, 10**6
         for i in range(400):
@@ -690,7 +637,7 @@ class Pieces(unittest.TestCase):
         step = answer(data, mode, "--step", "1")
         return {k: v for k, v in step.items() if k not in ("profile_dir", "xplane_file")}
 
-    def test_an_event_larger_than_a_piece_keeps_its_times(self) -> None:
+    def test_event_larger_than_a_piece_keeps_its_times(self) -> None:
         long = Stat(52, string("x" * 100_000))
         for at in range(3):
             with self.subTest(at=at):
@@ -700,13 +647,14 @@ class Pieces(unittest.TestCase):
                 self.assertEqual(durations(step), {"A": 30, "L": 170, "B": 10})
 
 
-# --- the columns ---------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------
+# Events read as columns.
 
 Row = tuple[int, int, int, Span | None]
 
 
 class Sample(NamedTuple):
-    """The bytes of an event, and what they mean: None for one that tells no time."""
+    """The bytes of an event and its row; None if it has no time."""
 
     data: bytes
     row: Row | None
@@ -718,7 +666,7 @@ DEVICE_IDS = (
     (frozenset({0}), frozenset({9})),
     (frozenset({8}), frozenset({0})),
     (frozenset({8, 300}), frozenset({9, 0})),
-    # Of bytes that stand for kinds of events.
+    # These ids have bytes that encode kinds of events.
     (frozenset({0x62 << 7 | 0x60}), frozenset({0x7F << 7 | 0x7F})),
     (frozenset({8}), frozenset[int]()),
     (frozenset[int](), frozenset[int]()),
@@ -731,13 +679,13 @@ def signed(value: int) -> int:
 
 
 class Sampler:
-    """Draws events, most of them as profilers write them, and tells what they mean."""
+    """Makes events, most of them as profilers write them, with their rows."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         offset_ids, duration_ids = rng.choice(DEVICE_IDS)
         self.device = DeviceStats(offset_ids, duration_ids)
-        # Which two stats nearly all events have.
+        # Nearly all events have these two stats.
         self.pair = (
             rng.choice(sorted(offset_ids) or [8]),
             rng.choice(sorted(duration_ids) or [9]),
@@ -746,7 +694,7 @@ class Sampler:
             self.pair = self.pair[::-1]
 
     def meaning(self, ints: dict[int, int], stats: list[tuple[int, int | None]]) -> Row | None:
-        """Of the last value of each of an event's fields, and of its stats that have a value."""
+        """Return the row of an event with these last values and stats."""
         if 5 in ints:
             return None
         start = duration = None
@@ -772,7 +720,7 @@ class Sampler:
         return Sample(data, self.meaning(ints, list(stats)))
 
     def odd(self) -> Sample:
-        """Any legal fields in any order, doubled, missing, unknown, at both levels."""
+        """Make an event of any legal fields, in any order, repeated, missing or unknown."""
         rng = self.rng
         numbers = rng.choice(
             (
@@ -799,7 +747,7 @@ class Sampler:
                 parts.append(rng.choice((int_field(99, 5), text_field(15, "x"), b"\x7b\x7c")))
             else:
                 value = rng.choice(EDGES)
-                # The last of the two that share a oneof wins.
+                # Of the two fields of a oneof the last wins.
                 if number in (2, 5):
                     ints.pop(7 - number, None)
                 ints[number] = value
@@ -807,7 +755,7 @@ class Sampler:
         return Sample(b"".join(parts), self.meaning(ints, stats))
 
     def odd_stat(self, usual_id: int) -> tuple[bytes, tuple[int, int | None] | None]:
-        """A stat's bytes; its id and value, if it has a value."""
+        """Return the bytes of a stat, and its id and value if it has a value."""
         rng = self.rng
         numbers = rng.choice(
             (
@@ -857,11 +805,11 @@ def joined(samples: Sequence[Sample]) -> bytes:
 
 
 class Columns(unittest.TestCase):
-    """Read in columns or one by one, events say the same; and what can't be read is damage."""
+    """Events read as columns equal events read one by one, and damage is found."""
 
-    def test_random_pieces(self) -> None:
+    def test_random_events_as_columns_equal_events_one_by_one(self) -> None:
         n_in_columns = n_odd_in_columns = 0
-        for seed in sampled(range(6000), 1000):
+        for seed in sampled(range(6000), 600):
             rng = random.Random(seed)
             sampler = Sampler(rng)
             samples = sampler.piece()
@@ -875,13 +823,13 @@ class Columns(unittest.TestCase):
                     self.assertEqual(list(in_columns.rows()), expected)
                     n_in_columns += 1
                     n_odd_in_columns += any(row[3] is None for row in expected)
-        # It is no test of columns if there are none.
-        self.assertGreater(n_in_columns, 1000 if FULL else 160)
-        self.assertGreater(n_odd_in_columns, 300 if FULL else 50)
+        # Enough of the events must have been read as columns.
+        self.assertGreater(n_in_columns, 1000 if FULL else 90)
+        self.assertGreater(n_odd_in_columns, 300 if FULL else 25)
 
-    def test_as_profilers_write_it_columns_will_do(self) -> None:
-        """With others among those of two stats: it takes no other form to read most of a trace."""
-        for seed in range(200):
+    def test_usual_events_can_be_read_as_columns(self) -> None:
+        """Events with two stats, among some others, can be read as columns."""
+        for seed in sampled(range(200), 60):
             rng = random.Random(seed)
             sampler = Sampler(rng)
             sampler.device = DeviceStats(frozenset({8}), frozenset({9}))
@@ -892,8 +840,8 @@ class Columns(unittest.TestCase):
                 assert found is not None
                 self.assertEqual(list(found.rows()), [sample.row for sample in samples])
 
-    def test_surplus_makes_up_for_no_lack(self) -> None:
-        """At any level: what one event has twice is not what another lacks."""
+    def test_repeated_field_does_not_replace_a_missing_one(self) -> None:
+        """A field that one event has twice does not replace one that another lacks."""
         device = DeviceStats(frozenset({8}), frozenset({9}))
         start, length = int_field(1, 8) + int_field(3, 70), int_field(1, 9) + int_field(3, 90)
 
@@ -953,13 +901,13 @@ class Columns(unittest.TestCase):
                     found = lines._events_one_by_one(data, 0, device)
                     self.assertEqual(list(found.rows()), expected)
 
-    def test_what_only_looks_like_an_event(self) -> None:
-        """Shapes of events within what isn't known, and over where one ends and another begins."""
+    def test_bytes_that_look_like_events_are_not_read(self) -> None:
+        """Unknown fields may contain bytes that look like events."""
         device = DeviceStats(frozenset({1}), frozenset({2}))
         n_in_columns = 0
         for seed in sampled(range(4000), 400):
             rng = random.Random(seed)
-            # Events of few kinds, also of one that is the end of another.
+            # One kind of event is the end of another kind.
             stats = [(rng.choice((1, 2)), rng.choice((0, 1, 7))) for _ in range(2)]
             told = b"".join(bytes_field(4, int_field(1, i) + int_field(3, v)) for i, v in stats)
             ids = [i for i, _ in stats]
@@ -980,7 +928,7 @@ class Columns(unittest.TestCase):
                 events.insert(rng.randrange(len(events) + 1), odd)
             data = joined(events)
             if rng.random() < 0.3:
-                # As what a line says of itself.
+                # These are fields of the line itself.
                 data += bytes_field(2, b"\xe0") + bytes_field(100, joined([whole]))
             expected = [sample.row for sample in events]
             with self.subTest(seed=seed):
@@ -991,7 +939,7 @@ class Columns(unittest.TestCase):
                     n_in_columns += len(events) > 1
         self.assertGreater(n_in_columns, 100 if FULL else 10)
 
-    def test_more_kinds_than_there_are_signs_for(self) -> None:
+    def test_many_kinds_of_events_are_not_read_as_columns(self) -> None:
         device = DeviceStats(frozenset({1}), frozenset({2}))
         times = [bytes_field(4, int_field(1, i) + int_field(3, 7)) for i in (1, 2)]
         for n in (1, 31, 32, 33, 200):
@@ -1013,8 +961,8 @@ class Columns(unittest.TestCase):
                 else:
                     self.assertIsNone(found)
 
-    def test_ids_that_hold_signs(self) -> None:
-        """They are read in columns, unless a kind that came before has such a sign."""
+    def test_ids_that_contain_codes_of_kinds_are_read(self) -> None:
+        """Such events are read as columns, unless an earlier kind has this code."""
         for ids in ((0x62 << 7 | 0x60, 9), (9, 0x62 << 7 | 0x61)):
             device = DeviceStats(frozenset({ids[0]}), frozenset({ids[1]}))
             stats = b"".join(bytes_field(4, int_field(1, i) + int_field(3, 7)) for i in ids)
@@ -1030,34 +978,18 @@ class Columns(unittest.TestCase):
             found = lines._columns_of_events(joined([bare, bare, *samples]), 0, device)
             self.assertEqual(found is None, ids[0] != 9)
 
-    def test_in_pure_python(self) -> None:
-        """With protobuf's parser in Python, where there is no wheel of that in C."""
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "unittest", "tests.pipeline.test_clock"),
-                *("-k", "profilers_write", "-k", "surplus"),
-                *("-k", "only_looks_like", "-k", "are_damage"),
-            ],
-            cwd=SCRIPT.parent,
-            env={**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-
     def assert_damage(self, data: bytes, device: DeviceStats) -> None:
-        """Either refuses it, or columns leave it to the closer look, which does."""
+        """Check that the columns, or else the closer look, refuse these bytes."""
         try:
             found = lines._columns_of_events(data, 0, device)
         except Damage:
             return
-        self.assertIsNone(found, "read in columns as if nothing were wrong")
+        self.assertIsNone(found, "damaged bytes were read as columns")
         with self.assertRaises(Damage):
             lines._legible(data, 0)
 
     def wrong_fields(self, number: int, wire: int) -> list[bytes]:
-        """A field of that number in each wire type but its own."""
+        """Return a field of this number in each wrong wire type."""
         forms = {
             0: [int_field(number, 5)],
             1: [double_field(number, 1.0)],
@@ -1068,7 +1000,7 @@ class Columns(unittest.TestCase):
         return [form for of_wire in forms if of_wire != wire for form in forms[of_wire]]
 
     def broken(self, samples: list[Sample], rng: random.Random, wrong: bytes, deep: bool) -> bytes:
-        """The piece with this field somewhere in an event, or in a stat of one."""
+        """Return the piece with this field in an event or in a stat."""
         events = [sample.data for sample in samples]
         if deep:
             wrong = bytes_field(4, int_field(1, 8) + wrong + int_field(3, 5) * rng.randrange(2))
@@ -1092,18 +1024,6 @@ class Columns(unittest.TestCase):
                         data = self.broken(samples, rng, wrong, deep)
                         with self.subTest(deep=deep, number=number, wrong=wrong, data=data):
                             self.assert_damage(data, sampler.device)
-
-    def test_no_number_at_all_is_damage_too(self) -> None:
-        """A packed field of nothing, which a repeated number could be."""
-        rng = random.Random(12)
-        for deep, numbers in ((False, (1, 2, 3, 5)), (True, (1, 3, 4, 7))):
-            for number in numbers:
-                for _ in range(4):
-                    sampler = Sampler(rng)
-                    samples = [sampler.ordinary() for _ in range(3)]
-                    data = self.broken(samples, rng, bytes_field(number, b""), deep)
-                    with self.subTest(deep=deep, number=number, data=data):
-                        self.assert_damage(data, sampler.device)
 
     def test_bytes_cut_off_are_damage(self) -> None:
         sampler = Sampler(random.Random(13))

@@ -1,4 +1,4 @@
-"""Which end of a stack is which, which line is the op's and which the user's, and in what scope."""
+"""Stacks: the order of frames, the op's line, the user's line, and scopes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Json = dict[str, Any]
 OUTER, MIDDLE, INNER = "outer.py:1:2", "lib/middle.py:3:4", "a dir/inner.py:5:6"
 STACK = f"{OUTER}\n{MIDDLE}\n{INNER}"
 TURNED = f"{INNER}\n{MIDDLE}\n{OUTER}"
-# The same of other lines.
+# Another stack in both orders.
 OTHER, OTHER_TURNED = "outer.py:1:2\nother.py:7:8", "other.py:7:8\nouter.py:1:2"
 GUESSED = "the order of stack frames is not told: the first is taken as the innermost"
 INNERMOST_FIRST, OUTERMOST_FIRST = "innermost_first", "outermost_first"
@@ -56,12 +56,12 @@ def doubtful(n: int, ps: int) -> str:
 
 
 def key_of(stack: str) -> str:
-    """Of a stack as it is printed."""
+    """Return the key of a stack as printed."""
     return "stack:" + hashlib.sha1(stack.encode()).hexdigest()[:16]
 
 
 def answer_of(data: bytes, mode: str, **options: Any) -> Json:
-    """What the program says, and the naive reading too."""
+    """Return the program's answer; fail if the naive reading differs."""
     ours = answer(data, mode, *command_line(options))
     found = differences(comparable(ours), comparable(naive.analyse(data, mode, **options)))
     if different := list(found):
@@ -70,7 +70,7 @@ def answer_of(data: bytes, mode: str, **options: Any) -> Json:
 
 
 class Ops:
-    """Ops that run one after the other for 10 ps each, as often as is said, in steps of 1000 ps."""
+    """Ops of 10 ps, one after another, in steps of 1000 ps."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
@@ -86,7 +86,7 @@ class Ops:
         name: str | None = None,
         **more: Any,
     ) -> Ops:
-        """A new op, of a name of its own where it isn't given."""
+        """Add `n` executions of an op."""
         self.n_names += 1
         stats = {k: v for k, v in {"source": source, **more}.items() if v is not None}
         for _ in range(n):
@@ -108,7 +108,7 @@ class Ops:
         return rows
 
     def stacks(self, program: bytes | None = None) -> list[str | None]:
-        """Of the groups, in order of appearance."""
+        """Return the stacks of the groups in order of appearance."""
         return [row["source_stack"] for row in self.groups(program)]
 
     def summary(self, program: bytes | None = None) -> Json:
@@ -124,7 +124,7 @@ class Ops:
 
 
 class OrderOfFrames(unittest.TestCase):
-    def test_a_source_that_fits_one_end_alone_tells(self) -> None:
+    def test_source_that_fits_one_end_decides_the_order(self) -> None:
         for source in ("a dir/inner.py:5", "inner.py:5"):
             for stack, order in ((STACK, OUTERMOST_FIRST), (TURNED, INNERMOST_FIRST)):
                 with self.subTest(stack=stack, source=source):
@@ -135,8 +135,7 @@ class OrderOfFrames(unittest.TestCase):
                     self.assertEqual(group["source_inner"], "a dir/inner.py:5")
                     self.assertEqual((ops.order(), ops.notes()), (order, []))
 
-    def test_both_orders_in_one_trace(self) -> None:
-        """However it is written, one stack is one group."""
+    def test_one_stack_in_both_orders_is_one_group(self) -> None:
         ops = Ops().add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
         [group] = ops.groups()
         self.assertEqual((group["source_stack"], group["n_executions"]), (STACK, 2))
@@ -144,7 +143,7 @@ class OrderOfFrames(unittest.TestCase):
         self.assertEqual(ops.notes(), [])
         self.assertEqual(ops.add(STACK, "inner.py:5", n=2).order(), OUTERMOST_FIRST)
 
-    def test_what_fits_an_end_is_the_file_from_a_slash_on_and_the_line(self) -> None:
+    def test_source_fits_a_frame_by_file_name_and_line(self) -> None:
         stack, turned = "outer.py:1:2\n/x/linears.py:118:20", "/x/linears.py:118:20\nouter.py:1:2"
         for source, fits in (
             ("linears.py:118", True),
@@ -158,12 +157,11 @@ class OrderOfFrames(unittest.TestCase):
             ("z/x/linears.py:118", False),
         ):
             with self.subTest(source=source):
-                # Of what fits neither end the other op tells, which fits the outer one's order.
+                # If the source fits neither end, the order of the other op counts.
                 [first, *_] = Ops().add(stack, source).add(OTHER_TURNED, "other.py:7").groups()
                 self.assertEqual(first["source_stack"], stack if fits else turned)
 
-    def test_a_stack_that_tells_nothing_goes_by_the_majority(self) -> None:
-        """One without a source, of one frame, of equal ends, with a source in the middle."""
+    def test_undecided_stack_has_the_order_of_the_majority(self) -> None:
         for stack, source in (
             (STACK, None),
             (STACK, ""),
@@ -185,45 +183,39 @@ class OrderOfFrames(unittest.TestCase):
                 self.assertEqual(ops.order(), INNERMOST_FIRST)
                 self.assertNotIn(GUESSED, ops.notes())
 
-    def test_each_op_has_one_vote(self) -> None:
+    def test_ops_vote_once_however_often_they_run(self) -> None:
         ops = Ops().add(STACK).add(OTHER_TURNED, "other.py:7", n=5)
         ops.add(OTHER, "other.py:7").add(OTHER, "other.py:7")
         self.assertEqual(ops.stacks()[0], STACK)
         self.assertEqual(ops.order(), OUTERMOST_FIRST)
 
-    def test_containers_have_one_too(self) -> None:
-        ops = Ops().add(TURNED).add(OTHER, "other.py:7", category="while")
-        self.assertEqual(ops.stacks(), [TURNED])
-        self.assertEqual(ops.order(), OUTERMOST_FIRST)
-
-    def test_ops_of_other_steps_have_none(self) -> None:
+    def test_ops_of_other_steps_do_not_vote(self) -> None:
         ops = Ops().add(STACK).add(OTHER, "other.py:7", step=1)
         self.assertEqual(ops.stacks(), [TURNED])
         self.assertEqual(ops.notes(), [GUESSED])
         whole = answer_of(ops.data(), "by_source", step="all")
         self.assertEqual(whole["groups"][0]["source_stack"], STACK)
 
-    def test_without_any_source_the_first_is_the_innermost_and_a_note_says_so(self) -> None:
+    def test_without_sources_innermost_first_is_assumed_with_a_note(self) -> None:
         ops = Ops().add(STACK)
         self.assertEqual(ops.stacks(), [TURNED])
         self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, [GUESSED]))
 
-    def test_nothing_is_guessed_where_both_ways_read_alike(self) -> None:
+    def test_no_note_if_both_orders_read_alike(self) -> None:
         for stack in (INNER, f"{INNER}\n{INNER}", f"{INNER}\n{OUTER}\n{INNER}"):
             with self.subTest(stack=stack):
                 ops = Ops().add(stack).add()
                 self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, []))
-                # Nor where each that reads differently tells.
+                # Nothing is assumed either if each stack that differs has a source.
                 ops.add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
                 self.assertEqual(ops.notes(), [])
 
-    def test_even_votes_tell_nothing_of_the_others(self) -> None:
+    def test_even_votes_are_undecided(self) -> None:
         ops = Ops().add(STACK, "inner.py:5").add(OTHER_TURNED, "other.py:7").add("b.py:1\na.py:1")
         self.assertEqual(ops.stacks(), [STACK, OTHER, "a.py:1\nb.py:1"])
         self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, [GUESSED]))
 
-    def test_a_single_frame(self) -> None:
-        """It says nothing, and counts with the others."""
+    def test_single_frames_vote_for_no_order(self) -> None:
         ops = Ops().add(INNER, "inner.py:5").add(INNER, "inner.py:5").add(INNER)
         [group] = ops.groups()
         self.assertEqual((group["source_stack"], group["agg_key"]), (INNER, key_of(INNER)))
@@ -235,7 +227,7 @@ class OrderOfFrames(unittest.TestCase):
         self.assertEqual((ops.order(), ops.notes()), (None, []))
         self.assertEqual([row["agg_key_kind"] for row in ops.groups()], ["no_source", "tf_op"])
 
-    def test_white_space_and_empty_lines_do_not_count(self) -> None:
+    def test_white_space_and_empty_lines_are_ignored(self) -> None:
         ops = Ops()
         for stack in (
             *(STACK, f"{STACK}\n", f"\n{STACK}\n\n", STACK.replace("\n", "\n\n")),
@@ -247,7 +239,7 @@ class OrderOfFrames(unittest.TestCase):
         self.assertEqual(group["agg_key"], key_of(STACK))
         self.assertEqual(ops.order(), OUTERMOST_FIRST)
 
-    def test_every_mode_says_it_right_behind_the_clock(self) -> None:
+    def test_every_mode_prints_the_order_after_the_clock(self) -> None:
         buffers = hlo_proto.buffer(1, 64, 1) + hlo_proto.allocation(0, 64, (1, 0, 64), parameter=0)
         program = hlo_proto.hlo_proto({"main": [hlo_proto.op("p", "parameter")]}, buffers=buffers)
         data = Ops().add(STACK, "inner.py:5", program_id=PROGRAM_ID).data(program)
@@ -261,7 +253,7 @@ class OrderOfFrames(unittest.TestCase):
 FRAMES = StackFrames(
     files=["user.py", "/x/site-packages/lib.py", "entry.py"],
     locations=[(1, 1, 5), (1, 2, 5), (2, 3, 5), (3, 4, 5)],
-    # user.py:1, user.py:2, lib.py:3 below each of these, entry.py:4, lib.py:3 alone
+    # The frames: user.py:1, user.py:2, lib.py:3 called by either, entry.py:4, lib.py:3 alone.
     frames=[(1, 4), (2, 0), (3, 1), (4, 0), (3, 2), (3, 0)],
 )
 USER_1, USER_2, LIB_OF_1, ENTRY, LIB_OF_2, LIB = range(1, 7)
@@ -269,14 +261,14 @@ LIBRARY = "/x/site-packages/lib.py:3"
 
 
 def a_program(*instructions: hlo_proto.Op) -> bytes:
-    """Of one computation."""
+    """Return a program with one computation."""
     return hlo_proto.hlo_proto({"main": list(instructions)}, frames=FRAMES)
 
 
 class OrderByTheProgram(unittest.TestCase):
-    """Where no source tells, or as many tell this as that."""
+    """The program decides the order if sources do not."""
 
-    def test_its_innermost_frames_tell(self) -> None:
+    def test_frames_of_the_program_decide_the_order(self) -> None:
         written = f"user.py:1:5\nbetween.py:9\n{LIBRARY}:5"
         ops = Ops().add(written, name="a", program_id=PROGRAM_ID)
         for frame, stack, order in (
@@ -287,13 +279,7 @@ class OrderByTheProgram(unittest.TestCase):
             self.assertEqual(ops.stacks(program), [stack])
             self.assertEqual((ops.order(program), ops.notes(program)), (order, []))
 
-    def test_so_does_its_file_and_line_without_frames(self) -> None:
-        ops = Ops().add(STACK, name="a", program_id=PROGRAM_ID)
-        for line, stack in (("inner.py:5", STACK), ("outer.py:1", TURNED)):
-            program = a_program(hlo_proto.op("a", "fusion", line=line))
-            self.assertEqual((ops.stacks(program), ops.notes(program)), ([stack], []))
-
-    def test_the_majority_of_instructions(self) -> None:
+    def test_majority_of_instructions_decides(self) -> None:
         ops = Ops()
         for name in ("a", "b", "c", "d"):
             ops.add(STACK, name=name, program_id=PROGRAM_ID)
@@ -303,12 +289,12 @@ class OrderByTheProgram(unittest.TestCase):
             hlo_proto.op("c", "fusion", line="a dir/inner.py:5"),
         ]
         self.assertEqual(ops.stacks(a_program(*instructions)), [STACK])
-        # Even again.
+        # Two instructions are for each order.
         instructions.append(hlo_proto.op("d", "fusion", line="outer.py:1"))
         program = a_program(*instructions)
         self.assertEqual((ops.stacks(program), ops.notes(program)), ([TURNED], [GUESSED]))
 
-    def test_sources_are_asked_first(self) -> None:
+    def test_sources_count_before_the_program(self) -> None:
         program = a_program(
             hlo_proto.op("a", "fusion", line="outer.py:1"),
             hlo_proto.op("b", "fusion", line="outer.py:1"),
@@ -317,8 +303,8 @@ class OrderByTheProgram(unittest.TestCase):
         ops.add(STACK, name="b", program_id=PROGRAM_ID).add(OTHER, "other.py:7")
         self.assertEqual(ops.stacks(program), [STACK, OTHER])
 
-    def test_it_decides_where_sources_are_even(self) -> None:
-        """What tells by itself stays as it is."""
+    def test_program_decides_if_sources_are_even(self) -> None:
+        """A stack with its own source keeps its order."""
         program = a_program(hlo_proto.op("a", "fusion", line="inner.py:5"))
         ops = Ops().add(STACK, name="a", program_id=PROGRAM_ID)
         ops.add(OTHER, "other.py:7").add(OTHER_TURNED, "other.py:7")
@@ -328,7 +314,7 @@ class OrderByTheProgram(unittest.TestCase):
 
 
 class SourceInner(unittest.TestCase):
-    def test_the_source_comes_first(self) -> None:
+    def test_source_inner_is_the_source_if_there_is_one(self) -> None:
         for stack, source, expected in (
             (STACK, "inner.py:5", "a dir/inner.py:5"),
             (STACK, None, "a dir/inner.py:5"),
@@ -348,36 +334,29 @@ class SourceInner(unittest.TestCase):
                 [first, *_] = Ops().add(stack, source).add(OTHER, "other.py:7").groups()
                 self.assertEqual(first["source_inner"], expected)
 
-    def test_a_source_that_is_not_the_innermost_frame_is_counted(self) -> None:
-        """Ops that ran as leaves, and their time."""
+    def test_source_that_disagrees_with_the_stack_is_noted(self) -> None:
         ops = Ops().add(OTHER, "other.py:7", n=7)
         self.assertEqual(ops.notes(), [])
         ops.add(STACK, "middle.py:3", n=3)
         self.assertEqual(ops.notes(), [doubtful(1, 30)])
         ops.add(STACK, "elsewhere.py:5", category="copy", n=2)
         self.assertEqual(ops.notes(), [doubtful(2, 50)])
-        # No leaf, no stack, no source, another step.
+        # Containers, ops without stack or source, and other steps do not count.
         ops.add(STACK, "elsewhere.py:5", category="while").add(None, "elsewhere.py:5").add(STACK)
         ops.add(STACK, "elsewhere.py:9", step=1)
         self.assertEqual(ops.notes(), [doubtful(2, 50)])
-
-    def test_the_note_is_in_every_mode(self) -> None:
-        data = Ops().add(STACK, "elsewhere.py:5").add(OTHER, "other.py:7").data()
-        for mode in MODES:
-            if mode not in ("memory", "program"):  # there is none
-                self.assertIn(doubtful(1, 10), answer_of(data, mode)["notes"], mode)
 
 
 class SourceUser(unittest.TestCase):
     def user_of(
         self, stack: str | None, source: str | None = None, own: Sequence[str] = ()
     ) -> str | None:
-        """By a trace whose stacks are outermost first."""
+        """Return the user's line in a trace with the outermost frame first."""
         ops = Ops().add(stack, source).add(OTHER, "other.py:7")
         user: str | None = ops.groups(own=own)[0]["source_user"]
         return user
 
-    def test_the_innermost_frame_that_is_no_library(self) -> None:
+    def test_source_user_is_the_innermost_frame_outside_libraries(self) -> None:
         for file, is_own in (
             ("model.py", True),
             ("/home/dev/model.py", True),
@@ -397,15 +376,15 @@ class SourceUser(unittest.TestCase):
                 expected = f"{file}:9" if is_own else "outer.py:1"
                 self.assertEqual(self.user_of(f"{OUTER}\n{file}:9:5"), expected)
                 self.assertEqual(self.user_of(f"{file}:9:5"), expected if is_own else None)
-                # Without a stack the source.
+                # Without a stack the source counts.
                 self.assertEqual(self.user_of(None, f"{file}:9"), expected if is_own else None)
 
-    def test_the_source_has_no_say_where_there_is_a_stack(self) -> None:
+    def test_source_does_not_matter_for_the_user_s_line_of_a_stack(self) -> None:
         self.assertEqual(self.user_of(STACK, "elsewhere.py:5"), "a dir/inner.py:5")
         self.assertIsNone(self.user_of("<stdin>:1:2", "model.py:5"))
         self.assertIsNone(self.user_of(None))
 
-    def test_own_files_are_those_that_are_named(self) -> None:
+    def test_own_names_the_user_s_files(self) -> None:
         library = "/x/site-packages/lib.py:3:4"
         stack = f"{OUTER}\n{library}\n{INNER}\n<stdin>:1:2"
         for own, expected in (
@@ -425,7 +404,7 @@ class SourceUser(unittest.TestCase):
         self.assertEqual(self.user_of(None, "<stdin>:1", own=["stdin"]), "<stdin>:1")
         self.assertIsNone(self.user_of(None, "model.py:1", own=["stdin"]))
 
-    def test_a_group_has_its_first_member_s(self) -> None:
+    def test_group_has_the_lines_of_its_first_member(self) -> None:
         ops = Ops().add(tf_op="f/g:").add(source="model.py:1", tf_op="f/g:")
         [group] = ops.groups()
         self.assertEqual((group["source_inner"], group["source_user"]), (None, None))
@@ -435,10 +414,10 @@ class SourceUser(unittest.TestCase):
 
 
 class LikelyUser(unittest.TestCase):
-    """The user's line where the line itself is only likely."""
+    """The user's line of likely lines."""
 
     def data(self, *first: tuple[str, int], source: str | None = None) -> bytes:
-        """Copies of what these instructions make, by name and frame."""
+        """Return copies of the results of instructions with these names and frames."""
         ops = Ops()
         instructions = []
         for name, frame in first:
@@ -454,7 +433,7 @@ class LikelyUser(unittest.TestCase):
         rows: list[Json] = group["likely_sources"]
         return rows
 
-    def test_it_is_the_innermost_own_frame_of_the_instruction(self) -> None:
+    def test_likely_user_is_the_innermost_own_frame_of_the_instruction(self) -> None:
         for frame, line, user in (
             (LIB_OF_1, LIBRARY, "user.py:1"),
             (USER_2, "user.py:2", "user.py:2"),
@@ -468,14 +447,14 @@ class LikelyUser(unittest.TestCase):
         [row] = self.likely(self.data(("a", LIB_OF_1)), own=["entry", "lib.py"])
         self.assertEqual(row["source_user"], LIBRARY)
 
-    def test_of_several_the_first_member_s(self) -> None:
+    def test_first_member_decides_the_likely_user(self) -> None:
         for names, user in (("12", "user.py:1"), ("21", "user.py:2")):
             frames = {"1": LIB_OF_1, "2": LIB_OF_2}
             [row] = self.likely(self.data(*((name, frames[name]) for name in names)))
             self.assertEqual((row["source_inner"], row["source_user"]), (LIBRARY, user))
             self.assertEqual(row["n_executions"], 2)
 
-    def test_without_frames_it_is_the_line(self) -> None:
+    def test_likely_user_without_frames_is_the_line(self) -> None:
         for line, user in (("model.py:3", "model.py:3"), ("<stdin>:3", None)):
             program = a_program(
                 hlo_proto.op("from", "add", line=line), hlo_proto.op("a", "copy", "from")
@@ -484,23 +463,13 @@ class LikelyUser(unittest.TestCase):
             [row] = self.likely(data)
             self.assertEqual((row["source_inner"], row["source_user"]), (line, user))
 
-    def test_the_op_s_own_source_stands_alone(self) -> None:
+    def test_own_source_needs_no_frames(self) -> None:
         for source, user in (("model.py:3", "model.py:3"), (LIBRARY, None)):
             [row] = self.likely(self.data(("a", LIB_OF_1), source=source))
             said = (row["source_inner"], row["source_is"], row["source_user"])
             self.assertEqual(said, (source, "own", user))
 
-    def test_what_has_no_line_has_no_user(self) -> None:
-        program = a_program(hlo_proto.op("a", "copy"))
-        data = Ops().add(category="copy", name="a", program_id=PROGRAM_ID).data(program)
-        [row] = self.likely(data)
-        self.assertEqual((row["source_inner"], row["source_user"]), (None, None))
-
-    def test_findings_have_it_too(self) -> None:
-        [row] = answer_of(self.data(("a", LIB_OF_1)), "bottleneck")["findings"]
-        self.assertEqual((row["source_inner"], row["source_user"]), (LIBRARY, "user.py:1"))
-
-    def test_and_rows_of_comm(self) -> None:
+    def test_rows_of_comm_have_the_user_s_line(self) -> None:
         program = a_program(
             hlo_proto.op("x", "add", frame=LIB_OF_1),
             hlo_proto.op("all-reduce.1", "all-reduce", "x"),
@@ -514,7 +483,7 @@ class LikelyUser(unittest.TestCase):
 
 
 def rows_with_a_line(said: Any, table: str = "") -> Iterator[tuple[str, Json]]:
-    """Every object in an answer that has a `source_inner`, and the name of its table."""
+    """Yield each object with a `source_inner`, and the name of its table."""
     if isinstance(said, dict):
         if "source_inner" in said:
             yield table, said
@@ -525,7 +494,7 @@ def rows_with_a_line(said: Any, table: str = "") -> Iterator[tuple[str, Json]]:
             yield from rows_with_a_line(each, table)
 
 
-# By mode; of memory it isn't asked for.
+# The tables of each mode with a user's line.
 TABLES_WITH_A_USER = {
     "summary": {"top_compute_groups", "kernels", "likely_sources"},
     "by_source": {"groups", "likely_sources"},
@@ -537,8 +506,8 @@ TABLES_WITH_A_USER = {
 TABLES_WITHOUT = ("top_shortfall_groups", "also_fused")
 
 
-class RowsThatHaveIt(unittest.TestCase):
-    def test_it_stands_right_behind_the_line(self) -> None:
+class RowsWithAUser(unittest.TestCase):
+    def test_user_s_line_follows_the_line_in_every_table(self) -> None:
         program = hlo_proto.hlo_proto(
             {
                 "body": [hlo_proto.op("tanh", "tanh", line="fused.py:8")],
@@ -577,16 +546,6 @@ class RowsThatHaveIt(unittest.TestCase):
                     self.assertEqual(behind, "source_user", (mode, table))
             self.assertEqual(found, tables, mode)
 
-    def test_a_roofline_s_rows_have_the_group_s(self) -> None:
-        ops = Ops().add(STACK, "inner.py:5", flops=800, bytes_accessed=4096)
-        said = answer_of(ops.data(), "roofline", peak_tflops_fp32=1.0)
-        self.assertEqual(said["groups"][0]["source_user"], "a dir/inner.py:5")
-        said = answer_of(ops.data(), "roofline", peak_tflops_fp32=1.0, own=["outer"])
-        self.assertEqual(said["groups"][0]["source_user"], "outer.py:1")
-        skipped = answer_of(Ops().add(STACK, "inner.py:5").data(), "roofline", own=["middle"])
-        [row] = skipped["skipped_groups"]["top_skipped"]
-        self.assertEqual(row["source_user"], "lib/middle.py:3")
-
 
 class Scopes(unittest.TestCase):
     def scopes(self, ops: Ops, program: bytes | None = None) -> list[Json]:
@@ -596,7 +555,7 @@ class Scopes(unittest.TestCase):
         scopes: list[Json] = group["scopes"]
         return scopes
 
-    def test_a_path(self) -> None:
+    def test_scope_of_a_path(self) -> None:
         for tf_op, scope in (
             ("jit(f)/mlp/dot_general:", "mlp"),
             ("jit(f)/mlp/dot_general", "mlp"),
@@ -604,12 +563,12 @@ class Scopes(unittest.TestCase):
             ("add:", ""),
             ("mlp/add:", "mlp"),
             ("jit(f):", ""),
-            # How it is run
+            # Parts that say how code runs are left out.
             ("jit(f)/jit(main)/while/body/closed_call/block/checkpoint/mlp/mul:", "block/mlp"),
             ("jit(f)/cond/remat/remat2/rematted_computation/shard_map/pjit/mlp/mul:", "mlp"),
             ("jit(f)/custom_jvp_call/custom_vjp_call/core_call/xla_call/xla_pmap/x/mul:", "x"),
             ("jit(f)/while_loop/body_2/mul:", "while_loop/body_2"),
-            # Wrappers
+            # Wrappers are unwrapped.
             ("jit(f)/jvp(mlp)/mul:", "mlp"),
             ("jit(f)/transpose(jvp(mlp))/mul:", "mlp"),
             ("jit(f)/jvp()/mlp/mul:", "mlp"),
@@ -621,11 +580,11 @@ class Scopes(unittest.TestCase):
             ("jvp(mlp)/mul:", "mlp"),
             ("jit(f)/custom_jvp(mlp)/mul:", "custom_jvp(mlp)"),
             ("jit(f)/checkpoint(mlp)/mul:", "checkpoint(mlp)"),
-            # A last part in a wrapper
+            # The last part can be in a wrapper.
             ("jit(f)/mlp/jit(silu):", "mlp/silu"),
             ("jit(f)/mlp/jvp(jit(silu)):", "mlp/silu"),
             ("jit(f)/mlp/jvp():", "mlp"),
-            # Brackets and quotes
+            # Slashes in brackets and quotes do not separate parts.
             ("params_and_buffers['vllm_model.model.layers.0']:", ""),
             ("params['a/b']['c']:", ""),
             ("jit(f)/x['a/b']/mul:", "x['a/b']"),
@@ -633,7 +592,7 @@ class Scopes(unittest.TestCase):
             ("jit(f)/call(a/b)/{c/d}/[e/f]/mul:", "call(a/b)/{c/d}/[e/f]"),
             ("jit(f)/jvp(x['a/b']/mlp)/mul:", "x['a/b']/mlp"),
             ("jit(f)/aten::mul.Tensor/mn,pn->mp/dot_general:", "aten::mul.Tensor/mn,pn->mp"),
-            # Several, and empty parts
+            # The first of several paths counts, and empty parts do not.
             ("jit(f)/mlp/mul;jit(f)/attn/add:", "mlp"),
             ("jit(f)/mlp//mul:", "mlp"),
         ):
@@ -641,20 +600,13 @@ class Scopes(unittest.TestCase):
                 found = self.scopes(Ops().add(STACK, "inner.py:5", tf_op=tf_op))
                 self.assertEqual(found, [{"scope": scope, "dur_ps": 10}])
 
-    def test_the_longest_four(self) -> None:
-        ops = Ops()
-        for path, n in (("b", 2), ("a", 2), ("c", 3), (None, 2), ("d", 1), ("e", 1)):
-            ops.add(STACK, "inner.py:5", n=n, tf_op=path and f"jit(f)/{path}/mul:")
-        rows = [(row["scope"], row["dur_ps"]) for row in self.scopes(ops)]
-        self.assertEqual(rows, [("c", 30), ("a", 20), ("b", 20), (None, 20)])
-
-    def test_the_empty_scope_is_one_and_no_path_is_none(self) -> None:
+    def test_empty_scope_differs_from_no_path(self) -> None:
         ops = Ops().add(STACK, "inner.py:5", n=3).add(STACK, "inner.py:5", tf_op="add:", n=3)
         ops.add(STACK, "inner.py:5", tf_op="", n=2).add(STACK, "inner.py:5", tf_op="jit(f)/add:")
         rows = [(row["scope"], row["dur_ps"]) for row in self.scopes(ops)]
         self.assertEqual(rows, [(None, 50), ("", 40)])
 
-    def test_the_program_tells_where_the_trace_does_not(self) -> None:
+    def test_program_has_the_path_that_the_trace_lacks(self) -> None:
         program = a_program(
             hlo_proto.op("a", "fusion", tf_op="jit(f)/jvp(mlp)/mul"),
             hlo_proto.op("b", "fusion", tf_op=""),
@@ -668,7 +620,7 @@ class Scopes(unittest.TestCase):
             ops = Ops().add(STACK, "inner.py:5", name=name, program_id=PROGRAM_ID, tf_op=tf_op)
             self.assertEqual(self.scopes(ops, program)[0]["scope"], scope, (name, tf_op))
 
-    def test_of_a_done_its_start(self) -> None:
+    def test_done_has_the_scope_of_its_start(self) -> None:
         for own, scope in (("", "mlp"), ("jit(f)/attn/add", "attn")):
             program = a_program(
                 hlo_proto.op("x", "add", tf_op="jit(f)/other/add"),
@@ -696,19 +648,19 @@ class Records(unittest.TestCase):
                 (group["agg_key"], group["source"]), (key_of(STACK), "a dir/inner.py:5")
             )
 
-    def test_its_used_steps_tell_the_order(self) -> None:
-        """Those that would be used if all were asked for."""
+    def test_used_steps_decide_the_order(self) -> None:
+        """The steps that would be used without --steps decide."""
         ops = Ops().add(STACK).add(OTHER, "other.py:7", step=1)
         frames = [[OUTER, MIDDLE, INNER], OTHER.split("\n")]
         self.assertEqual(self.frames(ops.data()), frames)
         self.assertEqual(self.frames(ops.data(), "--steps", ":1"), frames)
-        # A step of another number of ops isn't used.
+        # A step with another number of ops is not used.
         ops = Ops().add(STACK)
         for _ in range(3):
             ops.add(OTHER, "other.py:7", step=1)
         self.assertEqual(self.frames(ops.data()), [[INNER, MIDDLE, OUTER]])
 
-    def test_each_device_is_asked_by_itself(self) -> None:
+    def test_each_device_has_its_own_order(self) -> None:
         turned = Ops().add(STACK).add(OTHER_TURNED, "other.py:7").add(OTHER_TURNED, "other.py:7")
         straight = Ops().add(STACK).add(OTHER, "other.py:7")
         planes = [
@@ -720,7 +672,7 @@ class Records(unittest.TestCase):
             [[INNER, MIDDLE, OUTER], OTHER.split("\n"), [OUTER, MIDDLE, INNER]],
         )
 
-    def test_the_program_tells_of_them_too(self) -> None:
+    def test_program_decides_the_order_in_records(self) -> None:
         program = a_program(hlo_proto.op("a", "fusion", line="inner.py:5"))
         ops = Ops().add(STACK, name="a", program_id=PROGRAM_ID)
         self.assertEqual(self.frames(ops.data(program)), [[OUTER, MIDDLE, INNER]])
@@ -728,7 +680,7 @@ class Records(unittest.TestCase):
 
 
 def printed(said: Json) -> str:
-    """What an answer says besides where it was found and how stacks were written."""
+    """Return an answer as text, without paths and the order of stacks."""
     left_out = ("profile_dir", "baseline_dir", "stack_order")
     return json.dumps({name: value for name, value in said.items() if name not in left_out})
 
@@ -743,7 +695,7 @@ class TurnedAround(InFolder):
         self.turned = self.write(f"turned/{name}", with_stacks(data, turned_around))
         self.ended = self.write(f"ended/{name}", with_stacks(data, "{}\n".format))
 
-    def test_a_capture_whose_stacks_are_turned_around_says_the_same(self) -> None:
+    def test_reversed_stacks_give_the_same_answers(self) -> None:
         for mode in sampled((*MODES, "record", "spread"), 2):
             with self.subTest(mode=mode):
                 before, turned = answer(self.demo, mode), answer(self.turned, mode)
@@ -753,7 +705,7 @@ class TurnedAround(InFolder):
                     self.assertEqual(before["stack_order"], OUTERMOST_FIRST)
                     self.assertEqual(turned["stack_order"], INNERMOST_FIRST)
 
-    def test_compared_nothing_has_changed(self) -> None:
+    def test_reversed_stacks_compare_as_equal(self) -> None:
         said = answer(self.turned, "compare", "--baseline", str(self.demo), "--top", "100000")
         self.assertEqual({row["delta_ps"] for row in said["rows"]}, {0})
         self.assertEqual({row["delta_ps"] for row in said["totals"].values()}, {0})
@@ -764,7 +716,7 @@ class TurnedAround(InFolder):
 
 
 class Walked:
-    """What the ops of a capture's first device say themselves, by the keys of their stacks."""
+    """Frames and sources of a capture's first device, by the key of the stack."""
 
     def __init__(self, path: Path) -> None:
         planes = map(naive_wire.fields, naive_wire.every(naive_wire.fields(path.read_bytes()), 1))
@@ -772,7 +724,7 @@ class Walked:
         device = naive_op.decode_plane(plane)
         self.frames: dict[str, list[str]] = {}  # as they are written: innermost first
         self.sources: dict[str, set[str]] = {}
-        # Of those that by_source can list.
+        # Groups that by_source can list.
         self.groups: set[tuple[str, str]] = set()
         for event in device.events_of("XLA Ops"):
             op = device.ops[event.metadata_id]
@@ -791,10 +743,10 @@ def walked(path: Path) -> Walked:
 
 
 class Captures(unittest.TestCase):
-    # What is `walked` is needed by several.
+    # The tests share the captures that were walked.
     batch = "stacks of captures"
 
-    def test_the_order_of_each(self) -> None:
+    def test_order_of_frames_in_real_captures(self) -> None:
         orders = dict.fromkeys(VLLM, INNERMOST_FIRST) | dict.fromkeys(
             (OFFLOADING, TRAINING, DEMO), OUTERMOST_FIRST
         )
@@ -807,11 +759,11 @@ class Captures(unittest.TestCase):
                 self.assertEqual([note for note in said["notes"] if "stack" in note], [])
 
     def rows(self, path: Path, mode: str, *options: str) -> list[Json]:
-        """Those with a stack of its own."""
+        """Return the rows with their own stack."""
         everything = rows_with_a_line(answer(path, mode, *options))
         return [row for _, row in everything if row.get("agg_key", "").startswith("stack:")]
 
-    def test_each_line_is_its_ops_own_source(self) -> None:
+    def test_lines_of_captures_are_the_sources_of_their_ops(self) -> None:
         for path in sampled(VLLM, 1):
             if not path.exists():
                 self.skipTest("the captures aren't here")
@@ -826,7 +778,7 @@ class Captures(unittest.TestCase):
             groups = {(row["agg_key"], row["kind"]) for row in everything}
             self.assertEqual(groups, walked(path).groups)
 
-    def test_a_user_s_line_is_no_library_s(self) -> None:
+    def test_user_s_lines_of_captures_are_outside_libraries(self) -> None:
         n_shown, n_others = 0, 0
         for path in sampled(VLLM, 1):
             if not path.exists():
@@ -837,7 +789,7 @@ class Captures(unittest.TestCase):
                         continue
                     frames = walked(path).frames[row["agg_key"]]
                     others = [frame for frame in frames if "/site-packages/" not in frame]
-                    # None of its files' names has a colon.
+                    # No file name of these captures has a colon.
                     lines = [frame.rpartition(":")[0] for frame in others]
                     others = [line for line in lines if not re.match("<|.*/lib/python3[.]", line)]
                     self.assertEqual(row["source_user"], others[0] if others else None)
@@ -845,16 +797,6 @@ class Captures(unittest.TestCase):
                     n_others += row["source_user"] != row["source_inner"]
         self.assertGreater(n_others, 0)
         self.assertGreater(n_shown, n_others)
-
-    def test_where_a_stack_is_false_the_scope_is_right(self) -> None:
-        """The op that takes longest carries a line of the attention, and isn't of it."""
-        path = VLLM[0]
-        if not path.exists():
-            self.skipTest("the capture isn't here")
-        groups = answer(path, "by_source", "--top", "1")["groups"]
-        self.assertRegex(groups[0]["source_inner"], "/attention_interface[.]py:")
-        [row] = groups[0]["scopes"]
-        self.assertEqual(row["scope"], "MergedColumnParallelLinear/mn,pn->mp")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What the compiler wrote down of an instruction for those behind it, its backend_config: JSON.
+"""Read an instruction's backend_config: JSON in which the compiler keeps notes for the backend.
 
-Numbers of 64 bits stand there as texts. Keys come and go with the compiler: what isn't there, or
-isn't what it should be, says nothing.
+Numbers of 64 bits are texts there. Keys differ between versions of the compiler: what is missing
+or of an unexpected type is None.
 """
 
 from __future__ import annotations
@@ -11,11 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-# Kernels bring their code along, and objects of Python take twenty times their JSON.
-_MAX_BYTES = 4 << 20
-# Python reads long numbers slowly, and none of these is a count.
 _COUNT_RE = re.compile(r"[0-9]{1,20}")
-_LONGEST_NUMBER = 20
 _VMEM = 1
 _ALGORITHM = ("emitter", "strategy")
 _OFFLOADED = "sparse_core"
@@ -23,88 +19,80 @@ _RING_DIM, _RING_TYPE = "ICI_RING_DIM_", "ICI_RING_TYPE_"
 
 
 class DeclaredCost(NamedTuple):
-    """What the author of a kernel says that one run of it costs; None where nothing is said."""
+    """The cost of one run of a kernel as its author declared it; None for what is missing."""
 
     flops: int | None
     bytes_accessed: int | None
     transcendentals: int | None = None
 
 
-class Config:
-    """What a backend_config says."""
+class BackendConfig:
+    """The decoded JSON of a backend_config."""
 
-    __slots__ = ("_said",)
+    __slots__ = ("_json",)
 
-    def __init__(self, said: Any) -> None:
-        self._said = said
+    def __init__(self, decoded: Any) -> None:
+        self._json = decoded
 
     @property
     def declared_cost(self) -> DeclaredCost | None:
-        """What a kernel's author declared; None without a declaration."""
-        estimate = _at(self._said, "custom_call_config", "cost_estimate")
+        """Return the cost that a kernel's author declared; None without a declaration."""
+        estimate = _at(self._json, "custom_call_config", "cost_estimate")
         if not isinstance(estimate, dict):
             return None
         return DeclaredCost(*(_as_count(estimate.get(name)) for name in DeclaredCost._fields))
 
     @property
     def plan(self) -> frozenset[str]:
-        """By what means a collective is carried out."""
-        said = [_at(self._said, "collective_algorithm_config", key) for key in _ALGORITHM]
-        offload = _at(self._said, "collective_offload_config")
+        """Return how a collective is carried out: algorithm, offloading, rings."""
+        found = [_at(self._json, "collective_algorithm_config", key) for key in _ALGORITHM]
+        offload = _at(self._json, "collective_offload_config")
         for key, value in offload.items() if isinstance(offload, dict) else ():
-            # Beside the one for the collective at hand stand settings that tell nothing.
+            # The settings next to the config of this collective say nothing about it.
             if key.endswith("_offload_config") and isinstance(value, dict):
-                said.append(_OFFLOADED)
+                found.append(_OFFLOADED)
                 for ring in _rings(value):
-                    # None where neighbours of a pair exchange.
+                    # There is no dimension if neighbours exchange in pairs.
                     dim = ring.get("ring_dim") or ring.get("explicit_strategy_ring_dim")
-                    said.append(_without(_RING_DIM, dim))
-                    said.append(_without(_RING_TYPE, ring.get("ring_type")))
-        return frozenset(text for text in said if text and isinstance(text, str))
+                    found.append(_without(_RING_DIM, dim))
+                    found.append(_without(_RING_TYPE, ring.get("ring_type")))
+        return frozenset(text for text in found if text and isinstance(text, str))
 
     @property
     def vmem_used(self) -> int | None:
-        """The scoped VMEM that the instruction takes."""
+        """Return the bytes of scoped VMEM that the instruction uses."""
         return self._vmem("used_scoped_memory_configs")
 
     @property
     def vmem_limit(self) -> int | None:
-        """What it may take; often that isn't told."""
+        """Return the bytes of scoped VMEM that the instruction may use; often they are missing."""
         return self._vmem("scoped_memory_configs")
 
     @property
     def retry_count(self) -> int | None:
-        """How many times the compiler had to try again; it doesn't say why."""
-        return _as_count(_at(self._said, "retry_config", "retry_count"))
+        """Return how often the compiler had to try again; it does not say why."""
+        return _as_count(_at(self._json, "retry_config", "retry_count"))
 
     def _vmem(self, key: str) -> int | None:
         sizes = [
             _as_count(each.get("size"))
-            for each in _objects(_at(self._said, key))
+            for each in _objects(_at(self._json, key))
             if _as_count(each.get("memory_space")) == _VMEM
         ]
         known = [size for size in sizes if size is not None]
         return sum(known) if sizes and len(known) == len(sizes) else None
 
 
-def read_config(text: bytes) -> Config | None:
-    """None where the bytes aren't JSON, or so much that they can't be a config."""
-    if not text:
-        return Config(None)
-    if len(text) > _MAX_BYTES:
-        return None
+def read_config(text: bytes) -> BackendConfig | None:
+    """Decode a backend_config; None if it is not JSON."""
     try:
-        return Config(json.loads(text, parse_int=_number))
+        return BackendConfig(json.loads(text) if text else None)
     except (ValueError, RecursionError):
         return None
 
 
-def _number(digits: str) -> int | None:
-    return int(digits) if len(digits) <= _LONGEST_NUMBER else None
-
-
 def _as_count(value: Any) -> int | None:
-    """A number of flops or bytes, as text or number; None for what can't be one."""
+    """Return a number of flops or bytes, given as a text or a number; None for anything else."""
     if isinstance(value, str):
         value = int(value) if _COUNT_RE.fullmatch(value) else -1
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -112,10 +100,10 @@ def _as_count(value: Any) -> int | None:
     return int(value) if 0 <= value < 1 << 63 else None
 
 
-def _at(said: Any, *keys: str) -> Any:
+def _at(decoded: Any, *keys: str) -> Any:
     for key in keys:
-        said = said.get(key) if isinstance(said, dict) else None
-    return said
+        decoded = decoded.get(key) if isinstance(decoded, dict) else None
+    return decoded
 
 
 def _objects(listed: Any) -> Iterator[dict[str, Any]]:

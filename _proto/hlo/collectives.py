@@ -1,0 +1,152 @@
+"""Find the collective that an instruction is or contains, its participants and its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
+
+from _proto import hlo_pb2 as pb
+from _proto.hlo.program import DONE, START, UPDATE, Instruction
+from _proto.hlo.replica_groups import (
+    AxisPart,
+    Groups,
+    Participants,
+    in_groups,
+    in_pairs,
+    iota_groups,
+    listed_groups,
+    mesh_groups,
+)
+from _proto.hlo.shapes import Array
+from _proto.trace.wire import parse
+
+COLLECTIVES = frozenset(
+    "all-gather all-reduce all-to-all collective-broadcast collective-permute "
+    "ragged-all-to-all reduce-scatter".split()
+)
+
+
+class Collective(NamedTuple):
+    """A collective of a program; facts that the program does not state are None.
+
+    An asynchronous one has the inputs of its start and the outputs of its done.
+    """
+
+    name: str
+    opcode: str
+    inputs: list[Array] | None
+    outputs: list[Array] | None
+    who: Participants | None
+
+
+def collective_name(opcode: str) -> str | None:
+    """Return the collective of an opcode: `all-gather` for `all-gather-start`; else None."""
+    name, _, part = opcode.rpartition("-")
+    name = name if part in (START, UPDATE, DONE) else opcode
+    return name if name in COLLECTIVES else None
+
+
+def first_collective(parts: Sequence[Instruction]) -> Instruction | None:
+    """Return the first instruction that is a collective, among these or, depth first, in them."""
+    candidates = (each for part in parts for each in chain((part,), part.inside()))
+    return next((each for each in candidates if collective_name(each.opcode)), None)
+
+
+def collective_of(op: Instruction) -> Collective | None:
+    """Read the first collective that an op is or contains, in any part of an asynchronous op."""
+    found = first_collective(op.chain)
+    if found is None:
+        return None
+    first, last = found.chain[0], found.chain[-1]
+    opcode = collective_name(found.opcode) or found.opcode
+    inputs = who = None
+    if first.opcode in (opcode, f"{opcode}-start"):
+        inputs = _inputs(first)
+        who = _pairs_of(first) if opcode == "collective-permute" else _groups_of(first)
+    is_open = last.stage is not None and last.stage[1] == START
+    return Collective(found.name, opcode, inputs, None if is_open else last.arrays, who)
+
+
+def plan_of(op: Instruction) -> frozenset[str]:
+    """Return how the collective that an op is or contains is carried out.
+
+    All parts of an asynchronous op can state a piece of it.
+    """
+    parts = dict.fromkeys(filter(None, (op, *op.chain, first_collective(op.chain))))
+    return frozenset[str]().union(*(part.config.plan for part in parts))
+
+
+def _inputs(collective: Instruction) -> list[Array] | None:
+    inputs: list[Array] = []
+    for arrays in collective.operand_arrays:
+        if arrays is None:
+            return None
+        inputs += arrays
+    return inputs
+
+
+def _pairs_of(permute: Instruction) -> Participants | None:
+    pairs = []
+    for data in permute.message.source_target_pairs:
+        pair = parse(pb.SourceTarget, data)
+        if pair is None:
+            permute.program.complain(f"the pairs of {permute.name}")
+            return None
+        pairs.append((pair.source, pair.target))
+    return in_pairs(pairs) if pairs else None
+
+
+def _groups_of(collective: Instruction) -> Participants | None:
+    message = collective.message
+    who = _read_participants(
+        message.mesh_axes_replica_group_list,
+        message.iota_collective_device_list,
+        message.collective_device_list,
+        tuple(message.replica_groups),
+        collective.program.n_devices,
+    )
+    if who is None:
+        collective.program.complain(f"the groups of {collective.name}")
+    return who
+
+
+# A program has many collectives and few sets of groups, each of which may list a whole pod.
+@lru_cache(maxsize=256)
+def _read_participants(
+    mesh: bytes, iota: bytes, devices: bytes, listed: tuple[bytes, ...], n_devices: int | None
+) -> Participants | None:
+    groups = _read_groups(mesh, iota, devices, listed)
+    return None if groups is None else in_groups(groups, n_devices)
+
+
+def _read_groups(
+    mesh_data: bytes, iota_data: bytes, devices_data: bytes, listed_data: tuple[bytes, ...]
+) -> Groups | None:
+    """Read the groups from the field that has them: compilers have used four, over the years."""
+    mesh = parse(pb.MeshAxesReplicaGroupList, mesh_data)
+    iota = parse(pb.IotaReplicaGroupList, iota_data)
+    devices = parse(pb.CollectiveDeviceList, devices_data)
+    listed = [parse(pb.ReplicaGroup, group) for group in listed_data]
+    if mesh is None or iota is None or devices is None or None in listed:
+        return None
+    if mesh_data:
+        parts = [
+            AxisPart(part.mesh_axis_index, part.sub_axis_info.pre_size, part.sub_axis_info.size)
+            if part.HasField("sub_axis_info")
+            else AxisPart(part.mesh_axis_index)
+            for part in mesh.axes
+        ]
+        return mesh_groups([axis.size for axis in mesh.mesh.axes], parts, mesh.mesh.device_ids)
+    if devices.HasField("iota_replica_group_list"):
+        iota = devices.iota_replica_group_list
+    if iota.num_replica_groups:
+        return iota_groups(
+            iota.num_replica_groups,
+            iota.num_devices_per_group,
+            iota.iota_reshape_dims,
+            iota.iota_transpose_perm,
+        )
+    groups = (*listed, *devices.replica_groups)
+    return listed_groups(group.replica_ids for group in groups if group)

@@ -1,0 +1,73 @@
+"""Find the precision of the dots that an instruction is or contains."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from _proto import hlo_pb2 as pb
+from _proto.hlo.shapes import Array
+from _proto.hlo.text import OTHER, dtype_class
+from _proto.trace.wire import parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _proto.hlo.program import Instruction
+    from _proto.hlo.text import DtypeClass
+
+_DOTS = ("convolution", "dot")
+# The wider dtype class of two operands decides the peak.
+_WIDTH = {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2, OTHER: 3}
+
+
+class Dot(NamedTuple):
+    """The precision in which the matrix unit runs an op.
+
+    `dtype` is the class that decides the peak: bf16, fp8, fp16, fp32 or other. `operand_dtype` is
+    the HLO dtype of the widest operand.
+    """
+
+    dtype: DtypeClass
+    operand_dtype: str
+
+
+def dot_of(op: Instruction) -> Dot | None:
+    """Return the dot that an op is or contains, with the widest of all operands of all dots.
+
+    None if there is no dot, or if one of them is unreadable.
+    """
+    classes: list[DtypeClass] = []
+    arrays: list[Array] = []
+    for each in (op, *op.inside()):
+        if each.opcode in _DOTS:
+            operands = _operands(each)
+            if operands is None:
+                return None
+            for dtype, array in operands:
+                classes.append(dtype)
+                arrays.append(array)
+    if not arrays:
+        return None
+    widest = max(arrays, key=lambda array: array.bits or 0)
+    return Dot(max(classes, key=_WIDTH.__getitem__), widest.dtype)
+
+
+def _operands(dot: Instruction) -> list[tuple[DtypeClass, Array]] | None:
+    """Return a dot's operands that decide the dtype, with the class each is multiplied in."""
+    precision = parse(pb.PrecisionConfig, dot.message.precision_config)
+    if precision is None:
+        dot.program.complain(f"the precision of {dot.name}")
+        return None
+    stated = [*precision.operand_precision, 0, 0]
+    operands = []
+    for i, arrays in enumerate(dot.operand_arrays[:2]):
+        if arrays is None or len(arrays) != 1:
+            return None
+        dtype: DtypeClass = dtype_class(arrays[0].dtype)
+        if dtype == "fp32" and not stated[i] and not precision.algorithm:
+            # At default precision the matrix unit multiplies f32 in one pass of bf16.
+            dtype = "bf16"
+        operands.append((dtype, arrays[0]))
+    if len(operands) != 2:
+        return None
+    # The matrix unit takes a predicate (a one-hot matrix) in the dtype of the other operand.
+    return [each for each in operands if each[1].dtype != "pred"] or operands

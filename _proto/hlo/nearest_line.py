@@ -1,0 +1,130 @@
+"""Find the source line that an instruction without a line of its own most likely works for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from _proto.hlo.collectives import first_collective
+from _proto.hlo.text import ASYNC_COLLECTIVE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from _proto.hlo.program import Computation, Instruction
+
+    How = Literal["own", "inside", "producer", "consumer"]
+    _Links = Callable[[Instruction], Sequence[Instruction]]
+    _Direction = tuple[How, Sequence[Instruction], _Links]
+
+# How far away the instruction with the line may be.
+_MAX_HOPS = 8
+
+
+class NearestLine(NamedTuple):
+    """A line `file:line`, the instruction that has it, and how many hops away that is.
+
+    `how` is own, inside, producer or consumer.
+    """
+
+    line: str
+    how: How
+    hops: int
+    instruction: Instruction
+
+
+def nearest_line(
+    op: Instruction, producer_first: bool, sources: Mapping[str, str]
+) -> NearestLine | None:
+    """Return the line of the data that an op most likely moves or waits for.
+
+    It is the op's own line or its start's. If there is none, it is the line of the collective or
+    of the root inside an asynchronous op, else of the nearest producer or consumer. `sources`
+    maps names to lines, for instructions that have no line in the program.
+    """
+
+    def line_of(instruction: Instruction) -> str | None:
+        # A parameter's line is where the user's function takes an argument, far from its use.
+        if instruction.opcode == "parameter":
+            return None
+        return instruction.line or sources.get(instruction.name)
+
+    chain = op.chain
+    for each in (op, chain[0]):
+        if line := line_of(each):
+            return NearestLine(line, "own", 0, each)
+    for each in _innermost(chain):
+        if line := line_of(each):
+            return NearestLine(line, "inside", 0, each)
+    if not sources and not op.program.has_lines:
+        return None
+    # The operands of a done are the other parts of the op, so producers precede these.
+    producer: _Direction = "producer", chain[:-1] or chain, _before
+    consumer: _Direction = "consumer", chain[-1:], _after
+    for how, ends, following in (producer, consumer) if producer_first else (consumer, producer):
+        for hops, each in _breadth_first(chain, ends, following):
+            if line := line_of(each):
+                return NearestLine(line, how, hops, each)
+    return None
+
+
+def _innermost(chain: Sequence[Instruction]) -> Iterator[Instruction]:
+    """Yield the first collective inside an asynchronous op, then the roots of what it calls."""
+    kinds = ("async", ASYNC_COLLECTIVE)
+    parts = [part for part in chain if part.stage and part.stage[0] in kinds]
+    collective = first_collective(parts)
+    if collective is not None:
+        yield collective
+    entered: set[Computation] = set()
+    to_do = [computation for part in reversed(parts) for computation in reversed(part.called)]
+    while to_do:
+        computation = to_do.pop()
+        if computation.root is not None and computation not in entered:
+            entered.add(computation)
+            yield computation.root
+            to_do.extend(reversed(computation.root.called))
+
+
+def _before(instruction: Instruction) -> Sequence[Instruction]:
+    """Return the instructions that an instruction takes its data from."""
+    if instruction.opcode == "parameter":
+        caller = instruction.computation.caller
+        return [caller] if caller else []
+    return instruction.operands
+
+
+def _after(instruction: Instruction) -> Sequence[Instruction]:
+    """Return the instructions that take an instruction's data, in schedule order."""
+    computation = instruction.computation
+    if computation.root is instruction and computation.caller:
+        return [*instruction.users, computation.caller]
+    return instruction.users
+
+
+def _breadth_first(
+    chain: Sequence[Instruction],
+    ends: Sequence[Instruction],
+    following: Callable[[Instruction], Sequence[Instruction]],
+) -> Iterator[tuple[int, Instruction]]:
+    """Yield the instructions reached from the ends of an op, with their distance in hops.
+
+    Each computation is entered once: the way out of a loop's body must not lead into it again.
+    """
+    seen = set(chain)
+    entered = {chain[0].computation}
+    level = ends
+    for hops in range(1, _MAX_HOPS + 1):
+        next_level: list[Instruction] = []
+        for here in level:
+            for each in following(here):
+                if each in seen:
+                    continue
+                if each.computation is not here.computation:
+                    if each.computation in entered:
+                        continue
+                    entered.add(each.computation)
+                seen.add(each)
+                yield hops, each
+                next_level.append(each)
+        level = next_level

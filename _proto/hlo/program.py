@@ -1,0 +1,423 @@
+"""Read a compiled program: its computations, its instructions, and how they are connected.
+
+`parse` decodes all instructions at once. Their shapes, stack frames and links are decoded when
+they are asked for. Damage, such as an id that two instructions have, is passed to
+`Program.complain` when an answer meets it; the damaged link then leads nowhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from _proto import hlo_pb2 as pb
+from _proto.errors import Damage
+from _proto.hlo.backend_config import BackendConfig, DeclaredCost, read_config
+from _proto.hlo.shapes import Array, Path, read_leaves, shape_text
+from _proto.hlo.stack_frames import StackFrame, StackFrames
+from _proto.hlo.text import ASYNC_COLLECTIVE, ASYNC_COLLECTIVE_ENDS, named_after
+from _proto.record import cached_property
+from _proto.trace.wire import explain, parse
+
+K = TypeVar("K")
+V = TypeVar("V")
+M = TypeVar("M", bound=Message)
+_Links = dict["Instruction", list["Instruction"]]
+
+# The parts of an asynchronous op.
+START, UPDATE, DONE = "start", "update", "done"
+
+# Locating the damage in a larger program would take seconds.
+_MAX_EXPLAINED_BYTES = 4 << 20
+_SPARSE_CORE = "sparsecore"
+_COST_KEY, _RETRY_KEY = b'"cost_estimate"', b'"retry_count"'
+_KERNEL_TARGET = b"tpu_custom_call"
+# These compute nothing, so their lines take no part in a fusion.
+_NOT_FUSED_WORK = frozenset(
+    "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
+)
+
+
+class Program:
+    """A compiled program; `complain` is called with each damage that is met."""
+
+    def __init__(
+        self,
+        data: bytes,
+        offset: int,
+        read_buffer_assignment: Callable[[], bytes | None],
+        complain: Callable[[str], None],
+    ) -> None:
+        """Read the HloModuleProto at `offset` of the trace; raise Damage if it is unreadable."""
+        message = parse(pb.HloModule, data)
+        if message is None:
+            if len(data) <= _MAX_EXPLAINED_BYTES:
+                explain(pb.HloModule.DESCRIPTOR, data, offset)
+            raise Damage(offset, "the protobuf parser refuses the module")
+        self.message = message
+        self.read_buffer_assignment = read_buffer_assignment
+        self.complain = complain
+        self.computations = [Computation(self, each) for each in message.computations]
+        # Names are indexed without creating the instructions: most are parts of fusions, which
+        # few answers look at.
+        self._place_of = _if_unique(
+            (each.name.removeprefix("%"), (computation, i))
+            for computation in self.computations
+            for i, each in enumerate(computation.message.instructions)
+        )
+
+    def instructions(self) -> Iterator[Instruction]:
+        return (each for computation in self.computations for each in computation.instructions)
+
+    def instruction(self, name: str) -> Instruction | None:
+        """Return the instruction with this name, which may begin with `%`."""
+        name = name.removeprefix("%")
+        if name not in self._place_of:
+            return None
+        found = self._place_of[name]
+        if found is None:
+            self.complain(f"several instructions are named {name}")
+            return None
+        computation, i = found
+        return computation.instructions[i]
+
+    def instruction_by_id(self, instruction_id: int) -> Instruction | None:
+        """Return the instruction with this id, in any computation; None if several have it."""
+        found = self._instruction_of.get(instruction_id)
+        if found is None:
+            self.complain(f"no single instruction has the id {instruction_id}")
+        return found
+
+    @cached_property
+    def _instruction_of(self) -> dict[int, Instruction | None]:
+        return _if_unique((each.message.id, each) for each in self.instructions())
+
+    def computation(self, computation_id: int) -> Computation | None:
+        found = self._computation_of.get(computation_id)
+        if found is None:
+            self.complain(f"no single computation has the id {computation_id}")
+        return found
+
+    @cached_property
+    def _computation_of(self) -> dict[int, Computation | None]:
+        return _if_unique((each.message.id, each) for each in self.computations)
+
+    def caller(self, computation: Computation) -> Instruction | None:
+        """Return the only instruction that calls a computation; None if none or several do."""
+        return self._caller_of.get(computation)
+
+    @cached_property
+    def _caller_of(self) -> dict[Computation, Instruction | None]:
+        pairs = ((called, each) for each in self.instructions() for called in each.called)
+        return _if_unique(pairs)
+
+    @cached_property
+    def n_devices(self) -> int | None:
+        """Count the devices that run the program together; None if it does not say."""
+        assignment = self.read(pb.DeviceAssignment, self.message.device_assignment)
+        if assignment is None:
+            return None
+        return max(0, assignment.replica_count) * max(0, assignment.computation_count) or None
+
+    @cached_property
+    def has_lines(self) -> bool:
+        return any(each.line for each in self.instructions())
+
+    @cached_property
+    def frames(self) -> StackFrames:
+        index = self.read(pb.StackFrameIndex, self.message.stack_frame_index)
+        return StackFrames(index or pb.StackFrameIndex(), self.complain)
+
+    def read(self, kind: type[M], data: bytes) -> M | None:
+        """Decode a part that is kept as bytes; None if it is empty or unreadable."""
+        message = parse(kind, data) if data else None
+        if data and message is None:
+            self.complain(f"a {kind.DESCRIPTOR.name} that the protobuf parser refuses")
+        return message
+
+
+def _if_unique(pairs: Iterable[tuple[K, V]]) -> dict[K, V | None]:
+    """Map keys to values; a key with several values maps to None."""
+    values: dict[K, V | None] = {}
+    for key, value in pairs:
+        values[key] = None if key in values else value
+    return values
+
+
+class Computation:
+    """A computation of a program, with its instructions in schedule order."""
+
+    def __init__(self, program: Program, message: pb.HloComputation) -> None:
+        self.program = program
+        self.message = message
+        self.name = message.name
+
+    @cached_property
+    def instructions(self) -> list[Instruction]:
+        return [Instruction(self, each) for each in self.message.instructions]
+
+    def instruction(self, instruction_id: int) -> Instruction | None:
+        found = self.instruction_of.get(instruction_id)
+        if found is None:
+            self.program.complain(
+                f"no single instruction of {self.name} has the id {instruction_id}"
+            )
+        return found
+
+    @cached_property
+    def instruction_of(self) -> dict[int, Instruction | None]:
+        return _if_unique((each.message.id, each) for each in self.instructions)
+
+    @property
+    def root(self) -> Instruction | None:
+        root_id = self.message.root_id
+        # A computation without a root has 0 here, which some programs use as an id.
+        return self.instruction(root_id) if root_id else self.instruction_of.get(0)
+
+    @property
+    def caller(self) -> Instruction | None:
+        return self.program.caller(self)
+
+    @property
+    def on_sparse_core(self) -> bool:
+        return self.message.execution_thread == _SPARSE_CORE
+
+    @cached_property
+    def operands_and_users(self) -> tuple[_Links, _Links]:
+        operands_of: _Links = {}
+        users_of: _Links = {}
+        for each in self.instructions:
+            found = [self.instruction(operand_id) for operand_id in each.message.operand_ids]
+            operands_of[each] = [operand for operand in found if operand is not None]
+            for operand in dict.fromkeys(operands_of[each]):
+                users_of.setdefault(operand, []).append(each)
+        return operands_of, users_of
+
+    @cached_property
+    def chains(self) -> dict[Instruction, tuple[Instruction, ...]]:
+        """Map each part of an asynchronous op to all of its parts: start, updates, done."""
+        chains: dict[Instruction, tuple[Instruction, ...]] = {}
+        for done in self.instructions:
+            if done.stage is None or done.stage[1] != DONE:
+                continue
+            start_and_between = _path_from_start(done)
+            update = done.stage[0], UPDATE
+            updates = [each for each in start_and_between[1:] if each.stage == update]
+            chain = (*start_and_between[:1], *updates, done)
+            for part in chain:
+                # If two dones have the same start, it belongs to the first of them.
+                chains.setdefault(part, chain)
+        return chains
+
+
+def _path_from_start(done: Instruction) -> list[Instruction]:
+    """Return the path from the nearest start of the same kind to before `done`, or nothing."""
+    kind = done.stage[0] if done.stage else ""
+    came_from = {done: done}
+    queue = deque([done])
+    while queue:
+        here = queue.popleft()
+        for operand in here.operands:
+            if operand in came_from:
+                continue
+            came_from[operand] = here
+            if operand.stage == (kind, START):
+                path = [operand]
+                while came_from[path[-1]] is not done:
+                    path.append(came_from[path[-1]])
+                return path
+            queue.append(operand)
+    return []
+
+
+class Instruction:
+    """An instruction of a program. Programs have many, hence the slots."""
+
+    __slots__ = ("computation", "message", "name", "opcode")
+
+    def __init__(self, computation: Computation, message: pb.HloInstruction) -> None:
+        self.computation = computation
+        self.message = message
+        # HLO texts mark names with %, which is no part of the name.
+        self.name = message.name.removeprefix("%")
+        self.opcode = message.opcode
+
+    @property
+    def program(self) -> Program:
+        return self.computation.program
+
+    # Links to other instructions.
+
+    @property
+    def operands(self) -> Sequence[Instruction]:
+        return self.computation.operands_and_users[0][self]
+
+    @property
+    def users(self) -> Sequence[Instruction]:
+        """Return the instructions that have this one as an operand, in schedule order."""
+        return self.computation.operands_and_users[1].get(self, ())
+
+    @property
+    def called(self) -> Sequence[Computation]:
+        """Return the computations that this calls: a fusion's body, a loop's body and condition."""
+        ids = self.message.called_computation_ids
+        if not ids:
+            return ()
+        found = (self.program.computation(each) for each in dict.fromkeys(ids))
+        return [computation for computation in found if computation is not None]
+
+    def inside(self) -> Iterator[Instruction]:
+        """Yield the instructions of all called computations, depth first, each one once."""
+        entered: set[Computation] = set()
+        to_do = [self]
+        while to_do:
+            here = to_do.pop()
+            if here is not self:
+                yield here
+            for computation in reversed(here.called):
+                if computation not in entered:
+                    entered.add(computation)
+                    to_do.extend(reversed(computation.instructions))
+
+    @property
+    def stage(self) -> tuple[str, str] | None:
+        """Return which kind of asynchronous op this is a part of, and which part; else None."""
+        if self.opcode in ("send", "recv"):
+            return self.opcode, START
+        if self.opcode == "fusion":
+            end = named_after(self.name, ASYNC_COLLECTIVE_ENDS)
+            return (ASYNC_COLLECTIVE, end.rpartition("-")[2]) if end else None
+        kind, _, part = self.opcode.rpartition("-")
+        return (kind, part) if kind and part in (START, UPDATE, DONE) else None
+
+    @property
+    def is_asynchronous(self) -> bool:
+        return self.stage is not None
+
+    @property
+    def chain(self) -> tuple[Instruction, ...]:
+        """Return the parts of the asynchronous op that this belongs to: start, updates, done.
+
+        Parts that are not found are missing. Any other instruction is a chain by itself.
+        """
+        return self.computation.chains.get(self, (self,)) if self.is_asynchronous else (self,)
+
+    # Facts that the instruction states.
+
+    @property
+    def op_name(self) -> str | None:
+        """Return the framework's name of the op; a parameter's is its path in the user's code."""
+        return self.message.metadata.op_name or None
+
+    @property
+    def tf_op(self) -> str | None:
+        """Return `op_name` as traces write it, with a colon, which a type could follow."""
+        return f"{self.op_name}:" if self.op_name else None
+
+    @property
+    def line(self) -> str | None:
+        """Return the instruction's own line, as `file:line`."""
+        if self.frame:
+            return self.frame.place
+        metadata = self.message.metadata
+        if not metadata.source_file or metadata.source_line <= 0:
+            return None
+        return f"{metadata.source_file}:{metadata.source_line}"
+
+    @property
+    def frame(self) -> StackFrame | None:
+        """Return the innermost frame of the instruction's stack."""
+        frame_id = self.message.metadata.stack_frame_id
+        return self.program.frames.frame(frame_id) if frame_id else None
+
+    @property
+    def stack(self) -> str | None:
+        """Return the stack as traces write it, `file:line:column` per line, outermost first."""
+        frames, is_whole = self.program.frames.stack(self.message.metadata.stack_frame_id)
+        if not frames or not is_whole:
+            return None
+        return "\n".join(f"{frame.place}:{frame.column}" for frame in reversed(frames))
+
+    def line_where(self, is_wanted: Callable[[str], bool]) -> str | None:
+        """Return the line of the innermost frame that has a wanted file."""
+        frames, _ = self.program.frames.stack(self.message.metadata.stack_frame_id)
+        return next((frame.place for frame in frames if is_wanted(frame.file)), None)
+
+    def lines_inside(self) -> Counter[tuple[str, str]]:
+        """Count the instructions of a fusion, at any depth, by line and opcode."""
+        inside = self.inside() if self.opcode == "fusion" else ()
+        return Counter(
+            (line, each.opcode)
+            for each in inside
+            if each.opcode not in _NOT_FUSED_WORK and (line := each.line)
+        )
+
+    @property
+    def shape(self) -> str | None:
+        """Return the output's shape as in HLO texts, without layouts; None if unreadable."""
+        return shape_text(self.message.shape)
+
+    @property
+    def leaves(self) -> list[tuple[Path, Array | None]] | None:
+        """Return the parts of the output with their places in nested tuples.
+
+        Parts without data are None. The result is None if the shape is unreadable.
+        """
+        leaves = read_leaves(self.message.shape)
+        if leaves is None:
+            self.program.complain(f"the shape of {self.name}")
+        return leaves
+
+    @property
+    def arrays(self) -> list[Array] | None:
+        """Return the output's arrays, tuples flattened; None if the shape is unreadable."""
+        leaves = self.leaves
+        return None if leaves is None else [array for _, array in leaves if array]
+
+    @property
+    def operand_arrays(self) -> list[list[Array] | None]:
+        """Return the arrays of each operand; None for an operand that is missing or unreadable."""
+        operands = (self.computation.instruction(each) for each in self.message.operand_ids)
+        return [operand.arrays if operand else None for operand in operands]
+
+    @property
+    def parameter_number(self) -> int | None:
+        return self.message.parameter_number if self.opcode == "parameter" else None
+
+    @property
+    def is_kernel(self) -> bool:
+        """Tell if this runs a custom (Pallas) kernel."""
+        return self.opcode == "custom-call" and self.message.custom_call_target == _KERNEL_TARGET
+
+    @property
+    def on_sparse_core(self) -> bool:
+        """Tell if a SparseCore runs this, or the asynchronous op that this is a part of."""
+        return any(
+            part.message.async_execution_thread == _SPARSE_CORE
+            or any(computation.on_sparse_core for computation in (part.computation, *part.called))
+            for part in self.chain
+        )
+
+    @property
+    def config(self) -> BackendConfig:
+        """Return the compiler's notes for the backend. They are parsed at each access."""
+        config = read_config(self.message.backend_config)
+        if config is None:
+            self.program.complain(f"the backend_config of {self.name}")
+        return config or BackendConfig(None)
+
+    @property
+    def declared_cost(self) -> DeclaredCost | None:
+        """Return the cost that a kernel's author declared."""
+        if self.opcode != "custom-call" or _COST_KEY not in self.message.backend_config:
+            return None
+        return self.config.declared_cost
+
+    @property
+    def retried(self) -> BackendConfig | None:
+        """Return the compiler's notes if it had to compile this more than once."""
+        config = self.config if _RETRY_KEY in self.message.backend_config else None
+        return config if config and config.retry_count else None

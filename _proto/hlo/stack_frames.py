@@ -1,0 +1,64 @@
+"""Read the stack frames of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from _proto import hlo_pb2 as pb
+from _proto.trace.wire import parse
+
+
+class StackFrame(NamedTuple):
+    """A line of code, `place` as `file:line`, and the id of the caller; 0 if it is outermost."""
+
+    place: str
+    file: str
+    column: int
+    caller_id: int
+
+
+class StackFrames:
+    """The stack frames of a program by id; ids count from 1."""
+
+    def __init__(self, index: pb.StackFrameIndex, complain: Callable[[str], None]) -> None:
+        self._index = index
+        self._complain = complain
+        # Many instructions share a frame.
+        self._frames: dict[int, StackFrame | None] = {}
+
+    def frame(self, frame_id: int) -> StackFrame | None:
+        if frame_id not in self._frames:
+            self._frames[frame_id] = self._read(frame_id)
+            if self._frames[frame_id] is None:
+                self._complain(f"stack frame {frame_id} has no file and line")
+        return self._frames[frame_id]
+
+    def stack(self, frame_id: int) -> tuple[list[StackFrame], bool]:
+        """Return a frame and its callers, innermost first, and True if the outermost is there."""
+        frames: dict[int, StackFrame] = {}
+        while frame_id:
+            frame = self.frame(frame_id)
+            if frame_id in frames:
+                self._complain(f"stack frame {frame_id} calls itself")
+            if frame is None or frame_id in frames:
+                return list(frames.values()), False
+            frames[frame_id] = frame
+            frame_id = frame.caller_id
+        return list(frames.values()), True
+
+    def _read(self, frame_id: int) -> StackFrame | None:
+        index = self._index
+        if not 0 < frame_id <= len(index.stack_frames):
+            return None
+        frame = parse(pb.StackFrame, index.stack_frames[frame_id - 1])
+        if frame is None or not 0 < frame.file_location_id <= len(index.file_locations):
+            return None
+        location = parse(pb.FileLocation, index.file_locations[frame.file_location_id - 1])
+        if location is None or not 0 < location.file_name_id <= len(index.file_names):
+            return None
+        file = index.file_names[location.file_name_id - 1]
+        if not file or location.line <= 0:
+            return None
+        place = f"{file}:{location.line}"
+        return StackFrame(place, file, location.column, frame.parent_frame_id)

@@ -1,0 +1,395 @@
+"""Answers and refusals that between them print every declared field, and every null.
+
+Tests of the pages, of the schemas and of the text share them: see `BATCH` and tests/parallel.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import compute_breakdown
+from _pipeline import load
+from _proto import errors
+from tests.builders import hlo_proto, records, xspace
+from tests.builders.allocator import SIZES, allocator, with_host
+from tests.builders.xspace import Space, StatValue, encode, op, tpu_plane, trace
+from tests.harness import (
+    AFTER,
+    ALL_MODES,
+    BEFORE,
+    DEMO,
+    FLAG_FILE,
+    STEP_MODES,
+    Outcome,
+    answer,
+    run,
+)
+from tests.modes import test_idle
+
+Json = dict[str, Any]
+
+# Test classes of this batch run in one process, which computes the answers once.
+BATCH = "answers of all modes"
+
+ALL_SIZES: dict[str, StatValue] = dict.fromkeys((*SIZES, "fragmentation"), 1)
+UNTRACED = xspace.Op("", {}, 0, 0)
+KERNEL = ', custom_call_target="tpu_custom_call"'
+
+
+def mixed_trace() -> bytes:
+    """Return ops of unknown kinds, events without metadata and unreadable sources."""
+    stack = "model.py:7:3"
+    ops = [
+        UNTRACED,
+        # One group with ten signatures has more shapes than an answer lists.
+        *(
+            op(f"f{'x' * i}", "loop fusion", 10 * i, 10, stack=stack, shape=f"f32[{i + 1}]{{0}}")
+            for i in range(10)
+        ),
+        op("a", "loop fusion", 100, 10, tf_op="jit(f)/add:", flops=8, bytes_accessed=64),
+        op("b", "loop fusion", 110, 10, tf_op="jit(f)/sub:", shape="bf16[8]{0}", flops=8),
+        op("bare", "convolution fusion", 120, 0, shape="bf16[8]{0}", flops=8, bytes_accessed=64),
+        op("part", "mystery", 120, 10),
+        op("k.1", "custom-call", 130, 10, attributes=KERNEL, shape="bf16[8]{0}"),
+        op("copy.1", "data formatting", 140, 10, text="%copy.1 = f32[8] copy(f32[8] %x)"),
+        op("all-reduce.1", "all-reduce", 150, 10),
+        op("r", "convolution fusion", 160, 10, shape="bf16[9]{0}", flops=8, bytes_accessed=64),
+    ]
+    space = Space([tpu_plane(ops)])
+    events = space.planes[0].lines[0].events
+    events += [xspace.Event(999, 10, 1), xspace.Event(events[1].metadata_id, 10, -5)]
+    return encode(space)
+
+
+def unnamed_steps() -> bytes:
+    plane = tpu_plane([op("a", "loop fusion", 0, 10)], steps=[("0", 0, 20)])
+    plane.event_metadata = [each for each in plane.event_metadata if each.name != "0"]
+    return encode(Space([plane]))
+
+
+def sourceless() -> bytes:
+    """Return ops without a line, also in their program."""
+    program = hlo_proto.hlo_proto({"main": [hlo_proto.op("a", "negate")]})
+    ops = [
+        op("a", category, 10 * i, 10, program_id=7)
+        for i, category in enumerate(("loop fusion", "copy"))
+    ]
+    planes = [tpu_plane(ops), hlo_proto.metadata_plane({7: ("jit_f(7)", program)})]
+    return encode(Space(planes))
+
+
+def holding(buffers: bytes | None) -> bytes:
+    """Return an op of a program that has this buffer assignment."""
+    program = hlo_proto.hlo_proto({"main": [hlo_proto.op("a", "negate")]}, buffers=buffers)
+    plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
+    return encode(Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
+
+
+def hand_made_memories() -> list[bytes]:
+    """Return buffers of which little is known."""
+    return [
+        # The first allocator has all stats, the second has none.
+        *(
+            with_host(holding(hlo_proto.allocation(0, 64, live_out=True)), allocator((5, 0, says)))
+            for says in (ALL_SIZES, {})
+        ),
+        # The peak has no buffer, a buffer has no instruction, the trace names a missing one.
+        holding(
+            hlo_proto.buffer(1, 512, 99)
+            + hlo_proto.allocation(0, 64, live_out=True)
+            + hlo_proto.allocation(1, 512, (1, 0, 512))
+            + hlo_proto.heap_trace((hlo_proto.ALLOC, 1, "gone", 0))
+        ),
+        # All sizes are 0, and no heap trace tells when the peak is.
+        holding(hlo_proto.buffer(1, 0, 1) + hlo_proto.allocation(0, 0, (1, 0, 0), constant=True)),
+    ]
+
+
+def hand_made_programs() -> list[bytes]:
+    """Return programs of which little is known, down to their parameters."""
+    nothing_declared = b'{"custom_call_config": {"cost_estimate": {}}}'
+    main = [
+        hlo_proto.op("p", "parameter", extra=b"\x1a\x01\xff"),
+        hlo_proto.op("k", "custom-call", target="tpu_custom_call"),
+        hlo_proto.op("l", "custom-call", target="tpu_custom_call", config=nothing_declared),
+        hlo_proto.op("a", "all-reduce", config=b'{"retry_config": {"retry_count": "1"}}'),
+    ]
+    module = hlo_proto.module({"main": main}, extra=hlo_proto.aliases((0, ())))
+    programs = [encode(hlo_proto.HloProto(module))]
+    module.extra = hlo_proto.donors((0, ()))
+    programs.append(encode(hlo_proto.HloProto(module)))
+    module.entry_id = None
+    programs.append(encode(hlo_proto.HloProto(module)))
+    plane = tpu_plane([op("b", "loop fusion", 0, 10, program_id=7)])
+    return [
+        encode(Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
+        for program in programs
+    ]
+
+
+def hand_made(mode: str) -> list[bytes]:
+    if mode == "anatomy":
+        return [*hand_made_traces(), measurements()]
+    of_its_own = {
+        "idle": hand_made_idleness,
+        "memory": hand_made_memories,
+        "program": hand_made_programs,
+    }
+    return of_its_own.get(mode, hand_made_traces)()
+
+
+def hand_made_idleness() -> list[bytes]:
+    """Return gaps during which the host works, and one of no length on the trace's clock."""
+    ops = [op("a", "loop fusion", 0, 10), op("b", "loop fusion", 10, 10)]
+    apart = tpu_plane(ops)
+    apart.stat_metadata += [
+        xspace.StatMetadata(91, "device_offset_ps"),
+        xspace.StatMetadata(92, "device_duration_ps"),
+    ]
+    for start, event in zip((0, 50), apart.lines[0].events, strict=True):
+        event.stats = [
+            xspace.Stat(91 + i, xspace.uint64(time)) for i, time in enumerate((start, 10))
+        ]
+    calls = xspace.Line("main", [xspace.Event(1, 0, 2 * 10**6), xspace.Event(2, 20, 30)])
+    names = [xspace.EventMetadata(1, "$train.py:3 main"), xspace.EventMetadata(2, "device_put")]
+    host = xspace.Plane("/host:CPU", [calls], names)
+    busy = tpu_plane([*ops, op("c", "loop fusion", 10**6 + 50, 5)])
+    return [
+        *hand_made_traces(),
+        *(encode(Space([plane, host])) for plane in (apart, busy)),
+    ]
+
+
+def measurements() -> bytes:
+    """Return counters, and events and stats without values."""
+    reading = xspace.Stat(1, xspace.double(61.5))
+    lines = [
+        xspace.Line("_counters_", [xspace.Event(1, 5, 1, stats=[reading])], 2**62),
+        xspace.Line("counters_0", [xspace.Event(9, num_occurrences=2, stats=[reading])]),
+        xspace.Line("Steps"),
+    ]
+    stats = [reading, xspace.Stat(2, xspace.raw(b"raw")), xspace.Stat(3)]
+    metadata = [xspace.EventMetadata(1, "HBM", stats)]
+    plane = xspace.Plane("/device:TPU:0", lines, metadata, stats=stats)
+    options = xspace.StatNames()
+    stats = [options.stat("profile_options", xspace.int_field(2, 1))]
+    task = xspace.Plane("Task Environment", stats=stats, stat_metadata=options.metadata())
+    return encode(Space([plane, task]))
+
+
+def hand_made_traces() -> list[bytes]:
+    return [
+        mixed_trace(),
+        unnamed_steps(),
+        sourceless(),
+        # All ops are instant, so there is nothing to divide by.
+        trace(
+            [
+                op("v", "convolution fusion", 0, shape="bf16[8]{0}", flops=8, bytes_accessed=8,
+                   memory_access_breakdown=b""),
+                op("k", "custom-call", 0, attributes=KERNEL),
+                op("all-reduce.1", "all-reduce", 0),
+                op("mystery.1-done", "async-done", 0, tf_op="jit(f)/x:"),
+            ]
+        ),
+        # A gap at the start of the step.
+        trace([op("a", "loop fusion", 10, 10)], steps=[("0", 0, 30)]),
+        # A step of no length; no compute.
+        trace([], steps=[("0", 5, 0)]),
+        # Without HBM traffic --bytes hbm has no intensity, without an fp32 peak an op no roof.
+        trace(
+            [
+                op("v", "convolution fusion", 0, 10, shape="bf16[8]{0}", flops=8, stack="m.py:1",
+                   bytes_accessed=8, memory_access_breakdown=b""),
+                op("w", "loop fusion", 10, 5, shape="f32[8]{0}", flops=8, stack="m.py:1",
+                   bytes_accessed=8, memory_access_breakdown=b""),
+                op("x", "loop fusion", 15, 5, shape="s32[]", flops=8, tf_op="jit(f)/x:"),
+            ]
+        ),
+    ]  # fmt: skip
+
+
+ALL_OPTIONS = {
+    "bottleneck": ["--top=3", "--model-flops=1e12", "--tokens=1e6", "--peak-tflops-fp32=70"],
+    "summary": ["--top=3", "--include-comm"],
+    "by_source": ["--include-data-move", "--include-comm", "--top=3"],
+    "by_scope": ["--depth=all", "--merge-layers", "--below="],
+    "by_op": ["--top=3", "--peak-tflops-fp32=70"],
+    "non_compute": ["--include-comm", "--top=3"],
+    "roofline": ["--top=14", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
+    "comm": ["--top=3"],
+    "memory": ["--top=3"],
+    "idle": ["--top=3"],
+    "program": ["--top=0", f"--flags={FLAG_FILE}"],
+    "page": [],
+    "record": ["--steps=1:"],
+    "compare": ["--top=3"],
+    "spread": ["--top=1"],
+    "anatomy": ["--plane=/device:TPU:0", "--sample=3"],
+}
+DEMO_KERNEL = "--kernel-cost=flash_attention=34359738368,67108864,bf16"
+
+
+@functools.cache
+def answers() -> list[Json]:
+    """Return answers of every mode, with and without options."""
+    found = [demo("roofline", DEMO_KERNEL)]
+    folder = tempfile.TemporaryDirectory()
+    for mode in ALL_MODES:
+        needed = {
+            "compare": ["--baseline", str(BEFORE)],
+            "page": ["--out", f"{folder.name}/step.html"],
+        }.get(mode, [])
+        for options in ([], ALL_OPTIONS[mode]) if ALL_OPTIONS[mode] else ([],):
+            found.append(demo(mode, *needed, *options))
+            for data in hand_made(mode):
+                is_for_all = mode in (*STEP_MODES, "anatomy")
+                if is_for_all or run(data, "record").object["status"] == "ok":
+                    found.append(answer(data, mode, *needed, *options))
+    folder.cleanup()
+    # Only the HBM bytes of this op are known.
+    accesses = xspace.memory_access_breakdown((1, 1, 64))
+    shape = "bf16[8]{0}"
+    only_hbm = op("f", "add", 0, 5, shape=shape, flops=8, memory_access_breakdown=accesses)
+    found.append(answer(trace([only_hbm]), "roofline", "--bytes=hbm"))
+    # The path of this op has a layer and no primitive.
+    found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
+    found += single_ops()
+    found += idle_hosts()
+    found += captures()
+    return found
+
+
+def single_ops() -> list[Json]:
+    """Return answers about single ops of most kinds, also of ops of which little is known."""
+    of_demo = ("flash_attention.3", "fusion.365", "while.43", "all-gather.116.cloned.1.call-done")
+    found = [demo("by_op", f"--op={name}") for name in of_demo]
+    for data in hand_made_traces():
+        for row in answer(data, "by_op")["ops"]:
+            found.append(answer(data, "by_op", "--top=0", f"--op={row['hlo_op']}"))
+    # The program has neither shapes nor lines.
+    parts = {
+        "in": [hlo_proto.op("x", "parameter")],
+        "main": [
+            hlo_proto.op("y", "add"),
+            hlo_proto.op("a", "fusion", "y", calls=["in"]),
+            hlo_proto.op("z", "add", "a"),
+        ],
+    }
+    for instruction in itertools.chain(*parts.values()):
+        instruction.instruction.shape = None
+    program = hlo_proto.hlo_proto(parts)
+    plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
+    beside = hlo_proto.metadata_plane({7: ("f", program)})
+    return [*found, answer(encode(Space([plane, beside])), "by_op", "--op=a")]
+
+
+def idle_hosts() -> list[Json]:
+    """Return answers on gaps with host activity, and on a gap that the trace's clock lacks."""
+    us = test_idle.US
+    threads = (
+        ("t", [("outer", 0, 99 * us), ("inner", 12 * us, 18 * us)]),
+        ("u", [("e", 0, 99 * us)]),
+    )
+    ops: list[test_idle.Drawn] = [("a", 0, 10 * us), ("b", 20 * us, 30 * us)]
+    bent: list[test_idle.Drawn] = [
+        ("a", 0, 10, 1000, 10),
+        ("b", 10, 20, 1050, 10),
+        ("c", 25, 30, 1065, 5),
+    ]
+    planes = (
+        (test_idle.device(ops, (0, 40 * us)), test_idle.host(*threads)),
+        (test_idle.device(bent, (0, 30)), test_idle.host(*threads)),
+    )
+    return [answer(encode(Space(list(each))), "idle") for each in planes]
+
+
+def captures() -> list[Json]:
+    """Return answers about several captures."""
+    found = [answer(AFTER, "compare", "--baseline", str(BEFORE))]
+    with tempfile.TemporaryDirectory() as folder:
+        nameless = Path(folder) / "nameless.xplane.pb"
+        nameless.write_bytes(unnamed_steps())
+        instant = Path(folder) / "instant.xplane.pb"
+        instant.write_bytes(trace([op("f", "loop fusion", 5, 0)]))
+        found.append(answer(AFTER, "compare", "--baseline", str(instant)))
+        found.append(answer(AFTER, "compare", "--baseline", str(nameless)))
+        found.append(answer(nameless, "compare", "--baseline", str(BEFORE)))
+        names = [(host, f"/device:TPU:{number}") for host in "ab" for number in range(2)]
+        for those in (names[1:2], names[2:]):
+            slow = dict.fromkeys(those, lambda *_: 1.06)
+            for each in records.pod(records.made_up(0), names, 6, slow=slow):
+                (Path(folder) / f"{each['host']}.json").write_text(json.dumps(each))
+            found.append(answer(folder, "spread"))
+    for steps, durations in ((("1", "2"), (5, 5)), (("1", "1"), (0, 5))):
+        with tempfile.TemporaryDirectory() as folder:
+            for host, step, duration in zip("ab", steps, durations, strict=True):
+                data = trace([op("f", "loop fusion", 5, duration)], [(step, 0, 20)])
+                (Path(folder) / f"{host}.xplane.pb").write_bytes(data)
+            found.append(answer(folder, "spread"))
+    return found
+
+
+@functools.cache
+def demo(mode: str, *options: str) -> Json:
+    outcome = run(DEMO, mode, *options)
+    if outcome.object["status"] != "ok":
+        raise AssertionError(outcome)
+    return outcome.object
+
+
+@functools.cache
+def refusals() -> list[Outcome]:
+    """Return at least one outcome of every reason."""
+    no_line = Space([xspace.Plane("/device:TPU:0", [xspace.Line("Steps")])])
+    found = [
+        run("no such path", "summary"),
+        run(DEMO, "summary", "--device", "none"),
+        run(encode(no_line), "summary"),
+        run(trace([]), "summary"),
+        run(mixed_trace(), "memory"),
+        *(
+            run(with_host(mixed_trace(), allocator((5, 0, says))), "memory")
+            for says in (ALL_SIZES, {})
+        ),
+        run(holding(None), "memory"),
+        run(mixed_trace(), "program"),
+        run(DEMO, "program", "--flags", "no such path"),
+        run(DEMO, "page", "--out", "no such folder/step.html"),
+        run(b"garbage", "summary"),
+        run(measurements() + b"\x0a\x7f", "anatomy", *ALL_OPTIONS["anatomy"]),
+        run(DEMO, "anatomy", "--plane", "none"),
+        run(DEMO, "anatomy", "--plane", "0", "--line", "none"),
+        run(encode(Space([xspace.Plane("/device:GPU:0")])), "summary"),
+        run(DEMO, "summary", "--step", "99"),
+        run(unnamed_steps(), "summary", "--step", "99"),
+        run(DEMO, "summary", "--host", "none"),
+        run(DEMO, "roofline", "--kernel-cost", "none=1,1"),
+        run(DEMO, "by_op", "--op", "none"),
+        run(DEMO, "by_scope", "--below", "none"),
+        run(DEMO, "summary", "--chip", "v4"),
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        found.append(run(folder, "summary"))
+        (Path(folder) / "empty.json").touch()
+        found.append(run(AFTER, "compare", "--baseline", f"{folder}/empty.json"))
+        Path(folder, "empty.json").unlink()
+        for made in (BEFORE, AFTER):
+            shutil.copy(made, folder)
+        found.append(run(folder, "spread"))
+    no_mode = compute_breakdown.outcome_of([str(DEMO)])
+    found.append(Outcome(no_mode.fields, no_mode.status, no_mode.complaint))
+    for missing in (
+        errors.NoProtobuf("No module named 'google'"),
+        errors.MissingPackage("no brotli: pip install brotli"),
+    ):
+        with mock.patch.object(load, "open_trace", side_effect=missing):
+            found.append(run(DEMO, "summary"))
+    return found

@@ -1,0 +1,270 @@
+"""Holds tables, names, links and files of the pages against the program."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+import _peaks
+import compute_breakdown
+from _analysis import judging, ledger
+from _pipeline import no_answer
+from tests.answers import BATCH, refusals
+from tests.builders.make_pictures import PICTURES
+from tests.harness import (
+    AFTER,
+    ALL_MODES,
+    BEFORE,
+    DEMO,
+    ROOT,
+    SCRIPT,
+    STEP_MODES,
+    sampled,
+)
+from tests.pages import (
+    CHANGELOG,
+    CONTRIBUTING,
+    FIELDS,
+    GUIDE,
+    PAGES,
+    README,
+    SKILL,
+    blocks,
+    calls,
+    code,
+    slug,
+    table,
+)
+
+# A reader, or an agent, takes in a page at once. The sizes may only shrink.
+MOST_BYTES = {"README.md": 13_100, "GUIDE.md": 51_100, "SKILL.md": 11_264}
+Json = dict[str, Any]
+
+
+# ----------------------------------------------------------------------------------------------
+# Tables, names and links.
+
+
+class Tables(unittest.TestCase):
+    batch = BATCH
+
+    def test_reasons_have_the_exit_status_and_stderr_of_the_table(self) -> None:
+        said = {
+            code(reason): (int(status), stderr)
+            for _, reason, status, stderr in table(FIELDS, "situation", "`reason`")
+            if reason
+        }
+        happens: dict[str, tuple[int, str]] = {}
+        for refused in refusals():
+            n_lines = len(refused.stderr.splitlines())
+            stderr = ["empty", "one line", "usage and one line"][min(n_lines, 2)]
+            happens[refused.object["reason"]] = refused.status, stderr
+        self.assertEqual(said, happens)
+        self.assertEqual(set(no_answer.EXIT_STATUS), set(happens), "no test has this reason")
+
+    def test_failures_have_a_detail(self) -> None:
+        for refused in refusals():
+            if refused.status:
+                self.assertIn("detail", refused.object)
+
+    def test_options_of_the_table_are_those_of_the_help(self) -> None:
+        help_text = compute_breakdown.parser_of_modes()[0].format_help()
+        in_help = re.findall(r"^  (?:-h, )?(--[\w-]+)", help_text, re.MULTILINE)
+        in_table = [re.findall(r"`(--[\w-]+)", row[0]) for row in table(FIELDS, "option")]
+        self.assertEqual(sorted(itertools.chain(*in_table)), sorted(in_help))
+
+    def test_options_of_the_table_have_the_modes_of_the_program(self) -> None:
+        for option, said, *_ in table(FIELDS, "option"):
+            for flag in re.findall(r"`(--[\w-]+)", option):
+                modes = [m.name for m in compute_breakdown.MODES if flag in m.options]
+                without = [m.name for m in compute_breakdown.MODES if flag not in m.options]
+                names = (
+                    [", ".join(modes), f"all but {', '.join(without)}"] if modes else ["all", ""]
+                )
+                # `anatomy` is about all devices.
+                names += ["all but anatomy"] if flag == "--device" else []
+                names += ["those of one step"] if modes == [*STEP_MODES] else []
+                with self.subTest(option=flag):
+                    self.assertIn(said, names)
+
+    def test_peaks_of_the_table_are_those_of_the_program(self) -> None:
+        rows = {code(chip): tuple(peaks) for chip, *peaks in table(FIELDS, "chip")}
+        for name, chip in _peaks.CHIPS.items():
+            hbm = f"{chip.hbm_gbps:g} GB/s" if chip.hbm_gbps else f"{chip.hbm_gibps:g} GiB/s"
+            peaks = f"{chip.bf16:g}", f"{chip.fp8:g}" if chip.fp8 else "", hbm
+            self.assertEqual(rows.pop(name), peaks, name)
+        self.assertEqual(rows, {})
+
+    def test_tables_of_questions_speeds_and_classes_are_complete(self) -> None:
+        questions = "".join(row[1] for row in table(README, "question", "mode"))
+        self.assertEqual(set(re.findall(r"\w+", questions)), set(ALL_MODES))
+        speeds = {code(row[0]) for row in table(FIELDS, "mode", "wall")}
+        self.assertEqual(speeds, set(ALL_MODES) - {"compare", "spread"})
+        self.assertEqual({code(row[0]) for row in table(FIELDS, "class")}, {*ledger.CLASSES})
+        classes = " ".join(row[0] for row in table(SKILL, "class", "what it means"))
+        known = {*ledger.CLASSES, "idle", "overlap", "at_roof"}
+        self.assertEqual(set(re.findall(r"`(\w+)`", classes)), known)
+
+
+class Names(unittest.TestCase):
+    batch = BATCH
+
+    def test_options_on_the_pages_exist(self) -> None:
+        known = {*compute_breakdown.OPTIONS, "--mode", "--schema", "--version", "--help"}
+        for name in ("README.md", "GUIDE.md", "SKILL.md"):
+            page = PAGES[name]
+            called = re.findall(r"(?:compute-breakdown|compute_breakdown\.py)[^|\n`]*", page)
+            shown = {*re.findall(r"(?<![\w-])--[a-z][\w-]*", " ".join(called))}
+            shown |= {*re.findall(r"`(--[a-z][\w-]*)", page)}
+            others = {flag for flag in shown if flag.startswith("--xla")} | {"--from", "--argjson"}
+            self.assertEqual(shown - others - known, set(), name)
+
+    def test_names_on_the_page_for_agents_exist(self) -> None:
+        known = {*re.findall(r'^\| (?:<a id=".*?"></a>)?`(\w+)`', FIELDS, re.MULTILINE)}
+        known |= {*ALL_MODES, *no_answer.EXIT_STATUS, *judging.SKIP_REASONS, *ledger.CLASSES}
+        known |= {"sparse_core", "data_move", "no_source", "at_roof", "step_duration"}
+        # These are parts of names in examples, and functions of jq.
+        known |= {"decoder_layer", "dot_general", "sort_by", "map_values"}
+        named = {*re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)}
+        # Filters read fields also where their names have no underscore.
+        for call in calls(SKILL):
+            named |= {*re.findall(r"(?<![\w$\])])\.([a-z]\w*)", call.pipe)}
+        known |= {"key", "value"}
+        self.assertEqual(named - known, set())
+
+    def test_links_lead_somewhere(self) -> None:
+        for name, page in PAGES.items():
+            for file, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page):
+                with self.subTest(page=name, link=f"{file}#{anchor}"):
+                    self.assertTrue((ROOT / file).exists())
+                    text = PAGES.get(file or name, "")
+                    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+                    anchors = {*map(slug, headings), *re.findall(r'<a id="(.*?)"></a>', text)}
+                    self.assertTrue(not anchor or anchor in anchors)
+
+    def test_contents_list_every_section(self) -> None:
+        for page in (FIELDS, GUIDE):
+            contents, *rest = page.split("\n## ")
+            for section in rest:
+                self.assertIn(f"](#{slug(section.partition(chr(10))[0])})", contents)
+
+    def test_pages_name_no_path_of_a_machine(self) -> None:
+        for name, page in PAGES.items():
+            paths = set(re.findall(r"(?<![\w.$\"/…-])/(?:home|work|tmp|root|Users)\b[\w/]*", page))
+            self.assertEqual({path for path in paths if "/home/dev/" not in path}, set(), name)
+
+    def test_contributing_names_files_and_code_that_exist(self) -> None:
+        for path in set(re.findall(r"`([\w.]+/[\w./]*|\w+\.py)`", CONTRIBUTING)):
+            with self.subTest(path=path):
+                self.assertTrue((ROOT / path.replace("NAME", "comm")).exists())
+        for owner, name, path in re.findall(
+            r"`(?:(\w+)\.)?(\w+)` in `([\w./]+\.py)`", CONTRIBUTING
+        ):
+            with self.subTest(name=name):
+                module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
+                self.assertTrue(hasattr(getattr(module, owner) if owner else module, name))
+
+
+class Files(unittest.TestCase):
+    def test_pages_stay_short(self) -> None:
+        for name, most in MOST_BYTES.items():
+            self.assertLessEqual(len(PAGES[name].encode()), most, name)
+
+    def test_set_up_commands_of_the_readme_are_what_ci_runs(self) -> None:
+        ci = ROOT / ".ci" / "run"
+        if not ci.exists():
+            self.skipTest("no .ci/run")
+        commands = [b.text.strip() for b in blocks(README) if b.text.startswith("python3 -m venv")]
+        self.assertEqual(len(commands), 2)
+        for command in commands:
+            self.assertNotIn("\n", command)
+            self.assertIn(command, ci.read_text(encoding="utf-8"))
+
+    def test_archive_made_as_in_the_readme_prints_the_same_bytes(self) -> None:
+        (block,) = (block for block in blocks(README) if "zipapp" in block.text)
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for source in ("compute_breakdown.py", "_peaks.py"):
+                shutil.copy(ROOT / source, folder)
+            for source in ("_analysis", "_modes", "_output", "_pipeline", "_proto"):
+                shutil.copytree(ROOT / source, folder / source)
+            commands = block.text.replace("python3 -m", f"{shlex.quote(sys.executable)} -m")
+            subprocess.run(["sh", "-euc", commands], cwd=folder, check=True)
+            archive = folder / "compute-breakdown.pyz"
+            self.assertTrue(archive.read_bytes().startswith(b"#!/usr/bin/env python3\n"))
+            self.assertTrue(os.access(archive, os.X_OK))
+            moved = archive.rename(folder / "moved.pyz")
+            every = (
+                [str(DEMO), "--mode", "page", "--out", str(folder / "step.html")],
+                [str(AFTER), "--mode", "compare", f"--baseline={BEFORE}"],
+                [str(DEMO), "--mode", "summary", "--chip", "v4"],
+                ["--schema", "bottleneck"],
+            )
+            for asked in sampled(every, 1):
+                of_script, of_archive = (
+                    subprocess.run(
+                        [sys.executable, program, *asked], capture_output=True, check=False
+                    )
+                    for program in (SCRIPT, moved)
+                )
+                with self.subTest(asked=asked):
+                    self.assertEqual(of_archive.stdout, of_script.stdout)
+                    self.assertEqual(of_archive.returncode, of_script.returncode)
+
+    def test_wheel_holds_what_is_needed_without_the_clone(self) -> None:
+        settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        _, _, packed = settings.partition("[tool.hatch.build.targets.wheel.force-include]\n")
+        named = set(re.findall(r'^"(.*?)" = "compute_breakdown/', packed, re.MULTILINE))
+        rooms = {"_analysis", "_modes", "_output", "_pipeline", "_proto"}
+        modules = {path.name for path in ROOT.glob("*.py")}
+        self.assertEqual(named, modules | rooms | {"SKILL.md", "GUIDE.md", "FIELDS.md"})
+
+    def test_version_has_an_entry_in_the_changelog(self) -> None:
+        self.assertIn(f"\n## [{compute_breakdown.__version__}]", CHANGELOG)
+
+    def test_pictures_are_small_and_shown(self) -> None:
+        shown = re.findall(r"!\[[^\]]+\]\((.*?)\)", README + GUIDE)
+        self.assertEqual({f"tests/data/{name}.png" for name in PICTURES}, set(shown))
+        for name in shown:
+            data = (ROOT / name).read_bytes()
+            self.assertTrue(data.startswith(b"\x89PNG"), name)
+            self.assertLess(len(data), 150_000, name)
+
+    def test_front_matter_of_the_skill_is_plain_yaml(self) -> None:
+        opening, front_matter, body = SKILL.split("---\n", 2)
+        self.assertEqual((opening, body[:3]), ("", "\n# "))
+        entries = dict(line.split(": ", 1) for line in front_matter.splitlines())
+        self.assertEqual(list(entries), ["name", "description", "argument-hint"])
+        self.assertEqual(entries["name"], "compute-breakdown")
+        self.assertLess(len(entries["description"]), 1024)
+        # A plain scalar contains no ": " and no " #"; a quoted one is closed.
+        self.assertNotRegex(entries["description"], r": | #|\A[\W]")
+        self.assertRegex(entries["argument-hint"], r'\A"[^"\\]*"\Z')
+
+    def test_skill_works_from_another_folder(self) -> None:
+        self.assertIn('python3 "$SKILL/compute_breakdown.py" PROFILE --mode bottleneck', SKILL)
+        command = f'{shlex.quote(sys.executable)} "$SKILL/compute_breakdown.py" "$0" --mode idle'
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                ["sh", "-c", command, str(DEMO)],
+                cwd=folder,
+                env={**os.environ, "SKILL": str(ROOT)},
+                capture_output=True,
+                check=True,
+            )
+        self.assertEqual(json.loads(done.stdout)["status"], "ok")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,177 @@
+"""Which files a PROFILE means: files, folders, runs, hosts; and what is said if none is there."""
+
+from __future__ import annotations
+
+import gzip
+import unittest
+from unittest import mock
+
+from _pipeline import folders
+from tests import fuzz, harness
+from tests.builders.xspace import Line, Plane, Space, encode, op, trace
+from tests.command.test_robustness import OPS, SMALL, RobustnessTest, run, with_extra
+
+RUNS = "plugins/profile"
+
+
+class Paths(RobustnessTest):
+    def assert_absent(self, outcome: harness.Outcome, reason: str) -> None:
+        self.assertEqual(outcome.object.get("reason"), reason, outcome.object)
+
+    def test_path_that_does_not_exist_is_a_failure_in_every_mode(self) -> None:
+        self.write("plain", SMALL)
+        options = {
+            "page": ("--out", str(self.folder / "p.html")),
+            "compare": ("--baseline", str(self.folder / "plain")),
+        }
+        for profile in ("", "plain/below", "nowhere.json.gz"):
+            path = str(self.folder / profile) if profile else profile
+            for mode in harness.ALL_MODES:
+                with self.subTest(profile=profile, mode=mode):
+                    outcome = run(path, mode, *options.get(mode, ()))
+                    self.assert_absent(outcome, "no_such_path")
+                    self.assertEqual(outcome.object["detail"], f"no such path: {path}")
+
+    def test_compare_names_the_side_that_does_not_exist(self) -> None:
+        there = self.write("x.xplane.pb", SMALL)
+        nowhere = self.folder / "nowhere.json"
+        outcome = run(there, "compare", "--baseline", str(nowhere))
+        self.assert_absent(outcome, "no_such_path")
+        self.assertEqual(outcome.object["side"], "baseline")
+        outcome = run(nowhere, "compare", "--baseline", str(there))
+        self.assert_absent(outcome, "no_such_path")
+        self.assertNotIn("side", outcome.object)
+
+    def test_url_is_named_as_such(self) -> None:
+        outcome = run("gs://bucket/run/h.xplane.pb")
+        self.assert_absent(outcome, "no_such_path")
+        detail = "a URL: copy it here first, or pipe it in and give - as the profile"
+        self.assertEqual(outcome.object["detail"], detail)
+
+    def test_folder_without_a_trace_is_no_failure(self) -> None:
+        given = self.folder / "given"
+        given.mkdir()
+        outcome = run(given)
+        self.assert_absent(outcome, "no_xplane_pb")
+        nothing = outcome.object["detail"]
+        # A trace one level off is named.
+        self.write(f"given/logs/{RUNS}/2024_01_01/a.xplane.pb", SMALL)
+        detail = run(given).object["detail"]
+        self.assertTrue(detail.startswith(f"{nothing}; there is one in "), detail)
+        self.assertIn("logs", detail.removeprefix(nothing))
+
+    def test_folder_named_like_a_trace_is_a_folder(self) -> None:
+        (self.folder / "x.xplane.pb").mkdir()
+        self.assert_absent(run(self.folder / "x.xplane.pb"), "no_xplane_pb")
+        self.write("y.xplane.pb", SMALL)
+        self.assertEqual(run(self.folder).object["xplane_file"], "y.xplane.pb")
+
+    def test_file_for_the_trace_viewer_is_no_substitute(self) -> None:
+        for folder in ("h", "runs/2024_01_01", f"log/{RUNS}/2024_01_01"):
+            path = self.write(f"{folder}/h.trace.json.gz", gzip.compress(b"{}"))
+            for mode in ("summary", "spread", "anatomy"):
+                with self.subTest(folder=folder, mode=mode):
+                    outcome = run(self.folder / folder.partition("/")[0], mode)
+                    self.assert_absent(outcome, "no_xplane_pb")
+                    end = f"; {path} is no substitute: the .xplane.pb file is needed"
+                    self.assertTrue(outcome.object["detail"].endswith(end), outcome.object)
+
+    def test_newest_run_with_a_trace_is_used_and_named(self) -> None:
+        self.write(f"{RUNS}/2024_01_01/a.xplane.pb", SMALL)
+        self.assertEqual(run(self.folder).object["notes"][0], "run 2024_01_01 taken")
+        self.write(f"{RUNS}/2023_01_01/b.xplane.pb", SMALL)
+        # Runs without a trace, and files, are passed over.
+        self.write(f"{RUNS}/2025_01_01/trace.json.gz", b"")
+        (self.folder / RUNS / "2026_01_01").mkdir()
+        self.write(f"{RUNS}/2027_01_01", b"no folder")
+        for path in (self.folder, self.folder / RUNS):
+            fields = run(path).object
+            self.assertEqual(fields["xplane_file"], "a.xplane.pb")
+            self.assertEqual(fields["notes"][0], "run 2024_01_01 taken, the newest with a trace")
+
+    def test_runs_that_cannot_be_listed_hide_no_other(self) -> None:
+        for name in ("2024_01_01", "2025_01_01", "2026_01_01"):
+            self.write(f"{RUNS}/{name}/host.xplane.pb", SMALL)
+        list_files = folders.files_in
+        refused = ["2024_01_01", "2026_01_01"]
+
+        def files_in(folder: str) -> dict[str, str]:
+            if folder.endswith(tuple(refused)):
+                raise PermissionError(13, "Permission denied", folder)
+            return list_files(folder)
+
+        with mock.patch("_pipeline.folders.files_in", files_in):
+            notes = run(self.folder / RUNS).object["notes"]
+            expected = [
+                "run 2026_01_01 can't be listed: Permission denied",
+                "run 2025_01_01 taken, the newest with a trace",
+            ]
+            self.assertEqual(notes[:2], expected)
+            # If there is no other, one of them may hold a trace.
+            refused.append("2025_01_01")
+            self.assert_absent(run(self.folder / RUNS), "unreadable_xplane_pb")
+
+    def test_next_host_is_used_if_one_cannot_be_read(self) -> None:
+        self.write("a.xplane.pb", SMALL[:-1])
+        self.write("b.xplane.pb", encode(Space([Plane("/host:CPU")])))
+        # Of two forms of one host the plain one is read.
+        self.write("c.xplane.pb.gz", b"broken")
+        self.write("c.xplane.pb", SMALL)
+        fields = run(self.folder).object
+        self.assertEqual(fields["xplane_file"], "c.xplane.pb")
+        self.assertTrue(any("a.xplane.pb: byte 0" in note for note in fields["notes"]), fields)
+        self.assert_unreadable(run(self.folder, "summary", "--host", "a"), 0)
+        self.assert_absent(run(self.folder, "summary", "--host", "b"), "device_not_found")
+        missing = run(self.folder, "summary", "--host", "d")
+        self.assert_absent(missing, "host_not_found")
+        self.assertEqual(missing.object["available_hosts"], ["a", "b", "c"])
+        for name in ("c.xplane.pb", "c.xplane.pb.gz"):
+            (self.folder / name).unlink()
+        absent = run(self.folder)
+        self.assert_absent(absent, "device_not_found")
+        self.assertTrue(any("a.xplane.pb" in note for note in absent.object["notes"]))
+        self.write("b.xplane.pb", b"\0")
+        self.assert_unreadable(run(self.folder), 0)
+
+    def test_hosts_are_sorted_by_name_without_the_suffix(self) -> None:
+        for name in ("a-1.xplane.pb", "a.xplane.pb.gz", "a.b.xplane.pb"):
+            self.write(name, gzip.compress(SMALL) if name.endswith(".gz") else SMALL)
+        self.assertEqual(run(self.folder).object["xplane_file"], "a.xplane.pb.gz")
+        missing = run(self.folder, "summary", "--host", "z").object
+        self.assertEqual(missing["available_hosts"], ["a", "a-1", "a.b"])
+
+    def test_notes_of_an_unreadable_file_are_not_kept(self) -> None:
+        # The damage is found after the step was picked and noted.
+        self.write("a.xplane.pb", with_extra("event metadata", b"\0"))
+        self.write("b.xplane.pb", SMALL)
+        notes = run(self.folder, "summary").object["notes"]
+        self.assertEqual(len(notes), 4, notes)
+        self.assertRegex(notes[0], r"\Aa file can't be read: a\.xplane\.pb: byte \d+: ")
+        self.assertEqual(notes[1], "b.xplane.pb taken, of 2 files; --host takes another")
+
+    def test_devices_of_several_files_are_listed_once(self) -> None:
+        for host in "ab":
+            planes = [Plane("/host:CPU"), Plane(f"/device:TPU:{host}"), Plane("/host:CPU")]
+            self.write(f"{host}.xplane.pb", encode(Space(planes)))
+        absent = run(self.folder)
+        self.assert_absent(absent, "device_not_found")
+        self.assertEqual(absent.object["available_devices"], ["/device:TPU:a", "/device:TPU:b"])
+
+    def test_missing_device_line_and_step_are_named_with_what_there_is(self) -> None:
+        outcome = run(SMALL, "summary", "--device", "/device:TPU:9")
+        self.assert_absent(outcome, "device_not_found")
+        self.assertEqual(outcome.object["available_devices"], [fuzz.DEVICE])
+        outcome = run(encode(Space([Plane(fuzz.DEVICE, [Line("Steps"), Line("Other")])])))
+        self.assert_absent(outcome, "no_xla_ops_line")
+        self.assertEqual(outcome.object["available_lines"], ["Steps", "Other"])
+        for ops in ([], [op("f.1", "call", 0, -1)]):
+            self.assert_absent(run(trace(ops)), "empty_xla_ops_line")
+        for options in (("--step", "2"), ("--step", "-3"), ("--step-id", "2"), ("--step-id", "")):
+            for data, steps in ((SMALL, ["0", "1"]), (trace(OPS), [])):
+                outcome = run(data, "summary", *options)
+                self.assert_absent(outcome, "step_not_found")
+                self.assertEqual(outcome.object["available_steps"], steps)
+
+
+if __name__ == "__main__":
+    unittest.main()
