@@ -17,10 +17,16 @@ from _proto.hlo.text import FROM_HOST, TO_HOST, Array, HloText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
+    from _output.fields.comm import GroupsFrom
     from _proto.hlo.collectives import Collective
     from _proto.hlo.program import Program
 
-TEXT, PROGRAM, SHAPES = "text", "program", "shapes"
+# The sources that the participants are known from.
+TEXT: Final = "text"
+PROGRAM: Final = "program"
+SHAPES: Final = "shapes"
 # What counts as the payload, what goes in or what comes out. Both are equal, unless a sum is of a
 # wider dtype than its operands: then the smaller, which is the least that has to be sent. What
 # isn't here moves as much as only its run knows.
@@ -65,7 +71,7 @@ class Exchange(NamedTuple):
     payload: int | None
     bus: Fraction | None
     who: Participants
-    who_is: str | None
+    who_is: GroupsFrom | None
 
 
 class Exchanges:
@@ -110,7 +116,7 @@ class Exchanges:
 
     def _written(
         self, collective: str, texts: Iterable[HloText | None], n_devices: int | None
-    ) -> tuple[Participants, str] | None:
+    ) -> tuple[Participants, GroupsFrom] | None:
         for text in filter(None, texts):
             key = text, collective == _PERMUTE
             if key not in self._who:

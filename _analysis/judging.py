@@ -13,6 +13,7 @@ from _pipeline.vocabulary import OTHER
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
     from _analysis.costs import Cost, KernelCost
     from _analysis.roofs import Roofs
     from _output.fields.roofline import SkipReason

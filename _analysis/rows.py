@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from _analysis.gaps import Gap
     from _analysis.likely_lines import LikelyLine
     from _analysis.roofs import Roofs
-    from _output.fields.rows import Gap as GapRow
     from _output.fields.rows import (
         Durations,
         GroupFields,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
         PeaksUsed,
         StackKey,
     )
+    from _output.fields.rows import Gap as GapRow
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _pipeline.ops import Op

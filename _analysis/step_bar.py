@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import mul, sub
 
-from _analysis.one_op import name_of
+from _analysis.rows import op_name
 from _pipeline.timeline import leaves_of
 
 TYPE_CHECKING = False
@@ -133,7 +133,7 @@ def strip_of(step: Step, class_of: Mapping[int, str]) -> Json:
 
 def op_row(op: Op, name: str) -> Json:
     return {
-        "hlo_op": name_of(op),
+        "hlo_op": op_name(op),
         "program_id": None if op.program_id is None else str(op.program_id),
         "class": name,
         "source_inner": op.source_inner,

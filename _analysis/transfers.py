@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Set
 
     from _analysis.flights import Flight
+    from _output.fields.comm import Engine, TransferMode
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _pipeline.ops import Op, Place
@@ -96,11 +97,11 @@ class Transfer:
         self.place, start = starts.of(op) if op.is_wait else (op.place, None)
         self.flights: list[Flight] = []
         self.collective = collective_of(op)
-        self.mode = "async" if op.is_wait else "sync"
+        self.mode: TransferMode = "async" if op.is_wait else "sync"
         texts = op.hlo, start.hlo if start else None
         is_told = any(text.on_sparse_core for text in texts if text)
         is_known = op.instruction is not None and op.instruction.on_sparse_core
-        self.engine = SPARSE_CORE if is_told or is_known else "core"
+        self.engine: Engine = SPARSE_CORE if is_told or is_known else "core"
         self.plan = plan_of(op.instruction) if op.instruction else frozenset[str]()
         self.likely = line_of(op)
         self.exchange = exchanges.of(

@@ -199,9 +199,10 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     ops = [entry.executions.op for entry in over]
     lines = dict.fromkeys(line_of(op).line or op.agg_key for op in ops)
     named = list(lines)[:N_OVER_ROOF_NAMED]
+    total = sum(entry.total for entry in over)
     return [
-        f"{len(over)} ops ({sum(entry.total for entry in over)} ps) are faster than their roof, by a"
-        " wrong count of flops or bytes, dtype or peak; pct_at_least, mfu_at_least and"
+        f"{len(over)} ops ({total} ps) are faster than their roof, by a wrong count of flops or"
+        " bytes, dtype or peak; pct_at_least, mfu_at_least and"
         f" hfu_at_least leave them out: {', '.join(named)}{', …' * (len(lines) > len(named))}"
     ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from _analysis.ledger import ledger_of
 from _analysis.page_file import fitted, write
-from _analysis.report import Report, head_of
+from _analysis.report import head_of
 from _analysis.roofs import roofs_of
 from _analysis.step_bar import strip_of
 from _modes.bottleneck import bottleneck
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 OK = "ok"
 # The modes that the page shows, and what each is asked for.
-ASKED: dict[str, tuple[Callable[..., Report], Json]] = {
+ASKED: dict[str, tuple[Callable[..., Any], Json]] = {
     "bottleneck": (bottleneck, {"top": 400}),
     "summary": (summary, {"top": 50}),
     "by_source": (by_source, {"include_data_move": True, "include_comm": True, "top": 600}),
@@ -55,19 +55,20 @@ ASKED: dict[str, tuple[Callable[..., Report], Json]] = {
 }
 
 
-def page(step: Step, context: Context, *, out: str) -> Report:
+def page(step: Step, context: Context, *, out: str) -> Json:
     parts: dict[str, str] = {}
     answers: Json = {}
     notes_of: dict[str, list[str]] = {}
     for name, (mode, options) in ASKED.items():
         of_mode = context.with_own_notes()
         try:
-            report = mode(step, of_mode, **options)
+            fields: Json = mode(step, of_mode, **options)
         except NoAnswer as failure:
             parts[name] = failure.reason
             continue
         parts[name] = OK
-        answers[name] = {**report.fields, "totals": report.totals or {}, "notes": of_mode.notes}
+        totals = fields.get("totals", {})
+        answers[name] = {**fields, "totals": totals, "notes": of_mode.notes}
         for note in of_mode.notes:
             notes_of.setdefault(note, []).append(name)
     if "memory" not in answers:
@@ -87,13 +88,12 @@ def page(step: Step, context: Context, *, out: str) -> Report:
         "strip": strip_of(step, {entry.executions.metadata_id: entry.name for entry in ledger}),
     }
     context.notes += [f"{', '.join(modes)}: {note}" for note, modes in notes_of.items()]
-    head = head_of(step, context)
-    del head["notes"]
+    head = {name: value for name, value in head_of(step, context).items() if name != "notes"}
     encoded, notes = fitted({"page": head, **data, "notes": context.notes})
     context.notes += notes
     html = html_of(encoded)
     write(out, html)
-    return Report({"out": out, "bytes": len(html), "parts": parts})
+    return {"out": out, "bytes": len(html), "parts": parts}
 
 
 def summed(entries: Iterable[Entry], key: Callable[[Entry], Any]) -> dict[Any, Times]:

@@ -18,7 +18,6 @@ from _output.fields.units import (
     Picoseconds,
 )
 
-
 SkipReason = Literal["opaque", "no_flops", "no_bytes", "dtype_other", "peak_unknown_for_dtype"]
 
 
