@@ -99,8 +99,8 @@ def costs_by_kernel(
         if kernel is None:
             raise NoAnswer(
                 "kernel_not_found",
-                detail=f"no kernel of the step's compute is named {asked!r}, nor does just one"
-                " begin so",
+                detail=f"no kernel of the step's compute is named {asked!r}, and it is not a unique"
+                " prefix",
                 available_kernels=kernels,
             )
         if kernel in costs:

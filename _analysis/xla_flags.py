@@ -65,13 +65,13 @@ def read_flags(path: str, context: Context) -> dict[str, str]:
         # Without O_NONBLOCK, opening a FIFO without a writer waits.
         with open(path, "rb", opener=lambda at, how: os.open(at, how | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ValueError("not a regular file: copy it into one")
+                raise ValueError("not a regular file; copy its text into one")
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise NoAnswer("unreadable_flags", detail=f"{path}: {reason or error}") from None
     if len(data) > MAX_BYTES:
-        detail = f"{path}: more than {MAX_BYTES >> 20} MiB are no text that sets flags"
+        detail = f"{path}: too large for a flags file (limit {MAX_BYTES >> 20} MiB)"
         raise NoAnswer("unreadable_flags", detail=detail)
     return flags_in(data.decode(errors="replace"), os.path.basename(path), context)
 
@@ -96,9 +96,9 @@ def flags_in(text: str, where: str, context: Context) -> dict[str, str]:
     if again:
         more = f" and {len(again) - N_NAMED} more" if len(again) > N_NAMED else ""
         names = ", ".join(list(again)[:N_NAMED])
-        context.note(f"given more than once in {where}, the last counts: {names}{more}")
+        context.note(f"set more than once in {where}; the last value counts: {names}{more}")
     if n_not_set:
-        context.note(f"{n_not_set} flags without = in {where} are left out")
+        context.note(f"{n_not_set} flags without a value (=) in {where} are left out")
     if not values:
         context.note(f"no flag --xla…=value in {where}")
     return values

@@ -45,7 +45,9 @@ def by_scope(
     deepest = deepest_of(levels, asked, allowed)
     top = tree_of(first, inside, deepest, step.leaves)
     if deepest < asked:
-        context.note(f"scopes deeper than {deepest} left out: with them the answer is too long")
+        context.note(
+            f"scopes deeper than {deepest} are left out, since the answer would be too long"
+        )
     return {
         "scopes": [scope_row(layer, step) for layer in depth_first(top)],
         "n_scopes_omitted": sum(n for level, (n, _) in levels.items() if level > deepest),

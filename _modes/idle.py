@@ -92,10 +92,10 @@ def host_activity(
     """Return what the host did in absolute windows; None if unknown, with a note that says why."""
     planes = thread_planes(device.rank) if device.rank else []
     if not planes:
-        why = "this file merges several ranks, and nothing tells of which one the device is"
+        why = "this file merges several ranks, and the device's rank is unknown"
         if device.rank:
             why = f"there is no plane {THREADS}"
-        context.note(f"{why}: what the host did isn't known")
+        context.note(f"{why}; the host's activity is unknown")
         return None
     try:
         host = Host([device.trace.plane(name) for name in planes], [*shown, *counted])

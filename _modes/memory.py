@@ -253,12 +253,12 @@ def peak_notes(peak: Peak) -> list[str]:
     notes = []
     if peak.n_maxima > 1:
         notes.append(
-            f"the peak is an upper bound: {peak.n_maxima} maxima of temporary memory, which need"
-            " not be at one time, are added up"
+            f"the peak is an upper bound: {peak.n_maxima} maxima of temporary memory are added up,"
+            " which may be at different times"
         )
     if peak.n_untraced:
         notes.append(
-            f"the peak is an upper bound: of {peak.n_untraced} bytes of temporary memory no trace"
-            " tells when they are live; they count in whole"
+            f"the peak is an upper bound: {peak.n_untraced} bytes of temporary memory have no heap"
+            " trace, so all of them count as live"
         )
     return notes
