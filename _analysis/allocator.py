@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from _pipeline.context import Context
-    from _proto.trace.event_numbers import Told
+    from _proto.trace.event_stats import EventNumbers
     from _proto.trace.ranks import Rank
     from _proto.trace.trace import Trace
 
@@ -47,7 +47,7 @@ class Runtime(NamedTuple):
 def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
     """Return the allocator's reports for a device; None if there are none or they are damaged."""
     # These import protobuf, which may be missing when this module is loaded.
-    from _proto.trace.event_numbers import told_in
+    from _proto.trace.event_stats import numbers_of_events
     from _proto.trace.trace import thread_planes
 
     rank = trace.rank_of(device) if device in trace.plane_names else None
@@ -57,10 +57,11 @@ def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
         index = index_on_host(trace, rank, device)
         if index is None:
             return None
+        stats = (DEVICE, *SIZES, FRAGMENTATION)
         reports = (
             report
             for name in thread_planes(rank)
-            for report in told_in(trace.plane(name), EVENTS, (DEVICE, *SIZES, FRAGMENTATION))
+            for report in numbers_of_events(trace.plane(name), EVENTS, stats)
         )
         return summed((at, numbers) for at, numbers in reports if numbers.get(DEVICE) == index)
     except (Damage, OSError) as error:
@@ -84,7 +85,7 @@ def index_on_host(trace: Trace, rank: Rank, device: str) -> int | None:
     return devices.index(device) if device in devices else None
 
 
-def summed(reports: Iterable[Told]) -> Runtime | None:
+def summed(reports: Iterable[EventNumbers]) -> Runtime | None:
     """Return the extremes of the reports; a number that is missing does not count as zero."""
     n_events = 0
     capacity: list[int] = []

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import unittest
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import metadata_plane
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import (
+    Event,
     EventMetadata,
+    Line,
     Op,
+    Plane,
     Space,
     Stat,
+    StatMetadata,
     encode,
     op,
     string,
     tpu_plane,
     trace,
 )
-from tests.command.test_amplification import MIB, cost, executions, sharing
-from tests.command.test_amplification import trace as file_of
-from tests.harness import DEMO, FULL, OFFLOADING, PROFILES, TRAINING, answer, bound, run, sampled
+from tests.harness import DEMO, OFFLOADING, PROFILES, TRAINING, answer, run, sampled
 
 Json = dict[str, Any]
 STEP = [("s", 0, 1000)]
@@ -410,60 +409,12 @@ def file_with(paths: list[str]) -> bytes:
         EventMetadata(i, f"%f.{i}", [Stat(1, string(path)), Stat(2, string(f"m.py:{i}:1"))])
         for i, path in enumerate(paths, 1)
     ]
-    return file_of([executions(len(ops))], ops, {1: "tf_op", 2: "source_stack"})
+    line = Line("XLA Ops", [Event(i, 10 * i, 5) for i in range(1, len(ops) + 1)])
+    names = [StatMetadata(1, "tf_op"), StatMetadata(2, "source_stack")]
+    return encode(Space([Plane("/device:TPU:0", [line], ops, names)]))
 
 
-class Cost(unittest.TestCase):
-    """However deep paths are, what they cost goes by the size of the file."""
-
-    def test_of_deep_paths(self) -> None:
-        shared = "/".join(f"part_{i}" for i in range(25))
-        n = 30_000 if FULL else 10_000
-        cases: tuple[tuple[str, Callable[[], bytes], int, int, tuple[str, ...]], ...] = (
-            # As real ones, only more.
-            (
-                "many deep paths",
-                lambda: file_with([f"jit(f)/m/l{i % 99}/{shared}/e{i}/mul:" for i in range(n)]),
-                *(60, 450 * MIB, ()),
-            ),
-            (
-                "one path",
-                lambda: file_with(["a/" * 400_000 + "mul:"]),
-                6,
-                250 * MIB,
-                ("--depth", "all"),
-            ),
-            (
-                "paths of their own",
-                lambda: file_with([f"{i}/" + "a/" * 30 + "mul:" for i in range(8000)]),
-                *(10, 300 * MIB, ("--depth", "all")),
-            ),
-            (
-                "lines below lines",
-                lambda: file_with(["a/" * i + "mul:" for i in range(1200)] + ["a/" * 1200] * 3000),
-                *(10, 300 * MIB, ("--depth", "all")),
-            ),
-            (
-                "one path for all",
-                lambda: sharing(1_000_000, "tf_op", "t/" * 20_000),
-                10,
-                250 * MIB,
-                (),
-            ),
-        )
-        for what, make, seconds, memory, options in sampled(cases, 1):
-            with self.subTest(what), tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "x.xplane.pb"
-                path.write_bytes(make())
-                of = cost(path, "by_scope", *options)
-                said = of.outcome.object
-                leaves = said["totals"]["non_while_duration_ps_sum"]
-                root = said["scopes"][0]["total_dur_ps"]
-                self.assertEqual(root + said["no_scope"]["dur_ps"], leaves)
-                self.assertLess(of.seconds, bound(seconds))
-                self.assertLess(of.memory, memory)
-                self.assertLess(of.length, 20_000_000)
-
+class LongAnswers(unittest.TestCase):
     def test_what_is_left_out_for_its_length_is_said(self) -> None:
         said = answer(file_with(["a/" * 400_000 + "mul:"]), "by_scope", "--depth", "all")
         deepest = said["scopes"][-1]["depth"]
