@@ -705,7 +705,8 @@ class Flags(InFolder):
         self.assertEqual(
             self.notes_on((FLAGS / "launch.sh").read_bytes()),
             [
-                "set more than once in flags.txt; the last value counts: xla_tpu_scoped_vmem_limit_kib",
+                "set more than once in flags.txt; the last value counts:"
+                " xla_tpu_scoped_vmem_limit_kib",
                 "1 flags without a value (=) in flags.txt are left out",
             ],
         )
