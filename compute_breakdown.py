@@ -126,8 +126,8 @@ def answer_on_step(
                 picked = step_pick.pick_step(opened, choice, context)
                 admitted = event_iterate.read_events(opened, picked)
                 normalized = normalize.normalize(opened, picked, admitted, context)
-                reported = mode.load()(normalized, context, **options)
-                return report.answer_of(normalized, reported, context)
+                fields = mode.load()(normalized, context, **options)
+                return report.answer_of(normalized, fields, context)
             except NoAnswer as failure:
                 if mode.anyway:
                     failure.fields |= loaded(mode.anyway)(trace, name, context)

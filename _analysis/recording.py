@@ -25,7 +25,7 @@ from _pipeline.normalize import step_of
 from _pipeline.request import SCHEMA_VERSION
 from _pipeline.texts import cut_texts, digest_of
 from _pipeline.timeline import events_of
-from _pipeline.vocabulary import DMA, HOST, SPARSE_CORE
+from _pipeline.vocabulary import CONTAINER, DMA, HOST, SPARSE_CORE
 from _proto.trace import STDIN
 
 TYPE_CHECKING = False
@@ -54,6 +54,8 @@ class GroupFacts:
     """The facts by which a group is found in another capture, over all of its ops."""
 
     def __init__(self, op: Op) -> None:
+        # Containers, such as loops, are in no group.
+        assert op.kind != CONTAINER
         self.kind, self.agg_key, self.agg_key_kind = op.kind, op.agg_key, op.agg_key_kind
         self.frames = op.stack.frames if op.stack else ()
         self.sources: set[str] = set()

@@ -12,9 +12,9 @@ from contextlib import suppress
 from heapq import nlargest
 
 from _analysis.ledger import ledger_of
-from _analysis.one_op import name_of
-from _analysis.report import Report, head_of
+from _analysis.report import head_of
 from _analysis.roofs import roofs_of
+from _analysis.rows import op_name
 from _analysis.step_bar import strip_of
 from _modes.bottleneck import bottleneck
 from _modes.by_op import by_op
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from _analysis.ledger import Entry
     from _analysis.step_bar import Strip
-    from _output.fields.page import PageData, PageStrip, StripOp, Times
+    from _output.fields.page import Fields, PageData, PageStrip, StripOp, Times
     from _pipeline.context import Context
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 OK = "ok"
 # The modes that the page shows, with their options.
-ASKED: dict[str, tuple[Callable[..., Report], dict[str, object]]] = {
+ASKED: dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]] = {
     "bottleneck": (bottleneck, {"top": 400}),
     "summary": (summary, {"top": 50}),
     "by_source": (by_source, {"include_data_move": True, "include_comm": True, "top": 600}),
@@ -69,12 +69,11 @@ FIELDS = 64
 ESCAPES = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
 
 
-def page(step: Step, context: Context, *, out: str) -> Report:
+def page(step: Step, context: Context, *, out: str) -> Fields:
     parts, answers, notes_of = ask_all(step, context)
     ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
     context.notes += [f"{', '.join(modes)}: {note}" for note, modes in notes_of.items()]
-    head = dict(head_of(step, context))
-    del head["notes"]
+    head = {name: value for name, value in head_of(step, context).items() if name != "notes"}
     data: PageData = {
         "page": head,
         "parts": parts,
@@ -94,7 +93,7 @@ def page(step: Step, context: Context, *, out: str) -> Report:
     context.notes += notes
     html = html_of(encoded)
     write(out, html)
-    return Report({"out": out, "bytes": len(html), "parts": parts})
+    return {"out": out, "bytes": len(html), "parts": parts}
 
 
 def ask_all(
@@ -107,12 +106,13 @@ def ask_all(
     for name, (mode, options) in ASKED.items():
         of_mode = context.with_own_notes()
         try:
-            report = mode(step, of_mode, **options)
+            fields = mode(step, of_mode, **options)
         except NoAnswer as failure:
             parts[name] = failure.reason
             continue
         parts[name] = OK
-        answers[name] = {**report.fields, "totals": report.totals or {}, "notes": of_mode.notes}
+        totals = fields.get("totals", {})
+        answers[name] = {**fields, "totals": totals, "notes": of_mode.notes}
         for note in of_mode.notes:
             notes_of.setdefault(note, []).append(name)
     if "memory" not in answers:
@@ -175,7 +175,7 @@ def strip_row(strip: Strip) -> PageStrip:
 
 def op_row(op: Op, name: str) -> StripOp:
     return {
-        "hlo_op": name_of(op),
+        "hlo_op": op_name(op),
         "program_id": None if op.program_id is None else str(op.program_id),
         "class": name,
         "source_inner": op.source_inner,

@@ -21,9 +21,12 @@ from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final, Literal
+
     from _proto.trace.events import Events
 
-ON_DEVICE, ON_TRACE = "device", "trace"
+ON_DEVICE: Final = "device"
+ON_TRACE: Final = "trace"
 # Beyond any int64.
 _AFTER_ALL = 1 << 80
 
@@ -91,7 +94,7 @@ def piece_of(events: Events, base: int) -> Piece:
 class Clock:
     """Tells when ops ran: by the device's clock if the core measured any of them."""
 
-    name: str
+    name: Literal["device", "trace"]
     # From the trace's clock to the device's, at the times where it is asked for.
     shifts: dict[int, int]
 

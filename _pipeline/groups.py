@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from _pipeline.executions import Executions
     from _pipeline.ops import Op
+    from _proto.hlo.nearest_line import How
 
     K = TypeVar("K")
     N = TypeVar("N", int, Fraction)
@@ -76,9 +77,9 @@ def sum_if_known(facts: Iterable[tuple[int, N | None]]) -> N | int | None:
     return total
 
 
-def how_most(found: Iterable[tuple[str | None, int]]) -> str | None:
+def how_most(found: Iterable[tuple[How | None, int]]) -> How | None:
     """How something is known by (way, time), where most of the time decides."""
-    times: dict[str | None, int] = {}
+    times: dict[How | None, int] = {}
     for how, time_so in found:
         times[how] = times.get(how, 0) + time_so
     return max(times, key=times.__getitem__)

@@ -420,7 +420,7 @@ class LongAnswers(unittest.TestCase):
         deepest = said["scopes"][-1]["depth"]
         self.assertEqual(len(said["scopes"]), deepest + 1)
         self.assertEqual(said["n_scopes_omitted"], 400_000 - deepest)
-        note = f"scopes deeper than {deepest} left out: with them the answer is too long"
+        note = f"scopes deeper than {deepest} are left out, since the answer would be too long"
         self.assertIn(note, said["notes"])
         self.assertLess(len(json.dumps(said)), 20_000_000)
 
