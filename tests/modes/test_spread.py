@@ -428,6 +428,15 @@ class Exact(unittest.TestCase):
         self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (500, 500 + 20 * 7))
         self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (0, 100))
 
+    def test_uniform_share_of_the_excess_is_exact(self) -> None:
+        base = records.record(records.made_up(2))
+        first, second, *_ = (i for i, g in enumerate(base["groups"]) if g["kind"] != "comm")
+        durs = [{first: a, second: 10}.get(i, 0) for a in (20, 10) for i in range(second + 1)]
+        slow = {"duration_ps": 1500, "durs_ps": durs[: second + 1]}
+        median = {"duration_ps": 1000, "durs_ps": durs[second + 1 :]}
+        of = cohort(exact({("h0", "0"): [slow], ("h0", "1"): [median]}, base))
+        self.assertEqual(of["verdict"]["uniform_pct"], 50)
+
 
 # --- joining records ------------------------------------------------------------------------------
 
