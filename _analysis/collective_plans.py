@@ -61,13 +61,22 @@ def planned_collectives(program: Program, step: Step, program_id: int) -> list[P
             ran.setdefault(transfer.op.instruction, []).append(transfer)
     instructions = list(program.instructions())
     holding = reachable(
-        {each.computation for each in instructions if collective_name(each.opcode)},
+        {
+            instruction.computation
+            for instruction in instructions
+            if collective_name(instruction.opcode)
+        },
         callers_in(instructions),
     )
     # A collective in a fusion or an asynchronous op counts at the op that runs or awaits it.
     enclosed = reachable(
-        {called for each in instructions if encloses(each) for called in each.called},
-        lambda computation: [c for each in computation.instructions for c in each.called],
+        {
+            called
+            for instruction in instructions
+            if encloses(instruction)
+            for called in instruction.called
+        },
+        callees_of,
     )
     found = []
     for instruction in instructions:
@@ -82,6 +91,10 @@ def planned_collectives(program: Program, step: Step, program_id: int) -> list[P
 
 def encloses(instruction: Instruction) -> bool:
     return instruction.opcode == "fusion" or instruction.is_asynchronous
+
+
+def callees_of(computation: Computation) -> list[Computation]:
+    return [called for instruction in computation.instructions for called in instruction.called]
 
 
 def callers_in(
@@ -135,9 +148,10 @@ def how_moved(instruction: Instruction, holding: set[Computation]) -> tuple[str,
 def fused_in(fusion: Instruction, holding: set[Computation]) -> tuple[str, How] | None:
     """Return the collective of a synchronous fusion, and how it runs; None if there is none."""
     called = fusion.called
-    if any(each.name.startswith(REDUCE_SCATTER) for each in called):
+    if any(computation.name.startswith(REDUCE_SCATTER) for computation in called):
         return "reduce-scatter", SYNC
-    if holding.isdisjoint(called) or any(each.name.startswith(CARRIER) for each in called):
+    is_carrier = any(computation.name.startswith(CARRIER) for computation in called)
+    if is_carrier or holding.isdisjoint(called):
         return None
     inside = collective_of(fusion)
     return (inside.opcode, SYNC) if inside else None

@@ -1,4 +1,4 @@
-"""What the host did in windows of time, such as gaps in which the device was idle."""
+"""The activity of the host in windows of time, such as gaps in which the device was idle."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Stretches:
 
 
 class HostActivity:
-    """What a host did in absolute windows: in each of the shown, and in all counted together."""
+    """The events of a host in each of the shown windows, and in all counted windows together."""
 
     def __init__(self, host: Host, shown: Iterable[Window], counted: Iterable[Window]) -> None:
         self._host = host

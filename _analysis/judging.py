@@ -1,4 +1,4 @@
-"""Compare each source group with the roofline: how far its parts are from their roofs."""
+"""Compare the parts of each source group with the roofline."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def parts_of(compute: Group, by_user: Mapping[str, KernelCost]) -> list[Part]:
 
 
 class Verdict(NamedTuple):
-    """How far a part is from its roof: exact times in picoseconds."""
+    """The exact times in picoseconds that a part takes at its roofs."""
 
     part: Part
     source: CostSource

@@ -110,7 +110,7 @@ def stripped(value: str) -> str:
 
 
 class FlagFinding(NamedTuple):
-    """What the program shows about a flag."""
+    """The visible effects of a flag, compared with its value."""
 
     flag: str
     set_to: str | None

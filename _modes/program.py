@@ -1,4 +1,4 @@
-"""What the compiler decided: how collectives run, the needs of kernels, parameters and flags."""
+"""The decisions of the compiler: collectives, kernels, parameters and the effects of flags."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def collective_rows(planned: Sequence[Planned]) -> list[ProgramCollective]:
         key = collective.collective, collective.how, tuple(collective.plan)
         alike.setdefault(key, []).append(collective)
     ranked = sorted(
-        alike.items(), key=lambda item: (-sum(each.exposed for each in item[1]), item[0])
+        alike.items(),
+        key=lambda item: (-sum(collective.exposed for collective in item[1]), item[0]),
     )
     return [collective_row(collectives) for _, collectives in ranked]
 

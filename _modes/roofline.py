@@ -1,4 +1,4 @@
-"""How far each source line is from what the chip could do."""
+"""The distance of each source line from the roofs of the chip."""
 
 from __future__ import annotations
 

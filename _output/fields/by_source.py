@@ -76,7 +76,7 @@ class Fields(TailIfAsked):
 
 
 class Returned(Fields):
-    """What the mode returns."""
+    """The fields of the mode, and what it adds to the totals of all modes."""
 
     totals: OwnTotals
 

@@ -147,7 +147,7 @@ class Fields(TypedDict):
 
 
 class Returned(Fields):
-    """What the mode returns."""
+    """The fields of the mode, and what it adds to the totals of all modes."""
 
     totals: OwnTotals
 

@@ -337,7 +337,7 @@ class Executions(unittest.TestCase):
         for name in ("in_flight_ps", "in_flight_union_ps", "covered_ps", "other_ps"):
             self.assertEqual(only[name], 0, name)
         self.assertIsNone(only["bus_gbps"])
-        self.assertEqual([note for note in said["notes"] if "contradict" in note], [CONTRADICTION])
+        self.assertEqual([note for note in said["notes"] if "clocks" in note], [CONTRADICTION])
         self.assertEqual(said["totals"]["in_flight_union_ps"], 0)
         self.assertEqual(said["totals"]["hidden_union_ps"], 0)
 
