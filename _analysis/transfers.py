@@ -15,9 +15,9 @@ from _pipeline.intervals import Cover, union
 from _pipeline.make_ops import op_of_entry
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import SPARSE_CORE
+from _proto.cached import cached_property
 from _proto.hlo.collectives import plan_of
 from _proto.hlo.text import HloText
-from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from _pipeline.groups import percent
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import exact
 from _pipeline.timeline import events_of
+from _proto.cached import cached_property
 from _proto.hlo.buffers import read_buffers
-from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 
 from _pipeline.texts import digest_of
-from _proto.record import cached_property
+from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

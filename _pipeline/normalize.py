@@ -13,7 +13,7 @@ from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import timeline_of
 from _pipeline.vocabulary import KINDS
-from _proto.record import cached_property
+from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ from _pipeline.vocabulary import (
     async_collective,
     kind_of,
 )
+from _proto.cached import cached_property
 from _proto.hlo.text import (
     HOST_MEMORY,
     HloText,
@@ -38,7 +39,6 @@ from _proto.hlo.text import (
     named_after,
     parse_shape,
 )
-from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

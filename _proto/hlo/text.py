@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from math import prod
 
-from _proto.record import cached_property
+from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
