@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from _pipeline.names import taken_for
+from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
 
 TYPE_CHECKING = False
@@ -95,7 +95,7 @@ def costs_by_kernel(
     kernels = compute.distinct(lambda op: op.kernel)
     costs: dict[str, KernelCost] = {}
     for asked, flops, n_bytes, dtype in given:
-        kernel = taken_for(asked, kernels, "--kernel-cost", context)
+        kernel = resolve_name(asked, kernels, "--kernel-cost", context)
         if kernel is None:
             raise NoAnswer(
                 "kernel_not_found",

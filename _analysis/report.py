@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from _pipeline.context import SCHEMA_VERSION
 from _pipeline.groups import Group, group_by, percent
-from _pipeline.request import SCHEMA_VERSION
 from _pipeline.texts import cut_texts
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, KEY_KINDS, OTHER
 
@@ -24,7 +24,7 @@ def answer_of(step: Step, fields: Mapping[str, Any], context: Context) -> dict[s
     head = head_of(step, context)
     totals = {**head["totals"], **fields.get("totals", {})}
     answer = {**head, **fields, "totals": totals}
-    cut_texts(answer, step.device.plane.file_size)
+    cut_texts(answer)
     return answer
 
 

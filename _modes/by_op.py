@@ -12,7 +12,7 @@ from _analysis.likely_lines import line_of
 from _analysis.roofs import roofs_of
 from _analysis.rows import duration_fields, likely_fields, op_name, peaks_used
 from _pipeline.groups import group_by, percent, sum_if_known
-from _pipeline.names import nearest, taken_for
+from _pipeline.names import nearest_names, resolve_name
 from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import COMPUTE
@@ -106,12 +106,12 @@ def find_op(asked: str, ops: Sequence[Group], context: Context) -> Group:
     by_name: dict[str, list[Group]] = {}
     for group in ops:
         by_name.setdefault(op_name(group.op), []).append(group)
-    name = taken_for(asked.removeprefix("%"), by_name, "--op", context)
+    name = resolve_name(asked.removeprefix("%"), by_name, "--op", context)
     if name is None:
         raise NoAnswer(
             "op_not_found",
             detail=f"no op of the step is named {asked!r}, and it is not a unique prefix",
-            available_ops=nearest(asked.removeprefix("%"), by_name),
+            available_ops=nearest_names(asked.removeprefix("%"), by_name),
         )
     found = max(by_name[name], key=lambda group: group.total)
     if len(by_name[name]) > 1:

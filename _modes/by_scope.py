@@ -8,12 +8,11 @@ from _analysis.likely_lines import likely_groups, line_of
 from _analysis.rows import line_rows
 from _analysis.scope_tree import depth_first, levels_of, path_of, tree_of
 from _pipeline.groups import Group, percent
-from _pipeline.texts import ALL_TEXTS, TEXT_PER_BYTE
 from _proto.hlo.text import without_ssa_end
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from _analysis.scope_tree import Layer, Path, Times
     from _output.fields.by_scope import Fields, NoScope, Primitive, Scope
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 DEPTH = 4
 N_PRIMITIVES = 5
 NUMBER_RE = re.compile(r"[0-9]+")
-# Size of a row without its scope's name, for the limit of all rows together.
-ROW = 256
 
 
 def by_scope(
@@ -40,17 +37,11 @@ def by_scope(
     first = path_of(below, places) if below else ()
     inside = {path: ops for path, ops in places.items() if path[: len(first)] == first}
     levels = levels_of(first, inside)
-    asked = max(levels) if isinstance(depth, str) else min(len(first) + depth, max(levels))
-    allowed = ALL_TEXTS + TEXT_PER_BYTE * step.device.plane.file_size
-    deepest = deepest_of(levels, asked, allowed)
+    deepest = max(levels) if isinstance(depth, str) else min(len(first) + depth, max(levels))
     top = tree_of(first, inside, deepest, step.leaves)
-    if deepest < asked:
-        context.note(
-            f"scopes deeper than {deepest} are left out, since the answer would be too long"
-        )
     return {
         "scopes": [scope_row(layer, step) for layer in depth_first(top)],
-        "n_scopes_omitted": sum(n for level, (n, _) in levels.items() if level > deepest),
+        "n_scopes_omitted": sum(n for level, n in levels.items() if level > deepest),
         "no_scope": no_scope_row(Group(step.leaves).where(lambda op: op.scope is None)),
     }
 
@@ -70,18 +61,6 @@ def places_of(leaves: Iterable[Executions], merge_layers: bool) -> dict[Path, li
                 known[id(scope)] = places.setdefault(path, [])
             known[id(scope)].append(place)
     return places
-
-
-def deepest_of(levels: Mapping[int, tuple[int, int]], asked: int, allowed: int) -> int:
-    """Return the depth down to which rows fit into the limit; the first level always fits."""
-    first = min(levels)
-    size = 0
-    for depth in range(first, asked + 1):
-        n, length = levels[depth]
-        size += n * ROW + length
-        if size > allowed and depth > first:
-            return depth - 1
-    return asked
 
 
 def scope_row(layer: Layer, step: Step) -> Scope:
