@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from _pipeline.context import Context
-    from _proto.trace.event_numbers import Told
+    from _proto.trace.event_stats import EventNumbers
     from _proto.trace.ranks import Rank
     from _proto.trace.trace import Trace
 
@@ -32,7 +32,7 @@ RESERVED, ALLOCATED, AVAILABLE = SIZES = ("bytes_reserved", "bytes_allocated", "
 def runtime_of(trace: Trace, device: str, context: Context) -> Json | None:
     """Return what is told of the device; None where nothing is, or it can't be read."""
     # These import protobuf, which may be missing when this module is loaded.
-    from _proto.trace.event_numbers import told_in
+    from _proto.trace.event_stats import numbers_of_events
     from _proto.trace.trace import thread_planes
 
     rank = trace.rank_of(device) if device in trace.plane_names else None
@@ -42,10 +42,11 @@ def runtime_of(trace: Trace, device: str, context: Context) -> Json | None:
         index = index_on_host(trace, rank, device)
         if index is None:
             return None
+        stats = (DEVICE, *SIZES, FRAGMENTATION)
         told = (
             each
             for name in thread_planes(rank)
-            for each in told_in(trace.plane(name), EVENTS, (DEVICE, *SIZES, FRAGMENTATION))
+            for each in numbers_of_events(trace.plane(name), EVENTS, stats)
         )
         return runtime_fields((at, says) for at, says in told if says.get(DEVICE) == index)
     except (Damage, OSError) as error:
@@ -69,7 +70,7 @@ def index_on_host(trace: Trace, rank: Rank, device: str) -> int | None:
     return devices.index(device) if device in devices else None
 
 
-def runtime_fields(told: Iterable[Told]) -> Json | None:
+def runtime_fields(told: Iterable[EventNumbers]) -> Json | None:
     """A number that is missing is not zero: what needs it is told by other events."""
     n_events = 0
     capacity: list[int] = []

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _proto.trace.reader import Value
+    from _proto.trace.plane import Value
     from _proto.trace.survey import PlanePart
     from _proto.xplane_pb2 import XEvent
 
@@ -74,7 +74,6 @@ class Counters:
             if number is not None:
                 key = self._names[name_key], stat
                 if key not in self.figures:
-                    part.count_row()
                     self.figures[key] = Figures()
                 self.figures[key].add(number, start)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from _pipeline.context import Context
-    from _proto.trace.reader import Value
+    from _proto.trace.plane import Value
     from _proto.trace.survey import Survey
 
     Json = dict[str, Any]
@@ -51,7 +51,7 @@ def stats_of(survey: Survey, kind: str) -> dict[str, Value | None]:
     """Return the stats of the first plane of that kind; merged captures have several."""
     for place, name in enumerate(survey.names):
         if kind_of_plane(name) == kind:
-            return survey.plane(place, closely=False).plane_stats()
+            return survey.plane(place).plane_stats()
     return {}
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from _analysis.counters import Counters
     from _analysis.tallies import Sampled, Tally
     from _pipeline.context import Context
-    from _proto.trace.reader import Value
+    from _proto.trace.plane import Value
     from _proto.trace.survey import Survey, SurveyedLine, SurveyedPlane
     from _proto.trace.trace import Trace
 
@@ -81,14 +81,14 @@ def fields_of(place: Place, survey: Survey, asked: Asked, context: Context) -> J
     places = places_of(survey, place, asked.plane)
     rows, damage = plane_rows(survey, places, asked, context)
     if damage is not None:
-        absent = unreadable(place.path, survey.explained(damage))
+        absent = unreadable(place.path, survey.source.explained(damage))
         absent.fields["planes"] = rows
         raise absent
     # It imports protobuf, which may be missing.
     from _analysis.profile_options import profile_options_of, versions_of
 
     hosts = [trace for trace in survey.hosts() if place.host in (None, *trace.host.names)]
-    context.notes += survey.notes
+    context.notes += survey.source.notes
     for trace in hosts:
         context.notes += merge_notes(trace, None)
     fields: Json = {
@@ -98,7 +98,7 @@ def fields_of(place: Place, survey: Survey, asked: Asked, context: Context) -> J
         "profile_dir": request.profile,
         "xplane_file": os.path.basename(place.path),
         "notes": context.notes,
-        "file_bytes": survey.size,
+        "file_bytes": survey.source.unpacked_size,
         "n_records": survey.n_records,
         **survey.texts,
         "versions": versions_of(survey),
@@ -106,7 +106,7 @@ def fields_of(place: Place, survey: Survey, asked: Asked, context: Context) -> J
         "planes": rows,
         "programs": program_rows(hosts, context),
     }
-    cut_texts(fields, survey.stored_size)
+    cut_texts(fields, survey.source.stored_size)
     return fields
 
 
@@ -116,18 +116,18 @@ def plane_rows(
     """Return a row for each of these planes, as far as it can be read, and the first damage."""
 
     def row_of(place: int) -> tuple[Json, tuple[int, str] | None]:
-        plane = survey.plane(place, closely=asked.plane is not None)
+        plane = survey.plane(place)
         row = plane_row(plane, asked, context)
         # In parts, as it can go from one process to another.
         return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
 
-    on_each = in_processes if survey.stored_size > SMALL_FILE else in_turn
+    on_each = in_processes if survey.source.stored_size > SMALL_FILE else in_turn
     found = on_each(row_of, places)
     rows = [row for row, _ in found]
-    met = [survey.in_file(Damage(*damage)) for _, damage in found if damage is not None]
+    met = [survey.source.in_file(Damage(*damage)) for _, damage in found if damage is not None]
     # What was lost on the way here has cut off a plane as well, and says why.
-    damage = next(iter(met), survey.damage and survey.in_file(survey.damage))
-    return rows, survey.lost or damage
+    damage = next(iter(met), survey.damage and survey.source.in_file(survey.damage))
+    return rows, survey.source.damage or damage
 
 
 def places_of(survey: Survey, place: Place, name: str | None) -> list[int]:
@@ -139,7 +139,7 @@ def places_of(survey: Survey, place: Place, name: str | None) -> list[int]:
     for each in forms_of_device(name):
         if each in names:
             return [places[names.index(each)]]
-    if survey.lost or survey.damage:
+    if survey.source.damage or survey.damage:
         return []
     raise NoAnswer(
         "plane_not_found",

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from _pipeline.context import Context
     from _proto.hlo.programs import Programs
     from _proto.trace.joined import AnyLine, AnyPlane
+    from _proto.trace.plane import Stats
     from _proto.trace.ranks import Rank
-    from _proto.trace.reader import Stats
     from _proto.trace.trace import Trace
 
 # A TensorCore. Names of SparseCores go on after the number; a subprocess adds its id in brackets.
@@ -124,10 +124,6 @@ def open_device(
     )
 
 
-# A step takes about as much memory as three events, so it counts as that many.
-N_EVENTS_OF_A_STEP = 3
-
-
 def noted_steps(plane: AnyPlane, line_name: str, base: int, context: Context) -> list[StepEvent]:
     """Return the events of a line as steps, and note events that were left out."""
     steps, n_dropped = read_steps(plane, line_name, base)
@@ -147,7 +143,6 @@ def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEve
         shift = line.base_ps - base
         n_dropped += line.n_aggregated
         for events in line.events(BEFORE_ALL, AFTER_ALL):
-            plane.count(N_EVENTS_OF_A_STEP * len(events))
             for metadata_id, offset, duration, measured in events.rows():
                 if duration < 0:
                     n_dropped += 1

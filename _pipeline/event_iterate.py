@@ -93,7 +93,5 @@ def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
             last = bisect_right(starts, events.last + shift)
             spans = [(start - shift, end - shift) for start, end in windows[first:last]]
             for within, of_window in zip(events.among(spans), admitted[first:last], strict=True):
-                # Windows can overlap, so several can hold the same event.
-                device.plane.count(len(within))
                 of_window.add(within, shift, device)
     return admitted

@@ -14,7 +14,6 @@ from operator import add, lt
 
 from _pipeline.intervals import union
 from _proto.record import record
-from _proto.trace.spans import spans_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ class Host:
         """Return what of a line reaches into the windows."""
         shift = line.base_ps - self.start
         starts, ends, names = array("q"), array("q"), array("i")
-        for ids, offsets, durations in spans_of(line):
+        for ids, offsets, durations in line.spans():
             shifted = list(map(add, offsets, repeat(shift)))
             events = ids, shifted, list(map(add, shifted, durations))
             if min(durations, default=0) < 0:

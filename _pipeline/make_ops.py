@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from _pipeline.device import Device
     from _pipeline.event_iterate import Admitted
     from _proto.trace.joined import AnyLine
-    from _proto.trace.reader import Metadata, Stats
+    from _proto.trace.plane import Metadata, Stats
 
 # On events of custom calls these are static counts of the kernel's code, which leave out its loops.
 COUNTS = ("flops", "model_flops", "bytes_accessed", "memory_access_breakdown")
@@ -57,13 +57,11 @@ def add_facts_on_events(
 ) -> None:
     """Give metadata the facts that it lacks, from the op's first execution that has them."""
     plane = device.plane
-    # These modules import protobuf, which may be missing when this one is loaded.
-    from _proto.trace.joined import stat_names_on
-
-    on_events = FACTS & set().union(*(stat_names_on(plane, line) for line in device.lines))
+    on_events = FACTS & set().union(*(line.stat_names() for line in device.lines))
     if not on_events:
         return
-    from _proto.trace.event_facts import first_stats
+    # This module imports protobuf, which may be missing when this one is loaded.
+    from _proto.trace.event_stats import first_stats
 
     lacking = {
         metadata_id: {name for name in on_events if name not in metadata.stats}

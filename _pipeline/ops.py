@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from _proto.hlo.program import Instruction, Program
     from _proto.hlo.programs import Programs
     from _proto.hlo.text import Array
-    from _proto.trace.reader import Metadata, Value
+    from _proto.trace.plane import Metadata, Value
 
 # In the stat memory_access_breakdown.
 HBM_SPACE = 1

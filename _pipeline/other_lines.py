@@ -65,7 +65,6 @@ def events_on(device: Device, line: str, names: Container[str] | None) -> Iterat
     for each in plane.lines(line):
         shift = each.base_ps - device.base
         for events in each.events(BEFORE_ALL, AFTER_ALL):
-            plane.count(len(events))
             for metadata_id, offset, duration, measured in events.rows():
                 if metadata_id not in name_of:
                     metadata = plane.metadata(metadata_id)

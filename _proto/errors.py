@@ -1,8 +1,8 @@
-"""What is said of bytes that can't be read, and of what is missing to read them."""
+"""Exceptions for bytes that cannot be read and for packages that are missing."""
 
 
 class Damage(Exception):
-    """The bytes at `offset` can't be read as what they should be."""
+    """The bytes at `offset` are not what they should be."""
 
     def __init__(self, offset: int, what: str) -> None:
         super().__init__(f"byte {offset}: {what}")
@@ -11,9 +11,9 @@ class Damage(Exception):
 
 
 class CutOff(Damage):
-    """A field claims more than is left. What there is of it begins at `start`.
+    """A field ends after its message. Its payload begins at `start`.
 
-    Its number is 0 where that is not one of the message that is read, but of a group in it.
+    `number` is 0 if not even the field's head is whole.
     """
 
     def __init__(self, offset: int, what: str, number: int, start: int) -> None:
@@ -23,18 +23,8 @@ class CutOff(Damage):
 
 
 class NoProtobuf(Exception):
-    """The package protobuf is not there, too old, or broken."""
+    """The package protobuf is missing, too old, or broken."""
 
 
 class MissingPackage(Exception):
     """An optional package is needed to read a file and is not installed."""
-
-
-# No part of a trace that is decoded at once takes as much.
-_SOME_MEMORY = 32 << 20
-
-
-def check_memory() -> None:
-    """Raise MemoryError if there is little left: of what fails for want of it not all says so."""
-    # Zeros that nobody reads cost nothing.
-    bytes(_SOME_MEMORY)

@@ -128,7 +128,7 @@ class Programs:
     def _part(self, start: int, end: int) -> bytes:
         if end - start > _MAX_MESSAGE_BYTES:
             raise Damage(start, f"a message of {end - start} bytes is larger than protobuf allows")
-        return self._trace.take(start, end)
+        return self._trace.read(start, end - start)
 
     def _note_error(self, entry: _Entry, error: Damage | OSError) -> None:
         located = self._trace.in_file(error) if isinstance(error, Damage) else error

@@ -1,10 +1,10 @@
-"""Traces: files of planes, lines and events. Opening one imports protobuf; this does not."""
+"""Open traces: files of planes, lines and events. Only opening one imports protobuf."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 
-from _proto.errors import Damage, NoProtobuf, check_memory
+from _proto.errors import Damage, NoProtobuf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     OnRead = Callable[[str, int, int], None]
 
-# Instead of a path.
+# Given instead of a path to read standard input.
 STDIN = "-"
 
 
 @contextmanager
 def open_trace(path: str, on_read: OnRead | None = None) -> Iterator[list[Trace]]:
-    """Open a trace of any form; yield what it has of each host, mostly of one.
+    """Open a trace of any form and yield one Trace for each host in it.
 
-    `on_read` is called after every read with what is being done, how many bytes are done, and how
-    many there are, 0 if that isn't known. Here and in all that reads from the trace, Damage says
-    what can't be read, OSError what can't be opened.
+    `on_read` is called after every read with the activity, the number of bytes done, and the total
+    or 0 if that is unknown. Opening and reading raise Damage for bytes that can't be read, OSError
+    for a file that can't be opened.
     """
     with _open_source(path, on_read) as source:
         from _proto.trace.trace import hosts_in
@@ -41,7 +41,7 @@ def open_trace(path: str, on_read: OnRead | None = None) -> Iterator[list[Trace]
 
 @contextmanager
 def open_survey(path: str, on_read: OnRead | None = None) -> Iterator[Survey]:
-    """Open a trace to see what is in it, also if it is damaged."""
+    """Open a trace to list what is in it, as far as it is readable."""
     with _open_source(path, on_read) as source:
         from _proto.trace.survey import Survey
 
@@ -51,12 +51,11 @@ def open_survey(path: str, on_read: OnRead | None = None) -> Iterator[Survey]:
 @contextmanager
 def _open_source(path: str, on_read: OnRead | None) -> Iterator[Source]:
     try:
-        # Not only does a broken or too old one lack what is imported.
+        # A broken or old package can also lack only some of these.
         from google.protobuf import unknown_fields  # noqa: F401
 
         from _proto import columns_pb2, xplane_pb2  # noqa: F401
     except Exception as error:
-        check_memory()
         raise NoProtobuf(f"{type(error).__name__}: {error}") from error
     from _proto.trace.source import open_source
 

@@ -1,39 +1,39 @@
-"""Events of a line, and what each says of its time."""
+"""Events of a line as columns of numbers: ids, times, and the times that the core measured."""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import compress
-
-from _proto.record import record
-from _proto.trace.columns import column_of, has_negative
+from typing import NamedTuple
 
 INT64_END = 1 << 63
 
 
-@record
-class Events:
-    """Events of a line in columns, in the file's order; aggregated ones are left out.
+def column_of(numbers: list[int]) -> array[int]:
+    """Return the smallest array that holds the numbers: a step can have a million events."""
+    # Arrays of unsigned numbers are made in a third of the time.
+    for typecode in "IL":
+        with suppress(OverflowError):
+            return array(typecode, numbers)
+    return array("q", numbers)
 
-    The last three columns are what the core measured: 0 and 0 where an event lacks one of them.
+
+def has_negative(column: array[int]) -> bool:
+    """Check an array made by `column_of`, where only type `q` can hold negative numbers."""
+    return column.typecode == "q" and min(column, default=0) < 0
+
+
+class Events:
+    """Events of a line in columns, in the file's order, without aggregated ones.
+
+    The device columns hold what the core measured, and 0 where `are_measured` is False.
     """
 
-    metadata_ids: array[int]
-    offsets: array[int]
-    durations: array[int]
-    device_offsets: array[int]
-    device_durations: array[int]
-    are_measured: list[bool]
-    # The lowest and the highest offset.
-    first: int
-    last: int
-    # The ids of all stats that these events have, and maybe others.
-    stat_ids: frozenset[int]
-
-    @staticmethod
-    def of(
+    def __init__(
+        self,
         metadata_ids: list[int],
         offsets: list[int],
         durations: list[int],
@@ -41,26 +41,25 @@ class Events:
         device_durations: list[int],
         are_measured: list[bool],
         stat_ids: frozenset[int],
-    ) -> Events:
-        # They are in order, or nearly: sorting takes a third of the time of min and max.
+    ) -> None:
+        self.metadata_ids = column_of(metadata_ids)
+        self.offsets = column_of(offsets)
+        self.durations = column_of(durations)
+        self.device_offsets = column_of(device_offsets)
+        self.device_durations = column_of(device_durations)
+        self.are_measured = are_measured
+        # Offsets are mostly in order, and sorting takes a third of the time of min and max.
         in_order = sorted(offsets) or [0, -1]
-        return Events(
-            column_of(metadata_ids),
-            column_of(offsets),
-            column_of(durations),
-            column_of(device_offsets),
-            column_of(device_durations),
-            are_measured,
-            in_order[0],
-            in_order[-1],
-            stat_ids,
-        )
+        # The lowest and the highest offset.
+        self.first, self.last = in_order[0], in_order[-1]
+        # A superset of the ids of all stats that these events have.
+        self.stat_ids = stat_ids
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def rows(self) -> Iterator[tuple[int, int, int, tuple[int, int] | None]]:
-        """Event by event."""
+        """Yield metadata id, offset, duration and measured times of each event."""
         device_times = zip(self.device_offsets, self.device_durations, strict=True)
         measured = (
             times if is_measured else None
@@ -69,13 +68,13 @@ class Events:
         return zip(self.metadata_ids, self.offsets, self.durations, measured, strict=True)
 
     def between(self, start: int, end: int) -> Events:
-        """Those in `start <= offset < end`."""
+        """Return the events in `start <= offset < end`."""
         if start <= self.first and self.last < end:
             return self
         return self.where([start <= offset < end for offset in self.offsets])
 
     def among(self, windows: Sequence[tuple[int, int]]) -> Iterator[Events]:
-        """Yield the events of each window; many windows don't each scan all events."""
+        """Yield the events of each window, without scanning all events for every window."""
         if len(windows) == 1:
             yield self.between(*windows[0])
             return
@@ -83,60 +82,32 @@ class Events:
         offsets = list(map(self.offsets.__getitem__, order))
         for start, end in windows:
             first, last = bisect_left(offsets, start), bisect_left(offsets, end)
-            places = sorted(order[first:last])
-            if places and places[-1] - places[0] == len(places) - 1:
-                yield self._slice(places[0], places[-1] + 1, offsets[first], offsets[last - 1])
-            else:
-                yield self._at(places)
-
-    def _slice(self, begin: int, end: int, first: int, last: int) -> Events:
-        """Return the events from one place to before another, and their range of offsets."""
-        return Events(
-            self.metadata_ids[begin:end],
-            self.offsets[begin:end],
-            self.durations[begin:end],
-            self.device_offsets[begin:end],
-            self.device_durations[begin:end],
-            self.are_measured[begin:end],
-            first,
-            last,
-            self.stat_ids,
-        )
-
-    def _at(self, places: Sequence[int]) -> Events:
-        """Return the events at these places."""
-        return Events.of(
-            list(map(self.metadata_ids.__getitem__, places)),
-            list(map(self.offsets.__getitem__, places)),
-            list(map(self.durations.__getitem__, places)),
-            list(map(self.device_offsets.__getitem__, places)),
-            list(map(self.device_durations.__getitem__, places)),
-            list(map(self.are_measured.__getitem__, places)),
-            self.stat_ids,
-        )
+            yield self._at(sorted(order[first:last]))
 
     def lasting(self) -> Events:
-        """Those that don't end before they start."""
+        """Return the events without a negative duration."""
         if not has_negative(self.durations):
             return self
         return self.where([duration >= 0 for duration in self.durations])
 
     def where(self, keep: Sequence[bool]) -> Events:
-        """Those of the events that are to be kept."""
-        return Events.of(
-            list(compress(self.metadata_ids, keep)),
-            list(compress(self.offsets, keep)),
-            list(compress(self.durations, keep)),
-            list(compress(self.device_offsets, keep)),
-            list(compress(self.device_durations, keep)),
-            list(compress(self.are_measured, keep)),
+        """Return the events to be kept."""
+        return self._at(list(compress(range(len(self)), keep)))
+
+    def _at(self, indices: Sequence[int]) -> Events:
+        return Events(
+            list(map(self.metadata_ids.__getitem__, indices)),
+            list(map(self.offsets.__getitem__, indices)),
+            list(map(self.durations.__getitem__, indices)),
+            list(map(self.device_offsets.__getitem__, indices)),
+            list(map(self.device_durations.__getitem__, indices)),
+            list(map(self.are_measured.__getitem__, indices)),
             self.stat_ids,
         )
 
 
-@record
-class DeviceStats:
-    """The ids of the stats in which an event says what the core measured."""
+class DeviceStats(NamedTuple):
+    """The ids of the stats in which an event has the times that the core measured."""
 
     offset_ids: frozenset[int]
     duration_ids: frozenset[int]
@@ -145,9 +116,9 @@ class DeviceStats:
         return len(ids) == 2 and ids[0] in self.offset_ids and ids[1] in self.duration_ids
 
     def times(self, stats: Iterable[tuple[int, int | None]]) -> tuple[int, int] | None:
-        """The offset and the duration; None where one of them is no time, or not there.
+        """Return offset and duration; None unless both are there and valid times.
 
-        Of several stats of one name the last counts.
+        If several stats have the same name, the last one counts.
         """
         offset = duration = None
         for stat_id, value in stats:

@@ -1,8 +1,8 @@
-"""Planes and lines whose parts are in several records, as continuous captures write them.
+"""Join the parts of planes and lines that are in several records of a continuous capture.
 
-Each record has metadata tables of its own, with ids of its own. So names, stats and references are
-resolved within the record, and what is joined gives out ids of its own. Metadata entries of
-different records that say the same are one entry.
+Each record has its own metadata tables with its own ids. So names, stats and references are
+resolved within the record, and a joined plane assigns new ids. Metadata entries of different
+records with the same content become one entry.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from operator import le
 from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.trace.events import Events
-from _proto.trace.lines import Line
-from _proto.trace.reader import Metadata, Plane, Stats
+from _proto.trace.lines import Line, Spans
+from _proto.trace.plane import Metadata, Plane, Stats
 from _proto.trace.wire import parse
 
-# So many events are handed on at once, sorted.
+# The number of sorted events that are handed on at once.
 _N_AT_ONCE = 1 << 13
-# The id of events whose own id resolves to nothing.
+# The joined id of events without an entry in the metadata of their record.
 _NOTHING = 0
 _PROGRAM_ID = "program_id"
-# Beyond any time in 64 bits.
-AFTER_ALL = 1 << 80
+# More than any time in 64 bits.
+_AFTER_ALL = 1 << 80
 
 
 class _Ids(dict[int, int]):
-    """Ids of the joined plane by those of one part, found when first asked for."""
+    """Map ids of one part to ids of the joined plane, on demand."""
 
     def __init__(self, plane: JoinedPlane, part: Plane) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class _Ids(dict[int, int]):
 
 
 class JoinedPlane:
-    """A plane with parts in several records; it answers as `Plane` does."""
+    """A plane with parts in several records. It has the methods of `Plane`."""
 
     def __init__(self, parts: Sequence[Plane]) -> None:
         self.parts = parts
@@ -65,11 +65,8 @@ class JoinedPlane:
     def line_names(self) -> list[str]:
         return list(dict.fromkeys(chain.from_iterable(part.line_names for part in self.parts)))
 
-    def count(self, n_items: int) -> None:
-        self.parts[0].count(n_items)
-
     def stats(self) -> Stats:
-        """Return the plane's own stats: those of the first part that has any."""
+        """Return the plane's own stats, from the first part that has any."""
         return next((part for part in self.parts if part.has_stats), self.parts[0]).stats()
 
     def unknown(self, joined_ids: Set[int]) -> set[int]:
@@ -88,7 +85,7 @@ class JoinedPlane:
                 yield joined_id, metadata.name
 
     def lines(self, name: str) -> list[JoinedLine]:
-        """Return the lines of a name, each with its parts: lines of one id are one."""
+        """Return the lines of a name; parts with the same id are one line."""
         parts: dict[int, list[tuple[Line, _Ids]]] = {}
         for part, ids in zip(self.parts, self._ids, strict=True):
             for line in part.lines(name):
@@ -102,7 +99,7 @@ class JoinedPlane:
         metadata, content = found
         if _PROGRAM_ID not in metadata.stats:
             content = content, self._programs_on_events(part).get(part_id)
-        # Entries of one record stay apart, even if they say the same.
+        # Entries of one record stay apart even if their content is equal.
         n = self._n_alike[part, content] = self._n_alike.get((part, content), 0) + 1
         joined_id = self._known.setdefault((content, n), len(self._entries))
         if joined_id == len(self._entries):
@@ -115,7 +112,7 @@ class JoinedPlane:
             programs = self._programs[part] = {}
             stat_ids = part.stat_ids(_PROGRAM_ID)
             lines = chain.from_iterable(map(part.lines, part.line_names if stat_ids else ()))
-            for data, _ in chain.from_iterable(line.legible() for line in lines):
+            for data, _ in chain.from_iterable(line.pieces() for line in lines):
                 events = parse(pb.LineEvents, data)
                 for event in events.events if events else ():
                     for stat in event.stats:
@@ -125,10 +122,10 @@ class JoinedPlane:
 
 
 class _Columns:
-    """Events of several records, in the columns that `Events` has."""
+    """Events of several records in columns, as in `Events`."""
 
     def __init__(self) -> None:
-        # Ids, offsets, durations, and the device's offsets and durations.
+        # Ids, offsets, durations, device offsets, device durations.
         self._columns = [array("q") for _ in range(5)]
         self._are_measured: list[bool] = []
 
@@ -146,7 +143,7 @@ class _Columns:
         self._are_measured += events.are_measured
 
     def sort(self) -> None:
-        """Sort by start; those that start together stay as they are."""
+        """Sort by start; events that start together keep their order."""
         offsets = self._columns[1]
         if not all(map(le, offsets, islice(offsets, 1, None))):
             order = sorted(range(len(offsets)), key=offsets.__getitem__)
@@ -154,21 +151,21 @@ class _Columns:
             self._are_measured = list(map(self._are_measured.__getitem__, order))
 
     def take_until(self, border: int) -> Iterator[Events]:
-        """Yield the events that start before the border, and keep the others."""
+        """Yield and drop the events that start before the border."""
         n = bisect_left(self._columns[1], border)
         for i in range(0, n, _N_AT_ONCE):
             j = min(i + _N_AT_ONCE, n)
             ids, offsets, durations, device_offsets, device_durations = (
                 list(column[i:j]) for column in self._columns
             )
-            yield Events.of(
+            yield Events(
                 ids,
                 offsets,
                 durations,
                 device_offsets,
                 device_durations,
                 self._are_measured[i:j],
-                # `stat_names_on` asks the parts for their stats.
+                # `JoinedLine.stat_names` asks the parts.
                 frozenset(),
             )
         self._columns = [column[n:] for column in self._columns]
@@ -176,10 +173,11 @@ class _Columns:
 
 
 class JoinedLine:
-    """A line with parts in several records; it answers as `Line` does.
+    """A line with parts in several records. It has the methods of `Line`.
 
-    A record has the events that ended in its time. So one that began early comes late, and the
-    events are sorted by start here; of equal starts the order of records and files is kept.
+    A record has the events that ended while it was written, so a long event can be in a later
+    record than one that began after it. The events are sorted by start here; events that start
+    together keep the order of the file.
     """
 
     def __init__(self, parts: Sequence[tuple[Line, _Ids]]) -> None:
@@ -215,13 +213,13 @@ class JoinedLine:
     def events(self, start: int, end: int) -> Iterator[Events]:
         """Yield the events in `start <= offset_ps < end`, sorted by start.
 
-        Of a record no more is held than what later records may begin before.
+        Events are held back only as long as a later record can have earlier ones.
         """
         spans = [
-            (line.span_of_starts or (AFTER_ALL, 0))[0] + shift for line, shift, _ in self.shifted()
+            (line.span_of_starts or (_AFTER_ALL, 0))[0] + shift for line, shift, _ in self.shifted()
         ]
-        # Up to when no event of the records after each begins.
-        borders = [*accumulate(reversed(spans[1:]), min, initial=AFTER_ALL)][::-1]
+        # For each record, the earliest start in the records after it.
+        borders = [*accumulate(reversed(spans[1:]), min, initial=_AFTER_ALL)][::-1]
         held = _Columns()
         for (line, shift, ids), border in zip(self.shifted(), borders, strict=True):
             for events in line.events(start - shift, end - shift):
@@ -229,19 +227,19 @@ class JoinedLine:
             held.sort()
             yield from held.take_until(border)
 
+    def spans(self) -> Iterator[Spans]:
+        for line, shift, ids in self.shifted():
+            for part_ids, starts, durations in line.spans():
+                yield ids.of(part_ids), [start + shift for start in starts], durations
+
+    def stat_names(self) -> set[str]:
+        return {name for line, _ in self._parts for name in line.stat_names()}
+
     def shifted(self) -> Iterator[tuple[Line, int, _Ids]]:
-        """Yield each part with how much later its times count from."""
+        """Yield each part, the shift of its times, and its ids."""
         for line, ids in self._parts:
             yield line, line.base_ps - self.base_ps, ids
 
 
 AnyPlane = Plane | JoinedPlane
 AnyLine = Line | JoinedLine
-
-
-def stat_names_on(plane: AnyPlane, line: AnyLine) -> set[str]:
-    """Return the names of all stats that decoded events of a line have, and maybe others."""
-    if isinstance(line, JoinedLine):
-        return {name for part, _, ids in line.shifted() for name in stat_names_on(ids.part, part)}
-    assert not isinstance(plane, JoinedPlane)  # whose lines are joined ones
-    return set(plane.names_of_stats(line.stat_ids).values())

@@ -1,11 +1,11 @@
 """Unpack the records of a Riegeli file (`*.xplane.riegeli`). Each record is one serialized XSpace.
 
-A file is a sequence of chunks: a signature first, then chunks of records, and padding. At every
-multiple of 64 KiB a block header interrupts whatever is there. It names the chunk that it
-interrupts, which is how a reader finds the next chunk after damage.
+A file is a sequence of chunks: a signature, then chunks of records, and padding. At every
+multiple of 64 KiB a block header interrupts the chunk that is there. It says where that chunk
+begins and ends, so a reader can find the next chunk after damage.
 
 JAX writes plain ("simple") chunks compressed with brotli. The format also knows transposed chunks
-and other compressions; these are refused by name.
+and other compressions; they are refused by name.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from types import ModuleType
 from typing import NamedTuple
 
 from _proto.errors import Damage, MissingPackage
+from _proto.trace.wire import varint_at
 
 BLOCK, BLOCK_HEADER, CHUNK_HEADER = 1 << 16, 24, 40
 _USABLE = BLOCK - BLOCK_HEADER
-# What every file begins with: a block header, and the signature chunk that it interrupts.
+# Every file begins with a block header and the signature chunk that it interrupts.
 SIGNATURE = bytes.fromhex(
     "83af70d10d884a3f00000000000000004000000000000000"
     "91bac23c9287e1a90000000000000000e19f13c0e9b1c3727300000000000000"
@@ -36,7 +37,7 @@ Read = Callable[[int, int], bytes]
 
 
 class Record(NamedTuple):
-    """Where a record is in the unpacked copy, and where its chunk begins in the file."""
+    """The span of a record in the unpacked copy, and the offset of its chunk in the file."""
 
     start: int
     end: int
@@ -45,7 +46,7 @@ class Record(NamedTuple):
 
 class Unpacked(NamedTuple):
     records: list[Record]
-    # The first damage; what follows it was unpacked as far as possible.
+    # The first damage. Sound chunks after it are unpacked, too.
     damage: Damage | None
 
 
@@ -60,7 +61,7 @@ class _Chunk(NamedTuple):
 
 
 def unpack(read: Read, size: int, write: Callable[[bytes], object]) -> Unpacked:
-    """Write the contents of all sound chunks, one after the other.
+    """Write the records of all sound chunks, one after the other.
 
     `read` takes an offset and a length. Raises MissingPackage if brotli is needed and missing.
     """
@@ -83,7 +84,7 @@ def unpack(read: Read, size: int, write: Callable[[bytes], object]) -> Unpacked:
 
 
 def _chunks(read: Read, size: int) -> Iterator[_Chunk | Damage]:
-    """Yield the chunks in order. A chunk that cannot be found or is not whole is a Damage."""
+    """Yield the chunks in order, and a Damage instead of a chunk that is damaged or cut off."""
     at = 0
     while at < size:
         chunk = _chunk_at(read, size, at)
@@ -116,7 +117,7 @@ def _chunk_at(read: Read, size: int, begin: int) -> _Chunk | Damage:
 
 
 def _chunk_after_damage(read: Read, size: int, begin: int) -> int | None:
-    """Return where the next chunk begins that a sound block header names."""
+    """Find the next chunk after `begin` with the help of the block headers."""
     for block in range(begin - begin % BLOCK + BLOCK, size - BLOCK_HEADER + 1, BLOCK):
         header = read(block, BLOCK_HEADER)
         if _is_sound(header):
@@ -128,7 +129,7 @@ def _chunk_after_damage(read: Read, size: int, begin: int) -> int | None:
 
 
 def _decoded(read: Read, chunk: _Chunk) -> tuple[bytes, list[int]]:
-    """Return the records of a chunk in a row, and the size of each."""
+    """Return the concatenated records of a chunk, and their sizes."""
     if chunk.kind in _KINDS_WITHOUT_RECORDS:
         return b"", []
     if chunk.kind != _RECORDS:
@@ -136,7 +137,7 @@ def _decoded(read: Read, chunk: _Chunk) -> tuple[bytes, list[int]]:
         raise Damage(chunk.begin, f"a chunk that is {kind}: only simple chunks can be read")
     data = _without_block_headers(read, chunk.data, _end_of(chunk.data, chunk.data_size))
     try:
-        sizes_size, at = _varint(data, 1)
+        sizes_size, at = varint_at(data, 1)
         if at + sizes_size > len(data):
             raise ValueError("its list of sizes is cut off")
         sizes_bytes = _decompressed(data[0], data[at : at + sizes_size])
@@ -163,7 +164,7 @@ def _decompressed(compression: int, data: bytes) -> bytes:
         name = _COMPRESSIONS.get(compression, f"type {compression}")
         raise ValueError(f"its compression, {name}, cannot be read; only brotli can")
     brotli = _brotli()
-    size, at = _varint(data, 0)
+    size, at = varint_at(data, 0)
     try:
         plain: bytes = brotli.decompress(data[at:])
     except brotli.error as error:
@@ -188,24 +189,12 @@ def _brotli() -> ModuleType:
 def _varints(data: bytes) -> Iterator[int]:
     at = 0
     while at < len(data):
-        value, at = _varint(data, at)
+        value, at = varint_at(data, at)
         yield value
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-        if shift > 63:
-            raise ValueError("a number is longer than 64 bits")
-
-
 def _end_of(begin: int, size: int) -> int:
-    """Return where `size` bytes end that begin at `begin`, with the block headers between them."""
+    """Return where `size` bytes that begin at `begin` end, counting the block headers in them."""
     n_block_headers = (size + (begin + _USABLE - 1) % BLOCK) // _USABLE
     return begin + size + n_block_headers * BLOCK_HEADER
 

@@ -1,10 +1,10 @@
-"""A trace as bytes by position: plain, gzipped or Riegeli, of any size, never held whole.
+"""The bytes of a trace by position, whatever its form: plain, gzipped or Riegeli.
 
-A trace is one or more records, each a serialized XSpace. A plain or gzipped file is one record; a
-Riegeli file is unpacked into a temporary file that holds its records in a row.
+A trace is one or more records; each is a serialized XSpace. A plain or gzipped file is one record.
+Gzip data, standard input and Riegeli files are unpacked into a temporary file.
 
 Reads go through `os.pread`. A memory map would count touched pages as memory, and a file that
-shrinks under a map kills the process; a read past the end of a shrunken file only comes up short.
+shrinks under a map kills the process.
 """
 
 from __future__ import annotations
@@ -18,24 +18,22 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
+from typing import IO, TypeVar
 
 from _proto.errors import Damage
-from _proto.trace.riegeli import BLOCK, SIGNATURE, Record, unpack
-from _proto.trace.wire import FramingCheck
+from _proto.trace.riegeli import BLOCK, SIGNATURE, Record, Unpacked, unpack
 
 GZIP_MAGIC = b"\x1f\x8b"
+# The most bytes to unpack into a temporary file.
 COPY_LIMIT = 16 << 30
-# A file may say this much however small it is, and so much more for each of its bytes as it was
-# given, gzipped or not. No trace is as dense: it takes some 10 bytes for an event, of which gzip
-# leaves 3 or more, and of all it makes a sixth.
-ITEMS, ITEMS_PER_BYTE = 200_000, 1
-HELD, HELD_PER_BYTE = 24 << 20, 32
 _CHUNK = 1 << 20
 _HEAD = 512
-# That much of the signature tells a Riegeli file. Damage in the rest is reported as such.
+# This much of the signature identifies a Riegeli file; damage in the rest is reported as such.
 _RIEGELI_HEAD = 8
+# The tags of the fields of XSpace, and the beginning of a Riegeli file.
+_FIRST_BYTES = b"\x0a\x12\x1a\x22" + SIGNATURE[:1]
 
-# What is handed over instead of a trace, by how it begins.
+# Files that are given by mistake, by how they begin.
 _OTHERS = (
     (rb"\s*\{\s*\"status\"", "a record: for compare and spread, in a file named .json or .json.gz"),
     (rb"\s*[\[{]\s*[\[{\"\]}\d]", "JSON: of a trace.json.gz take the .xplane.pb beside it"),
@@ -46,8 +44,8 @@ _OTHERS = (
     (rb".{257}ustar", "a tar archive: unpack it first"),
     (rb"version https://git-lfs", "a pointer of Git LFS: pull the file itself"),
     (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML"),
-    # A trace has a control character among its first five bytes; but one that says nothing but who
-    # recorded it, which begins with a quote.
+    # A trace has a control character among its first five bytes, unless it holds nothing but the
+    # name of its host, which begins with a quote.
     (rb"[\t\n\r !#-~][\t\n\r -~]{15}", "text"),
 )
 
@@ -57,12 +55,13 @@ MANGLED = (
     " the original again in binary mode"
 )
 
-# Told after every read: what is being done, how many bytes of it are, and of how many.
+# Called after every read with the activity, the number of bytes done, and the total.
 OnRead = Callable[[str, int, int], None]
+T = TypeVar("T")
 
 
 def not_a_trace(head: bytes) -> str | None:
-    """What begins so, if it is known and no trace."""
+    """Name the kind of file that begins like this; None if it may be a trace."""
     for pattern, what in _OTHERS:
         if re.match(pattern, head, re.DOTALL):
             return NOT_A_TRACE + what
@@ -70,16 +69,16 @@ def not_a_trace(head: bytes) -> str | None:
 
 
 def is_mangled(chunks: Iterable[bytes]) -> bool:
-    """Tell if bytes went through a text conversion, which replaces all that are not UTF-8.
+    """Detect a text conversion, which replaces all bytes that are not UTF-8 by U+FFFD.
 
-    Such bytes are UTF-8 throughout, and U+FFFD is in the first chunk of them.
+    The bytes are UTF-8 then, with U+FFFD in the first chunk: the lengths of a trace's first fields
+    are not UTF-8.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     found = False
     try:
         for chunk in chunks:
             found = "\ufffd" in decoder.decode(chunk) or found
-            # A mangled trace has U+FFFD early, in the lengths of its first fields.
             if not found:
                 break
     except (UnicodeDecodeError, Damage):
@@ -89,11 +88,6 @@ def is_mangled(chunks: Iterable[bytes]) -> bool:
 
 class Source:
     """An open file."""
-
-    __slots__ = (
-        *("_done", "_fd", "_left", "_n_held", "_n_items", "_on_read", "_riegeli", "_told"),
-        *("damage", "riegeli_size", "size", "stored_size"),
-    )
 
     def __init__(
         self,
@@ -105,28 +99,26 @@ class Source:
     ) -> None:
         self._fd = fd
         self._on_read = on_read
-        self.size = os.fstat(fd).st_size
-        # Of the file as it was given, gzipped or not.
-        self.stored_size = stored_size
-        # Why it is not all that there should be, of one that had to be unpacked or copied.
-        self.damage: Damage | None = None
         self._riegeli = riegeli
-        # Of a Riegeli file before its records were unpacked, 0 of others.
+        self.size = os.fstat(fd).st_size
+        # The size of the file as it was given, gzipped or not.
+        self.stored_size = stored_size
+        # The size of a Riegeli file before its records were unpacked; 0 for other files.
         self.riegeli_size = riegeli_size
+        # The damage that ended unpacking or copying early.
+        self.damage: Damage | None = None
         self._done = 0
         self._left = 0
-        self._told = 0.0
-        self._n_items = 0
-        self._n_held = 0
+        self._shown = 0.0
+
+    @property
+    def unpacked_size(self) -> int:
+        """The size in bytes: of gzip data after unpacking, of a Riegeli file before."""
+        return self.riegeli_size or self.size
 
     @property
     def is_riegeli(self) -> bool:
         return self._riegeli is not None
-
-    @property
-    def budget_bytes(self) -> int:
-        """The size that bounds how much may be held and counted."""
-        return self.size if self.is_riegeli else self.stored_size
 
     @property
     def records(self) -> list[tuple[int, int]]:
@@ -137,7 +129,7 @@ class Source:
 
     @property
     def notes(self) -> list[str]:
-        """Return a note if a Riegeli file lacks the padding that writers end it with."""
+        """A note if a Riegeli file lacks the padding that writers end it with."""
         if self.riegeli_size % BLOCK == 0:
             return []
         return [
@@ -146,7 +138,7 @@ class Source:
         ]
 
     def in_file(self, damage: Damage) -> Damage:
-        """Return damage of a record with the offset that its chunk has in the Riegeli file."""
+        """Return damage of a record with the offset of its chunk in the Riegeli file."""
         for record in self._riegeli or ():
             if record.start <= damage.offset < record.end:
                 return Damage(record.chunk, damage.what)
@@ -165,35 +157,25 @@ class Source:
         except OSError as error:
             raise Damage(start + len(data), os.strerror(error.errno or 0)) from None
         if self._on_read is not None:
-            self._tell(self._on_read, length)
+            self._show_progress(self._on_read, length)
         return data
 
-    def take(self, start: int, end: int) -> bytes:
-        """Read what is to be decoded and held, as metadata, of any size."""
-        self._n_held += end - start
-        limit = HELD + HELD_PER_BYTE * self.budget_bytes
-        if self._n_held > limit:
-            raise Damage(start, f"names, texts and programs of more than {limit} bytes")
-        return self.read(start, end - start)
+    def expect(self, n_bytes: int) -> None:
+        """Add to the number of bytes that are still to be read, which progress is measured by."""
+        self._left = max(0, self._left + n_bytes)
 
-    def count(self, n_items: int, at: int) -> None:
-        """So many more fields, events or whatever are looked at one by one."""
-        self._n_items += n_items
-        if self._n_items > ITEMS + ITEMS_PER_BYTE * self.budget_bytes:
-            raise Damage(at, f"{self._n_items} fields and events from {self.budget_bytes} bytes")
-
-    def _tell(self, on_read: OnRead, length: int) -> None:
+    def _show_progress(self, on_read: OnRead, length: int) -> None:
         expected = min(length, self._left)
         self._left -= expected
         self._done += expected
         share = self._done / (self._done + self._left or 1)
-        # What is expected grows on the way; a share that is told doesn't fall.
-        if share >= self._told:
-            self._told = share
+        # When more becomes expected, the share falls. Wait until it is back.
+        if share >= self._shown:
+            self._shown = share
             on_read("reading", self._done, self._done + self._left or self.size)
 
     def not_a_trace(self) -> str | None:
-        """What it is, if that is known and no trace."""
+        """Name the kind of file that this is; None if it may be a trace."""
         try:
             return not_a_trace(self.read(0, min(_HEAD, self.size)))
         except Damage:
@@ -207,49 +189,45 @@ class Source:
             return damage
         return Damage(damage.offset, MANGLED)
 
-    def expect(self, n_bytes: int) -> None:
-        """So many more bytes are going to be read, or fewer: for who is told how far it is."""
-        self._left = max(0, self._left + n_bytes)
-
 
 @contextmanager
 def open_source(
-    path: str | None,
-    on_read: OnRead | None = None,
-    limit: int = COPY_LIMIT,
+    path: str | None, on_read: OnRead | None = None, limit: int = COPY_LIMIT
 ) -> Iterator[Source]:
-    """Open `path`, or standard input if it is None; OSError or Damage where that can't be done.
+    """Open a file, or standard input if `path` is None.
 
-    `limit` is for what has to be copied to a temporary file.
+    Raises OSError or Damage if that fails. At most `limit` bytes are unpacked.
     """
     fd = _open(path)
     try:
         size = os.fstat(fd).st_size
-        gzipped = False
+        is_gzipped = False
         damage = None
         head = b""
         if path is not None:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise Damage(0, "not a regular file: pipe it in and give - as the profile")
             head = os.pread(fd, _HEAD, 0)
-            gzipped = head.startswith(GZIP_MAGIC)
-            if path.endswith(".gz") and not gzipped:
+            is_gzipped = head.startswith(GZIP_MAGIC)
+            if path.endswith(".gz") and not is_gzipped:
                 mangled = is_mangled(_Stream(fd, size, None))
                 raise Damage(0, not_a_trace(head) or (MANGLED if mangled else "not gzip data"))
-        if path is None or gzipped:
-            stream = _Stream(fd, size if gzipped else 0, on_read)
-            copy, damage = _copied(_unpacked(stream), limit)
+        if path is None or is_gzipped:
+            stream = _Stream(fd, size if is_gzipped else 0, on_read)
+            copy, damage = _in_new_file(lambda file: _copy(_gunzipped(stream), file, limit))
             os.close(fd)
             fd, size = copy, stream.n_read
             head = os.pread(fd, _HEAD, 0)
-        riegeli, riegeli_size = None, 0
+        records, riegeli_size = None, 0
         if head.startswith(SIGNATURE[:_RIEGELI_HEAD]):
-            copy, riegeli, of_records = _records_of(fd, on_read)
             riegeli_size = os.fstat(fd).st_size
+            packed = fd
+            copy, unpacked = _in_new_file(lambda file: _unpack_records(packed, file, on_read))
             os.close(fd)
-            # Damage of the gzip data shows as a chunk that is cut off, too, but says less.
-            fd, damage = copy, damage or of_records
-        source = Source(fd, size, on_read, riegeli, riegeli_size)
+            fd, records = copy, unpacked.records
+            # Cut off gzip data also cuts off a chunk. Its own damage says more.
+            damage = damage or unpacked.damage
+        source = Source(fd, size, on_read, records, riegeli_size)
         source.damage = damage
         yield source
     finally:
@@ -268,7 +246,7 @@ def _open(path: str | None) -> int:
 
 
 class _Stream:
-    """Reads a file from where it is to its end."""
+    """Iterate over a file from where it is to its end."""
 
     def __init__(self, fd: int, size: int, on_read: OnRead | None) -> None:
         self._fd = fd
@@ -288,49 +266,49 @@ class _Stream:
             try:
                 return os.read(self._fd, _CHUNK)
             except BlockingIOError:
-                # A pipe that was set so by who else holds it.
+                # Another process made this pipe non-blocking.
                 import select
 
                 select.select([self._fd], [], [])
 
 
-def _copied(chunks: Iterable[bytes], limit: int) -> tuple[int, Damage | None]:
-    """Write into a temporary file without a name; return its descriptor, and what ended it early.
-
-    The top-level framing is checked on the way, so that data which can't be a trace (a bomb of
-    zeros, say) stops at its first bad field and not at the limit.
-    """
+def _in_new_file(write: Callable[[IO[bytes]], T]) -> tuple[int, T]:
+    """Call `write` with a temporary file without a name; return its descriptor and the result."""
     import tempfile
 
-    framing = FramingCheck()
-    written = 0
-    head = b""
-    damage = None
     try:
-        with tempfile.TemporaryFile() as copy:
-            try:
-                for chunk in chunks:
-                    head = head or chunk
-                    if not SIGNATURE.startswith(head[:_RIEGELI_HEAD]):
-                        framing.feed(chunk)
-                    written += len(chunk)
-                    if written > limit:
-                        raise Damage(limit, f"it goes on past the limit of {limit} bytes")
-                    copy.write(chunk)
-            except Damage as error:
-                what = not_a_trace(head) or (MANGLED if is_mangled([head]) else error.what)
-                damage = Damage(error.offset, what)
-            copy.flush()
-            return os.dup(copy.fileno()), damage
+        with tempfile.TemporaryFile() as file:
+            result = write(file)
+            file.flush()
+            return os.dup(file.fileno()), result
     except OSError as error:
         why = error.strerror or error
-        raise Damage(written, f"it can't be copied to a temporary file: {why}") from None
+        raise Damage(0, f"it can't be copied to a temporary file: {why}") from None
 
 
-def _records_of(fd: int, on_read: OnRead | None) -> tuple[int, list[Record], Damage | None]:
-    """Unpack the records of a Riegeli file into a temporary file without a name."""
-    import tempfile
+def _copy(chunks: Iterable[bytes], file: IO[bytes], limit: int) -> Damage | None:
+    """Write the chunks to a file; return the damage that ended this early."""
+    written = 0
+    head = b""
+    try:
+        for chunk in chunks:
+            if chunk and not head:
+                head = chunk
+                # Otherwise an endless stream of something else would fill the disk.
+                if head[0] not in _FIRST_BYTES:
+                    raise Damage(0, "a trace does not begin like this")
+            written += len(chunk)
+            if written > limit:
+                raise Damage(limit, f"it goes on past the limit of {limit} bytes")
+            file.write(chunk)
+    except Damage as error:
+        what = not_a_trace(head) or (MANGLED if is_mangled([head]) else error.what)
+        return Damage(error.offset, what)
+    return None
 
+
+def _unpack_records(fd: int, file: IO[bytes], on_read: OnRead | None) -> Unpacked:
+    """Write the records of a Riegeli file to another file."""
     size = os.fstat(fd).st_size
     packed = Source(fd, size)
 
@@ -339,18 +317,11 @@ def _records_of(fd: int, on_read: OnRead | None) -> tuple[int, list[Record], Dam
             on_read("unpacking", start, size)
         return packed.read(start, length)
 
-    try:
-        with tempfile.TemporaryFile() as copy:
-            records, damage = unpack(read, size, copy.write)
-            copy.flush()
-            return os.dup(copy.fileno()), records, damage
-    except OSError as error:
-        why = error.strerror or error
-        raise Damage(0, f"it can't be unpacked into a temporary file: {why}") from None
+    return unpack(read, size, file.write)
 
 
-def _unpacked(stream: Iterable[bytes]) -> Iterator[bytes]:
-    """The same, decompressed if it is gzip data."""
+def _gunzipped(stream: Iterable[bytes]) -> Iterator[bytes]:
+    """Decompress the stream if it is gzip data; return it as it is otherwise."""
     chunks = iter(stream)
     head = b""
     while len(head) < len(GZIP_MAGIC) and (more := next(chunks, b"")):
@@ -360,9 +331,9 @@ def _unpacked(stream: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Decompress all members of a gzip file, in chunks, up to the first byte that is damaged.
+    """Decompress all members of a gzip file, up to the first byte that is damaged.
 
-    (The module `gzip` would keep the last, incomplete chunk of a file that was cut off.)
+    The module `gzip` would keep the last, incomplete chunk of a file that was cut off.
     """
     import zlib
 

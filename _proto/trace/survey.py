@@ -1,8 +1,8 @@
-"""What there is in a file, of whatever device, as far as it can be read.
+"""List what is in a file, for any device, as far as it is readable.
 
-The other reader opens one plane, and where it meets damage there is no answer. This one goes
-through all, and keeps what it has found when it meets damage: of a plane, a line, a piece of a line
-what stands before it, and then all that follows the next length that could be read.
+`Trace` opens one plane, and damage leaves no answer. A survey goes through all planes and keeps
+what precedes damage in a plane, a line or a piece of a line, and what follows the next length that
+is readable.
 """
 
 from __future__ import annotations
@@ -10,38 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
+from google.protobuf.message import Message
+
 from _proto import xplane_pb2 as pb
 from _proto.errors import CutOff, Damage
-from _proto.record import record
-from _proto.trace.keys import Keys, signed
-from _proto.trace.lines import pieces_of
-from _proto.trace.reader import Plane, Value, name_of
+from _proto.trace.lines import cut_into_pieces
+from _proto.trace.plane import Plane, Span, Value, plane_name
 from _proto.trace.source import Source
 from _proto.trace.trace import Trace, hosts_in, nothing_in
-from _proto.trace.wire import Schema, decode, known_fields, parse, text, tidied
-
-# A plane, a line and the like take as much memory as so many events, and real ones hold more.
-ITEMS_OF_A_ROW = 50
-# All lines are counted through; in larger pieces that takes a sixth less time.
-_TIMES_LARGER = 4
-# More than any piece of a line has, unless it is a single event.
-_LARGE = 1 << 20
-_SPACE, _PLANE = (Schema(kind.DESCRIPTOR) for kind in (pb.XSpace, pb.XPlane))
+from _proto.trace.wire import decode, known_fields, parse, signed, text
 
 
 class Survey:
-    """A file. Making one walks it from plane to plane; `damage` tells what ended that early."""
+    """A file. Making a survey walks it from plane to plane; `damage` says what ended that early."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
-        # Of each plane its parts, one in each record that has any.
-        self._spans: list[list[tuple[int, int]]] = []
+        self.source = source
+        # The parts of each plane, one for each record that has any.
+        self._spans: list[list[Span]] = []
         self.names: list[str] = []
         self.texts: dict[str, list[str]] = {"hostnames": [], "errors": [], "warnings": []}
         self.damage: Damage | None = None
         for of_record in source.records:
             try:
-                self._take_in(*of_record)
+                self._add_record(*of_record)
             except Damage as error:
                 self.damage = self.damage or error
         other = source.not_a_trace() if self.damage or not self._spans else None
@@ -51,66 +43,40 @@ class Survey:
             self.damage = Damage(0, nothing_in(source))
         source.expect(source.size)
 
-    def _take_in(self, start_of_record: int, end_of_record: int) -> None:
-        source, is_joined = self._source, self.n_records > 1
-        for at, name, start, end in _so_far(
-            _SPACE, source, start_of_record, end_of_record, "planes"
-        ):
-            if name == "planes":
-                source.count(ITEMS_OF_A_ROW, at)
-                plane = _name_so_far(source, start, end)
-                if is_joined and plane in self.names:
-                    self._spans[self.names.index(plane)].append((start, end))
+    def _add_record(self, start_of_record: int, end_of_record: int) -> None:
+        source, is_joined = self.source, self.n_records > 1
+        found = _readable_fields(pb.XSpace, source, start_of_record, end_of_record, "planes")
+        for at, field_name, start, end in found:
+            if field_name == "planes":
+                name = ""
+                # `plane` reports this damage.
+                with suppress(Damage):
+                    name = plane_name(source, start, end)
+                if is_joined and name in self.names:
+                    self._spans[self.names.index(name)].append((start, end))
                 else:
-                    self.names.append(plane)
+                    self.names.append(name)
                     self._spans.append([(start, end)])
             else:
-                said = text(source.take(start, end), at, f"one of {name}")
-                # Each record of a file says the same of its host.
-                if not is_joined or said not in self.texts[name]:
-                    self.texts[name].append(said)
-
-    @property
-    def notes(self) -> list[str]:
-        return self._source.notes
+                said = text(source.read(start, end - start), at, f"one of {field_name}")
+                # All records repeat the name of their host.
+                if not is_joined or said not in self.texts[field_name]:
+                    self.texts[field_name].append(said)
 
     @property
     def n_records(self) -> int:
-        return len(self._source.records)
+        return len(self.source.records)
 
-    def in_file(self, damage: Damage) -> Damage:
-        """Return damage with its offset in the file, if that had to be unpacked."""
-        return self._source.in_file(damage)
-
-    @property
-    def lost(self) -> Damage | None:
-        """Why it is not all there, of one that had to be unpacked."""
-        return self._source.damage
-
-    def explained(self, damage: Damage) -> Damage:
-        """Return the damage with its cause if the whole file went through a text conversion."""
-        return self._source.explained(damage)
-
-    @property
-    def size(self) -> int:
-        """The size in bytes: of gzip data unpacked, of a Riegeli file as it is."""
-        return self._source.riegeli_size or self._source.size
-
-    @property
-    def stored_size(self) -> int:
-        return self._source.stored_size
-
-    def plane(self, place: int, closely: bool) -> SurveyedPlane:
-        """The plane that has that place among the names; closely, so that its events have names."""
-        name = self.names[place]
+    def plane(self, index: int) -> SurveyedPlane:
+        """Open the plane that has this index in `names`."""
+        name = self.names[index]
         return SurveyedPlane(
-            name,
-            [PlanePart(name, self._source, *span, closely) for span in self._spans[place]],
+            name, [PlanePart(name, self.source, *span) for span in self._spans[index]]
         )
 
     def hosts(self) -> list[Trace]:
-        """Return the same file as the other reader has it, which refuses it if there is damage."""
-        return hosts_in(self._source)
+        """Return the traces of the file's hosts, which an undamaged file has."""
+        return hosts_in(self.source)
 
 
 class SurveyedPlane:
@@ -130,11 +96,11 @@ class SurveyedPlane:
 
     @property
     def n_stat_metadata(self) -> int:
-        return sum(part.n_stat_metadata for part in self.parts)
+        return sum(len(part.stat_names) for part in self.parts)
 
     @property
     def stat_names(self) -> set[str]:
-        return {name for part in self.parts for name in part.stat_names}
+        return {part.stat_name(stat_id) for part in self.parts for stat_id in part.stat_names}
 
     @property
     def damage(self) -> Damage | None:
@@ -142,115 +108,82 @@ class SurveyedPlane:
         return next((part.damage for part in self.parts if part.damage), None)
 
     def plane_stats(self) -> dict[str, Value | None]:
-        """Return the plane's own stats; of several records that differ the first counts."""
+        """Return the plane's own stats; if records differ, the first counts."""
         stats: dict[str, Value | None] = {}
         for part in self.parts:
             stats = part.plane_stats() | stats
         return stats
 
     def lines(self) -> Iterator[SurveyedLine]:
-        """Yield the lines, each counted through; after them the plane's own damage counts."""
-        if len(self.parts) == 1:
-            for line in self.parts[0].line_parts():
-                yield SurveyedLine([line])
-            return
-        lines: dict[tuple[int, str], list[LinePart]] = {}
+        """Yield the lines with the number of their events; `damage` is complete after the last."""
+        lines: dict[object, list[LinePart]] = {}
         for part in self.parts:
-            for line in part.line_parts():
-                lines.setdefault((line.id, line.name), []).append(line)
+            for n, line in enumerate(part.line_parts()):
+                # Within one record, lines of one name stay apart.
+                key = n if len(self.parts) == 1 else (line.id, line.name)
+                lines.setdefault(key, []).append(line)
         yield from map(SurveyedLine, lines.values())
 
 
 class PlanePart(Plane):
     """A plane in one record, with its lines in the order of the file."""
 
-    def __init__(self, name: str, source: Source, start: int, end: int, closely: bool) -> None:
+    def __init__(self, name: str, source: Source, start: int, end: int) -> None:
         super().__init__(name, source)
         self.n_bytes = end - start
-        # The first that was met.
+        # The first damage that was met.
         self.damage: Damage | None = None
         self._index_damage: Damage | None = None
-        self._line_spans: list[tuple[int, int]] = []
-        # Where entries lie isn't kept of a hundred thousand that nobody asks for.
-        self._known: set[int] = set()
-        if not closely:
-            self._keys = Keys(source, lambda keys, _: self._known.update(keys))
+        self._line_spans: list[Span] = []
         try:
-            try:
-                for field in _so_far(_PLANE, source, start, end, "lines"):
-                    self._take_in(*field)
-            finally:
-                self._keys.look()
+            self.index(_readable_fields(pb.XPlane, source, start, end, "lines"))
+            plane_name(source, start, end)
         except Damage as error:
             self._index_damage = error
 
-    def _take_in(self, at: int, field_name: str, start: int, end: int) -> None:
-        if field_name == "lines":
-            self._source.count(ITEMS_OF_A_ROW, at)
-            self._line_spans.append((start, end))
-        else:
-            if field_name == "name":
-                text(self._source.take(start, end), at, "a name")
-            self._index(at, field_name, start, end)
+    def _add_line(self, start: int, end: int) -> None:
+        self._line_spans.append((start, end))
 
     @property
     def n_event_metadata(self) -> int:
-        return len(self._event_metadata) or len(self._known)
-
-    @property
-    def stat_names(self) -> list[str]:
-        """Of all stats, each once for every id."""
-        return list(map(self.stat_name, self._stat_names))
-
-    @property
-    def n_stat_metadata(self) -> int:
-        return len(self._stat_names)
+        return len(self._event_metadata)
 
     def stat_name(self, stat_id: int) -> str:
-        """A stat without a name goes by its id."""
-        return self._stat_names.get(stat_id) or str(stat_id)
+        """Return a stat's name, or its id if it has none."""
+        return self.stat_names.get(stat_id) or str(stat_id)
 
     def line_parts(self) -> Iterator[LinePart]:
         for start, end in self._line_spans:
-            line = _survey_line(self, self._source, start, end)
+            line = LinePart(self, self.source, start, end)
             self.meet(line.damage)
             yield line
         self.meet(self._index_damage)
 
-    def count_row(self) -> None:
-        """One more row is going to be held; Damage where the file is too small for so many."""
-        self.count(ITEMS_OF_A_ROW)
-
     def meet(self, damage: Damage | None) -> None:
+        """Keep the first damage."""
         self.damage = self.damage or damage
 
     def events(self, line: LinePart) -> Iterator[tuple[int, Sequence[pb.XEvent]]]:
-        """The events of a line, piece by piece, and where each piece begins."""
-        source = self._source
+        """Yield the events of a line piece by piece, with where each piece begins."""
         for start, end in line.pieces:
             try:
-                if end - start > _LARGE:
-                    # Parsed, many stats that say nothing would take thirty times their bytes.
-                    data = tidied(pb.XLine.DESCRIPTOR, source.take(start, end), start, source)
-                else:
-                    data = source.read(start, end - start)
-                events = decode(pb.XLine, data, start, source).events
+                events = decode(pb.XLine, self.source.read(start, end - start), start).events
             except Damage as error:
                 self.meet(error)
             else:
                 yield start, events
 
     def event_name(self, metadata_id: int) -> str | None:
-        """None where an event has no name."""
-        value = self._entry_so_far(metadata_id)
+        """Return the name of an event; None if it has none."""
+        value = self._readable_entry(metadata_id)
         return value.name or None if value else None
 
     def metadata_stats(self, metadata_id: int) -> dict[str, Value | None]:
-        value = self._entry_so_far(metadata_id)
+        value = self._readable_entry(metadata_id)
         at, _ = self._event_metadata.get(metadata_id, (0, 0))
         return self.resolved(value.stats, at) if value else {}
 
-    def _entry_so_far(self, metadata_id: int) -> pb.XEventMetadata | None:
+    def _readable_entry(self, metadata_id: int) -> pb.XEventMetadata | None:
         try:
             return self.entry(metadata_id)
         except Damage as error:
@@ -259,9 +192,9 @@ class PlanePart(Plane):
 
     def plane_stats(self) -> dict[str, Value | None]:
         found: dict[str, Value | None] = {}
-        for start, end in zip(self._stats[::2], self._stats[1::2], strict=True):
+        for start, end in self._stats:
             try:
-                stat = decode(pb.XStat, self._source.take(start, end), start, self._source)
+                stat = decode(pb.XStat, self.source.read(start, end - start), start)
             except Damage as error:
                 self.meet(error)
             else:
@@ -269,7 +202,7 @@ class PlanePart(Plane):
         return found
 
     def resolved(self, stats: Iterable[pb.XStat], at: int) -> dict[str, Value | None]:
-        """Stats by name, of several of one name the last; None where one has no value."""
+        """Return stats by name, the last of several; None for a stat without a value."""
         found: dict[str, Value | None] = {}
         for stat in stats:
             kind = stat.WhichOneof("value")
@@ -278,7 +211,7 @@ class PlanePart(Plane):
                 value = self.stat_name(signed(stat.ref_value))
             elif kind == "compressed_str_value":
                 try:
-                    value = self._inflated(stat.compressed_str_value)
+                    value = self.inflated(stat.compressed_str_value)
                 except ValueError as error:
                     self.meet(Damage(at, f"a compressed string {error}"))
             found[self.stat_name(stat.metadata_id)] = value
@@ -303,32 +236,43 @@ class SurveyedLine:
         return sum(part.n_events for part in self.parts)
 
     def events(self) -> Iterator[tuple[PlanePart, int, int, Sequence[pb.XEvent]]]:
-        """Yield the events piece by piece: with what resolves their names, how much later than
-        the line their times count from, and where the piece begins."""
+        """Yield events piece by piece: with their plane, the shift of their times relative to the
+        line's, and where the piece begins."""
         for part in self.parts:
             shift = (part.timestamp_ns - self.timestamp_ns) * 1000
             for at, events in part.plane.events(part):
                 yield part.plane, shift, at, events
 
 
-@record
 class LinePart:
-    """The part of a line that is in one record: what it is called, and where its pieces are."""
+    """The part of a line that is in one record. Making one counts its events."""
 
-    plane: PlanePart
-    n_bytes: int
-    pieces: list[tuple[int, int]]
-    n_events: int = 0
-    id: int = 0
-    name: str = ""
-    display_name: str = ""
-    timestamp_ns: int = 0
-    damage: Damage | None = None
+    def __init__(self, plane: PlanePart, source: Source, start: int, end: int) -> None:
+        self.plane = plane
+        self.n_bytes = end - start
+        self.pieces: list[Span] = []
+        self.n_events = 0
+        self.id = 0
+        self.name = ""
+        self.display_name = ""
+        self.timestamp_ns = 0
+        self.damage: Damage | None = None
+        try:
+            for begin, stop, frame in cut_into_pieces(source, start, end):
+                self._add(begin, stop, frame)
+                start = stop
+        except Damage as error:
+            self.damage = error
+            with suppress(Damage):
+                # The fields before the damage in its piece are whole.
+                whole = parse(pb.LineFrame, source.read(start, max(0, error.offset - start)))
+                if whole is not None:
+                    self._add(start, error.offset, whole)
 
-    def add(self, start: int, end: int, frame: pb.LineFrame) -> None:
+    def _add(self, start: int, end: int, frame: pb.LineFrame) -> None:
         self.pieces.append((start, end))
         self.n_events += len(frame.events)
-        # Of several the last, as everywhere in protobuf.
+        # If a field is given twice, the last counts, as everywhere in protobuf.
         if frame.HasField("id"):
             self.id = frame.id
         if frame.HasField("name"):
@@ -338,37 +282,13 @@ class LinePart:
         self.display_name = frame.display_name or self.display_name
 
 
-def _survey_line(plane: PlanePart, source: Source, start: int, end: int) -> LinePart:
-    line = LinePart(plane, end - start, [])
-    try:
-        for begin, stop, frame in pieces_of(source, start, end, _TIMES_LARGER):
-            line.add(begin, stop, frame)
-            start = stop
-    except Damage as error:
-        line.damage = error
-        with suppress(Damage):
-            # What stands before it in its piece is whole.
-            whole = parse(pb.LineFrame, source.read(start, max(0, error.offset - start)))
-            if whole is not None:
-                line.add(start, error.offset, whole)
-    return line
-
-
-def _so_far(
-    schema: Schema, source: Source, start: int, end: int, messages: str
+def _readable_fields(
+    kind: type[Message], source: Source, start: int, end: int, messages: str
 ) -> Iterator[tuple[int, str, int, int]]:
-    """The fields that the schema knows; of the messages called so also one that is cut off."""
+    """Yield the known fields; of the field `messages`, also a message that is cut off."""
     try:
-        yield from known_fields(schema, source, start, end)
+        yield from known_fields(kind, source, start, end)
     except CutOff as error:
-        name, _ = schema.fields.get(error.number, ("", ()))
-        if name == messages:
-            yield error.offset, name, error.start, end
+        if error.number == kind.DESCRIPTOR.fields_by_name[messages].number:
+            yield error.offset, messages, error.start, end
         raise
-
-
-def _name_so_far(source: Source, start: int, end: int) -> str:
-    try:
-        return name_of(_PLANE, source, start, end)
-    except Damage:
-        return ""

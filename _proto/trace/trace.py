@@ -1,4 +1,4 @@
-"""Find the planes of a trace, by host: in each of its records, and in merged captures."""
+"""Find the planes of each host in a trace, in all its records and in merged captures."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
-from _proto.record import record
-from _proto.trace.event_numbers import integers_in
+from _proto.trace.event_stats import integers_in
 from _proto.trace.joined import AnyPlane, JoinedPlane
-from _proto.trace.keys import key_of
+from _proto.trace.plane import Span, index_plane, key_of, plane_name
 from _proto.trace.ranks import (
     PROGRAMS,
     THREAD_PLANES,
@@ -20,34 +19,28 @@ from _proto.trace.ranks import (
     ranks_of,
     split_hosts,
 )
-from _proto.trace.reader import index_plane, plane_name, stat_at
 from _proto.trace.source import Source
-from _proto.trace.wire import VARINT, Held, Schema, decode, fields, known_fields, text
+from _proto.trace.wire import VARINT, Held, decode, fields, known_fields, signed, text
 
 _MODULES_LINE, _RUN_ID = "XLA Modules", "run_id"
-# A plane's stat, and a field of the message that it holds.
+# A stat of a device's plane, and a field of the message in it.
 _CORE_DETAILS, _DEVICE_ORDINAL = "core_details", 2
-_SPACE, _PLANE, _ENTRY, _METADATA = (
-    Schema(kind.DESCRIPTOR)
-    for kind in (pb.XSpace, pb.XPlane, pb.EventMetadataEntry, pb.XEventMetadata)
-)
 
-_Span = tuple[int, int]
-# A plane by name, with its part in each record that has one.
-_Planes = dict[str, list[_Span]]
+# The parts of a plane by its name, one for each record that has one.
+_Planes = dict[str, list[Span]]
 
 
 class Host(NamedTuple):
-    """A host of a file: its place among the hosts there, and its name, if the file tells it."""
+    """A host of a file: its index among the hosts there, and its name if the file has it."""
 
     number: int
     name: str | None
-    # The names or numbers of all hosts in the file.
+    # The names of all hosts in the file, or else their numbers.
     labels: list[str]
 
     @property
     def names(self) -> tuple[str, str]:
-        """The names by which --host knows it among the hosts of the file."""
+        """The names that --host accepts for this host."""
         return self.label, str(self.number)
 
     @property
@@ -57,6 +50,18 @@ class Host(NamedTuple):
     @property
     def label(self) -> str:
         return self.labels[self.number]
+
+
+class Attachment(NamedTuple):
+    """An entry of event metadata that holds a file: its key, its name, and where its bytes are.
+
+    `span` and `number` are None where the entry has no such stat.
+    """
+
+    key: int
+    name: str
+    span: Span | None
+    number: int | None
 
 
 class Trace:
@@ -75,21 +80,21 @@ class Trace:
 
     @property
     def is_merged(self) -> bool:
-        """Tell if the names of the host's planes have numbers; devices were renumbered then."""
+        """True if plane names end in a rank's number; then devices were renumbered, too."""
         return any(kind_of_plane(name) != name for name in self.plane_names)
 
     def in_file(self, damage: Damage) -> Damage:
-        """Return damage with the offset that it has in the file itself."""
+        """Return damage with its offset in the file itself."""
         return self._source.in_file(damage)
 
     @property
     def file_size(self) -> int:
-        """The size of the file as it was given."""
+        """The size of the file, as it was given."""
         return self._source.stored_size
 
     @property
     def notes(self) -> list[str]:
-        """Return what the file's form leaves unknown."""
+        """Notes on what is unknown because of the file's format."""
         notes = self._source.notes
         if self._source.is_riegeli and not any(rank.named(PROGRAMS) for rank in self.ranks):
             notes.append(
@@ -103,7 +108,7 @@ class Trace:
         return parts[0] if len(parts) == 1 else JoinedPlane(parts)
 
     def rank_of(self, device: str) -> Rank | None:
-        """Return the rank of a device; None where nothing tells which one it is."""
+        """Return the rank of a device; None if nothing tells it."""
         if len(self.ranks) == 1:
             return self.ranks[0]
         for rank in self.ranks:
@@ -114,7 +119,7 @@ class Trace:
         return self._rank_of[device]
 
     def _rank_by_run_ids(self, device: str) -> Rank | None:
-        """Find the one rank whose threads launched the programs that ran on the device."""
+        """Find the only rank with threads that launched the programs of the device."""
         launched = integers_in(self.plane(device), _RUN_ID, [_MODULES_LINE])
         found = []
         for rank in self.ranks:
@@ -124,7 +129,7 @@ class Trace:
         return found[0] if len(found) == 1 else None
 
     def device_ordinal(self, device: str) -> int | None:
-        """Return the number that the device has on its host, which merging leaves as it was."""
+        """Return the number of the device on its host, which merging does not change."""
         details = self.plane(device).stats().get(_CORE_DETAILS)
         if not isinstance(details, bytes):
             return None
@@ -142,23 +147,16 @@ class Trace:
         return [name for rank in ranks for name in rank.named(PROGRAMS)]
 
     def read(self, start: int, length: int) -> bytes:
-        """The file's bytes, for what `attachments` found."""
+        """Read bytes of the file, such as those of an attachment."""
         return self._source.read(start, length)
-
-    def take(self, start: int, end: int) -> bytes:
-        """The same, to be held."""
-        return self._source.take(start, end)
-
-    def count(self, n_fields: int, at: int) -> None:
-        self._source.count(n_fields, at)
 
     def attachments(
         self, plane: str, contents: Collection[str], number: str, damage: list[Damage]
     ) -> list[Attachment]:
         """List the entries of a plane's event metadata.
 
-        Each comes with the place of its bytes in a stat named in `contents`, and with its stat
-        called `number`. The bytes may be large and stay unread. Damaged entries are left out and
+        The file of an entry is in a stat named in `contents`, its number in the stat `number`. The
+        bytes of the file may be many and stay unread. Entries that are damaged are left out and
         reported in `damage`.
         """
         found = []
@@ -168,6 +166,7 @@ class Trace:
 
 
 def nothing_in(source: Source) -> str:
+    """Say why a file holds nothing."""
     if not source.is_riegeli:
         return "the file is empty"
     return "its records are empty" if source.records else "the file holds no records"
@@ -182,66 +181,49 @@ def hosts_in(source: Source) -> list[Trace]:
     if not source.size:
         raise Damage(0, nothing_in(source))
     names: list[str] = []
-    spans: list[_Span] = []
-    n_with_planes = 0
+    spans: list[Span] = []
+    n_records_with_planes = 0
     host_names: dict[str, None] = {}
     try:
         for of_record in source.records:
             n_before = len(names)
-            for _, field_name, start, end in known_fields(_SPACE, source, *of_record):
+            for _, field_name, start, end in known_fields(pb.XSpace, source, *of_record):
                 if field_name == "planes":
                     names.append(plane_name(source, start, end))
                     spans.append((start, end))
                 elif field_name == "hostnames":
-                    host_names[source.take(start, end).decode(errors="replace")] = None
-            n_with_planes += len(names) > n_before
+                    host_name = source.read(start, end - start).decode(errors="replace")
+                    host_names[host_name] = None
+            n_records_with_planes += len(names) > n_before
     except Damage as error:
         raise Damage(error.offset, source.not_a_trace() or error.what) from None
     if not names and (other := source.not_a_trace()):
         raise Damage(0, other)
-    if n_with_planes > 1:
+    if n_records_with_planes > 1:
         parts: _Planes = {}
         for name, span in zip(names, spans, strict=True):
             parts.setdefault(name, []).append(span)
         return [Trace(source, parts, Host(0, None, ["0"]))]
     by_host = split_hosts(names)
-    numbers = list(map(str, range(len(by_host))))
     has_names = len(host_names) == len(by_host)
-    labels = list(host_names) if has_names else numbers
+    labels = list(host_names) if has_names else list(map(str, range(len(by_host))))
     hosts = []
-    for number, places in enumerate(by_host):
+    for number, indices in enumerate(by_host):
         planes: _Planes = {}
-        for place in places:
-            # Of two planes of one name that is no device's, the first.
-            planes.setdefault(names[place], [spans[place]])
-        host_name = labels[number] if has_names else None
-        hosts.append(Trace(source, planes, Host(number, host_name, labels)))
+        for i in indices:
+            # Only planes of devices tell hosts apart. Of others with one name take the first.
+            planes.setdefault(names[i], [spans[i]])
+        host = Host(number, labels[number] if has_names else None, labels)
+        hosts.append(Trace(source, planes, host))
     return hosts
 
 
-@record
-class Attachment:
-    """An entry of event metadata that holds a file: where its bytes are, and its number.
-
-    `span` and `number` are None where the entry has no such stat.
-    """
-
-    key: int
-    name: str
-    span: _Span | None
-    number: int | None
-
-
 def _attachments(
-    source: Source,
-    span: _Span,
-    contents: Collection[str],
-    number: str,
-    damage: list[Damage],
+    source: Source, span: Span, contents: Collection[str], number: str, damage: list[Damage]
 ) -> list[Attachment]:
-    entries: dict[str, list[_Span]] = {"event_metadata": [], "stat_metadata": []}
+    entries: dict[str, list[Span]] = {"event_metadata": [], "stat_metadata": []}
     try:
-        for _, name, start, end in known_fields(_PLANE, source, *span):
+        for _, name, start, end in known_fields(pb.XPlane, source, *span):
             if name in entries:
                 entries[name].append((start, end))
     except Damage as error:
@@ -249,7 +231,7 @@ def _attachments(
     stat_names = {}
     for start, end in entries["stat_metadata"]:
         try:
-            entry = decode(pb.StatMetadataEntry, source.take(start, end), start, source)
+            entry = decode(pb.StatMetadataEntry, source.read(start, end - start), start)
         except Damage as error:
             damage.append(error)
         else:
@@ -268,16 +250,33 @@ def _attachments(
 def _attachment(
     source: Source, start: int, end: int, content_ids: Set[int], number_ids: Set[int]
 ) -> Attachment:
-    attachment = Attachment(key_of(source, start, end), "", None, None)
-    for _, of_entry, value, stop in known_fields(_ENTRY, source, start, end):
-        if of_entry == "value":
-            for at, of_value, inner, inner_end in known_fields(_METADATA, source, value, stop):
-                if of_value == "name":
-                    attachment.name = text(source.take(inner, inner_end), at, "a name")
-                elif of_value == "stats":
-                    stat_id, kind, place = stat_at(source, inner, inner_end)
-                    if stat_id in content_ids and kind == "bytes_value":
-                        attachment.span = attachment.span or place
-                    elif stat_id in number_ids and kind in ("uint64_value", "int64_value"):
-                        attachment.number = place[0]
-    return attachment
+    name = ""
+    content: Span | None = None
+    number: int | None = None
+    for _, of_entry, value, stop in known_fields(pb.EventMetadataEntry, source, start, end):
+        if of_entry != "value":
+            continue
+        for at, of_value, inner, inner_end in known_fields(pb.XEventMetadata, source, value, stop):
+            if of_value == "name":
+                name = text(source.read(inner, inner_end - inner), at, "a name")
+            elif of_value == "stats":
+                stat_id, kind, place = _stat_at(source, inner, inner_end)
+                if stat_id in content_ids and kind == "bytes_value":
+                    content = content or place
+                elif stat_id in number_ids and kind in ("uint64_value", "int64_value"):
+                    number = place[0]
+    return Attachment(key_of(source, start, end), name, content, number)
+
+
+def _stat_at(source: Source, start: int, end: int) -> tuple[int, str, Span]:
+    """Return a stat's id, the kind of its value, and where the bytes of the value are.
+
+    For an integer, the first number of the span is the value itself, unsigned.
+    """
+    stat_id, kind, span = 0, "", (0, 0)
+    for _, name, value, stop in known_fields(pb.XStat, source, start, end):
+        if name == "metadata_id":
+            stat_id = signed(value)
+        else:
+            kind, span = name, (value, stop)
+    return stat_id, kind, span

@@ -1,5 +1,4 @@
-"""What the allocator of a device's memory says on the host's plane: by hand, and at random, with
-holes and with what is no size."""
+"""Events of the allocator on the host's plane, by hand or at random."""
 
 from __future__ import annotations
 
@@ -19,9 +18,9 @@ from tests.builders.xspace import (
 
 KINDS = ("MemoryAllocation", "MemoryDeallocation", "ThreadpoolListener::Record")
 SIZES = ("bytes_reserved", "bytes_allocated", "bytes_available")
-# Other than of the first two.
+# Different from ids of other metadata
 FIRST_ID = 7
-# When, on which device, and what else.
+# The time, the device, and other stats
 Said = tuple[int, int, dict[str, StatValue]]
 
 
@@ -32,7 +31,7 @@ def host_plane(*threads: list[Event], names: StatNames, timestamp_ns: int | None
 
 
 def allocator(*said: Said, timestamp_ns: int | None = None) -> Plane:
-    """A thread on which each of these is an allocation, and then a deallocation, in turn."""
+    """Return a thread with an allocation and a deallocation in turn."""
     names = StatNames()
     events = []
     for i, (at, device, stats) in enumerate(said):
@@ -42,7 +41,7 @@ def allocator(*said: Said, timestamp_ns: int | None = None) -> Plane:
 
 
 def with_host(data: bytes, host: Plane) -> bytes:
-    """A file, and that plane: files that follow each other are one."""
+    """Append a plane to a file."""
     return data + encode(Space([host]))
 
 
@@ -74,7 +73,7 @@ def random_host(rng: random.Random) -> Plane:
     threads = [[random_event(rng, names) for _ in range(n)] for n in n_events]
     plane = host_plane(*threads, names=names, timestamp_ns=rng.choice((None, 1, 10**13)))
     if rng.random() < 0.3:
-        # What an event without an id is.
+        # This is the name of events without an id.
         plane.event_metadata.append(EventMetadata(0, KINDS[0]))
     plane.lines.append(Line("main/1", [Event(1, 5, 5)], timestamp_ns=10**18))
     return plane

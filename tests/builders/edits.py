@@ -1,4 +1,4 @@
-"""What one does to a program's source, at all places where it can be done."""
+"""Edits of a program's source, at every place where they are possible."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def frames_of(program: Program) -> list[Frame]:
 
 
 def busiest_file(program: Program) -> str:
-    """The one that most stacks pass."""
+    """Return the file in most stacks."""
     passed = Counter(file for op in program for file in {frame.file for frame in op.frames})
     return passed.most_common(1)[0][0]
 
 
 def line_distances(program: Program, file: str) -> list[tuple[int, int]]:
-    """Lines that have look-alikes a few lines further down, and how far."""
+    """Return lines with look-alikes a few lines below, and their distance."""
     there = [frame for frame in frames_of(program) if frame.file == file]
     return [
         (a.line, b.line - a.line)
@@ -34,7 +34,7 @@ def line_distances(program: Program, file: str) -> list[tuple[int, int]]:
 
 
 def neighbour(program: Program, key: tuple[str, str]) -> tuple[str, str] | None:
-    """The group of the nearest line of one file and kind."""
+    """Return the group of the nearest line of the same file and kind."""
     groups = groups_of(program)
     frame = groups[key][0].frames[-1]
     near = [
@@ -47,7 +47,7 @@ def neighbour(program: Program, key: tuple[str, str]) -> tuple[str, str] | None:
 
 
 def reindent(program: Program, file: str, rng: random.Random) -> Edit:
-    """Put some lines into a new block: two lines more, and four columns in it."""
+    """Put some lines into a new block: two lines more, and four columns inside it."""
     lines = sorted({frame.line for frame in frames_of(program) if frame.file == file})
     first = rng.choice(lines)
     last = rng.choice([line for line in lines if line >= first])
@@ -56,9 +56,9 @@ def reindent(program: Program, file: str, rng: random.Random) -> Edit:
     )
 
 
-# A table, as long as there are kinds of edits.
+# This function is a table and has a line for each kind of edit.
 def edits_of(program: Program, seed: int) -> dict[str, list[Edit]]:
-    """Each kind of edit at a few places."""
+    """Return each kind of edit at a few places."""
     rng = random.Random(seed)
     files = sorted({frame.file for frame in frames_of(program)})
     main = busiest_file(program)

@@ -2,14 +2,12 @@
 
     python3 -m tests.builders.make_trace OUT.xplane.pb [--factor F]
 
-Each device runs the same program in every step: some ops, then a `while` whose body is repeated
-many times, then the rest. At factor 1 that is 316 000 `XLA Ops` events on each of 8 devices, 3.5
-million events and about 120 MB in all; the factor scales the events, not the 1000 ops. One event
-in twelve is instant, and all carry the two stats that real ones do. Everything follows from the
-shape: same shape, same bytes.
+Each device runs the same program in every step: some ops, then a `while` with a repeated body,
+then the rest. At factor 1 each of 8 devices has 316 000 `XLA Ops` events; the file has 3.5 million
+events and about 120 MB. The factor scales the events, but not the 1000 ops. One event in twelve is
+instant. Equal shapes give equal bytes.
 
-It is fast because a line is encoded once for all devices, and from parts that are encoded once
-for all events.
+It is fast because a line is encoded once for all devices, from parts encoded once for all events.
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ import argparse
 import os
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from tests.builders.xspace import (
     EventMetadata,
@@ -48,24 +45,20 @@ STEP_GAP_PS = 90_000_000
 FIRST_STEP_ID = 2_000_000
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What a trace is to look like."""
+class Shape(NamedTuple):
+    """The size of a trace."""
 
     factor: float = 1.0
-    # 0: one run of the program, and no Steps line.
+    # 0: the program runs once, without a Steps line.
     n_steps: int = 8
     n_devices: int = 8
     n_hosts: int = 1
-    # How often the planes other than that of the first device are there, under names of their own.
+    # Copies of the planes other than that of the first device
     others: int = 1
 
     @property
     def trips(self) -> list[int]:
-        """How often each step runs the body of its loop: number 5 most often, number 0 least.
-
-        At factor 1 the eight steps come to 316 000 events.
-        """
+        """Return the trips of each step's loop: most in number 5, fewest in number 0."""
         n_runs = self.n_steps or 1
         trips = [max(1, round(155 * self.factor * 8 / n_runs))] * n_runs
         if n_runs > 5:
@@ -74,7 +67,7 @@ class Shape:
         return trips
 
     def filler(self, n_blocks: int, n_ids: int) -> Pieces:
-        """The events of a line that nobody asks for; all blocks alike, their times don't matter."""
+        """Return events of a line that nobody reads, in equal blocks."""
         rng = random.Random(3)
         block = b"".join(
             bytes_field(
@@ -94,17 +87,10 @@ BF16 = "bf16[4,2048,4096]{2,1,0:T(8,128)(2,1)}"
 F32 = "f32[4,256,512]{2,1,0:T(8,128)}"
 SLICE = "s8[4194304]{0:T(1024)(128)(4,1)S(1)}"
 FLAGS = "u32[]{:S(2)}"
-HEADS = "bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)S(1)}"
-SOFTMAX = "f32[4,4,2048,128]{3,2,1,0:T(8,128)}"
-BACKEND_CONFIG = (
-    ', backend_config={"flag_configs":[],"scoped_memory_configs":[],'
-    '"used_scoped_memory_configs":[]}'
-)
 
 
-@dataclass(frozen=True)
-class Form:
-    """A kind of op: `%name.7 = shape opcode(operands), attributes`."""
+class Form(NamedTuple):
+    """A kind of op: `%name.7 = shape opcode(operand, …), attributes`."""
 
     category: str
     name: str
@@ -112,81 +98,46 @@ class Form:
     opcode: str
     operand: str
     attributes: str = ""
-    has_flops: bool = True
-    has_source: bool = True
+
+    @property
+    def computes(self) -> bool:
+        return self.category.endswith(("fusion", "elementwise", "reduce", "formatting"))
 
 
+CALLS = ", kind=kLoop, calls=%fused_computation.{}"
+KERNEL = ', custom_call_target="tpu_custom_call"'
+COPY, SLICES = f"({BF16}, {BF16}, {FLAGS})", f"(({SLICE}), {SLICE}, {FLAGS})"
+GROUPS = ", channel_id={}, replica_groups=[4,2]<=[2,4]T(1,0), dimensions={{0}}"
 FORMS = (
-    Form(
-        *("loop fusion", "multiply_add_fusion", BF16, "fusion", BF16),
-        ", kind=kLoop, calls=%fused_computation.{}",
-    ),
-    Form(
-        *("convolution fusion", "convolution_bitcast_fusion", BF16, "fusion", BF16),
-        ", kind=kOutput, calls=%fused_computation.{}",
-    ),
-    Form(
-        *("copy-start", "copy-start", f"({BF16}, {BF16}, {FLAGS})", "copy-start", BF16),
-        has_flops=False,
-        has_source=False,
-    ),
-    Form(
-        *("copy-done", "copy-done", BF16, "copy-done", f"({BF16}, {BF16}, {FLAGS})"),
-        has_flops=False,
-        has_source=False,
-    ),
-    Form(
-        *("output fusion", "add_fusion", F32, "fusion", BF16),
-        ", kind=kOutput, calls=%fused_computation.{}",
-    ),
-    Form(
-        *("async-start", "slice-start", f"(({SLICE}), {SLICE}, {FLAGS})", "async-start", SLICE),
-        ", calls=%async_computation.{}",
-        has_flops=False,
-    ),
-    Form(
-        *("async-done", "slice-done", SLICE, "async-done", f"(({SLICE}), {SLICE}, {FLAGS})"),
-        has_flops=False,
-    ),
-    Form(
-        *("custom-call", "flash_attention", f"({HEADS}, {SOFTMAX}, {SOFTMAX})"),
-        *("custom-call", HEADS, ', custom_call_target="tpu_custom_call"'),
-        has_flops=False,
-    ),
-    Form(*("data formatting", "copy", BF16, "copy", "bf16[4,2048,4096]{1,2,0:T(8,128)(2,1)}")),
-    Form(
-        *("custom fusion", "constant_dynamic-slice_fusion", F32, "fusion", F32),
-        ", kind=kCustom, calls=%fused_computation.{}",
-    ),
-    Form(*("non-fusion elementwise", "convert", BF16, "convert", F32)),
-    Form(
-        *("all-gather", "all-gather", BF16, "all-gather", BF16),
-        ", channel_id={}, replica_groups=[4,2]<=[2,4]T(1,0), dimensions={{0}}",
-    ),
-    Form(
-        *("async-done", "all-gather.cloned.1.call-done", BF16, "async-done", f"(({BF16}), {BF16})"),
-        has_flops=False,
-    ),
+    Form("loop fusion", "multiply_add_fusion", BF16, "fusion", BF16, CALLS),
+    Form("convolution fusion", "convolution_bitcast_fusion", BF16, "fusion", BF16, CALLS),
+    Form("copy-start", "copy-start", COPY, "copy-start", BF16),
+    Form("copy-done", "copy-done", BF16, "copy-done", COPY),
+    Form("output fusion", "add_fusion", F32, "fusion", BF16, CALLS),
+    Form("async-start", "slice-start", SLICES, "async-start", SLICE, ", calls=%async.{}"),
+    Form("async-done", "slice-done", SLICE, "async-done", SLICES),
+    Form("custom-call", "flash_attention", f"({BF16}, {F32})", "custom-call", BF16, KERNEL),
+    Form("data formatting", "copy", BF16, "copy", "bf16[4,2048,4096]{1,2,0:T(8,128)(2,1)}"),
+    Form("custom fusion", "constant_dynamic-slice_fusion", F32, "fusion", F32, CALLS),
+    Form("non-fusion elementwise", "convert", BF16, "convert", F32),
+    Form("all-gather", "all-gather", BF16, "all-gather", BF16, GROUPS),
+    Form("async-done", "all-gather.cloned.1.call-done", BF16, "async-done", f"(({BF16}), {BF16})"),
     Form("reduce", "reduce", F32, "reduce", BF16, ", dimensions={{1}}, to_apply=%region.{}"),
     Form("dynamic-slice", "dynamic-slice", F32, "dynamic-slice", F32),
 )
-LOOP = Form(
-    *("while", "while", f"({BF16}, {F32})", "while", f"({BF16}, {F32})"),
-    ", condition=%region_1, body=%region_0",
-    has_source=False,
-)
+WHILE = f"({BF16}, {F32})"
+LOOP = Form("while", "while", WHILE, "while", WHILE, ", condition=%region_1, body=%region_0")
 
 
 def text_of(form: Form, number: int, size: int) -> str:
-    """The HLO text of an op, with as many operands as bring it to that size."""
+    """Return the HLO text of an op, with operands up to that size."""
     head = f"%{form.name}.{number} = {form.shape} {form.opcode}("
-    attributes = form.attributes.format(number) + BACKEND_CONFIG
     operands = [f"{form.operand} %param.{number}"]
-    left = size - len(head) - len(operands[0]) - len(attributes)
+    left = size - len(head)
     while left > 0 and form.opcode in ("fusion", "custom-call"):
         operands.append(f"{form.operand} %get-tuple-element.{number + len(operands)}")
         left -= len(operands[-1]) + 2
-    return f"{head}{', '.join(operands)}){attributes}"
+    return f"{head}{', '.join(operands)}){form.attributes.format(number)}"
 
 
 def stats_of(form: Form, number: int, rng: random.Random) -> dict[str, StatValue]:
@@ -200,11 +151,10 @@ def stats_of(form: Form, number: int, rng: random.Random) -> dict[str, StatValue
         "memory_access_breakdown": memory_access_breakdown((1, 1, 2 * size), (2, 3, size)),
         "shape_with_layout": form.shape,
     }
-    if form.has_flops:
+    if form.computes:
         stats |= {"flops": 1000 * size, "model_flops": 1000 * size}
-    if form.has_source:
-        # Several ops to a source line.
-        line = 1 + number // 4
+    if form is not LOOP and not form.category.startswith("copy"):
+        line = 1 + number // 4  # several ops share a line
         frames = ["<embedded module '_launcher'>:153:2", "<embedded module '_launcher'>:35:2"]
         frames += [f"/src/train/{file}.py:{line + i}:4" for i, file in enumerate(("main", "step"))]
         frames += [f"/src/models/transformer/block_{line % 7}.py:{line}:12"]
@@ -218,7 +168,7 @@ def stats_of(form: Form, number: int, rng: random.Random) -> dict[str, StatValue
 
 
 def op_metadata(names: StatNames) -> list[EventMetadata]:
-    """The loop, then its body, then the ops before and after it."""
+    """Return the loop, then its body, then the ops before and after it."""
     rng = random.Random(1)
     metadata = []
     for number in range(1, N_OPS + 1):
@@ -232,12 +182,10 @@ def op_metadata(names: StatNames) -> list[EventMetadata]:
 # --- the events ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Execution:
-    """One way in which an op can run: all of its event's bytes but the offset."""
+class Execution(NamedTuple):
+    """The bytes of an op's event before, between and after the two places of its offset."""
 
     duration: int
-    # Before, between and behind the two places where the offset stands.
     head: bytes
     middle: bytes
     tail: bytes
@@ -245,14 +193,13 @@ class Execution:
     @staticmethod
     def of(op: int, duration: int, stat_ids: Sequence[int]) -> Execution:
         offset_stat, duration_stat = (int_field(1, stat_id) for stat_id in stat_ids)
-        # The length of the first stat's message depends on the offset's, and that is known: the
-        # offsets of a trace that begins seconds after the profiler all take seven bytes.
+        # All offsets take seven bytes, so the length of the first stat's message is known.
         n_offset = len(varint(FIRST_OFFSET_PS))
         return Execution(
             duration,
             head=int_field(1, op) + varint(2 << 3),
             middle=(
-                # An instant op's duration isn't written.
+                # The duration of an instant op isn't written.
                 (int_field(3, duration) if duration else b"")
                 + varint(4 << 3 | 2)
                 + varint(len(offset_stat) + 1 + n_offset)
@@ -269,21 +216,18 @@ class Execution:
 
 
 def executions_of(op: int, stat_ids: Sequence[int], rng: random.Random) -> list[Execution]:
-    """The ways in which an op can run, all equally likely; the first is instant."""
+    """Return equally likely executions of an op; the first is instant."""
     typical = rng.lognormvariate(15.5, 0.8)
     durations = [int(typical * rng.uniform(0.9, 1.1)) for _ in range(1, N_INSTANT)]
     return [Execution.of(op, duration, stat_ids) for duration in (0, *durations)]
 
 
-@dataclass(frozen=True)
 class Program:
-    """What a device ran: the payload of its ops line, in slices, and its steps."""
+    """The events of a device's ops line, in slices, and its steps."""
 
-    slices: list[bytes]
-    steps: list[tuple[int, int]]
-
-    @staticmethod
-    def run(trips: Sequence[int], stat_ids: Sequence[int]) -> Program:
+    def __init__(self, trips: Sequence[int], stat_ids: Sequence[int]) -> None:
+        self.slices: list[bytes] = []
+        self.steps: list[tuple[int, int]] = []
         rng = random.Random(2)
         ops = [executions_of(op, stat_ids, rng) for op in range(1, N_OPS + 1)]
         body, around = ops[1 : 1 + N_BODY_OPS], ops[1 + N_BODY_OPS :]
@@ -292,22 +236,20 @@ class Program:
         def pick(choices: list[list[Execution]]) -> list[Execution]:
             return [ways[int(rng.random() * N_INSTANT)] for ways in choices]
 
-        program = Program([], [])
         now = FIRST_OFFSET_PS
         for n_trips in trips:
             start = now
-            now = program._append(pick(before), now)
+            now = self._append(pick(before), now)
             loop = [pick(body) for _ in range(n_trips)]
             whole = sum(each.duration for trip in loop for each in trip)
-            program._append([Execution.of(1, whole, stat_ids)], now)
+            self._append([Execution.of(1, whole, stat_ids)], now)
             for trip in loop:
-                now = program._append(trip, now)
-            now = program._append(pick(after), now)
-            program.steps.append((start, now - start + STEP_GAP_PS // 3))
+                now = self._append(trip, now)
+            now = self._append(pick(after), now)
+            self.steps.append((start, now - start + STEP_GAP_PS // 3))
             now += STEP_GAP_PS
         if len(varint(now)) != len(varint(FIRST_OFFSET_PS)):
             raise ValueError("the trace is too long: its offsets don't all take seven bytes")
-        return program
 
     def _append(self, executions: list[Execution], now: int) -> int:
         events = []
@@ -321,22 +263,22 @@ class Program:
 # --- the planes ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Hole:
     """Zeros that take no space on disk."""
 
-    size: int
+    def __init__(self, size: int) -> None:
+        self.size = size
 
     def __len__(self) -> int:
         return self.size
 
 
-# The bytes of a message, in the parts in which they are made and written.
+# The bytes of a message, in parts
 Pieces = list[bytes | Hole]
 
 
 def wrapped(number: int, pieces: Pieces) -> Pieces:
-    """A field that holds these bytes."""
+    """Return a field with these bytes."""
     return [varint(number << 3 | 2) + varint(sum(map(len, pieces))), *pieces]
 
 
@@ -346,11 +288,11 @@ def line(line_id: int, name: str, timestamp_ns: int, events: Pieces) -> Pieces:
 
 
 def device_pieces(shape: Shape) -> Pieces:
-    """All of a device plane but its name."""
+    """Return a device plane without its name."""
     names = StatNames()
     stat_ids = names.id_of("device_offset_ps"), names.id_of("device_duration_ps")
     metadata = op_metadata(names)
-    program = Program.run(shape.trips, stat_ids)
+    program = Program(shape.trips, stat_ids)
     steps: Pieces = []
     for i, (start, duration) in enumerate(program.steps):
         step = int_field(1, FIRST_STEP_ID + i) + int_field(2, start) + int_field(3, duration)
@@ -371,7 +313,7 @@ def device_pieces(shape: Shape) -> Pieces:
 
 
 def host_pieces(shape: Shape) -> Pieces:
-    """All of a host plane but its name: many threads, on the epoch's clock."""
+    """Return a host plane without its name: many threads, on the clock of the epoch."""
     events = shape.filler(12, N_HOST_NAMES)
     names = [EventMetadata(i, f"Thunk::Execute#{i}") for i in range(1, N_HOST_NAMES + 1)]
     threads = [
@@ -402,10 +344,10 @@ def write_trace(path: str | os.PathLike[str], shape: Shape | None = None) -> Non
 
 
 def write_sparse_trace(path: str | os.PathLike[str], hole: int) -> None:
-    """A small trace with two holes of that size, both to be skipped to get at the ops.
+    """Write a small trace with two holes of that size that a reader of the ops must skip.
 
-    One fills a plane that stands before the chosen one, the other a line that stands in it,
-    before the `XLA Ops`. Both holes are the value of a stat.
+    One is in a plane before the chosen one, the other in a line before the `XLA Ops`. Each hole is
+    the value of a stat.
     """
     device = device_pieces(Shape(factor=0.01))
     bytes_value = wrapped(6, [Hole(hole)])

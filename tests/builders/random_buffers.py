@@ -1,4 +1,4 @@
-"""Random buffer assignments for random programs: what a compiler could write, as a rule.
+"""Random buffer assignments for random programs, most of them as compilers write them.
 
 A heap is played through, instruction by instruction: buffers come and go, share the memory of
 others, and take it over from what was just freed. Around it lie parameters and results, constants,
@@ -23,7 +23,7 @@ from tests.builders.hlo_proto import (
 )
 from tests.builders.xspace import bytes_field
 
-# Few, so that ties are frequent.
+# Few sizes, so that ties are frequent
 SIZES = (0, 32, 512, 512, 1024, 4096, 2**33)
 NOT_THERE = 10**6
 Event = tuple[int, int, str, int]
@@ -48,7 +48,7 @@ class Piece:
 
 @dataclass
 class Heap:
-    """Events, and the most bytes that were live of the buffers of each part."""
+    """Events, and the most live bytes of the buffers of each part."""
 
     events: list[Event] = field(default_factory=list)
     part_of: dict[int, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class BufferMaker:
         if chance(rng, 0.5):
             self.add_heap(color=rng.choice((1, 2, 5)))
         if chance(rng, 0.3):
-            # Of a memory that isn't there.
+            # A trace of buffers without an allocation
             self.traces.append(self.heap(1, 0).events)
         if chance(rng, 0.5):
             self.traces.insert(0, [])
@@ -85,7 +85,6 @@ class BufferMaker:
         return data
 
     def encode(self) -> bytes:
-        # From any number: it means nothing.
         pieces = [
             allocation(
                 number,
@@ -104,7 +103,7 @@ class BufferMaker:
     # buffers
 
     def new(self, instruction: Instruction | None = None, color: int = 0) -> int:
-        """A buffer of some instruction, of its whole output or a part."""
+        """Return a buffer with the output of an instruction, or a part of it."""
         rng = self.rng
         some = instruction or rng.choice(self.instructions)
         index: Sequence[int] = ()
@@ -119,12 +118,12 @@ class BufferMaker:
         return buffer_id
 
     def holding(self, buffer_ids: Sequence[int]) -> Piece:
-        """An allocation that all of them have from its beginning."""
+        """Return an allocation in which all buffers begin at offset 0."""
         size = max((self.sizes[i] for i in buffer_ids), default=self.rng.choice(SIZES))
         return Piece(size, [(i, 0, self.sizes[i]) for i in buffer_ids])
 
     def add_lasting(self) -> None:
-        """What lasts as long as the program, and what is no memory."""
+        """Add allocations that last for the whole program, and thread-local ones."""
         rng = self.rng
         for number, each in enumerate(i for i in self.instructions if i.opcode == "parameter"):
             if chance(rng, 0.5):
@@ -171,7 +170,7 @@ class BufferMaker:
             if to_share and chance(rng, 0.4):
                 other = rng.choice(to_share)
                 canonical[made] = canonical[other]
-                # Compilers name the canonical one.
+                # Compilers name the buffer that owns the memory.
                 named = canonical[other] if chance(rng, 0.8) else other
                 heap.events.append((SHARE, made, at, named))
             else:
@@ -197,10 +196,10 @@ class BufferMaker:
             size = max(most, largest) + rng.choice((0, 0, 512))
             pieces.append(Piece(size, [(i, 0, self.sizes[i]) for i in there], color=color))
         if chance(rng, 0.2):
-            # Tables of tuples lie there without an event.
+            # Tables of tuples have no events.
             rng.choice(pieces).assigned.append((self.new(color=color), 0, 0))
         if chance(rng, 0.15):
-            # Two traces of one allocation.
+            # One allocation with two traces
             other = self.heap(1, color)
             pieces[0].size += other.most[0]
             pieces[0].size = max([pieces[0].size, *(self.sizes[i] for i in other.part_of)])

@@ -45,7 +45,7 @@ MESH = [
     "mesh['a'=2] {'b'}",
     "mesh['a'=2,'a'=2] {'a'}",
 ]
-# Of these the labels are one.
+# These three have the same label.
 _ALONE = ",".join(f"{{{i}}}" for i in range(9))
 LONG = [f"{{{_ALONE},{rest}}}" for rest in ("{9,10},{11}", "{9},{10,11}", "{11},{10,9}")]
 GROUPS = [*LISTED, *IOTA, *MESH, *LONG]
@@ -58,13 +58,13 @@ SYNC = (
 FUSED = ("all-reduce fusion", "all-gather fusion", "all-reduce-scatter fusion")
 DTYPES = ("bf16", "bf16", "f32", "s4", "pred", "s8")
 
-# Category, text and shape.
+# Category, text and shape
 OpText = tuple[str, str, str]
 
 
 def random_communication(rng: random.Random) -> list[OpText]:
-    """An op that communicates, or hides one that does; or what begins something and what ends it,
-    or one of the two."""
+    """Return an op that communicates or hides communication, or a start and a done, or one of
+    these."""
     alone = rng.choice((sync, sync, fused, hiding, hiding))
     pair = rng.choice(
         (in_half, in_half, on_sparse_core, on_sparse_core, fused_pair, host_copy, sent)
@@ -95,7 +95,7 @@ def as_operands(shapes: Sequence[str]) -> str:
 
 
 def who(rng: random.Random, opcode: str) -> str:
-    """The attribute that says who takes part, among others, or none."""
+    """Return attributes, usually with the devices that take part."""
     parts = [", channel_id=3"] if rng.random() < 0.7 else []
     if opcode.startswith("collective-permute"):
         in_place = ", slice_sizes={{4}}" if rng.random() < 0.1 else ""
@@ -140,7 +140,7 @@ def in_half(rng: random.Random) -> tuple[OpText, OpText]:
 
 
 def on_sparse_core(rng: random.Random) -> tuple[OpText, OpText]:
-    """A start that says nothing, and a done that says all that texts have."""
+    """Return a start with nothing in its text, and a done with everything."""
     kind = rng.choice(("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "mystery"))
     stem = f"{kind}{number(rng)}.cloned.1.call"
     flags = "(s32[8192]{0:T(1024)}, s32[69]{0:T(1)S(11)})"
@@ -181,7 +181,7 @@ def host_copy(rng: random.Random) -> tuple[OpText, OpText]:
 
 
 def sent(rng: random.Random) -> tuple[OpText, OpText]:
-    """One side of a transfer."""
+    """Return one side of a transfer."""
     kind, data, n = rng.choice(("send", "recv")), array(rng), number(rng)
     category = kind if rng.random() < 0.7 else f"host {kind}"
     whole = f"({data}, u32[], token[])"

@@ -1,10 +1,9 @@
-"""Random compiled programs to lie beside random traces: for each op an instruction of its name.
+"""Random compiled programs for random traces, with an instruction for each op.
 
-`RandomPrograms` says of each op of a trace which program it is of, and then makes these programs
-and the plane that holds them: fusions with bodies that nest, dots of all sorts, asynchronous
-chains, loops and branches, kernels that declare their cost, and frames here and there. Most of it
-is what a compiler could write; now and then ids lead nowhere, names come twice, and programs are
-missing or cut off.
+`RandomPrograms` assigns a program to each op of a trace, then makes these programs and the plane
+that holds them: nested fusions, dots, asynchronous chains, loops and branches, kernels with
+declared costs, and stack frames. Now and then ids lead nowhere, names are repeated, and programs
+are missing or truncated.
 """
 
 from __future__ import annotations
@@ -16,13 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tests.builders.hlo_proto import (
-    MANUAL,
-    MAXIMAL,
-    REPLICATED,
-    TILED,
-    TUPLE,
-    UNKNOWN,
-    UNREDUCED,
     Computation,
     HloProto,
     Instruction,
@@ -30,17 +22,12 @@ from tests.builders.hlo_proto import (
     OpMetadata,
     Shape,
     StackFrames,
-    aliases,
     array,
-    donors,
     iota,
     listed_groups,
     mesh,
-    named_sharding,
     pairs,
     precision,
-    sharding,
-    shardings,
     tuple_of,
 )
 from tests.builders.random_buffers import BufferMaker
@@ -65,13 +52,13 @@ FILES = (
     *("train.py", "model/layer.py", "a dir/moe.py", "\u00fc.py"),
     "/venv/lib/python3.11/site-packages/flax/linen.py",
 )
-# Of each file the first lines; an instruction is at one of them.
+# The lines that instructions are at.
 PLACES = [(file, line) for line in range(1, 5) for file in FILES]
 COLLECTIVES = (
     *("all-gather", "all-gather", "all-reduce", "reduce-scatter", "all-to-all"),
     *("collective-permute", "collective-broadcast", "ragged-all-to-all"),
 )
-# In each field that has held groups; some contradict themselves.
+# Replica groups in each field that has held them; some contradict themselves.
 GROUPS = (
     *(
         b"",
@@ -119,79 +106,23 @@ COST_ESTIMATES: tuple[dict[str, str | int], ...] = (
 )
 
 
-# What backend configs say beside the costs of kernels: of collectives, of memory, of retries.
-RING = {"ring_type": "ICI_RING_TYPE_UNIDIR_CW", "core_count": "2"}
-RINGS: tuple[object, ...] = (
-    RING,
-    {**RING, "ring_dim": "ICI_RING_DIM_X_MESH"},
-    {**RING, "ring_dim": "", "explicit_strategy_ring_dim": "ICI_RING_DIM_Y_MESH"},
-    *({"ring_type": "Z", "ring_dim": 3}, {"ring_type": None}, "no ring"),
-)
-ALGORITHMS: tuple[object, ...] = (
-    {"emitter": "RotatedPincerEmitter", "strategy": "StrategyRing", "debug": "{colors:2}"},
-    {"emitter": "AllToAllEmitter"},
-    *({"emitter": "", "strategy": "StrategyND"}, {"emitter": 7}, [], None),
-)
-OFFLOADS = ("all_gather_offload_config", "reduce_scatter_offload_config", "x_offload_config")
-MEMORIES: tuple[object, ...] = (
-    [],
-    [{"memory_space": "1", "offset": "0", "size": "589824"}],
-    [{"memory_space": "1", "size": "7"}, {"memory_space": 1, "size": 8}],
-    [{"memory_space": "0", "size": "64"}, {"memory_space": "1", "offset": "0", "size": "32"}],
-    *([{"memory_space": "0", "size": "64"}], [{"memory_space": "1"}], [5], None, {}),
-)
-RETRIES: tuple[object, ...] = ("0", "0", "1", "2", 1, "-1", None)
-# What a reader of programs goes by.
+# Names of computations that collectives in fusions are recognised by.
 BODIES = (*["fused_computation"] * 5, "all-reduce-scatter", "async_collective_fusion")
-AXES = (("fsdp", 4), ("tp", 2))
-NAMED = (
-    named_sharding(AXES, [[0], []]),
-    named_sharding(AXES, [[(0, 2, 2)], [1]], is_closed=False),
-    named_sharding(AXES, [[0, 1], []], device_ids=range(7, -1, -1)),
-    named_sharding(AXES, [[], []], replicated=[1]),
-    named_sharding(AXES, [[1], []], unreduced=[0]),
-    named_sharding(AXES, unreduced=[0, 1]),
-    named_sharding(AXES, manual=[0, 1]),
-    named_sharding(AXES, [[0], []], manual=[1]),
-    named_sharding(AXES, [[2], []]),
-    named_sharding([("bad", 0)], [[0], []]),
-    *(named_sharding(AXES), named_sharding([]), named_sharding([], device_ids=[3])),
-)
-SHARDINGS = (
-    *(sharding(REPLICATED), sharding(MAXIMAL, devices=[3]), sharding(MANUAL), sharding(UNKNOWN)),
-    *(sharding(UNREDUCED), sharding(TUPLE), sharding(9)),
-    sharding(TILED, [4, 2], iota=[8]),
-    sharding(TILED, [2, 4], iota=[4, 2], order=[1, 0]),
-    sharding(TILED, [2, 2], devices=[0, 2, 1, 3]),
-    sharding(TILED, [4, 1, 2], iota=[8], shares_last=True),
-    sharding(TILED, [4, 1, 2], iota=[8], subgroups=[REPLICATED]),
-    sharding(TILED, [1, 2, 2, 2], iota=[8], subgroups=[UNREDUCED, REPLICATED]),
-    sharding(TILED, [4, 1, 2], iota=[8], subgroups=[MANUAL]),
-    *(sharding(TILED, [4], iota=[4]), sharding(TILED, [0, 4]), sharding(TILED, shares_last=True)),
-    *(sharding(MANUAL, [2], named=each) for each in NAMED),
-)
 
 
 def chance(rng: random.Random, probability: float) -> bool:
     return rng.random() < probability
 
 
-def indices_in(shape: Shape, index: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
-    """The places of all that it is made of."""
-    if shape.dtype != "tuple":
-        return [index]
-    return [i for n, part in enumerate(shape.parts) for i in indices_in(part, (*index, n))]
-
-
 @dataclass
 class SeenOp:
     name: str
     opcode: str
-    # The number of a location that its stack begins or ends with.
+    # The number of a location at an end of its stack.
     place: int | None = None
 
 
-# Of the plane of the programs.
+# Stat metadata of the plane that holds the programs.
 STAT_NAMES = {
     7: "Hlo Proto",
     8: "something else",
@@ -213,9 +144,9 @@ class RandomPrograms:
         self.ops: dict[int, list[SeenOp]] = {i: [] for i in self.ids}
 
     def place(self, text: str, place: int | None = None) -> tuple[str, Value | None]:
-        """An op's text, perhaps with another name, and what its stat program_id is to say.
+        """Return an op's text, perhaps renamed, and the value of its stat `program_id`.
 
-        `place` is the number of a location that the op's instruction may be at."""
+        `place` is the number of a location that its instruction may be at."""
         rng = self.rng
         program_id = rng.choice(self.ids)
         written = re.fullmatch(r"%([\w.-]+)( = .*? ([a-z-]+)\(.*)", text, re.DOTALL)
@@ -232,7 +163,7 @@ class RandomPrograms:
         return text, rng.choice((uint64(program_id), uint64(program_id), int64(as_signed)))
 
     def planes(self) -> list[Plane]:
-        """The plane beside the trace, as a rule."""
+        """Return the plane with the programs; sometimes there is none."""
         rng = self.rng
         if chance(rng, 0.1):
             return []
@@ -244,7 +175,7 @@ class RandomPrograms:
             ]
             rng.shuffle(entries)
         if chance(rng, 0.3):
-            # What compilers leave of kernels, under names that look like programs.
+            # Compilers leave code of kernels under names that look like programs.
             others = [EventMetadata(2**35 + n, "", [LLO]) for n in range(rng.choice((1, 3)))]
             for each in others:
                 program_id = rng.choice(self.ids)
@@ -256,7 +187,7 @@ class RandomPrograms:
         return [plane, Plane("/host:metadata")] if chance(rng, 0.01) else [plane]
 
     def entry(self, program_id: int, stats: list[Stat]) -> EventMetadata:
-        """Make a program's entry, with the id in one of the places where traces have it."""
+        """Make a program's entry with its id in one of the places that traces use."""
         rng = self.rng
         other = rng.choice((1, 2, 3, 2**64 - 7))
         match rng.randrange(4):
@@ -283,8 +214,7 @@ class RandomPrograms:
 
 
 class ProgramMaker:
-    """One program around some ops. What is made later goes by what was made before, so that
-    operands precede their users; `spoil` breaks that."""
+    """Makes a program with instructions for some ops, operands before their users."""
 
     def __init__(self, rng: random.Random, ops: Sequence[SeenOp]) -> None:
         self.rng = rng
@@ -299,7 +229,7 @@ class ProgramMaker:
         self.frames = StackFrames(
             files=list(FILES),
             locations=[(1 + FILES.index(file), line, 5) for file, line in PLACES],
-            # Callers precede what they call, or a frame is its own.
+            # A frame is called by an earlier one, or by itself.
             frames=[(1 + i, rng.choice((0, i, i, 1 + i))) for i in range(n)],
         )
         self.dot_dtypes = rng.sample(DOT_DTYPES, rng.choice((1, 2, 4)))
@@ -309,7 +239,7 @@ class ProgramMaker:
         rng = self.rng
         ops = [op for op in self.ops if not chance(rng, 0.04)]
         inner: list[Instruction] = []
-        # Loops and branches hold a part of the ops each; their callers lie further out.
+        # Loops and branches each hold a part of the ops.
         for _ in range(rng.choice((0, 0, 1, 1, 2, 3))):
             n = rng.randrange(len(ops) + 1)
             inner.append(self.enclosing(self.computation(ops[:n], inner)))
@@ -322,40 +252,8 @@ class ProgramMaker:
             self.spoil()
         frames = None if chance(rng, 0.02) else self.frames
         devices = rng.choice((None, None, (8, 1), (1, 8), (2, 2), (1, 1), (0, 4)))
-        extra = self.lent_and_cut(entry)
-        made = Module(self.computations, frames, devices, extra, entry_id)
+        made = Module(self.computations, frames, devices, entry_id=entry_id)
         return HloProto(made, self.buffers())
-
-    def lent_and_cut(self, entry: Computation) -> bytes:
-        """What the module says of its parameters."""
-        rng = self.rng
-        leaves = [
-            (each.number or 0, index)
-            for each in entry.instructions
-            if each.opcode == "parameter" and each.shape
-            for index in indices_in(each.shape)
-        ]
-        lent = [leaf for leaf in leaves if chance(rng, 0.4)]
-        offered = [leaf for leaf in leaves if chance(rng, 0.3)]
-        said = [aliases(*lent)] * chance(rng, 0.8) + [donors(*offered)] * chance(rng, 0.8)
-        if chance(rng, 0.7):
-            cut = [
-                self.sharding_of(each.shape)
-                for each in entry.instructions
-                if each.opcode == "parameter" and each.shape
-            ]
-            said.append(shardings(*cut[: len(cut) - chance(rng, 0.1)]))
-        return b"".join(said)
-
-    def sharding_of(self, shape: Shape) -> bytes:
-        rng = self.rng
-        n = len(indices_in(shape)) + chance(rng, 0.1)
-        if shape.dtype == "tuple" and chance(rng, 0.8):
-            if chance(rng, 0.3):
-                named = named_sharding([], parts=[rng.choice(NAMED) for _ in range(n)])
-                return sharding(REPLICATED, named=named)
-            return sharding(TUPLE, parts=[rng.choice(SHARDINGS) for _ in range(n)])
-        return rng.choice(SHARDINGS)
 
     def buffers(self) -> bytes | None:
         everything = [i for c in self.computations for i in c.instructions]
@@ -378,8 +276,6 @@ class ProgramMaker:
     ) -> Instruction:
         self.n_instructions += 1
         number = self.n_instructions
-        if config is None and chance(self.rng, 0.3):
-            config = json.dumps(self.config()).encode()
         if opcode.removesuffix("-start") in COLLECTIVES:
             extra += self.rng.choice(PAIRS if "permute" in opcode else GROUPS)
         return Instruction(
@@ -398,27 +294,6 @@ class ProgramMaker:
 
     def target(self) -> str | None:
         return self.rng.choice((*["tpu_custom_call"] * 4, "AllocateBuffer", None))
-
-    def config(self) -> dict[str, object]:
-        """What a compiler writes, or nearly."""
-        rng = self.rng
-        said: dict[str, object] = {"flag_configs": [], "device_type": "x"}
-        if chance(rng, 0.4):
-            said["collective_algorithm_config"] = rng.choice(ALGORITHMS)
-        if chance(rng, 0.4):
-            rings = [{"phase_rings": rng.sample(RINGS, rng.randrange(3))} for _ in range(2)]
-            strategy = {"ici_strategy_config": {"color_strategies": rings}}
-            said["collective_offload_config"] = {
-                "is_conditional_collective_offload": False,
-                "custom_call_async_collective_config": "",
-                rng.choice(OFFLOADS): rng.choice((strategy, strategy, {}, None)),
-            }
-        for key in ("scoped_memory_configs", "used_scoped_memory_configs"):
-            if chance(rng, 0.7):
-                said[key] = rng.choice(MEMORIES)
-        if chance(rng, 0.3):
-            said["retry_config"] = {"retry_count": rng.choice(RETRIES)}
-        return said
 
     def shape(self) -> Shape:
         dims = self.rng.choice((8, 8, 16, 32)), 128
@@ -440,13 +315,13 @@ class ProgramMaker:
         if form in ("ids", "both"):
             written.stack_frame_id = 1 + place
         if form in ("lines", "both"):
-            # Where the two differ, the frame holds.
+            # The frame overrides the line if they differ.
             file, line, _ = self.frames.locations[rng.choice((place, 0))]
             written.source_file, written.source_line = FILES[file - 1], line
         return written
 
     def place_ops(self) -> None:
-        """Put the instructions of some ops at an end of the stacks that the trace shows."""
+        """Give some instructions a line at an end of the op's stack."""
         if chance(self.rng, 0.4):
             return
         places = {op.name: op.place for op in self.ops if op.place is not None}
@@ -456,7 +331,7 @@ class ProgramMaker:
                 instruction.metadata = self.metadata_at(place)
 
     def some(self, instructions: Sequence[Instruction], most: int) -> list[Instruction]:
-        """Operands: those made last are the likeliest, so that ways get long."""
+        """Choose operands, mostly recent instructions, which makes long chains."""
         n = self.rng.randrange(most + 1)
         near = instructions[-3:] if chance(self.rng, 0.7) else instructions
         return [self.rng.choice(near) for _ in range(n) if near]
@@ -468,7 +343,7 @@ class ProgramMaker:
     # computations
 
     def close(self, instructions: list[Instruction], name: str) -> Computation:
-        """A computation of these; the root is the last one, as a rule."""
+        """Make a computation of these; its root is usually the last one."""
         root = instructions[-1] if instructions else None
         if instructions and chance(self.rng, 0.1):
             root = self.rng.choice(instructions)
@@ -515,12 +390,11 @@ class ProgramMaker:
             calls.append(self.close(made, "condition"))
         elif chance(rng, 0.5):
             calls.append(self.close(self.parameters(), "branch"))
-        # A container may be an op of the trace.
         named = [op for op in self.ops if op.opcode == opcode]
         return self.instruction(rng.choice(named).name if named else None, opcode, calls=calls)
 
     def dot(self, made: list[Instruction], name: str | None = None) -> Instruction:
-        """A dot, and operands for it."""
+        """Add a dot and its operands."""
         rng = self.rng
         operands = [
             self.instruction(None, "convert", self.some(made, 1), shape=array(dtype, 8, 8))
@@ -538,7 +412,7 @@ class ProgramMaker:
         return made[-1]
 
     def body(self, depth: int = 0) -> Computation:
-        """Of a fusion."""
+        """Make the body of a fusion."""
         rng = self.rng
         made = self.parameters()
         for _ in range(rng.choice((0, 1, 2, 5))):
@@ -557,7 +431,7 @@ class ProgramMaker:
         return self.close(made, rng.choice(BODIES))
 
     def wrapped(self, opcode: str | None) -> Computation:
-        """What an asynchronous operation runs: itself, or one call further in."""
+        """Make what an asynchronous operation runs, directly or through another call."""
         rng = self.rng
         made = self.parameters()
         if chance(rng, 0.2):
@@ -589,7 +463,7 @@ class ProgramMaker:
         elif role == "done":
             self.add_end(made, op, family)
         elif role == "update":
-            pass  # as an op of its own none was ever met
+            pass  # no trace has updates as ops
         else:
             calls = []
             if op.opcode == "fusion" and chance(rng, 0.3):
@@ -605,7 +479,7 @@ class ProgramMaker:
         if chance(rng, 0.1):
             return rng.choice((b"", b"{", b"[]", b"\xff", b'{"custom_call_config":{}}', b"null"))
         kernel = {"body": "TUzvUgFN", "cost_estimate": rng.choice(COST_ESTIMATES)}
-        return json.dumps({**self.config(), "custom_call_config": kernel}).encode()
+        return json.dumps({"custom_call_config": kernel}).encode()
 
     def add_start(self, made: list[Instruction], name: str | None, opcode: str) -> Instruction:
         calls = []
@@ -617,7 +491,7 @@ class ProgramMaker:
         return made[-1]
 
     def add_end(self, made: list[Instruction], op: SeenOp, family: str) -> None:
-        """A done behind a start: one that is there, or one of its own."""
+        """Add a done after an existing start or a new one."""
         rng = self.rng
         opcode = family if family in ("send", "recv") else f"{family}-start"
         there = [each for each in made if each.opcode == opcode and each.id not in self.ended]
@@ -645,7 +519,7 @@ class ProgramMaker:
         made.append(self.instruction(op.name, op.opcode, [behind], calls))
 
     def add_fused_done(self, made: list[Instruction], op: SeenOp) -> None:
-        """The end of an asynchronous collective that is a pair of fusions, math in between."""
+        """Add the end of a collective that consists of two fusions with math in between."""
         rng = self.rng
         there = [
             each
@@ -667,48 +541,22 @@ class ProgramMaker:
             behind = made[-1]
         made.append(self.instruction(op.name, "fusion", [behind], [self.body()]))
 
-    # what no compiler writes
-
     def spoil(self) -> None:
+        """Write what no compiler writes: ids that lead nowhere, and missing or repeated names."""
         rng = self.rng
         everything = [i for c in self.computations for i in c.instructions]
-        if not everything:
-            return
-        for _ in range(rng.choice((1, 2, 5))):
+        for _ in range(rng.choice((1, 2, 5)) if everything else 0):
             one, other = rng.choice(everything), rng.choice(everything)
-            computation = rng.choice(self.computations)
-            match rng.randrange(14):
+            match rng.randrange(6):
                 case 0:
                     one.operand_ids.append(10**6)
                 case 1:
                     one.called_computation_ids.append(10**6)
                 case 2:
-                    one.called_computation_ids.append(computation.id or 0)
+                    rng.choice(self.computations).root_id = rng.choice((None, 10**6))
                 case 3:
-                    # Against the order: within a computation, so that ways may go in circles.
-                    later = rng.choice(computation.instructions or [one])
-                    for each in computation.instructions[:1]:
-                        each.operand_ids.append(later.id or 0)
+                    one.metadata = OpMetadata(stack_frame_id=rng.choice((0, 10**6)))
                 case 4:
-                    computation.root_id = rng.choice((None, 10**6))
+                    one.opcode = rng.choice((None, "", other.opcode))
                 case 5:
-                    one.metadata = OpMetadata(None, None, None, rng.choice((0, 10**6)))
-                case 6:
-                    one.metadata = rng.choice((OpMetadata(None, "x.py"), OpMetadata(None, None, 7)))
-                case 7:
-                    one.operand_ids = list(one.operand_ids[:1])
-                case 8:
-                    one.opcode = rng.choice((None, "parameter", "", other.opcode))
-                case 12:
-                    one.id = other.id
-                case 13:
-                    computation.id = rng.choice(self.computations).id
-                case 9:
                     one.name = rng.choice((None, f"%{one.name}", other.name))
-                case 10:
-                    # It calls what it lies in.
-                    for each in computation.instructions[-1:]:
-                        each.called_computation_ids.append(computation.id or 0)
-                case 11:
-                    for each in computation.instructions[-2:]:
-                        each.operand_ids = [other.id or 0, *each.operand_ids[1:]]

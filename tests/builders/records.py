@@ -1,4 +1,4 @@
-"""Programs as lists of ops, what one does to their source, and the records of their runs.
+"""Programs as lists of ops, edits of their source, and the records of their runs.
 
 `of_demo()` is the program of the trace in tests/data, `made_up()` a random one. An edit turns a
 program into another; each op keeps its `origin`, the ops of the first program that it descends
@@ -38,7 +38,7 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Op:
-    """Some op of a program, and what all its executions in a step take."""
+    """An op of a program, with the time of all its executions in a step."""
 
     origin: frozenset[int]
     kind: str
@@ -109,8 +109,8 @@ def demo() -> tuple[Op, ...]:
                 tuple(frames),
                 op.tf_op,
                 op.text,
-                op.signature,
-                op.shape_out or "",
+                f"{(op.hlo.name or '').rstrip('.0123456789')} [{op.category}]",
+                op.hlo.output.text if op.hlo.output else "",
                 sum(durations),
                 len(durations),
             )
@@ -135,7 +135,7 @@ PRIMITIVES = (
 
 
 def made_up(seed: int, n_calls: int = 30) -> Program:
-    """A tree of calls over some files, each leaf a line with a few ops in up to three phases."""
+    """Return a tree of calls over some files; a leaf is a line with ops in up to three phases."""
     rng = random.Random(seed)
     root = "/home/dev/" + rng.choice(["proj", "exp/model", "src"])
     names = ["train", "model", "layers/attention", "layers/mlp", "layers/norm", "nn/__init__",
@@ -197,7 +197,7 @@ def made_up(seed: int, n_calls: int = 30) -> Program:
 
 
 def without_stack(number: int, what: str, duration: int) -> Op:
-    """An op that moves data, for nobody's line."""
+    """Return an op without a stack that moves data."""
     text = f"%{what}.{number} = f32[8] {what}(f32[8] %q.{number})"
     tf_op = f"w['{what}']:" if what == "copy" else None
     signature, origin = f"{what} [{what}]", frozenset([number])
@@ -216,7 +216,7 @@ def with_tf_ops(program: Program, edit: Callable[[str], str]) -> Program:
 
 
 def renumber(program: Program, seed: int = 1) -> Program:
-    """Other SSA names, as any other build has them."""
+    """Change all SSA names, as another build does."""
     rng = random.Random(seed)
     other: dict[str, str] = {}
 
@@ -224,7 +224,7 @@ def renumber(program: Program, seed: int = 1) -> Program:
         return other.setdefault(found[0], f".{rng.randrange(10_000, 99_999)}{len(other)}")
 
     def tf_op(op: Op) -> str | None:
-        # Where an op has no better one, its tf_op is its name.
+        # The tf_op is the op's name if there is no better one.
         is_name = op.tf_op and re.fullmatch(r"[\w-]+\.\d+:", op.tf_op)
         return re.sub(r"\.\d+", number, op.tf_op or "") if is_name else op.tf_op
 
@@ -232,7 +232,7 @@ def renumber(program: Program, seed: int = 1) -> Program:
 
 
 def shift(file: str, lines: int, columns: int = 0, after: int = 0, until: int = 10**9) -> Edit:
-    """Move the lines of a file that lie in a range."""
+    """Move a range of lines of a file."""
 
     def moved(frame: Frame) -> Frame:
         if frame.file != file or not after < frame.line <= until:
@@ -257,7 +257,7 @@ def launch_from(*launcher: Frame) -> Edit:
 
 
 def insert_frame(caller: Frame, helper: Frame) -> Edit:
-    """What `caller` calls it now calls by way of a helper."""
+    """Insert a helper between `caller` and what it calls."""
 
     def edit(program: Program) -> Program:
         edited = []
@@ -281,7 +281,7 @@ def rename_scope(old: str, new: str) -> Edit:
 
 
 def fuse(key: tuple[str, str], into: tuple[str, str]) -> Edit:
-    """All ops of a group become part of an op of another."""
+    """Make all ops of a group part of an op of another group."""
 
     def edit(program: Program) -> Program:
         gone = [op for op in program if op.key == key]
@@ -307,7 +307,7 @@ def split_op(place: int) -> Edit:
 
 
 def unroll(scope: str = "while/body/closed_call/", n_trips: int = 4) -> Edit:
-    """The ops of a loop stand there once for each trip."""
+    """Repeat the ops of a loop for each trip."""
 
     def edit(program: Program) -> Program:
         edited = []
@@ -371,7 +371,7 @@ def record(
     host: str = "host",
     step_source: str = "steps",
 ) -> Json:
-    """The record of some steps of a program, each execution of an op jittered on its own."""
+    """Return the record of some steps of a program, with each execution jittered on its own."""
     rng = random.Random(seed)
     groups = groups_of(program)
     frames = {frame: None for op in program for frame in map(str, op.frames)}
@@ -469,7 +469,7 @@ def pod(
     from_host: dict[Name, int] | None = None,
     step_source: str = "steps",
 ) -> list[Json]:
-    """The records of all hosts of a run whose collectives wait until the last device is there.
+    """Return the records of all hosts of a run whose collectives wait for the last device.
 
     `slow` says by which factor a device is slower at (kind, agg_key), `idle` and `from_host` how
     much longer it idles and waits for its host in every step.
@@ -509,7 +509,7 @@ def pod(
 
 
 def of_host(base: Json, names: Sequence[Name], steps: dict[Name, list[Json]]) -> Json:
-    """Its record, made of that of a single device."""
+    """Return the record of a host, made from that of a single device."""
     [(host, _), *_] = names
     return {
         **base,

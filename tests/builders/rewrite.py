@@ -1,4 +1,4 @@
-"""Runs the program of the trace in tests/data again, edited or not, and writes traces of it.
+"""Runs the program of the demo again, edited or not, and writes traces of it.
 
     trace(records.of_demo(), 6, jitter=0.01, seed=1)    the file of one host
     pod(records.of_demo(), names, 5, slow={...})        those of all hosts of a run
@@ -40,7 +40,7 @@ from tests.naive import wire as naive_wire
 STEP, MODULE = 2_000_000, 1  # ids of metadata
 FIRST_STEP_NAME = 100
 PAUSE_PS = 10_000_000
-# What the core's clock is behind.
+# The lag of the core's clock
 BEHIND_PS = 14_000
 
 
@@ -49,7 +49,7 @@ BEHIND_PS = 14_000
 
 @dataclass(frozen=True)
 class Executed:
-    """An execution of an op: the metadata's id, and what of `demo()` it is; None for a loop."""
+    """An execution of an op: its metadata id, and its number in `demo()` (None for a loop)."""
 
     metadata_id: int
     origin: int | None
@@ -61,7 +61,7 @@ class Template:
     plane: naive_op.Plane
     step: naive_op.Span
     executed: list[Executed]
-    # Of each op by origin: the metadata's id, and how long each execution takes.
+    # By number of the op: the metadata's id, and the time of each execution
     metadata_ids: list[int]
     durations: list[list[int]]
 
@@ -79,7 +79,7 @@ def template() -> Template:
     for event in plane.events_of("XLA Ops"):
         span = event.on_trace
         if span is not None and first.holds(span.start):
-            # As demo() counts: by first appearance, loops included.
+            # Numbers count ops by first appearance, loops included, as in demo().
             origin = origins.setdefault(event.metadata_id, len(origins))
             if origin == len(durations):
                 durations.append([])
@@ -94,17 +94,17 @@ def template() -> Template:
 
 @dataclass(frozen=True)
 class Leaf:
-    """An execution of an op of the program, by the place of the op in it."""
+    """An execution of an op of the program, by the op's position."""
 
     place: int
-    # From the end of the leaf before, and how long it takes.
+    # The time since the end of the previous leaf, and the duration
     gap: int
     duration: float
 
 
 @dataclass(frozen=True)
 class Loop:
-    """It starts and ends after so many leaves, and so much later than the last of them."""
+    """A loop that starts and ends so long after so many leaves."""
 
     metadata_id: int
     start: tuple[int, int]
@@ -116,23 +116,23 @@ class Schedule:
     program: Program
     leaves: list[Leaf]
     loops: list[Loop]
-    # From the last op to the end of the step.
+    # The time from the last op to the end of the step
     rest: int
 
     @property
     def waits(self) -> list[int]:
-        """The leaves that last until all devices are there."""
+        """Return the leaves that last until all devices have arrived."""
         ops = (self.program[leaf.place] for leaf in self.leaves)
         return [at for at, op in enumerate(ops) if is_joined(op)]
 
 
 def is_joined(op: Op) -> bool:
-    """Whether it is communication that runs on the core, or a wait for some."""
+    """Return whether it is communication on the core, or a wait for communication."""
     return op.kind == "comm" and not op.category.endswith(("-start", "-update"))
 
 
 def descent(op: Op) -> int:
-    """The op of the demo whose executions this one's are; of those fused the one of as many."""
+    """Return the demo's op with the same executions; a fused op has those of its most frequent."""
     n = {origin: len(template().durations[origin]) for origin in op.origin}
     return min(op.origin, key=lambda origin: (n[origin] != op.n, origin))
 
@@ -192,7 +192,7 @@ Factor = Callable[[Op], float]
 def run_once(
     schedule: Schedule, jitter: float, rng: random.Random, factor: Factor | None = None
 ) -> list[int]:
-    """How long each leaf of a step takes; `factor` by how much longer the ops of this device."""
+    """Return the time of each leaf of a step; `factor` slows ops of this device."""
     factors = [factor(op) if factor else 1.0 for op in schedule.program]
     return [
         max(0, round(leaf.duration * factors[leaf.place] * (rng.gauss(1, jitter) if jitter else 1)))
@@ -201,7 +201,7 @@ def run_once(
 
 
 def join(schedule: Schedule, durations: list[int], end: int) -> None:
-    """Let the step last as long as that of the slowest: in communication, in all of it alike."""
+    """Extend all communication evenly until the step is as long as the slowest."""
     missing = end - length_of(schedule, durations)
     waits = schedule.waits
     reached = list(accumulate(durations[at] + 1 for at in waits))
@@ -224,7 +224,7 @@ def run(
     seed: int,
     slow: dict[Name, Factor],
 ) -> dict[Name, Figures]:
-    """Of each device how long each leaf takes in each step."""
+    """Return for each device the time of each leaf in each step."""
     rng = random.Random(seed)
     runs: dict[Name, Figures] = {name: [] for name in schedules}
     for _ in range(n_steps):
@@ -251,7 +251,7 @@ def trace(
     host: str = "host",
     devices: Sequence[str] = (DEVICE,),
 ) -> bytes:
-    """The file of a host on which some devices run a program so many times."""
+    """Return the file of a host whose devices run a program so many times."""
     names = [(host, device) for device in devices]
     return pod(program, names, n_steps, jitter=jitter, seed=seed)[host]
 
@@ -283,7 +283,7 @@ def pod(
 
 
 class Writer:
-    """Writes the planes of the devices that run one program: what they share only once."""
+    """Writes the planes of devices that run one program, and their common parts once."""
 
     def __init__(self, schedule: Schedule, n_steps: int) -> None:
         self.schedule = schedule
@@ -310,7 +310,7 @@ class Writer:
         return EventMetadata(metadata_id, text, named)
 
     def metadata_of(self, metadata_id: int, op: Op) -> EventMetadata:
-        """That of the demo's op, but for what edits can change."""
+        """Return the demo's metadata with the facts that edits change."""
         was = template().plane.ops[template().metadata_ids[descent(op)]].stats
         frames = list(map(str, op.frames))
         now = {
@@ -323,7 +323,7 @@ class Writer:
         return self.metadata(metadata_id, op.text, stats)
 
     def plane(self, device: str, steps: Sequence[list[int]]) -> Plane:
-        """`steps` tells how long each leaf takes in each."""
+        """Return the plane; `steps` has the time of each leaf in each step."""
         start = template().step.start
         ops: list[bytes] = []
         executions, named = [], []
@@ -343,7 +343,7 @@ class Writer:
         return Plane(device, lines, extra=self.shared)
 
     def events(self, start: int, durations: list[int]) -> list[bytes]:
-        """All events of a step as fields of their line, by their starts, loops first."""
+        """Return the events of a step as fields of their line, by start, loops first."""
         schedule = self.schedule
         starts, ends = [], [start]
         for leaf, duration in zip(schedule.leaves, durations, strict=True):
@@ -353,7 +353,7 @@ class Writer:
             self.event(self.first_id + leaf.place, *span)
             for leaf, *span in zip(schedule.leaves, starts, durations, strict=True)
         ]
-        # From behind, so that the places hold.
+        # From the last one, so that positions stay valid.
         for loop in sorted(schedule.loops, key=lambda loop: loop.start, reverse=True):
             first, end = (ends[n] + later for n, later in (loop.start, loop.end))
             event = encode(Event(loop.metadata_id, first, end - first))
@@ -368,7 +368,7 @@ class Writer:
                 (
                     int_field(1, metadata_id),
                     int_field(2, start),
-                    # An instant op's duration isn't written.
+                    # The duration of an instant op isn't written.
                     b"\x18" + lasts if duration else b"",
                     bytes_field(4, self.offset_stat + varint(start - BEHIND_PS)),
                     bytes_field(4, self.duration_stat + lasts),

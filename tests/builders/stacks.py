@@ -1,4 +1,4 @@
-"""Rewrites the stacks of a trace, and leaves everything else byte for byte as it was."""
+"""Rewrites the stacks of a trace and keeps all other bytes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Edit = Callable[[str], str]
 
 
 def turned_around(stack: str) -> str:
-    """With the other end first."""
+    """Reverse the frames of a stack."""
     end = "\n" if stack.endswith("\n") else ""
     return "\n".join(reversed(stack.removesuffix("\n").split("\n"))) + end
 
 
 def with_stacks(data: bytes, edit: Edit) -> bytes:
-    """The file with each `source_stack` that is written as a text edited."""
+    """Edit each `source_stack` of a file that is written as text."""
     return mapped(data, 1, lambda plane: plane_with_stacks(plane, edit))
 
 
@@ -37,8 +37,7 @@ def plane_with_stacks(plane: bytes, edit: Edit) -> bytes:
 
 
 def mapped(message: bytes, number: int, change: Callable[[bytes], bytes]) -> bytes:
-    """A message with each field of that number changed; of its own fields none may be a double or
-    a fixed integer."""
+    """Change each field of that number; the message must have no doubles or fixed integers."""
     return b"".join(
         int_field(n, value)
         if isinstance(value, int)

@@ -252,7 +252,7 @@ class Stdin(StreamsTest):
         self.assertIn("Bad file descriptor", json.loads(done.stdout)["detail"])
 
     def test_disk_too_small_for_the_copy_is_an_error(self) -> None:
-        endless = 'head -c 9000000 /dev/zero | tr "\\0" "\\172"'
+        endless = 'head -c 9000000 /dev/zero | tr "\\0" "\\012"'
         line = f'{NO_BYTECODE} trap "" XFSZ; ulimit -f 8; {endless} | "$@"'
         done = self.shell(line, "-", "--mode", "summary")
         self.assertEqual(done.returncode, 1)

@@ -1,38 +1,24 @@
-"""The step by scope: a case for each rule, odd paths, real captures, and what a deep tree costs."""
+"""The mode by_scope: the tree, ops without a scope, options, odd paths, and real captures."""
 
 from __future__ import annotations
 
-import json
-import tempfile
 import unittest
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from _pipeline.scopes import scope_of
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import metadata_plane
 from tests.builders.hlo_proto import op as instruction
-from tests.builders.xspace import (
-    EventMetadata,
-    Op,
-    Space,
-    Stat,
-    encode,
-    op,
-    string,
-    tpu_plane,
-    trace,
-)
-from tests.command.test_amplification import MIB, cost, executions, sharing
-from tests.command.test_amplification import trace as file_of
-from tests.harness import DEMO, FULL, OFFLOADING, PROFILES, TRAINING, answer, bound, run, sampled
+from tests.builders.xspace import Op, Space, encode, op, tpu_plane, trace
+from tests.harness import DEMO, OFFLOADING, answer, run
+from tests.naive.invariants import faults
 
 Json = dict[str, Any]
 STEP = [("s", 0, 1000)]
 
 
 def at(start: int, dur: int, path: str | None, category: str = "loop fusion", **facts: Any) -> Op:
-    """An op on a path, of a name of its own."""
+    """Return an op with a path and a unique name."""
     if path is not None:
         facts["tf_op"] = path
     return op(facts.pop("name", f"f.{start}"), category, start, dur, **facts)
@@ -43,35 +29,17 @@ def said_of(ops: list[Op], *options: str) -> Json:
 
 
 def totals(said: Json) -> dict[str, tuple[int, int]]:
-    """In their order: what each scope takes with all below, and what by itself."""
+    """Return the total and own time of each scope, in order."""
     return {row["scope"]: (row["total_dur_ps"], row["self_dur_ps"]) for row in said["scopes"]}
 
 
 def check(case: unittest.TestCase, said: Json) -> None:
-    """Nothing is lost and nothing counts twice; of an answer with all scopes from the root."""
-    rows = said["scopes"]
-    leaves = said["totals"]["non_while_duration_ps_sum"]
-    case.assertEqual(said["n_scopes_omitted"], 0)
-    case.assertEqual(rows[0]["total_dur_ps"] + said["no_scope"]["dur_ps"], leaves)
-    n = rows[0]["n_executions"] + said["no_scope"]["n_executions"]
-    case.assertEqual(n, said["totals"]["n_events_total"])
-    below = [row["self_dur_ps"] for row in rows]
-    around: list[int] = []
-    for i, row in enumerate(rows):
-        del around[row["depth"] :]
-        case.assertEqual(len(around), row["depth"])
-        if around:
-            below[around[-1]] += row["total_dur_ps"]
-            parent = rows[around[-1]]["scope"]
-            case.assertEqual(row["scope"], f"{parent}/{row['name']}" if parent else row["name"])
-        around.append(i)
-        for name in ("kinds", "phases"):
-            case.assertEqual(sum(row[name].values()), row["total_dur_ps"])
-    case.assertEqual(below, [row["total_dur_ps"] for row in rows])
+    """Check that no time is lost or counted twice."""
+    case.assertEqual(list(faults(said)), [])
 
 
 class Tree(unittest.TestCase):
-    def test_rows_are_depth_first_and_siblings_by_time_then_name(self) -> None:
+    def test_rows_are_depth_first_and_siblings_are_ordered_by_time_then_name(self) -> None:
         said = said_of(
             [
                 at(0, 10, "jit(f)/b/x/mul:"),
@@ -99,7 +67,7 @@ class Tree(unittest.TestCase):
         self.assertEqual(said["scopes"][0]["pct_of_step"], 13.5)
         check(self, said)
 
-    def test_there_is_a_root_where_nothing_has_a_scope(self) -> None:
+    def test_root_is_there_if_no_op_has_a_scope(self) -> None:
         said = said_of([at(0, 10, None)])
         [root] = said["scopes"]
         nothing = ("n_executions", "total_dur_ps", "self_dur_ps", "depth")
@@ -109,12 +77,12 @@ class Tree(unittest.TestCase):
         self.assertEqual([root[name] for name in ("primitives", "lines")], [[], []])
         check(self, said)
 
-    def test_loops_are_in_no_scope(self) -> None:
+    def test_containers_are_in_no_scope(self) -> None:
         said = said_of([at(0, 100, "jit(f)/while:", "while"), at(10, 20, "jit(f)/while/body/a/m:")])
         self.assertEqual(totals(said), {"": (20, 0), "a": (20, 20)})
         self.assertEqual(said["no_scope"]["dur_ps"], 0)
 
-    def test_phases_of_one_layer_are_one_scope(self) -> None:
+    def test_phases_of_a_layer_share_its_scope(self) -> None:
         said = said_of(
             [
                 at(0, 1, "jit(f)/transpose(jvp(mlp))/mul:"),
@@ -131,7 +99,7 @@ class Tree(unittest.TestCase):
             [("backward", 1), ("forward", 2), ("recompute", 4), ("other", 8)],
         )
 
-    def test_maps_are_in_order_of_first_appearance_wherever_that_is(self) -> None:
+    def test_kinds_and_phases_are_in_order_of_first_appearance(self) -> None:
         said = said_of(
             [
                 at(0, 1, "jit(f)/b/mul:", "copy"),
@@ -147,7 +115,7 @@ class Tree(unittest.TestCase):
         self.assertEqual(list(root["phases"].items()), [("other", 10), ("forward", 50)])
         self.assertEqual((list(a["kinds"]), list(b["kinds"])), (["compute", "comm"], ["data_move"]))
 
-    def test_primitives_are_of_those_right_here(self) -> None:
+    def test_primitives_are_those_of_ops_right_in_the_scope(self) -> None:
         ops = [
             *(at(i, i + 1, f"jit(f)/a/p{i}:") for i in range(5)),
             at(20, 9, "jit(f)/a/jit(silu):"),
@@ -161,10 +129,10 @@ class Tree(unittest.TestCase):
         rows = [(row["primitive"], row["dur_ps"]) for row in a["primitives"]]
         self.assertEqual(rows, [("mul", 7), ("p4", 5), ("p3", 4), ("p2", 3), ("p1", 2)])
         self.assertEqual(silu["primitives"], [{"primitive": None, "dur_ps": 9}])
-        # Numbers within are part of a name.
+        # A number inside a name is part of it.
         self.assertEqual(root["primitives"], [{"primitive": "params['layers.0.w']", "dur_ps": 6}])
 
-    def test_ties_of_primitives_go_by_name_and_none_is_last(self) -> None:
+    def test_equally_long_primitives_are_ordered_by_name_with_none_last(self) -> None:
         ops = [at(0, 5, "jit(f)/a/jit(b):"), at(5, 5, "jit(f)/a/b/z:"), at(10, 5, "jit(f)/a/b/y:")]
         rows = said_of(ops)["scopes"][2]["primitives"]
         self.assertEqual([row["primitive"] for row in rows], ["y", "z", None])
@@ -172,7 +140,7 @@ class Tree(unittest.TestCase):
             said_of([at(0, 5, "jit(f)/.5:")])["scopes"][0]["primitives"][0]["primitive"], ".5"
         )
 
-    def test_lines_are_the_user_s_of_all_below(self) -> None:
+    def test_lines_are_own_lines_of_all_ops_below(self) -> None:
         library = "lib/site-packages/x.py:1:1"
         ops = [
             at(0, 5, "jit(f)/a/m:", stack="m.py:1:1\n" + library, source="x.py:1"),
@@ -191,11 +159,10 @@ class Tree(unittest.TestCase):
             [(line["source_user"], line["dur_ps"]) for line in b["lines"]],
             [("m.py:2", 5), ("m.py:3", 3)],
         )
-        # Of the user's own that --own names.
         [first, *_] = said_of(ops, "--own", "site-packages")["scopes"][0]["lines"]
         self.assertEqual(first, {"source_user": None, "dur_ps": 12})
 
-    def test_the_program_tells_where_the_trace_does_not(self) -> None:
+    def test_path_comes_from_the_program_if_the_trace_has_none(self) -> None:
         program = hlo_proto.hlo_proto(
             {
                 "main": [
@@ -212,7 +179,7 @@ class Tree(unittest.TestCase):
         data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", program)})]))
         said = answer(data, "by_scope")
         self.assertEqual(totals(said), {"": (20, 0), "mlp": (20, 20)})
-        # Only the trace tells the phase, unless the name does; and that in all modes.
+        # The phase follows from the trace or from the name, but not from the program's path.
         self.assertEqual(said["scopes"][1]["phases"], {"unknown": 10, "recompute": 10})
         phases = answer(data, "summary")["by_phase_rollup"]
         self.assertEqual((phases["unknown"]["dur_ps"], phases["recompute"]["dur_ps"]), (20, 10))
@@ -235,7 +202,7 @@ class NoScope(unittest.TestCase):
         said: Json = answer(encode(Space([tpu_plane(ops, STEP), *beside])), "by_scope")["no_scope"]
         return said
 
-    def test_what_it_is_and_whose_data_that_moves(self) -> None:
+    def test_ops_without_a_scope_have_kinds_and_likely_sources(self) -> None:
         said = self.said(with_program=True)
         self.assertEqual((said["n_executions"], said["dur_ps"]), (4, 55))
         self.assertEqual(said["kinds"], {"data_move": 25, "compute": 30})
@@ -245,14 +212,14 @@ class NoScope(unittest.TestCase):
             [("m.py:1", "own", 35), ("p.py:9", "consumer", 20), (None, None, 0)],
         )
 
-    def test_without_a_program_nobody_tells_whose(self) -> None:
+    def test_likely_sources_are_null_without_a_program(self) -> None:
         self.assertIsNone(self.said(with_program=False)["likely_sources"])
 
-    def test_nothing_is_nobody_s(self) -> None:
+    def test_no_scope_is_empty_if_all_ops_have_one(self) -> None:
         said = said_of([at(0, 5, "a/b:")])["no_scope"]
         self.assertEqual(said, {"n_executions": 0, "dur_ps": 0, "kinds": {}, "likely_sources": []})
 
-    def test_it_is_the_whole_tree_s_whatever_is_asked(self) -> None:
+    def test_no_scope_is_that_of_the_whole_tree_with_any_option(self) -> None:
         ops = [at(0, 5, "a/b/c:"), at(5, 7, None)]
         for options in ((), ("--depth", "0"), ("--below", "a"), ("--below", "a/b")):
             self.assertEqual(said_of(ops, *options)["no_scope"]["dur_ps"], 7)
@@ -270,7 +237,7 @@ class Options(unittest.TestCase):
     def said(self, *options: str) -> Json:
         return said_of(list(self.OPS), *options)
 
-    def test_depth(self) -> None:
+    def test_depth_limits_rows_but_not_their_sums(self) -> None:
         everything = self.said("--depth", "all")
         check(self, everything)
         n = len(everything["scopes"])
@@ -283,11 +250,10 @@ class Options(unittest.TestCase):
         ):
             said = self.said(*options)
             shown = [row for row in everything["scopes"] if row["depth"] <= depth]
-            # What isn't shown counts above all the same.
             self.assertEqual(said["scopes"], shown)
             self.assertEqual(said["n_scopes_omitted"], n - len(shown))
 
-    def test_below(self) -> None:
+    def test_below_shows_a_subtree_unchanged(self) -> None:
         everything = self.said("--depth", "all")["scopes"]
         for name in ("m", "m/layers_1", "m/layers_10/mlp/w1", "head"):
             below = [row for row in everything if f"{row['scope']}/".startswith(f"{name}/")]
@@ -295,16 +261,15 @@ class Options(unittest.TestCase):
             self.assertEqual(said["scopes"], below)
         self.assertEqual(self.said("--depth", "all", "--below", "")["scopes"], everything)
 
-    def test_depth_counts_from_the_first_row(self) -> None:
+    def test_depth_counts_from_the_scope_of_below(self) -> None:
         said = self.said("--below", "m/layers_10", "--depth", "1")
         self.assertEqual(
             [(row["scope"], row["depth"]) for row in said["scopes"]],
             [("m/layers_10", 2), ("m/layers_10/mlp", 3)],
         )
-        # Of the subtree only.
         self.assertEqual(said["n_scopes_omitted"], 3)
 
-    def test_merge_layers(self) -> None:
+    def test_merge_layers_adds_up_scopes_that_differ_in_numbers(self) -> None:
         said = self.said("--merge-layers", "--depth", "all")
         check(self, said)
         self.assertEqual(
@@ -325,9 +290,8 @@ class Options(unittest.TestCase):
         below = self.said("--merge-layers", "--below", "m/layers_*/attn")
         self.assertEqual(list(totals(below)), ["m/layers_*/attn", "m/layers_*/attn/q"])
 
-    def test_a_scope_that_is_not_there(self) -> None:
+    def test_unknown_scope_lists_the_nearest_ones(self) -> None:
         for options, near in (
-            # One for each path, nearest first.
             (("--below", "nothing"), ["m", "head"]),
             (("--below", "MLP"), ["m/layers_1/mlp", "m/layers_10/mlp", "m", "head"]),
             (("--below", "m/layers_2"), ["m/layers_0", "m/layers_1", "m/layers_10", "head"]),
@@ -345,21 +309,55 @@ class Options(unittest.TestCase):
                 self.assertIn(repr(options[1]), outcome.object["detail"])
                 self.assertEqual(outcome.stderr.count("\n"), 1)
 
-    def test_near_names_are_twenty_at_most(self) -> None:
+    def test_at_most_twenty_nearest_scopes_are_listed(self) -> None:
         ops = [at(i, 1, f"jit(f)/layer_{i}/mul:") for i in range(40)]
         outcome = run(trace(ops, STEP), "by_scope", "--below", "layer_99")
         names = outcome.object["available_scopes"]
         self.assertEqual(names[:3], ["layer_9", "layer_0", "layer_1"])
         self.assertEqual(len(names), 20)
 
-    def test_what_makes_no_sense_is_refused(self) -> None:
+    def test_depth_that_is_no_number_or_all_is_refused(self) -> None:
         for depth in ("-1", "x", "1.5", "", "All"):
             outcome = run(trace(list(self.OPS), STEP), "by_scope", f"--depth={depth}")
             self.assertEqual(outcome.object["reason"], "bad_arguments")
 
 
+# Paths, with the parts of the scope and the primitive of each.
+PATHS = {
+    "jit(f)/jvp(layer)/dot_general:": ("layer", "dot_general"),
+    "jit(f)/transpose(jvp(decoder))/while/body/mlp/mul:": ("decoder | mlp", "mul"),
+    "jit(f)/jit(main)/transpose(jvp(vmap(Model/layers_0)))/attn/dot:": (
+        "Model | layers_0 | attn",
+        "dot",
+    ),
+    "jit(f)/jvp()/checkpoint/rematted_computation/mul:": ("", "mul"),
+    "jit(f)/jvp(mlp)/jit(silu):": ("mlp | silu", None),
+    "jit(f)/pmap(jit(g))/pjit/layer:": ("g", "layer"),
+    "jvp(layer)//mul:": ("layer", "mul"),
+    "jit(f)/main:": ("", "main"),
+    "jit(f)": ("", None),
+    "add": ("", "add"),
+    # The first of several paths counts.
+    "jit(f)/adam/add;jit(f)/mlp/mul:": ("adam", "add"),
+    "a[x;y]/b;c/mul:": ("a[x;y]", "b"),
+    # Brackets and quotes keep a part together.
+    'jit(f)/x["q/k"]/call(a/b)/mul:': ('x["q/k"] | call(a/b)', "mul"),
+    "params['a/b'][0].mu:": ("", "params['a/b'][0].mu"),
+    "jit(f)/layer{a/b}/mul:": ("layer{a/b}", "mul"),
+    # A wrapper is taken off only if it encloses the whole part.
+    "jit(f)/jvp(layer)_1/mul:": ("jvp(layer)_1", "mul"),
+    "jit(f)/jit(g)(h)/mul": ("jit(g)(h)", "mul"),
+}
+
+
 class OddPaths(unittest.TestCase):
-    def test_each_is_a_scope_that_can_be_asked_for(self) -> None:
+    def test_path_consists_of_scope_and_primitive(self) -> None:
+        for path, expected in PATHS.items():
+            with self.subTest(path=path):
+                scope = scope_of(path)
+                self.assertEqual((" | ".join(scope.parts), scope.primitive), expected)
+
+    def test_every_odd_scope_can_be_asked_for(self) -> None:
         paths = [
             *("x['a/b']/mul:", "call(a/b)/c/mul:", '"q/r"/s/mul:', "{a/b}/[c/d]/mul:", "it's/mul:"),
             *("a(/b/mul:", "a[)/b]/mul:", "(/mul:", "]/x/mul:", "'/'/'/mul:", "\u00fc/\u2028/mul:"),
@@ -374,7 +372,7 @@ class OddPaths(unittest.TestCase):
             again = answer(data, "by_scope", "--depth", "0", f"--below={row['scope']}")
             self.assertEqual(again["scopes"], [row])
 
-    def test_paths_without_parts_stand_in_the_root(self) -> None:
+    def test_paths_without_scopes_are_in_the_root(self) -> None:
         paths = (
             "add",
             "add:",
@@ -393,7 +391,7 @@ class OddPaths(unittest.TestCase):
         times = [row["dur_ps"] for row in said["scopes"][0]["primitives"]]
         self.assertEqual(times, [20, 10, 5, 5, 5])
 
-    def test_a_thousand_levels(self) -> None:
+    def test_thousand_levels_are_all_shown(self) -> None:
         deep = "jit(f)/" + "/".join(f"l{i}" for i in range(1000))
         said = said_of([at(0, 5, deep + "/mul:"), at(5, 3, "jit(f)/l0/mul:")], "--depth", "all")
         check(self, said)
@@ -404,84 +402,8 @@ class OddPaths(unittest.TestCase):
         self.assertEqual(few["scopes"], said["scopes"][:5])
 
 
-def file_with(paths: list[str]) -> bytes:
-    """An op on each path, each of a line of its own."""
-    ops = [
-        EventMetadata(i, f"%f.{i}", [Stat(1, string(path)), Stat(2, string(f"m.py:{i}:1"))])
-        for i, path in enumerate(paths, 1)
-    ]
-    return file_of([executions(len(ops))], ops, {1: "tf_op", 2: "source_stack"})
-
-
-class Cost(unittest.TestCase):
-    """However deep paths are, what they cost goes by the size of the file."""
-
-    def test_of_deep_paths(self) -> None:
-        shared = "/".join(f"part_{i}" for i in range(25))
-        n = 30_000 if FULL else 10_000
-        cases: tuple[tuple[str, Callable[[], bytes], int, int, tuple[str, ...]], ...] = (
-            # As real ones, only more.
-            (
-                "many deep paths",
-                lambda: file_with([f"jit(f)/m/l{i % 99}/{shared}/e{i}/mul:" for i in range(n)]),
-                *(60, 450 * MIB, ()),
-            ),
-            (
-                "one path",
-                lambda: file_with(["a/" * 400_000 + "mul:"]),
-                6,
-                250 * MIB,
-                ("--depth", "all"),
-            ),
-            (
-                "paths of their own",
-                lambda: file_with([f"{i}/" + "a/" * 30 + "mul:" for i in range(8000)]),
-                *(10, 300 * MIB, ("--depth", "all")),
-            ),
-            (
-                "lines below lines",
-                lambda: file_with(["a/" * i + "mul:" for i in range(1200)] + ["a/" * 1200] * 3000),
-                *(10, 300 * MIB, ("--depth", "all")),
-            ),
-            (
-                "one path for all",
-                lambda: sharing(1_000_000, "tf_op", "t/" * 20_000),
-                10,
-                250 * MIB,
-                (),
-            ),
-        )
-        for what, make, seconds, memory, options in sampled(cases, 1):
-            with self.subTest(what), tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "x.xplane.pb"
-                path.write_bytes(make())
-                of = cost(path, "by_scope", *options)
-                said = of.outcome.object
-                leaves = said["totals"]["non_while_duration_ps_sum"]
-                root = said["scopes"][0]["total_dur_ps"]
-                self.assertEqual(root + said["no_scope"]["dur_ps"], leaves)
-                self.assertLess(of.seconds, bound(seconds))
-                self.assertLess(of.memory, memory)
-                self.assertLess(of.length, 20_000_000)
-
-    def test_what_is_left_out_for_its_length_is_said(self) -> None:
-        said = answer(file_with(["a/" * 400_000 + "mul:"]), "by_scope", "--depth", "all")
-        deepest = said["scopes"][-1]["depth"]
-        self.assertEqual(len(said["scopes"]), deepest + 1)
-        self.assertEqual(said["n_scopes_omitted"], 400_000 - deepest)
-        note = f"scopes deeper than {deepest} left out: with them the answer is too long"
-        self.assertIn(note, said["notes"])
-        self.assertLess(len(json.dumps(said)), 20_000_000)
-
-
 class Captures(unittest.TestCase):
-    def test_all_leaf_time_is_there(self) -> None:
-        for path in (DEMO, *sampled(sorted(PROFILES.glob("*.xplane.pb")), 1)):
-            for options in ((), ("--merge-layers",)):
-                with self.subTest(path=path.name, options=options):
-                    check(self, answer(path, "by_scope", "--depth", "all", *options))
-
-    def test_the_demo_s_layers_at_first_sight(self) -> None:
+    def test_demo_shows_attention_and_mlp_of_the_layers(self) -> None:
         rows = {row["scope"]: row for row in answer(DEMO, "by_scope", "--depth", "2")["scopes"]}
         attention, mlp = rows["decoder_layer/attention"], rows["decoder_layer/mlp"]
         self.assertEqual(attention["pct_of_step"], 53.401)
@@ -490,28 +412,9 @@ class Captures(unittest.TestCase):
             self.assertEqual(set(row["phases"]), {"forward", "backward", "recompute"})
         self.assertEqual(list(rows)[:3], ["", "decoder_layer", "decoder_layer/attention"])
 
-    def test_of_the_captures(self) -> None:
-        for name, expected in (
-            ("vllm-bf16", ["MergedColumnParallelLinear", "RowParallelLinear", "_jax_attn_func"]),
-            (
-                "vllm-fp4-tuned",
-                ["_jax_attn_func", "RowParallelLinear", "MergedColumnParallelLinear"],
-            ),
-        ):
-            path = PROFILES / f"{name}.xplane.pb"
-            if not path.exists():
-                self.skipTest("the captures aren't here")
-            said = answer(path, "by_scope", "--depth", "1")
-            self.assertEqual([row["scope"] for row in said["scopes"][1:4]], expected)
-            below = answer(path, "by_scope", "--below", "RowParallelLinear")["scopes"]
-            self.assertEqual(
-                below[0], next(r for r in said["scopes"] if r["name"] == below[0]["name"])
-            )
-
-    def test_of_the_oldest(self) -> None:
-        if not OFFLOADING.exists() or not TRAINING.exists():
-            self.skipTest("the captures aren't here")
-        # Neither copies nor waits for them have a path.
+    def test_copies_of_the_offloading_capture_have_no_scope(self) -> None:
+        if not OFFLOADING.exists():
+            self.skipTest("the capture isn't here")
         said = answer(OFFLOADING, "by_scope")
         self.assertEqual(totals(said), {"": (24_042_677_500, 24_042_677_500)})
         self.assertEqual(said["no_scope"]["n_executions"], 12)

@@ -1,4 +1,4 @@
-"""What the compiler decided, by small programs: a case for each rule; what launch scripts set."""
+"""The mode program: counts, collectives, kernels, parameters, flags, and real programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import unittest
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tests.builders import hlo_proto
@@ -31,9 +30,7 @@ from tests.builders.hlo_proto import (
 )
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
-from tests.command.test_amplification import measure
-from tests.harness import DEMO, FULL, OFFLOADING, TRAINING, InFolder, answer, bound, run, sampled
-from tests.naive.program_mode import flags_in
+from tests.harness import DEMO, OFFLOADING, InFolder, answer, run
 
 Json = dict[str, Any]
 DAMAGED = "the program's HLO can't be read: jit_f(7): "
@@ -55,7 +52,7 @@ def offload(*rings: Json, kind: str = "all_gather_offload_config") -> Json:
 def traced(
     computations: dict[str, list[hlo_proto.Op]] | bytes, ran: Sequence[Op] = RAN, **more: Any
 ) -> bytes:
-    """A trace of these ops, and their program beside it."""
+    """Return a trace of these ops with their program."""
     for each in ran:
         each.stats.setdefault("program_id", 7)
     program = computations
@@ -79,35 +76,44 @@ def damage(said: Json) -> list[str]:
     return [note for note in said["notes"] if note.startswith("the program's HLO")]
 
 
+def parsed(**computations: str) -> dict[str, list[hlo_proto.Op]]:
+    """Parse instructions such as `done async-done start calls=body`, separated by semicolons.
+
+    A computation that is called must precede its caller; the last one is the entry.
+    """
+    found = {}
+    for computation, text in computations.items():
+        ops = []
+        for part in text.split(";"):
+            name, opcode, *rest = part.split()
+            operands = [word for word in rest if "=" not in word]
+            calls = [word.removeprefix("calls=") for word in rest if word.startswith("calls=")]
+            thread = "sparsecore" if "on=sparsecore" in rest else None
+            ops.append(instruction(name, opcode, *operands, calls=calls, thread=thread))
+        found[computation] = ops
+    return found
+
+
 class Counts(unittest.TestCase):
-    def test_what_no_fusion_calls_is_counted_by_opcode(self) -> None:
+    def test_instructions_outside_fusions_are_counted_by_opcode(self) -> None:
         said = say(
-            {
-                "inner": [instruction("deep", "tanh")],
-                "body": [
-                    instruction("neg", "negate"),
-                    instruction("f.2", "fusion", calls=["inner"]),
-                ],
-                "reducer": [instruction("sum", "add")],
-                "main": [
-                    instruction("x", "parameter"),
-                    instruction("f.1", "fusion", "x", calls=["body"]),
-                    instruction("f.3", "fusion", "x"),
-                    instruction("r", "reduce", "f.1", calls=["reducer"]),
-                ],
-            },
+            parsed(
+                inner="deep tanh",
+                body="neg negate; f.2 fusion calls=inner",
+                reducer="sum add",
+                main="x parameter; f.1 fusion x calls=body; f.3 fusion x;"
+                "r reduce f.1 calls=reducer",
+            ),
             devices=(2, 4),
         )
-        self.assertEqual(
-            list(said["opcodes"].items()),
-            [("fusion", 2), ("add", 1), ("parameter", 1), ("reduce", 1)],
-        )
+        opcodes = [("fusion", 2), ("add", 1), ("parameter", 1), ("reduce", 1)]
+        self.assertEqual(list(said["opcodes"].items()), opcodes)
         self.assertEqual((said["n_computations"], said["n_instructions"]), (4, 8))
         self.assertEqual((said["n_fusions"], said["n_devices"]), (2, 8))
         self.assertEqual((said["name"], said["program_id"]), ("jit_f(7)", "7"))
 
-    def test_what_is_not_told_is_null(self) -> None:
-        said = say({"main": [instruction("x", "parameter")]})
+    def test_unknown_facts_are_null(self) -> None:
+        said = say(parsed(main="x parameter"))
         self.assertEqual((said["n_fusions"], said["n_devices"], said["flags"]), (0, None, None))
         self.assertEqual((said["collectives"], said["kernels"], said["retries"]), ([], [], []))
 
@@ -115,123 +121,64 @@ class Counts(unittest.TestCase):
 class Collectives(unittest.TestCase):
     def assert_moved(
         self, computations: dict[str, list[hlo_proto.Op]], *expected: tuple[Any, ...], **more: Any
-    ) -> list[Json]:
-        rows: list[Json] = say(computations, **more)["collectives"]
+    ) -> None:
+        rows = say(computations, **more)["collectives"]
         self.assertEqual(columns(rows, "collective", "how", "n_instructions"), list(expected))
-        return rows
 
-    def test_synchronous_ones(self) -> None:
+    def test_synchronous_collectives_are_counted_by_opcode(self) -> None:
+        main = "ar.1 all-reduce calls=sum; ar.2 all-reduce calls=sum; ag all-gather;"
+        main += "send.1 send; send-done.1 send-done send.1"
         self.assert_moved(
-            {
-                "sum": [instruction("add", "add")],
-                "main": [
-                    instruction("ar.1", "all-reduce", calls=["sum"]),
-                    instruction("ar.2", "all-reduce", calls=["sum"]),
-                    instruction("ag", "all-gather"),
-                    instruction("send.1", "send"),
-                    instruction("send-done.1", "send-done", "send.1"),
-                ],
-            },
-            ("all-gather", "sync", 1),
-            ("all-reduce", "sync", 2),
+            parsed(sum="add add", main=main), ("all-gather", "sync", 1), ("all-reduce", "sync", 2)
         )
 
-    def test_a_fusion_counts_and_not_what_it_calls(self) -> None:
-        inside = [instruction("ar", "all-reduce"), instruction("slice", "dynamic-slice", "ar")]
+    def test_fusion_counts_once_for_the_collective_inside(self) -> None:
         for name, collective in (
             ("all-reduce-scatter.3", "reduce-scatter"),
             ("fused_computation", "all-reduce"),
         ):
-            self.assert_moved(
-                {name: inside, "main": [instruction("fusion.1", "fusion", calls=[name])]},
-                (collective, "sync", 1),
-            )
+            inside = {name: "ar all-reduce; slice dynamic-slice ar"}
+            computations = parsed(**inside, main=f"fusion.1 fusion calls={name}")
+            self.assert_moved(computations, (collective, "sync", 1))
 
-    def test_what_lies_deep_in_a_fusion_counts_once(self) -> None:
-        self.assert_moved(
-            {
-                "inner": [instruction("ag", "all-gather")],
-                "body": [instruction("f.2", "fusion", calls=["inner"])],
-                "main": [instruction("f.1", "fusion", calls=["body"])],
-            },
-            ("all-gather", "sync", 1),
+    def test_asynchronous_collectives_are_counted_by_their_done(self) -> None:
+        # The last done has no start, so only its opcode names the collective.
+        main = (
+            "cp collective-permute-start; cp.done collective-permute-done cp;"
+            "s async-start calls=wrapped; u async-update s calls=wrapped;"
+            "d async-done u calls=wrapped; ag.done all-gather-done"
         )
+        names = ("all-gather", "collective-permute", "reduce-scatter")
+        expected = [(name, "async", 1) for name in names]
+        self.assert_moved(parsed(wrapped="rs reduce-scatter", main=main), *expected)
 
-    def test_asynchronous_ones_count_where_they_end(self) -> None:
-        self.assert_moved(
-            {
-                "wrapped": [instruction("rs", "reduce-scatter")],
-                "main": [
-                    instruction("cp", "collective-permute-start"),
-                    instruction("cp.done", "collective-permute-done", "cp"),
-                    instruction("s", "async-start", calls=["wrapped"]),
-                    instruction("u", "async-update", "s", calls=["wrapped"]),
-                    instruction("d", "async-done", "u", calls=["wrapped"]),
-                    # Of another computation: a done tells what it is by itself.
-                    instruction("ag.done", "all-gather-done"),
-                ],
-            },
-            ("all-gather", "async", 1),
-            ("collective-permute", "async", 1),
-            ("reduce-scatter", "async", 1),
+    def test_thread_of_start_or_body_shows_the_sparse_core(self) -> None:
+        wrapped = {"inner": "ag all-gather", "outer": "call custom-call calls=inner"}
+        expected = ("all-gather", "sparse_core", 1)
+        main = "s async-start calls=outer on=sparsecore; d async-done s"
+        self.assert_moved(parsed(**wrapped, main=main), expected)
+        main = "s async-start calls=outer; d async-done s"
+        self.assert_moved(parsed(**wrapped, main=main), expected, threads={"outer": "sparsecore"})
+
+    def test_copies_and_slices_are_no_collectives(self) -> None:
+        main = "s async-start calls=slice on=sparsecore; d async-done s;"
+        self.assert_moved(parsed(slice="sl slice", main=main + "c copy-start; e copy-done c"))
+
+    def test_asynchronous_fusions_are_counted_by_the_last(self) -> None:
+        bodies = {"a": "ag.1 all-gather", "async_collective_fusion.2": "ag.2 all-gather"}
+        main = (
+            "async-collective-start.1 fusion calls=a;"
+            "fusion.2 fusion async-collective-start.1 calls=async_collective_fusion.2;"
+            "async-collective-done.1 fusion fusion.2 calls=c"
         )
+        computations = parsed(**bodies, c="ag.3 all-gather", main=main)
+        self.assert_moved(computations, ("all-gather", "async_fusion", 1))
 
-    def test_of_a_sparse_core(self) -> None:
-        by_thread = instruction("s", "async-start", calls=["outer"], thread="sparsecore")
-        wrapped = {
-            "inner": [instruction("ag", "all-gather")],
-            "outer": [instruction("call", "custom-call", calls=["inner"])],
-        }
-        done = instruction("d", "async-done", "s")
-        self.assert_moved({**wrapped, "main": [by_thread, done]}, ("all-gather", "sparse_core", 1))
-        start = instruction("s", "async-start", calls=["outer"])
-        self.assert_moved(
-            {**wrapped, "main": [start, done]},
-            ("all-gather", "sparse_core", 1),
-            threads={"outer": "sparsecore"},
-        )
+    def test_asynchronous_fusion_of_unknown_content_is_a_collective(self) -> None:
+        computations = parsed(main="async-collective-done.1 fusion")
+        self.assert_moved(computations, ("collective", "async_fusion", 1))
 
-    def test_a_copy_or_other_work_of_a_sparse_core_is_none(self) -> None:
-        self.assert_moved(
-            {
-                "slice": [instruction("sl", "slice")],
-                "main": [
-                    instruction("s", "async-start", calls=["slice"], thread="sparsecore"),
-                    instruction("d", "async-done", "s"),
-                    instruction("c", "copy-start"),
-                    instruction("c.done", "copy-done", "c"),
-                ],
-            }
-        )
-
-    def test_asynchronous_fusions(self) -> None:
-        """Three pieces of one collective, and nothing but the last counts."""
-        self.assert_moved(
-            {
-                "a": [instruction("ag.1", "all-gather")],
-                "async_collective_fusion.2": [instruction("ag.2", "all-gather")],
-                "c": [instruction("ag.3", "all-gather")],
-                "main": [
-                    instruction("async-collective-start.1", "fusion", calls=["a"]),
-                    instruction(
-                        "fusion.2",
-                        "fusion",
-                        "async-collective-start.1",
-                        calls=["async_collective_fusion.2"],
-                    ),
-                    instruction("async-collective-done.1", "fusion", "fusion.2", calls=["c"]),
-                ],
-            },
-            ("all-gather", "async_fusion", 1),
-        )
-
-    def test_a_fusion_that_waits_for_something_untold(self) -> None:
-        self.assert_moved(
-            {"main": [instruction("async-collective-done.1", "fusion")]},
-            ("collective", "async_fusion", 1),
-        )
-
-    def test_times_and_payload_are_those_of_comm(self) -> None:
+    def test_times_and_payload_equal_those_of_comm(self) -> None:
         groups = ", replica_groups={{0,1},{2,3}}"
         ran = [
             op("ag-start.1", "all-gather-start", 100, 1, opcode="all-gather-start"),
@@ -240,34 +187,27 @@ class Collectives(unittest.TestCase):
             op("ar.1", "all-reduce", 130, 30, shape=BF16, attributes=groups, opcode="all-reduce"),
             op("ar.1", "all-reduce", 160, 10, shape=BF16, attributes=groups, opcode="all-reduce"),
         ]
-        main = [
-            instruction("ag-start.1", "all-gather-start"),
-            instruction("ag-done.1", "all-gather-done", "ag-start.1"),
-            instruction("ar.1", "all-reduce"),
-            instruction("ar.2", "all-reduce"),
-            instruction("rs.1", "reduce-scatter"),
-        ]
-        rows = say({"main": main}, ran=ran)["collectives"]
+        main = "ag-start.1 all-gather-start; ag-done.1 all-gather-done ag-start.1;"
+        main += "ar.1 all-reduce; ar.2 all-reduce; rs.1 reduce-scatter"
+        rows = say(parsed(main=main), ran=ran)["collectives"]
         names = "collective n_instructions n_executions sync_dur_ps wait_dur_ps payload_bytes"
-        self.assertEqual(
-            columns(rows, *names.split()),
-            [
-                ("all-reduce", 2, 2, 40, 0, 2 * 2048),
-                ("all-gather", 1, 1, 0, 9, 2048),
-                ("reduce-scatter", 1, 0, 0, 0, None),
-            ],
-        )
-        of_comm = answer(traced({"main": main}, ran), "comm")["totals"]["by_collective"]
+        expected = [
+            ("all-reduce", 2, 2, 40, 0, 2 * 2048),
+            ("all-gather", 1, 1, 0, 9, 2048),
+            ("reduce-scatter", 1, 0, 0, 0, None),
+        ]
+        self.assertEqual(columns(rows, *names.split()), expected)
+        of_comm = answer(traced(parsed(main=main), ran), "comm")["totals"]["by_collective"]
         for row in rows[:2]:
-            told = of_comm[row["collective"]]
-            self.assertEqual(told, {name: row[name] for name in told})
+            figures = of_comm[row["collective"]]
+            self.assertEqual(figures, {name: row[name] for name in figures})
 
-    def test_times_are_of_this_program_alone(self) -> None:
+    def test_times_of_other_programs_are_left_out(self) -> None:
         ran = [
             op("ar.1", "all-reduce", 100, 30, shape=BF16, program_id=7),
             op("ar.1 ", "all-reduce", 130, 20, shape=BF16, program_id=8),
         ]
-        (row,) = say({"main": [instruction("ar.1", "all-reduce")]}, ran=ran)["collectives"]
+        (row,) = say(parsed(main="ar.1 all-reduce"), ran=ran)["collectives"]
         self.assertEqual((row["n_executions"], row["sync_dur_ps"]), (1, 30))
 
 
@@ -281,14 +221,14 @@ class Plans(unittest.TestCase):
         plan: list[str] | None = row["plan"]
         return plan
 
-    def test_of_algorithms(self) -> None:
+    def test_plan_has_emitter_and_strategy(self) -> None:
         self.assertEqual(self.plan(PLAN), ["RingEmitter", "StrategyRing"])
         nothing: Json = {"collective_algorithm_config": {"emitter": "", "strategy": 5}}
         others: list[object] = [{"collective_algorithm_config": []}, {}, [], None]
         for said in (nothing, *others):
             self.assertIsNone(self.plan(said))
 
-    def test_of_offloads(self) -> None:
+    def test_plan_of_an_offload_has_rings_and_sparse_core(self) -> None:
         first = {"ring_type": "ICI_RING_TYPE_UNIDIR_CW", "ring_dim": "ICI_RING_DIM_X_MESH"}
         second = {"ring_dim": "", "explicit_strategy_ring_dim": "ICI_RING_DIM_Y_MESH"}
         self.assertEqual(
@@ -302,14 +242,14 @@ class Plans(unittest.TestCase):
         settings = {"is_conditional_collective_offload": True, "all_gather_offload_config": ""}
         self.assertIsNone(self.plan({"collective_offload_config": settings}))
 
-    def test_what_is_no_json_is_a_note(self) -> None:
-        for text in (b"{", b"\xff", b"[" * 99_999):
+    def test_invalid_json_in_a_config_is_a_note(self) -> None:
+        for text in (b"{", b"\xff"):
             said = say({"main": [instruction("ar", "all-reduce", config=text)]})
             self.assertEqual(columns(said["collectives"], "plan"), [(None,)])
             note = f"{DAMAGED}the backend_config of ar; answered without it"
             self.assertEqual(damage(said), [note])
 
-    def test_of_all_parts_and_what_they_run(self) -> None:
+    def test_plan_joins_those_of_all_parts_and_of_the_wrapped_collective(self) -> None:
         emitters = [config(collective_algorithm_config={"emitter": name}) for name in "EDCBA"]
         rows = say(
             {
@@ -327,7 +267,7 @@ class Plans(unittest.TestCase):
         )["collectives"]
         self.assertEqual(columns(rows, "plan"), [(["B", "C", "D", "E"],)])
 
-    def test_a_row_for_each_plan_and_null_first(self) -> None:
+    def test_each_plan_has_a_row_with_null_first(self) -> None:
         rows = say(
             {
                 "main": [
@@ -350,7 +290,7 @@ class Kernels(unittest.TestCase):
     ) -> hlo_proto.Op:
         return instruction(name, "custom-call", target=target, config=config(**said))
 
-    def test_vmem_and_what_is_declared(self) -> None:
+    def test_kernels_are_grouped_by_vmem_and_declared_cost(self) -> None:
         used = [
             {"memory_space": "1", "offset": "0", "size": "589824"},
             {"memory_space": "0", "size": "9"},
@@ -392,7 +332,7 @@ class Kernels(unittest.TestCase):
             ],
         )
 
-    def test_what_is_no_size_is_null(self) -> None:
+    def test_vmem_is_null_unless_all_sizes_are_known(self) -> None:
         one = {"memory_space": "1", "size": "8"}
         for listed, size in (
             ([one, one], 16),
@@ -406,7 +346,7 @@ class Kernels(unittest.TestCase):
             (row,) = say({"main": [kernel]})["kernels"]
             self.assertEqual(row["vmem_used_bytes"], size, listed)
 
-    def test_retries(self) -> None:
+    def test_retried_ops_are_listed_by_time(self) -> None:
         used = [{"memory_space": "1", "size": "8"}]
         counts = {"a": "2", "b": "0", "c": 1, "d": "1", "e": "many", "f": None}
         said = say(
@@ -448,14 +388,14 @@ AXES = (("fsdp", 4), ("tp", 2))
 
 class Shardings(unittest.TestCase):
     def read(self, written: bytes, shape: Shape | None = None) -> tuple[Any, ...]:
-        """The text, and the whole array's shape."""
+        """Return the text of a sharding and the global shape."""
         said = say({"main": [parameter(0, shape)]}, extra=shardings(written), devices=(1, 8))
         (row,) = said["parameters"]
         self.assertEqual(row["shape"], "bf16[16,128]")
         self.assertEqual(damage(said), [])
         return row["sharding"], row["global_shape"]
 
-    def test_by_tiles(self) -> None:
+    def test_tiled_shardings_have_text_and_global_shape(self) -> None:
         for written, text, whole in (
             (sharding(REPLICATED), "{replicated}", "bf16[16,128]"),
             (sharding(MAXIMAL, devices=[3]), "{maximal device=3}", "bf16[16,128]"),
@@ -489,16 +429,17 @@ class Shardings(unittest.TestCase):
                 "{devices=[4,1,2]<=[8] last_tile_dims={unknown}}",
                 None,
             ),
-            # Of another rank, or of none.
+            # These don't fit the rank of the array.
             (sharding(TILED, [8], iota=[8]), "{devices=[8]<=[8]}", None),
             (sharding(TILED, [4, 2, 1], iota=[8]), "{devices=[4,2,1]<=[8]}", None),
             (sharding(TILED, [0, 4], iota=[4]), "{devices=[0,4]<=[4]}", None),
             (sharding(TILED, shares_last=True), "{devices=[] last_tile_dim_replicate}", None),
             *((sharding(9), None, None), (sharding(TUPLE, parts=[sharding(TUPLE)]), None, None)),
         ):
-            self.assertEqual(self.read(written), (text, whole), text)
+            with self.subTest(text=text):
+                self.assertEqual(self.read(written), (text, whole))
 
-    def test_by_names(self) -> None:
+    def test_named_shardings_have_text_and_global_shape(self) -> None:
         mesh = "mesh['fsdp'=4,'tp'=2]"
         for written, text, whole in (
             (named_sharding(AXES, [[0], []]), f"{mesh}, [{{'fsdp'}}, {{}}]", "bf16[64,128]"),
@@ -534,20 +475,19 @@ class Shardings(unittest.TestCase):
             (named_sharding(AXES, [[0]]), f"{mesh}, [{{'fsdp'}}]", None),
             (named_sharding([("x", 0)], [[0], []]), "mesh['x'=0], [{'x'}, {}]", None),
         ):
-            # Whatever stands beside it is void.
+            # The named sharding overrides the other fields.
             for kind in (REPLICATED, MANUAL):
                 found = self.read(sharding(kind, [7], named=written))
                 self.assertEqual(found, (f"{{{text}}}", whole))
         found = self.read(sharding(REPLICATED, named=named_sharding(AXES, [[2], []])))
         self.assertEqual(found, (None, None))
 
-    def test_without_one(self) -> None:
+    def test_global_shape_without_a_sharding_is_known_for_one_device(self) -> None:
         for devices, whole in (((1, 1), "bf16[16,128]"), ((1, 8), None), (None, None)):
             (row,) = say({"main": [parameter()]}, devices=devices)["parameters"]
             self.assertEqual((row["sharding"], row["global_shape"]), (None, whole))
 
-    def test_of_a_tuple(self) -> None:
-        """One parameter, as of more than 2 000 arguments."""
+    def test_tuple_parameter_has_a_row_for_each_array(self) -> None:
         cut, whole = sharding(TILED, [2], iota=[2]), sharding(REPLICATED)
         inner = tuple_of(array("token"), array("f32", 4), array("opaque"))
         shape = tuple_of(array("f32", 16), inner, array("bf16", 8, space=5))
@@ -573,7 +513,7 @@ class Shardings(unittest.TestCase):
             self.assertEqual((said["aliased_bytes"], said["donated_unused_bytes"]), (16, 64))
             self.assertEqual(damage(said), [])
 
-    def test_of_another_shape_is_a_note(self) -> None:
+    def test_sharding_that_does_not_fit_is_a_note(self) -> None:
         shape = tuple_of(array("f32", 16), array("f32", 4))
         for written in (sharding(TUPLE, parts=[sharding(REPLICATED)]), b"\xff"):
             said = say({"main": [parameter(0, shape)]}, extra=shardings(written), devices=(1, 2))
@@ -584,7 +524,7 @@ class Shardings(unittest.TestCase):
 
 
 class Parameters(unittest.TestCase):
-    def test_most_bytes_first(self) -> None:
+    def test_parameters_are_ordered_by_size(self) -> None:
         said = say(
             {
                 "body": [parameter(9, name="inner")],
@@ -602,10 +542,10 @@ class Parameters(unittest.TestCase):
             columns(said["parameters"], "number", "path", "bytes"),
             [(1, "w['a']", 16), (3, "w['a']", 16), (2, None, 4)],
         )
-        # The size of the fourth only a run knows.
+        # The omitted parameter has a dynamic size.
         self.assertEqual(said["tail"], {"n_parameters_omitted": 1, "bytes": None})
 
-    def test_memory_that_is_lent(self) -> None:
+    def test_aliased_and_unused_donated_bytes_count_hbm_only(self) -> None:
         said = say(
             {
                 "main": [
@@ -619,13 +559,13 @@ class Parameters(unittest.TestCase):
             },
             extra=aliases((0, ()), (1, ()), (4, ())) + donors((1, ()), (2, ()), (5, ())),
         )
-        # Of 1 both is said, so it is used; 4 and 5 lie in the host's memory.
+        # Parameter 1 is aliased and donated, so it is used; 4 and 5 are in host memory.
         self.assertEqual((said["aliased_bytes"], said["donated_unused_bytes"]), (12, 16))
         aliased = [row["number"] for row in said["parameters"] if row["aliased_to_output"]]
         self.assertEqual(aliased, [4, 1, 0])
         self.assertEqual(damage(said), [])
 
-    def test_a_shape_that_cannot_be_read(self) -> None:
+    def test_unreadable_shape_makes_its_facts_null(self) -> None:
         broken = hlo_proto.op("p0", "parameter", extra=b"\x1a\x01\xff", number=0)
         said = say({"main": [broken]}, extra=aliases((0, ())), devices=(1, 1))
         (row,) = said["parameters"]
@@ -636,7 +576,7 @@ class Parameters(unittest.TestCase):
         self.assertIsNone(said["aliased_bytes"])
         self.assertEqual(damage(said), [f"{DAMAGED}the shape of p0; answered without it"])
 
-    def test_a_program_that_contradicts_itself(self) -> None:
+    def test_contradictory_parameters_are_a_note(self) -> None:
         what = "two parameters have the same number, or an alias has no parameter"
         note = f"{DAMAGED}{what}; answered without it"
         for extra in (aliases((7, ())), aliases((0, (1,))), donors((7, ())), donors((0, (0,)))):
@@ -650,7 +590,7 @@ class Parameters(unittest.TestCase):
             said = say({"main": [far]}, extra=shardings(sharding(REPLICATED)))
             self.assertEqual(columns(said["parameters"], "number", "sharding"), [(number, None)])
 
-    def test_without_an_entry_nothing_is_known(self) -> None:
+    def test_parameters_are_null_without_an_entry(self) -> None:
         one = hlo_proto.module({"main": [parameter()]})
         for entry_id in (None, 99):
             one.entry_id = entry_id
@@ -664,42 +604,11 @@ class Parameters(unittest.TestCase):
 
 
 class Damage(unittest.TestCase):
-    def test_without_a_program(self) -> None:
+    def test_missing_or_cut_program_is_the_reason_no_program(self) -> None:
         whole = hlo_proto.hlo_proto({"main": [parameter()]})
         for data in (traced(whole[:-2]), encode(Space([tpu_plane(list(RAN), [("s", 90, 200)])]))):
             outcome = run(data, "program")
             self.assertEqual((outcome.object["reason"], outcome.status), ("no_program", 0))
-
-    def test_large_programs_take_bounded_time(self) -> None:
-        n = 100_000 if FULL else 10_000
-        fusions = {
-            "body": [instruction("ag", "all-gather", config=config(**PLAN))],
-            "main": [instruction(f"f{i}", "fusion", calls=["body"]) for i in range(n)],
-        }
-        deep = {"c0": [instruction("i0", "all-gather")]}
-        deep |= {
-            f"c{i}": [instruction(f"i{i}", "fusion", calls=[f"c{i - 1}"])] for i in range(1, n // 2)
-        }
-        round_about = {
-            f"c{i}": [instruction(f"i{i}", "fusion", calls=[f"c{(i + 1) % 999}"])]
-            for i in range(999)
-        }
-        # One sharding for all parts of a tuple, and one that takes its time to be written.
-        many = tuple_of(*[array("f32", 8)] * 20_000)
-        one_for_all = shardings(sharding(TILED, [8], devices=range(50_000)))
-        cases = (
-            ("fusions of one body", fusions, b"", n),
-            ("deep", deep, b"", 1),
-            ("round about", round_about, b"", 0),
-            ("a large tuple", {"main": [parameter(0, many)]}, one_for_all, 0),
-        )
-        for what, computations, extra, n_collectives in sampled(cases, 2):
-            with self.subTest(what):
-                cost = measure(what, traced(computations, extra=extra), "program")
-                self.assertLess(cost.seconds, bound(20))
-                self.assertLess(cost.memory, 300 << 20)
-                rows = cost.outcome.object["collectives"]
-                self.assertEqual(sum(row["n_instructions"] for row in rows), n_collectives)
 
 
 # --- flags ---------------------------------------------------------------------------------------
@@ -718,7 +627,7 @@ class Flags(InFolder):
     def notes_on(self, text: str | bytes) -> list[str]:
         return [note for note in self.said(text)["notes"] if "flags.txt" in note]
 
-    def test_in_scripts(self) -> None:
+    def test_flags_are_read_from_shell_scripts(self) -> None:
         self.assertEqual(
             self.said((FLAGS / "launch.sh").read_bytes())["flags"]["set"],
             {
@@ -742,7 +651,7 @@ class Flags(InFolder):
             ],
         )
 
-    def test_in_yaml(self) -> None:
+    def test_flags_are_read_from_yaml(self) -> None:
         self.assertEqual(
             self.set_by((FLAGS / "pod.yaml").read_bytes()),
             {
@@ -757,7 +666,7 @@ class Flags(InFolder):
             },
         )
 
-    def test_how_a_value_ends(self) -> None:
+    def test_value_ends_at_quotes_blanks_and_separators(self) -> None:
         for text, value in (
             ("--xla_a=1 --b", "1"),
             ("--xla_a=1\\\n2", "1"),
@@ -786,9 +695,8 @@ class Flags(InFolder):
         ):
             with self.subTest(text=text):
                 self.assertEqual(self.set_by(text), {"xla_a": value})
-                self.assertEqual(flags_in(text), {"xla_a": value})
 
-    def test_comments(self) -> None:
+    def test_comments_set_no_flags(self) -> None:
         for text in ("#--xla_a=1", " # --xla_a=1", "x\t#y --xla_a=1", "'b #' --xla_a=1"):
             self.assertEqual(self.set_by(text), {}, text)
             self.assertEqual(self.notes_on(text), ["no flag --xla…=value in flags.txt"])
@@ -796,31 +704,24 @@ class Flags(InFolder):
             self.set_by("# a \\\n--xla_a=1\nb#c --xla_b=2"), {"xla_a": "1", "xla_b": "2"}
         )
 
-    def test_junk(self) -> None:
-        junk = (FLAGS / "junk").read_bytes()
-        self.assertEqual(self.set_by(junk), flags_in(junk.decode(errors="replace")))
+    def test_bytes_that_are_no_text_set_no_flag(self) -> None:
         self.assertEqual(self.set_by(b""), {})
-        self.assertEqual(self.set_by(bytes(range(256)) * 1000), {})
-        n = 10**6 if FULL else 10**5
-        for text in ('--xla_a="' + "\\" * n, "\\" * n, "--xla" * n, '--xla_a="' * n, "# " * n):
-            self.assertLess(self.said(text)["flags"]["n"], 2)
+        self.assertEqual(self.set_by(bytes(range(256)) * 100), {})
+        self.assertEqual(self.set_by("--xla" * 1000), {})
+        self.assertLess(len(self.set_by((FLAGS / "junk").read_bytes())), 20)
 
-    def test_many(self) -> None:
-        """As libtpu writes all it has."""
+    def test_first_two_hundred_of_many_flags_are_listed(self) -> None:
         names = [f"xla_tpu_made_up_{i}" for i in range(1500)]
         text = "".join(f"--{name}='{i}'\n" for i, name in enumerate(names))
-        said = self.said(text + "--xla_tpu_made_up_0=last\n--megascale_x=1\n")
-        flags = said["flags"]
+        flags = self.said(text + "--xla_tpu_made_up_0=last\n--megascale_x=1\n")["flags"]
         self.assertEqual((flags["n"], list(flags["set"])), (1500, names[:200]))
         self.assertEqual(flags["set"]["xla_tpu_made_up_0"], "last")
         self.assertEqual({row["says"] for row in flags["findings"]}, {None})
-        again = self.said(text * 2)["notes"][-1]
-        self.assertIn(f"{', '.join(names[:8])} and 1492 more", again)
+        self.assertIn(f"{', '.join(names[:8])} and 1492 more", self.said(text * 2)["notes"][-1])
 
-    def test_a_file_that_cannot_be_read(self) -> None:
+    def test_unreadable_flags_file_is_refused(self) -> None:
         folder = str(self.folder)
         large = self.write("large", b"\n" * ((16 << 20) + 1))
-        # Nobody writes to it.
         os.mkfifo(f"{folder}/fifo")
         for path, what in (
             (f"{folder}/fifo", "not a regular file: copy it into one"),
@@ -835,31 +736,20 @@ class Flags(InFolder):
             self.assertEqual(said["detail"], f"{path}: {what}")
             self.assertEqual(outcome.stderr.count("\n"), 1)
 
-    # what a flag says
-
     GATHER = "xla_tpu_enable_sparse_core_collective_offload_all_gather"
 
     def finding(self, flag: str, value: str | None, main: Sequence[str]) -> Json:
-        """Of a program that has these collectives."""
+        """Return what is found of a flag in a program with these collectives."""
         ops = {
-            "sync": [instruction("sync", "all-gather")],
-            "async": [
-                instruction("s.a", "all-gather-start"),
-                instruction("d.a", "all-gather-done", "s.a"),
-            ],
-            "async_fusion": [instruction("async-collective-done.1", "fusion", calls=["ag"])],
-            "sparse_core": [
-                instruction("s.sc", "async-start", calls=["ag"], thread="sparsecore"),
-                instruction("d.sc", "async-done", "s.sc"),
-            ],
-            "permute": [
-                instruction("s.p", "collective-permute-start"),
-                instruction("d.p", "collective-permute-done", "s.p"),
-            ],
+            "sync": "sync all-gather",
+            "async": "s.a all-gather-start; d.a all-gather-done s.a",
+            "async_fusion": "async-collective-done.1 fusion calls=ag",
+            "sparse_core": "s.sc async-start calls=ag on=sparsecore; d.sc async-done s.sc",
+            "permute": "s.p collective-permute-start; d.p collective-permute-done s.p",
         }
-        computations = {"main": [each for name in main for each in ops[name]]}
-        if any("ag" in each.calls for each in computations["main"]):
-            computations = {"ag": [instruction("ag", "all-gather")], **computations}
+        written = "; ".join(ops[name] for name in main) or "x parameter"
+        called = {"ag": "ag all-gather"} if "calls=ag" in written else {}
+        computations = parsed(**called, main=written)
         text = "" if value is None else f"--{flag}={value}"
         rows = self.said(text, computations)["flags"]["findings"]
         (row,) = (row for row in rows if row["flag"] == flag)
@@ -867,7 +757,7 @@ class Flags(InFolder):
         found: Json = row
         return found
 
-    def test_each_word_has_a_case(self) -> None:
+    def test_finding_compares_the_value_with_the_program(self) -> None:
         cases: list[tuple[str | None, list[str], int, int, str | None]] = [
             (None, ["sparse_core", "sync"], 2, 1, None),
             ("true", ["sparse_core", "sync"], 2, 1, "consistent"),
@@ -888,7 +778,7 @@ class Flags(InFolder):
                 found = row["n_instructions"], row["n_seen"], row["says"]
                 self.assertEqual(found, (n, n_seen, says))
 
-    def test_what_shows_each_flag(self) -> None:
+    def test_each_flag_has_instructions_that_show_it(self) -> None:
         everything = ["sync", "async", "async_fusion", "sparse_core", "permute"]
         for flag, n, n_seen in (
             ("xla_tpu_enable_async_collective_fusion", 5, 1),
@@ -905,19 +795,16 @@ class Flags(InFolder):
             row = self.finding(flag, "true", everything)
             self.assertEqual((row["n_instructions"], row["n_seen"]), (n, n_seen), flag)
 
-    def test_what_the_others_cost(self) -> None:
+    def test_exposed_time_counts_instructions_without_the_effect(self) -> None:
         ran = [
             op("ag.1", "all-gather", 100, 30, shape=BF16),
             op("ag-start.2", "all-gather-start", 130, 1),
             op("ag-done.2", "all-gather-done", 140, 7, shape=BF16),
         ]
-        main = [
-            instruction("ag.1", "all-gather"),
-            instruction("ag-start.2", "all-gather-start"),
-            instruction("ag-done.2", "all-gather-done", "ag-start.2"),
-        ]
+        main = "ag.1 all-gather; ag-start.2 all-gather-start;"
+        main += "ag-done.2 all-gather-done ag-start.2"
         path = self.write("flags.txt", b"")
-        rows = say({"main": main}, "--flags", str(path), ran=ran)["flags"]["findings"]
+        rows = say(parsed(main=main), "--flags", str(path), ran=ran)["flags"]["findings"]
         exposed = {row["flag"]: row["exposed_ps"] for row in rows}
         self.assertEqual(exposed["xla_enable_async_all_gather"], 30)
         self.assertEqual(exposed[self.GATHER], 37)
@@ -928,17 +815,9 @@ class Flags(InFolder):
 
 
 class Demo(unittest.TestCase):
-    """TPU7x, of which the figures can be counted by hand in a dump of the program."""
-
-    said: Json
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.said = answer(DEMO, "program")
-
-    def test_collectives(self) -> None:
+    def test_collectives_are_those_counted_in_a_dump_of_the_program(self) -> None:
         counted = Counter[tuple[str, str]]()
-        for row in self.said["collectives"]:
+        for row in answer(DEMO, "program")["collectives"]:
             counted[row["collective"], row["how"]] += row["n_instructions"]
             self.assertEqual("sparse_core" in (row["plan"] or ()), row["how"] == "sparse_core")
         self.assertEqual(
@@ -953,34 +832,9 @@ class Demo(unittest.TestCase):
             },
         )
 
-    def test_time_is_that_of_comm(self) -> None:
-        comm = answer(DEMO, "comm", "--top=1000")
-        sync = sum(row["sync_dur_ps"] for row in self.said["collectives"])
-        wait = sum(row["wait_dur_ps"] for row in self.said["collectives"])
-        self.assertEqual(sync + wait, comm["totals"]["exposed_ps"])
-        for name, told in comm["totals"]["by_collective"].items():
-            rows = [row for row in self.said["collectives"] if row["collective"] == name]
-            for figure, value in told.items():
-                self.assertEqual(sum(row[figure] for row in rows), value)
-        offloaded = [row for row in comm["rows"] if "sparse_core" in (row["plan"] or ())]
-        self.assertEqual({row["engine"] for row in offloaded}, {"sparse_core"})
-
-    def test_kernels(self) -> None:
-        names = "kernel vmem_used_bytes vmem_limit_bytes n_instructions n_executions"
-        self.assertEqual(
-            columns(self.said["kernels"], *names.split())[0],
-            ("flash_attention", 589_824, 33_554_432, 2, 8),
-        )
-        of_summary = answer(DEMO, "summary")["kernels"]
-        self.assertEqual(
-            columns(self.said["kernels"], "kernel", "n_executions", "total_dur_ps"),
-            columns(of_summary, "kernel", "n_executions", "total_dur_ps"),
-        )
-
-    def test_parameters(self) -> None:
+    def test_parameters_have_the_shapes_of_the_source(self) -> None:
         said = answer(DEMO, "program", "--top=100")
         rows = {row["path"]: row for row in said["parameters"]}
-        # Of the source beside the capture: weights, two moments of each, and tokens.
         whole = {
             "w['emb']": "f32[32000,1024]",
             "w['blk']['w1']": "f32[4,1024,4096]",
@@ -988,38 +842,26 @@ class Demo(unittest.TestCase):
             "tok": "s32[16,2048]",
         }
         self.assertEqual({path: rows[path]["global_shape"] for path in whole}, whole)
-        self.assertEqual(len(rows), 31)
-        self.assertEqual(rows["w['emb']"]["sharding"], "{devices=[2,4]<=[4,2]T(1,0)}")
-        aliased = [row for row in rows.values() if row["aliased_to_output"]]
-        self.assertEqual(len(aliased), 21)
-        self.assertEqual(said["aliased_bytes"], sum(row["bytes"] for row in aliased))
-        self.assertEqual(self.said["tail"]["n_parameters_omitted"], 11)
-        self.assertEqual(
-            said["tail"]["bytes"] + sum(row["bytes"] for row in rows.values()),
-            self.said["tail"]["bytes"] + sum(row["bytes"] for row in self.said["parameters"]),
-        )
+        aliased = [row["bytes"] for row in rows.values() if row["aliased_to_output"]]
+        self.assertEqual((len(rows), len(aliased)), (31, 21))
+        self.assertEqual(said["aliased_bytes"], sum(aliased))
 
 
-class Captures(unittest.TestCase):
-    def need(self, path: Path) -> Path:
-        if not path.exists():
-            self.skipTest("the capture isn't here")
-        return path
-
-    def test_v6e(self) -> None:
-        said = answer(self.need(OFFLOADING), "program")
+@unittest.skipUnless(OFFLOADING.exists(), "the capture isn't here")
+class Offloading(unittest.TestCase):
+    def test_parameters_in_host_memory(self) -> None:
+        said = answer(OFFLOADING, "program")
         names = "path shape global_shape sharding memory_space aliased_to_output"
         shape = "f32[5,1024,1024,256]"
         self.assertEqual(
             columns(said["parameters"], *names.split()),
             [(f"ws[{i}]", shape, shape, "{replicated}", 5, True) for i in range(3)],
         )
-        # The host's memory is lent, not HBM.
-        self.assertEqual((said["aliased_bytes"], said["collectives"]), (0, []))
+        self.assertEqual((said["aliased_bytes"], said["collectives"]), (0, []), "no HBM")
 
-    def test_v6e_with_a_collective(self) -> None:
+    def test_collective_of_another_step_equals_comm(self) -> None:
         step = "jit__psum(9646411105960254074)"
-        said = answer(self.need(OFFLOADING), "program", "--step-id", step)
+        said = answer(OFFLOADING, "program", "--step-id", step)
         (row,) = said["collectives"]
         self.assertEqual(
             (row["collective"], row["how"], row["n_instructions"]), ("all-reduce", "sync", 1)
@@ -1032,11 +874,6 @@ class Captures(unittest.TestCase):
             parameter["sharding"], "{devices=[2,1,1,1,1,4]<=[8] last_tile_dim_replicate}"
         )
         self.assertEqual(parameter["global_shape"], "f32[2,5,1024,1024,256]")
-
-    def test_the_demo_is_that_capture(self) -> None:
-        of_capture, of_demo = answer(self.need(TRAINING), "program"), answer(DEMO, "program")
-        for name in ("collectives", "kernels", "parameters", "opcodes"):
-            self.assertEqual(of_capture[name], of_demo[name])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""What the program beside a trace explains, end to end: precision, kernels' costs, whose data.
-
-Small programs made by hand, and real ones where the captures lie beside the repository.
-"""
+"""Facts that modes take from the compiled program: precision, costs of kernels, likely lines."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ EVERYTHING = ("--include-comm", "--include-data-move")
 
 
 def beside(hlo: bytes | None, ops: Sequence[Op]) -> bytes:
-    """A trace of these ops, all of one program, and that program."""
+    """Return a trace of these ops with their program."""
     for each in ops:
         each.stats["program_id"] = PROGRAM_ID
     end = max(each.start + each.dur for each in ops)
@@ -54,16 +51,13 @@ def notes_of_damage(said: Json) -> list[str]:
 
 
 class AtMostEight(unittest.TestCase):
-    """Of the lines that a group is due to, and of those that its fusions hold besides."""
-
-    def test_likely_sources_and_the_rest_in_one_row(self) -> None:
+    def test_eight_likely_sources_precede_a_row_for_the_rest(self) -> None:
         for n in (1, 8, 9, 11):
             with self.subTest(n=n):
                 names = [f"copy.{i}" for i in range(n)]
                 copies = [
                     hlo_proto.op(x, "copy", line=f"m.py:{i + 1}") for i, x in enumerate(names)
                 ]
-                # The first take longest.
                 ran = [event(x, "copy", 100 * i, 50 - i) for i, x in enumerate(names)]
                 said = answer(trace_of({"main": copies}, *ran), "by_source", *EVERYTHING)
                 (group,) = said["groups"]
@@ -75,10 +69,10 @@ class AtMostEight(unittest.TestCase):
                     expected.append((None, None, None, sum(50 - i for i in range(8, n)), n - 8))
                 self.assertEqual(rows, expected)
 
-    def test_lines_fused(self) -> None:
+    def test_eight_fused_lines_are_ordered_by_instructions(self) -> None:
         for n in (1, 8, 9):
             with self.subTest(n=n):
-                # Of the last line there are two instructions.
+                # The last line has two instructions.
                 lines = [f"m.py:{i + 10}" for i in range(n)]
                 body = [
                     hlo_proto.op(f"add.{i}", "add", line=line)
@@ -95,7 +89,7 @@ class AtMostEight(unittest.TestCase):
 
 
 def dot(left: str, right: str, extra: bytes = b"") -> list[hlo_proto.Op]:
-    """A dot and its two operands; the last is the root."""
+    """Return a dot after its two operands."""
     return [
         hlo_proto.op("left", "parameter", shape=array(left, 8, 8)),
         hlo_proto.op("right", "parameter", shape=array(right, 8, 8)),
@@ -104,7 +98,7 @@ def dot(left: str, right: str, extra: bytes = b"") -> list[hlo_proto.Op]:
 
 
 def judged(program: Program, name: str, output: str, category: str) -> Json:
-    """The roofline's row of one op, of a text that tells nothing of its operands."""
+    """Return the roofline's row of an op whose text doesn't show its operands."""
     peaks = ("--peak-tflops-fp32", "100", "--peak-tflops-fp16", "1000")
     shape = f"{output}[8,128]{{1,0}}"
     ran = event(
@@ -124,8 +118,6 @@ def judged(program: Program, name: str, output: str, category: str) -> Json:
 
 
 class Precision(unittest.TestCase):
-    """The dot's operands decide, not what it puts out."""
-
     def assert_dtype(
         self,
         dtype: str,
@@ -142,19 +134,19 @@ class Precision(unittest.TestCase):
         said = (row["dtype"], row["dtype_source"], row["dtype_uncertain"])
         self.assertEqual(said, (dtype, "program", False), (left, right, output))
 
-    def test_half_precision_summed_in_fp32_is_half_precision(self) -> None:
+    def test_half_precision_operands_decide_over_fp32_output(self) -> None:
         self.assert_dtype("bf16", "bf16", "bf16", "f32")
         self.assert_dtype("fp16", "f16", "f16", "f32")
 
-    def test_fp8_put_out_as_bf16_is_fp8(self) -> None:
+    def test_fp8_operands_decide_over_bf16_output(self) -> None:
         self.assert_dtype("fp8", "f8e4m3fn", "f8e4m3fn", "bf16")
         self.assert_dtype("fp8", "f8e4m3fn", "f8e5m2", "f32")
 
-    def test_of_mixed_operands_the_wider_decides(self) -> None:
+    def test_wider_operand_decides(self) -> None:
         self.assert_dtype("bf16", "bf16", "f8e4m3fn", "f32")
         self.assert_dtype("bf16", "f8e4m3fn", "bf16", "f32")
 
-    def test_fp32_takes_one_pass_unless_more_is_asked_for(self) -> None:
+    def test_fp32_counts_as_bf16_at_default_precision(self) -> None:
         self.assert_dtype("bf16", "f32", "f32", "f32")
         self.assert_dtype("bf16", "f32", "f32", "f32", precision(0, 0))
         self.assert_dtype("fp32", "f32", "f32", "f32", precision(1, 1))
@@ -162,7 +154,7 @@ class Precision(unittest.TestCase):
         self.assert_dtype("fp32", "f32", "f32", "f32", precision(0, 0, algorithm=6))
         self.assert_dtype("bf16", "bf16", "f32", "f32")
 
-    def test_integers_have_no_peak(self) -> None:
+    def test_integer_dots_are_skipped(self) -> None:
         program: Program = {
             "body": dot("s8", "s8"),
             "main": [hlo_proto.op("fusion.1", "fusion", calls=["body"])],
@@ -172,7 +164,7 @@ class Precision(unittest.TestCase):
         said = answer(trace_of(program, ran), "roofline")
         self.assertEqual((said["groups"], said["skipped_groups"]["n_dtype_other"]), ([], 1))
 
-    def test_nested_in_two_fusions(self) -> None:
+    def test_dot_in_a_nested_fusion_is_found(self) -> None:
         program: Program = {
             "inner": dot("f8e4m3fn", "f8e4m3fn"),
             "outer": [hlo_proto.op("fusion.2", "fusion", calls=["inner"])],
@@ -181,11 +173,11 @@ class Precision(unittest.TestCase):
         row = judged(program, "fusion.1", "bf16", "output fusion")
         self.assertEqual((row["dtype"], row["dtype_source"]), ("fp8", "program"))
 
-    def test_not_fused_at_all(self) -> None:
+    def test_dot_outside_a_fusion_is_found(self) -> None:
         row = judged({"main": dot("bf16", "bf16")}, "dot.1", "f32", "convolution")
         self.assertEqual((row["dtype"], row["dtype_source"]), ("bf16", "program"))
 
-    def test_without_a_dot_or_without_the_program_it_is_the_outputs(self) -> None:
+    def test_output_decides_without_a_dot_or_an_instruction(self) -> None:
         plain: Program = {
             "body": [hlo_proto.op("add.1", "add", shape=array("bf16", 8))],
             "main": [hlo_proto.op("fusion.1", "fusion", calls=["body"])],
@@ -220,7 +212,7 @@ def declaring(**cost: Any) -> Program:
 class Kernels(unittest.TestCase):
     DECLARED = declaring(flops="346", bytes_accessed="67")
 
-    def test_a_declaration_counts_where_nothing_better_is_known(self) -> None:
+    def test_declared_cost_is_used_and_noted(self) -> None:
         said = answer(trace_of(self.DECLARED, kernel(0), kernel(100)), "roofline")
         (row,) = said["groups"]
         self.assertEqual((row["cost_source"], row["kernel"]), ("declared", "flash"))
@@ -228,30 +220,30 @@ class Kernels(unittest.TestCase):
         self.assertEqual(figures, (692, 134, 134))
         self.assertTrue(any("declared" in note for note in said["notes"]))
 
-    def test_flops_of_the_trace_count_before_it(self) -> None:
+    def test_flops_of_the_trace_override_the_declaration(self) -> None:
         data = trace_of(self.DECLARED, kernel(0, flops=800, bytes_accessed=64))
         (row,) = answer(data, "roofline")["groups"]
         self.assertEqual((row["cost_source"], row["kernel"], row["flops_sum"]), ("xla", None, 800))
 
-    def test_it_counts_before_flops_on_events_and_wherever_the_programs_id_is(self) -> None:
+    def test_declaration_overrides_flops_on_events(self) -> None:
         plane = tpu_plane([kernel(0, program_id=PROGRAM_ID)])
         names = StatNames(90)
         for execution in plane.lines[0].events:
             execution.stats = [names.stat("flops", 800), names.stat("bytes_accessed", 64)]
         plane.stat_metadata += names.metadata()
         hlo = hlo_proto.hlo_proto(self.DECLARED)
-        # As in a capture of 2026, where keys are indices.
+        # Newer captures have an index as the key and the id in the name.
         programs = metadata_plane({6: (f"jit_f({PROGRAM_ID})", hlo)})
         (row,) = answer(encode(Space([plane, programs])), "roofline")["groups"]
         figures = (row["cost_source"], row["flops_sum"], row["bytes_accessed_sum"])
         self.assertEqual(figures, ("declared", 346, 67))
 
-    def test_what_the_user_says_counts_before_all(self) -> None:
+    def test_user_cost_overrides_the_declaration(self) -> None:
         data = trace_of(self.DECLARED, kernel(0))
         (row,) = answer(data, "roofline", "--kernel-cost", "flash=5,6")["groups"]
         self.assertEqual((row["cost_source"], row["flops_sum"]), ("user", 5))
 
-    def test_no_flops_are_no_declaration(self) -> None:
+    def test_declaration_without_flops_is_ignored(self) -> None:
         for cost in ({"flops": "0", "bytes_accessed": "9"}, {"bytes_accessed": "9"}, {}):
             data = trace_of(declaring(**cost), kernel(0))
             said = answer(data, "roofline")
@@ -260,7 +252,7 @@ class Kernels(unittest.TestCase):
             ledger = answer(data, "bottleneck")
             self.assertEqual([row["class"] for row in ledger["findings"]], ["kernel"])
 
-    def test_a_roof_that_rests_on_a_claim_vouches_for_nothing(self) -> None:
+    def test_declared_cost_does_not_count_in_lower_bounds(self) -> None:
         said = answer(trace_of(self.DECLARED, kernel(0)), "bottleneck")
         self.assertGreater(said["speed_of_light"]["at_roof_ps"], 0)
         self.assertEqual(said["speed_of_light"]["pct_at_least"], 0)
@@ -271,7 +263,7 @@ class Kernels(unittest.TestCase):
 
 
 def likely(program: Program, name: str, category: str, **more: Any) -> Json:
-    """The one likely source of one op without a stack."""
+    """Return the only likely source of an op without a stack."""
     data = trace_of(program, event(name, category, 0, 10, **more))
     (group,) = answer(data, "by_source", *EVERYTHING)["groups"]
     (row,) = group["likely_sources"]
@@ -280,7 +272,7 @@ def likely(program: Program, name: str, category: str, **more: Any) -> Json:
 
 
 def copying(destination: Shape) -> Program:
-    """made at m.py:1, copied asynchronously, used at m.py:2."""
+    """Return a program that makes an array at m.py:1, copies it and uses it at m.py:2."""
     return {
         "main": [
             hlo_proto.op("made", "add", line="m.py:1"),
@@ -292,23 +284,23 @@ def copying(destination: Shape) -> Program:
 
 
 class WhoseData(unittest.TestCase):
-    def test_a_prefetch_is_for_its_consumer(self) -> None:
+    def test_prefetch_has_the_line_of_its_consumer(self) -> None:
         said = likely(copying(array("f32", 8, space=1)), "copy-done.1", "copy-done")
         self.assertEqual(said, {"source_inner": "m.py:2", "source_is": "consumer"})
 
-    def test_what_goes_to_the_host_is_its_producers(self) -> None:
+    def test_copy_to_the_host_has_the_line_of_its_producer(self) -> None:
         shape = "f32[8]{0:S(5)}"
         program = copying(array("f32", 8, space=5))
         said = likely(program, "copy-done.1", "copy-done", shape=shape)
         self.assertEqual(said, {"source_inner": "m.py:1", "source_is": "producer"})
 
-    def test_a_done_has_its_starts_line(self) -> None:
+    def test_done_has_the_line_of_its_start(self) -> None:
         program = copying(array("f32", 8))
         program["main"][1].instruction.metadata = hlo_proto.OpMetadata(None, "m.py", 7)
         said = likely(program, "copy-done.1", "copy-done")
         self.assertEqual(said, {"source_inner": "m.py:7", "source_is": "own"})
 
-    def test_a_collective_inside_has_its_own(self) -> None:
+    def test_wrapped_collective_has_its_own_line(self) -> None:
         program: Program = {
             "called": [
                 hlo_proto.op("p", "parameter"),
@@ -326,8 +318,8 @@ class WhoseData(unittest.TestCase):
         said = likely(program, "g.call-done", "async-done")
         self.assertEqual(said, {"source_inner": "m.py:3", "source_is": "inside"})
 
-    def test_a_reduce_scatter_is_the_producers_by_way_of_the_update(self) -> None:
-        # Also where only the program tells that it is one.
+    def test_reduce_scatter_has_the_line_of_its_producer(self) -> None:
+        # The second name doesn't show that the op is a reduce-scatter.
         for name in ("reduce-scatter.1", "unnamed.1"):
             program: Program = {
                 "called": [
@@ -346,7 +338,7 @@ class WhoseData(unittest.TestCase):
                 said = likely(program, f"{name}.call-done", "async-done")
                 self.assertEqual(said, {"source_inner": "m.py:1", "source_is": "producer"})
 
-    def test_a_fused_collective_tells_what_it_waits_for(self) -> None:
+    def test_wait_for_a_fused_collective_names_it(self) -> None:
         program: Program = {
             "body": [
                 hlo_proto.op("p", "parameter"),
@@ -367,7 +359,7 @@ class WhoseData(unittest.TestCase):
             rollup = answer(data, "summary")["comm_rollup"]
             self.assertEqual([row["waits_for"] for row in rollup], [waits_for])
 
-    def test_without_a_program_nothing_is_said(self) -> None:
+    def test_likely_sources_are_null_without_a_program(self) -> None:
         data = beside(None, [event("copy-done.1", "copy-done", 0, 10)])
         said = answer(data, "by_source", *EVERYTHING)
         self.assertEqual(
@@ -400,7 +392,7 @@ def small_program() -> bytes:
 
 
 class Damage(unittest.TestCase):
-    """It costs a note, and what only the program knows; never an answer."""
+    """A damaged program costs a note and its facts, but not the answer."""
 
     def ops(self) -> list[Op]:
         return [
@@ -423,22 +415,22 @@ class Damage(unittest.TestCase):
             said.append(outcome.object)
         return said
 
-    def test_a_whole_one_needs_no_note(self) -> None:
+    def test_intact_program_needs_no_note(self) -> None:
         answers = self.assert_answered(small_program(), "whole")
         self.assertEqual(tuple(said["mode"] for said in answers), MODES)
         for said in answers:
             self.assertEqual(notes_of_damage(said), [])
 
-    def test_cut_off(self) -> None:
+    def test_truncated_program_costs_one_note(self) -> None:
         whole = small_program()
-        for end in (*range(1, len(whole), 37), len(whole) - 1):
+        for end in (*range(1, len(whole), 101), len(whole) - 1):
             said = {each["mode"]: each for each in self.assert_answered(whole[:end], end)}
             for mode in ("summary", "by_source"):
                 self.assertEqual(len(notes_of_damage(said[mode])), 1)
             for group in said["by_source"]["groups"]:
                 self.assertEqual((group["likely_sources"], group["also_fused"]), (None, None))
 
-    def test_full_of_noise(self) -> None:
+    def test_random_bytes_cost_only_notes(self) -> None:
         rng = random.Random(1)
         whole = small_program()
         for _ in sampled(range(40), 5):
@@ -446,10 +438,8 @@ class Damage(unittest.TestCase):
             for _ in range(rng.choice((1, 3, 30))):
                 data[rng.randrange(len(data))] = rng.randrange(256)
             self.assert_answered(bytes(data), bytes(data))
-        for length in (1, 10, 1000):
-            self.assert_answered(rng.randbytes(length), length)
 
-    def test_a_program_of_nothing(self) -> None:
+    def test_empty_program_is_no_damage(self) -> None:
         for said in self.assert_answered(hlo_proto.hlo_proto({"main": []}), "empty"):
             self.assertTrue(said["program"]["hlo"])
             self.assertEqual(notes_of_damage(said), [])
@@ -465,30 +455,25 @@ def say(profile: str, mode: str, *options: str) -> Json:
 
 @unittest.skipUnless(TRAINING.exists(), "the profile isn't here")
 class Training(unittest.TestCase):
-    """A dense transformer's training step as compiled for TPU7x."""
-
     def say(self, mode: str, *options: str) -> Json:
         return say(TRAINING.name, mode, *options)
 
-    def test_the_declared_kernel_doubles_what_can_be_judged(self) -> None:
+    def test_declared_kernel_is_in_the_roofline(self) -> None:
         said = self.say("roofline")
         self.assertEqual(round(said["step_summary"]["rooflined_pct_of_compute"]), 69)
         (row,) = [row for row in said["groups"] if row["cost_source"] == "declared"]
         self.assertEqual(row["kernel"], "flash_attention")
         self.assertEqual(row["flops_sum"], row["n_executions"] * 34_628_173_824)
         self.assertEqual(row["bytes_accessed_sum"], row["n_executions"] * 67_108_864)
-        compute = said["step_summary"]["step_compute_dur_ps_total"]
-        without = said["step_summary"]["rooflined_dur_ps"] - row["total_dur_ps"]
-        self.assertEqual(round(100 * without / compute), 36)
         self.assertTrue(any("declared" in note and "causal" in note for note in said["notes"]))
 
-    def test_what_the_user_says_overrides_it(self) -> None:
+    def test_user_cost_overrides_the_declared_kernel(self) -> None:
         said = self.say("roofline", "--kernel-cost", "flash_attention=1.7e10,6.7e7")
         sources = {row["cost_source"] for row in said["groups"]}
         self.assertEqual(sources, {"xla", "user"})
         self.assertFalse(any("declared" in note for note in said["notes"]))
 
-    def test_all_dots_are_told_by_the_program(self) -> None:
+    def test_dtypes_of_all_dots_come_from_the_program(self) -> None:
         rows = self.say("roofline")["groups"]
         dots = [
             row
@@ -499,62 +484,25 @@ class Training(unittest.TestCase):
         self.assertEqual({row["dtype_source"] for row in dots}, {"program"})
         self.assertFalse(any(row["dtype_uncertain"] for row in rows))
 
-    def test_nearly_all_time_without_a_stack_gets_a_line(self) -> None:
+    def test_nearly_all_time_without_a_stack_has_a_likely_line(self) -> None:
         groups = self.say("by_source", *EVERYTHING)["groups"]
         without = [group for group in groups if group["agg_key_kind"] != "stack"]
-        total = lined = 0
-        for group in without:
-            rows = group["likely_sources"]
-            self.assertEqual(sum(row["dur_ps"] for row in rows), group["total_dur_ps"])
-            self.assertEqual(sum(row["n_executions"] for row in rows), group["n_executions"])
-            for row in rows:
-                self.assertEqual(row["source_inner"] is None, row["source_is"] is None)
-                lined += row["dur_ps"] if row["source_inner"] else 0
-            total += group["total_dur_ps"]
-        self.assertGreaterEqual(lined, 0.95 * total)
-        for group in groups:
-            if group["agg_key_kind"] == "stack":
-                self.assertIsNone(group["likely_sources"])
+        rows = [row for group in without for row in group["likely_sources"]]
+        lined = sum(row["dur_ps"] for row in rows if row["source_inner"])
+        self.assertGreaterEqual(lined, 0.95 * sum(group["total_dur_ps"] for group in without))
 
-    def test_lines_that_are_no_ops_own_are_found(self) -> None:
+    def test_fused_lines_that_no_op_has_are_found(self) -> None:
         groups = self.say("by_source", *EVERYTHING)["groups"]
         own = {group["source_inner"] for group in groups}
         fused = {row["source_inner"] for group in groups for row in group["also_fused"]}
         hidden = {line.rpartition("/")[2] for line in fused - own}
-        # A residual add, and the moments of the optimizer.
+        # A residual addition and the moments of the optimizer.
         self.assertEqual(hidden, {"train.py:36", "train.py:53", "train.py:54"})
-
-    def test_the_program_is_named(self) -> None:
-        named = {
-            "name": "jit_train_step(9646411105960254074)",
-            "program_id": "9646411105960254074",
-            "n_programs": 1,
-            "hlo": True,
-        }
-        for mode in MODES:
-            self.assertEqual(self.say(mode)["program"], named)
-
-    def test_the_ledger_adds_up(self) -> None:
-        said = self.say("bottleneck", "--top", "1000")
-        budget = {row["class"]: row for row in said["budget"]}
-        self.assertEqual(sum(r["dur_ps"] for r in said["budget"]), said["step_duration_ps"])
-        for name, row in budget.items():
-            found = [finding for finding in said["findings"] if finding["class"] == name]
-            if name not in ("idle", "overlap"):
-                self.assertEqual(sum(finding["dur_ps"] for finding in found), row["dur_ps"])
-            for part in (row, *found):
-                if part["lost_ps"] is not None:
-                    self.assertEqual(part["at_roof_ps"] + part["lost_ps"], part["dur_ps"])
-        few = self.say("bottleneck")
-        leaves = sum(row["dur_ps"] for row in few["findings"]) + few["tail"]["dur_ps"]
-        self.assertEqual(leaves, few["totals"]["non_while_duration_ps_sum"])
 
 
 @unittest.skipUnless(OFFLOADING.exists(), "the capture isn't here")
 class Offloading(unittest.TestCase):
-    """A real TPU v6e that moves its arrays to the host and back."""
-
-    def test_all_host_copies_get_a_line(self) -> None:
+    def test_waits_for_the_host_have_a_line(self) -> None:
         said = say(OFFLOADING.name, "by_source", "--step", "all", *EVERYTHING)
         (waits,) = [g for g in said["groups"] if "copy-done" in g["hlo_categories"]]
         self.assertEqual(round(waits["total_dur_ps"] / 10**12), 76)
@@ -562,7 +510,7 @@ class Offloading(unittest.TestCase):
         self.assertTrue(row["source_inner"].endswith("host_offload_stress_test.py:29"))
         self.assertEqual(row["dur_ps"], waits["total_dur_ps"])
 
-    def test_waiting_for_the_host_is_what_holds_it_back(self) -> None:
+    def test_bottleneck_is_the_host(self) -> None:
         said = say(OFFLOADING.name, "bottleneck", "--step", "all")
         self.assertEqual(said["bottleneck"], "host")
         first = said["findings"][0]

@@ -20,7 +20,6 @@ from _pipeline.no_answer import NoAnswer
 from tests.builders import records
 from tests.builders.records import Json, Name, groups_of, pod
 from tests.harness import FULL, sampled, within
-from tests.naive.spread import cohort_of
 
 
 def decode(data: bytes) -> Json:
@@ -87,40 +86,6 @@ def split(run: Sequence[Json]) -> list[Json]:
             groups = [each["groups"][i] for i in order]
             parts.append({**each, "devices": [device], "steps": steps, "groups": groups})
     return parts
-
-
-class AgainstNaive(unittest.TestCase):
-    def test_random_runs(self) -> None:
-        rng = random.Random(1)
-        program = records.made_up(1, 30)
-        keys = list(groups_of(program))
-        for seed in range(40):
-            names = names_of(rng.randint(1, 4), rng.randint(1, 3))
-            if len(names) == 1:
-                continue
-            slow_name, slow_key = rng.choice(names), rng.choice(keys)
-            on_host = [name for name in names if name[0] == slow_name[0]]
-            slow_line = lambda *key, slow_key=slow_key: 1.5 if key == slow_key else 1.0  # noqa: E731
-            options: Json = rng.choice(
-                [
-                    {},
-                    {"slow": {slow_name: lambda kind, agg_key: 1.06 if kind != "comm" else 1}},
-                    {"slow": dict.fromkeys(on_host, lambda *_: 1.1)},
-                    {"slow": {slow_name: slow_line}},
-                    {"idle": {slow_name: 10**10}},
-                    {"from_host": {slow_name: 10**10}},
-                    {"from_host": {slow_name: 10**9}, "idle": {slow_name: 10**9}},
-                    {"jitter": 0.0},
-                ]
-            )
-            run = pod(program, names, rng.randint(1, 7), seed=seed, **options)
-            with self.subTest(seed=seed, options=options):
-                answer = cohort(run)
-                self.assertEqual(answer.pop("program"), run[0]["devices"][0]["program"])
-                for row in answer["slowest_vs_median"]["rows"]:
-                    source = row.pop("source_inner")
-                    self.assertEqual(source is None, not row["agg_key"].startswith("stack:"), row)
-                self.assertEqual(answer, cohort_of(run))
 
 
 # --- who is slow ---------------------------------------------------------------------------------
@@ -462,6 +427,15 @@ class Exact(unittest.TestCase):
             self.assertEqual((*figures, row["delta_pct"]), (0, 7, -7, -100))
         self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (500, 500 + 20 * 7))
         self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (0, 100))
+
+    def test_uniform_share_of_the_excess_is_exact(self) -> None:
+        base = records.record(records.made_up(2))
+        first, second, *_ = (i for i, g in enumerate(base["groups"]) if g["kind"] != "comm")
+        durs = [{first: a, second: 10}.get(i, 0) for a in (20, 10) for i in range(second + 1)]
+        slow = {"duration_ps": 1500, "durs_ps": durs[: second + 1]}
+        median = {"duration_ps": 1000, "durs_ps": durs[second + 1 :]}
+        of = cohort(exact({("h0", "0"): [slow], ("h0", "1"): [median]}, base))
+        self.assertEqual(of["verdict"]["uniform_pct"], 50)
 
 
 # --- what is joined ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The naive implementation's ledger of the step: what each class of ops takes, and could lose."""
+"""The mode bottleneck: what each class of ops takes, and could lose."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from tests.naive.idle import idle_by_cause
 from tests.naive.op import (
     Event,
     Op,
-    distinct,
     duration,
     grouped,
     length,
-    number_of,
     pct,
     ratio,
     time_by,
     whole_ps,
 )
 from tests.naive.roofline import Roofline
-from tests.naive.step import AbsentError, Json, breakdown
+from tests.naive.step import AbsentError, Json
 
 CLASSES = (
     *("collective", "host", "data_movement", "compute_bound", "memory_bound", "kernel"),
@@ -33,8 +31,7 @@ UNKNOWN = ("kernel", "unjudged")
 
 @dataclass(eq=False)
 class Runs:
-    """All runs of one op in the step, and what is known of it: the picoseconds that its flops and
-    its bytes take at peak."""
+    """All runs of an op in the step, with the time that its flops and its bytes take at peak."""
 
     op: Op
     events: list[Event]
@@ -46,12 +43,17 @@ class Runs:
         return duration(self.events)
 
     def at_most(self, ps: Fraction | None) -> int:
-        """The time of all runs if each takes that long, but no more than they took."""
+        """Return the time of all runs if each takes that long, limited to the measured time."""
         return min(self.duration, whole_ps(len(self.events) * (ps or 0)))
 
 
 class Bottleneck(Roofline):
     def answer(self) -> Json:
+        said, op = self.options, self.step.program_op
+        is_by_token = said.flops_per_token is not None or said.params is not None
+        n_devices = None if op is None or op.program is None else op.program.n_devices
+        if is_by_token and said.n_devices is None and n_devices is None:
+            raise AbsentError("bad_arguments")
         ranked = self.findings()
         top = 8 if self.options.top is None else self.options.top
         rows = [{"rank": rank, **row} for rank, row in enumerate(ranked[:top], 1)]
@@ -64,10 +66,7 @@ class Bottleneck(Roofline):
             "speed_of_light": self.speed_of_light(),
             "mfu_at_least": self.utilization_at_least(with_recompute=False),
             "hfu_at_least": self.utilization_at_least(with_recompute=True),
-            "mfu": self.mfu(),
-            "tokens_per_s": self.tokens_per_s(),
             "over_roof": self.ops_over_roof(),
-            "capture": self.capture(),
             "budget": self.budget(),
             "idle_by_cause": idle_by_cause(self.step),
             "recompute_dur_ps": duration(recompute),
@@ -83,7 +82,7 @@ class Bottleneck(Roofline):
     # what is known of an op
 
     def flops(self, op: Op) -> Fraction | None:
-        """Those of a black box aren't known, whatever its stat says."""
+        """Return the flops; those of a kernel of unknown cost are unknown, whatever its stat."""
         return None if self.cost_source(op) is None else self.cost(op).flops
 
     def moved(self, op: Op) -> Fraction | None:
@@ -121,13 +120,13 @@ class Bottleneck(Roofline):
         return "compute_bound" if (t_compute or 0) >= (t_hbm or 0) else "memory_bound"
 
     def at_roof_ps(self, runs: Runs) -> int:
-        """What the chip needs at the least, of what is known; only compute has roofs."""
+        """Return the least time that the chip needs; only compute has roofs."""
         if self.class_of(runs.op) not in BY_ROOF:
             return 0
         return runs.at_most(max(runs.t_compute or Fraction(0), runs.t_hbm or Fraction(0)))
 
     def is_over_roof(self, runs: Runs) -> bool:
-        """Faster than can be, by more than one percent."""
+        """Return whether it is faster than its roof by more than one percent."""
         roof = len(runs.events) * max(runs.t_compute or Fraction(0), runs.t_hbm or Fraction(0))
         is_judged = self.class_of(runs.op) in BY_ROOF
         return is_judged and runs.duration > 0 and roof > runs.duration * Fraction("1.01")
@@ -151,7 +150,7 @@ class Bottleneck(Roofline):
         return [runs for runs in self.runs if self.class_of(runs.op) in names]
 
     def figures(self, all_runs: list[Runs], name: str) -> Json:
-        """Of runs of one class."""
+        """Return the sums over runs of one class."""
         total = sum(runs.duration for runs in all_runs)
         at_roof = None if name in UNKNOWN else sum(map(self.at_roof_ps, all_runs))
         return {
@@ -193,7 +192,7 @@ class Bottleneck(Roofline):
         ]
 
     def bottleneck(self) -> str:
-        """The first of those with most time."""
+        """Return the first of the classes with most time."""
         rows = {row["class"]: row for row in self.budget()}
         time = {name: weight(rows[name]) for name in (*CLASSES, "idle")}
         time["at_roof"] = sum(map(self.at_roof_ps, self.runs))
@@ -228,55 +227,16 @@ class Bottleneck(Roofline):
         )
         return ratio(busy, self.step.duration, 6)
 
-    def mfu(self) -> float | None:
-        flops = self.useful_flops()
-        if flops is None or "bf16" not in self.tflops:
-            return None
-        if number_of(self.step.plane.stats, "has_megacore") == 1:
-            flops /= 2
-        return ratio(self.compute_ps(flops, "bf16"), self.step.duration, 6)
-
-    def useful_flops(self) -> Fraction | None:
-        """Of one device; the tokens are those of all."""
-        said = self.options
-        if said.model_flops is not None:
-            return Fraction(said.model_flops)
-        if said.flops_per_token is not None:
-            of_token = Fraction(said.flops_per_token)
-        elif said.params is not None:
-            of_token = 6 * Fraction(said.params)
-        else:
-            return None
-        op = self.step.program_op
-        assigned = None if op is None or op.program is None else op.program.n_devices
-        devices = assigned if said.n_devices is None else said.n_devices
-        if devices is None:
-            raise AbsentError("bad_arguments")
-        return Fraction(said.tokens or 0) * of_token / Fraction(devices)
-
-    def tokens_per_s(self) -> float | None:
-        if self.options.tokens is None:
-            return None
-        return ratio(Fraction(self.options.tokens) * 10**12, self.step.duration, 3)
-
-    def capture(self) -> Json:
-        names = distinct(self.step.plane_names)
-        prefix = "/device:TPU:"
-        return {
-            "devices": [n for n in names if n.startswith(prefix) and n[len(prefix) :].isdigit()],
-            "n_steps": len(self.step.steps),
-        }
-
     # findings
 
     def kernel_of(self, op: Op) -> str | None:
-        """Only compute has a cost."""
+        """Return the kernel of an op of kind compute."""
         if op.kind != "compute":
             return None
         return op.kernel if self.class_of(op) == "kernel" else self.costed_kernel(op)
 
     def finding_of(self, runs: Runs) -> tuple[str, bool, str | None, str | None]:
-        """What makes ops one finding: a group's stack, or the line of what has none."""
+        """Return the key of a finding: the stack of a group, or the line of ops without one."""
         op = runs.op
         has_stack = op.source_stack is not None
         place = op.agg_key if has_stack else op.row_line
@@ -317,12 +277,11 @@ class Bottleneck(Roofline):
             **self.figures(all_runs, name),
             "phases": time_by(events, lambda op: op.phase),
             "waits_for": waits,
-            "top_signature": breakdown(events)[0][0]["signature"],
         }
 
 
 def weight(row: Json) -> int:
-    """The lost time; where that isn't known the time itself."""
+    """Return the lost time, or the whole time where that is unknown."""
     ps: int = row["dur_ps"] if row["lost_ps"] is None else row["lost_ps"]
     return ps
 

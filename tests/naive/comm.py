@@ -1,5 +1,5 @@
-"""The naive implementation of what communication costs: executions paired one by one, groups as
-sets of devices, time under other ops picosecond by picosecond of interval arithmetic."""
+"""The cost of communication: executions paired one by one, replica groups as sets of devices,
+and overlap by interval arithmetic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from math import prod
 from typing import TypeVar
 
 from tests.naive.bottleneck import shortened
-from tests.naive.config import plan_of
 from tests.naive.op import (
     Event,
     LineEvent,
@@ -32,11 +31,11 @@ from tests.naive.wire import every, fields, last, numbers_in, signed
 
 T = TypeVar("T")
 Sets = frozenset[frozenset[int]]
-# Bytes and elements.
+# Bytes and elements
 Size = tuple[int, int]
 MOST_DEVICES = 2**17
 MOST_BYTES = 2**63
-# What gives as much as it takes.
+# Collectives with outputs as large as their inputs
 EVEN = ("all-reduce", "all-to-all", "collective-permute", "collective-broadcast")
 
 
@@ -44,7 +43,7 @@ EVEN = ("all-reduce", "all-to-all", "collective-permute", "collective-broadcast"
 
 
 def as_sets(groups: Sequence[Sequence[int]]) -> Sets | None:
-    """None if a device is in two groups, or a group has none."""
+    """Return the groups as sets; None if one is empty or two share a device."""
     members = [device for group in groups for device in group]
     if len(set(members)) < len(members) or not all(groups) or any(m < 0 for m in members):
         return None
@@ -56,12 +55,12 @@ def are_dims(dims: Sequence[int]) -> bool:
 
 
 def places(dims: Sequence[int]) -> list[tuple[int, ...]]:
-    """All coordinates, the last fastest."""
+    """Return all coordinates of a mesh, the last dimension fastest."""
     return list(itertools.product(*map(range, dims)))
 
 
 def iota_sets(shape: Sequence[int], dims: Sequence[int], order: Sequence[int]) -> Sets | None:
-    """Ids in the order of `dims`, read in the order of the permuted dims, cut into groups."""
+    """Number the devices by `dims`, permute the dimensions, and cut the ids into groups."""
     order = order or list(range(len(dims)))
     if len(shape) != 2 or not are_dims(dims) or sorted(order) != list(range(len(dims))):
         return None
@@ -81,8 +80,8 @@ def mesh_sets(
     parts: Sequence[tuple[int, int, int | None]],
     device_ids: Sequence[int],
 ) -> Sets | None:
-    """Two devices are in one group if they differ only in these axes or parts of axes. A part is
-    (axis, size before it, its size or None for the whole axis)."""
+    """Group devices that differ only in these axes, or parts of axes. A part is (axis, size
+    before it, its size or None for the whole axis)."""
     if not are_dims(dims) or (device_ids and len(device_ids) != prod(dims)):
         return None
     if any(not 0 <= axis < len(dims) for axis, _, _ in parts):
@@ -94,7 +93,7 @@ def mesh_sets(
             return None
         factors.append((axis, dims[axis] // (before * size), size))
     for one, other in itertools.combinations(factors, 2):
-        # Of one axis: the one further out is whole steps of the other.
+        # In one axis, the outer part must be a multiple of the inner one.
         (_, s, _), (_, t, m) = sorted([one, other], key=lambda f: -f[1])
         if one[0] == other[0] and s % (t * m):
             return None
@@ -111,7 +110,7 @@ def mesh_sets(
 class Who:
     size: int | None = None
     label: str | None = None
-    # Of which it is; none of permutes, and of more devices than could be listed.
+    # The groups; None for permutes, and if there are too many devices to list.
     sets: Sets | None = None
 
     @staticmethod
@@ -121,7 +120,6 @@ class Who:
         if not sets:  # all devices
             if n_devices is None:
                 return Who()
-            # Possibly more than could be listed.
             stride = ", stride 1" if n_devices > 1 else ""
             return Who(n_devices, f"1 x {n_devices}{stride}")
         sizes = {len(each) for each in sets}
@@ -156,7 +154,7 @@ def numbers(text: str) -> list[int]:
 
 
 def sets_in_text(text: str) -> Sets | None:
-    """What stands behind `replica_groups=`."""
+    """Parse the value of `replica_groups=`."""
     if text == "{}":
         return frozenset()
     if re.fullmatch(r"\{\{\d+(,\d+)*\}(,\{\d+(,\d+)*\})*\}", text):
@@ -186,7 +184,7 @@ def sets_in_text(text: str) -> Sets | None:
 
 
 def sets_in_program(instruction: Instruction) -> Sets | None:
-    """The field that has them: 93 before 87.2 before 92 before lists, 49 and 87.1 together."""
+    """Return the groups of the first field that has them: 93, 87.2, 92, then lists (49, 87.1)."""
     message = instruction.message
     if last(message, 93, b""):
         written = fields(last(message, 93, b""))
@@ -215,7 +213,7 @@ def pairs_in_program(instruction: Instruction) -> list[tuple[int, int]]:
 
 
 def bits(dtype: str | None) -> int | None:
-    """Of an element, as its dtype is called."""
+    """Return the bits of an element."""
     if dtype == "pred":
         return 8
     digits = re.match(r"[a-z]+(\d+)", dtype or "")
@@ -223,7 +221,7 @@ def bits(dtype: str | None) -> int | None:
 
 
 def size_of(arrays: Iterable[tuple[str | None, Sequence[int]]]) -> Size | None:
-    """Each array rounded up to whole bytes; None if there is none, or one of unknown size."""
+    """Return bytes and elements, each array in whole bytes; None if a size is unknown."""
     sizes = []
     for dtype, dims in arrays:
         width = bits(dtype)
@@ -235,7 +233,7 @@ def size_of(arrays: Iterable[tuple[str | None, Sequence[int]]]) -> Size | None:
 
 
 def size_of_shapes(shapes: Sequence[Shape]) -> Size | None:
-    """Of arrays in a text; a size that is only bounded is none."""
+    """Return the size of arrays in a text; None if a dimension is dynamic."""
     if any("<=" in shape.text for shape in shapes):
         return None
     return size_of((shape.dtype, shape.dims) for shape in shapes)
@@ -245,7 +243,7 @@ def size_of_shapes(shapes: Sequence[Shape]) -> Size | None:
 
 
 def begins(op: Op) -> bool:
-    if op.hlo.name is None:  # of what nothing is called, nothing can be told
+    if op.hlo.name is None:  # without a name the op can't be paired
         return False
     is_half = op.category in (*TRANSFERS, "host send", "host recv")
     return op.category.endswith("-start") or op.is_async_fusion_start or is_half
@@ -257,14 +255,14 @@ def first(values: Iterable[T | None]) -> T | None:
 
 @dataclass(eq=False)
 class Transfer:
-    """One op that communicates, and the op that begins it, if it is a wait."""
+    """An op that communicates; for a wait also the op that begins it."""
 
     op: Op
     start: Op | None
 
     @cached_property
     def inside(self) -> Instruction | None:
-        """The collective that the program has in it."""
+        """Return the collective that the program has in it."""
         if self.op.program is None or self.op.instruction is None:
             return None
         return self.op.program.collective_of(self.op.instruction)
@@ -294,8 +292,8 @@ class Transfer:
 
     @property
     def told(self) -> Instruction | None:
-        """What is inside, if it is that collective; a reduce-scatter may be made of an
-        all-reduce."""
+        """Return what is inside if it is that collective; an all-reduce may be part of a
+        reduce-scatter."""
         inside = self.inside.collective if self.inside is not None else None
         made_of_it = (self.collective, inside) == ("reduce-scatter", "all-reduce")
         return self.inside if inside == self.collective or made_of_it else None
@@ -371,7 +369,7 @@ class Transfer:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether a permute writes into some of what goes in."""
+        """Return whether a permute writes into part of its input."""
         texts = [each.hlo.attributes for each in (self.op, self.start) if each is not None]
         if any("slice_sizes" in attributes for attributes in texts):
             return True
@@ -386,7 +384,7 @@ class Transfer:
 
     @property
     def does_more(self) -> bool:
-        """Whether a fusion, of which only its text tells, changes what it moves besides."""
+        """Return whether a fusion, known by its text alone, does more than move its input."""
         into, out = self.size_in, self.size_out
         is_told = self.told is not None and not self.op.is_wait
         if not self.is_fusion or is_told or into is None or out is None:
@@ -506,7 +504,7 @@ class Comm:
     # pairs
 
     def ops_called(self, program_id: int | None, name: str) -> list[Op]:
-        """Those that begin something: the step's, then any of the device."""
+        """Return ops of a name that begin something: the step's first, then any of the device."""
         in_step = [e.op for e in self.step.leaves]
         return [
             op
@@ -547,13 +545,13 @@ class Comm:
         return found
 
     def module_ends(self) -> list[int]:
-        """On the trace's clock."""
+        """Return where programs end, by the trace's clock."""
         events: list[LineEvent] = self.step.plane.events_of("XLA Modules")
         return [span.end for e in events if (span := e.on_trace) is not None]
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """A queue for each name, gone through for itself, a stretch between borders at a time."""
+        """Pair starts and dones in a queue for each name, between two ends of programs."""
         borders = sorted(set(self.module_ends()))
         found = []
         waits = [e for e in self.ours if e.op.is_wait]
@@ -570,7 +568,7 @@ class Comm:
             for stretch in stretches.values():
                 begun = [e for e in stretch if begins(e.op) and queue_of(e) == key]
                 ended = [e for e in stretch if e in waits and queue_of(e) == key]
-                # A sort keeps the file's order where it is told nothing else.
+                # The sort is stable, so otherwise the order of the file holds.
                 order = sorted(
                     [e for e in stretch if e in begun or e in ended],
                     key=lambda e: (e.on_trace.start, e in ended),
@@ -598,7 +596,7 @@ class Comm:
             *(who.label or "", who.size or 0),
         )
 
-    def answer(self, totals: Json) -> Json:
+    def answer(self) -> Json:
         rows = grouped(self.ours, lambda e: (self.key(e), self.transfers[id(e.op)].who.sets))
         ranked = [rows[k] for k in sorted(rows, key=lambda k: (-duration(rows[k]), k[0]))]
         top = 20 if self.step.options.top is None else self.step.options.top
@@ -609,7 +607,7 @@ class Comm:
         if any(p.end.end < p.begin.start for p in self.pairs):
             self.step.notes.append("~some pairs end before they begin")
         by_collective = grouped(self.ours, lambda e: self.transfers[id(e.op)].collective)
-        totals |= {
+        totals = {
             "exposed_ps": duration(for_devices),
             "exposed_pct_of_step": pct(duration(for_devices), self.step.duration),
             "host_ps": duration(self.ours) - duration(for_devices),
@@ -629,10 +627,11 @@ class Comm:
         return {
             "rows": [self.row(events) for events in ranked[:top]],
             "tail": {"n_rows_omitted": len(ranked[top:]), **by_mode(left_out)},
+            "totals": totals,
         }
 
     def once(self, events: list[Event]) -> list[Event]:
-        """Without those whose waits are among them, too."""
+        """Return the events without starts that have a wait among them."""
         ends = [(e.op.program_id, self.start_names[id(e.op)]) for e in events if e.op.is_wait]
         return [
             e
@@ -643,7 +642,7 @@ class Comm:
     def sum_of(
         self, events: list[Event], fact: Callable[[Transfer], int | Fraction | None]
     ) -> int | None:
-        """Exact, and rounded at the end; None if it isn't known of one."""
+        """Return the sum, rounded at the end; None if the fact is unknown for one event."""
         facts = [fact(self.transfers[id(e.op)]) for e in events]
         known = [Fraction(value) for value in facts if value is not None]
         return round(sum(known, Fraction(0))) if len(known) == len(facts) else None
@@ -670,17 +669,7 @@ class Comm:
             "groups": of.who.label,
             "groups_from": of.who_from,
             **self.rate(events),
-            "plan": self.plan(events),
         }
-
-    def plan(self, events: list[Event]) -> list[str] | None:
-        found = [
-            text
-            for op in {id(e.op): e.op for e in events}.values()
-            if op.program is not None and op.instruction is not None
-            for text in plan_of(op.program, op.instruction)
-        ]
-        return sorted(set(found)) or None
 
     def pairs_of(self, events: list[Event]) -> list[Pair]:
         return [pair for pair in self.pairs if pair.end in events]
@@ -731,7 +720,7 @@ def distinct_keys(
 
 
 def pairs_in(order: list[Event], ended: list[Event]) -> list[Pair]:
-    """Each end takes the oldest that is open."""
+    """Pair each end with the oldest open start."""
     found = []
     open_since: list[Event] = []
     shared: list[Event] = []

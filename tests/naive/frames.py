@@ -1,4 +1,4 @@
-"""The naive implementation's reading of stacks: which end is which, and whose code a line is."""
+"""Stack frames: which end of a stack is innermost, and which lines are the user's code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LIBRARY_FOLDERS = ("site-packages", "dist-packages")
 
 
 def frames_in(text: str | None) -> list[str]:
-    """As they are written."""
+    """Return the frames in the order in which they are written."""
     return [line.strip() for line in (text or "").split("\n") if line.strip()]
 
 
@@ -19,27 +19,27 @@ def is_number(text: str) -> bool:
 
 
 def line_of(frame: str) -> str:
-    """`file:line` of `file:line:column`; what has no column is left as it is."""
+    """Remove the column of `file:line:column`."""
     parts = frame.split(":")
     has_column = len(parts) > 2 and is_number(parts[-1]) and is_number(parts[-2])
     return ":".join(parts[:-1]) if has_column else frame
 
 
 def file_of(line: str) -> str:
-    """Of a `file:line`."""
+    """Return the file of a `file:line`."""
     file, _, number = line.rpartition(":")
     return file if file and is_number(number) else line
 
 
 def fits(source: str | None, frame: str) -> bool:
-    """Whether a source is that frame's; it may lack the folders."""
+    """Return whether a source names the line of a frame; the source may lack folders."""
     if source is None:
         return False
     return line_of(frame) == source or line_of(frame).endswith(f"/{source}")
 
 
 def order_told(frames: Sequence[str], source: str | None) -> str | None:
-    """By the end of the stack, as written, that alone a source fits."""
+    """Return the order if the source fits exactly one end of the stack."""
     if not frames:
         return None
     match fits(source, frames[0]), fits(source, frames[-1]):
@@ -51,7 +51,7 @@ def order_told(frames: Sequence[str], source: str | None) -> str | None:
 
 
 def majority(orders: Iterable[str | None]) -> str | None:
-    """None if none tells, or they are even."""
+    """Return the more frequent order, or None."""
     told = list(orders)
     n_inner, n_outer = told.count(INNERMOST_FIRST), told.count(OUTERMOST_FIRST)
     if n_inner == n_outer:
@@ -60,7 +60,7 @@ def majority(orders: Iterable[str | None]) -> str | None:
 
 
 def is_own(line: str, own: Sequence[str]) -> bool:
-    """Whether a `file:line` is the user's code: by texts in files' names, if there are any."""
+    """Return whether a `file:line` is the user's code; `own` has texts that occur in own files."""
     file = file_of(line)
     if own:
         return any(text in file for text in own)
@@ -69,14 +69,13 @@ def is_own(line: str, own: Sequence[str]) -> bool:
 
 
 def innermost_own(lines: Sequence[str], own: Sequence[str]) -> str | None:
-    """Of lines from the outermost in."""
+    """Return the innermost own line; `lines` begin with the outermost."""
     return next((line for line in reversed(lines) if is_own(line, own)), None)
 
 
 @dataclass(frozen=True)
 class Place:
-    """A line, and from the outermost in all those of the stack that it ends; itself alone where
-    there is none."""
+    """A line, and the lines of its stack from the outermost in; without a stack only itself."""
 
     line: str
     lines: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The naive implementation's idle time: what the device waits for, and what its host does.
+"""The mode idle: what the device waits for, and what its host does.
 
 Time is cut wherever anything begins or ends; between two cuts nothing changes, and each piece is
 asked for what holds where it begins.
@@ -21,7 +21,7 @@ MICROSECOND = 10**6
 
 
 def nearest_delta(clocks: Clocks, time: int) -> int:
-    """As far as the trace's clock is from the device's at the start or end of an op next to it."""
+    """Return the clocks' difference at the start or end of an op nearest to a time."""
     marks = [
         mark
         for on_trace, on_device in clocks.timed
@@ -32,7 +32,7 @@ def nearest_delta(clocks: Clocks, time: int) -> int:
 
 
 def placed(step: Picked, event: LineEvent) -> Span | None:
-    """When an event of another line was under way, by the clock of the ops."""
+    """Return when an event of another line ran, by the clock of the ops."""
     drawn = event.on_trace
     if drawn is None or not step.is_timed:
         return drawn
@@ -58,7 +58,7 @@ def all_placed(step: Picked, line: str, name: str | None = None) -> list[Span]:
 
 
 def pieces(span: Span, cuts: Iterable[int]) -> list[Span]:
-    """A span, cut at those of the times that lie in it."""
+    """Cut a span at times inside it."""
     edges = [span.start, *sorted({c for c in cuts if span.start < c < span.end}), span.end]
     return [Span(a, b) for a, b in pairwise(edges)]
 
@@ -102,7 +102,7 @@ def idle_by_cause(step: Picked) -> dict[str, int]:
 class HostEvent:
     name: str
     span: Span
-    place: int  # in the file
+    place: int  # its position in the file
 
     def encloses(self, other: HostEvent) -> bool:
         is_around = self.span.start <= other.span.start and other.span.end <= self.span.end
@@ -111,13 +111,13 @@ class HostEvent:
 
 
 def inwards(event: HostEvent) -> tuple[int, int, int]:
-    """Greater of what is further in."""
+    """Return a key that is greater for inner events."""
     return event.span.start, -event.span.end, event.place
 
 
 @dataclass
 class Stretch:
-    """Of a line: which event is innermost, and for how long on end."""
+    """A time in which one event of a line is the innermost."""
 
     event: HostEvent
     span: Span
@@ -157,7 +157,7 @@ def time(stretches: list[Stretch]) -> int:
 
 
 def row_of(thread: Thread, window: Span, name: str, stretches: list[Stretch]) -> Json:
-    # The first of the longest.
+    # The first of the longest decides.
     longest = max(stretches, key=lambda stretch: stretch.span.duration)
     around = [e for e in longest.line if e.encloses(longest.event)]
     around.sort(key=inwards, reverse=True)
@@ -175,8 +175,8 @@ def decimal(number: int) -> int | str:
 
 
 class Idle:
-    def __init__(self, step: Picked, host: Plane | None) -> None:
-        self.step = step
+    def __init__(self, step: Picked) -> None:
+        host, self.step = step.host, step
         self.is_known = host is not None and self.have_common_time(host)
         self.threads = self.threads_of(host) if host is not None else []
 
@@ -209,7 +209,7 @@ class Idle:
         ]
 
     def window(self, gap: Span) -> Span | None:
-        """When it was by the trace's clock."""
+        """Return when a gap was, by the trace's clock."""
         before, behind = self.step.before(gap), self.step.behind(gap)
         start = self.step.step.on_trace.start if before is None else before.on_trace.end
         end = self.step.step.on_trace.end if behind is None else behind.on_trace.start
@@ -224,7 +224,7 @@ class Idle:
         return rows[:8]
 
     def host_events(self) -> list[Json]:
-        """Windows that overlap, where the trace's clock bends, count as one."""
+        """Return the longest host events in gaps; windows that overlap count as one."""
         long = [gap for gap in self.step.gaps() if gap.duration >= MICROSECOND]
         windows = joined([window for gap in long if (window := self.window(gap))])
         seen = [
@@ -264,7 +264,7 @@ class Idle:
 
 
 def joined(windows: list[Span]) -> list[Span]:
-    """Those that overlap as one; those that touch don't."""
+    """Join windows that overlap; windows that only touch stay apart."""
     found: list[Span] = []
     for window in sorted(windows, key=lambda w: (w.start, w.end)):
         if found and window.start < found[-1].end:

@@ -1,4 +1,4 @@
-"""The naive implementation's reading of a buffer assignment: what fills the HBM at the peak.
+"""The mode memory: what fills the HBM at the peak, by the program's buffer assignment.
 
 What is live is told anew after every event, by what was last heard of each buffer; nothing is
 counted up or down.
@@ -22,7 +22,7 @@ ALLOC, FREE, SHARE = range(3)
 
 
 class NonsenseError(Exception):
-    """The assignment contradicts itself, or can't be read."""
+    """The assignment contradicts itself or can't be read."""
 
 
 @dataclass
@@ -69,7 +69,7 @@ class HeapEvent:
 
 @dataclass(eq=False)
 class Row:
-    """What is live at the peak: a buffer, or an allocation told by one of its own."""
+    """A row at the peak: a buffer, or an allocation described by one of its buffers."""
 
     kind: str
     size: int
@@ -167,7 +167,7 @@ class Assignment:
         return sum(self.buffer(buffer_id).size for buffer_id in buffer_ids)
 
     def histories(self, allocation: Allocation) -> list[list[HeapEvent]]:
-        """What traces tell of its buffers; one may stand there more than once."""
+        """Return the events of its buffers, trace by trace; equal ones once."""
         found: list[list[HeapEvent]] = []
         for trace in self.traces:
             events = [event for event in trace if event.buffer_id in allocation.buffer_ids]
@@ -180,7 +180,7 @@ class Assignment:
 
 
 def owner(buffer_id: int, events: list[HeapEvent]) -> int:
-    """Whose memory a buffer has after these events."""
+    """Return the buffer that a buffer shares memory with after these events, or itself."""
     places = [i for i, e in enumerate(events) if e.buffer_id == buffer_id and e.kind != FREE]
     if not places:
         raise NonsenseError
@@ -189,7 +189,7 @@ def owner(buffer_id: int, events: list[HeapEvent]) -> int:
 
 
 def holders(events: list[HeapEvent]) -> list[int]:
-    """The buffers of which the last that is heard isn't that they are freed."""
+    """Return the buffers that are live after these events."""
     kinds = {event.buffer_id: event.kind for event in events}
     return [buffer_id for buffer_id, kind in kinds.items() if kind != FREE]
 
@@ -220,8 +220,8 @@ class Memory:
     # what is live
 
     def maxima(self, allocation: Allocation) -> list[tuple[int, str, set[int]]]:
-        """Of each history the most bytes, the instruction that these are met at first, and what is
-        live then."""
+        """Return of each history the most live bytes, the instruction where they first occur,
+        and what is live there."""
         found = []
         for events in self.assignment.histories(allocation):
             live = [live_after(events[: i + 1]) for i in range(len(events))]
@@ -238,7 +238,7 @@ class Memory:
         return [maximum for allocation in temporary for maximum in self.maxima(allocation)]
 
     def live_rows(self) -> list[Row]:
-        """In the order of the allocations where nothing else tells which comes first."""
+        """Return what is live at the peak, largest first."""
         rows: list[Row] = []
         for allocation in self.assignment.allocations:
             maxima = self.maxima(allocation) if allocation.kind == "temporary" else []
@@ -286,8 +286,8 @@ class Memory:
         return [e.op for e in events if e.op.instruction is instruction]
 
     def likely(self, instruction: Instruction | None) -> LikelySource:
-        """As of the op that it ran as; of what did not run by its own name the consumer's line
-        before the producer's."""
+        """Return the likely line of the op that ran by that name. An instruction that didn't run
+        has its consumer's line before its producer's."""
         if instruction is None:
             return LikelySource()
         ran_as = self.ops(instruction)
@@ -304,7 +304,7 @@ class Memory:
         return self.likely(self.instruction(row.buffer)).line
 
     def array(self, row: Row) -> tuple[str, list[int], bool] | None:
-        """Its dtype and dims, and whether these are only bounds."""
+        """Return dtype, dims, and whether the dims are only bounds."""
         instruction = self.instruction(row.buffer)
         if instruction is None or row.buffer is None:
             return None

@@ -1,4 +1,4 @@
-"""The naive implementation's planes, lines and ops: what is written, and how an op is classed."""
+"""Planes, lines, events and ops of a device: what is written, and how an op is classed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from tests.naive.program import (
     has_prefix,
 )
 from tests.naive.program import Cost as DeclaredCost
-from tests.naive.scope import Scope, scope_of
 from tests.naive.wire import (
     Message,
     StatValue,
@@ -56,7 +55,7 @@ def text_of(stats: dict[str, StatValue], name: str) -> str | None:
 
 
 def number_of(stats: dict[str, StatValue], name: str) -> Fraction | None:
-    """A count of flops or bytes; None also for what can't be one (the compiler's -1, NaN, …)."""
+    """Return a count of flops or bytes; None if it can't be one, such as -1 or NaN."""
     value = stats.get(name)
     if not isinstance(value, int | float) or not isfinite(value) or not 0 <= value < 2**63:
         return None
@@ -65,7 +64,7 @@ def number_of(stats: dict[str, StatValue], name: str) -> Fraction | None:
 
 @dataclass
 class Span:
-    """From when to when something ran, by one of the two clocks."""
+    """The time in which something ran, by one of the two clocks."""
 
     start: int
     end: int
@@ -80,7 +79,7 @@ class Span:
 
 @dataclass
 class LineEvent:
-    """An event as stored. `start` is absolute; None for an aggregated event, which has none."""
+    """An event as stored. An aggregated event has no start."""
 
     metadata_id: int
     start: int | None
@@ -89,14 +88,14 @@ class LineEvent:
 
     @property
     def on_trace(self) -> Span | None:
-        """By the clock that is fitted to the host's; None if it has no valid time."""
+        """Return its time by the trace's clock, or None if that is invalid."""
         if self.start is None or self.duration < 0:
             return None
         return Span(self.start, self.start + self.duration)
 
     @property
     def on_device(self) -> Span | None:
-        """As the core measured it; None if the event doesn't say."""
+        """Return its time by the core's clock, or None if the event doesn't have it."""
         offset = self.stats.get("device_offset_ps")
         duration = self.stats.get("device_duration_ps")
         if not isinstance(offset, int) or not 0 <= offset < 2**63:
@@ -119,7 +118,7 @@ def decode_line(data: bytes, stat_names: dict[int, str]) -> Line:
     timestamp_ps = signed(last(message, 3, 0)) * 1000
     events = []
     for event in map(fields, every(message, 4)):
-        # Offset and num_occurrences are alternatives: the one written last holds.
+        # Offset and num_occurrences are alternatives, and the last one counts.
         number, value = [(2, 0), *((n, v) for n, v in event if n in (2, 5))][-1]
         start = timestamp_ps + signed(value) if number == 2 else None
         stats = decode_stats(every(event, 4), stat_names)
@@ -166,7 +165,7 @@ TEXTS = ("source", "source_stack", "tf_op", "hlo_category", "shape_with_layout",
 
 
 def complete_ops(plane: Plane, executions: list[LineEvent]) -> None:
-    """Give ops what only their executions say, before anything asks the ops."""
+    """Copy facts to ops that only their executions have, before the ops are read."""
     for names in (TEXTS, COUNTS):
         for i, op in plane.ops.items():
             if names is COUNTS and text_of(op.stats, "hlo_category") == "custom-call":
@@ -186,7 +185,7 @@ OPENING, CLOSING = "([{", ")]}"
 
 @dataclass
 class Shape:
-    """An array (dtype set) or a tuple (dtype None) of `elements`."""
+    """An array (with a dtype) or a tuple (without) of `elements`."""
 
     text: str
     dtype: str | None = None
@@ -198,7 +197,7 @@ class Shape:
     elements: list[Shape] = field(default_factory=list)
 
     def arrays(self) -> list[Shape]:
-        """The arrays in it, depth first. Tokens and opaque handles hold no data."""
+        """Return the arrays, depth first, without tokens and opaque handles."""
         if self.dtype is None:
             return [array for element in self.elements for array in element.arrays()]
         return [] if self.dtype in ("token", "opaque") else [self]
@@ -210,7 +209,7 @@ class Shape:
 
 @dataclass
 class HloText:
-    """As much of an HLO text as could be read."""
+    """The readable part of an HLO text."""
 
     name: str | None = None
     output: Shape | None = None
@@ -255,7 +254,7 @@ class HloParser:
         return self.text[start : self.at]
 
     def skip_blanks(self) -> None:
-        """Blanks and comments, such as the /*index=5*/ of long tuples."""
+        """Skip blanks and comments, such as the /*index=5*/ of long tuples."""
         while True:
             if self.next_is("/*") and "*/" in self.text[self.at :]:
                 self.at = self.text.index("*/", self.at) + 2
@@ -348,7 +347,7 @@ class HloParser:
         self.expect("}")
 
     def operands(self, names: list[str]) -> list[Shape]:
-        """The shapes of those operands that show one; the names of all are added to `names`."""
+        """Return the shapes of operands that show one, and add the names of all to `names`."""
         shapes: list[Shape] = []
         self.skip_blanks()
         if self.accept(")"):
@@ -367,7 +366,7 @@ class HloParser:
             self.expect(",")
 
     def free_text(self, until: str) -> str:
-        """Anything up to one of `until` (or the text's end) outside brackets and quotes."""
+        """Return everything up to one of `until` outside brackets and quotes."""
         start = self.at
         depth = 0
         while not self.at_end():
@@ -448,13 +447,12 @@ LOCAL_ASYNC = words(
 
 
 def is_async_fusion(category: str, name: str | None, which: str) -> bool:
-    """Whether it is the `start` or the `done` of an asynchronous collective that is a pair of
-    fusions, as on v5e."""
+    """Return whether it is the start or the done of a collective that is a pair of fusions."""
     return category.endswith("fusion") and has_prefix(name, f"async-collective-{which}")
 
 
 def kind_of(category: str, name: str | None) -> str | None:
-    """The kind of a category that is no container; None if no rule knows it."""
+    """Return the kind of a category that is no container; None for an unknown category."""
     if any(is_async_fusion(category, name, which) for which in ("start", "done")):
         return "comm"
     if category in ASYNC:
@@ -481,12 +479,12 @@ def dtype_class(dtype: str | None) -> str:
 
 
 def width(dtype: str) -> int:
-    """For comparing; other types are the widest, in that one of them decides."""
+    """Return a rank for comparing dtypes; unknown ones are the widest."""
     return {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2}.get(dtype, 3)
 
 
 def n_bits(dtype: str) -> int:
-    """Return the width that the name says: bf16, s8, f8e4m3fn. A predicate takes a byte."""
+    """Return the width in the name, such as bf16, s8 or f8e4m3fn; a predicate takes a byte."""
     if dtype == "pred":
         return 8
     digits = dtype.lstrip(LETTERS)
@@ -494,8 +492,8 @@ def n_bits(dtype: str) -> int:
 
 
 def in_the_matrix_unit(dot: Dot) -> list[str]:
-    """Return the classes of a dot's operands: one pass takes fp32 as bf16, a predicate becomes
-    the other operand's class."""
+    """Return the dtype classes of a dot's operands in the matrix unit. One pass takes fp32 as
+    bf16, and a predicate takes the class of the other operand."""
     classes = [
         "bf16" if dtype == "f32" and precision == 0 and dot.algorithm == 0 else dtype_class(dtype)
         for dtype, precision in zip(dot.dtypes, dot.precisions, strict=True)
@@ -507,13 +505,13 @@ def in_the_matrix_unit(dot: Dot) -> list[str]:
 
 
 def stored_dtypes(dot: Dot) -> list[str]:
-    """Return a dot's operand dtypes in the program, of predicates only if there is nothing else."""
+    """Return a dot's operand dtypes in the program; predicates only if there are no others."""
     others = [dtype for dtype in dot.dtypes if dtype != "pred"]
     return others or dot.dtypes
 
 
 def is_matmul_input(array: Shape) -> bool:
-    """A non-scalar of floats or of integers small enough for a matrix unit."""
+    """Return whether an array could go into the matrix unit: floats, or small integers."""
     dtype = array.dtype or ""
     if not array.dims:
         return False
@@ -529,21 +527,21 @@ def is_ssa_part(segment: str) -> bool:
 
 
 def without_ssa_parts(name: str) -> str:
-    """Where nothing would be left, the name as it is."""
+    """Remove SSA parts of a name, unless nothing would be left."""
     return ".".join(segment for segment in name.split(".") if not is_ssa_part(segment)) or name
 
 
 @dataclass
 class Op:
-    """What an event executes: the HLO text and the stats of one metadata entry."""
+    """An op: the HLO text and the stats of one metadata entry."""
 
     text: str
     stats: dict[str, StatValue]
-    # What lies beside the trace, by program_id.
+    # The compiled programs by program_id.
     entries: dict[int, Entry] = field(default_factory=dict)
-    # How a stack is ordered of which nothing of the op itself tells it.
+    # The frame order of stacks that nothing of the op itself tells.
     silent_order: str = INNERMOST_FIRST
-    # What the names of the user's own files contain, if that was said.
+    # Texts in the names of the user's own files.
     own: Sequence[str] = ()
 
     @property
@@ -600,11 +598,11 @@ class Op:
 
     @property
     def is_synchronous_comm(self) -> bool:
-        """Communication that runs on the core."""
+        """Return whether it is communication that runs on the core."""
         in_part = self.category.endswith(("-start", "-update")) or self.is_async_fusion_start
         return self.kind == "comm" and not in_part and not self.is_wait
 
-    # where it comes from
+    # source
 
     @property
     def source(self) -> str | None:
@@ -629,13 +627,13 @@ class Op:
 
     @property
     def is_order_guessed(self) -> bool:
-        """Whether, as nothing tells the order, another one would give another stack."""
+        """Return whether the frame order is unknown and matters."""
         frames = self.written_frames
         return self.order_by_source is None and frames != frames[::-1]
 
     @cached_property
     def frames(self) -> list[str]:
-        """From the outermost in."""
+        """Return the frames from the outermost in."""
         frames = self.written_frames
         return frames[::-1] if self.stack_order == INNERMOST_FIRST else frames
 
@@ -667,13 +665,11 @@ class Op:
     def source_user(self) -> str | None:
         return None if self.place is None else innermost_own(self.place.lines, self.own)
 
-    @cached_property
-    def scope(self) -> Scope | None:
-        """None of what has no path at all."""
-        path = self.tf_op
-        if path is None and self.program is not None and self.instruction is not None:
-            path = self.program.path_of(self.instruction)
-        return None if path is None else scope_of(path)
+    @property
+    def has_path(self) -> bool:
+        if self.tf_op is not None or self.program is None or self.instruction is None:
+            return self.tf_op is not None
+        return self.program.path_of(self.instruction) is not None
 
     @property
     def tf_op(self) -> str | None:
@@ -707,8 +703,8 @@ class Op:
 
     @cached_property
     def hbm_bytes(self) -> Fraction | None:
-        """Memory space 1 of the breakdown; a breakdown without it is a known zero, an empty one
-        only where nothing else says that there must have been some."""
+        """Return the bytes of memory space 1. A breakdown without it is a known zero; an empty one
+        is only if the op accesses no bytes, or only on-chip memory."""
         breakdown = self.stats.get("memory_access_breakdown")
         if not isinstance(breakdown, bytes):
             return None
@@ -722,7 +718,7 @@ class Op:
 
     @property
     def is_all_on_chip(self) -> bool:
-        """Whether the text shows arrays, and none of them in HBM or the host's memory."""
+        """Return whether the text shows arrays, none of them in HBM or host memory."""
         spaces = [array.memory_space for array in self.hlo.operand_arrays() + self.output_arrays]
         return bool(spaces) and not any(space in ("", "(0)", "(5)") for space in spaces)
 
@@ -748,7 +744,7 @@ class Op:
 
     @cached_property
     def peak_dtype(self) -> str:
-        """The dtype whose peak the op is judged by."""
+        """Return the dtype that decides which peak applies."""
         operands = [dtype for dot in self.dots for dtype in in_the_matrix_unit(dot)]
         return max(operands, key=width) if operands else self.dtype
 
@@ -768,8 +764,8 @@ class Op:
 
     @cached_property
     def operand_dtype(self) -> str | None:
-        """Of the dot's wider operand, else of the largest matmul input; what has no peak keeps
-        its HLO name."""
+        """Return the dtype of the dot's wider operand, else of the largest matmul input; dtypes
+        without a peak keep their HLO name."""
         of_dots = [dtype for dot in self.dots for dtype in stored_dtypes(dot)]
         dtype: str | None
         if of_dots:
@@ -786,55 +782,9 @@ class Op:
         return self.hlo.output.arrays() if self.hlo.output else []
 
     @property
-    def shape_out(self) -> str | None:
-        return self.hlo.output.text if self.hlo.output else None
-
-    @cached_property
-    def array_in(self) -> Shape | None:
-        operands = self.hlo.operands
-        if self.hlo.opcode == "copy-done" and operands and len(operands[0].elements) > 1:
-            operands = [operands[0].elements[1]]  # (destination, source, context)
-        arrays = [array for operand in operands for array in operand.arrays()]
-        return arrays[0] if arrays else None
-
-    @property
-    def shape_in(self) -> str | None:
-        return self.array_in.text if self.array_in else None
-
-    @property
-    def array_out(self) -> Shape | None:
-        return self.output_arrays[0] if self.output_arrays else None
-
-    @property
     def has_started_only(self) -> bool:
         is_start = self.category.endswith("-start") or (self.hlo.opcode or "").endswith("-start")
         return is_start or self.is_async_fusion_start
-
-    @cached_property
-    def dtype_changes(self) -> bool | None:
-        if self.has_started_only or self.array_in is None or self.array_out is None:
-            return None
-        return self.array_in.dtype != self.array_out.dtype
-
-    @cached_property
-    def layout_changes(self) -> bool | None:
-        before, after = self.array_in, self.array_out
-        if self.has_started_only or before is None or after is None:
-            return None
-        if len(before.dims) != len(after.dims) or not before.has_layout or not after.has_layout:
-            return None
-        return (before.minor_to_major, before.tiles) != (after.minor_to_major, after.tiles)
-
-    @cached_property
-    def signature(self) -> str:
-        name, target = self.hlo.name, self.hlo.attributes.get("custom_call_target")
-        if self.hlo.opcode == "custom-call" and target is not None:
-            return "custom-call:" + target.strip('"')
-        if self.category.endswith("fusion") or self.category in ASYNC:
-            what = None if name is None else without_ssa_parts(name)
-        else:
-            what = self.hlo.opcode
-        return f"{'<no text>' if what is None else what} [{self.category}]"
 
     @property
     def is_opaque(self) -> bool:
@@ -856,7 +806,7 @@ class Op:
     @cached_property
     def phase(self) -> str:
         if self.tf_op is None:
-            is_remat = self.scope is not None and ".remat" in (self.hlo.name or "")
+            is_remat = self.has_path and ".remat" in (self.hlo.name or "")
             return "recompute" if is_remat else "unknown"
         if ".remat" in (self.hlo.name or "") or "/rematted_computation/" in self.tf_op:
             return "recompute"
@@ -866,7 +816,7 @@ class Op:
 
     @property
     def collective_inside(self) -> str | None:
-        """What the program says that an asynchronous op wraps."""
+        """Return the collective that an asynchronous op wraps in the program."""
         if self.program is None or self.instruction is None:
             return None
         if not self.instruction.is_asynchronous:
@@ -876,8 +826,8 @@ class Op:
 
     @cached_property
     def waits_for(self) -> str:
-        # The category tells most; only what runs behind an async-done or a copy-done needs the
-        # op's own name. An all-reduce-scatter computes a reduce-scatter.
+        # The category decides, except for async-done and copy-done, where the op's name does.
+        # An all-reduce-scatter computes a reduce-scatter.
         name = self.hlo.name or ""
         telling = name if self.category in ASYNC else self.category.replace(" ", ".")
         if telling.startswith("all-reduce-scatter"):
@@ -896,13 +846,13 @@ class Op:
 
     @property
     def is_copy_to_host(self) -> bool:
-        """Of a start, whose output shows its source as well, the destination comes first."""
+        """Return whether an output is in host memory; a start's first output is its destination."""
         outputs = self.output_arrays[:1] if self.has_started_only else self.output_arrays
         return any(array.memory_space == "(5)" for array in outputs)
 
     @cached_property
     def likely_source(self) -> LikelySource:
-        """Whose data the op moves, or waits for."""
+        """Return the line of the data that the op moves or waits for."""
         program, instruction = self.program, self.instruction
         if program is None or instruction is None:
             return LikelySource.of(own=Place.of(self.source_inner))
@@ -921,7 +871,7 @@ class Op:
         place = self.likely_source.place
         return None if place is None else innermost_own(place.lines, self.own)
 
-    # the line of a row that goes by lines: the stack's, or the likely one
+    # the line of a row: from the stack, otherwise the likely one
 
     @property
     def row_line(self) -> str | None:
@@ -947,15 +897,15 @@ class LikelySource:
 
     @staticmethod
     def of(**places: Place | None) -> LikelySource:
-        """The first line that there is, and its name."""
+        """Return the first line that is known, with its name."""
         known = [LikelySource(place, how) for how, place in places.items() if place is not None]
         return known[0] if known else LikelySource()
 
 
 @dataclass(eq=False)
 class Event:
-    """An admitted execution of a resolved op, by both clocks: the trace's decides where it
-    belongs, and all else is the device's."""
+    """An execution in the step, by both clocks. The trace's clock decides if it is in the step,
+    all figures use the device's."""
 
     op: Op
     on_trace: Span
@@ -982,7 +932,7 @@ class Event:
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Label]) -> dict[Label, list[T]]:
-    """The items by key, keys in order of first appearance."""
+    """Return the items by key, in order of first appearance."""
     groups: dict[Label, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -1002,7 +952,7 @@ def duration(events: list[Event]) -> int:
 
 
 def longest(events: list[Event]) -> Event:
-    """The first of the longest."""
+    """Return the first of the longest events."""
     return max(events, key=lambda e: e.duration)
 
 
@@ -1045,7 +995,7 @@ def distinct(values: Iterable[str | None]) -> list[str]:
 
 
 def union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Disjoint intervals, in order, that cover the same; empty ones cover nothing."""
+    """Return disjoint intervals in order that cover the same time."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted((s, e) for s, e in intervals if s < e):
         if merged and start <= merged[-1][1]:

@@ -1,4 +1,4 @@
-"""The naive implementation's reading of the compiled programs that lie beside a trace.
+"""The compiled programs that a trace contains.
 
 A HloProto becomes plain objects, all of it at once, and each question is answered by going through
 them again: users are found by asking every instruction for its operands, callers likewise. Only
@@ -40,12 +40,8 @@ COLLECTIVES = (
 )
 TRANSFERS = ("send", "recv")
 DOTS = ("convolution", "dot")
-# What only passes data on, or makes it up; it has no part in what a fusion computes.
-PLUMBING = (
-    *("parameter", "constant", "bitcast", "tuple", "get-tuple-element", "broadcast", "iota"),
-)
 MAX_HOPS = 8
-# (dtype, dims) of each
+# (dtype, dims) of each array
 Arrays = list[tuple[str, list[int]]]
 
 T = TypeVar("T")
@@ -53,7 +49,7 @@ Identified = TypeVar("Identified", "Instruction", "Computation")
 
 
 def has_prefix(name: str | None, prefix: str) -> bool:
-    """Whether an op's name is `prefix`, alone or followed by a separator or a digit."""
+    """Return whether a name is `prefix`, alone or followed by a separator or a digit."""
     return (
         name is not None
         and name.startswith(prefix)
@@ -74,7 +70,7 @@ class Instruction:
     called_ids: list[int]
     line: str | None
     stack: str | None
-    # As far as its frames can be told, whether they end or not.
+    # As many frames as are known, even if the outermost is missing.
     told_stack: str | None
     op_name: str
     precisions: list[int]
@@ -89,7 +85,7 @@ class Instruction:
 
     @property
     def is_start(self) -> bool:
-        """Sends and receptions begin without saying so."""
+        """Return whether it begins an asynchronous operation, as `send` and `recv` do."""
         is_fusion = self.opcode == "fusion" and has_prefix(self.name, "async-collective-start")
         return is_fusion or self.opcode.endswith("-start") or self.opcode in TRANSFERS
 
@@ -104,12 +100,12 @@ class Instruction:
 
     @property
     def family(self) -> str:
-        """A start, its updates and its done are of one."""
+        """Return the opcode without `-start`, `-update` and `-done`."""
         return re.sub("-(start|update|done)$", "", self.opcode)
 
     @property
     def arrays(self) -> Arrays:
-        """Of its output, tuples taken apart."""
+        """Return the arrays of its output, tuples taken apart."""
         return arrays_of(fields(last(self.message, 3, b"")))
 
     @property
@@ -118,7 +114,7 @@ class Instruction:
 
     @property
     def collective(self) -> str | None:
-        """Of an instruction that is one, or a part of one."""
+        """Return the collective that it is, or is a part of."""
         named = self.opcode if self.opcode == "dynamic-update-slice" else self.family
         return named if named in COLLECTIVES else None
 
@@ -144,7 +140,7 @@ class Computation:
 
 
 def with_id(wanted: int, items: Sequence[Identified]) -> Identified | None:
-    """What has that id; one that two have tells neither."""
+    """Return the only item with that id; None if several have it."""
     found = [item for item in items if item.id == wanted]
     return found[0] if len(found) == 1 else None
 
@@ -159,7 +155,7 @@ def known(items: Iterable[T | None]) -> list[T]:
 
 @dataclass
 class Frames:
-    """Ids count from 1."""
+    """The frames of a program; ids count from 1."""
 
     files: list[str]
     locations: list[Message]
@@ -178,12 +174,12 @@ class Frames:
         return file_and_line(self.files[file_id - 1], last(location, 3, 0))
 
     def stack(self, frame_id: int) -> str | None:
-        """From the outermost in, if all its frames can be told and there is an outermost."""
+        """Return a stack from the outermost frame in, if it is complete."""
         stack, ends = self.told(frame_id)
         return stack if ends else None
 
     def told(self, frame_id: int) -> tuple[str | None, bool]:
-        """From the outermost in as far as that can be told, and whether it is all."""
+        """Return the known part of a stack from the outermost frame in, and if it is complete."""
         ids: list[int] = []
         while frame_id != 0 and frame_id not in ids and self.line(frame_id) is not None:
             ids.append(frame_id)
@@ -255,19 +251,19 @@ def decode_program(data: bytes) -> Program:
 
 @dataclass
 class Entry:
-    """What the plane of the programs holds under one id."""
+    """An entry of the plane that holds the programs."""
 
     name: str
     hlo: bytes | None
 
     @cached_property
     def buffers(self) -> bytes | None:
-        """Its buffer assignment, if the program can be read."""
+        """Return the buffer assignment if the program can be read."""
         return last(fields(self.hlo), 3, None) if self.hlo and self.program else None
 
     @cached_property
     def program(self) -> Program | None:
-        """None also if the bytes are damaged."""
+        """Return the program; None if there is none or its bytes are damaged."""
         try:
             return None if self.hlo is None else decode_program(self.hlo)
         except ValueError:
@@ -275,7 +271,7 @@ class Entry:
 
 
 def decode_entries(plane: Message) -> dict[int, Entry]:
-    """By program id, from 0 to 2**64 - 1."""
+    """Return the entries by program id, which is from 0 to 2**64 - 1."""
     stat_names = {i: text_in(message, 2) for i, message in decode_map(plane, 5).items()}
     entries: dict[int, Entry] = {}
     for written in map(fields, every(plane, 4)):
@@ -292,7 +288,7 @@ def decode_entries(plane: Message) -> dict[int, Entry]:
 
 
 def id_of_program(stat: StatValue | None, name: str, key: int) -> int:
-    """The stat that says so; else the number in parentheses that ends the name; else the key."""
+    """Return the stat, else the number in parentheses that ends the name, else the key."""
     if isinstance(stat, int):
         return stat % 2**64
     before, _, number = name.removesuffix(")").rpartition("(")
@@ -308,7 +304,7 @@ def id_of_program(stat: StatValue | None, name: str, key: int) -> int:
 
 @dataclass
 class Dot:
-    """The element types of its two operands as they stand there, and how precise each is."""
+    """A dot: the element types of its two operands in the program, and their precisions."""
 
     dtypes: list[str]
     precisions: list[int]
@@ -317,7 +313,7 @@ class Dot:
 
 @dataclass
 class Cost:
-    """What the author of a kernel declared."""
+    """The cost that the author of a kernel declared."""
 
     flops: int
     bytes: int | None
@@ -334,7 +330,7 @@ class Program:
         self.instructions = [i for c in self.computations for i in c.instructions]
 
     def named(self, name: str | None) -> Instruction | None:
-        """By a name with or without `%`; one that two have tells neither."""
+        """Return the only instruction with a name, given with or without `%`."""
         found = [i for i in self.instructions if name and i.name == name.removeprefix("%")]
         return found[0] if len(found) == 1 else None
 
@@ -346,7 +342,7 @@ class Program:
 
     @cached_property
     def all_operands(self) -> dict[Instruction, list[Instruction]]:
-        """Of the same computation, where operands lie."""
+        """Return the operands of each instruction, which are in the same computation."""
         return {
             user: unique(known(with_id(i, home.instructions) for i in user.operand_ids))
             for user, home in self.homes.items()
@@ -366,7 +362,7 @@ class Program:
         return self.all_operands[instruction]
 
     def users(self, instruction: Instruction) -> list[Instruction]:
-        """In the order of the computation."""
+        """Return the users in the order of the computation."""
         return [i for i in self.home(instruction).instructions if instruction in self.operands(i)]
 
     def called(self, instruction: Instruction) -> list[Computation]:
@@ -376,7 +372,7 @@ class Program:
         return [i for i in self.instructions if computation in self.called(i)]
 
     def inside(self, called: list[Computation], seen: list[Computation]) -> list[Instruction]:
-        """Everything in these computations and those they call, depth first, each once."""
+        """Return all instructions in these computations and those they call, depth first."""
         out: list[Instruction] = []
         for computation in called:
             if computation in seen:
@@ -389,7 +385,7 @@ class Program:
     # dots, fusions, kernels
 
     def dots(self, instruction: Instruction) -> list[Dot]:
-        """Those that it is or contains; none if the operands of one can't be told."""
+        """Return the dots that it is or contains; none if an operand is unknown."""
         around = [instruction, *self.inside(self.called(instruction), [])]
         dots = []
         for dot in (i for i in around if i.opcode in DOTS):
@@ -401,15 +397,8 @@ class Program:
             dots.append(Dot([operand.dtype for operand in operands], precisions, dot.algorithm))
         return dots
 
-    def fused(self, instruction: Instruction) -> list[str]:
-        """The lines inside a fusion, one for each instruction that has one."""
-        if instruction.opcode != "fusion":
-            return []
-        body = self.inside(self.called(instruction), [])
-        return [i.line for i in body if i.line is not None and i.opcode not in PLUMBING]
-
     def declared(self, instruction: Instruction) -> Cost | None:
-        """As an author writes it down, in numbers or in texts of them; 0 flops are none."""
+        """Return the declared cost; 0 flops are no declaration."""
         try:
             config = json.loads(instruction.config)
             estimate = config["custom_call_config"]["cost_estimate"]
@@ -428,10 +417,10 @@ class Program:
         neighbours: Callable[[Instruction], list[Instruction]],
         is_wanted: Callable[[Instruction], bool],
     ) -> list[Instruction]:
-        """The way from `origin` (left out) to the nearest wanted one, breadth first."""
+        """Return the way from `origin` (left out) to the nearest wanted one, breadth first."""
         ways = [[origin]]
         seen = [origin]
-        for way in ways:  # grows as it is gone through
+        for way in ways:  # the list grows during the loop
             for each in neighbours(way[-1]):
                 if each in seen:
                     continue
@@ -442,8 +431,8 @@ class Program:
         return []
 
     def chain(self, instruction: Instruction) -> list[Instruction]:
-        """Start, updates and done, as far as they can be found, and what lies between them; any
-        other instruction is by itself."""
+        """Return start, updates and done with what is between them, as far as they are found.
+        Any other instruction is a chain by itself."""
         if not instruction.is_asynchronous:
             return [instruction]
         way = self.way_to_start(instruction)
@@ -457,7 +446,7 @@ class Program:
         return way + after
 
     def way_to_start(self, instruction: Instruction) -> list[Instruction]:
-        """From the start, which is the nearest of its family, to the instruction itself."""
+        """Return the way from the nearest start of its family to the instruction."""
         if instruction.is_start:
             return [instruction]
         back = self.nearest(
@@ -468,22 +457,22 @@ class Program:
         return [*back[::-1], instruction]
 
     def wrapped(self, instruction: Instruction) -> list[Computation]:
-        """What start, updates and done of an asynchronous operation call."""
+        """Return the computations that the parts of an asynchronous operation call."""
         links = [link for link in self.chain(instruction) if link.is_asynchronous]
         return unique(computation for link in links for computation in self.called(link))
 
     def collective_inside(self, instruction: Instruction) -> Instruction | None:
-        """The first collective that an asynchronous operation wraps."""
+        """Return the first collective that an asynchronous operation wraps."""
         inside = self.inside(self.wrapped(instruction), [])
         return next((i for i in inside if i.collective), None)
 
     def parts(self, instruction: Instruction) -> list[Instruction]:
-        """Start, updates and done, as far as they are known; of any other op itself."""
+        """Return the known parts of an asynchronous operation, otherwise the instruction."""
         chain = self.chain(instruction)
         return [link for link in chain if link.is_asynchronous] or chain
 
     def collective_of(self, instruction: Instruction) -> Instruction | None:
-        """The first collective that it is or has inside, in the order of its parts."""
+        """Return the first collective that it is or contains, in the order of its parts."""
         for part in self.parts(instruction):
             for each in (part, *self.inside(self.called(part), [])):
                 if each.collective:
@@ -491,7 +480,7 @@ class Program:
         return None
 
     def first_of(self, collective: Instruction) -> Instruction | None:
-        """Where it takes its input."""
+        """Return the instruction that takes the collective's input."""
         begin = self.parts(collective)[0]
         name = collective.collective
         return begin if begin.opcode in (name, f"{name}-start") else None
@@ -517,16 +506,16 @@ class Program:
             threads += [home.thread for home in [self.home(part), *self.called(part)]]
         return "sparsecore" in threads
 
-    # whose data an instruction moves
+    # likely lines
 
     def place_of(self, instruction: Instruction) -> Place | None:
-        """A parameter is never the answer."""
+        """Return the place of an instruction that is no parameter."""
         if instruction.opcode == "parameter":
             return None
         return instruction.place
 
     def own_place(self, instruction: Instruction, source: str | None) -> Place | None:
-        """`source` is what the trace says of the op itself."""
+        """Return the own line; `source` is the op's source in the trace."""
         places = [self.place_of(instruction)]
         if instruction.opcode != "parameter":
             places.append(Place.of(source))
@@ -535,13 +524,13 @@ class Program:
         return next(iter(known(places)), None)
 
     def path_of(self, instruction: Instruction) -> str | None:
-        """Its name in the program's code; of a done without one its start's."""
+        """Return its op_name, or that of its start if it is a done without one."""
         links = [instruction, *(self.chain(instruction) if instruction.is_done else [])]
         named = [link.op_name for link in links if link is instruction or link.is_start]
         return next((name for name in named if name), None)
 
     def roots(self, computation: Computation, seen: list[Computation]) -> list[Instruction]:
-        """The root, and behind it the roots of what it calls."""
+        """Return the root, followed by the roots of what the root calls."""
         if computation in seen or computation.root is None:
             return []
         seen.append(computation)
@@ -549,7 +538,7 @@ class Program:
         return [computation.root, *(root for roots in inner for root in roots)]
 
     def place_inside(self, instruction: Instruction) -> Place | None:
-        # What others call, as a reducer, they don't wrap.
+        # Other operations call computations without wrapping them, such as a reducer.
         if not instruction.is_asynchronous or instruction.family not in ("async", "fusion"):
             return None
         collective = self.collective_inside(instruction)
@@ -562,7 +551,7 @@ class Program:
         begin: list[Instruction],
         nearby: Callable[[Instruction], list[Instruction]],
     ) -> Place | None:
-        """The line nearest to where a search begins, in at most MAX_HOPS hops."""
+        """Return the line nearest to the begin of a search, in at most MAX_HOPS hops."""
         seen = list(begin)
         ring = list(begin)
         entered = [self.home(each) for each in begin]
@@ -602,7 +591,7 @@ class Program:
 
 
 def count_of(value: Any) -> int | None:
-    """A count of flops or bytes, which JSON holds as text if it has 64 bits."""
+    """Return a count of flops or bytes, which JSON holds as a number or as text."""
     try:
         count = int(value)
     except (ValueError, TypeError, OverflowError):

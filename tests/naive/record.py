@@ -1,4 +1,4 @@
-"""The naive implementation's record: all steps of all devices of a file, line by line."""
+"""The mode record: all steps of all devices of a file, by line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from tests.naive.step import (
     settle_stacks,
 )
 
-MOST = 32  # of what one group lists
 WAITED_FOR = (*COLLECTIVES, *TRANSFERS, "collective")
 
 
@@ -43,8 +42,8 @@ def digest(texts: Iterable[str]) -> str:
 
 
 def is_inside(e: Event, branching: Event) -> bool:
-    """Whether an event starts within a conditional. What starts with it and lasts longer is around
-    it, and so is one of two that lie alike."""
+    """Return whether an event runs in a branch of a conditional. Longer events that start with
+    the conditional enclose it, and so does one of two with the same times."""
     if e is branching or not branching.on_device.holds(e.start):
         return False
     if e.start > branching.start or e.duration < branching.duration:
@@ -54,14 +53,14 @@ def is_inside(e: Event, branching: Event) -> bool:
 
 
 def outside_of_branches(picked: Picked) -> list[Event]:
-    """The events that run whatever branch is taken."""
+    """Return the events that run whatever branch is taken."""
     branching = [e for e in picked.containers if e.op.category == "conditional"]
     return [e for e in picked.events if not any(is_inside(e, each) for each in branching)]
 
 
 @dataclass
 class Device:
-    """A device, its steps, and those of them that are used, with what ran in each."""
+    """A device with its steps."""
 
     plane: Plane
     source: str | None
@@ -90,7 +89,7 @@ class Device:
         return any(step.admits(span.start) for span in spans if span for step in self.steps)
 
     def why_not(self, step: Step) -> str | None:
-        """Why a step isn't used, if it isn't; by itself, whatever was asked for."""
+        """Return why a step isn't used, regardless of --steps."""
         if step.n_events == 0:
             return "no_ops"
         alike = self.steps
@@ -128,13 +127,13 @@ class Record:
             complete_ops(device.plane, executions_in(device.plane, device.steps))
         self.devices = [device for device in devices if device.has_ops]
         if not self.devices:
-            # What the modes of one step say of the first.
+            # The modes of one step give the same reason for the first device.
             if asked[0].lines_named("XLA Ops"):
                 raise AbsentError("empty_xla_ops_line")
             names = distinct(line.name for line in asked[0].lines)
             raise AbsentError("no_xla_ops_line", available_lines=names)
         self.picked = {
-            id(step): read_picked(device.plane, [], options, [], device.steps, step, device.source)
+            id(step): read_picked(device.plane, options, [], device.steps, step, device.source)
             for device in self.devices
             for step in device.used
         }
@@ -163,13 +162,6 @@ class Record:
     def group_row(self, events: list[Event]) -> Json:
         first = events[0].op
         ops = [e.op for e in events]
-        lists = {
-            "tf_ops": sorted({op.tf_op for op in ops if op.tf_op is not None}),
-            "signatures": sorted({op.signature for op in ops}),
-            "shapes": sorted(
-                {array.text.partition("]")[0] + "]" for op in ops for array in op.output_arrays}
-            ),
-        }
         sources = [op.source_inner for op in ops if op.source_inner is not None]
         return {
             "kind": first.kind,
@@ -177,8 +169,6 @@ class Record:
             "agg_key_kind": first.agg_key_kind,
             "frames": [self.frames.index(frame) for frame in first.frames],
             "source": min(sources, default=None),
-            **{name: values[:MOST] for name, values in lists.items()},
-            "truncated": any(len(values) > MOST for values in lists.values()),
             "ops": digest(op.text for op in ops),
         }
 
@@ -215,7 +205,7 @@ class Record:
         }
 
     def asked(self) -> slice:
-        """As Python reads what stands between brackets."""
+        """Return the slice of --steps."""
         if self.options.steps is None:
             return slice(None)
         start, end = self.options.steps.split(":")

@@ -1,4 +1,4 @@
-"""The naive implementation's rooflines."""
+"""The mode roofline."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from tests.naive.step import (
     AbsentError,
     Json,
     Picked,
-    breakdown,
     meant,
 )
 
@@ -56,7 +55,7 @@ def chip_of(device_type: str) -> str | None:
 
 @dataclass
 class Cost:
-    """What one execution takes, in flops and bytes, and of which dtype it is."""
+    """The flops, bytes and dtype of one execution."""
 
     flops: Fraction | None
     accessed: Fraction | None
@@ -66,7 +65,7 @@ class Cost:
 
 @dataclass
 class Part:
-    """The executions of one group that make one row, or one entry of the skipped."""
+    """The executions of a group that make one row, or one skipped entry."""
 
     group: list[Event]
     events: list[Event]
@@ -79,7 +78,7 @@ class Part:
 
 
 def is_over_roof(row: Json) -> bool:
-    """As the row shows it, rounded: more than the peaks allow."""
+    """Return whether the printed utilization is above 1."""
     return row["roofline_util"] is not None and row["roofline_util"] > 1
 
 
@@ -135,7 +134,7 @@ class Roofline:
         )
 
     def compute_ps(self, flops: Fraction, dtype: str) -> Fraction:
-        return flops / Fraction(self.tflops[dtype])  # 10¹² flops/s are one a picosecond
+        return flops / Fraction(self.tflops[dtype])  # 10**12 flops/s are one per picosecond
 
     def hbm_ps(self, size: Fraction) -> Fraction:
         return size * 10**12 / (Fraction(self.hbm_gibps or 0) * 2**30)
@@ -151,7 +150,7 @@ class Roofline:
         }
 
     def cost_source(self, op: Op) -> str | None:
-        """Who says what an op costs; None for a black box."""
+        """Return who provides the cost of an op; None if it is unknown."""
         if op.kernel in self.user_costs:
             return "user"
         if not op.is_opaque:
@@ -168,7 +167,7 @@ class Roofline:
         for group in grouped(self.step.of_kind("compute"), lambda e: e.op.agg_key).values():
             by_source = grouped(group, lambda e: (self.cost_source(e.op), self.costed_kernel(e.op)))
             made = [Part(group, events, *label) for label, events in by_source.items()]
-            # What the kernels leave of a group comes first.
+            # The rest of a group precedes its kernels.
             parts += sorted(made, key=lambda part: part.cost_source not in (None, "xla"))
         return parts
 
@@ -215,9 +214,9 @@ class Roofline:
         return None
 
     def per_op_ps(self, part: Part) -> Fraction | None:
-        """The time that the executions would take if each ran at its own roof.
+        """Return the time of the executions if each ran at its own roof.
 
-        Integers and the like have no peak to know: theirs is the memory's roof alone."""
+        Dtypes without a known peak, such as integers, have the memory's roof alone."""
         total = Fraction(0)
         for cost in (self.cost(e.op) for e in part.events):
             t_compute = Fraction(0)
@@ -229,7 +228,7 @@ class Roofline:
         return total
 
     def roofs(self, part: Part) -> tuple[Fraction, Fraction]:
-        """The picoseconds that its flops, and its bytes, would take at peak."""
+        """Return the time that its flops and its bytes take at peak."""
         cost = self.part_cost(part)
         return (
             self.compute_ps(cost.flops or Fraction(0), cost.dtype),
@@ -246,7 +245,7 @@ class Roofline:
         is_compute_bound = intensity is None or intensity >= self.ridge_point(cost.dtype)
         is_by_user = part.cost_source == "user" and self.user_costs[str(part.kernel)][2] is not None
         opaque = [e for e in part.group if self.cost_source(e.op) is None]
-        # Of the dtype that decides, where most of the time is.
+        # Executions of the dtype that takes most time decide.
         deciding = [e for e in part.events if self.cost(e.op).dtype == cost.dtype]
         by_source = grouped(deciding, lambda e: "user" if is_by_user else e.op.dtype_source)
         known_inputs = [e for e in part.events if e.op.operand_dtype is not None]
@@ -308,7 +307,7 @@ class Roofline:
         }
 
     def shown(self, rows: list[Json]) -> Json:
-        """All in order of appearance, or those that lack most."""
+        """Return all rows in order of appearance, or with --top those with most shortfall."""
         top = self.options.top
         if top is None:
             return {"groups": rows}
@@ -324,7 +323,7 @@ class Roofline:
         return {"groups": ranked[:top], "tail": tail}
 
     def hbm_util(self, part: Part) -> float | None:
-        """0 bytes in all are what XLA writes of what it doesn't know."""
+        """Return the HBM utilization; XLA writes 0 bytes for what it doesn't know."""
         cost = self.part_cost(part)
         size = self.size(cost)
         if not cost.accessed or size is None or self.hbm_gibps is None:
@@ -333,8 +332,8 @@ class Roofline:
 
     def step_summary(self, rooflined: list[Part], rows: list[Json]) -> Json:
         weight = sum(duration(part.events) for part in rooflined)
-        # Each weight is the base of its utilization, so that a weighted average is a quotient of
-        # sums; rows without time have neither utilization nor weight.
+        # Utilizations are weighted by their base, so the average is a quotient of sums. Rows
+        # without time have no weight.
         roofs = [self.roofs(part) for part in rooflined if duration(part.events)]
         compute = duration(self.step.of_kind("compute"))
         ranked = sorted(
@@ -374,9 +373,8 @@ class Roofline:
         }
 
     def skipped(self, parts: list[Part]) -> Json:
-        entries = []
+        entries: list[Json] = []
         for part in parts:
-            rows, _ = breakdown(part.events)
             entries.append(
                 {
                     "agg_key": part.group[0].op.agg_key,
@@ -386,7 +384,6 @@ class Roofline:
                     "total_dur_ps": duration(part.events),
                     "hbm_util": self.hbm_util(part),
                     "reason": self.skip_reason(part),
-                    "top_signature": rows[0]["signature"],
                     "example_hlo_op": longest(part.events).op.text,
                 }
             )

@@ -1,4 +1,4 @@
-"""The naive implementation's reading of what the allocator said on the host's plane."""
+"""The field runtime of the mode memory, from the allocator's events on the host's plane."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTS = ("bytes_reserved", "bytes_allocated", "bytes_available")
 
 
 def known(stats: dict[str, StatValue], name: str) -> float | None:
-    """A number that can be one of bytes, or a share."""
+    """Return a stat that can be a number of bytes or a share."""
     value = stats.get(name)
     if not isinstance(value, int | float) or not isfinite(value) or value < 0:
         return None
@@ -28,7 +28,7 @@ def known(stats: dict[str, StatValue], name: str) -> float | None:
 
 
 def sizes(events: list[tuple[int, dict[str, StatValue]]], *names: str) -> list[list[int]]:
-    """Of the events that have all of them: the time, and each."""
+    """Return time and sizes of the events that have all of these stats."""
     told = [
         (at, [int(size) for name in names if (size := known(stats, name)) is not None])
         for at, stats in events

@@ -1,8 +1,8 @@
-"""The naive implementation's step, and the modes that list what is in it."""
+"""The step: how it is picked, its clocks, its totals, and the modes summary and by_source."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -19,7 +19,6 @@ from tests.naive.op import (
     Plane,
     Span,
     count_by,
-    distinct,
     duration,
     fact_sum,
     grouped,
@@ -38,9 +37,9 @@ Key = TypeVar("Key", bound=tuple[str, ...])
 
 @dataclass
 class Options:
-    """The command line's options, by name."""
+    """The options of the command line by name."""
 
-    device: str | None = None  # what that means is the mode's
+    device: str | None = None  # the default depends on the mode
     step: int | str | None = None  # "all" for every op of the device
     step_id: str | None = None
     steps: str | None = None
@@ -84,7 +83,7 @@ class AbsentError(Exception):
 
 @dataclass
 class Step:
-    """A step, or (without an index) the whole of the ops."""
+    """A step, or all ops of the device (without an index)."""
 
     index: int | None
     name: str | None
@@ -93,12 +92,12 @@ class Step:
     n_events: int = 0
 
     def admits(self, start: int | None) -> bool:
-        """An op by its start on the trace's clock. One without a time belongs to no step."""
+        """Return whether an op that starts then, by the trace's clock, is in the step."""
         return self.index is None or self.on_trace.holds(start)
 
 
 def read_steps(plane: Plane, line_name: str) -> list[Step]:
-    """The events of a line that have a valid time."""
+    """Return the events of a line that have a valid time."""
     timed = [(span, e) for e in plane.events_of(line_name) if (span := e.on_trace) is not None]
     timed.sort(key=lambda each: each[0].start)
     starts = [e.start for e in plane.events_of("XLA Ops")]
@@ -120,7 +119,7 @@ def as_busy_as_any(steps: list[Step]) -> list[Step]:
 
 
 def busiest(steps: list[Step]) -> Step:
-    """The one with most ops; of equally busy ones the typical, if none has any the middle one."""
+    """Return the step with most ops: the typical one of several, the middle one if none has ops."""
     if all(step.n_events == 0 for step in steps):
         return steps[len(steps) // 2]
     typical = sorted(
@@ -141,7 +140,7 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
 
 
 def meant(asked: str, names: Iterable[str]) -> str | None:
-    """The name that is given, or the only one that it is a prefix of; a number is no prefix."""
+    """Return the name itself, or the only one with that prefix; a number is never a prefix."""
     distinct_names = set(names)
     if asked in distinct_names:
         return asked
@@ -178,12 +177,12 @@ def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[s
 
 @dataclass
 class Clocks:
-    """What the ops that have device times tell of the trace's clock and the device's."""
+    """The relation of the trace's clock to the device's, by ops that have both times."""
 
     timed: list[tuple[Span, Span]]  # on the trace's clock, on the device's
 
     def delta(self, time: int) -> int:
-        """From a time on the trace's clock to the device's."""
+        """Return the difference from the trace's clock to the device's at a time."""
         starts = [(on_trace.start, on_device.start) for on_trace, on_device in self.timed]
         ends = [(on_trace.end, on_device.end) for on_trace, on_device in self.timed]
         if not starts:
@@ -198,10 +197,10 @@ class Clocks:
 
 
 def window_of(step: Step, events: list[Event], clocks: Clocks) -> Span:
-    """The step's time on the clock that its ops' times are on."""
+    """Return the step's time on the clock of its ops."""
     if clocks.timed and step.on_device is not None:
         return step.on_device
-    # The first op's δ, not that of the step's own start: so no op lies before the window.
+    # The first op's difference applies, so no op begins before the window.
     first = min(events, key=lambda e: e.start, default=None)
     delta = first.on_device.start - first.on_trace.start if first else 0
     start = step.on_trace.start + delta
@@ -221,30 +220,6 @@ def times(events: list[Event]) -> Json:
     }
 
 
-def breakdown(events: list[Event]) -> tuple[list[Json], Json | None]:
-    signatures = grouped(events, lambda e: e.op.signature)
-    ranked = sorted(signatures, key=lambda s: (-duration(signatures[s]), s))
-    rows = [
-        {
-            "signature": signature,
-            "hlo_category": signatures[signature][0].op.category,
-            "total_dur_ps": duration(signatures[signature]),
-            "n_executions": len(signatures[signature]),
-            "pct_of_group": pct(duration(signatures[signature]), duration(events)),
-            "example_hlo_op": longest(signatures[signature]).op.text,
-            "example_hlo_op_dur_ps": longest(signatures[signature]).duration,
-        }
-        for signature in ranked[:8]
-    ]
-    left_out = [e for signature in ranked[8:] for e in signatures[signature]]
-    overflow = {
-        "n_signatures": len(ranked[8:]),
-        "n_executions": len(left_out),
-        "total_dur_ps": duration(left_out),
-    }
-    return rows, overflow if left_out else None
-
-
 def longest_first(groups: dict[Key, list[Event]]) -> list[list[Event]]:
     ranked = sorted(groups, key=lambda group: (-duration(groups[group]), group))
     return [groups[group] for group in ranked]
@@ -254,84 +229,12 @@ def tail_of(left_out: list[list[Event]]) -> Json:
     return {"n_groups_omitted": len(left_out), "dur_ps": sum(map(duration, left_out))}
 
 
-def likely_sources(events: list[Event]) -> list[Json] | None:
-    """Of a group without a stack, whose programs are there."""
-    if events[0].op.source_stack is not None or all(e.op.program is None for e in events):
-        return None
-    lines = grouped(events, lambda e: e.op.likely_source.line)
-    ranked = sorted(
-        (line for line in lines if line is not None),
-        key=lambda line: (-duration(lines[line]), line),
-    )
-    rows = []
-    for line in ranked[:8]:
-        ways = grouped(lines[line], lambda e: str(e.op.likely_source.how))
-        rows.append(
-            {
-                "source_inner": line,
-                "source_user": lines[line][0].op.likely_user,
-                "source_is": max(ways, key=lambda how: duration(ways[how])),
-                "dur_ps": duration(lines[line]),
-                "n_executions": len(lines[line]),
-            }
-        )
-    shown = ranked[:8]
-    rest = [e for e in events if e.op.likely_source.line not in shown]
-    if rest:
-        rows.append(
-            {
-                "source_inner": None,
-                "source_user": None,
-                "source_is": None,
-                "dur_ps": duration(rest),
-                "n_executions": len(rest),
-            }
-        )
-    return rows
-
-
-def also_fused(events: list[Event]) -> list[Json] | None:
-    """The lines inside a group's fusions that aren't the group's."""
-    ops = grouped(events, lambda e: id(e.op))
-    programs = [(events[0].op, events[0].op.program) for events in ops.values()]
-    if all(program is None for _, program in programs):
-        return None
-    lines = [
-        line
-        for op, program in programs
-        if program is not None and op.instruction is not None
-        for line in program.fused(op.instruction)
-        if line != events[0].op.source_inner
-    ]
-    ranked = sorted(set(lines), key=lambda line: (-lines.count(line), line))
-    return [{"source_inner": line, "n_instructions": lines.count(line)} for line in ranked[:8]]
-
-
-def scopes(events: list[Event]) -> list[Json]:
-    """Those that take most of a group's time."""
-    parts = grouped(events, lambda e: e.op.scope and e.op.scope.name)
-    ranked = sorted(parts, key=lambda scope: (-duration(parts[scope]), scope is None, scope or ""))
-    return [{"scope": scope, "dur_ps": duration(parts[scope])} for scope in ranked[:4]]
-
-
-def any_change(events: list[Event], change: Callable[[Op], bool | None]) -> bool | None:
-    comparable = [e for e in events if change(e.op) is not None]
-    return any(change(e.op) for e in comparable) if comparable else None
-
-
-def change_time(events: list[Event], change: Callable[[Op], bool | None]) -> int | None:
-    """The time of those seen to change; None where none could be compared."""
-    comparable = [e for e in events if change(e.op) is not None]
-    return duration([e for e in comparable if change(e.op)]) if comparable else None
-
-
 @dataclass
 class Picked:
-    """The picked step: its window and the events admitted to it, all by the device's clock, or by
-    the trace's where that is the only one. Shown are times less `base`."""
+    """The picked step: its window and its events, by the device's clock or, if there is none,
+    by the trace's. Printed times are relative to `base`."""
 
     plane: Plane
-    plane_names: list[str]  # of the whole file
     options: Options
     notes: list[str]
     steps: list[Step]
@@ -341,11 +244,12 @@ class Picked:
     events: list[Event]
     n_dropped: int
     clocks: Clocks
-    step_source: str | None  # where the steps are from
+    step_source: str | None  # the line that has the steps
+    host: Plane | None = None
 
     @property
     def is_timed(self) -> bool:
-        """Whether by the device's clock."""
+        """Return whether times are by the device's clock."""
         return bool(self.clocks.timed)
 
     @property
@@ -369,11 +273,11 @@ class Picked:
         return [e for e in self.leaves if e.op.kind in kinds]
 
     def covered(self, events: list[Event]) -> list[tuple[int, int]]:
-        """The parts of the window in which one of the events runs."""
+        """Return the parts of the window in which one of the events runs."""
         return union((max(e.start, self.window.start), min(e.end, self.window.end)) for e in events)
 
     def stack_order(self) -> str | None:
-        """How most of the ops that have a stack have it."""
+        """Return the frame order of most ops that have a stack."""
         orders = [op.stack_order for op in ops_of(self.events) if op.stack_order is not None]
         return (majority(orders) or INNERMOST_FIRST) if orders else None
 
@@ -387,7 +291,7 @@ class Picked:
 
     @property
     def program_op(self) -> Op | None:
-        """The first op of the program that took most of the step."""
+        """Return the first op of the program that took most of the step."""
         by_id = grouped(self.leaves, lambda e: e.op.program_id)
         by_id.pop(None, None)
         chosen = max(by_id, key=lambda i: duration(by_id[i]), default=None)
@@ -461,13 +365,11 @@ class Picked:
             "by_phase_rollup": self.by_phase_rollup(),
             "idle_gaps": self.idle_gaps(),
             "comm_rollup": self.comm_rollup(),
-            "kernels": self.kernels(),
         }
 
     def group_row(self, events: list[Event]) -> Json:
-        """The fields that a group has in summary as in by_source."""
+        """Return the fields that groups have in summary and in by_source."""
         first, example = events[0].op, longest(events)
-        rows, overflow = breakdown(events)
         return {
             "agg_key": first.agg_key,
             "agg_key_kind": first.agg_key_kind,
@@ -483,9 +385,6 @@ class Picked:
             "bytes_accessed_sum": number(fact_sum(e.op.bytes_accessed for e in events)),
             "example_hlo_op": example.op.text,
             "example_hlo_op_dur_ps": example.duration,
-            "hlo_op_breakdown": rows,
-            "hlo_op_breakdown_overflow": overflow,
-            "likely_sources": likely_sources(events),
             "phases": time_by(events, lambda op: op.phase),
         }
 
@@ -531,7 +430,7 @@ class Picked:
         }
 
     def gaps(self) -> list[Span]:
-        """When no leaf runs; the longest first, of these the earliest."""
+        """Return the times when no leaf runs, the longest first, then by time."""
         busy = self.covered(self.leaves)
         first, end = self.window.start, self.window.end
         edges = [first, *(edge for interval in busy for edge in interval), end]
@@ -539,7 +438,7 @@ class Picked:
         return sorted(gaps, key=lambda gap: (-gap.duration, gap.start))
 
     def before(self, gap: Span) -> Event | None:
-        """Of those that end where it begins, the one that began first."""
+        """Return the event that ends where the gap begins; the one that began first."""
         ending = [e for e in self.leaves if e.duration > 0 and e.end == gap.start]
         is_edge = gap.start == self.window.start
         return None if is_edge else min(ending, key=lambda e: e.start)
@@ -551,8 +450,8 @@ class Picked:
     def gap_row(self, gap: Span) -> Json:
         before, behind = self.before(gap), self.behind(gap)
         around = [e for e in self.containers if e.start <= gap.start < e.end]
-        # The innermost began last; of those that began together it ends first, and the file
-        # lists it after the ones around it.
+        # The innermost container began last. Of those that began together it ends first, and
+        # the file has it after the containers around it.
         around.sort(key=lambda e: (-e.start, e.end))
         ties = [e for e in around if (e.start, e.end) == (around[0].start, around[0].end)]
         return {
@@ -607,39 +506,22 @@ class Picked:
             for name in sorted(groups, key=lambda name: (-duration(groups[name]), name))
         ]
 
-    def kernel_groups(self) -> dict[str, list[Event]]:
-        return grouped([e for e in self.leaves if e.op.kernel], lambda e: str(e.op.kernel))
-
-    def kernels(self) -> list[Json]:
-        groups = self.kernel_groups()
-        return [
-            {
-                "kernel": name,
-                **times(groups[name]),
-                "pct_of_step": pct(duration(groups[name]), self.duration),
-                "source_inner": groups[name][0].op.source_inner,
-                "source_user": groups[name][0].op.source_user,
-                "tf_op": groups[name][0].op.tf_op,
-                "phases": time_by(groups[name], lambda op: op.phase),
-                "shapes_in": [a.text for a in longest(groups[name]).op.hlo.operand_arrays()],
-                "shapes_out": [longest(groups[name]).op.shape_out],
-            }
-            for name in sorted(groups, key=lambda name: (-duration(groups[name]), name))
-        ]
-
     # by_source
 
-    def by_source(self, totals: Json) -> Json:
+    def by_source(self) -> Json:
         kinds = ["compute"]
         kinds += ["comm"] if self.options.include_comm else []
         kinds += ["data_move"] if self.options.include_data_move else []
         groups = grouped(self.of_kind(*kinds), lambda e: e.group)
-        totals["n_groups_total"] = len(groups)
         shown, tail = self.shown(groups)
-        return {"groups": [self.by_source_row(events) for events in shown], **tail}
+        return {
+            "groups": [self.by_source_row(events) for events in shown],
+            **tail,
+            "totals": {"n_groups_total": len(groups)},
+        }
 
     def shown(self, groups: dict[Key, list[Event]]) -> tuple[list[list[Event]], Json]:
-        """All groups as they appear, or with --top the longest, and what that leaves out."""
+        """Return all groups in order of appearance, or with --top the longest and a tail."""
         if self.options.top is None:
             return list(groups.values()), {}
         ranked = longest_first(groups)
@@ -647,7 +529,6 @@ class Picked:
         return ranked[: self.options.top], {"tail": tail}
 
     def by_source_row(self, events: list[Event]) -> Json:
-        shapes = distinct(e.op.shape_with_layout for e in events)
         known_inputs = [e for e in events if e.op.operand_dtype is not None]
         return {
             **self.group_row(events),
@@ -655,84 +536,9 @@ class Picked:
             "model_flops_sum": number(fact_sum(e.op.model_flops for e in events)),
             "dtypes": count_by(events, lambda op: op.dtype),
             "dtype_uncertain": any(e.op.dtype_uncertain for e in events),
-            "shapes": shapes[:8],
-            "shapes_truncated": len(shapes) > 8,
             "hbm_bytes_sum": number(hbm_bytes_sum(events)),
             "operand_dtypes": time_by(known_inputs, lambda op: str(op.operand_dtype)),
-            "also_fused": also_fused(events),
-            "scopes": scopes(events),
         }
-
-    # non_compute
-
-    def non_compute(self, totals: Json) -> Json:
-        stall_label = "async-done (comm stall)"
-
-        def is_stall(op: Op) -> bool:
-            return op.kind == "comm" and op.is_wait
-
-        def is_listed(op: Op) -> bool:
-            if is_stall(op):
-                return not self.options.no_comm_stalls
-            return op.kind == "data_move" or (op.kind == "comm" and self.options.include_comm)
-
-        def label(event: Event) -> tuple[str, str]:
-            return stall_label if is_stall(event.op) else event.op.category, event.op.kind
-
-        def source(event: Event) -> tuple[str, str, str]:
-            category, kind = label(event)
-            return event.op.agg_key, kind, category
-
-        listed = [e for e in self.leaves if is_listed(e.op)]
-        if any(is_stall(e.op) for e in listed):
-            self.notes.append(
-                f"asynchronous communication waits included as '{stall_label}'; "
-                "pass --no-comm-stalls to leave them out"
-            )
-        totals["non_compute_duration_ps"] = duration(listed)
-        totals["non_compute_pct_of_step"] = pct(duration(listed), self.duration)
-        totals["non_compute_pct_of_compute"] = pct(duration(listed), totals["compute_duration_ps"])
-
-        categories = []
-        for (category, kind), events in grouped(listed, label).items():
-            coverage = count_by(events, lambda op: op.agg_key_kind)
-            categories.append(
-                {
-                    "hlo_category": category,
-                    "kind": kind,
-                    **times(events),
-                    "n_groups": len({e.op.agg_key for e in events}),
-                    "agg_key_coverage": {
-                        k: coverage.get(k, 0) for k in ("stack", "tf_op", "no_source")
-                    },
-                }
-            )
-        shown, tail = self.shown(grouped(listed, source))
-        sources = [{"hlo_category": label(events[0])[0], **moved(events)} for events in shown]
-        return {"by_category": categories, "by_source_within_category": sources, **tail}
-
-
-def moved(events: list[Event]) -> Json:
-    """What non_compute says of a group."""
-    first = events[0].op
-    return {
-        "kind": first.kind,
-        "agg_key": first.agg_key,
-        "agg_key_kind": first.agg_key_kind,
-        "source_inner": first.source_inner,
-        "source_user": first.source_user,
-        "source_stack": first.source_stack,
-        "tf_op": first.tf_op,
-        **times(events),
-        "shapes_in": distinct(e.op.shape_in for e in events)[:4],
-        "shapes_out": distinct(e.op.shape_out for e in events)[:4],
-        "dtype_change": any_change(events, lambda op: op.dtype_changes),
-        "dtype_change_dur_ps": change_time(events, lambda op: op.dtype_changes),
-        "layout_change": any_change(events, lambda op: op.layout_changes),
-        "layout_change_dur_ps": change_time(events, lambda op: op.layout_changes),
-        "likely_sources": likely_sources(events),
-        "example_hlo_op": longest(events).op.text,
-    }
 
 
 def whole_time(spans: list[Span]) -> int:
@@ -740,7 +546,7 @@ def whole_time(spans: list[Span]) -> int:
 
 
 def time_between(spans: list[Span]) -> int:
-    """What of the whole is in none of them."""
+    """Return the time that is in none of the spans."""
     return whole_time(spans) - length(union((span.start, span.end) for span in spans))
 
 
@@ -749,13 +555,13 @@ def step_time(steps: list[Step]) -> int:
 
 
 def name_in_rollup(step: Step, source: str | None) -> str | None:
-    """None for the profiler's numbered steps."""
+    """Return the name of a step; None for the profiler's numbered steps."""
     is_number = bool(step.name) and all(c in "0123456789" for c in step.name or "")
     return None if is_number and source == "steps" else step.name or "<none>"
 
 
 def notes_of_all(steps: list[Step]) -> list[str]:
-    """On the time that no step's figures show."""
+    """Return the notes on time that is in no step's figures."""
     notes = []
     idle = [step for step in steps if step.n_events == 0]
     if idle:
@@ -770,12 +576,12 @@ def notes_of_all(steps: list[Step]) -> list[str]:
 
 
 def ops_of(events: list[Event]) -> list[Op]:
-    """Each once."""
+    """Return each op once."""
     return [its_events[0].op for its_events in grouped(events, lambda e: id(e.op)).values()]
 
 
 def settle_stacks(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[str]) -> None:
-    """Let these ops of a device tell how stacks are ordered; before anything asks for one."""
+    """Decide the frame order of a device's stacks by these ops, before stacks are read."""
     order = majority(op.order_by_source for op in ops)
     order = order or majority(op.order_by_program for op in ops)
     if order is None and any(op.is_order_guessed for op in ops):
@@ -786,7 +592,7 @@ def settle_stacks(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[s
 
 
 def executions_in(plane: Plane, steps: list[Step]) -> list[LineEvent]:
-    """The valid executions of ops that start in any of these steps."""
+    """Return the valid executions of ops that start in any of these steps."""
     return [
         e
         for e in plane.events_of("XLA Ops")
@@ -796,16 +602,15 @@ def executions_in(plane: Plane, steps: list[Step]) -> list[LineEvent]:
 
 def read_picked(
     plane: Plane,
-    plane_names: list[str],
     options: Options,
     notes: list[str],
     steps: list[Step],
     step: Step,
     step_source: str | None,
 ) -> Picked:
-    """What is in a step."""
+    """Return the picked step with its events."""
     on_line = plane.events_of("XLA Ops")
-    # Aggregated events have no time and belong to no step: they are missing from each.
+    # Aggregated events have no time, so every step lacks them.
     dropped = [
         e
         for e in on_line
@@ -828,7 +633,6 @@ def read_picked(
     ]
     return Picked(
         plane=plane,
-        plane_names=plane_names,
         options=options,
         notes=notes,
         steps=steps,

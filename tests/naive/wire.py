@@ -1,4 +1,4 @@
-"""The wire format and the parts of an XSpace, decoded slowly: what the naive modules read with."""
+"""The wire format and the parts of an XSpace, decoded slowly."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def fields(data: bytes) -> Message:
-    """(number, value) of each field: int for varints, bytes for all else."""
+    """Return (number, value) of each field: an int for a varint, otherwise bytes."""
     out: Message = []
     at = 0
     while at < len(data):
-        # Of one byte mostly.
         key, at = (data[at], at + 1) if data[at] < 128 else read_varint(data, at)
         value: int | bytes
         if key % 8 == 0:
@@ -57,7 +56,7 @@ def every(message: Message, number: int) -> list[Any]:
 
 
 def last(message: Message, number: int, default: Any) -> Any:
-    """A singular field: of several, the last one counts."""
+    """Return the value of a singular field, which is its last one."""
     return [default, *every(message, number)][-1]
 
 
@@ -67,8 +66,7 @@ def decode_map(plane: Message, number: int) -> dict[int, Message]:
 
 
 def decode_stats(messages: list[bytes], names: dict[int, str]) -> dict[str, StatValue]:
-    """The stats that have a name and a value; of several of one name the last one counts, as of
-    the several entries that a protobuf map may have for one key."""
+    """Return the stats that have a name and a value; the last one of a name counts."""
     stats: dict[str, StatValue] = {}
     for message in messages:
         stat = fields(message)
@@ -95,7 +93,7 @@ def decode_stats(messages: list[bytes], names: dict[int, str]) -> dict[str, Stat
 
 
 def numbers_in(message: Message, number: int) -> list[int]:
-    """A repeated field of integers, packed or one by one."""
+    """Return a repeated field of integers, packed or not."""
     out: list[int] = []
     for value in every(message, number):
         if isinstance(value, int):

@@ -22,7 +22,6 @@ from _output.schema import schema_of
 from _pipeline import no_answer
 from _pipeline.request import SCHEMA_VERSION
 from tests.answers import BATCH, answers, demo, refusals
-from tests.builders.random_anatomy import random_anatomy_case
 from tests.builders.random_xspace import command_line, random_case, random_record_case
 from tests.excerpts import is_excerpt, parse_excerpt
 from tests.harness import AFTER, ALL_MODES, BEFORE, PROFILES, ROOT, SCRIPT, run, sampled
@@ -36,6 +35,12 @@ EXAMPLE = re.compile(r"Example: `(.*)`\Z")
 @functools.cache
 def schema(mode: str) -> Json:
     return schema_of(mode)
+
+
+def random_anatomy_case(rng: random.Random) -> tuple[bytes, Json]:
+    """Return a random trace, and options of the mode `anatomy`."""
+    options: Json = {"plane": "0", "sample": 3}
+    return random_case(rng)[0], rng.choice(({}, options, {"plane": "/host:CPU"}))
 
 
 def errors(mode: str, said: Json) -> list[str]:

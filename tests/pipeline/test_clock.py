@@ -818,7 +818,7 @@ class Columns(unittest.TestCase):
             with self.subTest(seed=seed):
                 one_by_one = lines._events_one_by_one(data, 0, sampler.device)
                 self.assertEqual(list(one_by_one.rows()), expected)
-                in_columns = lines._columns_of_events(data, 0, sampler.device)
+                in_columns = lines._events_in_columns(data, 0, sampler.device)
                 if in_columns is not None:
                     self.assertEqual(list(in_columns.rows()), expected)
                     n_in_columns += 1
@@ -836,7 +836,7 @@ class Columns(unittest.TestCase):
             sampler.pair = rng.choice(((8, 9), (9, 8)))
             samples = [sampler.ordinary(rng.choice((2, 2, 2, 0, 1, 3, 4))) for _ in range(20)]
             with self.subTest(seed=seed):
-                found = lines._columns_of_events(joined(samples), 0, sampler.device)
+                found = lines._events_in_columns(joined(samples), 0, sampler.device)
                 assert found is not None
                 self.assertEqual(list(found.rows()), [sample.row for sample in samples])
 
@@ -895,7 +895,7 @@ class Columns(unittest.TestCase):
                 with self.subTest(order=order):
                     expected = [sample.row for sample in order]
                     data = joined(order)
-                    found = lines._columns_of_events(data, 0, device)
+                    found = lines._events_in_columns(data, 0, device)
                     if found is not None:
                         self.assertEqual(list(found.rows()), expected)
                     found = lines._events_one_by_one(data, 0, device)
@@ -933,7 +933,7 @@ class Columns(unittest.TestCase):
             expected = [sample.row for sample in events]
             with self.subTest(seed=seed):
                 self.assertEqual(list(lines._events_one_by_one(data, 0, device).rows()), expected)
-                found = lines._columns_of_events(data, 0, device)
+                found = lines._events_in_columns(data, 0, device)
                 if found is not None:
                     self.assertEqual(list(found.rows()), expected)
                     n_in_columns += len(events) > 1
@@ -954,7 +954,7 @@ class Columns(unittest.TestCase):
                 for i in range(1, n + 1)
             ]
             with self.subTest(n=n):
-                found = lines._columns_of_events(joined(samples), 0, device)
+                found = lines._events_in_columns(joined(samples), 0, device)
                 if n < 33:
                     assert found is not None
                     self.assertEqual(list(found.rows()), [sample.row for sample in samples])
@@ -971,22 +971,22 @@ class Columns(unittest.TestCase):
                 (int_field(1, 1) + int_field(2, 5) + int_field(3, 6) + stats, (1, 5, 6, (7, 7))),
             ]
             samples = [Sample(*row) for row in (*rows, *rows)]
-            found = lines._columns_of_events(joined(samples), 0, device)
+            found = lines._events_in_columns(joined(samples), 0, device)
             assert found is not None
             self.assertEqual(list(found.rows()), [sample.row for sample in samples])
             bare = Sample(int_field(1, 1) + int_field(2, 5), (1, 5, 0, None))
-            found = lines._columns_of_events(joined([bare, bare, *samples]), 0, device)
+            found = lines._events_in_columns(joined([bare, bare, *samples]), 0, device)
             self.assertEqual(found is None, ids[0] != 9)
 
     def assert_damage(self, data: bytes, device: DeviceStats) -> None:
         """Check that the columns, or else the closer look, refuse these bytes."""
         try:
-            found = lines._columns_of_events(data, 0, device)
+            found = lines._events_in_columns(data, 0, device)
         except Damage:
             return
         self.assertIsNone(found, "damaged bytes were read as columns")
         with self.assertRaises(Damage):
-            lines._legible(data, 0)
+            lines._events_one_by_one(data, 0, device)
 
     def wrong_fields(self, number: int, wire: int) -> list[bytes]:
         """Return a field of this number in each wrong wire type."""
@@ -1036,7 +1036,7 @@ class Columns(unittest.TestCase):
         for cut in range(len(data)):
             if cut not in ends:
                 with self.subTest(cut=cut), self.assertRaises(Damage):
-                    lines._columns_of_events(data[:cut], 0, sampler.device)
+                    lines._events_in_columns(data[:cut], 0, sampler.device)
 
 
 if __name__ == "__main__":

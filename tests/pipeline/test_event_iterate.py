@@ -99,7 +99,7 @@ class Column(list[int]):
 def events_at(offsets: Sequence[int]) -> Events:
     """Events that last 1 ps, each with its place as its metadata id."""
     n = len(offsets)
-    return Events.of(
+    return Events(
         list(range(n)), list(offsets), [1] * n, [0] * n, [0] * n, [False] * n, frozenset()
     )
 
@@ -131,11 +131,9 @@ class Windows(unittest.TestCase):
         events = events_at(range(2 * n_windows))
         events.offsets = column = Column(events.offsets)  # type: ignore[assignment]
         line = SimpleNamespace(
-            base_ps=0, n_aggregated=0, stat_ids=frozenset(), events=lambda start, end: [events]
+            base_ps=0, n_aggregated=0, stat_names=set, events=lambda start, end: [events]
         )
-        plane = SimpleNamespace(
-            count=lambda n: None, unknown=lambda ids: set(), names_of_stats=lambda ids: {}
-        )
+        plane = SimpleNamespace(unknown=lambda ids: set())
         device: Any = SimpleNamespace(base=0, lines=[line], plane=plane)
         found = admit(device, [(2 * i, 2 * i + 2) for i in range(n_windows)])
         self.assertEqual([each.n_started for each in found], [2] * n_windows)

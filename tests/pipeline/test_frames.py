@@ -63,6 +63,8 @@ def key_of(stack: str) -> str:
 def answer_of(data: bytes, mode: str, **options: Any) -> Json:
     """Return the program's answer; fail if the naive reading differs."""
     ours = answer(data, mode, *command_line(options))
+    if mode not in naive.MODES:
+        return ours
     found = differences(comparable(ours), comparable(naive.analyse(data, mode, **options)))
     if different := list(found):
         raise AssertionError("\n".join(different[:10]))

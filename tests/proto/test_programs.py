@@ -37,7 +37,8 @@ from _proto.hlo.replica_groups import (
     mesh_groups,
 )
 from _proto.hlo.shapes import Array
-from _proto.trace import open_trace, reader
+from _proto.trace import open_trace
+from _proto.trace import plane as plane_module
 from tests.builders.hlo_proto import (
     Op,
     Shape,
@@ -254,7 +255,7 @@ class Entries(unittest.TestCase):
         not_text = EventMetadata(4, extra=bytes_field(2, b"\xff\xfe"))
         plane = metadata_plane({1: ("jit_f(1)", hlo)})
         plane.event_metadata += [wrong_wire, not_text]
-        plane.stat_metadata.append(StatMetadata(9, extra=int_field(2, 1)))
+        plane.stat_metadata.append(StatMetadata(9, extra=bytes_field(2, b"\xff")))
         with programs_in(encode(Space([plane]))) as programs:
             self.assertIsNotNone(programs.program(1))
             (note,) = programs.notes
@@ -1109,7 +1110,7 @@ class Buffers(unittest.TestCase):
 
 class RealOp(NamedTuple):
     instruction: Instruction
-    metadata: reader.Metadata
+    metadata: plane_module.Metadata
 
     @property
     def name(self) -> str:

@@ -120,7 +120,7 @@ class Container(unittest.TestCase):
             ((b"", "r", 1, 1), "inside a number"),
             ((b"\0\1\2x", "r", 1, 2), "2 in 1 bytes"),
             ((b"\0\2\1\1xx", "r", 1, 2), "holds 2"),
-            ((b"\0" + b"\xff" * 10 + b"\1", "r", 1, 2), "longer than 64 bits"),
+            ((b"\0" + b"\xff" * 10 + b"\1", "r", 1, 2), "more than 10 bytes"),
         ]
         for chunk, what in cases:
             with self.subTest(what=what):

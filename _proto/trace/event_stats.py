@@ -1,0 +1,149 @@
+"""Read stats of events: facts that ops lack in their metadata, and numbers such as run ids.
+
+Some captures of 2026 have an op's stats on its events. Lines have any number of other events, so a
+piece of a line is opened only if a column shows that one of its events may be wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from itertools import chain
+
+from _proto import columns_pb2 as columns
+from _proto import xplane_pb2 as pb
+from _proto.errors import Damage
+from _proto.trace.joined import AnyLine, AnyPlane, JoinedLine, JoinedPlane
+from _proto.trace.lines import Line
+from _proto.trace.plane import Plane, Stats
+from _proto.trace.wire import decode, parse
+
+# The names of the stats that are wanted, by the metadata id of the op that lacks them.
+Wanted = dict[int, set[str]]
+# An absolute time in picoseconds, and numbers by the names of stats.
+EventNumbers = tuple[int, dict[str, float]]
+
+_INTEGERS = ("uint64_value", "int64_value")
+_NUMBERS = ("double_value", *_INTEGERS)
+_UNSIGNED = 1 << 64
+
+
+def first_stats(
+    plane: AnyPlane, line: AnyLine, wanted: Wanted, is_admitted: Callable[[int], bool]
+) -> Iterator[tuple[int, str, Stats]]:
+    """Find for each wanted stat of an op the first admitted event that has it.
+
+    `is_admitted` is given an event's `offset_ps`. Yields the op's metadata id, the stat's name and
+    the event's stats, and removes from `wanted` what it found.
+    """
+    if isinstance(line, JoinedLine):
+        for part, shift, ids in sorted(line.shifted(), key=_first_start):
+            # The sets are shared, so a stat found in one part is not looked for in the next.
+            of_part = {
+                part_id: wanted[joined_id]
+                for part_id, joined_id in ids.items()
+                if wanted.get(joined_id)
+            }
+            admits = partial(_is_admitted_later, is_admitted, shift)
+            for part_id, name, stats in first_stats(ids.part, part, of_part, admits):
+                yield ids[part_id], name, stats
+        return
+    assert not isinstance(plane, JoinedPlane), "a joined plane has joined lines"
+    yield from _first_stats_of_part(plane, line, wanted, is_admitted)
+
+
+def _first_start(part: tuple[Line, int, object]) -> int:
+    line, shift, _ = part
+    return (line.span_of_starts or (0, 0))[0] + shift
+
+
+def _is_admitted_later(is_admitted: Callable[[int], bool], shift: int, offset: int) -> bool:
+    return is_admitted(offset + shift)
+
+
+def _first_stats_of_part(
+    plane: Plane, line: Line, wanted: Wanted, is_admitted: Callable[[int], bool]
+) -> Iterator[tuple[int, str, Stats]]:
+    all_wanted = set(chain.from_iterable(wanted.values()))
+    names = {stat_id: name for name in all_wanted for stat_id in plane.stat_ids(name)}
+    for data, start in line.pieces_with(names.keys()):
+        if _has_none_of(wanted.keys(), data):
+            continue
+        for event in decode(pb.LineEvents, data, start).events:
+            lacking = wanted.get(event.metadata_id)
+            if not lacking or event.HasField("num_occurrences") or event.duration_ps < 0:
+                continue
+            written = [stat for stat in event.stats if names.get(stat.metadata_id) in lacking]
+            if not written or not is_admitted(event.offset_ps):
+                continue
+            span = start, start + len(data)
+            stats = Stats(plane, _as_xstats(written, data, start), span)
+            for name in [name for name in lacking if name in stats]:
+                lacking.remove(name)
+                yield event.metadata_id, name, stats
+            if not lacking:
+                del wanted[event.metadata_id]
+
+
+def _has_none_of(metadata_ids: Collection[int], data: bytes) -> bool:
+    """Check in a column whether a piece of a line has no event of these ids."""
+    column = parse(columns.LineColumns, data)
+    # An id of 0 need not be written.
+    return column is not None and {0, *column.events.metadata_id}.isdisjoint(metadata_ids)
+
+
+def _as_xstats(stats: Iterable[pb.LineEvents.Stat], piece: bytes, at: int) -> Iterator[pb.XStat]:
+    """Decode stats with their texts; they were left as bytes because most are never needed."""
+    for stat in stats:
+        data = stat.SerializeToString()
+        yield decode(pb.XStat, data, at + max(0, piece.find(data)))
+
+
+def numbers_of_events(
+    plane: AnyPlane, events: Collection[str], stats: Collection[str]
+) -> Iterator[EventNumbers]:
+    """Yield the numeric stats of events of these names, line after line.
+
+    If an event has several stats of one name, the last one counts. Events that say how often
+    something occurred, not when, are left out.
+    """
+    for part in plane.parts:
+        ids = {metadata_id for metadata_id, name in part.metadata_names() if name in events}
+        name_of = {stat_id: name for name in stats for stat_id in part.stat_ids(name)}
+        for line in (line for name in part.line_names if ids for line in part.lines(name)):
+            for data, at in line.pieces():
+                if _has_none_of(ids, data):
+                    continue
+                for event in decode(pb.LineEvents, data, at).events:
+                    if event.metadata_id in ids and not event.HasField("num_occurrences"):
+                        yield line.base_ps + event.offset_ps, _numbers(event.stats, name_of)
+
+
+def integers_in(plane: AnyPlane, stat: str, line_names: Collection[str] | None = None) -> set[int]:
+    """Return the unsigned values that events have of a stat; none if they can't be read."""
+    found: set[int] = set()
+    try:
+        for part in plane.parts:
+            ids = part.stat_ids(stat)
+            names = part.line_names if line_names is None else line_names
+            for line in (line for name in names if ids for line in part.lines(name)):
+                for data, at in line.pieces():
+                    for event in decode(pb.LineEvents, data, at).events:
+                        found.update(
+                            getattr(stat, kind) % _UNSIGNED
+                            for stat in event.stats
+                            if stat.metadata_id in ids
+                            and (kind := stat.WhichOneof("value")) in _INTEGERS
+                        )
+    except Damage:
+        return set()
+    return found
+
+
+def _numbers(stats: Iterable[pb.LineEvents.Stat], name_of: dict[int, str]) -> dict[str, float]:
+    numbers = {}
+    for stat in stats:
+        kind = stat.WhichOneof("value")
+        if kind in _NUMBERS and stat.metadata_id in name_of:
+            numbers[name_of[stat.metadata_id]] = getattr(stat, kind)
+    return numbers

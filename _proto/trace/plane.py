@@ -1,0 +1,316 @@
+"""One plane of a trace: its lines, its metadata and its stats.
+
+Making a plane walks over it and notes where lines and metadata are. A line is read in pieces and
+metadata one entry at a time when asked for, so memory does not depend on the size of the file.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+from google.protobuf.message import Message
+
+from _proto import columns_pb2 as columns
+from _proto import xplane_pb2 as pb
+from _proto.errors import Damage
+from _proto.trace.lines import Line
+from _proto.trace.source import Source
+from _proto.trace.wire import decode, known_fields, parse, signed, text
+
+# The most bytes that a compressed string may expand to.
+_TEXT_LIMIT = 4 << 20
+# The most bytes of metadata entries to decode at once for their keys.
+_KEYS_BYTES = 1 << 18
+
+M = TypeVar("M", bound=Message)
+Value = float | int | str | bytes
+Span = tuple[int, int]
+
+
+class _Compressed(bytes):
+    """A compressed string that nobody has asked for yet."""
+
+
+class Stats:
+    """The stats that have a name and a value. If several have the same name, the last counts.
+
+    Compressed strings and messages are decoded when they are asked for, while the trace is open.
+    `span` is the part of the file that holds the stats.
+    """
+
+    __slots__ = ("_adopted", "_plane", "_span", "_values")
+
+    def __init__(self, plane: Plane, stats: Iterable[pb.XStat], span: Span) -> None:
+        self._plane = plane
+        self._span = span
+        self._values: dict[str, Value] = {}
+        self._adopted: dict[str, Stats] = {}
+        names = plane.stat_names
+        for stat in stats:
+            name = names.get(stat.metadata_id)
+            kind = stat.WhichOneof("value")
+            if name is None or kind is None:
+                continue
+            value = getattr(stat, kind)
+            if kind == "ref_value":
+                value = names.get(value)
+                if value is None:
+                    continue
+            elif kind == "compressed_str_value":
+                value = _Compressed(value)
+            self._values[name] = value
+
+    def __repr__(self) -> str:
+        return f"Stats({self._values!r})"
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values or name in self._adopted
+
+    def adopt(self, name: str, other: Stats) -> None:
+        """Take over a stat of another object of the same plane, such as an event."""
+        self._adopted[name] = other
+
+    def items(self) -> Iterator[tuple[str, Value | None]]:
+        return ((name, self.get(name)) for name in self._values)
+
+    def get(self, name: str) -> Value | None:
+        if name in self._adopted:
+            return self._adopted[name].get(name)
+        value = self._values.get(name)
+        if isinstance(value, _Compressed):
+            packed = bytes(value)
+            try:
+                value = self._values[name] = self._plane.inflated(packed)
+            except ValueError as error:
+                field = pb.XStat(compressed_str_value=packed).SerializeToString()
+                raise Damage(self._offset_of(field), f"a compressed string {error}") from None
+        return value
+
+    def message(self, name: str, kind: type[M]) -> M | None:
+        """Decode the message that a stat holds; return None if it has no bytes."""
+        if name in self._adopted:
+            return self._adopted[name].message(name, kind)
+        data = self.get(name)
+        if not isinstance(data, bytes):
+            return None
+        message = parse(kind, data)
+        return decode(kind, data, self._offset_of(data)) if message is None else message
+
+    def damage(self, name: str, what: str) -> Damage:
+        """Return damage at a stat that holds a message."""
+        if name in self._adopted:
+            return self._adopted[name].damage(name, what)
+        data = self._values[name]
+        assert isinstance(data, bytes)
+        return Damage(self._offset_of(pb.XStat(bytes_value=data).SerializeToString()), what)
+
+    def _offset_of(self, data: bytes) -> int:
+        start, end = self._span
+        return start + max(0, self._plane.source.read(start, end - start).find(data))
+
+
+class Metadata(NamedTuple):
+    """The HLO text and the stats of an op, common to all its executions."""
+
+    name: str
+    stats: Stats
+
+    @property
+    def accesses(self) -> list[tuple[int, int]] | None:
+        """The memory spaces that an execution accesses, with bytes; None if they are unknown."""
+        breakdown = self.stats.message("memory_access_breakdown", pb.MemoryAccessBreakdown)
+        if breakdown is None:
+            return None
+        accesses = [(access.memory_space, access.bytes) for access in breakdown.accesses]
+        if any(n_bytes < 0 for _, n_bytes in accesses):
+            raise self.stats.damage("memory_access_breakdown", "a negative number of bytes")
+        return accesses
+
+
+class Plane:
+    """An index of a plane. Lines, metadata and stats are decoded when asked for."""
+
+    def __init__(self, name: str, source: Source) -> None:
+        self.name = name
+        self.source = source
+        # JoinedPlane has one part for each record.
+        self.parts = [self]
+        self.stat_names: dict[int, str] = {}
+        self._lines: dict[str, list[Span]] = {}
+        self._event_metadata: dict[int, Span] = {}
+        self._stats: list[Span] = []
+        # Decompressed strings; many ops share one.
+        self._texts: dict[bytes, str] = {}
+
+    def index(self, plane_fields: Iterable[tuple[int, str, int, int]]) -> None:
+        """Note where lines and metadata are; read the names of stats."""
+        source = self.source
+        entries: list[tuple[int, int, int]] = []
+        try:
+            for at, field_name, start, end in plane_fields:
+                if field_name == "lines":
+                    self._add_line(start, end)
+                elif field_name == "event_metadata":
+                    entries.append((at, start, end))
+                elif field_name == "stat_metadata":
+                    data = source.read(start, end - start)
+                    entry = decode(pb.StatMetadataEntry, data, start)
+                    self.stat_names[entry.key] = entry.value.name
+                elif field_name == "stats":
+                    self._stats.append((start, end))
+        except Damage:
+            # Anatomy shows what precedes the damage.
+            with suppress(Damage):
+                self._add_keys(entries)
+            raise
+        self._add_keys(entries)
+
+    def _add_keys(self, entries: Sequence[tuple[int, int, int]]) -> None:
+        for neighbours in _neighbours(entries):
+            spans = ((start, end) for _, start, end in neighbours)
+            keys = _keys_of(self.source, neighbours)
+            self._event_metadata.update(zip(keys, spans, strict=True))
+
+    def _add_line(self, start: int, end: int) -> None:
+        self._lines.setdefault(_name_of(pb.XLine, self.source, start, end), []).append((start, end))
+
+    @property
+    def file_size(self) -> int:
+        """The size of the file, as it was given."""
+        return self.source.stored_size
+
+    @property
+    def line_names(self) -> list[str]:
+        return list(self._lines)
+
+    def lines(self, name: str) -> list[Line]:
+        spans = self._lines.get(name, [])
+        # A line is read in three passes.
+        self.source.expect(3 * sum(end - start for start, end in spans))
+        return [Line(self.source, *span, self.stat_names) for span in spans]
+
+    def stat_ids(self, stat_name: str) -> frozenset[int]:
+        return frozenset(i for i, name in self.stat_names.items() if name == stat_name)
+
+    def unknown(self, metadata_ids: Set[int]) -> set[int]:
+        """Return the ids without an entry in the event metadata."""
+        return set(metadata_ids) - self._event_metadata.keys()
+
+    def entry(self, metadata_id: int) -> pb.XEventMetadata | None:
+        span = self._event_metadata.get(metadata_id)
+        if span is None:
+            return None
+        start, end = span
+        return decode(pb.EventMetadataEntry, self.source.read(start, end - start), start).value
+
+    def metadata(self, metadata_id: int) -> Metadata | None:
+        value = self.entry(metadata_id)
+        if value is None:
+            return None
+        return Metadata(value.name, Stats(self, value.stats, self._event_metadata[metadata_id]))
+
+    def metadata_and_content(self, metadata_id: int) -> tuple[Metadata, object] | None:
+        """Return an entry, and a key that is the same for all entries of equal content."""
+        value = self.entry(metadata_id)
+        if value is None:
+            return None
+        stats = Stats(self, value.stats, self._event_metadata[metadata_id])
+        # Unlike NaN itself, its repr equals itself.
+        content = frozenset((name, repr(stat)) for name, stat in stats.items())
+        return Metadata(value.name, stats), (value.name, value.display_name, content)
+
+    def metadata_names(self) -> Iterator[tuple[int, str]]:
+        """Yield the ids and names of all entries."""
+        for metadata_id in self._event_metadata:
+            entry = self.entry(metadata_id)
+            assert entry is not None
+            yield metadata_id, entry.name
+
+    @property
+    def has_stats(self) -> bool:
+        return len(self._stats) > 0
+
+    def stats(self) -> Stats:
+        """Return the plane's own stats."""
+        stats = [
+            decode(pb.XStat, self.source.read(start, end - start), start)
+            for start, end in self._stats
+        ]
+        hull = (self._stats[0][0], self._stats[-1][1]) if self._stats else (0, 0)
+        return Stats(self, stats, hull)
+
+    def inflated(self, data: bytes) -> str:
+        """Decompress a string; ValueError says what is wrong with it."""
+        if data not in self._texts:
+            inflater = zlib.decompressobj(wbits=31)
+            try:
+                plain = inflater.decompress(data, _TEXT_LIMIT)
+            except zlib.error as error:
+                raise ValueError(f"is damaged: {error}") from None
+            if not inflater.eof or inflater.unused_data:
+                raise ValueError("is cut off, too large, or followed by garbage")
+            try:
+                self._texts[data] = plain.decode()
+            except UnicodeDecodeError:
+                raise ValueError("is not UTF-8") from None
+        return self._texts[data]
+
+
+def index_plane(name: str, source: Source, start: int, end: int) -> Plane:
+    plane = Plane(name, source)
+    plane.index(known_fields(pb.XPlane, source, start, end))
+    return plane
+
+
+def plane_name(source: Source, start: int, end: int) -> str:
+    return _name_of(pb.XPlane, source, start, end)
+
+
+def _name_of(kind: type[Message], source: Source, start: int, end: int) -> str:
+    """Return the name of a plane or a line; writers put it first."""
+    for at, name, value, stop in known_fields(kind, source, start, end):
+        if name == "name":
+            return text(source.read(value, stop - value), at, "a name")
+    return ""
+
+
+# Keys of the map of event metadata. The values are large and stay unopened.
+
+
+def _neighbours(
+    entries: Sequence[tuple[int, int, int]],
+) -> Iterator[Sequence[tuple[int, int, int]]]:
+    """Split entries into groups that directly follow each other and can be decoded at once."""
+    first = 0
+    for i, (before, entry) in enumerate(pairwise(entries), 1):
+        if before[2] != entry[0] or entry[2] - entries[first][0] > _KEYS_BYTES:
+            yield entries[first:i]
+            first = i
+    if entries:
+        yield entries[first:]
+
+
+def _keys_of(source: Source, neighbours: Sequence[tuple[int, int, int]]) -> Sequence[int]:
+    """Return the keys of entries that directly follow each other.
+
+    As many keys as entries are taken to be one each: what writes a map writes each key once.
+    """
+    start, end = neighbours[0][0], neighbours[-1][2]
+    if end - start <= _KEYS_BYTES:
+        column = parse(columns.MetadataKeys, source.read(start, end - start))
+        if column is not None and len(column.event_metadata.key) == len(neighbours):
+            return column.event_metadata.key
+    return [key_of(source, *entry) for _, *entry in neighbours]
+
+
+def key_of(source: Source, start: int, end: int) -> int:
+    """Return the key of an entry, without opening its value."""
+    key = 0
+    for _, name, value, _ in known_fields(pb.EventMetadataEntry, source, start, end):
+        if name == "key":
+            key = signed(value)
+    return key

@@ -1,0 +1,58 @@
+"""Golden answers: what some modes say of the demo, as committed JSON.
+
+    python -m tests.goldens
+
+writes them anew into tests/data/goldens/. Look at the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.harness import DEMO, answer
+
+FOLDER = DEMO.parent / "goldens"
+BEFORE, AFTER = (DEMO.parent / f"{name}.json.gz" for name in ("before", "after"))
+# The file, the profile and the command line, and which fields of the answer are kept.
+GOLDENS: dict[str, tuple[Any, tuple[str, ...], str]] = {
+    "by_scope": (DEMO, ("by_scope", "--depth", "all"), "scopes n_scopes_omitted no_scope"),
+    "by_scope_merged": (DEMO, ("by_scope", "--merge-layers", "--depth", "3"), "scopes"),
+    "by_op": (DEMO, ("by_op", "--top", "12"), "ops tail containers"),
+    "by_op_of_wait": (DEMO, ("by_op", "--top", "0", "--op", "copy-done.8"), "op"),
+    "by_op_of_fusion": (DEMO, ("by_op", "--top", "0", "--op", "fusion.115"), "op"),
+    "program": (
+        DEMO,
+        ("program", "--top", "12"),
+        "n_computations n_instructions n_fusions n_devices opcodes collectives kernels retries "
+        "parameters tail aliased_bytes donated_unused_bytes",
+    ),
+    "anatomy": (DEMO, ("anatomy",), "hostnames versions profile_options planes programs"),
+    "anatomy_of_plane": (DEMO, ("anatomy", "--plane", "0", "--sample", "1"), "planes"),
+    "non_compute": (DEMO, ("non_compute", "--top", "6"), "by_category by_source_within_category"),
+    "by_source": (DEMO, ("by_source", "--top", "3"), "groups tail"),
+    "by_file": (AFTER, ("compare", "--baseline", str(BEFORE)), "by_file unmatched totals"),
+}
+
+
+def made(name: str) -> dict[str, Any]:
+    """Return what the program says now."""
+    profile, words, kept = GOLDENS[name]
+    said = answer(profile, *words)
+    return {field: said[field] for field in kept.split()}
+
+
+def text_of(value: Any, depth: int = 0) -> str:
+    """Return JSON in which fields of the answer and rows of its tables have their own lines."""
+    if depth < 2 and isinstance(value, dict):
+        parts = [f"{json.dumps(key)}: {text_of(part, depth + 1)}" for key, part in value.items()]
+        return "{\n" + ",\n".join(parts) + "\n}"
+    if depth < 2 and isinstance(value, list):
+        return "[\n" + ",\n".join(json.dumps(row) for row in value) + "\n]"
+    return json.dumps(value)
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name in GOLDENS:
+        (FOLDER / f"{name}.json").write_text(text_of(made(name)) + "\n")

@@ -1,0 +1,25 @@
+"""Golden answers on the demo; `python -m tests.goldens` writes them anew."""
+
+from __future__ import annotations
+
+import json
+import unittest
+
+from tests.goldens import FOLDER, GOLDENS, made
+from tests.naive.test_against_naive import differences
+
+
+class Goldens(unittest.TestCase):
+    maxDiff = None
+
+    def test_answers_on_the_demo_are_the_golden_ones(self) -> None:
+        for name in GOLDENS:
+            with self.subTest(name=name):
+                expected = json.loads((FOLDER / f"{name}.json").read_text())
+                found = list(differences(made(name), expected))
+                command = "python -m tests.goldens writes them anew, if the change is meant"
+                self.assertEqual(found, [], "\n".join(["", *found[:10], command]))
+
+
+if __name__ == "__main__":
+    unittest.main()

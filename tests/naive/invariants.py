@@ -1,0 +1,587 @@
+"""Invariants of answers: what must hold of every answer, whatever the trace.
+
+`faults(answer)` checks a single answer, `faults_between(data, options, run)` the answers that
+several modes give for the same step. Each yields a sentence for everything that doesn't hold.
+Times must neither be lost nor counted twice, and figures that several modes print must agree.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from _proto import xplane_pb2
+from tests.naive.op import plane_name, union
+from tests.naive.program import COLLECTIVES, ELEMENT_TYPES, Program, decode_entries, with_id
+from tests.naive.wire import every, fields, last
+
+Json = dict[str, Any]
+Ask = Callable[..., Json]
+Faults = Iterator[str]
+KINDS = ("compute", "data_move", "comm", "other")
+DURATIONS = ("n_executions", "total_dur_ps", "min_dur_ps", "max_dur_ps", "avg_dur_ps")
+
+
+def total(rows: Iterable[Json], name: str) -> int:
+    return sum(row[name] or 0 for row in rows)
+
+
+def differs(what: str, ours: object, theirs: object) -> Faults:
+    if ours != theirs:
+        yield f"{what}: {str(ours)[:200]} instead of {str(theirs)[:200]}"
+
+
+def sums_to(what: str, rows: Iterable[Json], name: str, expected: int, rest: int = 0) -> Faults:
+    yield from differs(f"sum of {what} {name}", total(rows, name) + rest, expected)
+
+
+# --- a single answer -----------------------------------------------------------------------------
+
+
+def faults(said: Json) -> Faults:
+    """Check an answer by itself."""
+    if said["status"] != "ok":
+        return
+    if "totals" in said and "container_durations_ps" in said["totals"]:
+        yield from totals_faults(said)
+    of_mode = {
+        "anatomy": anatomy_faults,
+        "bottleneck": bottleneck_faults,
+        "by_op": by_op_faults,
+        "by_scope": by_scope_faults,
+        "by_source": by_source_faults,
+        "comm": comm_faults,
+        "idle": idle_faults,
+        "memory": memory_faults,
+        "non_compute": non_compute_faults,
+        "program": program_faults,
+        "summary": summary_faults,
+    }
+    if said["mode"] in of_mode:
+        yield from of_mode[said["mode"]](said)
+
+
+def totals_faults(said: Json) -> Faults:
+    totals = said["totals"]
+    leaves = totals["non_while_duration_ps_sum"]
+    by_kind = sum(totals[f"{kind}_duration_ps"] for kind in KINDS)
+    yield from differs("sum of the kinds' durations", by_kind, leaves)
+    n_by_kind = sum(totals[f"n_events_{kind}"] for kind in KINDS)
+    yield from differs("sum of the kinds' events", n_by_kind, totals["n_events_total"])
+    n_by_key = sum(totals["agg_key_coverage"].values())
+    yield from differs("sum of agg_key_coverage", n_by_key, totals["n_events_total"])
+    accounted = totals["busy_duration_ps"] + totals["idle_duration_ps"]
+    yield from differs("busy and idle time", accounted, said["step_duration_ps"])
+
+
+def row_faults(what: str, row: Json) -> Faults:
+    """Check a row with the five fields of `DURATIONS`."""
+    n, whole, shortest, longest, average = (row[name] for name in DURATIONS)
+    # The average is a quotient of floats, which are exact up to 2**53.
+    is_between = shortest <= average <= longest or whole > 2**53
+    if not (n > 0 and is_between and n * shortest <= whole <= n * longest):
+        yield f"{what}: {dict(zip(DURATIONS, (n, whole, shortest, longest, average), strict=True))}"
+    yield from differs(f"{what} avg_dur_ps", average, round(whole / n))
+
+
+def group_faults(row: Json) -> Faults:
+    """Check a row of by_source, and of summary's groups."""
+    what, whole, n = row["agg_key"], row["total_dur_ps"], row["n_executions"]
+    yield from row_faults(what, row)
+    yield from differs(f"{what} phases", sum(row["phases"].values()), whole)
+    yield from differs(f"{what} hlo_categories", sum(row["hlo_categories"].values()), n)
+    rest = row["hlo_op_breakdown_overflow"] or {"total_dur_ps": 0, "n_executions": 0}
+    for name in ("total_dur_ps", "n_executions"):
+        parts = row["hlo_op_breakdown"]
+        yield from sums_to(f"{what} hlo_op_breakdown", parts, name, row[name], rest[name])
+    yield from differs(f"{what} longest example", row["example_hlo_op_dur_ps"], row["max_dur_ps"])
+    yield from likely_faults(row)
+    if row["likely_sources"] is not None and row["agg_key_kind"] == "stack":
+        yield f"{what}: likely sources beside a stack"
+    yield from top_faults(f"{what} scopes", row.get("scopes"), 4, whole)
+
+
+def likely_faults(row: Json) -> Faults:
+    rows = row["likely_sources"]
+    if rows is not None:
+        whole = row["total_dur_ps"] if "total_dur_ps" in row else row["dur_ps"]
+        yield from sums_to("likely_sources", rows, "dur_ps", whole)
+        yield from sums_to("likely_sources", rows, "n_executions", row["n_executions"])
+
+
+def top_faults(what: str, rows: list[Json] | None, most: int, whole: int) -> Faults:
+    """Check rows that are the longest parts of a time: ordered, and complete if there are few."""
+    if rows is None:
+        return
+    times = [row["dur_ps"] for row in rows]
+    if times != sorted(times, reverse=True) or len(times) > most:
+        yield f"{what}: {times} aren't the {most} longest in order"
+    if sum(times) > whole or (len(times) < most and sum(times) != whole):
+        yield f"{what}: {times} are parts of {whole}"
+
+
+def summary_faults(said: Json) -> Faults:
+    totals, rollup = said["totals"], said["by_kind_rollup"]
+    for kind in KINDS:
+        yield from differs(f"{kind} rollup", rollup[kind]["dur_ps"], totals[f"{kind}_duration_ps"])
+    leaves = [row for row in said["by_hlo_category"] if row["kind"] != "container"]
+    whole = totals["non_while_duration_ps_sum"]
+    yield from sums_to("by_hlo_category", leaves, "total_dur_ps", whole)
+    yield from sums_to("by_hlo_category", leaves, "n_executions", totals["n_events_total"])
+    groups = said["top_compute_groups"]
+    asked = ["compute", *(["comm"] if any("kind" in row for row in groups) else [])]
+    if groups:
+        whole = sum(totals[f"{kind}_duration_ps"] for kind in asked)
+        rest = said["tail_compute"]["dur_ps"]
+        yield from sums_to("top_compute_groups", groups, "total_dur_ps", whole, rest)
+    phases = said["by_phase_rollup"].values()
+    yield from sums_to("by_phase_rollup", phases, "dur_ps", totals["compute_duration_ps"])
+    for row in groups:
+        yield from group_faults(row)
+    for row in said["kernels"]:
+        yield from row_faults(row["kernel"], row)
+        whole = row["total_dur_ps"]
+        yield from differs(f"{row['kernel']} phases", sum(row["phases"].values()), whole)
+
+
+def by_source_faults(said: Json) -> Faults:
+    rows, tail = said["groups"], said.get("tail", {"n_groups_omitted": 0, "dur_ps": 0})
+    n_groups = said["totals"]["n_groups_total"]
+    yield from differs("number of groups", len(rows) + tail["n_groups_omitted"], n_groups)
+    for row in rows:
+        yield from group_faults(row)
+        n_typed = sum(row["dtypes"].values())
+        yield from differs(f"{row['agg_key']} dtypes", n_typed, row["n_executions"])
+    kinds = {row["kind"] for row in rows}
+    if not tail["n_groups_omitted"]:
+        for kind in kinds:
+            of_kind = [row for row in rows if row["kind"] == kind]
+            whole = said["totals"][f"{kind}_duration_ps"]
+            yield from sums_to(f"{kind} groups", of_kind, "total_dur_ps", whole)
+
+
+def non_compute_faults(said: Json) -> Faults:
+    whole = said["totals"]["non_compute_duration_ps"]
+    categories, sources = said["by_category"], said["by_source_within_category"]
+    tail = said.get("tail", {"n_groups_omitted": 0, "dur_ps": 0})
+    yield from sums_to("by_category", categories, "total_dur_ps", whole)
+    yield from sums_to("sources", sources, "total_dur_ps", whole, tail["dur_ps"])
+    n_groups = len(sources) + tail["n_groups_omitted"]
+    yield from sums_to("by_category", categories, "n_groups", n_groups)
+    for row in categories:
+        yield from row_faults(row["hlo_category"], row)
+        n_covered = sum(row["agg_key_coverage"].values())
+        yield from differs(f"{row['hlo_category']} coverage", n_covered, row["n_executions"])
+        its = [each for each in sources if each["hlo_category"] == row["hlo_category"]]
+        its = [each for each in its if each["kind"] == row["kind"]]
+        if not tail["n_groups_omitted"]:
+            yield from sums_to(row["hlo_category"], its, "total_dur_ps", row["total_dur_ps"])
+    for row in sources:
+        yield from row_faults(row["agg_key"], row)
+        yield from likely_faults(row)
+        for what in ("dtype_change", "layout_change"):
+            time = row[f"{what}_dur_ps"]
+            if row["hlo_category"].endswith("-start") and time is not None:
+                yield f"{row['agg_key']}: a start has no {what} yet"
+            if (row[what] is None) != (time is None) or (time or 0) > row["total_dur_ps"]:
+                yield f"{row['agg_key']}: {what} {row[what]} takes {time}"
+
+
+def by_scope_faults(said: Json) -> Faults:
+    rows, outside, totals = said["scopes"], said["no_scope"], said["totals"]
+    if not rows[0]["depth"]:
+        leaves = totals["non_while_duration_ps_sum"]
+        yield from differs("root and no_scope", rows[0]["total_dur_ps"] + outside["dur_ps"], leaves)
+        n = rows[0]["n_executions"] + outside["n_executions"]
+        yield from differs("executions of root and no_scope", n, totals["n_events_total"])
+    yield from differs("no_scope kinds", sum(outside["kinds"].values()), outside["dur_ps"])
+    yield from likely_faults(outside)
+    children: dict[str, list[Json]] = {row["scope"]: [] for row in rows}
+    for row in rows[1:]:
+        parent = row["scope"].removesuffix(row["name"]).removesuffix("/")
+        if parent not in children:
+            yield f"{row['scope']}: comes before its parent"
+        children.setdefault(parent, []).append(row)
+    for row in rows:
+        what, whole = f"scope {row['scope']!r}", row["total_dur_ps"]
+        below = children[row["scope"]]
+        if below or not said["n_scopes_omitted"]:
+            yield from sums_to(f"{what} children", below, "total_dur_ps", whole, row["self_dur_ps"])
+        ranks = [(-each["total_dur_ps"], each["name"]) for each in below]
+        if ranks != sorted(ranks) or any(each["depth"] != row["depth"] + 1 for each in below):
+            yield f"{what}: its children are out of order: {ranks}"
+        for name in ("kinds", "phases"):
+            yield from differs(f"{what} {name}", sum(row[name].values()), whole)
+        yield from top_faults(f"{what} primitives", row["primitives"], 5, row["self_dur_ps"])
+        yield from top_faults(f"{what} lines", row["lines"], 3, whole)
+
+
+def by_op_faults(said: Json) -> Faults:
+    rows, tail, totals = said["ops"], said["tail"], said["totals"]
+    leaves = totals["non_while_duration_ps_sum"]
+    yield from sums_to("ops", rows, "total_dur_ps", leaves, tail["dur_ps"])
+    whole = sum(totals["container_durations_ps"].values())
+    yield from sums_to("containers", said["containers"], "total_dur_ps", whole)
+    n_containers = totals["n_events_container"]
+    yield from sums_to("containers", said["containers"], "n_executions", n_containers)
+    times = [row["total_dur_ps"] for row in rows]
+    if times != sorted(times, reverse=True):
+        yield f"ops aren't ordered by time: {times}"
+    if not tail["n_ops_omitted"]:
+        yield from sums_to("ops", rows, "n_executions", totals["n_events_total"])
+    for rank, row in enumerate(rows, 1):
+        yield from differs("rank", row["rank"], rank)
+    asked = said.get("op")
+    for row in [*rows, *([asked] if asked else [])]:
+        what = f"op {row['hlo_op']}"
+        yield from row_faults(what, row)
+        if row["lost_ps"] is not None:
+            judged = row["at_roof_ps"] + row["lost_ps"]
+            yield from differs(f"{what} at_roof_ps and lost_ps", judged, row["total_dur_ps"])
+        if row["achieved_tflops"] is not None:
+            rate = round(row["flops"] / row["avg_dur_ps"], 3)
+            yield from differs(f"{what} achieved_tflops", row["achieved_tflops"], rate)
+        is_named = row["source_inner"] is not None
+        yield from differs(f"{what} source_is", row["source_is"] is not None, is_named)
+    if asked:
+        yield from asked_op_faults(said, asked)
+
+
+def asked_op_faults(said: Json, op: Json) -> Faults:
+    spans = op["executions"]
+    n = len(spans) + op["n_executions_omitted"]
+    yield from differs("executions of the op", n, op["n_executions"])
+    if spans != sorted(spans, key=lambda span: span[0]) or len(spans) > 1000:
+        yield "the executions of the op aren't the first thousand in order"
+    if not op["n_executions_omitted"]:
+        whole = sum(duration for _, duration in spans)
+        yield from differs("time of the op's executions", whole, op["total_dur_ps"])
+    rows = [row for row in said["ops"] if row["rank"] == op["rank"]]
+    for row in rows:
+        shared = {name: op[name] for name in row}
+        yield from differs("the op and its row", shared, row)
+    if op["program"] is not None:
+        called = op["program"]["called"]
+        for each in called:
+            if len(each["instructions"]) != min(200, each["n_instructions"]):
+                yield f"computation {each['name']} lacks instructions"
+        if op["program"]["chain"] and op["hlo_op"] not in op["program"]["chain"]:
+            yield f"the chain lacks the op itself: {op['program']['chain']}"
+
+
+def bottleneck_faults(said: Json) -> Faults:
+    budget, findings, tail = said["budget"], said["findings"], said["tail"]
+    yield from sums_to("budget", budget, "dur_ps", said["step_duration_ps"])
+    classes = budget[:-2]
+    for figure in ("dur_ps", "lost_ps"):
+        yield from sums_to("findings", findings, figure, total(classes, figure), tail[figure])
+    for row in (*classes, *findings):
+        if row["lost_ps"] is not None:
+            judged = row["at_roof_ps"] + row["lost_ps"]
+            yield from differs(f"{row['class']} at_roof_ps and lost_ps", judged, row["dur_ps"])
+    for row in findings:
+        yield from differs(f"{row['agg_key']} phases", sum(row["phases"].values()), row["dur_ps"])
+    for row in [] if tail["n_findings_omitted"] else classes:
+        found = [finding for finding in findings if finding["class"] == row["class"]]
+        for figure in ("dur_ps", "n_executions"):
+            yield from sums_to(f"{row['class']} findings", found, figure, row[figure])
+
+
+def comm_faults(said: Json) -> Faults:
+    totals, rows, tail = said["totals"], said["rows"], said["tail"]
+    by_collective = totals["by_collective"].values()
+    waited = total(by_collective, "wait_dur_ps")
+    whole = totals["exposed_ps"] + totals["host_ps"]
+    yield from sums_to("by_collective", by_collective, "sync_dur_ps", whole, waited)
+    for name in ("sync_dur_ps", "wait_dur_ps"):
+        yield from sums_to("rows", rows, name, total(by_collective, name), tail[name])
+    for row in rows:
+        if row["pairs"] is not None:
+            n = row["pairs"]["paired"] + row["pairs"]["unpaired"]
+            yield from differs(f"{row['collective']} pairs", n, row["n_executions"])
+
+
+def idle_faults(said: Json) -> Faults:
+    idle = said["totals"]["idle_duration_ps"]
+    yield from differs("idle_by_cause", sum(said["idle_by_cause"].values()), idle)
+    for gap in said["gaps"]:
+        yield from differs("causes of a gap", sum(gap["cause"].values()), gap["dur_ps"])
+
+
+def memory_faults(said: Json) -> Faults:
+    peak = said["peak_bytes"]
+    for name in ("by_source", "by_opcode", "by_argument"):
+        yield from sums_to(name, said[name], "bytes", peak)
+    yield from sums_to("buffers", said["buffers"], "bytes", peak, said["tail"]["bytes"])
+    yield from differs("by_kind", sum(said["by_kind"].values()), peak)
+    if said["fragmentation_bytes"] < 0:
+        yield "more bytes are live than reserved"
+
+
+def program_faults(said: Json) -> Faults:
+    yield from differs("n_fusions", said["n_fusions"], said["opcodes"].get("fusion", 0))
+    if sum(said["opcodes"].values()) > said["n_instructions"]:
+        yield "more opcodes than instructions"
+    counts = list(said["opcodes"].items())
+    if counts != sorted(counts, key=lambda item: (-item[1], item[0])):
+        yield f"opcodes are out of order: {counts}"
+    for row in said["parameters"] or ():
+        part, whole = row["shape"], row["global_shape"]
+        if whole is not None and part.count(",") != whole.count(","):
+            yield f"parameter {row['number']}: {part} is a part of {whole}"
+    for row in said["flags"]["findings"] if said["flags"] else ():
+        if row["n_seen"] > row["n_instructions"]:
+            yield f"{row['flag']}: more is seen than there is"
+
+
+def anatomy_faults(said: Json) -> Faults:
+    for line in [line for plane in said["planes"] for line in plane["lines"]]:
+        if "names" in line:
+            if line["n_names"] <= 20:
+                yield from sums_to(f"names of {line['name']}", line["names"], "n", line["n_events"])
+            times = [int(row["total_dur_ps"]) for row in line["names"]]
+            if times != sorted(times, reverse=True):
+                yield f"names of {line['name']} are out of order"
+
+
+# --- answers of several modes --------------------------------------------------------------------
+
+
+def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
+    """Compare what the modes say of one step. `ask(mode, **options)` runs the program."""
+    summary = ask("summary", include_comm=True, top=10**6, **options)
+    if summary["status"] != "ok":
+        return
+    everything: Json = {"include_comm": True, "include_data_move": True, **options}
+    by_source = ask("by_source", **everything)
+    by_op = ask("by_op", top=10**6, **options)
+    merged = ask("by_scope", depth="all", merge_layers=True, **options)
+    by_scope = ask("by_scope", depth="all", **options)
+    answers = (summary, by_source, by_op, by_scope, merged)
+    for said in answers:
+        yield from faults(said)
+        for name, value in summary["totals"].items():
+            yield from differs(f"totals.{name} of {said['mode']}", said["totals"][name], value)
+    yield from groups_between(summary, by_source)
+    yield from ops_between(by_op, by_source)
+    yield from scopes_between(by_scope, merged, by_source)
+    program = ask("program", top=10**6, **options)
+    if program["status"] == "ok":
+        yield from faults(program)
+        yield from program_text_faults(program, data)
+        yield from collectives_between(program, ask("comm", top=10**6, **options))
+    yield from anatomy_of_file(ask, data)
+
+
+def groups_between(summary: Json, by_source: Json) -> Faults:
+    groups = [row for row in by_source["groups"] if row["kind"] in ("compute", "comm")]
+    groups.sort(key=lambda row: (-row["total_dur_ps"], row["agg_key"], row["kind"]))
+    for ours, theirs in zip(summary["top_compute_groups"], groups, strict=True):
+        shared = {name: theirs[name] for name in ours if name != "rank"}
+        yield from differs("group of summary", {name: ours[name] for name in shared}, shared)
+
+
+def ops_between(by_op: Json, by_source: Json) -> Faults:
+    rows = by_op["ops"]
+    names = Counter((row["hlo_op"], row["program_id"]) for row in rows)
+    yield from differs("rows of one op", set(names.values()) - {1}, set())
+    whole = total(rows, "total_dur_ps") - by_op["totals"]["other_duration_ps"]
+    yield from sums_to("groups", by_source["groups"], "total_dur_ps", whole)
+
+
+def faults_of_real_programs(ask: Ask) -> Faults:
+    """Compare modes where each op has one entry and the program and the trace agree."""
+    by_op, budget = ask("by_op", top=10**6)["ops"], ask("bottleneck", top=10**6)["budget"]
+    for row in budget[:-2]:
+        its = [each for each in by_op if each["class"] == row["class"]]
+        yield from sums_to(row["class"], its, "total_dur_ps", row["dur_ps"])
+        yield from sums_to(row["class"], its, "lost_ps", row["lost_ps"] or 0)
+    summary = ask("summary")
+    for row in summary["by_hlo_category"]:
+        key = (row["hlo_category"], row["kind"])
+        its = [each for each in by_op if (each["hlo_category"], each["kind"]) == key]
+        if row["kind"] != "container":
+            yield from sums_to(f"{key}", its, "total_dur_ps", row["total_dur_ps"])
+    for phase, row in summary["by_phase_rollup"].items():
+        its = [each for each in by_op if (each["kind"], each["phase"]) == ("compute", phase)]
+        yield from sums_to(phase, its, "total_dur_ps", row["dur_ps"])
+    lines: Counter[tuple[str, str]] = Counter()
+    for group in ask("by_source", include_comm=True, include_data_move=True)["groups"]:
+        if group["agg_key_kind"] == "stack":
+            lines[group["source_inner"], group["kind"]] += group["total_dur_ps"]
+    for (line, kind), time in lines.items():
+        its = [each for each in by_op if (each["source_inner"], each["kind"]) == (line, kind)]
+        own = [each for each in its if each["source_is"] == "own"]
+        yield from sums_to(f"{kind} of {line}", own, "total_dur_ps", time)
+    for row in ask("by_scope", depth="all")["scopes"]:
+        below = f"{row['scope']}/" if row["scope"] else ""
+        its = [each for each in by_op if each["scope"] is not None]
+        its = [each for each in its if f"{each['scope']}/".startswith(below)]
+        yield from sums_to(f"scope {row['scope']}", its, "total_dur_ps", row["total_dur_ps"])
+    program = ask("program", top=10**6)
+    if program["status"] == "ok" and program["collectives"]:
+        by_collective = ask("comm")["totals"]["by_collective"]
+        for name, figures in by_collective.items():
+            its = [row for row in program["collectives"] if row["collective"] == name]
+            for figure in figures:
+                yield from sums_to(f"{name} of program", its, figure, figures[figure] or 0)
+    for kernel in summary["kernels"] if program["status"] == "ok" else ():
+        its = [row for row in program["kernels"] if row["kernel"] == kernel["kernel"]]
+        for figure in ("n_executions", "total_dur_ps"):
+            yield from sums_to(f"kernel {kernel['kernel']}", its, figure, kernel[figure])
+
+
+def scopes_between(by_scope: Json, merged: Json, by_source: Json) -> Faults:
+    """`--merge-layers` adds up scopes that differ in numbers alone."""
+    for name in ("total_dur_ps", "self_dur_ps", "n_executions"):
+        sums: Counter[str] = Counter()
+        for row in by_scope["scopes"]:
+            sums[re.sub("[0-9]+", "*", row["scope"])] += row[name]
+        yield from differs(f"merged {name}", {r["scope"]: r[name] for r in merged["scopes"]}, sums)
+    yield from differs("no_scope when merged", merged["no_scope"], by_scope["no_scope"])
+    own = {row["scope"]: row["self_dur_ps"] for row in by_scope["scopes"]}
+    known: Counter[str] = Counter()
+    without = 0
+    for part in (part for row in by_source["groups"] for part in row["scopes"]):
+        if part["scope"] is None:
+            without += part["dur_ps"]
+        else:
+            known[part["scope"]] += part["dur_ps"]
+    if without > by_scope["no_scope"]["dur_ps"]:
+        yield f"by_source knows {without} ps without a scope, by_scope {by_scope['no_scope']}"
+    for scope, time in known.items():
+        if time > own.get(scope, -1):
+            yield f"by_source knows {time} ps right in {scope!r}, by_scope {own.get(scope)}"
+
+
+def program_in(data: bytes, program_id: str) -> Program:
+    planes = [fields(plane) for plane in every(fields(data), 1)]
+    metadata = next(plane for plane in planes if plane_name(plane) == "/host:metadata")
+    program = decode_entries(metadata)[int(program_id)].program
+    assert program is not None
+    return program
+
+
+def program_text_faults(said: Json, data: bytes) -> Faults:
+    """Count in the program what the mode `program` says of it."""
+    program = program_in(data, said["program_id"])
+    fused = [c for i in program.instructions if i.opcode == "fusion" for c in program.called(i)]
+    outside = [i for i in program.instructions if program.home(i) not in fused]
+    yield from differs("opcodes", said["opcodes"], Counter(i.opcode for i in outside))
+    yield from differs("n_instructions", said["n_instructions"], len(program.instructions))
+    yield from differs("n_computations", said["n_computations"], len(program.computations))
+    yield from differs("n_devices", said["n_devices"], program.n_devices)
+    hidden = {
+        id(each)
+        for i in program.instructions
+        if i.opcode == "fusion" or i.is_asynchronous
+        for each in program.inside(program.called(i), [])
+    }
+    plain = [i for i in program.instructions if id(i) not in hidden and i.collective]
+    plain = [i for i in plain if i.is_done or i.opcode in COLLECTIVES]
+    for how in ("sync", "async"):
+        told = Counter[str]()
+        for row in said["collectives"]:
+            told[row["collective"]] += row["n_instructions"] if how in row["how"] + "async" else 0
+        alike = [i.collective for i in plain if i.is_done == (how == "async")]
+        for name, n in Counter(alike).items():
+            if name is not None and told[name] < n:
+                yield f"{told[name]} instructions of {name} ({how}), but the program has {n}"
+    kernels = [i for i in program.instructions if last(i.message, 28, b"") == b"tpu_custom_call"]
+    n_kernels = sum(i.opcode == "custom-call" for i in kernels)
+    yield from sums_to("kernels", said["kernels"], "n_instructions", n_kernels)
+    entry = with_id(last(program.module, 6, 0), program.computations)
+    if entry is not None and said["parameters"] is not None:
+        parameters = [i for i in entry.instructions if i.opcode == "parameter"]
+        shapes = [shape for i in parameters for shape in leaf_texts(i.shape)]
+        shown = [row["shape"] for row in said["parameters"]]
+        yield from differs("shapes of parameters", sorted(shown), sorted(shapes))
+
+
+def leaf_texts(shape: list[tuple[int, Any]]) -> list[str]:
+    """Return the arrays that a shape consists of, as HLO writes them."""
+    dtype = ELEMENT_TYPES.get(last(shape, 2, 0), "?")
+    if dtype == "tuple":
+        return [text for part in every(shape, 4) for text in leaf_texts(fields(part))]
+    dims = last(shape, 3, b"")
+    numbers = xplane_pb2.XEventMetadata.FromString(b"\x32" + bytes([len(dims)]) + dims).child_id
+    return [] if dtype in ("token", "opaque") else [f"{dtype}[{','.join(map(str, numbers))}]"]
+
+
+def collectives_between(program: Json, comm: Json) -> Faults:
+    """The collectives of one program take no more time than those of the whole step."""
+    for figure in ("n_executions", "sync_dur_ps", "wait_dur_ps"):
+        ours = total(program["collectives"], figure)
+        whole = total(comm["totals"]["by_collective"].values(), figure)
+        if ours > whole:
+            yield f"collectives: {figure} {ours} of {whole}"
+
+
+# --- anatomy against protobuf --------------------------------------------------------------------
+
+
+def number(value: int | str | None) -> int | None:
+    """Return a printed number; those beyond 2**53 are printed as texts."""
+    return None if value is None else int(value)
+
+
+def anatomy_of_file(ask: Ask, data: bytes) -> Faults:
+    """Compare both forms of `anatomy` with what protobuf itself parses."""
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.decompress(data)
+    space = xplane_pb2.XSpace.FromString(data)
+    said = ask("anatomy")
+    shown = [plane["name"] for plane in said["planes"]]
+    yield from differs("planes", shown, [plane.name for plane in space.planes])
+    for ours, plane in zip(said["planes"], space.planes, strict=True):
+        names = (len(plane.event_metadata), len(plane.stat_metadata))
+        yield from differs("metadata", (ours["n_event_metadata"], ours["n_stat_metadata"]), names)
+        for row, line in zip(ours["lines"], plane.lines, strict=True):
+            of_row = (number(row["id"]), row["name"], row["display_name"], row["n_events"])
+            parsed = (line.id, line.name, line.display_name, len(line.events))
+            yield from differs(f"line {line.name}", of_row, parsed)
+            yield from differs("timestamp_ns", number(row["timestamp_ns"]), line.timestamp_ns)
+    for plane in {plane.name: plane for plane in reversed(space.planes)}.values():
+        (ours,) = ask("anatomy", plane=plane.name, sample=3)["planes"]
+        yield from anatomy_faults({"planes": [ours]})
+        for row, line in zip(ours["lines"], plane.lines, strict=True):
+            yield from line_faults(row, plane, line)
+
+
+def line_faults(row: Json, plane: xplane_pb2.XPlane, line: xplane_pb2.XLine) -> Faults:
+    base = 1000 * line.timestamp_ns
+    timed = [e for e in line.events if e.WhichOneof("data") != "num_occurrences"]
+    spans = [(base + e.offset_ps, base + e.offset_ps + max(0, e.duration_ps)) for e in timed]
+    stats = Counter(
+        name
+        for event in line.events
+        for name in {stat_name(plane, stat.metadata_id) for stat in event.stats}
+    )
+    names = Counter(plane.event_metadata[e.metadata_id].name for e in known(plane, line.events))
+    for what, ours, theirs in (
+        ("n_events", row["n_events"], len(line.events)),
+        ("first_start_ps", number(row["first_start_ps"]), min((s for s, _ in spans), default=None)),
+        ("last_end_ps", number(row["last_end_ps"]), max((e for _, e in spans), default=None)),
+        ("busy_ps", number(row["busy_ps"]), sum(end - start for start, end in union(spans))),
+        ("sample", len(row["sample"]), min(3, len(line.events))),
+    ):
+        yield from differs(f"{what} of line {line.name}", ours, theirs)
+    for name, n in stats.items():
+        if row["event_stats"].get(name) != n:
+            yield f"stat {name} of line {line.name}: {row['event_stats'].get(name)}, not {n}"
+    for each in row["names"]:
+        name, n = each["name"], each["n"]
+        if name and n != names[name]:
+            yield f"{n} events {name} of line {line.name}, not {names[name]}"
+
+
+def stat_name(plane: xplane_pb2.XPlane, stat_id: int) -> str:
+    is_known = stat_id in plane.stat_metadata
+    return (plane.stat_metadata[stat_id].name if is_known else "") or str(stat_id)
+
+
+def known(plane: xplane_pb2.XPlane, events: Iterable[Any]) -> list[Any]:
+    return [event for event in events if event.metadata_id in plane.event_metadata]

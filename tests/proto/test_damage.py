@@ -1,0 +1,145 @@
+"""Damage inside a trace: refused by its offset where the answer reads it, unnoticed elsewhere."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests import harness
+from tests.builders.xspace import (
+    Event,
+    EventMetadata,
+    Line,
+    Plane,
+    Space,
+    StatMetadata,
+    bytes_field,
+    compressed,
+    double_field,
+    encode,
+    int_field,
+    memory_access_breakdown,
+    op,
+    raw,
+    text_field,
+    trace,
+    varint,
+)
+from tests.fuzz import DEVICE, check_outcome, damaged_at
+
+NAME = "%fusion.1 = f32[2]{0} fusion()"
+
+
+def trace_with(
+    event: bytes = b"", events: bytes = b"", op: bytes = b"", stat: bytes = b""
+) -> bytes:
+    """Return a trace of one op of 10 ps, with more fields in its parts."""
+    category = int_field(1, 1) + text_field(5, "loop fusion") + stat
+    metadata = EventMetadata(1, NAME, extra=bytes_field(5, category) + op)
+    line = Line("XLA Ops", [Event(1, 0, 10, extra=event)], extra=events)
+    names = [StatMetadata(1, "hlo_category")]
+    return encode(Space([Plane(DEVICE, [line], [metadata], names)]))
+
+
+class WrongWireTypes(unittest.TestCase):
+    """Protobuf ignores a field of a wrong type; events must not be lost or lose their time."""
+
+    def assert_refused(self, data: bytes) -> None:
+        outcome = harness.run(data, "summary")
+        check_outcome(outcome)
+        reason = outcome.object.get("reason")
+        self.assertEqual(reason, "unreadable_xplane_pb", f"damage went unseen: {outcome.object}")
+
+    def test_wrong_wire_type_in_a_line_is_refused(self) -> None:
+        for wrong in (int_field(4, 1), double_field(4, 1.0), int_field(2, 1), bytes_field(3, b"7")):
+            with self.subTest(wrong=wrong):
+                self.assert_refused(trace_with(events=wrong))
+
+    def test_wrong_wire_type_in_an_event_is_refused(self) -> None:
+        for number in (1, 2, 3, 5):
+            for wrong in (
+                double_field(number, 1.0),
+                varint(number << 3 | 5) + bytes(4),
+                bytes_field(number, b"\x07"),
+                bytes_field(number, b""),
+            ):
+                with self.subTest(number=number, wrong=wrong):
+                    self.assert_refused(trace_with(event=wrong))
+
+    def test_event_tag_with_a_flipped_bit_is_refused(self) -> None:
+        # The fields of the event now look like fields of its line.
+        data = bytearray(trace_with(events=bytes_field(4, encode(Event(1, 20, 5)))))
+        data[data.rindex(encode(Event(1, 20, 5))) - 2] ^= 2
+        self.assert_refused(bytes(data))
+
+
+class Breakdowns(unittest.TestCase):
+    """The stat memory_access_breakdown is a message of its own."""
+
+    def run_with(self, breakdown: bytes, mode: str = "by_source") -> tuple[harness.Outcome, bytes]:
+        facts: dict[str, Any] = {"bytes_accessed": 9, "memory_access_breakdown": raw(breakdown)}
+        data = trace([op("fusion.1", "loop fusion", 0, 10, **facts)])
+        outcome = harness.run(data, mode)
+        check_outcome(outcome)
+        return outcome, data
+
+    def test_damage_is_reported_at_its_offset(self) -> None:
+        whole = memory_access_breakdown((1, 1, 100))
+        for what, damage in {"an access cut off": b"\x0a\x7f", "no field": b"\0"}.items():
+            with self.subTest(what):
+                outcome, data = self.run_with(whole + damage)
+                at = data.index(whole + damage) + len(whole)
+                self.assertEqual(damaged_at(outcome), at, outcome.object)
+
+    def test_negative_number_of_bytes_is_refused(self) -> None:
+        for accesses in ([(1, 1, -1)], [(1, 1, 100), (2, 1, -50)], [(1, 2, -1)]):
+            with self.subTest(accesses):
+                outcome, _ = self.run_with(memory_access_breakdown(*accesses))
+                self.assertEqual(outcome.object.get("reason"), "unreadable_xplane_pb")
+                self.assertIn("negative", outcome.object["detail"])
+
+    def test_unknown_and_repeated_fields_are_legal(self) -> None:
+        for what, odd in {
+            "unknown": bytes_field(1, int_field(2, 1) + text_field(9, "x") + int_field(3, 7)),
+            "repeated": bytes_field(1, int_field(2, 1) + int_field(3, 5) + int_field(3, 7)),
+        }.items():
+            with self.subTest(what):
+                outcome, _ = self.run_with(memory_access_breakdown((1, 1, 100)) + odd)
+                self.assertEqual(outcome.object["groups"][0]["hbm_bytes_sum"], 107)
+
+    def test_damage_is_not_seen_by_modes_that_do_not_read_it(self) -> None:
+        outcome, _ = self.run_with(b"\0", "summary")
+        self.assertEqual(outcome.object["status"], "ok")
+
+
+class RepeatedFields(unittest.TestCase):
+    def test_last_of_several_stats_of_one_name_counts(self) -> None:
+        again = bytes_field(5, int_field(1, 1) + text_field(5, "copy"))
+        for what, stats in {
+            "a value": again,
+            "then no value": again + bytes_field(5, int_field(1, 1)),
+            "then a dangling reference": again + bytes_field(5, int_field(1, 1) + int_field(7, 99)),
+        }.items():
+            with self.subTest(what):
+                totals = harness.answer(trace_with(op=stats), "summary")["totals"]
+                self.assertEqual(totals["data_move_duration_ps"], 10)
+
+    def test_name_of_a_line_given_twice_is_legal(self) -> None:
+        said = harness.answer(trace_with(events=bytes_field(2, b"XLA Ops")), "summary")
+        self.assertEqual(said["totals"]["n_events_total"], 1)
+
+
+class CompressedStrings(unittest.TestCase):
+    def test_damage_is_seen_by_modes_that_read_the_string(self) -> None:
+        facts: dict[str, Any] = {"shape_with_layout": compressed("f32[2]{0}")}
+        data = trace([op("fusion.1", "loop fusion", 0, 10, **facts)])
+        self.assertEqual(harness.answer(data, "by_source")["groups"][0]["shapes"], ["f32[2]{0}"])
+        broken = data.replace(b"\x1f\x8b", b"\x1f\x8c")
+        self.assertEqual(harness.run(broken, "summary").object["status"], "ok")
+        outcome = harness.run(broken, "by_source")
+        check_outcome(outcome)
+        self.assertEqual(damaged_at(outcome), broken.index(b"\x1f\x8c") - 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
