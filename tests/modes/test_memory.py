@@ -597,19 +597,6 @@ class PeakAt(MemoryTest):
 class Hostile(MemoryTest):
     """Small files that would cost much."""
 
-    def test_long_texts_that_many_buffers_share(self) -> None:
-        frames = StackFrames(["x" * 50_000], [(1, 7, 3)], [(1, i) for i in range(3000)])
-        parts = tuple_of(*(array("f32", 8) for _ in range(20_000)))
-        main = [instruction("p", "parameter", tf_op="x" * 10**6, frame=3000, shape=parts)]
-        n = 20_000 if FULL else 4_000
-        buffers = b"".join(
-            buffer(i, 1, 1, i) + allocation(i, 1, (i, 0, 1), live_out=True) for i in range(n)
-        )
-        data = traced(buffers, main=main, frames=frames)
-        outcome = run(data, "memory", "--top", str(n))
-        self.assertEqual(outcome.object["peak_bytes"], n)
-        self.assertLess(len(str(outcome.object)), 40 << 20)
-
     def test_many_traces_and_allocations(self) -> None:
         n = 30_000 if FULL else 8_000
         each = buffers_of(dict.fromkeys(range(n), 1))
