@@ -7,11 +7,14 @@ from typing import NamedTuple
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Final
 
+    from _output.fields.bottleneck import CauseName, Confidence
     from _pipeline.executions import Executions
 
 # How sure a cause is: the pattern is unambiguous, or there can be another explanation.
-SEEN, LIKELY = "seen", "likely"
+SEEN: Final = "seen"
+LIKELY: Final = "likely"
 
 
 class Evidence(NamedTuple):
@@ -35,11 +38,11 @@ class Cause(NamedTuple):
     `gain_bytes` is the memory gained, for causes that cost memory instead of time.
     """
 
-    cause: str
+    cause: CauseName
     gain_ps: int
     says: str
     what_helps: str
-    confidence: str
+    confidence: Confidence
     evidence: Evidence
     source_user: str | None = None
     source_inner: str | None = None

@@ -40,12 +40,14 @@ from _analysis.causes.step_program import collective_name_of, place_of_longest, 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
     from _analysis.causes.step_program import StepProgram
+    from _output.fields.bottleneck import Confidence
     from _pipeline.executions import Executions
     from _proto.hlo.program import Computation, Instruction
 
-NAME = "collective_in_loop"
+NAME: Final = "collective_in_loop"
 # A sum of such functions of the rounds is the function of the sum.
 _LINEAR = frozenset("add subtract multiply divide negate convert select".split())
 _CONSTANT = frozenset(("constant", "iota", "replica-id", "partition-id"))
@@ -54,7 +56,7 @@ _CONSTANT = frozenset(("constant", "iota", "replica-id", "partition-id"))
 class _Row(NamedTuple):
     loop: Instruction
     collective: str
-    confidence: str
+    confidence: Confidence
 
 
 def find(of: StepProgram) -> list[Cause]:
@@ -70,7 +72,7 @@ def find(of: StepProgram) -> list[Cause]:
     return [cause for row, members in rows.items() if (cause := _cause(of, row, members))]
 
 
-def _repeated_by(collective: Instruction) -> tuple[Instruction, str] | None:
+def _repeated_by(collective: Instruction) -> tuple[Instruction, Confidence] | None:
     """Return the loop that repeats a collective needlessly, and the confidence."""
     loop = loop_around(collective.computation)
     if loop is None:

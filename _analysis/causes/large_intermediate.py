@@ -30,12 +30,14 @@ from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from _analysis.causes.step_program import StepProgram
     from _pipeline.executions import Executions
     from _proto.hlo.program import Instruction
     from _proto.hlo.shapes import Array
 
-NAME = "large_intermediate"
+NAME: Final = "large_intermediate"
 _SHRINKING = 8
 _GROWING = 4
 _HBM = 0

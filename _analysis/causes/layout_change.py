@@ -19,12 +19,13 @@ from _analysis.causes.step_program import Place, place_of, total_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
+    from typing import Final
 
     from _analysis.causes.step_program import StepProgram
     from _pipeline.executions import Executions
     from _proto.hlo.program import Instruction
 
-NAME = "layout_change"
+NAME: Final = "layout_change"
 
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:

@@ -20,9 +20,11 @@ from _proto.hlo.text import HBM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from _analysis.causes.step_program import StepProgram
 
-NAME = "not_donated"
+NAME: Final = "not_donated"
 # Arguments of less than a hundredth of all arguments are not worth a line.
 _SMALLEST_SHARE = 100
 

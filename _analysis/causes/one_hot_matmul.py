@@ -18,11 +18,13 @@ from _analysis.causes.step_program import own_line_of, place_of_longest, total_o
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from _analysis.causes.step_program import StepProgram
     from _pipeline.executions import Executions
     from _proto.hlo.program import Instruction
 
-NAME = "one_hot_matmul"
+NAME: Final = "one_hot_matmul"
 _EQUAL = b"EQ"
 _OFFSET = frozenset("add subtract broadcast convert".split())
 

@@ -27,12 +27,14 @@ from _pipeline.groups import group_by
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Final
 
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
 
-REPEATED, RECOMPUTE = "recomputed_repeatedly", "recompute"
+REPEATED: Final = "recomputed_repeatedly"
+RECOMPUTE: Final = "recompute"
 _CHECKPOINTS = frozenset(("checkpoint", "remat", "remat2"))
 _REPEATED_PART = "rematted_computation"
 _DOT = "dot_general"

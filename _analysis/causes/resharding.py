@@ -30,11 +30,13 @@ from _pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from _analysis.causes.step_program import StepProgram
     from _pipeline.executions import Executions
     from _pipeline.ops import Op
 
-NAME = "resharding"
+NAME: Final = "resharding"
 _ALL_TO_ALLS = ("all-to-all", "ragged-all-to-all")
 _INTENDED = ("all_to_all", "ragged_all_to_all")
 _CONSTRAINTS = ("sharding_constraint", "reshard")

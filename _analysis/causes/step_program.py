@@ -10,7 +10,7 @@ from _analysis.likely_lines import line_of
 from _pipeline import frames
 from _pipeline.groups import Group
 from _pipeline.vocabulary import COLLECTIVES, COMM
-from _proto.record import cached_property
+from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

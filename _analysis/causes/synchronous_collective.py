@@ -20,12 +20,13 @@ from _pipeline.vocabulary import COMPUTE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
+    from typing import Final
 
     from _analysis.causes.step_program import StepProgram
     from _pipeline.executions import Executions
     from _proto.hlo.program import Computation, Instruction
 
-NAME = "synchronous_collective"
+NAME: Final = "synchronous_collective"
 _OFFLOADED = ("all-gather", "all-reduce", "reduce-scatter")
 _OFFLOAD = "xla_tpu_enable_sparse_core_collective_offload_"
 _FUSION_FLAGS = (

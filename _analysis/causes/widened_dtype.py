@@ -39,11 +39,14 @@ from _proto.hlo.collectives import collective_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from _analysis.causes.step_program import StepProgram
     from _analysis.ledger import Entry
+    from _output.fields.bottleneck import Confidence
     from _proto.hlo.program import Instruction
 
-NAME = "widened_dtype"
+NAME: Final = "widened_dtype"
 _NARROW = ("bf16", "f16", "f8")
 _WIDE = "f32"
 # Smaller arrays, such as statistics and weights of norms, cost nothing.
@@ -163,16 +166,15 @@ def _cause(of: StepProgram, line: str | None, widenings: list[_Widening]) -> Cau
     first = next((each for each in widenings if each.is_implicit), widenings[0])
     where = short(line) if line else "an unknown line"
     after = f"{len(dots)} matmuls" if dots else "its kernels"
+    confidence: Confidence = SEEN if first.is_implicit else LIKELY
     if first.is_implicit:
         what = f"{where} combines {first.array_text()} with an f32 operand ({first.join.opcode})"
-        confidence = SEEN
         helps = (
             "Cast the f32 operand of this line to the dtype of the other one, for example with "
             "`.astype(x.dtype)`, or cast the result back."
         )
     else:
         what = f"{where} casts {first.array_text()} to f32"
-        confidence = LIKELY
         helps = "Cast back to the narrower dtype before the matmuls, unless they need f32."
     says = (
         f"{what}, and the result stays f32 through {after} and what follows: {duration(total)} of "

@@ -14,30 +14,8 @@ from _output.fields.units import (
     TokensPerSecond,
 )
 
-Bottleneck = Literal[
-    "collective",
-    "host",
-    "data_movement",
-    "compute_bound",
-    "memory_bound",
-    "kernel",
-    "unjudged",
-    "other",
-    "idle",
-    "at_roof",
-]
-BudgetClass = Literal[
-    "collective",
-    "host",
-    "data_movement",
-    "compute_bound",
-    "memory_bound",
-    "kernel",
-    "unjudged",
-    "other",
-    "idle",
-    "overlap",
-]
+Bottleneck = Literal[OpClass, "idle", "at_roof"]
+BudgetClass = Literal[OpClass, "idle", "overlap"]
 
 
 class SpeedOfLight(TypedDict):
@@ -153,6 +131,9 @@ CauseName = Literal[
 ]
 
 
+Confidence = Literal["seen", "likely"]
+
+
 class TimeOfDepth(TypedDict):
     """Recomputed work by how many checkpoints are around it."""
 
@@ -215,7 +196,7 @@ class Cause(TypedDict):
     """What to change."""
     evidence: CauseEvidence
     """What it rests on."""
-    confidence: Literal["seen", "likely"]
+    confidence: Confidence
     """`seen` if the pattern is unambiguous, `likely` if there can be another explanation."""
 
 
@@ -230,7 +211,7 @@ class FindingsTail(TypedDict):
     """The part of it that is known to be lost."""
 
 
-class Answer(StepAnswer):
+class Fields(TypedDict):
     causes: list[Cause]
     """Why time is lost: patterns in the program that gain at least 0.5 % of the step, or memory.
     Most patterns need the program in the capture; a note says so if it is missing."""
@@ -274,3 +255,7 @@ class Answer(StepAnswer):
     """The chip whose peaks are used."""
     peaks_used: PeaksUsed
     """The peaks."""
+
+
+class Answer(StepAnswer, Fields):
+    pass
