@@ -174,7 +174,7 @@ class Cause(TypedDict):
     rank: Count
     """Place in the list, from 1: most gain first, causes that cost only memory last."""
     cause: CauseName
-    """Which pattern; the guide describes each."""
+    """Which pattern; see the table of causes."""
     gain_ps: Picoseconds
     """Time that would be saved at most without the cause, computed from the executions in
     `evidence` alone."""
@@ -184,10 +184,10 @@ class Cause(TypedDict):
     """Time of kernels that the cause slows by an unknown amount; null if there are none."""
     gain_bytes: Bytes | None
     """HBM that would be freed on each device; null for causes that cost time."""
-    source_user: str | None
-    """The line of your code to change; null if unknown."""
     source_inner: str | None
     """The innermost line, which can be a library's; null if unknown."""
+    source_user: str | None
+    """The line of your code to change; null if unknown."""
     scope: str | None
     """Scope of the line, as in [by_scope](#by_scope); null if unknown."""
     says: str
