@@ -502,7 +502,7 @@ TABLES_WITH_A_USER = {
     "by_source": {"groups", "likely_sources"},
     "non_compute": {"by_source_within_category", "likely_sources"},
     "roofline": {"groups", "top_skipped"},
-    "bottleneck": {"findings"},
+    "bottleneck": {"causes", "findings"},
     "comm": {"rows"},
 }
 TABLES_WITHOUT = ("top_shortfall_groups", "also_fused")
