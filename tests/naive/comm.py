@@ -12,7 +12,6 @@ from functools import cached_property
 from math import prod
 from typing import TypeVar
 
-from tests.naive.bottleneck import shortened
 from tests.naive.op import (
     Event,
     LineEvent,
@@ -745,3 +744,7 @@ def by_mode(events: list[Event]) -> Json:
         "sync_dur_ps": duration([e for e in events if not e.op.is_wait]),
         "wait_dur_ps": duration(waits),
     }
+
+
+def shortened(text: str | None) -> str | None:
+    return text if text is None or len(text) <= 200 else "…" + text[-200:]

@@ -58,6 +58,7 @@ def faults(said: Json) -> Faults:
         "memory": memory_faults,
         "non_compute": non_compute_faults,
         "program": program_faults,
+        "roofline": roofline_faults,
         "summary": summary_faults,
     }
     if said["mode"] in of_mode:
@@ -141,10 +142,25 @@ def summary_faults(said: Json) -> Faults:
     yield from sums_to("by_phase_rollup", phases, "dur_ps", totals["compute_duration_ps"])
     for row in groups:
         yield from group_faults(row)
+    steps, rollup = said["steps"], said["steps_rollup"]
+    n_idle = sum(not step["n_xla_ops_events"] for step in steps)
+    yield from differs("steps", (rollup["n"], rollup["n_without_ops"]), (len(steps), n_idle))
+    yield from sums_to("by_name", rollup["by_name"], "n", len(steps))
+    yield from sums_to("by_name", rollup["by_name"], "total_dur_ps", total(steps, "duration_ps"))
+    yield from gaps_faults(said["idle_gaps"], totals["idle_duration_ps"])
+    waits = totals["wait_duration_ps"]
+    yield from sums_to("comm_rollup", said["comm_rollup"], "wait_dur_ps", waits)
     for row in said["kernels"]:
         yield from row_faults(row["kernel"], row)
         whole = row["total_dur_ps"]
         yield from differs(f"{row['kernel']} phases", sum(row["phases"].values()), whole)
+
+
+def gaps_faults(gaps: list[Json], idle: int) -> Faults:
+    """Check the longest gaps of a step."""
+    ranks = [(-gap["dur_ps"], gap["start_ps"]) for gap in gaps]
+    if ranks != sorted(ranks) or total(gaps, "dur_ps") > idle:
+        yield f"gaps {ranks} are out of order or exceed the idle time, {idle} ps"
 
 
 def by_source_faults(said: Json) -> Faults:
@@ -278,6 +294,15 @@ def bottleneck_faults(said: Json) -> Faults:
     classes = budget[:-2]
     for figure in ("dur_ps", "lost_ps"):
         yield from sums_to("findings", findings, figure, total(classes, figure), tail[figure])
+    light, roof = said["speed_of_light"], total(classes, "at_roof_ps")
+    yield from differs("speed_of_light at_roof_ps", light["at_roof_ps"], roof)
+    weights = {row["class"]: row["dur_ps"] for row in budget[:-1] if row["lost_ps"] is None}
+    weights |= {row["class"]: row["lost_ps"] for row in classes if row["lost_ps"] is not None}
+    weights["at_roof"] = roof
+    if weights[said["bottleneck"]] != max(weights.values()):
+        yield f"the bottleneck is {said['bottleneck']}, but the classes weigh {weights}"
+    idle = said["totals"]["idle_duration_ps"]
+    yield from differs("idle_by_cause", sum(said["idle_by_cause"].values()), idle)
     for row in (*classes, *findings):
         if row["lost_ps"] is not None:
             judged = row["at_roof_ps"] + row["lost_ps"]
@@ -288,6 +313,29 @@ def bottleneck_faults(said: Json) -> Faults:
         found = [finding for finding in findings if finding["class"] == row["class"]]
         for figure in ("dur_ps", "n_executions"):
             yield from sums_to(f"{row['class']} findings", found, figure, row[figure])
+
+
+def roofline_faults(said: Json) -> Faults:
+    totals, summary, skipped = said["totals"], said["step_summary"], said["skipped_groups"]
+    compute, left = totals["compute_duration_ps"], skipped["total_dur_ps_skipped"]
+    yield from differs("rooflined and skipped", summary["rooflined_dur_ps"] + left, compute)
+    tail = said.get("tail", {"n_groups_omitted": 0, "dur_ps": 0, "shortfall_ps": 0})
+    rows, short = said["groups"], summary["step_shortfall_ps"]
+    judged = summary["rooflined_dur_ps"]
+    yield from sums_to("groups", rows, "total_dur_ps", judged, tail["dur_ps"])
+    yield from sums_to("groups", rows, "shortfall_ps", short, tail["shortfall_ps"])
+    n_skipped = sum(n for name, n in skipped.items() if name.startswith("n_"))
+    if len(skipped["top_skipped"]) != min(10, n_skipped):
+        yield f"{len(skipped['top_skipped'])} of {n_skipped} skipped groups are shown"
+    for row in rows:
+        what, whole = row["agg_key"], row["total_dur_ps"]
+        compute, hbm = row["t_compute_theory_ps"], row["t_hbm_theory_ps"]
+        yield from row_faults(what, row)
+        yield from differs(f"{what} roof", row["t_roofline_theory_ps"], max(compute, hbm))
+        yield from differs(f"{what} shortfall", row["shortfall_ps"], whole - max(compute, hbm))
+        if compute != hbm:
+            bound = "compute" if compute > hbm else "memory"
+            yield from differs(f"{what} bound", row["bound"], bound)
 
 
 def comm_faults(said: Json) -> Faults:
@@ -307,6 +355,7 @@ def comm_faults(said: Json) -> Faults:
 def idle_faults(said: Json) -> Faults:
     idle = said["totals"]["idle_duration_ps"]
     yield from differs("idle_by_cause", sum(said["idle_by_cause"].values()), idle)
+    yield from gaps_faults(said["gaps"], idle)
     for gap in said["gaps"]:
         yield from differs("causes of a gap", sum(gap["cause"].values()), gap["dur_ps"])
 
@@ -367,6 +416,7 @@ def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
             yield from differs(f"totals.{name} of {said['mode']}", said["totals"][name], value)
     yield from groups_between(summary, by_source)
     yield from ops_between(by_op, by_source)
+    yield from idle_between(summary, ask("idle", **options), ask("bottleneck", **options))
     yield from scopes_between(by_scope, merged, by_source)
     program = ask("program", top=10**6, **options)
     if program["status"] == "ok":
@@ -390,6 +440,47 @@ def ops_between(by_op: Json, by_source: Json) -> Faults:
     yield from differs("rows of one op", set(names.values()) - {1}, set())
     whole = total(rows, "total_dur_ps") - by_op["totals"]["other_duration_ps"]
     yield from sums_to("groups", by_source["groups"], "total_dur_ps", whole)
+
+
+def idle_between(summary: Json, idle: Json, bottleneck: Json) -> Faults:
+    causes = bottleneck["idle_by_cause"]
+    yield from differs("idle_by_cause of bottleneck", causes, idle["idle_by_cause"])
+    for ours, theirs in zip(summary["idle_gaps"], idle["gaps"], strict=True):
+        yield from differs("gap of idle", {name: theirs[name] for name in ours}, ours)
+    recompute = summary["by_phase_rollup"]["recompute"]["dur_ps"]
+    yield from differs("recompute_dur_ps", bottleneck["recompute_dur_ps"], recompute)
+
+
+def faults_of_record(record: Json, ask: Ask) -> Faults:
+    """Compare each step of a record with the summary of that step."""
+    if record["status"] != "ok":
+        return
+    rows = [(record["devices"][step["device"]], step) for step in record["steps"]]
+    for device, step in rows:
+        if not step["used"]:
+            continue
+        asked = {} if device["step_source"] is None else {"step": step["index"]}
+        said = ask("summary", device=device["device"], **asked)
+        totals, comm = said["totals"], said["comm_rollup"]
+        for name, ours, theirs in (
+            ("duration", step["duration_ps"], said["step_duration_ps"]),
+            ("busy", step["busy_ps"], totals["busy_duration_ps"]),
+            ("wait", step["wait_ps"], totals["wait_duration_ps"]),
+            ("durs", sum(step["durs_ps"]), totals["non_while_duration_ps_sum"]),
+            ("ns", sum(step["ns"]), totals["n_events_total"]),
+            ("host", step["host_ps"], exposed_for(comm, "host")),
+            ("comm", step["comm_ps"], exposed_for(comm) - exposed_for(comm, *NO_COLLECTIVES)),
+        ):
+            yield from differs(f"{name} of step {step['index']}", ours, theirs)
+
+
+NO_COLLECTIVES = ("host", "dma", "sparse_core")
+
+
+def exposed_for(rows: list[Json], *names: str) -> int:
+    """Return the exposed time of what is waited for, all of it if no name is given."""
+    its = [row for row in rows if not names or row["waits_for"] in names]
+    return total(its, "sync_dur_ps") + total(its, "wait_dur_ps")
 
 
 def faults_of_real_programs(ask: Ask) -> Faults:

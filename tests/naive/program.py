@@ -7,12 +7,11 @@ what an id stands for is kept, so that real programs take seconds.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tests.naive.frames import Place
 from tests.naive.wire import (
@@ -39,7 +38,6 @@ COLLECTIVES = (
     *("collective-permute", "collective-broadcast"),
 )
 TRANSFERS = ("send", "recv")
-DOTS = ("convolution", "dot")
 MAX_HOPS = 8
 # (dtype, dims) of each array
 Arrays = list[tuple[str, list[int]]]
@@ -73,9 +71,6 @@ class Instruction:
     # As many frames as are known, even if the outermost is missing.
     told_stack: str | None
     op_name: str
-    precisions: list[int]
-    algorithm: int
-    config: bytes
     shape: Message
     message: Message
 
@@ -198,7 +193,6 @@ def file_and_line(file: str, line: int) -> str | None:
 
 def decode_instruction(message: Message, frames: Frames) -> Instruction:
     metadata = fields(last(message, 7, b""))
-    precision = fields(last(message, 51, b""))
     in_file = file_and_line(text_in(metadata, 3), last(metadata, 4, 0))
     shape = fields(last(message, 3, b""))
     return Instruction(
@@ -212,9 +206,6 @@ def decode_instruction(message: Message, frames: Frames) -> Instruction:
         stack=frames.stack(last(metadata, 15, 0)),
         told_stack=frames.told(last(metadata, 15, 0))[0],
         op_name=text_in(metadata, 2),
-        precisions=numbers_in(precision, 1),
-        algorithm=last(precision, 2, 0),
-        config=last(message, 43, b""),
         shape=shape,
         message=message,
     )
@@ -302,23 +293,6 @@ def id_of_program(stat: StatValue | None, name: str, key: int) -> int:
 # --- what can be asked of a program --------------------------------------------------------------
 
 
-@dataclass
-class Dot:
-    """A dot: the element types of its two operands in the program, and their precisions."""
-
-    dtypes: list[str]
-    precisions: list[int]
-    algorithm: int
-
-
-@dataclass
-class Cost:
-    """The cost that the author of a kernel declared."""
-
-    flops: int
-    bytes: int | None
-
-
 @dataclass(eq=False)
 class Program:
     computations: list[Computation]
@@ -381,33 +355,6 @@ class Program:
             for instruction in computation.instructions:
                 out += [instruction, *self.inside(self.called(instruction), seen)]
         return out
-
-    # dots, fusions, kernels
-
-    def dots(self, instruction: Instruction) -> list[Dot]:
-        """Return the dots that it is or contains; none if an operand is unknown."""
-        around = [instruction, *self.inside(self.called(instruction), [])]
-        dots = []
-        for dot in (i for i in around if i.opcode in DOTS):
-            there = self.home(dot).instructions
-            operands = known(with_id(i, there) for i in dot.operand_ids[:2])
-            if len(operands) < 2:
-                return []
-            precisions = [*dot.precisions, 0, 0][:2]
-            dots.append(Dot([operand.dtype for operand in operands], precisions, dot.algorithm))
-        return dots
-
-    def declared(self, instruction: Instruction) -> Cost | None:
-        """Return the declared cost; 0 flops are no declaration."""
-        try:
-            config = json.loads(instruction.config)
-            estimate = config["custom_call_config"]["cost_estimate"]
-        except (ValueError, KeyError, TypeError):
-            return None
-        if not isinstance(estimate, dict):
-            return None
-        flops = count_of(estimate.get("flops"))
-        return Cost(flops, count_of(estimate.get("bytes_accessed"))) if flops else None
 
     # asynchronous operations
 
@@ -588,12 +535,3 @@ class Program:
 
     def consumer(self, instruction: Instruction) -> Place | None:
         return self.place_around(self.chain(instruction)[-1:], self.downstream)
-
-
-def count_of(value: Any) -> int | None:
-    """Return a count of flops or bytes, which JSON holds as a number or as text."""
-    try:
-        count = int(value)
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return count if 0 <= count < 2**63 else None
