@@ -416,7 +416,12 @@ def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
             yield from differs(f"totals.{name} of {said['mode']}", said["totals"][name], value)
     yield from groups_between(summary, by_source)
     yield from ops_between(by_op, by_source)
-    yield from idle_between(summary, ask("idle", **options), ask("bottleneck", **options))
+    bottleneck, comm = ask("bottleneck", **options), ask("comm", **options)
+    yield from idle_between(summary, ask("idle", **options), bottleneck)
+    yield from comm_between(summary, bottleneck, comm)
+    yield from roofline_between(ask("roofline", **options), by_source)
+    moved = ask("non_compute", include_comm=True, no_comm_stalls=True, **options)
+    yield from faults(moved)
     yield from scopes_between(by_scope, merged, by_source)
     program = ask("program", top=10**6, **options)
     if program["status"] == "ok":
@@ -449,6 +454,36 @@ def idle_between(summary: Json, idle: Json, bottleneck: Json) -> Faults:
         yield from differs("gap of idle", {name: theirs[name] for name in ours}, ours)
     recompute = summary["by_phase_rollup"]["recompute"]["dur_ps"]
     yield from differs("recompute_dur_ps", bottleneck["recompute_dur_ps"], recompute)
+
+
+def comm_between(summary: Json, bottleneck: Json, comm: Json) -> Faults:
+    """Compare what is exposed in the modes comm, summary and bottleneck."""
+    rows, totals = summary["comm_rollup"], comm["totals"]
+    exposed = exposed_for(rows) - exposed_for(rows, "dma", "sparse_core")
+    yield from differs("exposed time", totals["exposed_ps"] + totals["host_ps"], exposed)
+    starts = [
+        row
+        for row in summary["by_hlo_category"]
+        if row["kind"] == "comm" and row["hlo_category"].endswith(("-start", "-update"))
+    ]
+    names = ("collective", "host")
+    budget = total([row for row in bottleneck["budget"] if row["class"] in names], "dur_ps")
+    # Starts of async collective fusions have the category of a fusion.
+    if budget < exposed + total(starts, "total_dur_ps"):
+        yield f"collective and host take {budget} ps, but {exposed} ps are exposed"
+
+
+def roofline_between(roofline: Json, by_source: Json) -> Faults:
+    """Compare the parts of a source in roofline with the whole source."""
+    whole = {row["agg_key"]: row for row in by_source["groups"] if row["kind"] == "compute"}
+    costed: Counter[str] = Counter()
+    for row in roofline["groups"]:
+        costed[row["agg_key"]] += row["total_dur_ps"] * (row["cost_source"] != "xla")
+    for row in roofline["groups"]:
+        if row["cost_source"] == "xla":
+            key = row["agg_key"]
+            parts = row["total_dur_ps"] + row["opaque_dur_ps"] + costed[key]
+            yield from differs(f"parts of {key}", parts, whole[key]["total_dur_ps"])
 
 
 def faults_of_record(record: Json, ask: Ask) -> Faults:
