@@ -2,8 +2,7 @@
 
 `RandomPrograms` assigns a program to each op of a trace, then makes these programs and the plane
 that holds them: nested fusions, dots, asynchronous chains, loops and branches, kernels with
-declared costs, and stack frames. Now and then ids lead nowhere, names are repeated, and programs
-are missing or truncated.
+declared costs, and stack frames. Now and then a program is missing.
 """
 
 from __future__ import annotations
@@ -32,14 +31,12 @@ from tests.builders.hlo_proto import (
 )
 from tests.builders.random_buffers import BufferMaker
 from tests.builders.xspace import (
-    NO_VALUE,
     EventMetadata,
     Plane,
     Stat,
     StatMetadata,
     Value,
     bytes_field,
-    double,
     encode,
     int64,
     raw,
@@ -158,7 +155,7 @@ class RandomPrograms:
                 text = f"%{name}{rest}"
             self.ops[program_id].append(SeenOp(name, opcode, place))
         if chance(rng, 0.05):
-            return text, rng.choice((None, NO_VALUE, double(7.0), string("7"), uint64(99)))
+            return text, rng.choice((None, uint64(99)))
         as_signed = program_id - 2**64 if program_id >= 2**63 else program_id
         return text, rng.choice((uint64(program_id), uint64(program_id), int64(as_signed)))
 
@@ -205,10 +202,8 @@ class RandomPrograms:
     def hlo(self, ops: list[SeenOp]) -> list[Stat]:
         rng = self.rng
         if chance(rng, 0.04):
-            return rng.choice(([], [Stat(8, raw(b"no program"))], [Stat(7)], [LLO]))
+            return rng.choice(([], [LLO]))
         data = encode(ProgramMaker(rng, ops).make())
-        if chance(rng, 0.03):
-            data = data[: rng.randrange(1, len(data))]
         kind = rng.choice((7, 7, 9))
         return [*([Stat(8, string("more"))] if chance(rng, 0.1) else []), Stat(kind, raw(data))]
 
@@ -246,13 +241,10 @@ class ProgramMaker:
             ops = ops[n:]
             inner = inner if chance(rng, 0.3) else inner[-1:]
         entry = self.computation(ops, inner)
-        entry_id = entry.id if chance(rng, 0.95) else rng.choice((None, 1, 10**6))
         self.place_ops()
-        if chance(rng, 0.2):
-            self.spoil()
         frames = None if chance(rng, 0.02) else self.frames
         devices = rng.choice((None, None, (8, 1), (1, 8), (2, 2), (1, 1), (0, 4)))
-        made = Module(self.computations, frames, devices, entry_id=entry_id)
+        made = Module(self.computations, frames, devices, entry_id=entry.id)
         return HloProto(made, self.buffers())
 
     def buffers(self) -> bytes | None:
@@ -476,8 +468,6 @@ class ProgramMaker:
 
     def kernel_config(self) -> bytes:
         rng = self.rng
-        if chance(rng, 0.1):
-            return rng.choice((b"", b"{", b"[]", b"\xff", b'{"custom_call_config":{}}', b"null"))
         kernel = {"body": "TUzvUgFN", "cost_estimate": rng.choice(COST_ESTIMATES)}
         return json.dumps({"custom_call_config": kernel}).encode()
 
@@ -540,23 +530,3 @@ class ProgramMaker:
             made.append(self.instruction(None, "fusion", [made[-1]], [self.body()]))
             behind = made[-1]
         made.append(self.instruction(op.name, "fusion", [behind], [self.body()]))
-
-    def spoil(self) -> None:
-        """Write what no compiler writes: ids that lead nowhere, and missing or repeated names."""
-        rng = self.rng
-        everything = [i for c in self.computations for i in c.instructions]
-        for _ in range(rng.choice((1, 2, 5)) if everything else 0):
-            one, other = rng.choice(everything), rng.choice(everything)
-            match rng.randrange(6):
-                case 0:
-                    one.operand_ids.append(10**6)
-                case 1:
-                    one.called_computation_ids.append(10**6)
-                case 2:
-                    rng.choice(self.computations).root_id = rng.choice((None, 10**6))
-                case 3:
-                    one.metadata = OpMetadata(stack_frame_id=rng.choice((0, 10**6)))
-                case 4:
-                    one.opcode = rng.choice((None, "", other.opcode))
-                case 5:
-                    one.name = rng.choice((None, f"%{one.name}", other.name))
