@@ -249,16 +249,12 @@ class Entry:
 
     @cached_property
     def buffers(self) -> bytes | None:
-        """Return the buffer assignment if the program can be read."""
-        return last(fields(self.hlo), 3, None) if self.hlo and self.program else None
+        """Return the buffer assignment."""
+        return last(fields(self.hlo), 3, None) if self.hlo else None
 
     @cached_property
     def program(self) -> Program | None:
-        """Return the program; None if there is none or its bytes are damaged."""
-        try:
-            return None if self.hlo is None else decode_program(self.hlo)
-        except ValueError:
-            return None
+        return None if self.hlo is None else decode_program(self.hlo)
 
 
 def decode_entries(plane: Message) -> dict[int, Entry]:
