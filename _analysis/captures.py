@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 from _analysis.record_format import UnreadableRecord, decode, record_of
 from _analysis.recording import record_of_trace, records_of_trace
+from _pipeline.context import SCHEMA_VERSION
 from _pipeline.folders import files_in
 from _pipeline.load import find_files
 from _pipeline.no_answer import DEVICE_NOT_FOUND, NoAnswer, unreadable
-from _pipeline.request import SCHEMA_VERSION
 from _pipeline.texts import cut_texts
 
 TYPE_CHECKING = False

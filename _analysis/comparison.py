@@ -10,7 +10,7 @@ from _analysis.matching import MATCHED_BY, matches_of
 from _analysis.noise import noise_of, p_values_of
 from _analysis.record_format import KINDS
 from _analysis.recorded_steps import ALPHA, mean, percent, rounded, run_of, source_of
-from _pipeline.request import DEVICE
+from _pipeline.context import DEVICE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

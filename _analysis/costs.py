@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _pipeline.names import taken_for
+from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
 from _proto.record import record
 
@@ -90,7 +90,7 @@ def costs_by_kernel(
     kernels = compute.distinct(lambda op: op.kernel)
     costs: dict[str, KernelCost] = {}
     for asked, flops, n_bytes, dtype in told:
-        kernel = taken_for(asked, kernels, "--kernel-cost", context)
+        kernel = resolve_name(asked, kernels, "--kernel-cost", context)
         if kernel is None:
             raise NoAnswer(
                 "kernel_not_found",

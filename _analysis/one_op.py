@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import nsmallest
 from operator import itemgetter
 
-from _pipeline.names import nearest, taken_for
+from _pipeline.names import nearest_names, resolve_name
 from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import events_of
 
@@ -37,12 +37,12 @@ def found_as(asked: str, ops: Sequence[Group], context: Context) -> Group:
     by_name: dict[str, list[Group]] = {}
     for group in ops:
         by_name.setdefault(name_of(group.op), []).append(group)
-    name = taken_for(asked.removeprefix("%"), by_name, "--op", context)
+    name = resolve_name(asked.removeprefix("%"), by_name, "--op", context)
     if name is None:
         raise NoAnswer(
             "op_not_found",
             detail=f"no op of the step is named {asked!r}, nor does just one begin so",
-            available_ops=nearest(asked.removeprefix("%"), by_name),
+            available_ops=nearest_names(asked.removeprefix("%"), by_name),
         )
     found = max(by_name[name], key=lambda group: group.total)
     if len(by_name[name]) > 1:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # How large the JSON may be, and the page is larger by its scripts; how many rows a list may have
 # then, and how long a text may be, which are halved until that holds.
-LARGEST, ROWS, LONGEST_TEXT, ALL_TEXTS = 9 << 20, 1000, 4096, 4 << 20
+LARGEST, ROWS, LONGEST_TEXT = 9 << 20, 1000, 4096
 # Rows have fewer fields than this, so they are never cut.
 FIELDS = 64
 # What would end the script that holds the JSON, or begin another in it.
@@ -37,7 +37,7 @@ def fitted(data: Json) -> tuple[str, list[str]]:
             said = ", ".join(f"{n} of {name}" for name, n in n_left_out.items())
             kept["notes"].append(f"rows left out of the page, so that it stays small: {said}")
         kept["left_out"] = n_left_out
-        cut_texts(kept, longest=longest, all_texts=ALL_TEXTS)
+        cut_texts(kept, longest)
         encoded = json.dumps(kept, separators=(",", ":"), allow_nan=False)
         for character, escape in ESCAPES.items():
             encoded = encoded.replace(character, escape)

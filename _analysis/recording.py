@@ -9,6 +9,7 @@ from itertools import chain, compress
 from _analysis.exposed import is_exposed
 from _analysis.processes import SMALL_FILE, in_processes, in_turn
 from _pipeline.clocks import ON_DEVICE, ON_TRACE
+from _pipeline.context import SCHEMA_VERSION
 from _pipeline.device import BEFORE_ALL, MODULES, TPU_RE, StepEvent, open_device
 from _pipeline.event_iterate import ALWAYS, admit
 from _pipeline.folders import host_of
@@ -17,8 +18,7 @@ from _pipeline.load import opened, opened_hosts
 from _pipeline.make_ops import make_ops
 from _pipeline.no_answer import NoAnswer, no_device
 from _pipeline.normalize import step_of
-from _pipeline.request import SCHEMA_VERSION
-from _pipeline.texts import cut_texts, digest_of
+from _pipeline.texts import LONGEST_TEXT, cut_texts, digest_of
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import DMA, HOST, SPARSE_CORE
 from _proto.record import record
@@ -361,13 +361,12 @@ def record_of_host(
         **record_fields(devices),
     }
     keys = [group["agg_key"] for group in fields["groups"]]
-    cut_texts(fields, trace.file_size)
+    cut_texts(fields)
     for group, key in zip(fields["groups"], keys, strict=True):
-        # Cut, two of them may look the same; and who compares records cuts them again.
+        # Two keys can look the same once they are cut.
         if group["agg_key"] != key:
             end = f"…{digest_of(key)}"
-            # The ellipsis takes six bytes.
-            group["agg_key"] = group["agg_key"][: -len(end) - 6] + end
+            group["agg_key"] = key[: LONGEST_TEXT - len(end)] + end
     return fields
 
 

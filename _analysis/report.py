@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from _pipeline.context import SCHEMA_VERSION
 from _pipeline.groups import Group, group_by, percent
-from _pipeline.request import SCHEMA_VERSION
 from _pipeline.texts import cut_texts
 from _pipeline.vocabulary import KEY_KINDS
 
@@ -35,7 +35,7 @@ def answer_of(step: Step, report: Report, context: Context) -> Json:
         "totals": {**head["totals"], **(report.totals or {})},
         **report.fields,
     }
-    cut_texts(fields, step.device.plane.file_size)
+    cut_texts(fields)
     return fields
 
 

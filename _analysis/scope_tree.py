@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from _pipeline.names import n_alike, nearest
+from _pipeline.names import common_prefix_length, nearest_names
 from _pipeline.no_answer import NoAnswer
 
 TYPE_CHECKING = False
@@ -142,17 +142,15 @@ def depth_first(top: Layer) -> Iterator[Layer]:
         layer.children = {}
 
 
-def levels_of(first: Path, paths: Iterable[Path]) -> dict[int, tuple[int, int]]:
-    """By depth, how many scopes there are from one down, and how long their names are."""
-    levels = {len(first): (1, len("/".join(first)))}
+def levels_of(first: Path, paths: Iterable[Path]) -> dict[int, int]:
+    """Count the scopes of each depth, from one scope down."""
+    levels = {len(first): 1}
     before: Path = ()
-    # In order, what is new of each path is behind what it shares with the one before.
+    # In sorted order, a path shares its known parts with the path before it.
     for path in sorted(paths):
-        shared = max(n_alike(before, path), len(first))
-        for depth, end in enumerate(ends_of(path), 1):
-            if depth > shared:
-                n, size = levels.get(depth, (0, 0))
-                levels[depth] = n + 1, size + end
+        shared = max(common_prefix_length(before, path), len(first))
+        for depth in range(shared + 1, len(path) + 1):
+            levels[depth] = levels.get(depth, 0) + 1
         before = path
     return levels
 
@@ -174,12 +172,12 @@ def path_of(name: str, paths: Iterable[Path]) -> Path:
     raise NoAnswer(
         "scope_not_found",
         detail=f"no scope is named {name!r}",
-        available_scopes=nearest(name, near - {""}),
+        available_scopes=nearest_names(name, near - {""}),
     )
 
 
 def near_on(asked: str, joined: str, ends: Sequence[int]) -> str:
     """The scope along a path, given by where its parts end, that is most like a name."""
     at = joined.lower().find(asked.lower())
-    reached = at + len(asked) if at >= 0 else n_alike(joined, asked)
+    reached = at + len(asked) if at >= 0 else common_prefix_length(joined, asked)
     return next((joined[:end] for end in ends if end >= reached), joined)

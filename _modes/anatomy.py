@@ -6,6 +6,7 @@ import math
 import os
 
 from _analysis.processes import SMALL_FILE, in_processes, in_turn
+from _pipeline.context import SCHEMA_VERSION, forms_of_device
 from _pipeline.folders import host_of
 from _pipeline.load import (
     Candidates,
@@ -16,7 +17,6 @@ from _pipeline.load import (
     surveyed,
 )
 from _pipeline.no_answer import UNREADABLE, NoAnswer, unreadable
-from _pipeline.request import SCHEMA_VERSION, forms_of_device
 from _pipeline.texts import cut_texts, exact
 from _proto.errors import Damage
 from _proto.record import record
@@ -106,7 +106,7 @@ def fields_of(place: Place, survey: Survey, asked: Asked, context: Context) -> J
         "planes": rows,
         "programs": program_rows(hosts, context),
     }
-    cut_texts(fields, survey.source.stored_size)
+    cut_texts(fields)
     return fields
 
 

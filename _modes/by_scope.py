@@ -9,12 +9,11 @@ from _analysis.report import Report
 from _analysis.rows import line_rows
 from _analysis.scope_tree import depth_first, levels_of, path_of, tree_of
 from _pipeline.groups import Group, percent
-from _pipeline.texts import ALL_TEXTS, TEXT_PER_BYTE
 from _proto.hlo.text import without_ssa_end
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from typing import Any
 
     from _analysis.scope_tree import Layer, Path, Times
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 DEPTH = 4
 N_PRIMITIVES = 5
 NUMBER_RE = re.compile(r"[0-9]+")
-# What a row is counted for beside its scope's name, where rows may take as much as texts may.
-ROW = 256
 
 
 def by_scope(
@@ -43,16 +40,12 @@ def by_scope(
     first = path_of(below, places) if below else ()
     inside = {path: ops for path, ops in places.items() if path[: len(first)] == first}
     levels = levels_of(first, inside)
-    asked = max(levels) if isinstance(depth, str) else min(len(first) + depth, max(levels))
-    allowed = ALL_TEXTS + TEXT_PER_BYTE * step.device.plane.file_size
-    deepest = deepest_of(levels, asked, allowed)
+    deepest = max(levels) if isinstance(depth, str) else min(len(first) + depth, max(levels))
     top = tree_of(first, inside, deepest, step.leaves)
-    if deepest < asked:
-        context.note(f"scopes deeper than {deepest} left out: with them the answer is too long")
     return Report(
         {
             "scopes": [scope_row(layer, step) for layer in depth_first(top)],
-            "n_scopes_omitted": sum(n for depth, (n, _) in levels.items() if depth > deepest),
+            "n_scopes_omitted": sum(n for depth, n in levels.items() if depth > deepest),
             "no_scope": no_scope_row(Group(step.leaves).where(lambda op: op.scope is None)),
         },
     )
@@ -73,18 +66,6 @@ def places_of(leaves: Iterable[Executions], merge_layers: bool) -> dict[Path, li
                 known[id(scope)] = places.setdefault(path, [])
             known[id(scope)].append(place)
     return places
-
-
-def deepest_of(levels: Mapping[int, tuple[int, int]], asked: int, allowed: int) -> int:
-    """Down to which depth rows take no more than is allowed; the first is always printed."""
-    first = min(levels)
-    size = 0
-    for depth in range(first, asked + 1):
-        n, length = levels[depth]
-        size += n * ROW + length
-        if size > allowed and depth > first:
-            return depth - 1
-    return asked
 
 
 def scope_row(layer: Layer, step: Step) -> Json:

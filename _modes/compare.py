@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from _analysis.captures import answer_of_records, find_captures, record_at
 from _analysis.comparison import compare_records
+from _pipeline.context import DEVICE
 from _pipeline.load import Candidates
 from _pipeline.no_answer import NoAnswer
-from _pipeline.request import DEVICE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""One device of a trace: its lines of ops, and its steps."""
+"""Open a device of a trace, and read its steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from _proto.trace.ranks import Rank
     from _proto.trace.trace import Trace
 
-# A TensorCore. Names of SparseCores go on after the number; a subprocess adds its id in brackets.
+# The name of a TensorCore's plane; a subprocess adds its id in brackets. Names of SparseCores go on
+# after the number.
 TPU_RE = re.compile(r"/device:TPU:(?P<number>\d+)(?: \[\d+\])?\Z")
 # Where steps come from: the Steps line, or the XLA Modules line if there is no Steps line.
 STEPS, MODULES = "steps", "modules"
@@ -31,7 +32,7 @@ BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
 
 
 class StepEvent:
-    """A step as the trace draws it; times count from the offset base of the ops line."""
+    """A step on the trace's clock; times count from the offset base of the ops line."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Makes the ops of a device: metadata, facts on executions, and the order of stack frames."""
+"""Make the ops of a device from metadata, facts on executions, and the order of stack frames."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make_ops(device: Device, windows: Sequence[Admitted], context: Context) -> d
     entries: dict[int, Metadata] = {}
     for metadata_id in ids:
         metadata = device.plane.metadata(metadata_id)
-        assert metadata is not None  # or else its events would not have been admitted
+        assert metadata is not None  # since its events were admitted
         entries[metadata_id] = metadata
     add_facts_on_events(device, entries, windows)
     orders = stack_orders(device, entries, context)
@@ -123,9 +123,9 @@ def stack_orders(
         order_in_program(device, entries[metadata_id], stack)
         for metadata_id, stack in stacks.items()
     )
-    silent = [stacks[metadata_id] for metadata_id in stacks.keys() - orders.keys()]
-    if majority is None and any(stack.frames != stack.backwards.frames for stack in silent):
-        context.note("the order of stack frames is not told: the first is taken as the innermost")
+    unknown = [stacks[metadata_id] for metadata_id in stacks.keys() - orders.keys()]
+    if majority is None and any(stack.frames != stack.backwards.frames for stack in unknown):
+        context.note("order of stack frames unknown; assuming innermost first")
     return dict.fromkeys(stacks, majority or frames.INNERMOST_FIRST) | orders
 
 
@@ -136,6 +136,6 @@ def order_in_program(device: Device, metadata: Metadata, stack: frames.Stack) ->
 
 
 def majority_order(ops: Iterable[Op]) -> str | None:
-    """Return the order that the trace has most of these ops' stacks in; None without stacks."""
+    """Return the frame order of most of these ops' stacks; None without stacks."""
     orders = [op.stack_order for op in ops if op.stored_stack]
     return (frames.majority(orders) or frames.INNERMOST_FIRST) if orders else None

@@ -1,4 +1,4 @@
-"""The vocabulary: every category of ops has one kind."""
+"""The categories of ops, and the kind of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from _proto.hlo.text import ASYNC_COLLECTIVE_ENDS, named_after
 COMPUTE, DATA_MOVE, COMM, OTHER = KINDS = ("compute", "data_move", "comm", "other")
 CONTAINER = "container"
 NO_CATEGORY = "<none>"
-LONGEST_CATEGORY = 1000
 CAST = "convert"
 CUSTOM_CALL = "custom-call"
 COMM_STALL = "async-done (comm stall)"
@@ -49,7 +48,7 @@ CATEGORIES = {
                 for name in (*COLLECTIVES, *HOST_TRANSFERS)
                 for suffix in ("", "-start", "-update", "-done")
             ),
-            # unless they are named after a local transfer: see `kind_of`
+            # unless they are named after a local transfer, see `kind_of`
             *ASYNC,
         ]
     ),
@@ -59,14 +58,14 @@ CATEGORIES = {
     ),
 }
 KIND_OF = {name: kind for kind, names in CATEGORIES.items() for name in names.split(", ")}
-# Families that no list could complete: the first that fits decides.
+# Families of categories, matched by pattern if no row has the category. The first match counts.
 FAMILIES = (
     (COMM, re.compile(r"infeed|outfeed")),
     (COMPUTE, re.compile(r" fusion\Z|\A(?:convolution |rng-|batch-norm-)")),
 )
 
 
-# Moved within the device, by a SparseCore or a DMA engine.
+# Transfers within the device, by a SparseCore or a DMA engine.
 LOCAL_TRANSFERS = (
     *("sparse-core-data-format", "gather_offload", "scatter_offload"),
     *("slice", "dynamic-slice", "dynamic-update-slice", "copy", "pad", "concatenate"),
@@ -77,7 +76,7 @@ MATMUL_CATEGORY = re.compile(
 
 
 def kind_of(category: str, op_name: str) -> str | None:
-    """The kind of a category; None where the category stands in no row."""
+    """Return the kind of a category; None if the category is unknown."""
     kind = KIND_OF.get(category) or kind_of_family(category)
     if category in ASYNC and named_after(op_name, LOCAL_TRANSFERS):
         return DATA_MOVE
@@ -92,15 +91,15 @@ def kind_of_family(category: str) -> str | None:
 
 
 def async_collective(category: str, op_name: str) -> str | None:
-    """Which end of an asynchronous collective an op is, if it is a fusion that is one.
+    """Return which end of an asynchronous collective a fusion is; None for other ops.
 
-    (Those between the two are math that carries pieces of it.)
+    The fusions between both ends are math that also moves parts of the data.
     """
     is_fusion = category.endswith("fusion")
     return named_after(op_name, ASYNC_COLLECTIVE_ENDS) if is_fusion else None
 
 
-# What is waited for that is no collective, or one that nobody names.
+# What a core waits for, if it is not a collective with a known name.
 SOME_COLLECTIVE = "collective"
 HOST, SPARSE_CORE, DMA = "host", "sparse_core", "dma"
 PHASES = ("forward", "backward", "recompute", "other", "unknown")

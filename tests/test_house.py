@@ -28,7 +28,7 @@ SCRIPT = "compute_breakdown"
 # From the bottom to the top.
 ROOMS = ("_peaks", "_output", "_proto", "_pipeline", "_analysis", "_modes", SCRIPT)
 PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
-MODULES_OF_MODES = {mode.function.partition(":")[0]: mode.name for mode in compute_breakdown.MODES}
+MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in compute_breakdown.MODES}
 # This mode calls the others.
 SHOWS_OTHERS = "page"
 # Only `--format text` loads these, and of the tables only those of the mode.
