@@ -56,7 +56,9 @@ class Heap:
 class BufferMaker:
     def __init__(self, rng: random.Random, instructions: Sequence[Instruction]) -> None:
         self.rng = rng
-        self.instructions = [each for each in instructions if each.id is not None]
+        self.instructions = [
+            instruction for instruction in instructions if instruction.id is not None
+        ]
         self.buffers: list[bytes] = []
         self.sizes: dict[int, int] = {}
         self.pieces: list[Piece] = []
@@ -112,9 +114,9 @@ class BufferMaker:
     def add_lasting(self) -> None:
         """Add allocations that last for the whole program, and thread-local ones."""
         rng = self.rng
-        for number, each in enumerate(i for i in self.instructions if i.opcode == "parameter"):
+        for number, parameter in enumerate(i for i in self.instructions if i.opcode == "parameter"):
             if chance(rng, 0.5):
-                there = [self.new(each)] if chance(rng, 0.9) else []
+                there = [self.new(parameter)] if chance(rng, 0.9) else []
                 there += [self.new() for _ in range(rng.choice((0, 0, 1, 2)))]
                 piece = self.holding(rng.sample(there, len(there)))
                 piece.parameter, piece.live_out = number, chance(rng, 0.4)

@@ -174,10 +174,10 @@ class RandomPrograms:
         if chance(rng, 0.3):
             # Compilers leave code of kernels under names that look like programs.
             others = [EventMetadata(2**35 + n, "", [LLO]) for n in range(rng.choice((1, 3)))]
-            for each in others:
+            for entry in others:
                 program_id = rng.choice(self.ids)
-                each.name = rng.choice((f"jit_f({program_id})::f.1", f"jit_f({program_id})"))
-                each.stats += rng.choice(([], [Stat(ID_STAT, uint64(program_id))]))
+                entry.name = rng.choice((f"jit_f({program_id})::f.1", f"jit_f({program_id})"))
+                entry.stats += rng.choice(([], [Stat(ID_STAT, uint64(program_id))]))
             entries = rng.choice(([*others, *entries], [*entries, *others]))
         names = [StatMetadata(i, name) for i, name in STAT_NAMES.items()]
         plane = Plane("/host:metadata", [], entries, names)
@@ -347,22 +347,22 @@ class ProgramMaker:
     def parameters(self) -> list[Instruction]:
         made = [self.instruction(None, "parameter") for _ in range(self.rng.randrange(4))]
         numbers = self.rng.sample(range(len(made)), len(made))
-        for each, number in zip(made, numbers, strict=True):
-            each.number = number
+        for parameter, number in zip(made, numbers, strict=True):
+            parameter.number = number
             if chance(self.rng, 0.15):
                 parts = [replace(self.shape(), memory_space=space) for space in (None, 1, 5)]
-                each.shape = tuple_of(*parts[: self.rng.randrange(4)], array("token"))
+                parameter.shape = tuple_of(*parts[: self.rng.randrange(4)], array("token"))
             elif chance(self.rng, 0.2):
                 dynamic = self.rng.choice(((), (False, False), (True, False)))
-                each.shape = replace(array("bf16", 8, 128, space=5), dynamic=dynamic)
-            if each.metadata and chance(self.rng, 0.7):
-                each.metadata.op_name = self.rng.choice(ARGUMENTS)
+                parameter.shape = replace(array("bf16", 8, 128, space=5), dynamic=dynamic)
+            if parameter.metadata and chance(self.rng, 0.7):
+                parameter.metadata.op_name = self.rng.choice(ARGUMENTS)
         return made
 
     def computation(self, ops: Sequence[SeenOp], inner: Sequence[Instruction]) -> Computation:
         made = self.parameters()
         for instruction in inner:
-            instruction.operand_ids = [each.id or 0 for each in self.some(made, 2)]
+            instruction.operand_ids = [operand.id or 0 for operand in self.some(made, 2)]
             made.append(instruction)
         for op in ops:
             for _ in range(self.rng.choice((0, 0, 1, 2))):
@@ -474,7 +474,7 @@ class ProgramMaker:
     def add_start(self, made: list[Instruction], name: str | None, opcode: str) -> Instruction:
         calls = []
         if opcode == "async-start":
-            named = [each for each in COLLECTIVES if (name or "").startswith(each)]
+            named = [known for known in COLLECTIVES if (name or "").startswith(known)]
             calls = [self.wrapped(named[0] if named else None)]
         shape = tuple_of(array("bf16", 8), array("bf16", 8), array("u32"))
         made.append(self.instruction(name, opcode, self.some(made, 2), calls, shape=shape))
@@ -484,11 +484,15 @@ class ProgramMaker:
         """Add a done after an existing start or a new one."""
         rng = self.rng
         opcode = family if family in ("send", "recv") else f"{family}-start"
-        there = [each for each in made if each.opcode == opcode and each.id not in self.ended]
+        there = [
+            instruction
+            for instruction in made
+            if instruction.opcode == opcode and instruction.id not in self.ended
+        ]
         start = rng.choice(there) if there and chance(rng, 0.8) else None
         if start is None:
             invented = re.sub("-(done|update)", "-start", op.name)
-            taken = {each.name for each in self.ops}
+            taken = {seen.name for seen in self.ops}
             start = self.add_start(made, None if invented in taken else invented, opcode)
         self.ended.add(start.id)
         calls = []
@@ -498,7 +502,7 @@ class ProgramMaker:
         if family == "async" and chance(rng, 0.5):
             for _ in range(rng.choice((0, 1, 2))):
                 self.new(made, rng.choice(MATH))
-            more = [each for each in self.some(made, 2) if each is not start]
+            more = [operand for operand in self.some(made, 2) if operand is not start]
             behind = self.instruction(None, "async-update", [start, *more], calls)
             made.append(behind)
         elif chance(rng, 0.1):
@@ -512,11 +516,11 @@ class ProgramMaker:
         """Add the end of a collective that consists of two fusions with math in between."""
         rng = self.rng
         there = [
-            each
-            for each in made
-            if (each.name or "").startswith("async-collective-start")
-            and each.opcode == "fusion"
-            and each.id not in self.ended
+            instruction
+            for instruction in made
+            if (instruction.name or "").startswith("async-collective-start")
+            and instruction.opcode == "fusion"
+            and instruction.id not in self.ended
         ]
         if there and chance(rng, 0.8):
             behind = rng.choice(there)

@@ -406,10 +406,10 @@ class OpPool:
         """Move facts from metadata to events, and add some that contradict them."""
         rng = self.rng
         moved: dict[int, list[Stat]] = {}
-        for each in metadata:
+        for entry in metadata:
             if chance(rng, 0.7):
-                moved[each.id or 0] = [stat for stat in each.stats if chance(rng, 0.5)]
-                each.stats = [stat for stat in each.stats if stat not in moved[each.id or 0]]
+                moved[entry.id or 0] = [stat for stat in entry.stats if chance(rng, 0.5)]
+                entry.stats = [stat for stat in entry.stats if stat not in moved[entry.id or 0]]
         share_with_facts = rng.choice((0.1, 0.5, 1.0))
         for event in events:
             stats = moved.get(event.metadata_id or 0, [])
@@ -885,7 +885,7 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
 
 def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]:
     options = random_pipeline_options(rng, data)
-    (of_mode,) = [each.options for each in compute_breakdown.MODES if each.name == mode]
+    (of_mode,) = [known.options for known in compute_breakdown.MODES if known.name == mode]
     # Pipeline options are drawn above.
     for flag in (flag for flag in of_mode if flag in OPTIONS):
         share, draw = OPTIONS[flag]

@@ -163,22 +163,24 @@ def schedule_of(program: Program) -> Schedule:
     open_loops: list[tuple[Executed, tuple[int, int]]] = []
     loops: list[Loop] = []
     last = template().step.start
-    for each in [*template().executed, None]:
-        while open_loops and (each is None or each.span.start >= open_loops[-1][0].span.end):
+    for execution in [*template().executed, None]:
+        while open_loops and (
+            execution is None or execution.span.start >= open_loops[-1][0].span.end
+        ):
             loop, start = open_loops.pop()
             loops.append(Loop(loop.metadata_id, start, (len(leaves), loop.span.end - last)))
-        if each is None:
+        if execution is None:
             break
-        if each.origin is None:
-            open_loops.append((each, (len(leaves), each.span.start - last)))
+        if execution.origin is None:
+            open_loops.append((execution, (len(leaves), execution.span.start - last)))
             continue
-        number = seen.get(each.origin, 0)
-        seen[each.origin] = number + 1
-        gap = each.span.start - last
-        for place, duration in parts.get((each.origin, number), []):
+        number = seen.get(execution.origin, 0)
+        seen[execution.origin] = number + 1
+        gap = execution.span.start - last
+        for place, duration in parts.get((execution.origin, number), []):
             leaves.append(Leaf(place, gap, duration))
             gap = 0
-        last = each.span.end
+        last = execution.span.end
     return Schedule(program, leaves, loops, template().step.end - last)
 
 

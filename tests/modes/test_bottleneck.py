@@ -44,11 +44,22 @@ class Findings(unittest.TestCase):
             ((1, 1, 8), 14, "memory_bound", 8),
             (None, 16, "memory_bound", 20),
         ):
-            facts = {} if breakdown is None else {"memory_access_breakdown": breakdown}
-            facts = {key: memory_access_breakdown(value) for key, value in facts.items()}
+            facts: Json = {}
+            if breakdown is not None:
+                facts["memory_access_breakdown"] = memory_access_breakdown(breakdown)
             ops = [matmul(0, 50, flops, 20, **facts)]
             (row,) = answer(trace(ops, STEP), "bottleneck", *peaks)["findings"]
             self.assertEqual((row["class"], row["at_roof_ps"]), (name, at_roof))
+
+    def test_waits_are_classed_by_what_they_wait_for(self) -> None:
+        host = "(f32[8]{0}, f32[8]{0:S(5)}, u32[]{:S(2)}) %copy-start.1"
+        for category, operands, name in (
+            ("copy-done", host, "host"),
+            ("copy-done", "f32[8]{0} %copy-start.1", "data_movement"),
+            ("all-gather-done", host, "collective"),
+        ):
+            said = bottleneck([op(f"{category}.1", category, 0, 10, operands=operands)])
+            self.assertEqual([row["class"] for row in said["findings"]], [name])
 
 
 class Hideable(unittest.TestCase):

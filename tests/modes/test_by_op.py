@@ -212,7 +212,7 @@ class Figures(unittest.TestCase):
         )
 
     def test_class_and_roof_follow_from_kind_and_cost(self) -> None:
-        for each, name, at_roof in (
+        for judged, name, at_roof in (
             (op("all-reduce.1", "all-reduce", 0, 10), "collective", 0),
             (op("infeed.1", "infeed", 0, 10), "host", 0),
             (op("copy.1", "copy", 0, 10), "data_movement", 0),
@@ -222,7 +222,7 @@ class Figures(unittest.TestCase):
             (matmul(0, 10, flops=0, bytes_accessed=0), "unjudged", None),
             (op("k", "custom-call", 0, 10, attributes=KERNEL), "kernel", None),
         ):
-            row = row_of(each)
+            row = row_of(judged)
             lost = None if at_roof is None else 10 - at_roof
             found = (row["class"], row["at_roof_ps"], row["lost_ps"])
             self.assertEqual(found, (name, at_roof, lost))
@@ -301,8 +301,8 @@ MAIN = [
 
 def with_program(ops: list[Op], **more: Any) -> bytes:
     program = hlo_proto.hlo_proto({"fused": BODY, "main": MAIN, **more})
-    for each in ops:
-        each.stats.setdefault("program_id", 7)
+    for ran in ops:
+        ran.stats.setdefault("program_id", 7)
     return encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", program)})]))
 
 
@@ -409,7 +409,9 @@ class OneOp(unittest.TestCase):
             [None, "container", None, None, None],
         )
         self.assertEqual((found["total_dur_ps"], found["executions"]), (50, [[0, 50]]))
-        self.assertEqual([each["name"] for each in found["program"]["called"]], ["fused"])
+        self.assertEqual(
+            [computation["name"] for computation in found["program"]["called"]], ["fused"]
+        )
 
     def test_container_has_counts_but_no_rates(self) -> None:
         for category in ("while", "conditional", "call", "megacore fusion"):
@@ -448,7 +450,7 @@ class OneOp(unittest.TestCase):
             top=[instruction("g", "fusion", calls=["body"])],
         )
         [called] = self.one(data, "g")["program"]["called"]
-        shapes = [each["shape"] for each in called["instructions"]]
+        shapes = [row["shape"] for row in called["instructions"]]
         self.assertEqual(shapes, ["f32[4,<=8]", "((f8e4m3fn[2]), (), token[])", "u32[]"])
 
 

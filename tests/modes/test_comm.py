@@ -69,8 +69,8 @@ def file_of(
     **more: Any,
 ) -> bytes:
     """Return a trace of these ops, of executions of programs, and of the program."""
-    for each in ops:
-        each.stats.setdefault("program_id", PROGRAM_ID)
+    for ran in ops:
+        ran.stats.setdefault("program_id", PROGRAM_ID)
     plane = tpu_plane(ops, steps)
     runs = [Event(10**6, begin, end - begin or None) for begin, end in modules]
     if runs:
@@ -95,8 +95,8 @@ def row(ops: Sequence[Op], program: Program | None = None, **more: Any) -> Json:
 
 def pairs(ops: Sequence[Op], program: Program | None = None, **more: Any) -> tuple[int, ...]:
     """Return the numbers of paired, ambiguous and unpaired executions."""
-    found = [each["pairs"] for each in rows(ops, program, **more) if each["pairs"]]
-    return tuple(sum(each[key] for each in found) for key in ("paired", "ambiguous", "unpaired"))
+    found = [entry["pairs"] for entry in rows(ops, program, **more) if entry["pairs"]]
+    return tuple(sum(entry[key] for entry in found) for key in ("paired", "ambiguous", "unpaired"))
 
 
 class Pairing(unittest.TestCase):
@@ -329,7 +329,7 @@ class Time(unittest.TestCase):
             op("all-reduce.1", "all-reduce", 50, 10),  # nor does other communication
             done(self.NAME, 70, 30),
         ]
-        said = {each["collective"]: each for each in rows(ops)}["all-gather"]
+        said = {entry["collective"]: entry for entry in rows(ops)}["all-gather"]
         self.assertEqual(said["in_flight_ps"], 100)
         self.assertEqual((said["wait_dur_ps"], said["sync_dur_ps"]), (30, 0))
         self.assertEqual((said["covered_ps"], said["other_ps"]), (25, 45))
@@ -392,9 +392,9 @@ class Payload(unittest.TestCase):
             ("collective-permute", shapes[:1] * 2, small, None),
             ("ragged-all-to-all", shapes[:1] * 2, None, None),
         ):
-            each = op(f"{name}.1", name, 0, 1000, shape=out, operands=f"{into} %x",
+            ran = op(f"{name}.1", name, 0, 1000, shape=out, operands=f"{into} %x",
                       attributes=OF_FOUR)  # fmt: skip
-            said = row([each, op(each.text[1:].split()[0], name, 0, 1000, text=each.text)])
+            said = row([ran, op(ran.text[1:].split()[0], name, 0, 1000, text=ran.text)])
             self.assertEqual(said["n_executions"], 2)
             for figure, of_one in (("payload_bytes", payload), ("bus_bytes", bus)):
                 self.assertEqual(said[figure], None if of_one is None else 2 * of_one, name)
@@ -584,7 +584,7 @@ class Payload(unittest.TestCase):
         shapes = [array("f32", 64), array("f32", 128), *[tuple_of(array("s32"), array("s32"))] * 2]
         program: Program = {
             "main": [
-                *(hlo_proto.op(f"p.{i}", "parameter", shape=each) for i, each in enumerate(shapes)),
+                *(hlo_proto.op(f"p.{i}", "parameter", shape=x) for i, x in enumerate(shapes)),
                 hlo_proto.op(name, "collective-permute-start", "p.0", "p.1", "p.2", "p.3"),
                 hlo_proto.op("collective-permute-done.1", "collective-permute-done", name,
                              shape=array("f32", 128)),
@@ -623,13 +623,13 @@ class Payload(unittest.TestCase):
             done("recv.1", 20, 5, category="recv-done", name="recv-done.1",
                  shape=f"({data}, {token})", operands=f"{half} %recv.1"),
         ]  # fmt: skip
-        found = {(each["collective"], each["mode"]): each for each in rows(ops)}
+        found = {(entry["collective"], entry["mode"]): entry for entry in rows(ops)}
         self.assertEqual(
-            {key: each["payload_bytes"] for key, each in found.items()},
+            {key: entry["payload_bytes"] for key, entry in found.items()},
             {("send", "sync"): 32, ("recv", "sync"): None, ("send", "async"): 32,
              ("recv", "async"): 32},
         )  # fmt: skip
-        self.assertEqual({each["bus_bytes"] for each in found.values()}, {None})
+        self.assertEqual({entry["bus_bytes"] for entry in found.values()}, {None})
         self.assertEqual(found["recv", "async"]["pairs"]["paired"], 1)
         # Both halves are one transfer.
         by_collective = answer(file_of(ops), "comm")["totals"]["by_collective"]
@@ -695,7 +695,7 @@ class Groups(unittest.TestCase):
         self.assertEqual(row(ops)["n_executions"], 3)
         # Other groups of the same size have a row of their own.
         ops.append(op("a", "all-reduce", 40, 10, attributes=", replica_groups=[2,4]<=[8]"))
-        said = [(each["n_executions"], each["groups"]) for each in rows(ops)]
+        said = [(entry["n_executions"], entry["groups"]) for entry in rows(ops)]
         self.assertEqual(said, [(3, "2 x 4, stride 2"), (1, "2 x 4, stride 1")])
 
     def test_contradictory_or_truncated_groups_are_unknown(self) -> None:
@@ -731,7 +731,7 @@ class Groups(unittest.TestCase):
         self.assertEqual(row(both)["groups"], "2 x 4, stride 1")
         # A synchronous op doesn't take the groups of its operand.
         said = rows([begin, op("a", "all-reduce", 10, 5, operands=f"f32[8]{{0}} %{name}")])
-        self.assertEqual([each["groups"] for each in said], [None])
+        self.assertEqual([entry["groups"] for entry in said], [None])
 
     def test_permute_is_labelled_by_its_pairs(self) -> None:
         name = "collective-permute-start.1"
@@ -878,7 +878,7 @@ class Rows(unittest.TestCase):
         said = rows(self.ops())
         keys = ("collective", "mode", "source_inner", "groups", "sync_dur_ps", "wait_dur_ps")
         self.assertEqual(
-            [tuple(each[key] for key in keys) for each in said],
+            [tuple(entry[key] for key in keys) for entry in said],
             [
                 ("all-reduce", "sync", "m.py:2", None, 20, 0),
                 ("all-reduce", "sync", "m.py:2", "2 x 2, stride 1", 20, 0),
@@ -887,7 +887,7 @@ class Rows(unittest.TestCase):
                 ("all-reduce", "async", "m.py:2", None, 0, 5),
             ],
         )
-        self.assertEqual({each["source_is"] for each in said}, {"own"})
+        self.assertEqual({entry["source_is"] for entry in said}, {"own"})
         self.assertEqual(len(said[3]["tf_op"]), 201)
 
     def test_rows_without_a_stack_are_split_by_line_and_group_size(self) -> None:
@@ -900,7 +900,7 @@ class Rows(unittest.TestCase):
             op("all-gather.4", "all-gather", 30, 6, shape="s8[8]", operands="s8[8] %a"),
             op("all-gather.5", "all-gather", 40, 5, shape="s8[8]", operands="%a"),
         ]  # fmt: skip
-        said = [(each["source_inner"], each["group_size"]) for each in rows(ops)]
+        said = [(entry["source_inner"], entry["group_size"]) for entry in rows(ops)]
         self.assertEqual(said, [(None, 2), (None, 4), ("m.py:1", 4), (None, 1), (None, None)])
 
     def test_source_is_follows_most_of_the_time(self) -> None:
@@ -943,8 +943,8 @@ class Rows(unittest.TestCase):
                 said["tail"],
                 {
                     "n_rows_omitted": len(left_out),
-                    "sync_dur_ps": sum(each["sync_dur_ps"] for each in left_out),
-                    "wait_dur_ps": sum(each["wait_dur_ps"] for each in left_out),
+                    "sync_dur_ps": sum(entry["sync_dur_ps"] for entry in left_out),
+                    "wait_dur_ps": sum(entry["wait_dur_ps"] for entry in left_out),
                 },
             )
         self.assertEqual(
@@ -973,17 +973,23 @@ class Rows(unittest.TestCase):
 
 
 def waits_of(step: Step) -> dict[int, RealOp]:
-    return {each.metadata_id: each.op for each in step.leaves if each.op.is_wait}
+    return {
+        executions.metadata_id: executions.op for executions in step.leaves if executions.op.is_wait
+    }
 
 
 def flights_in(step: Step, clock: Clock) -> dict[str, list[Flight]]:
     """Return the flights of all waits by name."""
     starts = Starts(step)
     dones = {i: starts.of(wait)[0] for i, wait in waits_of(step).items()}
-    begun = {each.metadata_id: each.op.place for each in step.leaves if each.op.begins}
+    begun = {
+        executions.metadata_id: executions.op.place
+        for executions in step.leaves
+        if executions.op.begins
+    }
     plane = step.device.plane
     modules, _ = read_steps(plane, "XLA Modules", step.device.base)
-    borders = sorted(each.end for each in modules)
+    borders = sorted(module.end for module in modules)
     flights = flights_of(step.admitted.pieces, clock, begun, dones, borders)
     return {wait.name: flights[i] for i, wait in waits_of(step).items()}
 
@@ -1030,7 +1036,7 @@ class Offloading(unittest.TestCase):
         for device in range(4):
             options = "--step", "all", "--device", f"/device:TPU:{device}"
             said = answer(OFFLOADING, "comm", *options)
-            (summed,) = [each for each in said["rows"] if each["collective"] == "all-reduce"]
+            (summed,) = [entry for entry in said["rows"] if entry["collective"] == "all-reduce"]
             n = summed["n_executions"]
             self.assertEqual(summed["payload_bytes"], n * 5_368_709_120)
             self.assertEqual(summed["bus_bytes"], n * 5_368_709_120)
@@ -1038,7 +1044,7 @@ class Offloading(unittest.TestCase):
             self.assertEqual(summed["groups_from"], "text")
             self.assertAlmostEqual(summed["bus_gbps"], 44.1, 1)
             for name in ("to_host", "from_host"):
-                (copies,) = [each for each in said["rows"] if each["collective"] == name]
+                (copies,) = [entry for entry in said["rows"] if entry["collective"] == name]
                 self.assertEqual(copies["pairs"], {"paired": 300, "ambiguous": 0, "unpaired": 0})
                 self.assertEqual(copies["payload_bytes"], 300 * 5_368_709_120)
             self.assertEqual(said["totals"]["in_flight_union_ps"], 0)
@@ -1053,23 +1059,23 @@ class Training(unittest.TestCase):
     def test_program_supplies_lines_groups_and_payloads(self) -> None:
         for device in self.devices:
             said = answer(TRAINING, "comm", "--device", device, "--top", "1000")
-            offloaded = [each for each in said["rows"] if each["engine"] == "sparse_core"]
+            offloaded = [entry for entry in said["rows"] if entry["engine"] == "sparse_core"]
             self.assertEqual(
-                Counter(each["collective"] for each in offloaded).keys(),
+                Counter(entry["collective"] for entry in offloaded).keys(),
                 {"all-gather", "reduce-scatter", "all-reduce"},
             )
-            for each in said["rows"]:
-                self.assertIsNotNone(each["source_inner"])
-                self.assertIsNotNone(each["groups"])
-                self.assertGreater(each["payload_bytes"], 0)
-                is_permute = each["collective"] == "collective-permute"
-                self.assertEqual(each["bus_bytes"] is None, is_permute)
-                by_program = each["engine"] == "sparse_core"
-                self.assertEqual(each["groups_from"], "program" if by_program else "text")
-                if each["pairs"]:
+            for entry in said["rows"]:
+                self.assertIsNotNone(entry["source_inner"])
+                self.assertIsNotNone(entry["groups"])
+                self.assertGreater(entry["payload_bytes"], 0)
+                is_permute = entry["collective"] == "collective-permute"
+                self.assertEqual(entry["bus_bytes"] is None, is_permute)
+                by_program = entry["engine"] == "sparse_core"
+                self.assertEqual(entry["groups_from"], "program" if by_program else "text")
+                if entry["pairs"]:
                     self.assertEqual(
-                        each["in_flight_ps"],
-                        each["wait_dur_ps"] + each["covered_ps"] + each["other_ps"],
+                        entry["in_flight_ps"],
+                        entry["wait_dur_ps"] + entry["covered_ps"] + entry["other_ps"],
                     )
 
 

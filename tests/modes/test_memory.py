@@ -44,8 +44,8 @@ def traced(
     **more: Any,
 ) -> bytes:
     """Return a trace of these ops with their program and this buffer assignment."""
-    for each in ran:
-        each.stats.setdefault("program_id", 7)
+    for ran_op in ran:
+        ran_op.stats.setdefault("program_id", 7)
     program = hlo_proto.hlo_proto({"main": list(main)}, buffers=buffers, **more)
     plane = tpu_plane(list(ran), [("s", 90, 200)])
     return encode(Space([plane, metadata_plane({7: ("jit_f(7)", program)})]))
@@ -98,7 +98,7 @@ class MemoryTest(unittest.TestCase):
         self.assertEqual((said["status"], said.get("reason")), ("absent", reason))
         self.assertEqual((outcome.status, outcome.stderr.count("\n")), (0, 1))
         self.assertTrue(outcome.stderr.startswith(f"compute_breakdown: {reason}"))
-        notes = [each for each in said["notes"] if each.startswith(DAMAGED)]
+        notes = [line for line in said["notes"] if line.startswith(DAMAGED)]
         self.assertEqual(len(notes), 0 if note is None else 1, notes)
         self.assertIn(note or "", "".join(notes))
 
@@ -142,7 +142,7 @@ class Lasting(MemoryTest):
         ):
             with self.subTest(made_by=made_by):
                 places = [(i, 0, size) for i, size, _ in made_by]
-                buffers = b"".join(buffer(*each) for each in made_by)
+                buffers = b"".join(buffer(*facts) for facts in made_by)
                 said = self.assert_peak(9, buffers + allocation(0, 9, *places, live_out=True), [9])
                 self.assertEqual(rows(said, "hlo_op"), [expected])
 
@@ -338,7 +338,7 @@ class Contradictions(MemoryTest):
         said = answer(encode(Space([tpu_plane(ops, [("s", 90, 200)]), programs])), "memory")
         self.assertEqual((said["program"]["name"], said["peak_bytes"]), ("jit_f(7)", 16))
         self.assertEqual(said["peak_at"]["first_start_ps"], 100)
-        self.assertEqual([each for each in said["notes"] if each.startswith(DAMAGED)], [])
+        self.assertEqual([line for line in said["notes"] if line.startswith(DAMAGED)], [])
 
 
 class Rows(MemoryTest):
@@ -346,7 +346,7 @@ class Rows(MemoryTest):
         main = [instruction("b", "fusion"), instruction("a", "fusion"), *MAIN]
         made = [(1, 8, 1, 1), (2, 8, 1, 0), (3, 8, 2), (4, 9, 3), (7, 8, 99)]
         said = say(
-            b"".join(buffer(*each) for each in made)
+            b"".join(buffer(*facts) for facts in made)
             + b"".join(allocation(i, size, (i, 0, size), live_out=True) for i, size, *_ in made)
             # These allocations have no buffer.
             + b"".join(allocation(i, 8, live_out=True) for i in (5, 6)),
@@ -484,9 +484,9 @@ class Padding(MemoryTest):
         largest, *others = answer(DEMO, "memory")["buffers"][:3]
         self.assertEqual(largest["shape"], "f32[4,2047,16000]")
         self.assertEqual(largest["padding_bytes"], 4 * (2048 - 2047) * 16000 * 4)
-        for each in others:
-            self.assertEqual(each["shape"], "bf16[4,2047,16000]")
-            self.assertEqual(each["padding_bytes"], 4 * (2048 - 2047) * 16000 * 2)
+        for logits in others:
+            self.assertEqual(logits["shape"], "bf16[4,2047,16000]")
+            self.assertEqual(logits["padding_bytes"], 4 * (2048 - 2047) * 16000 * 2)
 
     def test_other_memories_are_summed_by_color(self) -> None:
         said = say(

@@ -5,7 +5,16 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from tests.builders.xspace import Op, Space, StatValue, encode, op, tpu_plane, trace
+from tests.builders.xspace import (
+    Op,
+    Space,
+    StatValue,
+    encode,
+    memory_access_breakdown,
+    op,
+    tpu_plane,
+    trace,
+)
 from tests.harness import answer, run
 from tests.modes.small_steps import (
     BF16,
@@ -178,6 +187,15 @@ class Skipped(unittest.TestCase):
                 facts = {"flops": flops, "bytes_accessed": n_bytes, "shape": shape}
                 given = {key: value for key, value in facts.items() if value is not None}
                 self.assertEqual(self.reason(**given), reason)
+
+    def test_op_that_moves_no_bytes_needs_no_breakdown(self) -> None:
+        space = memory_access_breakdown((1, 1, 2))
+        ops = [
+            matmul(0, 10, 8, 2, name="a", memory_access_breakdown=space),
+            matmul(10, 10, 8, 0, name="b"),
+        ]
+        (row,) = roofline(ops, *PEAKS, "--bytes", "hbm")["groups"]
+        self.assertEqual((row["hbm_bytes_sum"], row["n_executions"]), (2, 2))
 
     def test_given_peak_makes_a_dtype_known(self) -> None:
         for dtype, shape in (("fp32", "f32[8]"), ("fp16", "f16[8]")):

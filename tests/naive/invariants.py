@@ -191,8 +191,8 @@ def non_compute_faults(said: Json) -> Faults:
         yield from row_faults(row["hlo_category"], row)
         n_covered = sum(row["agg_key_coverage"].values())
         yield from differs(f"{row['hlo_category']} coverage", n_covered, row["n_executions"])
-        its = [each for each in sources if each["hlo_category"] == row["hlo_category"]]
-        its = [each for each in its if each["kind"] == row["kind"]]
+        its = [source for source in sources if source["hlo_category"] == row["hlo_category"]]
+        its = [source for source in its if source["kind"] == row["kind"]]
         if not tail["n_groups_omitted"]:
             yield from sums_to(row["hlo_category"], its, "total_dur_ps", row["total_dur_ps"])
     for row in sources:
@@ -226,8 +226,8 @@ def by_scope_faults(said: Json) -> Faults:
         below = children[row["scope"]]
         if below or not said["n_scopes_omitted"]:
             yield from sums_to(f"{what} children", below, "total_dur_ps", whole, row["self_dur_ps"])
-        ranks = [(-each["total_dur_ps"], each["name"]) for each in below]
-        if ranks != sorted(ranks) or any(each["depth"] != row["depth"] + 1 for each in below):
+        ranks = [(-child["total_dur_ps"], child["name"]) for child in below]
+        if ranks != sorted(ranks) or any(child["depth"] != row["depth"] + 1 for child in below):
             yield f"{what}: its children are out of order: {ranks}"
         for name in ("kinds", "phases"):
             yield from differs(f"{what} {name}", sum(row[name].values()), whole)
@@ -281,9 +281,9 @@ def asked_op_faults(said: Json, op: Json) -> Faults:
         yield from differs("the op and its row", shared, row)
     if op["program"] is not None:
         called = op["program"]["called"]
-        for each in called:
-            if len(each["instructions"]) != min(200, each["n_instructions"]):
-                yield f"computation {each['name']} lacks instructions"
+        for computation in called:
+            if len(computation["instructions"]) != min(200, computation["n_instructions"]):
+                yield f"computation {computation['name']} lacks instructions"
         if op["program"]["chain"] and op["hlo_op"] not in op["program"]["chain"]:
             yield f"the chain lacks the op itself: {op['program']['chain']}"
 
@@ -522,30 +522,30 @@ def faults_of_real_programs(ask: Ask) -> Faults:
     """Compare modes where each op has one entry and the program and the trace agree."""
     by_op, budget = ask("by_op", top=10**6)["ops"], ask("bottleneck", top=10**6)["budget"]
     for row in budget[:-2]:
-        its = [each for each in by_op if each["class"] == row["class"]]
+        its = [op for op in by_op if op["class"] == row["class"]]
         yield from sums_to(row["class"], its, "total_dur_ps", row["dur_ps"])
         yield from sums_to(row["class"], its, "lost_ps", row["lost_ps"] or 0)
     summary = ask("summary")
     for row in summary["by_hlo_category"]:
         key = (row["hlo_category"], row["kind"])
-        its = [each for each in by_op if (each["hlo_category"], each["kind"]) == key]
+        its = [op for op in by_op if (op["hlo_category"], op["kind"]) == key]
         if row["kind"] != "container":
             yield from sums_to(f"{key}", its, "total_dur_ps", row["total_dur_ps"])
     for phase, row in summary["by_phase_rollup"].items():
-        its = [each for each in by_op if (each["kind"], each["phase"]) == ("compute", phase)]
+        its = [op for op in by_op if (op["kind"], op["phase"]) == ("compute", phase)]
         yield from sums_to(phase, its, "total_dur_ps", row["dur_ps"])
     lines: Counter[tuple[str, str]] = Counter()
     for group in ask("by_source", include_comm=True, include_data_move=True)["groups"]:
         if group["agg_key_kind"] == "stack":
             lines[group["source_inner"], group["kind"]] += group["total_dur_ps"]
     for (line, kind), time in lines.items():
-        its = [each for each in by_op if (each["source_inner"], each["kind"]) == (line, kind)]
-        own = [each for each in its if each["source_is"] == "own"]
+        its = [op for op in by_op if (op["source_inner"], op["kind"]) == (line, kind)]
+        own = [op for op in its if op["source_is"] == "own"]
         yield from sums_to(f"{kind} of {line}", own, "total_dur_ps", time)
     for row in ask("by_scope", depth="all")["scopes"]:
         below = f"{row['scope']}/" if row["scope"] else ""
-        its = [each for each in by_op if each["scope"] is not None]
-        its = [each for each in its if f"{each['scope']}/".startswith(below)]
+        its = [op for op in by_op if op["scope"] is not None]
+        its = [op for op in its if f"{op['scope']}/".startswith(below)]
         yield from sums_to(f"scope {row['scope']}", its, "total_dur_ps", row["total_dur_ps"])
     program = ask("program", top=10**6)
     if program["status"] == "ok" and program["collectives"]:
@@ -601,10 +601,10 @@ def program_text_faults(said: Json, data: bytes) -> Faults:
     yield from differs("n_computations", said["n_computations"], len(program.computations))
     yield from differs("n_devices", said["n_devices"], program.n_devices)
     hidden = {
-        id(each)
+        id(inner)
         for i in program.instructions
         if i.opcode == "fusion" or i.is_asynchronous
-        for each in program.inside(program.called(i), [])
+        for inner in program.inside(program.called(i), [])
     }
     plain = [i for i in program.instructions if id(i) not in hidden and i.collective]
     plain = [i for i in plain if i.is_done or i.opcode in COLLECTIVES]
@@ -698,8 +698,8 @@ def line_faults(row: Json, plane: xplane_pb2.XPlane, line: xplane_pb2.XLine) -> 
     for name, n in stats.items():
         if row["event_stats"].get(name) != n:
             yield f"stat {name} of line {line.name}: {row['event_stats'].get(name)}, not {n}"
-    for each in row["names"]:
-        name, n = each["name"], each["n"]
+    for named in row["names"]:
+        name, n = named["name"], named["n"]
         if name and n != names[name]:
             yield f"{n} events {name} of line {line.name}, not {names[name]}"
 

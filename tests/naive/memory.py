@@ -186,7 +186,11 @@ class Memory:
 
     @cached_property
     def all_maxima(self) -> list[tuple[int, str, set[int]]]:
-        temporary = [each for each in self.assignment.allocations if each.kind == "temporary"]
+        temporary = [
+            allocation
+            for allocation in self.assignment.allocations
+            if allocation.kind == "temporary"
+        ]
         return [maximum for allocation in temporary for maximum in self.maxima(allocation)]
 
     def live_rows(self) -> list[Row]:
@@ -291,9 +295,9 @@ class Memory:
         left_out = self.rows[top:]
         padding = [n for row in self.rows if (n := self.padding(row)) is not None]
         elsewhere = [
-            each
-            for each in self.assignment.all_allocations
-            if each.color != 0 and not each.is_thread_local
+            allocation
+            for allocation in self.assignment.all_allocations
+            if allocation.color != 0 and not allocation.is_thread_local
         ]
         return {
             "peak_bytes": peak,
@@ -305,8 +309,10 @@ class Memory:
             },
             "padding_bytes": sum(padding) if padding else None,
             "other_spaces": {
-                str(color): sum(each.size for each in allocations)
-                for color, allocations in grouped(elsewhere, lambda each: each.color).items()
+                str(color): sum(allocation.size for allocation in allocations)
+                for color, allocations in grouped(
+                    elsewhere, lambda allocation: allocation.color
+                ).items()
             },
             "peak_at": self.peak_at(),
             "buffers": [

@@ -364,13 +364,13 @@ class Program:
         ways = [[origin]]
         seen = [origin]
         for way in ways:  # the list grows during the loop
-            for each in neighbours(way[-1]):
-                if each in seen:
+            for reached in neighbours(way[-1]):
+                if reached in seen:
                     continue
-                if is_wanted(each):
-                    return [*way[1:], each]
-                seen.append(each)
-                ways.append([*way, each])
+                if is_wanted(reached):
+                    return [*way[1:], reached]
+                seen.append(reached)
+                ways.append([*way, reached])
         return []
 
     def chain(self, instruction: Instruction) -> list[Instruction]:
@@ -417,9 +417,9 @@ class Program:
     def collective_of(self, instruction: Instruction) -> Instruction | None:
         """Return the first collective that it is or contains, in the order of its parts."""
         for part in self.parts(instruction):
-            for each in (part, *self.inside(self.called(part), [])):
-                if each.collective:
-                    return each
+            for candidate in (part, *self.inside(self.called(part), [])):
+                if candidate.collective:
+                    return candidate
         return None
 
     def first_of(self, collective: Instruction) -> Instruction | None:
@@ -497,18 +497,18 @@ class Program:
         """Return the line nearest to the begin of a search, in at most MAX_HOPS hops."""
         seen = list(begin)
         ring = list(begin)
-        entered = [self.home(each) for each in begin]
+        entered = [self.home(near) for near in begin]
         for _ in range(MAX_HOPS):
             reached = []
-            for each in ring:
-                for i in nearby(each):
+            for near in ring:
+                for i in nearby(near):
                     home = self.home(i)
-                    if i not in seen and (home is self.home(each) or home not in entered):
+                    if i not in seen and (home is self.home(near) or home not in entered):
                         reached.append(i)
             ring = unique(reached)
-            entered += [self.home(each) for each in ring]
-            for each in ring:
-                place = self.place_of(each)
+            entered += [self.home(near) for near in ring]
+            for near in ring:
+                place = self.place_of(near)
                 if place is not None:
                     return place
             seen += ring

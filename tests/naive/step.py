@@ -68,7 +68,7 @@ class Step:
 def read_steps(plane: Plane, line_name: str) -> list[Step]:
     """Return the events of a line that have a valid time."""
     timed = [(span, e) for e in plane.events_of(line_name) if (span := e.on_trace) is not None]
-    timed.sort(key=lambda each: each[0].start)
+    timed.sort(key=lambda pair: pair[0].start)
     starts = [e.start for e in plane.events_of("XLA Ops")]
     return [
         Step(
