@@ -114,8 +114,8 @@ def answer_on_step(
                 picked = pick_step(device, choice, context)
                 admitted = read_events(device, picked)
                 normalized = normalize(device, picked, admitted, context)
-                reported = mode.load()(normalized, context, **options)
-                return answer_of(normalized, reported, context)
+                fields = mode.load()(normalized, context, **options)
+                return answer_of(normalized, fields, context)
             except NoAnswer as failure:
                 if mode.anyway:
                     failure.fields |= mode.load(mode.anyway)(trace, name, context)

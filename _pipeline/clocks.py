@@ -20,9 +20,12 @@ from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final, Literal
+
     from _proto.trace.events import Events
 
-ON_DEVICE, ON_TRACE = "device", "trace"
+ON_DEVICE: Final = "device"
+ON_TRACE: Final = "trace"
 # Beyond any int64.
 _AFTER_ALL = 1 << 80
 
@@ -88,7 +91,7 @@ def piece_of(events: Events, base: int) -> Piece:
 class Clock(NamedTuple):
     """The clock of a step: the device's if the core measured any op, else the trace's."""
 
-    name: str
+    name: Literal["device", "trace"]
     # Offsets from the trace's clock to the device's, at the times that need one.
     shifts: dict[int, int]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Version of the printed fields: the major number changes when a field is removed or changes its
 # meaning or type, the minor number when one is added.
-SCHEMA_VERSION = "3.0"
+SCHEMA_VERSION: Final = "3.0"
 DEVICE = "/device:TPU:0"
 
 

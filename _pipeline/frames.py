@@ -11,13 +11,17 @@ import re
 from functools import lru_cache
 
 from _pipeline.texts import digest_of
-from _proto.record import cached_property
+from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Final, Literal
 
-OUTERMOST_FIRST, INNERMOST_FIRST = "outermost_first", "innermost_first"
+    StackOrder = Literal["outermost_first", "innermost_first"]
+
+OUTERMOST_FIRST: Final = "outermost_first"
+INNERMOST_FIRST: Final = "innermost_first"
 
 NUMBERS_RE = re.compile(r"(?::\d+){1,2}\Z")
 # Matches files of installed packages and of Python itself.
@@ -69,7 +73,7 @@ def fits(source: str, frame: str) -> bool:
     return line == source or line.endswith(f"/{source}")
 
 
-def order_shown_by(stack: Stack, source: str | None) -> str | None:
+def order_shown_by(stack: Stack, source: str | None) -> StackOrder | None:
     """Return the order of a stack if `source` matches only its first or only its last frame."""
     if not source:
         return None
@@ -79,7 +83,7 @@ def order_shown_by(stack: Stack, source: str | None) -> str | None:
     return INNERMOST_FIRST if is_first else OUTERMOST_FIRST
 
 
-def majority(orders: Iterable[str | None]) -> str | None:
+def majority(orders: Iterable[StackOrder | None]) -> StackOrder | None:
     """Return the more frequent order; None if no order is known or both are equally frequent."""
     lead = 0
     for order in orders:

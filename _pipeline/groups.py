@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from _pipeline.executions import Executions
     from _pipeline.ops import Op
+    from _proto.hlo.nearest_line import How
 
     K = TypeVar("K")
     N = TypeVar("N", int, Fraction)
@@ -77,9 +78,9 @@ def sum_if_known(facts: Iterable[tuple[int, N | None]]) -> N | int | None:
     return total
 
 
-def how_most(found: Iterable[tuple[str | None, int]]) -> str | None:
+def how_most(found: Iterable[tuple[How | None, int]]) -> How | None:
     """Return the way with the most time, given pairs (way, time)."""
-    times: dict[str | None, int] = {}
+    times: dict[How | None, int] = {}
     for how, time in found:
         times[how] = times.get(how, 0) + time
     return max(times, key=times.__getitem__)

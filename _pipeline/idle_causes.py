@@ -8,7 +8,7 @@ from _pipeline.clocks import ON_DEVICE, shifts_nearby
 from _pipeline.device import AFTER_ALL, BEFORE_ALL, MODULES_LINE
 from _pipeline.intervals import Cover, complement, union
 from _pipeline.timeline import events_of
-from _proto.record import cached_property
+from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

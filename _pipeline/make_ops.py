@@ -101,7 +101,7 @@ def adopt(stats: Stats, on_events: dict[str, Stats]) -> None:
 
 def stack_orders(
     device: Device, entries: Mapping[int, Metadata], context: Context
-) -> dict[int, str]:
+) -> dict[int, frames.StackOrder]:
     """Return the order of the frames of each stack.
 
     An op with a `source` shows its own order. Other ops take the order of the majority, else the
@@ -129,13 +129,15 @@ def stack_orders(
     return dict.fromkeys(stacks, majority or frames.INNERMOST_FIRST) | orders
 
 
-def order_in_program(device: Device, metadata: Metadata, stack: frames.Stack) -> str | None:
+def order_in_program(
+    device: Device, metadata: Metadata, stack: frames.Stack
+) -> frames.StackOrder | None:
     """Return the order of a stack if the op's line in its program shows it."""
     op = Op(metadata, device.programs, device.is_own, None)
     return frames.order_shown_by(stack, op.own_line)
 
 
-def majority_order(ops: Iterable[Op]) -> str | None:
+def majority_order(ops: Iterable[Op]) -> frames.StackOrder | None:
     """Return the frame order of most of these ops' stacks; None without stacks."""
     orders = [op.stack_order for op in ops if op.stored_stack]
     return (frames.majority(orders) or frames.INNERMOST_FIRST) if orders else None

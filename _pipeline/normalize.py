@@ -13,7 +13,7 @@ from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import timeline_of
 from _pipeline.vocabulary import KINDS
-from _proto.record import cached_property
+from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from _pipeline.device import Device, StepEvent
     from _pipeline.event_iterate import Admitted
     from _pipeline.executions import Executions
+    from _pipeline.frames import StackOrder
     from _pipeline.ops import Op
     from _pipeline.timeline import Timeline
+    from _pipeline.vocabulary import LeafKind
 
 
 class Step:
@@ -52,7 +54,7 @@ class Step:
         self.containers = [entry for entry in executions.values() if entry.op.is_container]
 
     @cached_property
-    def by_kind(self) -> dict[str, Group]:
+    def by_kind(self) -> dict[LeafKind, Group]:
         """Group the leaves by kind; a kind that did not run has an empty group."""
         by_kind = group_by(self.leaves, lambda op: op.kind)
         return {kind: by_kind.get(kind) or Group([]) for kind in KINDS}
@@ -76,7 +78,7 @@ class Step:
         return [entry.op for entry in (*self.leaves, *self.containers)]
 
     @property
-    def stack_order(self) -> str | None:
+    def stack_order(self) -> StackOrder | None:
         """Return the frame order of most of its stacks; None without stacks."""
         return majority_order(self.ops)
 

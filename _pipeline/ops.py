@@ -30,6 +30,7 @@ from _pipeline.vocabulary import (
     async_collective,
     kind_of,
 )
+from _proto.cached import cached_property
 from _proto.hlo.text import (
     HOST_MEMORY,
     HloText,
@@ -38,18 +39,19 @@ from _proto.hlo.text import (
     named_after,
     parse_shape,
 )
-from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from _pipeline.frames import StackOrder
+    from _pipeline.vocabulary import KeyKind, Kind, Phase
     from _proto.hlo.backend_config import DeclaredCost
     from _proto.hlo.collectives import Collective
     from _proto.hlo.dots import Dot
     from _proto.hlo.program import Instruction, Program
     from _proto.hlo.programs import Programs
-    from _proto.hlo.text import Array
+    from _proto.hlo.text import Array, DtypeClass
     from _proto.trace.plane import Metadata, Value
 
 # The number of HBM in the stat memory_access_breakdown.
@@ -59,12 +61,12 @@ MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
 Place = tuple["int | None", str]
 
 
-def dtype_of(outputs: list[Array]) -> str:
+def dtype_of(outputs: list[Array]) -> DtypeClass:
     return dtype_class(main_dtype(outputs)) if outputs else OTHER
 
 
 @cache
-def dtype_of_shape(shape: str) -> str:
+def dtype_of_shape(shape: str) -> DtypeClass:
     return dtype_of(parse_shape(shape)[0])
 
 
@@ -89,7 +91,7 @@ class Op:
         metadata: Metadata,
         programs: Programs,
         is_own: Callable[[str], bool],
-        stack_order: str | None,
+        stack_order: StackOrder | None,
     ) -> None:
         stats = metadata.stats
         self.metadata = metadata
@@ -101,7 +103,7 @@ class Op:
             # The profiler hides casts among the elementwise math.
             self.category = CAST
         kind = kind_of(self.category, self.hlo.name)
-        self.kind = kind or OTHER
+        self.kind: Kind = kind or OTHER
         self.is_known = kind is not None
         self.async_collective = async_collective(self.category, self.hlo.name)
         self.stored_stack = frames.stack_of(as_text(stats.get("source_stack")))
@@ -190,7 +192,7 @@ class Op:
         return f"tfop:{self.tf_op}" if self.tf_op else f"<no source>:{self.category}"
 
     @property
-    def agg_key_kind(self) -> str:
+    def agg_key_kind(self) -> KeyKind:
         if self.stored_stack:
             return STACK
         return TF_OP if self.tf_op else NO_SOURCE
@@ -225,7 +227,7 @@ class Op:
         return SPARSE_CORE if "sparse-core" in self.name or "offload" in self.name else DMA
 
     @cached_property
-    def phase(self) -> str:
+    def phase(self) -> Phase:
         if self.tf_op is None:
             # If the program gives its scope, its name can show a recomputation.
             return "recompute" if ".remat" in self.name and self.scope else "unknown"
@@ -304,7 +306,7 @@ class Op:
         return dot_of(self.instruction) if self.instruction else None
 
     @cached_property
-    def dtype(self) -> str:
+    def dtype(self) -> DtypeClass:
         """Return the dtype of the output array with most elements."""
         outputs = self.hlo.outputs
         return dtype_of(outputs) if outputs else dtype_of_shape(self.shape or "")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
-
-    Json = dict[str, Any]
 
 # No text of an answer has more characters.
 LONGEST_TEXT = 1 << 16
@@ -19,7 +18,7 @@ def exact(number: int) -> int | str:
     return number if abs(number) <= LARGEST_EXACT else str(number)
 
 
-def cut_texts(fields: Json, longest: int = LONGEST_TEXT) -> None:
+def cut_texts(fields: Mapping[str, Any], longest: int = LONGEST_TEXT) -> None:
     """Cut long texts of an answer in place, and add a note that counts them."""
     n_cut = _cut_in(fields, longest)
     if n_cut:

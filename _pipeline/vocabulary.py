@@ -7,8 +7,21 @@ from functools import cache
 
 from _proto.hlo.text import ASYNC_COLLECTIVE_ENDS, named_after
 
-COMPUTE, DATA_MOVE, COMM, OTHER = KINDS = ("compute", "data_move", "comm", "other")
-CONTAINER = "container"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Literal
+
+    LeafKind = Literal["compute", "data_move", "comm", "other"]
+    Kind = Literal[LeafKind, "container"]
+    Phase = Literal["forward", "backward", "recompute", "other", "unknown"]
+    KeyKind = Literal["stack", "tf_op", "no_source"]
+
+COMPUTE: Final = "compute"
+DATA_MOVE: Final = "data_move"
+COMM: Final = "comm"
+OTHER: Final = "other"
+KINDS: tuple[LeafKind, ...] = (COMPUTE, DATA_MOVE, COMM, OTHER)
+CONTAINER: Final = "container"
 NO_CATEGORY = "<none>"
 CAST = "convert"
 CUSTOM_CALL = "custom-call"
@@ -20,7 +33,7 @@ COLLECTIVES = (
 HOST_TRANSFERS = ("host send", "host recv")
 ASYNC = ("async-start", "async-update", "async-done")
 ASYNC_COLLECTIVE_START, ASYNC_COLLECTIVE_DONE = ASYNC_COLLECTIVE_ENDS
-CATEGORIES = {
+CATEGORIES: dict[Kind, str] = {
     CONTAINER: "while, conditional, call, megacore fusion",
     COMPUTE: (
         "fusion, convolution, dot, ragged-dot, custom-call, non-fusion elementwise, reduce, "
@@ -59,7 +72,7 @@ CATEGORIES = {
 }
 KIND_OF = {name: kind for kind, names in CATEGORIES.items() for name in names.split(", ")}
 # Families of categories, matched by pattern if no row has the category. The first match counts.
-FAMILIES = (
+FAMILIES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (COMM, re.compile(r"infeed|outfeed")),
     (COMPUTE, re.compile(r" fusion\Z|\A(?:convolution |rng-|batch-norm-)")),
 )
@@ -75,7 +88,7 @@ MATMUL_CATEGORY = re.compile(
 )
 
 
-def kind_of(category: str, op_name: str) -> str | None:
+def kind_of(category: str, op_name: str) -> Kind | None:
     """Return the kind of a category; None if the category is unknown."""
     kind = KIND_OF.get(category) or kind_of_family(category)
     if category in ASYNC and named_after(op_name, LOCAL_TRANSFERS):
@@ -86,7 +99,7 @@ def kind_of(category: str, op_name: str) -> str | None:
 
 
 @cache
-def kind_of_family(category: str) -> str | None:
+def kind_of_family(category: str) -> Kind | None:
     return next((kind for kind, family in FAMILIES if family.search(category)), None)
 
 
@@ -101,6 +114,11 @@ def async_collective(category: str, op_name: str) -> str | None:
 
 # What a core waits for, if it is not a collective with a known name.
 SOME_COLLECTIVE = "collective"
-HOST, SPARSE_CORE, DMA = "host", "sparse_core", "dma"
-PHASES = ("forward", "backward", "recompute", "other", "unknown")
-STACK, TF_OP, NO_SOURCE = KEY_KINDS = ("stack", "tf_op", "no_source")
+HOST: Final = "host"
+SPARSE_CORE: Final = "sparse_core"
+DMA: Final = "dma"
+PHASES: tuple[Phase, ...] = ("forward", "backward", "recompute", "other", "unknown")
+STACK: Final = "stack"
+TF_OP: Final = "tf_op"
+NO_SOURCE: Final = "no_source"
+KEY_KINDS = (STACK, TF_OP, NO_SOURCE)

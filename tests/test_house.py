@@ -166,6 +166,18 @@ class Imports(unittest.TestCase):
         found = [each for each in imports() if each.by.startswith("_output.")]
         self.assertEqual([each for each in found if not each.of.startswith("_output.")], [])
 
+    def test_declared_fields_are_imported_for_types_only(self) -> None:
+        packages = ("_modes.", "_analysis.", "_pipeline.", "_proto.")
+        found = [each for each in imports() if each.by.startswith(packages)]
+        declared = [each for each in found if each.of.startswith("_output.fields.")]
+        self.assertGreater(len(declared), 20)
+        self.assertEqual([each for each in declared if not each.is_for_types], [])
+
+    def test_pipeline_and_analysis_import_no_presentation(self) -> None:
+        found = [each for each in imports() if each.of.startswith("_output.")]
+        users = {each.by for each in found if not each.of.startswith("_output.fields.")}
+        self.assertEqual({user for user in users if room_of(user) in (2, 3, 4)}, set())
+
     def test_imports_form_no_cycle(self) -> None:
         graph: dict[str, set[str]] = {module: set() for module in modules()}
         for each in imports():

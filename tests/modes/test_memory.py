@@ -265,10 +265,10 @@ class Heap(MemoryTest):
     def test_heap_without_a_trace_counts_as_a_whole(self) -> None:
         said = self.assert_peak(20, buffers_of({1: 8, 2: 9}) + heap(20, 1, 2), [20])
         self.assertEqual(rows(said, "kind", "hlo_op"), [("temporary", "y")])
-        self.assertIn(f"{BOUND}of 20 bytes", " ".join(said["notes"]))
+        self.assertIn(f"{BOUND}20 bytes", " ".join(said["notes"]))
         self.assertIsNone(said["peak_at"])
         said = self.assert_peak(29, buffers_of({1: 8}) + heap(20, 1) + heap(9, number=91), [20, 9])
-        self.assertIn(f"{BOUND}of 29 bytes", " ".join(said["notes"]))
+        self.assertIn(f"{BOUND}29 bytes", " ".join(said["notes"]))
         # An empty heap needs no note.
         said = self.assert_peak(1, whole(1, 1, parameter=0) + heap(0), [1])
         self.assertFalse(any(note.startswith(BOUND) for note in said["notes"]))

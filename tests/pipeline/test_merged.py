@@ -217,7 +217,7 @@ class Answers(InFolder):
         fields = answer(merged([[launched, launched]]), "idle", "--device", "1")
         self.assertIn("/device:TPU:1 is of rank ?", " ".join(fields["notes"]))
         self.assertIsNone(fields["host_events"])
-        self.assertIn("what the host did isn't known", " ".join(fields["notes"]))
+        self.assertIn("the host's activity is unknown", " ".join(fields["notes"]))
 
 
 def tpu_numbers(trace: bytes) -> list[int]:
