@@ -152,6 +152,16 @@ class Precision(unittest.TestCase):
         self.assert_dtype("fp32", "f32", "f32", "f32", precision(0, 0, algorithm=6))
         self.assert_dtype("bf16", "bf16", "f32", "f32")
 
+    def test_dtype_of_a_group_is_certain_only_with_the_dot_of_the_program(self) -> None:
+        shape = "bf16[8,8]{1,0}"
+        ran = event("dot.1", "convolution", 0, 9, shape=shape, operands="%left, %right")
+        for data, is_uncertain in (
+            (trace_of({"main": dot("bf16", "bf16")}, ran), False),
+            (beside(None, [ran]), True),
+        ):
+            (group,) = answer(data, "by_source")["groups"]
+            self.assertEqual(group["dtype_uncertain"], is_uncertain)
+
     def test_integer_dots_are_skipped(self) -> None:
         program: Program = {
             "body": dot("s8", "s8"),
@@ -257,7 +267,7 @@ class Kernels(unittest.TestCase):
         self.assertEqual(said["hfu_at_least"], 0)
 
 
-# --- whose data moves ----------------------------------------------------------------------------
+# --- likely lines --------------------------------------------------------------------------------
 
 
 def likely(program: Program, name: str, category: str, **more: Any) -> Json:
