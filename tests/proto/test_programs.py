@@ -212,7 +212,6 @@ class Entries(unittest.TestCase):
         for entries in ([program, *others], [*others, program]):
             self.assert_ids(entries, 35)
 
-
     def test_damaged_entries_are_one_note_and_others_are_read(self) -> None:
         hlo = hlo_proto({"main": [op("a", "add")]})
         wrong_wire = EventMetadata(3, "jit_g(3)", extra=int_field(5, 1))
@@ -741,7 +740,6 @@ class NearestLines(unittest.TestCase):
         # An instruction that calls it twice, as body and condition, is a single caller.
         read = self.body(op("while.1", "while", "x", calls=["body", "body"]))
         self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer", 3))
-
 
 
 class Groups(unittest.TestCase):

@@ -6,12 +6,9 @@ import gzip
 import importlib.util
 import io
 import itertools
-import math
-import os
 import random
 import subprocess
 import sys
-import tracemalloc
 import unittest
 from pathlib import Path
 from typing import Any
@@ -130,21 +127,6 @@ class Container(unittest.TestCase):
                 self.assertIn(what, damage.what)
                 self.assertEqual(damage.offset, 64)
 
-    @unittest.skipUnless(HAS_BROTLI, "needs brotli")
-    def test_wrong_lengths_of_compressed_data_are_damage(self) -> None:
-        compress = reader._brotli().compress
-        data, kind, n_records, size = chunk_of([b"a" * 50], compress)
-        # The length that the compressed values begin with.
-        at = data.index(varint_of(50) + compress(b"a" * 50))
-        data = data[:at] + varint_of(51) + data[at + 1 :]
-        _, damage = unpacked(riegeli([(data, kind, n_records, size)]))
-        assert damage is not None
-        self.assertIn("50 bytes where it says 51", damage.what)
-
-
-def varint_of(value: int) -> bytes:
-    return bytes([value])
-
 
 class Answers(InFolder):
     def test_one_record_is_the_trace(self) -> None:
@@ -218,44 +200,6 @@ class Answers(InFolder):
         data = riegeli([chunk_of([late, early])])
         (group,) = answer(self.write("h.xplane.riegeli", data), "by_source")["groups"]
         self.assertEqual(group["tf_op"], "jit(f)/early")
-
-    def test_an_op_whose_flops_are_not_a_number_is_one_op(self) -> None:
-        records = [trace([op("fusion.1", "add", at, 10, flops=math.nan)]) for at in (0, 100)]
-        data = riegeli([chunk_of(records)])
-        fields = answer(self.write("h.xplane.riegeli", data), "by_op")
-        self.assertEqual([row["n_executions"] for row in fields["ops"]], [2])
-
-    def test_records_of_different_epochs_are_refused_without_a_traceback(self) -> None:
-        space = pb.XSpace.FromString(SMALL)
-        for line in space.planes[0].lines:
-            line.timestamp_ns = 1_700_000_000_000_000_000
-        data = riegeli([chunk_of([SMALL, space.SerializeToString()])])
-        path = self.write("h.xplane.riegeli", data)
-        for mode, *options in (["summary"], ["anatomy", "--plane", "0"], ["idle"], ["record"]):
-            outcome = run(path, mode, *options)
-            self.assertEqual(outcome.object["reason"], "unreadable_xplane_pb")
-            self.assertIn("exceeds 64 bits", outcome.object["detail"])
-
-    def test_an_empty_record_changes_nothing(self) -> None:
-        twice = pb.XSpace.FromString(SMALL + SMALL).SerializeToString()
-        one = answer(self.write("a.xplane.riegeli", riegeli([chunk_of([twice])])), "summary")
-        more = riegeli([chunk_of([b"", twice, b""])])
-        self.assertEqual(
-            compared(answer(self.write("a.xplane.riegeli", more), "summary")), compared(one)
-        )
-
-    def test_empty_records_alone_are_called_that(self) -> None:
-        path = self.write("h.xplane.riegeli", riegeli([chunk_of([b"", b""])]))
-        for mode in ("summary", "anatomy"):
-            self.assertIn("its records are empty", run(path, mode).object["detail"])
-
-    def test_the_earliest_events_may_come_last(self) -> None:
-        early, late = (op(f"fusion.{i}", "loop fusion", at, 10) for i, at in ((1, 0), (2, 500)))
-        data = riegeli([chunk_of([trace([late]), trace([early])])])
-        fields = answer(self.write("h.xplane.riegeli", data), "by_op")
-        self.assertEqual(fields["step_window_ps"], [0, 510])
-        # Of equally long ones the first to run comes first.
-        self.assertEqual([row["hlo_op"] for row in fields["ops"]], ["fusion.1", "fusion.2"])
 
     def test_standard_input_and_gzip_data_are_told_by_their_first_bytes(self) -> None:
         data = riegeli([chunk_of([SMALL])])
@@ -349,10 +293,6 @@ class Folders(InFolder):
         note = "h.xplane.riegeli taken, not h.xplane.pb, which is empty"
         self.assertIn(note, outcome.object["notes"])
 
-    def test_both_forms_are_one_host(self) -> None:
-        self.files(pb=SMALL, riegeli=riegeli([chunk_of([SMALL])]))
-        self.assertEqual(answer(self.folder / "run", "spread")["n_hosts"], 1)
-
     def test_unfinished_files_are_ignored(self) -> None:
         self.write("run/h.xplane.riegeli.tmp.12_34", riegeli([]))
         self.assertEqual(run(self.folder / "run", "summary").object["reason"], "no_xplane_pb")
@@ -416,10 +356,6 @@ class Samples(unittest.TestCase):
         for sample in ("demo-one", "demo-ids-hlo", "demo-sameids"):
             self.assert_same(sample, DEMO, *sampled(modes, 1))
 
-    def test_those_without_programs_have_the_demo_s_times(self) -> None:
-        for sample in ("demo-real", "demo-appended"):
-            self.assert_same(sample, DEMO, "record")
-
     def test_damaged_ones_are_refused_with_the_chunk(self) -> None:
         for sample, begin, n_events in (
             ("demo-damaged", 69_694, 6765),
@@ -435,28 +371,8 @@ class Samples(unittest.TestCase):
                 found = sum(line["n_events"] for line in lines if line["name"] == "XLA Ops")
                 self.assertEqual(found, n_events)
 
-    def test_tiny(self) -> None:
-        fields = answer(SAMPLES / "tiny", "by_op")
-        self.assertEqual(fields["totals"]["n_events_total"], 5)
-        self.assertEqual(
-            len(fields["ops"]), len({(r["hlo_op"], r["program_id"]) for r in fields["ops"]})
-        )
-
     def test_a_capture_of_jax_on_a_cpu_has_no_device(self) -> None:
         outcome = command(SAMPLES / "jax-cpu-real", "--mode", "summary")
         self.assertEqual(outcome.object["reason"], "device_not_found")
         fields = answer(SAMPLES / "jax-cpu-real", "anatomy")
         self.assertEqual((fields["n_records"], len(fields["planes"])), (4, 2))
-
-
-class Memory(unittest.TestCase):
-    def test_each_record_is_unpacked_alone(self) -> None:
-        size = 1 << 20
-        peaks = []
-        for n in (2, 10):
-            data = riegeli([chunk_of([os.urandom(size)]) for _ in range(n)])
-            tracemalloc.start()
-            reader.unpack(lambda start, n: data[start : start + n], len(data), lambda part: None)  # noqa: B023
-            peaks.append(tracemalloc.get_traced_memory()[1])
-            tracemalloc.stop()
-        self.assertLess(peaks[1], 1.1 * peaks[0], "memory grows with the number of records")
