@@ -19,7 +19,6 @@ The protobuf library is not involved, so the input of tests does not depend on t
 
 from __future__ import annotations
 
-import functools
 import gzip
 import struct
 from collections.abc import Callable, Sequence
@@ -65,13 +64,17 @@ def text_field(number: int, value: str) -> bytes:
     return bytes_field(number, value.encode())
 
 
-@functools.cache
+# The name and number of each field of a message in the order of the file, and which are maps.
+_NUMBERS: dict[type[Message], list[tuple[str, int, bool]]] = {}
+
+
 def _numbers(kind: type[Message]) -> list[tuple[str, int, bool]]:
-    """Return name and number of a message's fields in the order of the file, and which are maps."""
-    hints = get_type_hints(kind, include_extras=True).items()
-    known = ((name, hint.__metadata__) for name, hint in hints if get_origin(hint) is Annotated)
-    found = [(name, numbers[0], "map" in numbers) for name, numbers in known]
-    return sorted(found, key=lambda field: field[1])
+    if kind not in _NUMBERS:
+        hints = get_type_hints(kind, include_extras=True).items()
+        known = ((name, hint.__metadata__) for name, hint in hints if get_origin(hint) is Annotated)
+        found = [(name, numbers[0], "map" in numbers) for name, numbers in known]
+        _NUMBERS[kind] = sorted(found, key=lambda field: field[1])
+    return _NUMBERS[kind]
 
 
 class Message:

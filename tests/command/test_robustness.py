@@ -1,6 +1,6 @@
-"""Damaged and odd files: each is refused with a reason, or answered in full, without a traceback.
+"""Test that damaged and odd files are refused with a reason or answered in full.
 
-`check_outcome` checks that status, reason, exit status and stderr of every run fit together.
+`check_outcome` checks that status, reason, exit status and stderr of each run fit together.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Damage(RobustnessTest):
 
 
 class UnseenDamage(RobustnessTest):
-    """Damage in what no answer needs changes nothing."""
+    """Damage in parts that no answer needs changes nothing."""
 
     def test_damage_in_other_planes_is_ignored(self) -> None:
         inside = text_field(2, "/host:other") + random.Random(0).randbytes(300)

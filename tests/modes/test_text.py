@@ -442,41 +442,6 @@ def everything_in(parts: tuple[Says | Table | Each, ...]) -> Iterator[tuple[str,
             yield (part.text,)
 
 
-def tables_in(parts: tuple[Says | Table | Each, ...]) -> Iterator[Table]:
-    for part in parts:
-        if isinstance(part, Each):
-            yield from tables_in(part.parts)
-        elif isinstance(part, Table):
-            yield part
-
-
-class Declared(unittest.TestCase):
-    def test_tables_fit_with_the_widest_figures(self) -> None:
-        """Each name keeps at least four columns of the terminal."""
-        for mode in WITH_TEXT:
-            for table in tables_in(parts_of(mode)):
-                widest = 0
-                for column in table.columns:
-                    if column.kind in layout.FIGURES:
-                        unit = max((len(name) + 1 for name, _ in layout.UNITS.get(column.kind, ())),
-                                   default=0)  # fmt: skip
-                        widest += max(len(column.heading) + unit, layout.LONGEST_FIGURE)
-                    else:
-                        widest += 4
-                with self.subTest(mode=mode, table=table.title):
-                    room = layout.WIDTH - 2 * len(table.columns)
-                    self.assertLessEqual(widest, room)
-
-    def test_last_rows_have_columns_of_the_table(self) -> None:
-        for mode in WITH_TEXT:
-            for table in tables_in(parts_of(mode)):
-                headings = [column.heading for column in table.columns]
-                with self.subTest(mode=mode, table=table.title):
-                    self.assertEqual(len(set(headings)), len(headings))
-                    for end in table.ends:
-                        self.assertLessEqual(set(end.cells), set(headings))
-
-
 # ----------------------------------------------------------------------------------------------
 # Units.
 

@@ -1,4 +1,4 @@
-"""Damage inside a trace: refused by its offset where the answer reads it, unnoticed elsewhere."""
+"""Test that damage is refused with its offset if the answer reads it, and ignored elsewhere."""
 
 from __future__ import annotations
 
@@ -65,6 +65,13 @@ class WrongWireTypes(unittest.TestCase):
             ):
                 with self.subTest(number=number, wrong=wrong):
                     self.assert_refused(trace_with(event=wrong))
+
+    def test_wrong_wire_type_in_a_stat_is_refused(self) -> None:
+        for number in (1, 3, 4):
+            for wrong in (double_field(number, 1.0), bytes_field(number, b"\x07")):
+                for stat in (wrong, int_field(1, 8) + wrong + int_field(3, 5)):
+                    with self.subTest(number=number, stat=stat):
+                        self.assert_refused(trace_with(event=bytes_field(4, stat)))
 
     def test_event_tag_with_a_flipped_bit_is_refused(self) -> None:
         # The fields of the event now look like fields of its line.
