@@ -225,7 +225,9 @@ def aliases(*parameters: tuple[int, Sequence[int]]) -> bytes:
 
 def donors(*parameters: tuple[int, Sequence[int]]) -> bytes:
     """Encode parameter numbers and places in them; no output takes their memory."""
-    entries = [bytes_field(1, int_field(1, number) + packed(2, index)) for number, index in parameters]
+    entries = [
+        bytes_field(1, int_field(1, number) + packed(2, index)) for number, index in parameters
+    ]
     return bytes_field(18, b"".join(entries))
 
 

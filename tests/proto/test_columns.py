@@ -218,14 +218,24 @@ class Columns(InFolder):
                 for events in ([whole, lasting, odd], [odd, whole], [lasting, odd, lasting]):
                     self.check(events, DEVICE)
 
+    def test_id_that_contains_a_sign_is_not_taken_for_an_event(self) -> None:
+        # The first byte of this id is the sign of the first shape.
+        device = DEVICES[4]
+        ((offset_id,), (duration_id,)) = device.offset_ids, device.duration_ids
+        bare: Fields = [(1, 1), (2, 5)]
+        stats: Fields = [(4, [(1, offset_id), (3, 7)]), (4, [(1, duration_id), (3, 7)])]
+        lasting: Fields = [*bare, (3, 6)]
+        for first in ([], [bare, bare], [lasting]):
+            self.check([*first, [*bare, *stats], [*lasting, *stats], [*bare, *stats]], device)
+
     def test_events_that_count_occurrences_have_no_time(self) -> None:
         timed: Fields = [(1, 1), (2, 7)]
         counted: Fields = [(1, 1), (5, 3)]
         for events in (
             [timed, counted],
             [counted, timed, timed],
-            # As many offsets as events; the count replaces the first.
-            [[(2, 500), (5, 3)], [(1, 1)]],
+            # As many offsets as events; the count replaces the offset.
+            [[(2, 500), (5, 3)]],
         ):
             line_of_ops = Line("XLA Ops", extra=piece_of(events))
             path = self.write("x.xplane.pb", encode(Space([Plane("/device:TPU:0", [line_of_ops])])))
