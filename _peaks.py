@@ -6,6 +6,8 @@ that use such a figure keep it and convert it.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,40 +17,29 @@ DEFAULT_CHIP = "v7x"
 PROFILE_CHIP = "profile"
 
 
-class Peaks:
+class Peaks(NamedTuple):
     """Peak rates of one device; None where the vendor publishes none."""
 
-    def __init__(
-        self,
-        source: str,
-        hbm_gibps: float | None,
-        bf16: float | None = None,
-        fp8: float | None = None,
-        fp32: float | None = None,
-        fp16: float | None = None,
-    ) -> None:
-        self.source, self.hbm_gibps = source, hbm_gibps
-        self.bf16, self.fp8, self.fp32, self.fp16 = bf16, fp8, fp32, fp16
+    source: str
+    hbm_gibps: float | None
+    bf16: float | None = None
+    fp8: float | None = None
+    fp32: float | None = None
+    fp16: float | None = None
 
     def tflops(self, dtype: str) -> float | None:
         peak: float | None = getattr(self, dtype) if dtype in DTYPES else None
         return peak
 
 
-class Chip:
-    """A row of the table: a generation, and how its traces name it (`device_type_string`)."""
+class Chip(NamedTuple):
+    """A row of CHIPS: the peaks of a generation, and its names in traces (`device_type_string`)."""
 
-    def __init__(
-        self,
-        device_types: tuple[str, ...],
-        bf16: float,
-        hbm_gibps: float | None = None,
-        hbm_gbps: float | None = None,
-        fp8: float | None = None,
-    ) -> None:
-        self.device_types = device_types
-        self.bf16, self.fp8 = bf16, fp8
-        self.hbm_gibps, self.hbm_gbps = hbm_gibps, hbm_gbps
+    device_types: tuple[str, ...]
+    bf16: float
+    hbm_gibps: float | None = None
+    hbm_gbps: float | None = None
+    fp8: float | None = None
 
 
 # A plane of v4 and v5p is one of the two TensorCores of a chip, so it has half of the chip's peaks.
@@ -86,13 +77,13 @@ def builtin(name: str) -> Peaks:
 
 
 def of_profile(tflops: float | None, gbps: float | None) -> Peaks:
-    """The peaks that a trace gives for its own device; HBM in GB."""
-    # None for what is too small for a float, too.
+    """Return the peaks that a trace gives for its own device; HBM in GB."""
+    # A rate that is too small for a float is unknown, too.
     return Peaks("profile", (gibps(gbps) or None) if gbps else None, bf16=tflops)
 
 
 def override(peaks: Peaks, overrides: Mapping[str, float]) -> Peaks:
-    """Replace single peaks, named as the fields of `Peaks`."""
+    """Replace single peaks, which are named as the fields of `Peaks`."""
     if not overrides:
         return peaks
     given = {name: overrides.get(name, getattr(peaks, name)) for name in ("hbm_gibps", *DTYPES)}
@@ -100,33 +91,36 @@ def override(peaks: Peaks, overrides: Mapping[str, float]) -> Peaks:
 
 
 def chip_of(device_type: str) -> str | None:
-    """The row of the table that a trace's `device_type_string` means."""
+    """Return the name of the chip with this `device_type_string`."""
     for name, chip in CHIPS.items():
         if device_type.lower() in (known.lower() for known in chip.device_types):
             return name
     return None
 
 
-class Choice:
-    """The peaks in use: which row of the table, and notes where it isn't plain that they fit."""
+class Choice(NamedTuple):
+    """The peaks in use, their row of CHIPS, and notes if they may not fit the device."""
 
-    def __init__(self, chip: str, peaks: Peaks, notes: list[str]) -> None:
-        self.chip, self.peaks, self.notes = chip, peaks, notes
+    chip: str
+    peaks: Peaks
+    notes: list[str]
 
 
 def choose(
-    asked: str | None, device_type: str | None, own: Peaks, overrides: Mapping[str, float]
+    requested: str | None, device_type: str | None, own: Peaks, overrides: Mapping[str, float]
 ) -> Choice:
-    """The peaks that are asked for, or else those of the device; `own` are those it gives."""
-    chip = asked or chip_of(device_type or "") or DEFAULT_CHIP
+    """Return the requested peaks, else those of the device; the trace gives the peaks `own`."""
+    chip = requested or chip_of(device_type or "") or DEFAULT_CHIP
     used = override(own if chip == PROFILE_CHIP else builtin(chip), overrides)
-    return Choice(chip, used, [*_chip_notes(asked, device_type, chip, own), *_own_notes(own, used)])
+    return Choice(
+        chip, used, [*_chip_notes(requested, device_type, chip, own), *_own_notes(own, used)]
+    )
 
 
-def _chip_notes(asked: str | None, device_type: str | None, chip: str, own: Peaks) -> list[str]:
+def _chip_notes(requested: str | None, device_type: str | None, chip: str, own: Peaks) -> list[str]:
     fits = chip_of(device_type or "")
     device = f"a {device_type!r}" if device_type else "a device without a type"
-    if asked is None:
+    if requested is None:
         if chip == fits == DEFAULT_CHIP:
             return []
         return [f"the trace is of {device}: peaks of {chip} taken; --chip takes others"]
@@ -142,11 +136,11 @@ def _chip_notes(asked: str | None, device_type: str | None, chip: str, own: Peak
 
 def _own_notes(own: Peaks, used: Peaks) -> list[str]:
     notes = []
-    for what, its_own, in_use in (
+    for text, traced, in_use in (
         ("bf16 peak is {:.6g} TFLOPS", own.bf16, used.bf16),
         ("HBM peak is {:.6g} GiB/s", own.hbm_gibps, used.hbm_gibps),
     ):
-        if its_own and in_use and abs(its_own - in_use) > TOLERANCE * in_use:
-            note = f"the trace's own {what.format(its_own)}, the one used is {in_use:.6g}"
+        if traced and in_use and abs(traced - in_use) > TOLERANCE * in_use:
+            note = f"the trace's own {text.format(traced)}, the one used is {in_use:.6g}"
             notes.append(V7X_HBM if in_use == CHIPS["v7x"].hbm_gibps else note)
     return notes

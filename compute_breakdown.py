@@ -5,31 +5,14 @@
 # ///
 """Where does a TPU step's time go, by source line?
 
-Reads an XProf trace (`*.xplane.pb`) and prints one JSON object, in one of these modes:
-
-    bottleneck   where to look first: what the step's time is lost to, and on which lines
-    summary      the costliest source lines, and the step's time by kind and category
-    by_source    every source line, complete
-    by_scope     how long each layer takes, by the program's own structure
-    by_op        what each op costs, and what it is made of
-    non_compute  what is data movement and waiting rather than math
-    roofline     how far each source line is from what the chip could do
-    comm         what communication costs, what hides it, and what it moves
-    memory       what fills the HBM when it is fullest, by buffer and source line
-    idle         why nothing runs, and what the host does meanwhile
-    program      what the compiler decided: collectives, kernels, parameters, flags
-    page         all of these in one HTML file, for people to look at
-    record       all steps of all devices as one small object, to be kept and compared
-    compare      what a change did: two captures line by line, and what of it is more than noise
-    spread       which device of which host is slow, and on which lines
-    anatomy      what is in the file, of whatever device: planes, lines, stats, programs, events
+Reads an XProf trace (`*.xplane.pb`) and prints one JSON object. MODES lists what it can show.
 
 The modes of one step share one pipeline: load the trace, pick a step, iterate over the events that
-start in it, normalize them into executions of ops and a timeline; a mode turns the step into a
-dict. A record goes the same way for each step of each device; the last two read records, or traces
-into records.
+start in it, and normalize them into executions of ops and a timeline. A mode turns that step into
+its answer. `record` runs the pipeline for each step of each device. `compare` and `spread` read
+records, or traces as records.
 
-The code is in `_pipeline`, `_analysis`, `_modes` and `_output`; only what an answer needs is
+The code is in `_pipeline`, `_analysis`, `_modes` and `_output`. Only what an answer needs is
 imported.
 """
 
@@ -39,14 +22,14 @@ import os
 import signal
 import sys
 
-# Whether this is the command: a script, `python -m`, or what the package calls.
+# False if another program imports this file.
 IS_COMMAND = __name__.endswith("__main__")
 if IS_COMMAND and sys.version_info < (3, 10):
-    # So far, and in its syntax to the end, this file is for older ones as well.
-    this = ".".join(map(str, sys.version_info[:3]))
-    sys.exit(f"compute_breakdown: it takes Python 3.10 or newer, this is {this}")
+    # Older versions can parse this file, so they get here.
+    found = ".".join(map(str, sys.version_info[:3]))
+    sys.exit(f"compute_breakdown: requires Python 3.10 or newer (found {found})")
 if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # While the rest loads Ctrl-C ends it without a traceback; once it runs, see `main`.
+    # Ctrl-C during the imports ends the process without a traceback. `main` restores the handler.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 # ruff: noqa: E402
@@ -54,6 +37,7 @@ if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 import argparse
 import gc
 import json
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -63,13 +47,13 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-# The other half lies beside this file: in a clone, installed, and in an archive that is run.
+# The packages are next to this file: in a clone, when installed, and in a zip archive.
 HERE = os.path.dirname(os.path.realpath(__file__))
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
 import _peaks
-from _pipeline.context import Context
+from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Request
 from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, unreadable
 from _pipeline.option_values import (
     TO_COST,
@@ -85,19 +69,18 @@ from _pipeline.option_values import (
     peak_of,
     plane_of,
 )
-from _pipeline.request import DEVICE, SCHEMA_VERSION, Request
 from _pipeline.streams import Progress, write
 from _pipeline.texts import cut_texts
 
 __version__ = "2.0.0"
 
-# Of the process, by how else than by an answer or its absence it ends; the latter two as a shell
-# reports the signals.
+# Exit codes when the process ends without an `absent` result; those have codes of their own, see
+# EXIT_STATUS. The last two are what a shell reports for the signals.
 OK, CANT_WRITE, INTERRUPTED, CLOSED_PIPE = 0, 1, 130, 141
 
 
 # ----------------------------------------------------------------------------------------------
-# The stages in a row.
+# The pipeline.
 
 
 def answer_on_step(
@@ -110,27 +93,32 @@ def answer_on_step(
     **options: Any,
 ) -> Json:
     """Return the answer of a mode of one step."""
-    from _analysis import report
-    from _pipeline import device, event_iterate, frames, load, normalize, step_pick
+    from _analysis.report import answer_of
+    from _pipeline.device import open_device
+    from _pipeline.event_iterate import read_events
+    from _pipeline.frames import own_code
+    from _pipeline.load import Candidates, find_files, hosts_known, opened
+    from _pipeline.normalize import normalize
+    from _pipeline.step_pick import StepChoice, pick_step
 
     request = context.request
     name = request.device or DEVICE
-    choice, is_own = step_pick.StepChoice(step, step_id), frames.own_code(own)
-    files = load.find_files(request.profile, context)
-    candidates = load.Candidates(files, request.host, context)
+    choice, is_own = StepChoice(step, step_id), own_code(own)
+    files = find_files(request.profile, context)
+    candidates = Candidates(files, request.host, context)
     for place in candidates.places:
-        with candidates.attempt(place), load.opened(place, name, context) as trace:
+        with candidates.attempt(place), opened(place, name, context) as trace:
             try:
-                hosts = load.hosts_known(trace, place, files)
-                opened = device.open_device(place.path, trace, name, hosts, context, is_own)
-                picked = step_pick.pick_step(opened, choice, context)
-                admitted = event_iterate.read_events(opened, picked)
-                normalized = normalize.normalize(opened, picked, admitted, context)
-                reported = mode.load()(normalized, context, **options)
-                return report.answer_of(normalized, reported, context)
+                hosts = hosts_known(trace, place, files)
+                device = open_device(place.path, trace, name, hosts, context, is_own)
+                picked = pick_step(device, choice, context)
+                admitted = read_events(device, picked)
+                normalized = normalize(device, picked, admitted, context)
+                fields = mode.load()(normalized, context, **options)
+                return answer_of(normalized, fields, context)
             except NoAnswer as failure:
                 if mode.anyway:
-                    failure.fields |= loaded(mode.anyway)(trace, name, context)
+                    failure.fields |= mode.load(mode.anyway)(trace, name, context)
                 raise
     raise candidates.no_answer()
 
@@ -141,152 +129,124 @@ def answer_on_step(
 STEP_OPTIONS = ("--step", "--step-id", "--own")
 
 
-class Mode:
-    """A row of MODES. `function` is written `module:name`, since a run loads only its own mode.
+class Mode(NamedTuple):
+    """A row of MODES.
 
-    A mode of one step takes the step, the context and its own options; other modes take the context
-    and their own options.
+    The function of a mode has the mode's name and is in a module of that name. It takes a step if
+    the mode reports on one step, then the context and the mode's own options.
     """
 
-    def __init__(
-        self,
-        name: str,
-        function: str,
-        says: str,
-        options: tuple[str, ...],
-        example: str,
-        *,
-        is_of_step: bool = False,
-        # The device if none is named; None for all devices.
-        device: str | None = DEVICE,
-        # Returns fields that are printed even if there is no answer.
-        anyway: str = "",
-    ) -> None:
-        self.name, self.function, self.says = name, function, says
-        self.options = (*STEP_OPTIONS, *options) if is_of_step else options
-        self.example = example
-        self.is_of_step = is_of_step
-        self.device, self.anyway = device, anyway
+    name: str
+    purpose: str
+    options: tuple[str, ...]
+    example: str
+    is_of_step: bool = False
+    # The default device; None for all devices.
+    device: str | None = DEVICE
+    # Name of a function that returns fields to print even if there is no answer.
+    anyway: str = ""
 
-    def load(self) -> Callable[..., Any]:
-        return loaded(self.function)
+    def load(self, function: str = "") -> Callable[..., Any]:
+        """Import the mode, and return its function or another one of its module."""
+        from importlib import import_module
 
-    def answer(self, context: Context) -> Json:
-        options = context.request.mode_options
-        if self.is_of_step:
-            return answer_on_step(self, context, **options)
-        answer: Json = self.load()(context, **options)
-        return answer
-
-
-def loaded(place: str) -> Callable[..., Any]:
-    from importlib import import_module
-
-    module, _, name = place.partition(":")
-    function: Callable[..., Any] = getattr(import_module(module), name)
-    return function
+        loaded: Callable[..., Any] = getattr(
+            import_module(f"_modes.{self.name}"), function or self.name
+        )
+        return loaded
 
 
 def of_step(
-    name: str, function: str, says: str, options: tuple[str, ...], example: str, anyway: str = ""
+    name: str, purpose: str, options: tuple[str, ...], example: str, anyway: str = ""
 ) -> Mode:
-    """A mode that reports on one step."""
-    return Mode(name, function, says, options, example, is_of_step=True, anyway=anyway)
+    """Return the row of a mode that reports on one step."""
+    return Mode(name, purpose, (*STEP_OPTIONS, *options), example, is_of_step=True, anyway=anyway)
 
 
-PEAK_OPTIONS = ("--chip", *(f"--peak-tflops-{each}" for each in _peaks.DTYPES), "--peak-hbm-gibps")
+PEAK_OPTIONS = (
+    "--chip",
+    *(f"--peak-tflops-{dtype}" for dtype in _peaks.DTYPES),
+    "--peak-hbm-gibps",
+)
 
 TOKEN_OPTIONS = ("--tokens", "--flops-per-token", "--params", "--n-devices")
 
 MODES = (
     of_step(
         "bottleneck",
-        "_modes.bottleneck:bottleneck",
         "where to look first: what the step's time is lost to, and on which lines",
         ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
         "--top 5",
     ),
     of_step(
         "summary",
-        "_modes.summary:summary",
         "the costliest source lines, and the step's time by kind and category",
         ("--top", "--include-comm"),
         "--top 10",
     ),
     of_step(
         "by_source",
-        "_modes.by_source:by_source",
         "every source line, complete",
         ("--include-data-move", "--include-comm", "--top"),
         "--include-data-move",
     ),
     of_step(
         "by_scope",
-        "_modes.by_scope:by_scope",
         "how long each layer takes, by the program's own structure",
         ("--depth", "--below", "--merge-layers"),
         "--depth 2 --merge-layers",
     ),
     of_step(
         "by_op",
-        "_modes.by_op:by_op",
         "what each op costs, and what it is made of",
         ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op"),
         "--top 0 --op fusion.115",
     ),
     of_step(
         "non_compute",
-        "_modes.non_compute:non_compute",
         "what is data movement and waiting rather than math",
         ("--no-comm-stalls", "--include-comm", "--top"),
         "--no-comm-stalls",
     ),
     of_step(
         "roofline",
-        "_modes.roofline:roofline",
         "how far each source line is from what the chip could do",
         ("--top", *PEAK_OPTIONS, "--bytes", "--kernel-cost"),
         "--peak-tflops-fp32 70",
     ),
     of_step(
         "comm",
-        "_modes.comm:comm",
         "what communication costs, what hides it, and what it moves",
         ("--top",),
         "--top 10",
     ),
     of_step(
         "memory",
-        "_modes.memory:memory",
         "what fills the HBM when it is fullest, by buffer and source line",
         ("--top",),
         "--top 10",
-        "_modes.memory:runtime_anyway",
+        "runtime_anyway",
     ),
     of_step(
         "idle",
-        "_modes.idle:idle",
         "why nothing runs, and what the host does meanwhile",
         ("--top",),
         "--step all",
     ),
     of_step(
         "program",
-        "_modes.program:program",
         "what the compiler decided: collectives, kernels, parameters, flags",
         ("--top", "--flags"),
         "--top 10",
     ),
     of_step(
         "page",
-        "_modes.page:page",
         "all of these in one HTML file, for people to look at",
         ("--out",),
         "--out step.html",
     ),
     Mode(
         "record",
-        "_modes.record:record",
         "all steps of all devices as one small object, to be kept and compared",
         ("--steps",),
         "--steps 1:",
@@ -294,14 +254,12 @@ MODES = (
     ),
     Mode(
         "compare",
-        "_modes.compare:compare",
         "what a change did: two captures line by line, and what of it is more than noise",
         ("--baseline", "--baseline-device", "--baseline-host", "--steps", "--top"),
         "--baseline BASELINE",
     ),
     Mode(
         "spread",
-        "_modes.spread:spread",
         "which device of which host is slow, and on which lines",
         ("--steps", "--top"),
         "--top 5",
@@ -309,7 +267,6 @@ MODES = (
     ),
     Mode(
         "anatomy",
-        "_modes.anatomy:anatomy",
         "what is in the file, of whatever device: planes, lines, stats, programs, events",
         ("--plane", "--line", "--grep", "--sample"),
         "--plane 0 --sample 1",
@@ -318,7 +275,7 @@ MODES = (
 )
 
 
-# What argparse is told of each option. None has a default here: the modes have them.
+# Arguments of argparse for each option. Defaults are in the functions of the modes.
 OPTIONS: dict[str, Json] = {
     "--device": {
         "metavar": "NAME",
@@ -328,71 +285,71 @@ OPTIONS: dict[str, Json] = {
     },
     "--host": {
         "metavar": "NAME",
-        "help": "which file of a multi-host run: its name without .xplane.pb; in a merged file a"
-        " host's name or number, or FILE:HOST"
-        " (default: the first by name that can be read and has the device)",
+        "help": "host of a multi-host run: a file name without .xplane.pb, or in a merged file the"
+        " name or number of a host, or FILE:HOST"
+        " (default: the first file by name that can be read and has the device)",
     },
     "--format": {
         "choices": ["json", "text"],
-        "help": "json for programs, or text: tables for people (default: json)",
+        "help": "output format: json, or tables as text (default: json)",
     },
     "--step": {
         "metavar": "N",
         "type": TO_STEP,
-        "help": "which step by time, from 0; negative from the end; all for every op"
-        " (default: the typical of the busiest)",
+        "help": "index of the step in order of time, from 0, or negative from the end; all for"
+        " every op (default: a typical one of the busiest steps)",
     },
     "--step-id": {
         "metavar": "NAME",
-        "help": "which step, by its name, or by what the name of just one begins with",
+        "help": "name of the step, or the beginning of exactly one name",
     },
     "--own": {
         "metavar": "TEXT",
         "action": "append",
-        "help": "frames whose file has TEXT in its name are the user's own code (repeatable;"
-        " default: all but installed packages and Python's own)",
+        "help": "treat frames with TEXT in their file name as the user's own code (repeatable;"
+        " default: all files except installed packages and Python's own)",
     },
     "--steps": {
         "metavar": "A:B",
         "type": TO_SLICE,
-        "help": "which steps by time, as a slice of Python; one that begins below 0 as"
+        "help": "slice of the steps in order of time, as in Python; write a negative start as"
         " --steps=-3: (default: all)",
     },
     "--baseline": {"metavar": "PROFILE", "help": "the capture before the change (required)"},
     "--baseline-device": {
         "metavar": "NAME",
         "type": plane_of,
-        "help": f"its device (default: {DEVICE})",
+        "help": f"device of the baseline (default: {DEVICE})",
     },
-    "--baseline-host": {"metavar": "NAME", "help": "which file of its hosts'"},
+    "--baseline-host": {"metavar": "NAME", "help": "host of the baseline, as for --host"},
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "how many rows (default: 8 in bottleneck, 10 in idle, 20 in comm, 20 in memory,"
+        "help": "number of rows (default: 8 in bottleneck, 10 in idle, 20 in comm, 20 in memory,"
         " 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50 in spread, else all in"
         " order of appearance)",
     },
     "--depth": {
         "metavar": "D",
         "type": TO_DEPTH,
-        "help": "how many levels of scopes below the first, or all (default: 4)",
+        "help": "number of levels of scopes below the first, or all (default: 4)",
     },
-    "--below": {"metavar": "SCOPE", "help": "only what is in this scope, named as printed"},
+    "--below": {"metavar": "SCOPE", "help": "show only this scope, named as in the answer"},
     "--merge-layers": {
         "action": "store_true",
-        "help": "read numbers in scopes as *, so that layers_0 to layers_63 are one",
+        "help": "replace numbers in scopes by *, so that layers_0 to layers_63 are one",
     },
     "--op": {
         "metavar": "NAME",
-        "help": "all that is known of one op, by its name or what only that begins with",
+        "help": "show one op in detail, by its name or the beginning of exactly one name",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
     "--no-comm-stalls": {"action": "store_true", "help": "leave out waits for communication"},
     "--chip": {
         "choices": [*_peaks.CHIPS, _peaks.PROFILE_CHIP],
-        "help": "whose peaks; profile: those that the trace gives"
-        f" (default: those of the trace's device, else {_peaks.DEFAULT_CHIP})",
+        "help": "chip of the peak rates; profile takes the peaks that the trace gives"
+        f" (default: the chip of the trace, else {_peaks.DEFAULT_CHIP})",
     },
     **{
         f"--peak-tflops-{dtype}": {
@@ -411,53 +368,60 @@ OPTIONS: dict[str, Json] = {
         "action": "append",
         "help": "override the HBM peak, in GiB/s",
     },
-    "--plane": {"metavar": "NAME", "help": "count one plane through: its name, or N of a TPU"},
-    "--line": {"metavar": "NAME", "help": "only its lines of that name"},
+    "--plane": {
+        "metavar": "NAME",
+        "help": "count all events of one plane, by its name or the number of a TPU",
+    },
+    "--line": {"metavar": "NAME", "help": "only lines of this name"},
     "--grep": {
         "metavar": "REGEX",
         "type": TO_REGEX,
-        "help": "only events in whose name it is found",
+        "help": "only events with a matching name",
     },
-    "--sample": {"metavar": "K", "type": TO_NATURAL, "help": "also the first K events of a line"},
+    "--sample": {
+        "metavar": "K",
+        "type": TO_NATURAL,
+        "help": "also print the first K events of each line",
+    },
     "--bytes": {
         "dest": "traffic",
         "choices": ["accessed", "hbm"],
-        "help": "count the bytes of all memories, or of HBM alone (default: accessed)",
+        "help": "count the bytes of all memories, or only those of HBM (default: accessed)",
     },
     "--model-flops": {
         "metavar": "F",
         "type": TO_COUNT,
-        "help": "useful flops of the step on one device, by batch and model: gives the mfu;"
-        " 6e12 is fine",
+        "help": "useful flops of the step on one device, computed from batch and model; the answer"
+        " then has the mfu; 6e12 is valid",
     },
     "--tokens": {
         "metavar": "N",
         "type": TO_WHOLE,
-        "help": "tokens of one step over all devices: gives tokens_per_s, and with one of the next"
-        " two the mfu",
+        "help": "tokens of one step on all devices; the answer then has tokens_per_s, and with one"
+        " of the next two options the mfu",
     },
     "--flops-per-token": {"metavar": "F", "type": TO_POSITIVE, "help": "useful flops of one token"},
     "--params": {
         "metavar": "P",
         "type": TO_POSITIVE,
-        "help": "active parameters of a model in training: 6 flops each a token",
+        "help": "active parameters of a model in training; each counts 6 flops per token",
     },
     "--n-devices": {
         "metavar": "D",
         "type": TO_WHOLE,
-        "help": "over how many devices the tokens are (default: as many as the program runs on)",
+        "help": "number of devices that share the tokens (default: the devices of the program)",
     },
     "--flags": {
         "metavar": "FILE",
-        "help": "a text that sets XLA flags, such as a launch script: is their effect seen?",
+        "help": "text that sets XLA flags, such as a launch script; shows their effect",
     },
-    "--out": {"metavar": "FILE", "help": "where the page is written (required)"},
+    "--out": {"metavar": "FILE", "help": "path of the page (required)"},
     "--kernel-cost": {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
         "type": TO_COST,
         "action": "append",
-        "help": "what one execution of a custom kernel costs; NAME may be what the name of just"
-        " one begins with (repeatable)",
+        "help": "cost of one execution of a custom kernel; NAME can be the beginning of exactly one"
+        " name (repeatable)",
     },
 }
 PIPELINE_OPTIONS = ("--device", "--host", "--format")
@@ -465,10 +429,12 @@ PIPELINE_OPTIONS = ("--device", "--host", "--format")
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        # argparse writes "argument --top: must be a whole number".
+        message = re.sub(r"\Aargument (\S+): must", r"\1 must", message)
         raise NoAnswer(BAD_ARGUMENTS, detail=message)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        # Of --help and --version.
+        # argparse prints --help and --version by this method.
         write(sys.stdout, message)
 
 
@@ -482,35 +448,34 @@ class PrintSchema(argparse.Action):
         parser.exit()
 
 
-def called() -> str:
-    """What the user called, for the usage."""
+def program_name() -> str:
+    """Return the command as the user called it."""
     if not IS_COMMAND:
         return "compute_breakdown.py"
     spec = sys.modules["__main__"].__spec__
-    # An archive that is run has one, too.
+    # A zip archive also has a spec.
     if spec is not None and spec.name != "__main__":
         return "python -m compute_breakdown"
     return os.path.basename(sys.argv[0])
 
 
 def parser_of_modes() -> tuple[Parser, dict[str, str]]:
-    """The parser, and under which name it keeps what each option is given."""
+    """Return the parser, and the attribute in which it stores the value of each option."""
     parser = Parser(
-        prog=called(),
+        prog=program_name(),
         usage="%(prog)s PROFILE --mode MODE [options]",
         description="Where does a TPU step's time go, by source line? Prints one JSON object.",
         argument_default=argparse.SUPPRESS,
-        # Of a given width: to ask the terminal, argparse imports a module that takes 3 ms.
+        # Without a given width, argparse imports a module that takes 3 ms.
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=80),
         allow_abbrev=False,
     )
     parser.add_argument(
         "profile",
         metavar="PROFILE",
-        help="an .xplane.pb file, plain or gzipped, or .xplane.riegeli, or a run or log directory"
-        " that holds some;"
-        " - for one on standard input; for compare and spread also a record, .json or .json.gz,"
-        " or a directory of records",
+        help="an .xplane.pb file, plain or gzipped, or an .xplane.riegeli file, or a run or log"
+        " directory with such files, or - for standard input; for compare and spread also a record,"
+        " .json or .json.gz, or a directory of records",
     )
     parser.add_argument(
         "--mode", required=True, metavar="MODE", choices=[mode.name for mode in MODES],
@@ -524,11 +489,11 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
     common = (*PIPELINE_OPTIONS, *STEP_OPTIONS)
     dest_of = {flag: parser.add_argument(flag, **OPTIONS[flag]).dest for flag in common}
     for mode in MODES:
-        says = f"{mode.says}\nexample: %(prog)s PROFILE --mode {mode.name} {mode.example}"
+        description = f"{mode.purpose}\nexample: %(prog)s PROFILE --mode {mode.name} {mode.example}"
         shared = [flag for flag in mode.options if flag in dest_of and flag not in common]
         if shared:
-            says += f"\nalso takes {', '.join(shared)}"
-        section = parser.add_argument_group(f"--mode {mode.name}", says)
+            description += f"\nalso takes {', '.join(shared)}"
+        section = parser.add_argument_group(f"--mode {mode.name}", description)
         for flag in mode.options:
             if flag not in dest_of:
                 dest_of[flag] = section.add_argument(flag, **OPTIONS[flag]).dest
@@ -540,13 +505,13 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     words = sys.argv[1:] if argv is None else argv
     for word in words:
         if word.startswith("--") and word.endswith("=--"):
-            # To argparse it would be nothing at all, whatever the option takes.
-            parser.error(f"argument {word[:-3]}: takes no --")
+            # argparse would drop the value.
+            parser.error(f"{word[:-3]} must not be --")
     try:
         given = vars(parser.parse_args(argv))
     except NoAnswer as refusal:
         if not any(word.partition("=")[0] == "--mode" for word in words):
-            refusal.fields["available_modes"] = {mode.name: mode.says for mode in MODES}
+            refusal.fields["available_modes"] = {mode.name: mode.purpose for mode in MODES}
         raise
     mode = next(mode for mode in MODES if mode.name == given["mode"])
     for flag, dest in dest_of.items():
@@ -570,15 +535,19 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
 def analyse(context: Context) -> Json:
     """Return the answer to a request, or raise NoAnswer."""
     mode = next(mode for mode in MODES if mode.name == context.request.mode)
-    return mode.answer(context)
+    options = context.request.mode_options
+    if mode.is_of_step:
+        return answer_on_step(mode, context, **options)
+    answer: Json = mode.load()(context, **options)
+    return answer
 
 
 class Outcome(NamedTuple):
-    """What the process prints and returns."""
+    """Output and exit status of the process."""
 
     fields: Json
     status: int
-    # Printed on stderr.
+    # Printed to stderr.
     complaint: str = ""
     form: str = "json"
 
@@ -594,7 +563,7 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
         context = Context(request, progress)
         return Outcome(analyse(context), OK, "", request.form)
     except NoAnswer as error:
-        # Without its frames, which hold what was read.
+        # Drop the traceback, since its frames keep the trace in memory.
         failure = error.with_traceback(None)
     except MemoryError as error:
         failure = unreadable(request.profile if request else "", error)
@@ -618,8 +587,8 @@ def refusal(failure: NoAnswer, request: Request | None, notes: list[str]) -> Out
     }
     cut_texts(fields)
     usage = usage_for(failure) if failure.reason == BAD_ARGUMENTS else ""
-    said = [fields["detail"]] if "detail" in fields else available_in(failure.fields)
-    line = ": ".join(("compute_breakdown", failure.reason, *said))
+    details = [fields["detail"]] if "detail" in fields else available_in(failure.fields)
+    line = ": ".join(("compute_breakdown", failure.reason, *details))
     complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
     return Outcome(fields, failure.exit_status, complaint, request.form if request else "json")
 
@@ -629,14 +598,17 @@ def usage_for(failure: NoAnswer) -> str:
     modes = failure.fields.get("available_modes")
     if modes is None:
         return usage
-    listed = "".join(f"  {name:13}{says}\n" for name, says in modes.items())
+    listed = "".join(f"  {name:13}{purpose}\n" for name, purpose in modes.items())
     return f"{usage}modes:\n{listed}"
 
 
 def available_in(fields: Json) -> list[str]:
-    """What there is instead, in a few words."""
-    lists = {name: each for name, each in fields.items() if name.startswith("available_")}
-    return [f"{name} {', '.join(map(str, each[:9]))}" for name, each in lists.items()]
+    """Return the first available names of each kind."""
+    return [
+        f"{field} {', '.join(map(str, names[:9]))}"
+        for field, names in fields.items()
+        if field.startswith("available_")
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -674,15 +646,15 @@ def printed(outcome: Outcome, for_people: bool) -> str:
 def encoded(fields: Json, for_people: bool) -> str:
     form: Json = {"indent": 2} if for_people else {"separators": (",", ":")}
     text = json.dumps(fields, allow_nan=False, **form)
-    # Escaped so that it can be put into a page as it is.
+    # `</` could end a script in a page.
     return text.replace("</", r"<\/") + "\n"
 
 
 def command() -> NoReturn:
-    """The same for a process, which ends here.
+    """Run `main` and end the process without freeing memory.
 
-    All is written by now, past Python's buffers. To free what was read, object by object, would
-    take a tenth of the time of a small trace. A profiler or debugger speaks at the end.
+    Freeing all objects takes a tenth of the time of a small trace, and `write` leaves nothing in
+    Python's buffers. Profilers and debuggers need an ordinary end.
     """
     status = main()
     if sys.getprofile() or sys.gettrace():

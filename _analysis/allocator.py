@@ -1,36 +1,51 @@
-"""What the allocator of a device's memory said while the capture ran.
+"""The reports of a device's memory allocator during the capture.
 
-The profiler writes an event on the host's plane whenever an array is allocated or freed: how much
-programs have reserved, how much arrays take, and how much is left.
+The profiler writes an event on the host's plane for each allocation and deallocation of an array,
+with the bytes that programs have reserved, that arrays take, and that are left.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from _pipeline.device import TPU_RE
-from _pipeline.texts import exact
 from _proto.errors import Damage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from _pipeline.context import Context
     from _proto.trace.event_stats import EventNumbers
     from _proto.trace.ranks import Rank
     from _proto.trace.trace import Trace
 
-    Json = dict[str, Any]
-
 EVENTS = ("MemoryAllocation", "MemoryDeallocation")
 DEVICE, FRAGMENTATION = "index_on_host", "fragmentation"
 RESERVED, ALLOCATED, AVAILABLE = SIZES = ("bytes_reserved", "bytes_allocated", "bytes_available")
 
 
-def runtime_of(trace: Trace, device: str, context: Context) -> Json | None:
-    """Return what is told of the device; None where nothing is, or it can't be read."""
+class RuntimePeak(NamedTuple):
+    """The bytes when most were taken, and the time on the trace's clock when this began."""
+
+    at: int
+    reserved: int
+    allocated: int
+
+
+class Runtime(NamedTuple):
+    """The extremes of what the allocator reported; None if no event had the numbers."""
+
+    capacity: int | None
+    peak: RuntimePeak | None
+    min_available: int | None
+    max_fragmentation: float | None
+    n_events: int
+
+
+def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
+    """Return the allocator's reports for a device; None if there are none or they are damaged."""
     # These import protobuf, which may be missing when this module is loaded.
     from _proto.trace.event_stats import numbers_of_events
     from _proto.trace.trace import thread_planes
@@ -43,12 +58,12 @@ def runtime_of(trace: Trace, device: str, context: Context) -> Json | None:
         if index is None:
             return None
         stats = (DEVICE, *SIZES, FRAGMENTATION)
-        told = (
-            each
+        reports = (
+            report
             for name in thread_planes(rank)
-            for each in numbers_of_events(trace.plane(name), EVENTS, stats)
+            for report in numbers_of_events(trace.plane(name), EVENTS, stats)
         )
-        return runtime_fields((at, says) for at, says in told if says.get(DEVICE) == index)
+        return summed((at, numbers) for at, numbers in reports if numbers.get(DEVICE) == index)
     except (Damage, OSError) as error:
         where = trace.in_file(error) if isinstance(error, Damage) else error
         context.note(f"the host's plane can't be read: {where}; answered without it")
@@ -56,9 +71,9 @@ def runtime_of(trace: Trace, device: str, context: Context) -> Json | None:
 
 
 def index_on_host(trace: Trace, rank: Rank, device: str) -> int | None:
-    """Return the number by which the allocator knows a device; None if that isn't known.
+    """Return the allocator's number of a device; None if unknown.
 
-    That is the number in its name, unless the capture was merged and the devices were renumbered.
+    It is the number in the device's name, unless a merged capture renumbered the devices.
     """
     match = TPU_RE.match(device)
     if not trace.is_merged and match:
@@ -70,39 +85,40 @@ def index_on_host(trace: Trace, rank: Rank, device: str) -> int | None:
     return devices.index(device) if device in devices else None
 
 
-def runtime_fields(told: Iterable[EventNumbers]) -> Json | None:
-    """A number that is missing is not zero: what needs it is told by other events."""
+def summed(reports: Iterable[EventNumbers]) -> Runtime | None:
+    """Return the extremes of the reports; a number that is missing does not count as zero."""
     n_events = 0
     capacity: list[int] = []
     available: list[int] = []
     fragmentation: list[float] = []
-    # The most that is taken, since when, of what parts.
-    peak: tuple[int, int, int, int] | None = None
-    for at, says in told:
+    peak: RuntimePeak | None = None
+    for at, numbers in reports:
         n_events += 1
-        sizes = {name: int(says[name]) for name in SIZES if is_size(says.get(name))}
+        sizes = {name: int(numbers[name]) for name in SIZES if is_size(numbers.get(name))}
         if AVAILABLE in sizes:
             available.append(sizes[AVAILABLE])
         if len(sizes) == len(SIZES):
             capacity.append(sum(sizes.values()))
         if RESERVED in sizes and ALLOCATED in sizes:
-            taken = sizes[RESERVED] + sizes[ALLOCATED]
-            if peak is None or (-taken, at) < peak[:2]:
-                peak = -taken, at, sizes[RESERVED], sizes[ALLOCATED]
-        if 0 <= says.get(FRAGMENTATION, math.nan) < math.inf:
-            fragmentation.append(says[FRAGMENTATION])
+            found = RuntimePeak(at, sizes[RESERVED], sizes[ALLOCATED])
+            if peak is None or rank(found) < rank(peak):
+                peak = found
+        if 0 <= numbers.get(FRAGMENTATION, math.nan) < math.inf:
+            fragmentation.append(numbers[FRAGMENTATION])
     if not n_events:
         return None
-    return {
-        "capacity_bytes": max(capacity, default=None),
-        "peak_bytes": -peak[0] if peak else None,
-        "peak_at_ps": exact(peak[1]) if peak else None,
-        "peak_reserved_bytes": peak[2] if peak else None,
-        "peak_allocated_bytes": peak[3] if peak else None,
-        "min_available_bytes": min(available, default=None),
-        "max_fragmentation": max(fragmentation, default=None),
-        "n_events": n_events,
-    }
+    return Runtime(
+        max(capacity, default=None),
+        peak,
+        min(available, default=None),
+        max(fragmentation, default=None),
+        n_events,
+    )
+
+
+def rank(peak: RuntimePeak) -> tuple[int, int]:
+    """Return the sort key: most bytes first, then the earliest."""
+    return -(peak.reserved + peak.allocated), peak.at
 
 
 def is_size(value: float | None) -> bool:

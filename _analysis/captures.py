@@ -1,4 +1,4 @@
-"""What is compared: records, or traces read into records."""
+"""Find and read the captures that `compare` and `spread` compare: records, or traces."""
 
 from __future__ import annotations
 
@@ -12,32 +12,27 @@ from _analysis.recording import record_of_trace, records_of_trace
 from _pipeline.folders import files_in
 from _pipeline.load import find_files
 from _pipeline.no_answer import DEVICE_NOT_FOUND, NoAnswer, unreadable
-from _pipeline.request import SCHEMA_VERSION
-from _pipeline.texts import cut_texts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from _analysis.record_format import Record
     from _pipeline.context import Context
     from _pipeline.load import Place
 
-    Json = dict[str, Any]
-
 RECORD_SUFFIXES = (".json", ".json.gz")
-# Of other JSON that lies beside traces.
+# JSON of another format that profilers write beside traces.
 TRACE_VIEWER = ".trace.json"
-# How a record begins, also one whose keys a formatter has sorted. What has less of it was one that
-# wasn't written to its end, as was a file of zeros.
+# First bytes of a record, also of one with sorted keys. A file that has only a part of them, or
+# only zeros, counts as a record that was not written completely.
 RECORD_STARTS = (b'{"status"', b'{"devices":[{"clock"')
 PADDING = b" \t\r\n\0"
 N_HEAD = 512
 
 
 def find_captures(profile: str, context: Context) -> dict[str, str]:
-    """Traces and records, by host; of both of one host the record, since it says the same."""
+    """Return traces and records by host; if a host has both, the record."""
 
     def captures_in(folder: str) -> dict[str, str]:
         return dict(sorted((files_in(folder) | records_in(folder)).items()))
@@ -53,12 +48,12 @@ def find_captures(profile: str, context: Context) -> dict[str, str]:
 
 
 def records_in(folder: str) -> dict[str, str]:
-    """The records in a folder, by host; also what should have become one."""
+    """Return the records in a folder by host, also those that can't be read."""
     found: dict[str, str] = {}
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         is_json = name.endswith(RECORD_SUFFIXES) and TRACE_VIEWER not in name
-        # A link that leads nowhere was to be one, too.
+        # A broken link counts too: it was meant to lead to a record.
         is_file = os.path.isfile(path) or not os.path.exists(path)
         if is_json and is_file and is_record(path):
             found.setdefault(host_of_record(path), path)
@@ -70,25 +65,26 @@ def host_of_record(path: str) -> str:
 
 
 def is_record(path: str) -> bool:
+    """Return true if the first bytes are those of a record, or if they can't be read."""
     try:
         with open(path, "rb") as file:
             head = file.read(N_HEAD)
         if path.endswith(".gz"):
             head = zlib.decompressobj(wbits=31).decompress(head, N_HEAD)
     except (OSError, zlib.error):
-        # Whoever reads it says why that can't be done.
+        # The reason is given when the whole file is read.
         return True
     head = head.translate(None, PADDING)
     return any(start.startswith(head[: len(start)]) for start in RECORD_STARTS)
 
 
 def record_at(place: Place, device: str | None, context: Context) -> Record:
-    """Return a record that has the device; of a trace that which would be made of it."""
+    """Read a record, or record a trace; raise NoAnswer if it lacks the device."""
     with refusals_of_records(place.path):
         if not place.path.endswith(RECORD_SUFFIXES):
             return record_of(record_of_trace(place, device, slice(None), context))
         found = decode(content_of(place.path))
-    available = [each["device"] for each in found["devices"]]
+    available = [found_device.name for found_device in found.devices]
     if device is not None and device not in available:
         raise NoAnswer(DEVICE_NOT_FOUND, available_devices=available)
     return found
@@ -100,11 +96,12 @@ def records_at(path: str, device: str | None, context: Context) -> list[Record |
         if path.endswith(RECORD_SUFFIXES):
             return [decode(content_of(path))]
         found = records_of_trace(path, device, context)
-        return [each if isinstance(each, NoAnswer) else record_of(each) for each in found]
+        return [record if isinstance(record, NoAnswer) else record_of(record) for record in found]
 
 
 @contextmanager
 def refusals_of_records(path: str) -> Iterator[None]:
+    """Raise NoAnswer for whatever keeps a record from being read."""
     try:
         yield
     except (OSError, MemoryError) as error:
@@ -117,25 +114,8 @@ def refusals_of_records(path: str) -> Iterator[None]:
 
 
 def content_of(path: str) -> bytes:
-    # Not blocking: opening a FIFO that nobody writes to must not wait.
+    # Open without blocking: a FIFO without a writer must not hang.
     with open(path, "rb", opener=lambda at, flags: os.open(at, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise UnreadableRecord("byte 0: not a regular file: copy it into one")
         return file.read()
-
-
-def answer_of_records(context: Context, fields: Json, **said: str) -> Json:
-    """Return the whole answer of a mode that reads records."""
-    context.notes += fields.pop("notes")
-    answer = {
-        "status": "ok",
-        "mode": context.request.mode,
-        "schema_version": SCHEMA_VERSION,
-        "profile_dir": context.request.profile,
-        **said,
-        "notes": context.notes,
-        **fields,
-    }
-    # Whoever made the records may have had longer ones.
-    cut_texts(answer)
-    return answer

@@ -1,13 +1,13 @@
-"""What a change did to each file: it needs no counterpart of a line.
+"""Compare the files of two captures, also if their lines have no counterparts.
 
-So it holds where rows don't: where a loop was unrolled, or code rewritten. Files are paired as
-matching pairs them, and each group counts by the file of its innermost line.
+The result is right even where a loop was unrolled or code was rewritten. Files are paired as in
+matching, and each group counts in the file of its innermost line.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from _analysis.matching import paired_files, split_frame
 
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     Lines = Sequence[Line]
 
 
-@dataclass(slots=True)
-class FileLines:
-    """The lines of a file on both sides, under its name there; None: those without a source."""
+class FileLines(NamedTuple):
+    """The lines of a file, and its name on each side; None if no line of the side is in it."""
 
     before_file: str | None
     file: str | None
@@ -33,7 +32,7 @@ class FileLines:
 
 
 class Files:
-    """Which file each line of two captures is in, under one name for both sides."""
+    """The files of the lines of two captures, under one name for both sides."""
 
     def __init__(self, before: Lines, after: Lines) -> None:
         self._sides = before, after
@@ -44,36 +43,38 @@ class Files:
         return None if file is None else self._names[side].get(file, file)
 
     def of_match(self, match: Match) -> list[set[str | None]]:
-        """By side."""
+        """Return the files of a match by side."""
         sides = match.before, match.after
         return [{self.name(line, side) for line in lines} for side, lines in enumerate(sides)]
 
     def with_lines(self, matches: Sequence[Match]) -> list[FileLines]:
         n_rows = Counter(name for match in matches for name in set().union(*self.of_match(match)))
-        found = {name: FileLines(None, None, [], [], n) for name, n in n_rows.items()}
-        for line in self._sides[0]:
-            of_file = found[self.name(line, 0)]
-            of_file.before_file = file_of(line)
-            of_file.before.append(line)
-        for line in self._sides[1]:
-            of_file = found[self.name(line, 1)]
-            of_file.file = file_of(line)
-            of_file.after.append(line)
-        return list(found.values())
+        lines: dict[str | None, tuple[list[Line], list[Line]]] = {name: ([], []) for name in n_rows}
+        for side in (0, 1):
+            for line in self._sides[side]:
+                lines[self.name(line, side)][side].append(line)
+        return [
+            FileLines(last_file_of(before), last_file_of(after), before, after, n_rows[name])
+            for name, (before, after) in lines.items()
+        ]
 
     def is_moved(self, match: Match) -> bool:
-        """Whether its lines stand in other files now: here a fall and a rise."""
+        """Return true if the lines of a match are in other files now."""
         before, after = self.of_match(match)
         return bool(before and after and before != after)
 
 
 def files_of(lines: Lines) -> set[str]:
-    """All that is known of a side, for pairs to be found among: callers, too."""
-    stacks = {frame for line in lines for frame in line.frames}
+    """Return all files of one side, also those of callers."""
+    stacks = {frame for line in lines for frame in line.group.frames}
     sources = {file for line in lines if (file := file_of(line)) is not None}
     return sources | {split_frame(frame)[0] for frame in stacks}
 
 
 def file_of(line: Line) -> str | None:
-    source = line.group["source"]
+    source = line.group.source
     return split_frame(source)[0] if source else None
+
+
+def last_file_of(lines: Lines) -> str | None:
+    return file_of(lines[-1]) if lines else None

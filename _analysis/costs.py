@@ -1,39 +1,46 @@
-"""What one execution of an op takes, and who says so."""
+"""The cost of one execution of an op: flops and bytes, and where the figures come from."""
 
 from __future__ import annotations
 
-from _pipeline.names import taken_for
+from typing import NamedTuple
+
+from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
-from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
+    from typing import Final, Literal
 
+    from _output.fields.units import Dtype, DtypeSource
     from _pipeline.context import Context
     from _pipeline.groups import Group
     from _pipeline.ops import Op
 
-OPAQUE, XLA, DECLARED, USER = "opaque", "xla", "declared", "user"
-OUTPUT, PROGRAM = "output", "program"
+# Where a cost comes from. The cost of an opaque op is unknown.
+OPAQUE: Final = "opaque"
+XLA: Final = "xla"
+DECLARED: Final = "declared"
+USER: Final = "user"
+# Where a dtype comes from, if not from the user.
+OUTPUT: Final = "output"
+PROGRAM: Final = "program"
 
 
-@record
-class KernelCost:
-    """What the user says of a kernel, per execution."""
+class KernelCost(NamedTuple):
+    """The cost of one execution of a kernel, given by the user."""
 
     kernel: str
     flops: int
     n_bytes: int
-    dtype: str | None
+    dtype: Dtype | None
 
 
-@record
-class Precision:
-    """The dtype whose peak an op is held against, who says so, and whether it may be another."""
+class Precision(NamedTuple):
+    """The dtype that decides the peak of an op, and where it comes from."""
 
-    dtype: str
-    source: str
+    dtype: Dtype
+    source: DtypeSource
     is_uncertain: bool
 
 
@@ -43,12 +50,11 @@ def precision_of(op: Op) -> Precision:
     return Precision(op.dtype, OUTPUT, op.dtype_uncertain)
 
 
-@record
-class Cost:
-    """What one execution of an op takes, and who says so."""
+class Cost(NamedTuple):
+    """The cost of one execution of an op; what is unknown is None."""
 
-    source: str
-    # Of a kernel that somebody other than XLA knows the cost of.
+    source: Literal["opaque", "xla", "declared", "user"]
+    # The name of a kernel with a declared cost or a cost given by the user.
     kernel: str | None
     flops: int | None
     model_flops: int | None
@@ -62,13 +68,13 @@ class Cost:
 
 
 def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
-    """The first that is there: what the user says, what XLA knows, what the author declared."""
+    """Return the cost given by the user, else XLA's, else the one the kernel's author declared."""
     precision = precision_of(op)
-    told = by_user.get(op.kernel or "")
-    if told:
-        if told.dtype:
-            precision = Precision(told.dtype, USER, False)
-        return Cost(USER, op.kernel, told.flops, None, told.n_bytes, told.n_bytes, precision)
+    given = by_user.get(op.kernel or "")
+    if given:
+        if given.dtype:
+            precision = Precision(given.dtype, USER, False)
+        return Cost(USER, op.kernel, given.flops, None, given.n_bytes, given.n_bytes, precision)
     declared = op.declared_cost if op.is_opaque else None
     if declared and declared.flops:
         size, hbm = declared.bytes_accessed, declared.bytes_accessed
@@ -76,26 +82,25 @@ def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
             size, hbm = op.bytes_accessed, op.hbm_bytes
         kernel = op.kernel or op.hlo.base_name
         return Cost(DECLARED, kernel, declared.flops, None, size, hbm, precision)
-    source = OPAQUE if op.is_opaque else XLA
     facts = op.flops, op.model_flops, op.bytes_accessed, op.hbm_bytes
-    return Cost(source, None, *facts, precision)
+    return Cost(OPAQUE if op.is_opaque else XLA, None, *facts, precision)
 
 
 def costs_by_kernel(
-    compute: Group, told: Sequence[tuple[str, int, int, str | None]], context: Context
+    compute: Group, given: Sequence[tuple[str, int, int, Dtype | None]], context: Context
 ) -> dict[str, KernelCost]:
-    """What is told of kernels, as the command line takes it apart."""
-    if not told:
+    """Return the costs given by `--kernel-cost`, by the full names of the kernels."""
+    if not given:
         return {}
     kernels = compute.distinct(lambda op: op.kernel)
     costs: dict[str, KernelCost] = {}
-    for asked, flops, n_bytes, dtype in told:
-        kernel = taken_for(asked, kernels, "--kernel-cost", context)
+    for asked, flops, n_bytes, dtype in given:
+        kernel = resolve_name(asked, kernels, "--kernel-cost", context)
         if kernel is None:
             raise NoAnswer(
                 "kernel_not_found",
-                detail=f"no kernel of the step's compute is named {asked!r}, nor does just one"
-                " begin so",
+                detail=f"no kernel of the step's compute is named {asked!r}, and it is not a unique"
+                " prefix",
                 available_kernels=kernels,
             )
         if kernel in costs:

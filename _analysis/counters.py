@@ -1,4 +1,4 @@
-"""What counters read: lines whose events are measurements, such as power or utilization."""
+"""Sum up counters: lines with events that are measurements, such as power or utilization."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ if TYPE_CHECKING:
 
     Number = int | float
 
-# In its line's name.
+# Part of the names of lines that hold counters.
 COUNTER = "counter"
-# Longer texts are no figures but a way to keep the program busy.
+# Longer texts are not figures.
 DECIMAL_RE = re.compile(r"[+-]?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 class Figures:
-    """The numbers of one stat of events of one name."""
+    """The numbers of one stat of events of one name; the first one makes the figures."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: Number, start: int | None) -> None:
         self.n = 0
-        # Exact, so that the mean is rounded once.
+        # Exact, so that the mean is rounded only once.
         self._sum = Fraction()
-        self.least: Number | None = None
-        self.most: Number | None = None
-        # With their times; None as long as no event tells one.
+        self.least = self.most = number
+        # With their times; None until an event has a time.
         self._first: tuple[int, Number] | None = None
         self._last: tuple[int, Number] | None = None
+        self.add(number, start)
 
     def add(self, number: Number, start: int | None) -> None:
         self.n += 1
         self._sum += Fraction(number)
-        self.least = number if self.least is None else min(self.least, number)
-        self.most = number if self.most is None else max(self.most, number)
+        self.least, self.most = min(self.least, number), max(self.most, number)
         if start is not None:
             if self._first is None or start < self._first[0]:
                 self._first = start, number
@@ -58,7 +57,7 @@ class Figures:
 
 
 class Counters:
-    """The figures of a line by name of event and stat, in order of appearance."""
+    """The figures of a line by event name and stat, in order of appearance."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[PlanePart, int], str | None] = {}
@@ -73,13 +72,14 @@ class Counters:
             number = number_in(value)
             if number is not None:
                 key = self._names[name_key], stat
-                if key not in self.figures:
-                    self.figures[key] = Figures()
-                self.figures[key].add(number, start)
+                if key in self.figures:
+                    self.figures[key].add(number, start)
+                else:
+                    self.figures[key] = Figures(number, start)
 
 
 def number_in(value: Value | None) -> Number | None:
-    """A number, or the one that a text is."""
+    """Return a number, also from a text that is a decimal number."""
     if isinstance(value, str) and DECIMAL_RE.fullmatch(value):
         value = int(value) if value.lstrip("+-").isdigit() else float(value)
     if isinstance(value, (int, float)) and math.isfinite(value):

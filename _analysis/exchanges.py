@@ -1,8 +1,8 @@
-"""What a collective moves and among whom, by its HLO texts, and by its program where these are
-silent.
+"""The bytes that a collective moves and the devices that take part.
 
-Of an asynchronous one the texts of both ends count: its start takes the input, its done gives the
-result. Sizes are logical: dims times the size of an element, without the padding of tiles.
+Both come from its HLO texts, else from its program. An asynchronous collective has two texts: its
+start has the input, its done the result. Sizes are logical: dimensions times the size of an
+element, without the padding of tiles.
 """
 
 from __future__ import annotations
@@ -17,13 +17,19 @@ from _proto.hlo.text import FROM_HOST, TO_HOST, Array, HloText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
+    from _output.fields.comm import GroupsFrom
     from _proto.hlo.collectives import Collective
     from _proto.hlo.program import Program
 
-TEXT, PROGRAM, SHAPES = "text", "program", "shapes"
-# What counts as the payload, what goes in or what comes out. Both are equal, unless a sum is of a
-# wider dtype than its operands: then the smaller, which is the least that has to be sent. What
-# isn't here moves as much as only its run knows.
+# The sources that the participants are known from.
+TEXT: Final = "text"
+PROGRAM: Final = "program"
+SHAPES: Final = "shapes"
+# The sides that count as the payload: the input, the output, or the smaller of both. They differ
+# if a sum has a wider dtype than its operands; the smaller one is what has to be sent at least. The
+# payload of other collectives depends on data, so it is unknown.
 _IN, _OUT = 0, 1
 _PAYLOADS = {
     "all-gather": (_OUT,),
@@ -37,7 +43,7 @@ _PAYLOADS = {
     TO_HOST: (_OUT,),
     FROM_HOST: (_OUT,),
 }
-# How many times each of n devices has to send (n - 1) / n of it; or once, but all of it.
+# How many times each of n devices sends (n - 1) / n of the payload. Those in _WHOLE send all of it.
 _ROUNDS = {"all-gather": 1, "reduce-scatter": 1, "all-reduce": 2, "all-to-all": 1}
 _COPIES = (TO_HOST, FROM_HOST)
 _WHOLE = ("collective-broadcast", *_COPIES)
@@ -49,31 +55,31 @@ _Arrays = Sequence[Array | ProgramArray] | None
 
 
 class _Size(NamedTuple):
-    """How much arrays hold together."""
+    """The size of arrays together."""
 
     n_bytes: int
     n_elements: int
 
 
 class Exchange(NamedTuple):
-    """What one execution moves, in bytes, and among whom; what isn't known is None.
+    """The bytes that one execution moves, and the devices that take part; None if unknown.
 
-    `bus` is what each device has to send at the least, where all send as much. `who_is` says what
-    tells of `who`.
+    `bus` are the bytes that each device has to send at least, if all devices send the same.
+    `who_is` is the source of `who`.
     """
 
     payload: int | None
     bus: Fraction | None
     who: Participants
-    who_is: str | None
+    who_is: GroupsFrom | None
 
 
 class Exchanges:
-    """Looks at the collectives of a device."""
+    """Finds the exchanges of a device's collectives."""
 
     def __init__(self) -> None:
-        # Many ops may share a long text or list: who takes part by the former, the size of the
-        # latter by its id. Each is kept, so that its id stays its own.
+        # Many ops can share a long text or list. Sizes are kept by the id of the list; the list is
+        # kept, too, so that no other object gets its id.
         self._who: dict[tuple[HloText, bool], Participants | None] = {}
         self._sizes: dict[int, tuple[_Arrays, _Size | None]] = {}
 
@@ -87,22 +93,26 @@ class Exchanges:
         program: Program | None,
         inside: Collective | None,
     ) -> Exchange:
-        """That of an op; if it is the end of another, with the text of its start.
+        """Return the exchange of an op; `start` is the text of the start that a done waits for.
 
-        `inside` is the collective that its program finds in it.
+        `inside` is the collective that the program has inside the op.
         """
-        # What sums up and scatters may be written as an all-reduce of which a part is taken.
+        # A reduce-scatter can be written as an all-reduce and a slice of its result.
         names = (collective, "all-reduce") if collective == "reduce-scatter" else (collective,)
-        told = inside if inside and inside.opcode in names else None
-        sizes = _sizes(collective, op, start, is_done, told, self._size)
+        in_program = inside if inside and inside.opcode in names else None
+        sizes = _sizes(collective, op, start, is_done, in_program, self._size)
         payload = None
-        if (told and not is_done) or op.opcode != "fusion" or not _differs(collective, *sizes):
+        if (
+            (in_program and not is_done)
+            or op.opcode != "fusion"
+            or not _differs(collective, *sizes)
+        ):
             moved = filter(None, (sizes[side] for side in _PAYLOADS.get(collective, ())))
             payload = min((size.n_bytes for size in moved), default=None)
         n_devices = program.n_devices if program else None
         who, who_is = (
             self._written(collective, (op, start), n_devices)
-            or (told and told.who and (told.who, PROGRAM))
+            or (in_program and in_program.who and (in_program.who, PROGRAM))
             or (Participants(_ratio(collective, *sizes), None), SHAPES)
         )
         is_known = who.size is not None or who.label is not None
@@ -110,7 +120,7 @@ class Exchanges:
 
     def _written(
         self, collective: str, texts: Iterable[HloText | None], n_devices: int | None
-    ) -> tuple[Participants, str] | None:
+    ) -> tuple[Participants, GroupsFrom] | None:
         for text in filter(None, texts):
             key = text, collective == _PERMUTE
             if key not in self._who:
@@ -130,8 +140,10 @@ class Exchanges:
 
 
 def _ratio(collective: str, into: _Size | None, out: _Size | None) -> int | None:
-    """How many take part, by how many more elements one side has: what is gathered or summed up
-    may be cast on the way."""
+    """Return the number of devices from the ratio of the elements of both sides.
+
+    Bytes do not tell it, since a fusion can cast the data.
+    """
     part, whole = (into, out) if collective == "all-gather" else (out, into)
     if collective not in _RATIOS or not part or not whole:
         return None
@@ -140,7 +152,7 @@ def _ratio(collective: str, into: _Size | None, out: _Size | None) -> int | None
 
 
 def _differs(collective: str, into: _Size | None, out: _Size | None) -> bool:
-    """Whether a fusion does more to what it moves, such as a cast: before or after, who knows."""
+    """Return True if a fusion also changes the data, such as by a cast before or after the move."""
     if not into or not out:
         return False
     if len(_PAYLOADS.get(collective, ())) > 1:
@@ -160,38 +172,38 @@ def _sizes(
     op: HloText,
     start: HloText | None,
     is_done: bool,
-    told: Collective | None,
+    in_program: Collective | None,
     size: Callable[[_Arrays], _Size | None],
 ) -> tuple[_Size | None, _Size | None]:
-    """What goes in, and what comes out."""
+    """Return the sizes of the input and the output."""
     into, out = op.operands, op.outputs
     if is_done:
         into = (start.operands if start else []) or op.wrapped_inputs
     elif op.opcode == "recv":
-        # Nothing has come yet.
+        # A recv has received nothing yet.
         out = []
     if collective in _COPIES and op.name.startswith("dynamic-update-slice"):
-        # It gives back all of what it is written into.
+        # The output is the whole array; the second operand is the part that is written.
         out = into[1:2]
     if op.opcode == "fusion":
-        # Of several arrays some belong to other work. Of one that is asynchronous the program has
-        # pieces, of any other the very operands.
+        # If a fusion has several arrays, some belong to other work.
         into, out = (side if len(side) == 1 else [] for side in (into, out))
     sources: list[tuple[_Arrays, _Arrays]] = [(into, out)]
-    if told and not (is_done and op.opcode == "fusion"):
-        in_program = told.inputs, told.outputs if told.opcode == collective else None
-        sources.insert(0 if op.opcode == "fusion" else 1, in_program)
+    # Inside an asynchronous fusion the program has only pieces of the arrays.
+    if in_program and not (is_done and op.opcode == "fusion"):
+        outputs = in_program.outputs if in_program.opcode == collective else None
+        sources.insert(0 if op.opcode == "fusion" else 1, (in_program.inputs, outputs))
     if collective == _PERMUTE and (
         any(text and _IN_PLACE in text.attributes for text in (op, start))
         or any(len(into or ()) > max(1, len(out or ())) for into, out in sources)
     ):
-        # Of what goes in, slices are sent, of a size that the run knows, and written into the rest.
+        # It sends slices of the input in place; only the run knows their size.
         return None, None
     return _first(size(into) for into, _ in sources), _first(size(out) for _, out in sources)
 
 
 def _size(arrays: _Arrays) -> _Size | None:
-    """Of all of them; None where there are none, or that of one isn't known."""
+    """Return the sum over all arrays; None if there is none or the size of one is unknown."""
     n_bytes = n_elements = 0
     for array in arrays or ():
         if array.n_bytes is None:

@@ -1,11 +1,12 @@
-"""What the core stands in: communication that it runs, and waits until something is done."""
+"""Exposed time: communication that runs on the core, and waits of the core."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from _pipeline.groups import Group, ranked_by
 from _pipeline.vocabulary import COMM, DMA, HOST, SOME_COLLECTIVE, SPARSE_CORE
 from _proto.hlo.text import FROM_HOST, TO_HOST
-from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,9 +14,8 @@ if TYPE_CHECKING:
     from _pipeline.ops import Op
 
 
-@record
-class Exposed:
-    """What the core stands in for one thing: running it, or waiting until it is done."""
+class Exposed(NamedTuple):
+    """All exposed time of one collective or other target; `waits` is a part of `group`."""
 
     waits_for: str
     group: Group
@@ -27,7 +27,7 @@ class Exposed:
 
 
 def exposed(step: Step) -> list[Exposed]:
-    """Waits, and communication that runs on the core, by what they are for; longest first."""
+    """Return the exposed time by what the core waits for, longest first."""
     members = Group(step.leaves).where(is_exposed).members
     return [
         Exposed(name, of_name, of_name.where(lambda op: op.is_wait))
@@ -36,12 +36,12 @@ def exposed(step: Step) -> list[Exposed]:
 
 
 def is_exposed(op: Op) -> bool:
-    sets_off = op.is_start or op.category.endswith("-update")
-    return op.is_wait or (op.kind == COMM and not sets_off)
+    only_starts = op.is_start or op.category.endswith("-update")
+    return op.is_wait or (op.kind == COMM and not only_starts)
 
 
 def is_communication(op: Op) -> bool:
-    """Whether the core stands in communication, with other devices or the host."""
+    """Return True for exposed communication with other devices or the host."""
     return is_exposed(op) and op.waits_for not in (SPARSE_CORE, DMA)
 
 

@@ -1,9 +1,9 @@
-"""Pairs the executions of asynchronous ops: a trace has their starts and their ends, and no link.
+"""Pair the executions of asynchronous ops: a trace has starts and ends, but no links.
 
-Which op ends which is a matter of names and programs. Of their executions a queue tells: the
-oldest that is under way ends first. By the trace's clock, since only there do programs and ops
-meet; but this clock draws some ops as instant, so that a start and the end of another stand at one
-time, and then starts come first.
+Names and programs say which op ends which. The executions of such a pair are paired as a queue:
+the oldest one in flight ends first. This uses the trace's clock, since only on that clock programs
+and ops can be compared. It draws some ops as instant, so that the start of one op and the end of
+another can be at the same time; then starts come first.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import TypeVar
 
 from _pipeline.clocks import Clock, Piece
 from _pipeline.timeline import separate_runs
-from _proto.record import record
 
 K = TypeVar("K")
 
 
-@record
 class Flight:
-    """A paired execution: when it begins, and when the wait for it begins and ends."""
+    """A paired execution: its begin, and the begin and end of the wait for it."""
 
-    start: int
-    wait: int
-    end: int
-    # Whether others of its kind were under way, so that pairing them in order is an assumption.
-    is_ambiguous: bool
+    # A step can have hundreds of thousands.
+    __slots__ = ("end", "is_ambiguous", "start", "wait")
+
+    def __init__(self, start: int, is_ambiguous: bool) -> None:
+        self.start = self.wait = self.end = start
+        # True if others with the same key were in flight, so that their order is an assumption.
+        self.is_ambiguous = is_ambiguous
 
 
 def flights_of(
@@ -38,27 +38,27 @@ def flights_of(
     dones: Mapping[int, K],
     borders: Iterable[int],
 ) -> dict[int, list[Flight]]:
-    """The paired executions of dones, by metadata id.
+    """Return the paired executions of dones, by metadata id.
 
-    What starts and what ends is given by metadata ids, each with what it is matched by; and the
-    times at which programs end: nothing outlasts its own.
+    `starts` and `dones` map metadata ids to the keys by which they are paired. `borders` are the
+    times at which programs end: no flight outlasts its program.
     """
     awaited = set(dones.values())
     key_of = {i: key for i, key in starts.items() if key in awaited} | dict(dones)
     ends = deque(sorted(borders))
     flights: dict[int, list[Flight]] = {metadata_id: [] for metadata_id in dones}
-    under_way: dict[K, deque[Flight]] = defaultdict(deque)
+    in_flight: dict[K, deque[Flight]] = defaultdict(deque)
     for (at, is_done), metadata_id, start, end in executions_of(
         pieces, clock, key_of.keys(), dones
     ):
         while ends and ends[0] <= at:
             ends.popleft()
-            under_way.clear()
-        queue = under_way[key_of[metadata_id]]
+            in_flight.clear()
+        queue = in_flight[key_of[metadata_id]]
         if not is_done:
             if queue:
                 queue[-1].is_ambiguous = True
-            queue.append(Flight(start, start, start, bool(queue)))
+            queue.append(Flight(start, bool(queue)))
         elif queue:
             flight = queue.popleft()
             flight.wait, flight.end = start, end
@@ -69,9 +69,9 @@ def flights_of(
 def executions_of(
     pieces: Iterable[Piece], clock: Clock, wanted: Set[int], dones: Container[int]
 ) -> Iterator[tuple[tuple[int, bool], int, int, int]]:
-    """Yield the wanted ops' executions: the order, metadata id, start and end of each.
+    """Yield the sort key, metadata id, start and end of the executions of the wanted ops.
 
-    They are in order by time, starts before dones, then as in the file.
+    They are sorted by time, starts before dones, then in the file's order.
     """
     some = [piece for piece in pieces if not wanted.isdisjoint(piece.metadata_ids)]
     for run in separate_runs([(piece.first, piece.base + max(piece.starts)) for piece in some]):

@@ -1,14 +1,14 @@
-"""How far what a line is made of is from its roof."""
+"""Compare the parts of each source group with the roofline."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
 from _analysis.costs import OPAQUE, XLA, Precision, cost_of
 from _analysis.roofs import rounded
 from _pipeline.groups import Group, group_by, source_key, sum_known
 from _pipeline.vocabulary import OTHER
-from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,34 +16,27 @@ if TYPE_CHECKING:
 
     from _analysis.costs import Cost, KernelCost
     from _analysis.roofs import Roofs
+    from _output.fields.roofline import SkipReason
+    from _output.fields.units import Bound, CostSource, Dtype, DtypeSource
     from _pipeline.executions import Executions
 
-SKIP_REASONS = {
-    OPAQUE: "n_no_flops",
-    "no_flops": "n_no_flops",
-    "no_bytes": "n_no_bytes",
-    "dtype_other": "n_dtype_other",
-    "peak_unknown_for_dtype": "n_peak_unknown_for_dtype",
-}
 
-
-@record
-class Costed:
-    """The executions of an op, with what one of them takes."""
+class Costed(NamedTuple):
+    """The executions of an op, and the cost of one of them."""
 
     executions: Executions
     cost: Cost
 
 
 class Part:
-    """What of a source group is judged by itself: what XLA knows of it, or one kernel."""
+    """The part of a source group that is judged by itself: the ops XLA knows, or one kernel."""
 
     def __init__(self, whole: Group, members: list[Costed], opaque_time: int) -> None:
         self.whole = whole
         self.members = members
-        # Time of the source group that XLA knows nothing of, told with what it knows.
+        # Time of the source group's opaque ops, printed with the ops that XLA knows.
         self.opaque_time = opaque_time
-        self.group = Group([each.executions for each in members])
+        self.group = Group([member.executions for member in members])
         self.source, self.kernel = members[0].cost.source, members[0].cost.kernel
         self.flops = self.sum_of(lambda cost: cost.flops)
         self.model_flops = self.sum_of(lambda cost: cost.model_flops)
@@ -51,13 +44,14 @@ class Part:
         self.precision = self._main_precision()
 
     def sum_of(self, fact: Callable[[Cost], int | None]) -> int | None:
-        """Sum a fact over the executions that carry it; None where none does."""
-        return sum_known((each.executions.n, fact(each.cost)) for each in self.members)
+        """Sum a fact over the executions that have it; None if none does."""
+        return sum_known((member.executions.n, fact(member.cost)) for member in self.members)
 
     @property
     def hbm_bytes(self) -> int | None:
-        """None where a member that moves bytes doesn't say where."""
-        if any(each.cost.bytes_accessed and each.cost.hbm_bytes is None for each in self.members):
+        """Sum the bytes in HBM; None if a member moves bytes and does not say in which memory."""
+        costs = [member.cost for member in self.members]
+        if any(cost.bytes_accessed and cost.hbm_bytes is None for cost in costs):
             return None
         return self.sum_of(lambda cost: cost.hbm_bytes)
 
@@ -65,46 +59,47 @@ class Part:
         return self.hbm_bytes if hbm_only else self.bytes_accessed
 
     def _main_precision(self) -> Precision:
-        """The dtype, and its source, that hold most of the time, the first of several."""
-        dtypes: dict[str, int] = {}
-        sources: dict[tuple[str, str], int] = {}
-        for each in self.members:
-            precision, total = each.cost.precision, each.executions.total
+        """Return the dtype that takes most of the time, and its most frequent source by time."""
+        dtypes: dict[Dtype, int] = {}
+        sources: dict[tuple[Dtype, DtypeSource], int] = {}
+        for executions, cost in self.members:
+            precision, total = cost.precision, executions.total
             key = precision.dtype, precision.source
             dtypes[precision.dtype] = dtypes.get(precision.dtype, 0) + total
             sources[key] = sources.get(key, 0) + total
         dtype = max(dtypes, key=dtypes.__getitem__)
         source = max((key for key in sources if key[0] == dtype), key=sources.__getitem__)[1]
-        is_uncertain = any(each.cost.precision.is_uncertain for each in self.members)
+        is_uncertain = any(member.cost.precision.is_uncertain for member in self.members)
         return Precision(dtype, source, is_uncertain)
 
 
 def parts_of(compute: Group, by_user: Mapping[str, KernelCost]) -> list[Part]:
-    """Take the opaque executions out of their source groups, and kernels of known cost."""
+    """Split source groups: opaque ops and each kernel of known cost are parts of their own."""
     parts = []
     for whole in group_by(compute.members, source_key).values():
-        pieces: dict[tuple[str, str], list[Costed]] = {}
-        for each in whole.members:
-            cost = cost_of(each.op, by_user)
-            pieces.setdefault(cost.key, []).append(Costed(each, cost))
-        opaque_time = sum(each.executions.total for each in pieces.get((OPAQUE, ""), ()))
-        # What XLA knows comes first.
-        for key, members in sorted(pieces.items(), key=lambda item: item[0] != (XLA, "")):
+        members_by_cost: dict[tuple[str, str], list[Costed]] = {}
+        for executions in whole.members:
+            cost = cost_of(executions.op, by_user)
+            members_by_cost.setdefault(cost.key, []).append(Costed(executions, cost))
+        opaque = members_by_cost.get((OPAQUE, ""), ())
+        opaque_time = sum(member.executions.total for member in opaque)
+        # The ops that XLA knows come first.
+        for key, members in sorted(members_by_cost.items(), key=lambda item: item[0] != (XLA, "")):
             parts.append(Part(whole, members, opaque_time if key == (XLA, "") else 0))
     return parts
 
 
-@record
-class Verdict:
-    """How far a part is from its roof: times in picoseconds, exact."""
+class Verdict(NamedTuple):
+    """The exact times in picoseconds that a part takes at its roofs."""
 
     part: Part
+    source: CostSource
     flops: int
     n_bytes: int
     t_compute: Fraction
     t_hbm: Fraction
     t_per_op: Fraction | None
-    ridge_point: Fraction
+    ridge_point: float
 
     @property
     def total(self) -> int:
@@ -119,25 +114,24 @@ class Verdict:
         return self.total - round(self.t_roofline)
 
     @property
-    def bound(self) -> str:
-        # arithmetic intensity >= ridge point, without dividing by no bytes
+    def bound(self) -> Bound:
+        # Equivalent to arithmetic intensity >= ridge point, and defined without bytes.
         return "compute" if self.t_compute >= self.t_hbm else "memory"
 
     @property
     def is_over_roof(self) -> bool:
-        """Whether it is faster than possible: a wrong dtype, peak or flop count."""
+        """Return True for an impossible speed: the dtype, the peak or the flop count is wrong."""
         return (self.utilization(self.t_roofline) or 0) > 1
 
     def utilization(self, t: Fraction) -> float | None:
         return rounded(t / self.total, 6) if self.total else None
 
 
-@record
-class Skipped:
-    """A part without a verdict, and why."""
+class Skipped(NamedTuple):
+    """A part without a verdict."""
 
     part: Part
-    reason: str
+    reason: SkipReason
 
 
 def judge(part: Part, roofs: Roofs, hbm_only: bool) -> Verdict | Skipped:
@@ -156,33 +150,33 @@ def judge(part: Part, roofs: Roofs, hbm_only: bool) -> Verdict | Skipped:
         return Skipped(part, "peak_unknown_for_dtype")
     t_compute, t_hbm = flops / roofs.flops[dtype], n_bytes / roofs.hbm
     t_per_op = per_op_roof(part, roofs.flops, roofs.hbm, hbm_only)
-    return Verdict(part, flops, n_bytes, t_compute, t_hbm, t_per_op, ridge_point)
+    return Verdict(part, part.source, flops, n_bytes, t_compute, t_hbm, t_per_op, ridge_point)
 
 
 def per_op_roof(
     part: Part, flops: Mapping[str, Fraction], hbm: Fraction, hbm_only: bool
 ) -> Fraction | None:
-    """The sum of each execution's own roof; None where one of them can't be known."""
+    """Sum the roofs of the executions; None if one of them is unknown."""
     roof = Fraction(0)
-    for each in part.members:
-        cost, dtype = each.cost, each.cost.precision.dtype
+    for executions, cost in part.members:
+        dtype = cost.precision.dtype
         t = ((cost.hbm_bytes if hbm_only else cost.bytes_accessed) or 0) / hbm
-        # A matrix unit doesn't take other dtypes: of such ops the bytes are the roof.
+        # A matrix unit does not take other dtypes, so only bytes make the roof of these ops.
         if cost.flops and dtype != OTHER:
             if dtype not in flops:
                 return None
             t = max(t, cost.flops / flops[dtype])
-        roof += each.executions.n * t
+        roof += executions.n * t
     return roof
 
 
 def weighted_average(
     verdicts: Iterable[Verdict], t_of: Callable[[Verdict], Fraction]
 ) -> float | None:
-    """Of utilizations, by time: their base is the weight."""
-    weighed = [(t_of(each), each.total) for each in verdicts if each.total]
-    if not weighed:
+    """Return the time-weighted average of the utilizations."""
+    weighted = [(t_of(verdict), verdict.total) for verdict in verdicts if verdict.total]
+    if not weighted:
         return None
     return rounded(
-        sum((t for t, _ in weighed), Fraction(0)) / sum(total for _, total in weighed), 6
+        sum((t for t, _ in weighted), Fraction(0)) / sum(total for _, total in weighted), 6
     )

@@ -1,46 +1,51 @@
-"""The ledger: each execution of the step once, with what the chip needs and what is lost."""
+"""The ledger: every execution of the step once, with the time that the chip needs for it."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
 from _analysis.costs import DECLARED, OPAQUE, cost_of
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, HOST, OTHER
-from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Final
 
     from _analysis.costs import Cost, KernelCost
     from _analysis.roofs import Roofs
+    from _output.fields.units import OpClass
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
 
-COLLECTIVE, DATA_MOVEMENT = "collective", "data_movement"
-COMPUTE_BOUND, MEMORY_BOUND = "compute_bound", "memory_bound"
-KERNEL, UNJUDGED = "kernel", "unjudged"
-CLASSES = (
+COLLECTIVE: Final = "collective"
+DATA_MOVEMENT: Final = "data_movement"
+COMPUTE_BOUND: Final = "compute_bound"
+MEMORY_BOUND: Final = "memory_bound"
+KERNEL: Final = "kernel"
+UNJUDGED: Final = "unjudged"
+CLASSES: tuple[OpClass, ...] = (
     *(COLLECTIVE, HOST, DATA_MOVEMENT, COMPUTE_BOUND, MEMORY_BOUND, KERNEL, UNJUDGED),
     OTHER,
 )
 
 
-@record
-class Entry:
-    """The executions of an op in the ledger; what the chip needs at the least, and what is lost."""
+class Entry(NamedTuple):
+    """The executions of an op, the time that the chip needs for them, and the time lost."""
 
     executions: Executions
-    name: str
+    name: OpClass
+    # None for ops other than compute.
     cost: Cost | None
-    # Both None where nobody knows.
+    # Both None if unknown.
     at_roof: int | None
     lost: int | None
-    # Whether the roof is made of all that it could be made of.
+    # False if a part of the roof (flops or bytes, or a peak) is unknown.
     is_certain: bool
-    # Whether the runs were faster than their roof allows: something that it is made of is wrong.
+    # True if the executions are faster than their roof, so a figure that it is made of is wrong.
     is_over_roof: bool
-    # By the flops alone, exact.
+    # Exact time that the flops alone take.
     t_compute: Fraction
 
     @property
@@ -59,51 +64,55 @@ class Entry:
 
 
 def ledger_of(step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> list[Entry]:
-    return [entry_of(each, roofs, by_user) for each in step.leaves]
+    return [entry_of(executions, roofs, by_user) for executions in step.leaves]
 
 
-def entry_of(each: Executions, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> Entry:
-    if each.op.kind == COMPUTE:
-        return judged(each, cost_of(each.op, by_user), roofs)
-    return vanishing(each)
+def entry_of(executions: Executions, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> Entry:
+    if executions.op.kind == COMPUTE:
+        return judged(executions, cost_of(executions.op, by_user), roofs)
+    return vanishing(executions)
 
 
-def vanishing(each: Executions) -> Entry:
-    """What a chip would not need at all: it could be hidden, or done without."""
-    op = each.op
+def vanishing(executions: Executions) -> Entry:
+    """Return the entry of an op that a chip does not need: it could be hidden or avoided."""
+    op = executions.op
+    name: OpClass
     if (op.kind == COMM or op.is_wait) and op.waits_for == HOST:
         name = HOST
+    elif op.kind == COMM:
+        name = COLLECTIVE
     else:
-        name = {COMM: COLLECTIVE, DATA_MOVE: DATA_MOVEMENT, OTHER: OTHER}[op.kind]
-    return Entry(each, name, None, 0, each.total, True, False, Fraction(0))
+        name = DATA_MOVEMENT if op.kind == DATA_MOVE else OTHER
+    return Entry(executions, name, None, 0, executions.total, True, False, Fraction(0))
 
 
-def judged(each: Executions, cost: Cost, roofs: Roofs) -> Entry:
-    """Math, held against the higher of its two roofs; a part that isn't known is none."""
+def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
+    """Compare compute with the higher of its two roofs; an unknown part counts as zero."""
+    n, total = executions.n, executions.total
     peak = roofs.flops.get(cost.precision.dtype)
     n_bytes = cost.bytes_accessed if cost.hbm_bytes is None else cost.hbm_bytes
-    t_compute = each.n * cost.flops / peak if cost.flops and peak else Fraction(0)
-    t_memory = each.n * n_bytes / roofs.hbm if n_bytes and roofs.hbm else Fraction(0)
-    if cost.source == OPAQUE and each.op.kernel:
-        return Entry(each, KERNEL, cost, None, None, False, False, t_compute)
+    t_compute = n * cost.flops / peak if cost.flops and peak else Fraction(0)
+    t_memory = n * n_bytes / roofs.hbm if n_bytes and roofs.hbm else Fraction(0)
+    if cost.source == OPAQUE and executions.op.kernel:
+        return Entry(executions, KERNEL, cost, None, None, False, False, t_compute)
     if not (t_compute or t_memory):
-        return Entry(each, UNJUDGED, cost, None, None, False, False, t_compute)
+        return Entry(executions, UNJUDGED, cost, None, None, False, False, t_compute)
     roof = max(t_compute, t_memory)
-    at_roof = min(each.total, round(roof))
-    name = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
+    at_roof = min(total, round(roof))
+    name: OpClass = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
     is_certain = None not in (cost.flops, peak, n_bytes, roofs.hbm)
-    # By more than what times are rounded to.
-    is_over_roof = each.total > 0 and 100 * roof > 101 * each.total
-    lost = each.total - at_roof
-    return Entry(each, name, cost, at_roof, lost, is_certain, is_over_roof, t_compute)
+    # Times are rounded, so allow 1 %.
+    is_over_roof = total > 0 and 100 * roof > 101 * total
+    lost = total - at_roof
+    return Entry(executions, name, cost, at_roof, lost, is_certain, is_over_roof, t_compute)
 
 
 def is_declared(entry: Entry) -> bool:
     return entry.cost is not None and entry.cost.source == DECLARED
 
 
-def is_vouched_for(entry: Entry) -> bool:
-    """Whether a lower bound may count on its roof: nobody's claim, and not seen to be wrong."""
+def counts_for_lower_bound(entry: Entry) -> bool:
+    """Return False if the roof is only declared by a kernel's author, or seen to be wrong."""
     return not is_declared(entry) and not entry.is_over_roof
 
 

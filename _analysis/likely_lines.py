@@ -1,50 +1,51 @@
-"""Likely lines: whose data ops without a line of their own move or wait for."""
+"""Likely lines: for an op without a line of its own, the line that the data it moves belongs to."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from _analysis.exposed import collective_of
 from _pipeline import frames
 from _pipeline.groups import group_by, how_most
-from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Final
 
+    from _output.fields.units import SourceIs
     from _pipeline.groups import Group
     from _pipeline.ops import Op
     from _proto.hlo.program import Instruction
 
 # How a likely line is known: the first of four ways, see `_proto/hlo/nearest_line.py`.
-OWN = "own"
+OWN: Final = "own"
 
 
-@record
-class LikelyLine:
-    """A line that an op is likely due to, the user's own nearest to it, and how that is known."""
+class LikelyLine(NamedTuple):
+    """A line, the user's own line nearest to it, and how the line is known."""
 
     line: str | None
     line_user: str | None
-    how: str | None
+    how: SourceIs | None
 
 
 NO_LINE = LikelyLine(None, None, None)
 
 
-@record
-class LikelyGroup:
-    """What of a group is likely due to one line."""
+class LikelyGroup(NamedTuple):
+    """The part of a group that likely belongs to one line."""
 
     likely: LikelyLine
     group: Group
 
 
 def likely_line(op: Op) -> LikelyLine:
-    """Whose data an op without a line of its own moves or waits for."""
+    """Return the line of the data that an op without a stack moves or waits for."""
     if op.instruction is None:
         return LikelyLine(op.source_inner, op.source_user, OWN) if op.source_inner else NO_LINE
-    # Sums are due to what is summed up, what goes to the host to what made it; all else is
-    # fetched for who needs it.
+    # Reductions and transfers to the host belong to the producer of their data, since it is there
+    # that the user can change something. Other transfers fetch data for their consumer.
     return likely_line_of(
         op.instruction,
         op.is_own,
@@ -54,7 +55,7 @@ def likely_line(op: Op) -> LikelyLine:
 
 
 def line_of(op: Op) -> LikelyLine:
-    """The line of an op: that of its stack, if it has one."""
+    """Return the line of an op's stack, or its likely line if it has no stack."""
     if op.source_stack:
         return LikelyLine(op.source_inner, op.source_user, OWN)
     return likely_line(op)
@@ -82,14 +83,16 @@ def likely_line_of(
 def likely_groups(
     group: Group, line_of_op: Callable[[Op], LikelyLine] = likely_line
 ) -> list[LikelyGroup]:
-    """A group by likely line, longest first; what has none comes last."""
-    found = {id(each.op): line_of_op(each.op) for each in group.members}
+    """Split a group by likely line, longest first; ops without a line come last."""
+    found = {id(executions.op): line_of_op(executions.op) for executions in group.members}
     parts = []
     for line, of_line in group_by(group.members, lambda op: found[id(op)].line).items():
-        how = how_most((found[id(each.op)].how, each.total) for each in of_line.members)
+        how = how_most(
+            (found[id(executions.op)].how, executions.total) for executions in of_line.members
+        )
         first = found[id(of_line.op)]
         parts.append(LikelyGroup(LikelyLine(line, first.line_user, how), of_line))
     return sorted(
         parts,
-        key=lambda each: (each.likely.line is None, -each.group.total, each.likely.line),
+        key=lambda part: (part.likely.line is None, -part.group.total, part.likely.line),
     )

@@ -1,7 +1,7 @@
-"""What a program holds in HBM when it holds most: its buffer assignment, walked through.
+"""The peak of a program's HBM, found by simulating its buffer assignment.
 
-Some allocations last as long as the program runs. All else shares temporary ones, whose heap
-traces tell what of them is live when: a trace is gone through as XProf's memory viewer does.
+Some allocations last as long as the program runs. All other buffers share temporary allocations.
+Their heap traces say which buffers are live when; they are replayed as XProf's memory viewer does.
 """
 
 from __future__ import annotations
@@ -13,57 +13,63 @@ from _proto.hlo.buffers import ALLOC, FREE, Allocation, Buffer, BufferAssignment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
+    from _output.fields.memory import BufferKind
     from _proto.hlo.program import Instruction
 
 HBM = 0
-PARAMETER, OUTPUT, CONSTANT, TEMPORARY = KINDS = ("parameter", "output", "constant", "temporary")
+PARAMETER: Final = "parameter"
+OUTPUT: Final = "output"
+CONSTANT: Final = "constant"
+TEMPORARY: Final = "temporary"
+KINDS: tuple[BufferKind, ...] = (PARAMETER, OUTPUT, CONSTANT, TEMPORARY)
 
 
 class Contradiction(Exception):
-    """What no compiler writes: the assignment can't be believed."""
+    """The assignment contradicts itself, as no compiler writes it."""
 
 
 class Held(NamedTuple):
-    """Memory that is live at the peak, and the buffer that it is told by."""
+    """Memory that is live at the peak, and the buffer that names it."""
 
     size: int
-    kind: str
+    kind: BufferKind
     buffer: Buffer | None
     parameter_number: int | None
 
     @property
     def instruction(self) -> Instruction | None:
-        """What puts it out."""
         return self.buffer.instruction if self.buffer else None
 
 
 class Peak(NamedTuple):
-    """What is live at the peak, what is reserved, and the instruction that the peak is reached at,
-    if a trace tells.
+    """The memory that is live at the peak.
 
-    It is an upper bound where several maxima were added up, and where temporary memory of which no
-    trace tells (`n_untraced` bytes) counts in whole.
+    It is an upper bound if several maxima are added up, or if temporary memory without a heap
+    trace (`n_untraced` bytes) counts as a whole.
     """
 
     held: list[Held]
     reserved: int
+    # The instruction at which the peak is reached; empty without a heap trace.
     instruction_name: str
     n_maxima: int
     n_untraced: int
-    # What is allocated in memories other than the HBM, by their numbers.
+    # Bytes of allocations in other memory spaces, by the number of the space.
     other_spaces: dict[str, int]
 
     @property
     def size(self) -> int:
-        return sum(each.size for each in self.held)
+        return sum(held.size for held in self.held)
 
     @property
-    def by_kind(self) -> dict[str, int]:
-        return {kind: sum(each.size for each in self.held if each.kind == kind) for kind in KINDS}
+    def by_kind(self) -> dict[BufferKind, int]:
+        return {kind: sum(held.size for held in self.held if held.kind == kind) for kind in KINDS}
 
 
 class _Maximum(NamedTuple):
-    """What is live after the first event after which most is."""
+    """The live buffers after the first event that reaches the maximum."""
 
     size: int
     live: list[Buffer]
@@ -71,9 +77,12 @@ class _Maximum(NamedTuple):
 
 
 def peak_of(assignment: BufferAssignment) -> Peak:
-    """The peak of HBM; raises Contradiction. What is thread-local is inside fusions: no memory."""
+    """Return the peak of the HBM, or raise Contradiction."""
+    # Thread-local allocations are inside fusions and take no memory.
     allocations = [
-        each for each in assignment.allocations if each.color == HBM and not each.is_thread_local
+        allocation
+        for allocation in assignment.allocations
+        if allocation.color == HBM and not allocation.is_thread_local
     ]
     if not assignment.allocations:
         raise Contradiction("it allocates nothing")
@@ -107,14 +116,15 @@ def peak_of(assignment: BufferAssignment) -> Peak:
 
 def _other_spaces(allocations: Sequence[Allocation]) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    for each in allocations:
-        if each.color != HBM and not each.is_thread_local:
-            sizes[str(each.color)] = sizes.get(str(each.color), 0) + each.size
+    for allocation in allocations:
+        if allocation.color != HBM and not allocation.is_thread_local:
+            space = str(allocation.color)
+            sizes[space] = sizes.get(space, 0) + allocation.size
     return sizes
 
 
-def kind_of(allocation: Allocation) -> str:
-    """What is more than one is the first of these."""
+def kind_of(allocation: Allocation) -> BufferKind:
+    """Return the kind; the first one that applies if there are several."""
     if allocation.is_parameter:
         return PARAMETER
     if allocation.maybe_live_out:
@@ -123,7 +133,7 @@ def kind_of(allocation: Allocation) -> str:
 
 
 def _whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
-    """An allocation told by its parameter, else its largest buffer, of several that of least id."""
+    """Name an allocation by its parameter, else by its largest buffer (the first of equal ones)."""
 
     def rank(buffer: Buffer) -> tuple[bool, int, int]:
         is_parameter = buffer.instruction is not None and buffer.instruction.opcode == PARAMETER
@@ -133,13 +143,17 @@ def _whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
     return Held(
         allocation.size,
         kind,
-        min((buffers[each.buffer_id] for each in allocation.assigned), key=rank, default=None),
+        min(
+            (buffers[assigned.buffer_id] for assigned in allocation.assigned),
+            key=rank,
+            default=None,
+        ),
         allocation.parameter_number if kind == PARAMETER else None,
     )
 
 
 def _homes(allocations: Sequence[Allocation], buffers: Mapping[int, Buffer]) -> dict[int, int]:
-    """In which of the allocations each buffer lies."""
+    """Map each buffer to the index of its allocation."""
     homes: dict[int, int] = {}
     for place, allocation in enumerate(allocations):
         for buffer_id, offset, size in allocation.assigned:
@@ -156,12 +170,12 @@ def _homes(allocations: Sequence[Allocation], buffers: Mapping[int, Buffer]) -> 
 def _histories(
     assignment: BufferAssignment, homes: Mapping[int, int]
 ) -> dict[int, list[list[HeapEvent]]]:
-    """What happens in each allocation: of each trace the events of its buffers.
+    """Return the events of each heap trace by the index of the allocation.
 
-    A compiler that spreads one heap over several allocations writes its trace with each of them.
+    A compiler that spreads one heap over several allocations repeats its trace for each of them.
     """
     histories: dict[int, list[list[HeapEvent]]] = {}
-    told: dict[int, list[HeapEvent]] = {}
+    events_of_buffer: dict[int, list[HeapEvent]] = {}
     for trace in assignment.traces:
         by_place: dict[int, list[HeapEvent]] = {}
         for event in trace:
@@ -170,10 +184,10 @@ def _histories(
             if event.buffer_id in homes:
                 by_place.setdefault(homes[event.buffer_id], []).append(event)
         for place, events in by_place.items():
-            if told.get(events[0].buffer_id) == events:
+            if events_of_buffer.get(events[0].buffer_id) == events:
                 continue
             for event in events:
-                if told.setdefault(event.buffer_id, events) is not events:
+                if events_of_buffer.setdefault(event.buffer_id, events) is not events:
                     raise Contradiction(f"two heap traces differ on buffer {event.buffer_id}")
             histories.setdefault(place, []).append(events)
     return histories
@@ -184,19 +198,20 @@ def _maximum(events: Sequence[HeapEvent], buffers: Mapping[int, Buffer]) -> _Max
     size = max(sizes)
     at = sizes.index(size)
     live: dict[int, int] = {}
-    # Once more, up to there.
+    # Replay the events up to the maximum.
     for _ in _sizes(events[: at + 1], buffers, live):
         pass
-    return _Maximum(size, [buffers[each] for each in live], events[at].instruction_name)
+    return _Maximum(size, [buffers[buffer_id] for buffer_id in live], events[at].instruction_name)
 
 
 def _sizes(
     events: Sequence[HeapEvent], buffers: Mapping[int, Buffer], live: dict[int, int]
 ) -> Iterator[int]:
-    """How many bytes are live after each event.
+    """Yield the bytes that are live after each event.
 
-    Buffers that share memory are one, the canonical one, as long as one of them is there: `live`
-    counts them. Who shares with what was just freed takes its memory over, so it counts again.
+    Buffers that share memory count once, as their canonical buffer, while any of them is present;
+    `live` counts them. A buffer that shares with a freed one takes its memory over, which counts
+    again.
     """
     size = 0
     canonical: dict[int, int] = {}

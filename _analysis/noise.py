@@ -1,13 +1,13 @@
-"""Noise: could the steps of either side as well be those of the other?"""
+"""Test if two sets of steps differ by more than steps of one capture differ among themselves."""
 
 from __future__ import annotations
 
 import math
 import random
 from bisect import bisect_left
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, islice
+from typing import NamedTuple
 
 from _analysis.recorded_steps import ALPHA
 
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 MOST_ASSIGNMENTS = 5000
 
 
-@dataclass(slots=True)
-class Noise:
-    """What can be told from so many steps, by all ways to say which of them are `before`."""
+class Noise(NamedTuple):
+    """The assignments of steps to the two sides that are examined."""
 
     n_before: int
     n_after: int
@@ -37,16 +36,16 @@ def noise_of(n_before: int, n_after: int) -> Noise:
     n = math.comb(n_before + n_after, n_before)
     if n > MOST_ASSIGNMENTS:
         return Noise(n_before, n_after, MOST_ASSIGNMENTS, False, Fraction(1, MOST_ASSIGNMENTS))
-    # Of equal sides the mirror image of an assignment is as extreme as itself.
+    # With equally many steps on both sides, the mirror image of an assignment is as extreme.
     return Noise(n_before, n_after, n, True, Fraction(1 + (n_before == n_after), n))
 
 
 def assignments(noise: Noise) -> Iterator[Sequence[int]]:
-    """Which steps are called `before`; the observed assignment is the first."""
+    """Yield the steps that are called `before`; the observed assignment comes first."""
     steps = range(noise.n_before + noise.n_after)
     if noise.exact:
         every = combinations(steps, noise.n_before)
-        # Of two mirror images that with step 0 will do.
+        # One of two mirror images is enough: the half that has step 0 comes first.
         has_mirrors = noise.n_before == noise.n_after
         yield from islice(every, noise.n_assignments // 2 if has_mirrors else None)
     else:
@@ -56,34 +55,34 @@ def assignments(noise: Noise) -> Iterator[Sequence[int]]:
             yield rng.sample(steps, noise.n_before)
 
 
-@dataclass(slots=True)
-class Deviations:
-    """What one row took in each step beyond its least, and what its statistic needs besides."""
+class Deviations(NamedTuple):
+    """The times of a row above its least, and the constants of its statistic."""
 
     of_steps: list[int]
     expected: int
     variance: int
 
-    @classmethod
-    def of(cls, sample: Sequence[int], n_chosen: int) -> Deviations:
-        n, least = len(sample), min(sample)
-        beyond = [x - least for x in sample]
-        total = sum(beyond)
-        variance = n * sum(x * x for x in beyond) - total * total
-        return cls([n * x for x in beyond], n_chosen * total, variance)
+
+def deviations_of(sample: Sequence[int], n_chosen: int) -> Deviations:
+    n, least = len(sample), min(sample)
+    beyond = [x - least for x in sample]
+    total = sum(beyond)
+    variance = n * sum(x * x for x in beyond) - total * total
+    return Deviations([n * x for x in beyond], n_chosen * total, variance)
 
 
 def p_values_of(
     families: Sequence[Sequence[Sequence[int]]], noise: Noise
 ) -> Iterator[list[Fraction]]:
-    """Of each row of each family: how often chance makes some row as extreme as this one is.
+    """Yield for each family the p-value of each row: how often chance makes a row as extreme.
 
-    The statistic of a row x under an assignment c of n_b steps is |z(c)|, z(c) the sum over c of
-    z_j = (N x_j - S) / sqrt(N sum(x^2) - S^2): the difference of the means in units of the
-    spread. Each assignment has the maximum over the rows; the share of assignments whose maximum
-    reaches a row's own statistic is its p. Squares are compared, since they are fractions.
+    The statistic of a row x under an assignment c of n_b steps is |z(c)|, where z(c) is the sum
+    over c of z_j = (N x_j - S) / sqrt(N sum(x^2) - S^2): the difference of the means in units of
+    the spread. Each assignment has a maximum over the rows of the family; the p-value of a row is
+    the share of assignments with a maximum that reaches the row's own statistic. Squares are
+    compared, since they are fractions.
     """
-    rows = [[Deviations.of(sample, noise.n_before) for sample in family] for family in families]
+    rows = [[deviations_of(sample, noise.n_before) for sample in family] for family in families]
     maxima: list[list[Fraction]] = [[] for _ in families]
     for sums in chosen_sums([row.of_steps for family in rows for row in family], noise):
         for of_family, family in zip(maxima, rows, strict=True):
@@ -96,9 +95,9 @@ def p_values_of(
 
 
 def chosen_sums(rows: Sequence[Sequence[int]], noise: Noise) -> Iterator[Iterator[int]]:
-    """Of each assignment the sum of each row over the steps chosen.
+    """Yield for each assignment the sum of each row over the chosen steps.
 
-    All rows at once: for each step a large number whose digits are what they took in it.
+    All rows are added at once: each step is one large number with the rows' times as digits.
     """
     size = max(map(sum, rows)).bit_length() // 8 + 1
     steps = [
@@ -112,9 +111,9 @@ def chosen_sums(rows: Sequence[Sequence[int]], noise: Noise) -> Iterator[Iterato
 
 
 def greatest_square(rows: Iterable[Deviations], sums: Iterable[int]) -> Fraction:
-    """The greatest statistic of these rows, squared; takes no more than their sums."""
+    """Return the square of the greatest statistic of these rows; take only their sums."""
     greatest, variance = 0, 1
-    # The sums of another family may follow.
+    # Not strict, since the sums of another family may follow.
     for row, of_row in zip(rows, sums, strict=False):
         difference = of_row - row.expected
         square = difference * difference

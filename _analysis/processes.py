@@ -1,4 +1,4 @@
-"""Work on several things at once, in processes of their own."""
+"""Work on several items at once, in several processes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     K = TypeVar("K")
     T = TypeVar("T")
 
-# Hosts of TPUs have a hundred cores, and others may work there.
+# Hosts of TPUs have a hundred cores, which other programs may need.
 MOST_PROCESSES = 8
-# Of files, in bytes. Smaller ones are not worth a process.
+# Size in bytes below which a file is not worth a process.
 SMALL_FILE = 1 << 22
 
 
 class Child:
-    """A process that works on its share, and hands over what comes of it."""
+    """A process that works on its share of the items and sends back the results."""
 
     def __init__(self, work: Callable[[K], object], share: Sequence[K]) -> None:
         reader, writer = os.pipe()
@@ -38,7 +38,7 @@ class Child:
         self._is_over = False
 
     def take(self) -> list[Any] | None:
-        """What came of its share; None if it failed, for whatever reason."""
+        """Return the results of the share; None if the process failed, for whatever reason."""
         import pickle
 
         data = self._pipe.read()
@@ -69,20 +69,20 @@ def run_as_child(work: Callable[[K], object], share: Sequence[K], writer: int) -
     os._exit(1)
 
 
-# Whether this process is one of several already.
+# True in a process that was started here: it starts no others.
 is_child = False
 
 
 def in_processes(work: Callable[[K], T], items: Sequence[K]) -> list[T]:
-    """Work on each of the items, in as many processes as may run at once, this one among them.
+    """Work on the items in as many processes as may run at once, including this one.
 
-    What fails elsewhere is done again here, and fails as it would have.
+    The share of a process that fails is done again here, so that an error is raised here.
     """
     n = 1 if is_child else max(1, min(n_cores(), len(items), MOST_PROCESSES))
     shares = [items[i::n] for i in range(n)]
     children: list[Child] = []
     try:
-        # There may be no more processes to be had.
+        # The system may refuse more processes.
         with suppress(OSError):
             for share in shares[1:]:
                 children.append(Child(work, share))
@@ -97,10 +97,10 @@ def in_processes(work: Callable[[K], T], items: Sequence[K]) -> list[T]:
 
 
 def in_turn(work: Callable[[K], T], items: Sequence[K]) -> list[T]:
-    """The same, in this process alone."""
+    """Work on the items in this process alone."""
     return [work(item) for item in items]
 
 
 def n_cores() -> int:
-    """That this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Which versions took a capture, and with which options of the profiler."""
+"""Read the versions that took a capture, and the options of the profiler."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
+    from _output.fields.anatomy import OptionValue
     from _pipeline.context import Context
     from _proto.trace.plane import Value
     from _proto.trace.survey import Survey
 
-    Json = dict[str, Any]
+    # Some options are maps.
+    Options = dict[str, OptionValue | dict[str, OptionValue]]
 
 VERSIONS = ("jax_version", "jaxlib_version", "tpu_version")
-# Real ones take some bytes. Decoded, many empty ones would take a hundred times as much.
-LARGEST = 1 << 16
 OPTIONS = "profile_options"
 
 
-def versions_of(survey: Survey) -> Json:
+def versions_of(survey: Survey) -> dict[str, str]:
     stats = stats_of(survey, PROGRAMS)
-    return {name: stats[name] for name in VERSIONS if isinstance(stats.get(name), str)}
+    texts = ((name, stats.get(name)) for name in VERSIONS)
+    return {name: text for name, text in texts if isinstance(text, str)}
 
 
-def profile_options_of(survey: Survey, context: Context) -> Json | None:
+def profile_options_of(survey: Survey, context: Context) -> Options | None:
     """Return the options that are set; None if the capture does not have them."""
     data = stats_of(survey, ENVIRONMENT).get(OPTIONS)
     if not isinstance(data, bytes):
         return None
     try:
-        if len(data) > LARGEST:
-            raise Damage(0, f"{len(data)} bytes are more than the limit of {LARGEST}")
         return fields_of(decode(pb.ProfileOptions, data, 0))
     except Damage as damage:
         context.note(
@@ -55,12 +54,12 @@ def stats_of(survey: Survey, kind: str) -> dict[str, Value | None]:
     return {}
 
 
-def fields_of(message: Message) -> Json:
+def fields_of(message: Message) -> Options:
     """Return the fields that are set, by name."""
     return {field.name: plain_value(field, value) for field, value in message.ListFields()}
 
 
-# The stubs of protobuf leave a field's type out.
+# The stubs of protobuf do not declare the types of fields.
 def plain_value(field: Any, value: Any) -> Any:
     """Return the value of a field as JSON can have it."""
     if field.name == "advanced_configuration":
@@ -73,7 +72,7 @@ def plain_value(field: Any, value: Any) -> Any:
     return exact(value) if isinstance(value, int) else value
 
 
-def configured(setting: pb.ProfileOptions.AdvancedConfigValue) -> int | str | None:
+def configured(setting: pb.ProfileOptions.AdvancedConfigValue) -> OptionValue:
     """Return a value of the advanced configuration; None if it is empty."""
     kind = setting.WhichOneof("value")
     value = getattr(setting, kind) if kind else None

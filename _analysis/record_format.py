@@ -1,202 +1,252 @@
-"""Records: what one trace file comes down to, and how that is read.
+"""Read the files that the mode `record` prints.
 
-A record is a JSON object of integers with a row for each source line (group) and, for each step of
-each device, the time that every line took. It is small enough to be committed, and all that
-`compare` and `spread` need.
+A record is a JSON object of texts and integers with a row for each group of ops and, for each step
+of each device, the time of every group. `_output/fields/record.py` declares all its fields. The
+classes here hold what `compare` and `spread` need; other fields are ignored.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
+from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from collections.abc import Sequence
+    from typing import Any, Final, TypeVar
 
-    # As RECORD says.
-    Record = dict[str, Any]
+    from _output.fields.units import AggKeyKind, Clock, Kind, StepSource
 
-KINDS = ("compute", "data_move", "comm", "other")
+    T = TypeVar("T")
 
-
-class UnreadableRecord(Exception):
-    """The bytes or the object are no record."""
-
-
-# Each field by what its value is: a type, or the one value that it can have; `(X, None)` is X or
-# null, `[X]` a list of X. Other fields may stand beside them.
-RECORD = {
-    "status": "ok",
-    "mode": "record",
-    "format": 1,
-    "xplane_file": str,
-    "run": (str, None),
-    "host": str,
-    # `file:line:column`
-    "frames": [str],
-    "groups": [
-        {
-            "kind": str,
-            "agg_key": str,
-            "agg_key_kind": str,
-            # Places in the list of frames, outermost first.
-            "frames": [int],
-            "source": (str, None),
-            "tf_ops": [str],
-            "signatures": [str],
-            "ops": str,
-        }
-    ],
-    "devices": [
-        {
-            "device": str,
-            "device_type": (str, None),
-            "clock": str,
-            "step_source": (str, None),
-            "program": str,
-        }
-    ],
-    # Those of one device by time.
-    "steps": [
-        {
-            "device": int,
-            "index": int,
-            "name": (str, None),
-            "used": bool,
-            "duration_ps": int,
-            # Of used steps only; the lists by group, trailing zeros left out.
-            "busy_ps": (int, None),
-            "comm_ps": (int, None),
-            "host_ps": (int, None),
-            "wait_ps": (int, None),
-            "durs_ps": ([int], None),
-            "ns": ([int], None),
-        }
-    ],
-}
-# No sum of picoseconds comes near it, and floats hold its square.
+FORMAT: Final = 1
+KINDS: tuple[Kind, ...] = ("compute", "data_move", "comm", "other")
+AGG_KEY_KINDS: tuple[AggKeyKind, ...] = ("stack", "tf_op", "no_source")
+CLOCKS: tuple[Clock, ...] = ("device", "trace")
+STEP_SOURCES: tuple[StepSource | None, ...] = ("steps", "modules", None)
+# No sum of picoseconds comes near this limit, and floats hold its square.
 INT_LIMIT = 1 << 100
-# Gzipped records unpack to some 6 times their size, and have a bracket for some 50 bytes. Beyond
-# these, data is made to fill the memory: that of an object takes 30 times its two brackets.
-INFLATED_LIMIT = 1 << 30
-INFLATED_SMALL, INFLATION = 1 << 24, 64
-FEW_BRACKETS, BYTES_OF_BRACKET = 1 << 18, 16
-# The steps that are used of a device run much the same ops, so few zeros are left out of them.
-FEW_FIGURES, FIGURES_FILLED_IN = 1 << 20, 4
 GZIP_MAGIC = b"\x1f\x8b"
 
 
+class UnreadableRecord(Exception):
+    """The bytes or the object are not a record."""
+
+
+class RecordedGroup(NamedTuple):
+    """A group of ops that share a source line."""
+
+    kind: Kind
+    agg_key: str
+    agg_key_kind: AggKeyKind
+    # `file:line:column`, outermost first.
+    frames: list[str]
+    source: str | None
+    tf_ops: list[str]
+    signatures: list[str]
+    # Hash of the HLO texts.
+    ops: str
+
+
+class RecordedStep(NamedTuple):
+    """A step of a device, in picoseconds; the figures of a step that is not used are 0."""
+
+    # Place among the steps by time.
+    number: int
+    name: str | None
+    used: bool
+    duration: int
+    busy: int
+    comm: int
+    host: int
+    wait: int
+    # Time and executions by group; trailing zeros are left out.
+    durs: list[int]
+    ns: list[int]
+
+
+class RecordedDevice(NamedTuple):
+    """A device and its steps by time."""
+
+    name: str
+    device_type: str | None
+    clock: Clock
+    step_source: StepSource | None
+    # Hash of the HLO texts.
+    program: str
+    steps: list[RecordedStep]
+
+
+class Record(NamedTuple):
+    """The record of one host."""
+
+    xplane_file: str
+    host: str
+    groups: list[RecordedGroup]
+    devices: list[RecordedDevice]
+
+
 def decode(data: bytes) -> Record:
-    """A record from the bytes of its file, plain or gzipped."""
+    """Read a record from the bytes of its file, plain or gzipped."""
     if data.startswith(GZIP_MAGIC):
         data = inflate(data)
-    n_brackets = data.count(b"[") + data.count(b"{")
-    if n_brackets > max(FEW_BRACKETS, len(data) // BYTES_OF_BRACKET):
-        raise UnreadableRecord(f"not a record: {n_brackets} brackets in {len(data)} bytes")
     try:
-        return record_of(json.loads(data))
+        value = json.loads(data)
     except RecursionError:
-        raise UnreadableRecord("not JSON: nested too deep") from None
+        raise UnreadableRecord("not JSON: nested too deeply") from None
     except ValueError as error:
         raise UnreadableRecord(f"not JSON: {str(error)[:200]}") from None
+    return record_of(value)
 
 
 def inflate(data: bytes) -> bytes:
-    """All members of gzip data."""
+    """Unpack all members of gzip data."""
     members = []
-    left = limit = min(INFLATED_LIMIT, INFLATED_SMALL + INFLATION * len(data))
     while data:
         inflater = zlib.decompressobj(wbits=31)
         try:
-            members.append(inflater.decompress(data, left + 1))
+            members.append(inflater.decompress(data))
         except zlib.error as error:
             raise UnreadableRecord(f"bad gzip data: {error}") from None
-        left -= len(members[-1])
-        if left < 0:
-            raise UnreadableRecord(f"gzip data expands past the limit of {limit} bytes")
         if not inflater.eof:
-            raise UnreadableRecord("bad gzip data: it ends too early")
+            raise UnreadableRecord("bad gzip data: the file is cut off")
         data = inflater.unused_data
     return b"".join(members)
 
 
 def record_of(value: Any) -> Record:
-    """The object that the mode `record` prints, once it is known to be one."""
-    if isinstance(value, dict) and value.get("status") == "absent":
-        said = [value[name] for name in ("reason", "detail") if isinstance(value.get(name), str)]
-        raise UnreadableRecord(": ".join(["no record could be made", *said]))
-    check(value, RECORD, "record")
-    groups, devices = value["groups"], value["devices"]
-    if len({(group["kind"], group["agg_key"]) for group in groups}) < len(groups):
-        wrong("groups", "one is there twice")
-    if len({device["device"] for device in devices}) < len(devices):
-        wrong("devices", "one is there twice")
-    for index, group in enumerate(groups):
-        if group["kind"] not in KINDS:
-            wrong(f"groups[{index}]", "there is no such kind")
-        if max(group["frames"], default=-1) >= len(value["frames"]):
-            wrong(f"groups[{index}]", "there is no such frame")
-    last = [-1] * len(devices)
-    n_figures: list[list[int]] = [[] for _ in devices]
-    for index, step in enumerate(value["steps"]):
-        where = f"steps[{index}]"
-        if step["device"] >= len(devices):
-            wrong(where, "there is no such device")
-        if step["index"] <= last[step["device"]]:
-            wrong(where, "it is not in the order of time")
-        last[step["device"]] = step["index"]
-        if step["used"]:
-            if None in step.values() and any(step[name] is None for name in FIGURES):
-                wrong(where, "it is used and has no figures")
-            n_of_step = max(len(step["durs_ps"]), len(step["ns"]))
-            if n_of_step > len(groups):
-                wrong(where, "there are more figures than groups")
-            n_figures[step["device"]].append(n_of_step)
-            if step["busy_ps"] > step["duration_ps"]:
-                wrong(where, "it is busy for longer than it lasts")
-    for index, of_steps in enumerate(n_figures):
-        n_all = len(of_steps) * max(of_steps, default=0)
-        if n_all > max(FEW_FIGURES, FIGURES_FILLED_IN * sum(of_steps)):
-            wrong(f"devices[{index}]", "its steps leave out most figures")
-    record: Record = value
-    return record
+    """Read a record from its JSON object; raise UnreadableRecord if it is not one."""
+    top = Row(value, "record")
+    if top.get("status") == "absent":
+        said = [top.get(name) for name in ("reason", "detail")]
+        reasons = [text for text in said if isinstance(text, str)]
+        raise UnreadableRecord(": ".join(["no record could be made", *reasons]))
+    top.choice("status", ("ok",))
+    top.choice("mode", ("record",))
+    top.choice("format", (FORMAT,))
+    frames = top.texts("frames")
+    groups = [group_of(row, frames) for row in top.rows("groups")]
+    if len({(group.kind, group.agg_key) for group in groups}) < len(groups):
+        raise top.wrong("groups", "a group occurs twice")
+    devices = [device_of(row) for row in top.rows("devices")]
+    if len({device.name for device in devices}) < len(devices):
+        raise top.wrong("devices", "a device occurs twice")
+    for row in top.rows("steps"):
+        place = row.number("device")
+        if place >= len(devices):
+            raise row.wrong("device", f"there is no device {place}")
+        steps = devices[place].steps
+        step = step_of(row, len(groups))
+        if steps and step.number <= steps[-1].number:
+            raise row.wrong("index", "the steps are not in the order of time")
+        steps.append(step)
+    return Record(top.text("xplane_file"), top.text("host"), groups, devices)
 
 
-FIGURES = ("busy_ps", "comm_ps", "host_ps", "wait_ps", "durs_ps", "ns")
+def group_of(row: Row, frames: Sequence[str]) -> RecordedGroup:
+    places = row.numbers("frames")
+    if max(places, default=-1) >= len(frames):
+        raise row.wrong("frames", f"there is no frame {max(places)}")
+    return RecordedGroup(
+        kind=row.choice("kind", KINDS),
+        agg_key=row.text("agg_key"),
+        agg_key_kind=row.choice("agg_key_kind", AGG_KEY_KINDS),
+        frames=[frames[place] for place in places],
+        source=row.text_or_null("source"),
+        tf_ops=row.texts("tf_ops"),
+        signatures=row.texts("signatures"),
+        ops=row.text("ops"),
+    )
 
 
-def check(value: Any, wanted: Any, where: str) -> None:
-    """Raise where the value isn't what is wanted, in the notation of RECORD."""
-    if isinstance(wanted, tuple):
-        if value is None:
-            return
-        wanted = wanted[0]
-    if isinstance(wanted, dict):
-        check(value, dict, where)
-        for name, each in wanted.items():
-            check(value.get(name, ...), each, f"{where}.{name}")
-    elif isinstance(wanted, list):
-        check(value, list, where)
-        if isinstance(wanted[0], dict):
-            for index, each in enumerate(value):
-                check(each, wanted[0], f"{where}[{index}]")
-        # At once, since there are many.
-        elif not set(map(type, value)) <= {wanted[0]}:
-            wrong(where, "not all of it is of one type")
-        elif value and wanted[0] is int:
-            check(min(value), int, where)
-            check(max(value), int, where)
-    else:
-        kind = wanted if isinstance(wanted, type) else type(wanted)
-        # The very type: to Python, true is an int.
-        if type(value) is int and not 0 <= value < INT_LIMIT:
-            wrong(where, "it is out of range")
-        if type(value) is not kind:
-            wrong(where, "it is missing" if value is ... else "it is of another type")
-        if wanted is not kind and value != wanted:
-            wrong(where, f"it is not {wanted}")
+def device_of(row: Row) -> RecordedDevice:
+    """Return a device that has no steps yet."""
+    return RecordedDevice(
+        name=row.text("device"),
+        device_type=row.text_or_null("device_type"),
+        clock=row.choice("clock", CLOCKS),
+        step_source=row.choice("step_source", STEP_SOURCES),
+        program=row.text("program"),
+        steps=[],
+    )
 
 
-def wrong(where: str, what: str) -> NoReturn:
-    raise UnreadableRecord(f"not a record: {where}: {what}")
+def step_of(row: Row, n_groups: int) -> RecordedStep:
+    number, name = row.number("index"), row.text_or_null("name")
+    duration = row.number("duration_ps")
+    if not row.flag("used"):
+        return RecordedStep(number, name, False, duration, 0, 0, 0, 0, [], [])
+    busy, durs, ns = row.number("busy_ps"), row.numbers("durs_ps"), row.numbers("ns")
+    if busy > duration:
+        raise row.wrong("busy_ps", f"{busy} is longer than the step, {duration}")
+    for field, figures in (("durs_ps", durs), ("ns", ns)):
+        if len(figures) > n_groups:
+            raise row.wrong(field, f"{len(figures)} figures for {n_groups} groups")
+    comm, host, wait = (row.number(f"{part}_ps") for part in ("comm", "host", "wait"))
+    return RecordedStep(number, name, True, duration, busy, comm, host, wait, durs, ns)
+
+
+class Row:
+    """Reads the fields of a JSON object; raises UnreadableRecord with the place of a wrong one."""
+
+    def __init__(self, value: Any, where: str) -> None:
+        self.where = where
+        if not isinstance(value, dict):
+            raise UnreadableRecord(f"not a record: {where} is not an object")
+        self.get = value.get
+
+    def wrong(self, name: str, what: str) -> UnreadableRecord:
+        return UnreadableRecord(f"not a record: {self.where}.{name}: {what}")
+
+    def of_type(self, name: str, wanted: type[T]) -> T:
+        value = self.get(name, ...)
+        # To Python, true is an int, so compare the exact type.
+        if type(value) is not wanted:
+            what = "is missing" if value is ... else f"is not of the type {wanted.__name__}"
+            raise self.wrong(name, what)
+        typed: T = value
+        return typed
+
+    def text(self, name: str) -> str:
+        return self.of_type(name, str)
+
+    def text_or_null(self, name: str) -> str | None:
+        return None if self.get(name, ...) is None else self.text(name)
+
+    def flag(self, name: str) -> bool:
+        return self.of_type(name, bool)
+
+    def choice(self, name: str, choices: Sequence[T]) -> T:
+        value = self.get(name, ...)
+        for choice in choices:
+            if type(value) is type(choice) and value == choice:
+                return choice
+        what = "is missing" if value is ... else f"{value!r:.40} is none of {choices}"
+        raise self.wrong(name, what)
+
+    def number(self, name: str) -> int:
+        number = self.of_type(name, int)
+        if not 0 <= number < INT_LIMIT:
+            raise self.wrong(name, "is out of range")
+        return number
+
+    def texts(self, name: str) -> list[str]:
+        return self.list_of(name, str)
+
+    def numbers(self, name: str) -> list[int]:
+        numbers = self.list_of(name, int)
+        if numbers and not (min(numbers) >= 0 and max(numbers) < INT_LIMIT):
+            raise self.wrong(name, "a number in it is out of range")
+        return numbers
+
+    def list_of(self, name: str, wanted: type[T]) -> list[T]:
+        values: list[T] = self.of_type(name, list)
+        # All types at once, since records have many figures.
+        if not set(map(type, values)) <= {wanted}:
+            raise self.wrong(name, f"not all values in it are of the type {wanted.__name__}")
+        return values
+
+    def rows(self, name: str) -> list[Row]:
+        values = self.of_type(name, list)
+        return [Row(value, f"{self.where}.{name}[{i}]") for i, value in enumerate(values)]

@@ -1,14 +1,20 @@
-"""From a trace to its record: what all steps of all devices come down to."""
+"""Record a trace: the figures of all steps of all devices, and the rows that `record` prints.
+
+`compare` and `spread` read the same rows, whether they come from a file or directly from a trace.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from itertools import chain, compress
+from typing import NamedTuple
 
 from _analysis.exposed import is_exposed
 from _analysis.processes import SMALL_FILE, in_processes, in_turn
+from _analysis.record_format import FORMAT
 from _pipeline.clocks import ON_DEVICE, ON_TRACE
+from _pipeline.context import SCHEMA_VERSION
 from _pipeline.device import BEFORE_ALL, MODULES, TPU_RE, StepEvent, open_device
 from _pipeline.event_iterate import ALWAYS, admit
 from _pipeline.folders import host_of
@@ -17,18 +23,18 @@ from _pipeline.load import opened, opened_hosts
 from _pipeline.make_ops import make_ops
 from _pipeline.no_answer import NoAnswer, no_device
 from _pipeline.normalize import step_of
-from _pipeline.request import SCHEMA_VERSION
-from _pipeline.texts import cut_texts, digest_of
+from _pipeline.texts import LONGEST_TEXT, cut_texts, digest_of
 from _pipeline.timeline import events_of
-from _pipeline.vocabulary import DMA, HOST, SPARSE_CORE
-from _proto.record import record
+from _pipeline.vocabulary import CONTAINER, DMA, HOST, SPARSE_CORE
 from _proto.trace import STDIN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
+    from _output.fields.record import Answer, RecordDevice, RecordGroup, RecordStep, WhyNot
+    from _output.fields.units import Clock, StepSource
     from _pipeline.context import Context
     from _pipeline.device import Device
     from _pipeline.groups import SourceKey
@@ -37,62 +43,86 @@ if TYPE_CHECKING:
     from _pipeline.ops import Op
     from _proto.trace.trace import Trace
 
-    Json = dict[str, Any]
-
-FORMAT = 1
+# Number of texts that a list of a group holds.
 N_LISTED = 32
-# One op more or less in so many makes no other step.
+# A step is another one if its number of ops differs by more than one op in so many.
 OPS_PER_OTHER = 50
 CONDITIONAL = "conditional"
-# Why a step is not used.
-NO_OPS, OTHER_PROGRAM, OTHER_OP_COUNT = "no_ops", "other_program", "other_op_count"
-NOT_ASKED = "not_asked"
-# What tells a group from those of another capture, by what each of its ops adds.
-FACTS: dict[str, Callable[[Op], Iterable[str]]] = {
-    "sources": lambda op: [op.source_inner] if op.source_inner else [],
-    "tf_ops": lambda op: [op.tf_op] if op.tf_op else [],
-    "signatures": lambda op: [op.signature],
-    "shapes": lambda op: [f"{array.dtype}[{array.dims}]" for array in op.hlo.outputs],
-    "texts": lambda op: [op.text],
-}
 
 
 class GroupFacts:
+    """The facts by which a group is found in another capture, over all of its ops."""
+
     def __init__(self, op: Op) -> None:
+        # Containers, such as loops, are in no group.
+        assert op.kind != CONTAINER
         self.kind, self.agg_key, self.agg_key_kind = op.kind, op.agg_key, op.agg_key_kind
         self.frames = op.stack.frames if op.stack else ()
-        self.of_ops: dict[str, set[str]] = {name: set() for name in FACTS}
+        self.sources: set[str] = set()
+        self.tf_ops: set[str] = set()
+        self.signatures: set[str] = set()
+        self.shapes: set[str] = set()
+        self.texts: set[str] = set()
 
     def add(self, op: Op) -> None:
-        for name, fact in FACTS.items():
-            self.of_ops[name].update(fact(op))
+        if op.source_inner:
+            self.sources.add(op.source_inner)
+        if op.tf_op:
+            self.tf_ops.add(op.tf_op)
+        self.signatures.add(op.signature)
+        self.shapes.update(f"{array.dtype}[{array.dims}]" for array in op.hlo.outputs)
+        self.texts.add(op.text)
 
     def merge(self, other: GroupFacts) -> None:
-        for name, facts in other.of_ops.items():
-            self.of_ops[name] |= facts
+        self.sources |= other.sources
+        self.tf_ops |= other.tf_ops
+        self.signatures |= other.signatures
+        self.shapes |= other.shapes
+        self.texts |= other.texts
 
 
-@record
-class RecordedStep:
-    fields: Json
-    # By group: time and executions. Of a used step, in order of appearance.
+class StepFigures(NamedTuple):
+    """The figures of a used step, in picoseconds."""
+
+    busy: int
+    comm: int
+    host: int
+    wait: int
+    # Time and executions by group.
     times: dict[SourceKey, tuple[int, int]]
 
 
-@record
-class RecordedDevice:
-    fields: Json
-    steps: list[RecordedStep]
+class StepOfDevice(NamedTuple):
+    """A step; it is used if it has figures."""
+
+    # Place among the steps by time.
+    number: int
+    name: str | None
+    n_events: int
+    duration: int
+    why_not: WhyNot | None
+    figures: StepFigures | None
+
+
+class DeviceFacts(NamedTuple):
+    """A recorded device."""
+
+    device: str
+    device_type: str | None
+    clock: Clock
+    step_source: StepSource | None
+    program: str
+    steps: list[StepOfDevice]
     groups: dict[SourceKey, GroupFacts]
     notes: list[str]
 
 
 def record_device(
     device: Device, asked: slice, known: dict[SourceKey, GroupFacts], context: Context
-) -> RecordedDevice:
-    """Of all steps that are used; figures of those that are asked for.
+) -> DeviceFacts:
+    """Record a device: facts of all steps that can be used, figures of those in the slice.
 
-    Devices have most of their groups in common, and what tells these, so that is held once.
+    Devices share most of their groups, so `known` holds the facts of each group once.
     """
     steps = device.steps or [StepEvent(0, None, 0, 0, None, 0)]
     windows = [(step.start, step.end) for step in device.steps] or [ALWAYS]
@@ -109,54 +139,60 @@ def record_device(
         for step_event, of_step, why_not in zip(steps, admitted, reasons, strict=True)
     ]
     read = [step for step in used if step]
-    is_measured = any(step.clock.name == ON_DEVICE for step in read)
-    fields = {
-        "device": device.plane.name,
-        "device_type": device.type,
-        "clock": ON_DEVICE if is_measured else ON_TRACE,
-        "step_source": device.step_source if device.steps else None,
-        "program": digest_of_all(set(chain.from_iterable(map(texts_of_program, read)))),
-    }
     n_aggregated = admitted[0].n_aggregated
     n_dropped = n_aggregated + sum(step.admitted.n_dropped - n_aggregated for step in read)
     if n_dropped:
         context.note(f"{n_dropped} XLA Ops events left out")
     asked_for = set(range(len(steps))[asked])
-    recorded = [
-        record_step(step_event, step, why_not, step_event.index in asked_for)
-        for step_event, step, why_not in zip(steps, used, reasons, strict=True)
-    ]
-    ran = dict.fromkeys(each.op for step in read for each in step.leaves)
-    return RecordedDevice(fields, recorded, facts_of(ran, known), context.notes)
+    ran = dict.fromkeys(executions.op for step in read for executions in step.leaves)
+    return DeviceFacts(
+        device=device.plane.name,
+        device_type=device.type,
+        clock=ON_DEVICE if any(step.clock.name == ON_DEVICE for step in read) else ON_TRACE,
+        step_source=device.step_source if device.steps else None,
+        program=digest_of_all(set(chain.from_iterable(map(texts_of_program, read)))),
+        steps=[
+            record_step(step_event, step, why_not, step_event.index in asked_for)
+            for step_event, step, why_not in zip(steps, used, reasons, strict=True)
+        ],
+        groups=facts_of(ran, known),
+        notes=context.notes,
+    )
 
 
 def record_step(
-    step_event: StepEvent, step: Step | None, why_not: str | None, is_asked: bool
-) -> RecordedStep:
-    """A step as it is drawn, or, where it is used, as it ran."""
-    fields = {
-        "index": step_event.index,
-        "name": step_event.name,
-        "used": False,
-        "why_not": why_not,
-        "n_xla_ops_events": step_event.n_events,
-        "duration_ps": step.duration if step else step_event.end - step_event.start,
-        **dict.fromkeys(("busy_ps", "comm_ps", "host_ps", "wait_ps")),
-    }
-    if step is None:
-        return RecordedStep(fields, {})
-    if not is_asked:
-        return RecordedStep({**fields, "why_not": NOT_ASKED}, {})
+    event: StepEvent, step: Step | None, why_not: WhyNot | None, is_asked: bool
+) -> StepOfDevice:
+    """Record a step, on the clock of its ops if they were read."""
+    duration = step.duration if step else event.end - event.start
+    if step and not is_asked:
+        why_not = "not_asked"
+    figures = figures_of(step) if step and is_asked else None
+    return StepOfDevice(event.index, event.name, event.n_events, duration, why_not, figures)
+
+
+def figures_of(step: Step) -> StepFigures:
     times: dict[SourceKey, tuple[int, int]] = {}
-    for each in step.leaves:
-        key = source_key(each.op)
+    for executions in step.leaves:
+        key = source_key(executions.op)
         total, n = times.get(key, (0, 0))
-        times[key] = total + each.total, n + each.n
-    return RecordedStep({**fields, "used": True, **figures_of_record(step)}, times)
+        times[key] = total + executions.total, n + executions.n
+    comm = host = wait = 0
+    for executions in step.leaves:
+        op = executions.op
+        if not is_exposed(op):
+            continue
+        if op.waits_for == HOST:
+            host += executions.total
+        elif op.waits_for not in (SPARSE_CORE, DMA):
+            comm += executions.total
+        if op.is_wait:
+            wait += executions.total
+    return StepFigures(step.timeline.busy, comm, host, wait, times)
 
 
 def facts_of(ops: Iterable[Op], known: dict[SourceKey, GroupFacts]) -> dict[SourceKey, GroupFacts]:
-    """Of the groups of these ops, in order of appearance; what is known is added to."""
+    """Return the groups of these ops in order of appearance; add the ops to the known groups."""
     groups = {}
     for op in ops:
         key = source_key(op)
@@ -167,8 +203,8 @@ def facts_of(ops: Iterable[Op], known: dict[SourceKey, GroupFacts]) -> dict[Sour
     return groups
 
 
-def reasons_not_used(steps: Sequence[StepEvent], are_modules: bool) -> list[str | None]:
-    """Why a step is left out, if it is: only steps that run the same ops are compared."""
+def reasons_not_used(steps: Sequence[StepEvent], are_modules: bool) -> list[WhyNot | None]:
+    """Return for each step why it is left out: only steps that run the same ops are compared."""
     n_ops: Counter[str | None] = Counter()
     for step in steps:
         n_ops[step.name] += step.n_events
@@ -179,32 +215,20 @@ def reasons_not_used(steps: Sequence[StepEvent], are_modules: bool) -> list[str 
 
     counts = sorted(step.n_events for step in steps if step.n_events and not is_other(step))
     middle = counts[(len(counts) - 1) // 2] if counts else 0
-    reasons: list[str | None] = []
-    for step in steps:
+
+    def reason(step: StepEvent) -> WhyNot | None:
         if not step.n_events:
-            reasons.append(NO_OPS)
-        elif is_other(step):
-            reasons.append(OTHER_PROGRAM)
-        else:
-            is_usual = OPS_PER_OTHER * abs(step.n_events - middle) <= middle
-            reasons.append(None if is_usual else OTHER_OP_COUNT)
-    return reasons
+            return "no_ops"
+        if is_other(step):
+            return "other_program"
+        is_usual = OPS_PER_OTHER * abs(step.n_events - middle) <= middle
+        return None if is_usual else "other_op_count"
 
-
-def figures_of_record(step: Step) -> Json:
-    stalls = [each for each in step.leaves if is_exposed(each.op)]
-    return {
-        "busy_ps": step.timeline.busy,
-        "comm_ps": sum(
-            each.total for each in stalls if each.op.waits_for not in (HOST, SPARSE_CORE, DMA)
-        ),
-        "host_ps": sum(each.total for each in stalls if each.op.waits_for == HOST),
-        "wait_ps": sum(each.total for each in stalls if each.op.is_wait),
-    }
+    return [reason(step) for step in steps]
 
 
 def texts_of_program(step: Step) -> set[str]:
-    """Of all ops but those in a branch: which one is taken makes no other program."""
+    """Return the texts of all ops outside branches: taking another branch is the same program."""
     ops = step.ops
     if not any(op.category == CONDITIONAL for op in ops):
         return {op.text for op in ops}
@@ -216,11 +240,11 @@ def texts_of_program(step: Step) -> set[str]:
     ]
     texts = set()
     branch_end = BEFORE_ALL
-    # What encloses others comes before them.
-    for start, negative_duration, is_none, text in sorted(events):
+    # Sorted so that an op comes before the ops that it encloses.
+    for start, negative_duration, is_no_branch, text in sorted(events):
         if start >= branch_end:
             texts.add(text)
-        if not is_none:
+        if not is_no_branch:
             branch_end = max(branch_end, start - negative_duration)
     return texts
 
@@ -229,92 +253,44 @@ def digest_of_all(texts: Iterable[str]) -> str:
     return digest_of("\n".join(sorted(texts)))
 
 
-def record_fields(devices: Sequence[RecordedDevice]) -> Json:
-    groups: dict[SourceKey, GroupFacts] = {}
-    for device in devices:
-        for key, facts in device.groups.items():
-            groups.setdefault(key, facts).merge(facts)
-    frames: dict[str, int] = {}
-    rows = [group_row(facts, frames) for facts in groups.values()]
-    return {
-        "frames": list(frames),
-        "groups": rows,
-        "devices": [device.fields for device in devices],
-        "steps": [
-            {"device": number, **step.fields, **figures_by_group(step, groups)}
-            for number, device in enumerate(devices)
-            for step in device.steps
-        ],
-    }
-
-
-def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
-    """A row of a group; what frames it has are added to the list of all."""
-    lists = {name: sorted(facts.of_ops[name]) for name in ("tf_ops", "signatures", "shapes")}
-    return {
-        "kind": facts.kind,
-        "agg_key": facts.agg_key,
-        "agg_key_kind": facts.agg_key_kind,
-        "frames": [frames.setdefault(frame, len(frames)) for frame in facts.frames],
-        # Whichever device comes first: without a stack there may be several.
-        "source": min(facts.of_ops["sources"], default=None),
-        **{name: facts[:N_LISTED] for name, facts in lists.items()},
-        "truncated": any(len(facts) > N_LISTED for facts in lists.values()),
-        "ops": digest_of_all(facts.of_ops["texts"]),
-    }
-
-
-def figures_by_group(step: RecordedStep, groups: Iterable[SourceKey]) -> Json:
-    if not step.fields["used"]:
-        return {"durs_ps": None, "ns": None}
-    figures = [step.times.get(key, (0, 0)) for key in groups]
-    return {
-        name: without_last_zeros([each[i] for each in figures])
-        for i, name in enumerate(("durs_ps", "ns"))
-    }
-
-
-def without_last_zeros(numbers: list[int]) -> list[int]:
-    while numbers and not numbers[-1]:
-        del numbers[-1]
-    return numbers
-
-
 def record_devices(
     path: str, trace: Trace, names: Sequence[str], asked: slice, context: Context
-) -> list[RecordedDevice]:
-    """Those of the devices that have ops; if none has, NoAnswer of the first."""
+) -> list[DeviceFacts]:
+    """Record the devices that have ops; if none has, raise NoAnswer with the first reason."""
     known: dict[SourceKey, GroupFacts] = {}
 
-    def record_one(name: str) -> RecordedDevice | tuple[str, Json]:
+    def record_one(name: str) -> DeviceFacts | tuple[str, dict[str, Any]]:
         try:
             of_device = context.with_own_notes()
             device = open_device(path, trace, name, [], of_device)
             return record_device(device, asked, known, of_device)
-        except NoAnswer as absent:
-            return absent.reason, absent.fields
+        except NoAnswer as failure:
+            # Processes exchange the parts, since exceptions with keywords cannot be pickled.
+            return failure.reason, failure.fields
 
-    # What one process has normalized it needs no second time.
-    is_large = trace.file_size > SMALL_FILE
-    on_each = in_processes if is_large else in_turn
+    on_each = in_processes if trace.file_size > SMALL_FILE else in_turn
     found = on_each(record_one, names)
-    devices = [each for each in found if isinstance(each, RecordedDevice)]
+    devices = [result for result in found if isinstance(result, DeviceFacts)]
     if not devices:
-        reason, fields = next(each for each in found if isinstance(each, tuple))
+        reason, fields = next(result for result in found if not isinstance(result, DeviceFacts))
         raise NoAnswer(reason, **fields)
     return devices
 
 
-def record_of_trace(place: Place, device: str | None, asked: slice, context: Context) -> Json:
-    """Return the record of one host: of one device, or else of all that are TPUs and have ops."""
+# ----------------------------------------------------------------------------------------------
+# Rows
+
+
+def record_of_trace(place: Place, device: str | None, asked: slice, context: Context) -> Answer:
+    """Return the record of a host: of one device, or of all TPUs that have ops."""
     with opened(place, device, context) as trace:
         return record_of_host(trace, place.path, device, asked, context)
 
 
-def records_of_trace(path: str, device: str | None, context: Context) -> list[Json | NoAnswer]:
-    """Return the records of all hosts in a file, or for a host why it has none.
+def records_of_trace(path: str, device: str | None, context: Context) -> list[Answer | NoAnswer]:
+    """Return for each host in a file its record, or why it has none.
 
-    A host that has the device is recorded with this one alone, others with all of theirs.
+    A host that has the device is recorded with this device alone, other hosts with all of theirs.
     """
     with opened_hosts(path, context) as hosts:
         return [record_or_no_answer(trace, path, device, context) for trace in hosts]
@@ -322,21 +298,21 @@ def records_of_trace(path: str, device: str | None, context: Context) -> list[Js
 
 def record_or_no_answer(
     trace: Trace, path: str, device: str | None, context: Context
-) -> Json | NoAnswer:
+) -> Answer | NoAnswer:
     its_device = device if device in trace.plane_names else None
     try:
         return record_of_host(trace, path, its_device, slice(None), context.with_own_notes())
-    except NoAnswer as absent:
+    except NoAnswer as failure:
         if not trace.host.is_one_of_several:
             raise
-        detail = absent.fields.get("detail", absent.reason)
-        absent.fields["detail"] = f"host {trace.host.label}: {detail}"
-        return absent
+        detail = failure.fields.get("detail", failure.reason)
+        failure.fields["detail"] = f"host {trace.host.label}: {detail}"
+        return failure
 
 
 def record_of_host(
     trace: Trace, path: str, device: str | None, asked: slice, context: Context
-) -> Json:
+) -> Answer:
     names = [name for name in trace.plane_names if device in (None, name)]
     if device is None:
         names = [name for name in names if TPU_RE.match(name)]
@@ -348,7 +324,13 @@ def record_of_host(
     host = host_of(path)
     if trace.host.is_one_of_several:
         host = trace.host.name or f"{host}:{trace.host.number}"
-    fields = {
+    groups: dict[SourceKey, GroupFacts] = {}
+    for of_device in devices:
+        for key, facts in of_device.groups.items():
+            groups.setdefault(key, facts).merge(facts)
+    frames: dict[str, int] = {}
+    group_rows = [group_row(facts, frames) for facts in groups.values()]
+    answer: Answer = {
         "status": "ok",
         "mode": "record",
         "schema_version": SCHEMA_VERSION,
@@ -358,26 +340,87 @@ def record_of_host(
         "format": FORMAT,
         "run": os.path.basename(folder) if is_run else None,
         "host": host,
-        **record_fields(devices),
+        "frames": list(frames),
+        "groups": group_rows,
+        "devices": [device_row(of_device) for of_device in devices],
+        "steps": [
+            step_row(number, step, groups)
+            for number, of_device in enumerate(devices)
+            for step in of_device.steps
+        ],
     }
-    keys = [group["agg_key"] for group in fields["groups"]]
-    cut_texts(fields, trace.file_size)
-    for group, key in zip(fields["groups"], keys, strict=True):
-        # Cut, two of them may look the same; and who compares records cuts them again.
-        if group["agg_key"] != key:
-            end = f"…{digest_of(key)}"
-            # The ellipsis takes six bytes.
-            group["agg_key"] = group["agg_key"][: -len(end) - 6] + end
-    return fields
+    keys = [row["agg_key"] for row in group_rows]
+    cut_texts(answer)
+    for row, whole_key in zip(group_rows, keys, strict=True):
+        # Two keys can look the same once they are cut.
+        if row["agg_key"] != whole_key:
+            end = f"…{digest_of(whole_key)}"
+            row["agg_key"] = whole_key[: LONGEST_TEXT - len(end)] + end
+    return answer
 
 
-def notes_of_record(devices: Sequence[RecordedDevice]) -> Iterator[str]:
-    """What is true of all is said once."""
+def group_row(facts: GroupFacts, frames: dict[str, int]) -> RecordGroup:
+    """Return the row of a group; its frames are added to the list of all frames."""
+    tf_ops, signatures = sorted(facts.tf_ops), sorted(facts.signatures)
+    shapes = sorted(facts.shapes)
+    return {
+        "kind": facts.kind,
+        "agg_key": facts.agg_key,
+        "agg_key_kind": facts.agg_key_kind,
+        "frames": [frames.setdefault(frame, len(frames)) for frame in facts.frames],
+        # Without a stack a group may have several sources; the order of devices must not matter.
+        "source": min(facts.sources, default=None),
+        "tf_ops": tf_ops[:N_LISTED],
+        "signatures": signatures[:N_LISTED],
+        "shapes": shapes[:N_LISTED],
+        "truncated": max(len(tf_ops), len(signatures), len(shapes)) > N_LISTED,
+        "ops": digest_of_all(facts.texts),
+    }
+
+
+def device_row(device: DeviceFacts) -> RecordDevice:
+    return {
+        "device": device.device,
+        "device_type": device.device_type,
+        "clock": device.clock,
+        "step_source": device.step_source,
+        "program": device.program,
+    }
+
+
+def step_row(device: int, step: StepOfDevice, groups: Iterable[SourceKey]) -> RecordStep:
+    figures = step.figures
+    times = [figures.times.get(key, (0, 0)) for key in groups] if figures else []
+    return {
+        "device": device,
+        "index": step.number,
+        "name": step.name,
+        "used": figures is not None,
+        "why_not": step.why_not,
+        "n_xla_ops_events": step.n_events,
+        "duration_ps": step.duration,
+        "busy_ps": figures.busy if figures else None,
+        "comm_ps": figures.comm if figures else None,
+        "host_ps": figures.host if figures else None,
+        "wait_ps": figures.wait if figures else None,
+        "durs_ps": without_last_zeros([total for total, _ in times]) if figures else None,
+        "ns": without_last_zeros([n for _, n in times]) if figures else None,
+    }
+
+
+def without_last_zeros(numbers: list[int]) -> list[int]:
+    while numbers and not numbers[-1]:
+        del numbers[-1]
+    return numbers
+
+
+def notes_of_record(devices: Sequence[DeviceFacts]) -> Iterator[str]:
+    """Yield the devices' notes; a note of all devices is given once, without their names."""
     by_note: dict[str, list[str]] = {}
     for device in devices:
         for note in device.notes:
-            by_note.setdefault(note, []).append(device.fields["device"])
+            by_note.setdefault(note, []).append(device.device)
     for note, names in by_note.items():
         yield note if len(names) == len(devices) else f"{', '.join(names)}: {note}"
-    if not any(step.fields["used"] for device in devices for step in device.steps):
+    if not any(step.figures for device in devices for step in device.steps):
         yield "no step is used: steps say why_not"

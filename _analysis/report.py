@@ -1,46 +1,34 @@
-"""The fields that all modes of one step print."""
+"""Build the fields that the answers of all modes of one step have."""
 
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
+from _pipeline.context import SCHEMA_VERSION
 from _pipeline.groups import Group, group_by, percent
-from _pipeline.request import SCHEMA_VERSION
 from _pipeline.texts import cut_texts
-from _pipeline.vocabulary import KEY_KINDS
+from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, KEY_KINDS, OTHER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
+    from _output.fields.common import ProgramOfStep, StepAnswer, Totals
     from _pipeline.context import Context
     from _pipeline.normalize import Step
 
-    Json = dict[str, Any]
 
-
-class Report(NamedTuple):
-    """The fields of one mode, and what it adds to the totals of all modes."""
-
-    fields: Json
-    totals: Json | None = None
-
-
-def answer_of(step: Step, report: Report, context: Context) -> Json:
-    """Return the whole answer of a mode of one step."""
+def answer_of(step: Step, fields: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """Return the whole answer of a mode of one step; its own totals join those of all modes."""
     head = head_of(step, context)
-    fields = {
-        **head,
-        "totals": {**head["totals"], **(report.totals or {})},
-        **report.fields,
-    }
-    cut_texts(fields, step.device.plane.file_size)
-    return fields
+    totals = {**head["totals"], **fields.get("totals", {})}
+    answer = {**head, **fields, "totals": totals}
+    cut_texts(answer)
+    return answer
 
 
-def head_of(step: Step, context: Context) -> Json:
-    """Return the fields that the answers of all modes of one step have."""
+def head_of(step: Step, context: Context) -> StepAnswer:
     request = context.request
     return {
         "status": "ok",
@@ -53,7 +41,7 @@ def head_of(step: Step, context: Context) -> Json:
         "clock": step.clock.name,
         "stack_order": step.stack_order,
         "step_source": step.device.step_source if step.picked else None,
-        "program": program_fields(step),
+        "program": program_of_step(step),
         "step_id": step.picked.index if step.picked else None,
         "step_name": step.picked.name if step.picked else None,
         "step_window_ps": [step.timeline.start, step.timeline.end],
@@ -63,10 +51,9 @@ def head_of(step: Step, context: Context) -> Json:
     }
 
 
-def totals_of(step: Step) -> Json:
+def totals_of(step: Step) -> Totals:
     """Return the sums over the step that all modes print."""
-    leaves = Group(step.leaves)
-    timeline = step.timeline
+    leaves, by_kind, timeline = Group(step.leaves), step.by_kind, step.timeline
     containers = {
         category: group.total
         for category, group in group_by(step.containers, lambda op: op.category).items()
@@ -77,10 +64,16 @@ def totals_of(step: Step) -> Json:
     unknown = leaves.where(lambda op: not op.is_known)
     return {
         "n_events_total": leaves.n,
-        **{f"n_events_{kind}": group.n for kind, group in step.by_kind.items()},
+        "n_events_compute": by_kind[COMPUTE].n,
+        "n_events_data_move": by_kind[DATA_MOVE].n,
+        "n_events_comm": by_kind[COMM].n,
+        "n_events_other": by_kind[OTHER].n,
         "n_events_container": sum(executions.n for executions in step.containers),
         "n_events_unresolved": step.admitted.n_dropped,
-        **{f"{kind}_duration_ps": group.total for kind, group in step.by_kind.items()},
+        "compute_duration_ps": by_kind[COMPUTE].total,
+        "data_move_duration_ps": by_kind[DATA_MOVE].total,
+        "comm_duration_ps": by_kind[COMM].total,
+        "other_duration_ps": by_kind[OTHER].total,
         "non_while_duration_ps_sum": leaves.total,
         "while_container_duration_ps": in_while,
         "while_pct_of_step": percent(in_while, step.duration),
@@ -98,14 +91,14 @@ def totals_of(step: Step) -> Json:
 
 def program_id_of(step: Step) -> int | None:
     """Return the program that takes most of the step; None if no op has a program."""
-    of_program = group_by(step.leaves, lambda op: op.program_id)
-    of_program.pop(None, None)
-    return max(of_program, key=lambda each: of_program[each].total, default=None)
+    by_program = group_by(step.leaves, lambda op: op.program_id)
+    by_program.pop(None, None)
+    return max(by_program, key=lambda program_id: by_program[program_id].total, default=None)
 
 
-def program_fields(step: Step) -> Json:
+def program_of_step(step: Step) -> ProgramOfStep:
     executions = [*step.leaves, *step.containers]
-    n_programs = len({each.op.program_id for each in executions} - {None})
+    n_programs = len({op_executions.op.program_id for op_executions in executions} - {None})
     program_id = program_id_of(step)
     if program_id is None:
         return {"name": None, "program_id": None, "n_programs": n_programs, "hlo": False}
@@ -119,5 +112,5 @@ def program_fields(step: Step) -> Json:
 
 
 def coverage(group: Group) -> dict[str, int]:
-    """Count executions by the kind of their key."""
+    """Count executions by the kind of the key that they are grouped by."""
     return dict.fromkeys(KEY_KINDS, 0) | group.executions_by(lambda op: op.agg_key_kind)

@@ -1,9 +1,14 @@
-"""Rows that several modes write of groups."""
+"""Build the rows that several modes print.
+
+The types of the rows are declared in `_output/fields/`, so that mypy checks every field.
+"""
 
 from __future__ import annotations
 
+import _peaks
 from _analysis.likely_lines import NO_LINE, LikelyGroup, likely_groups
 from _pipeline.groups import Group, group_by, percent, ranked_by
+from _pipeline.idle_causes import BARRIER, BETWEEN_PROGRAMS, DEPENDENCY, IN_CONTAINER, IN_PROGRAM
 from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
@@ -13,51 +18,48 @@ if TYPE_CHECKING:
 
     from _analysis.gaps import Gap
     from _analysis.likely_lines import LikelyLine
+    from _analysis.roofs import Roofs
+    from _output.fields.rows import (
+        Durations,
+        GroupFields,
+        GroupTail,
+        HloOpBreakdown,
+        HloOpBreakdownOverflow,
+        IdleByCause,
+        LikelySource,
+        Line,
+        PeaksUsed,
+        StackKey,
+    )
+    from _output.fields.rows import Gap as GapRow
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
 
-    Json = dict[str, Any]
-
 N_BREAKDOWN = 8
+N_LIKELY = 8
+N_TF_OP = 200
 
 
-def durations(group: Group) -> Json:
+def op_name(op: Op) -> str:
+    """Return the name of the op's instruction, or the whole text of an op without a name."""
+    return op.name or op.text.removeprefix("%")
+
+
+def shortened(tf_op: str | None) -> str | None:
+    return f"…{tf_op[-N_TF_OP:]}" if tf_op and len(tf_op) > N_TF_OP else tf_op
+
+
+def duration_fields(group: Group) -> Durations:
     return {
         "total_dur_ps": group.total,
-        "min_dur_ps": min(each.shortest for each in group.members),
+        "min_dur_ps": min(executions.shortest for executions in group.members),
         "max_dur_ps": group.longest.longest,
         "avg_dur_ps": round(group.total / group.n),
     }
 
 
-def breakdown(group: Group) -> Json:
-    """What a group is made of, by HLO signature; rows and overflow sum up to the group."""
-    signatures = ranked_by(group.members, lambda op: op.signature)
-    rows = []
-    for signature, part in signatures[:N_BREAKDOWN]:
-        longest = part.longest
-        rows.append(
-            {
-                "signature": signature,
-                "hlo_category": part.op.category,
-                "total_dur_ps": part.total,
-                "n_executions": part.n,
-                "pct_of_group": percent(part.total, group.total),
-                "example_hlo_op": longest.op.text,
-                "example_hlo_op_dur_ps": longest.longest,
-            }
-        )
-    rest = [part for _, part in signatures[N_BREAKDOWN:]]
-    overflow = {
-        "n_signatures": len(rest),
-        "n_executions": sum(part.n for part in rest),
-        "total_dur_ps": sum(part.total for part in rest),
-    }
-    return {"hlo_op_breakdown": rows, "hlo_op_breakdown_overflow": overflow if rest else None}
-
-
-def source_fields(op: Op) -> Json:
+def source_fields(op: Op) -> StackKey:
     return {
         "agg_key": op.agg_key,
         "agg_key_kind": op.agg_key_kind,
@@ -68,13 +70,15 @@ def source_fields(op: Op) -> Json:
     }
 
 
-def group_fields(group: Group, step: Step) -> Json:
-    """The fields that a group has in summary and by_source alike."""
+def group_fields(group: Group, step: Step) -> GroupFields:
+    """Return the fields of a group that summary and by_source share."""
     longest = group.longest
+    signatures = [part for _, part in ranked_by(group.members, lambda op: op.signature)]
+    shown, omitted = signatures[:N_BREAKDOWN], signatures[N_BREAKDOWN:]
     return {
         **source_fields(group.op),
         "n_executions": group.n,
-        **durations(group),
+        **duration_fields(group),
         "pct_of_compute": percent(group.total, step.by_kind[COMPUTE].total),
         "pct_of_step": percent(group.total, step.duration),
         "hlo_categories": group.executions_by(lambda op: op.category),
@@ -83,38 +87,58 @@ def group_fields(group: Group, step: Step) -> Json:
         "phases": group.time_by(lambda op: op.phase),
         "example_hlo_op": longest.op.text,
         "example_hlo_op_dur_ps": longest.longest,
-        **breakdown(group),
+        "hlo_op_breakdown": [signature_row(part, group) for part in shown],
+        "hlo_op_breakdown_overflow": overflow_row(omitted) if omitted else None,
         "likely_sources": likely_rows(group),
     }
 
 
-N_LIKELY = 8
+def signature_row(part: Group, group: Group) -> HloOpBreakdown:
+    longest = part.longest
+    return {
+        "signature": part.op.signature,
+        "hlo_category": part.op.category,
+        "total_dur_ps": part.total,
+        "n_executions": part.n,
+        "pct_of_group": percent(part.total, group.total),
+        "example_hlo_op": longest.op.text,
+        "example_hlo_op_dur_ps": longest.longest,
+    }
 
 
-def likely_rows(group: Group) -> list[Json] | None:
-    """Whose data a group without a stack is about; None where that isn't asked, or not known."""
-    if group.op.source_stack or not any(each.op.program for each in group.members):
+def overflow_row(parts: Sequence[Group]) -> HloOpBreakdownOverflow:
+    return {
+        "n_signatures": len(parts),
+        "n_executions": sum(part.n for part in parts),
+        "total_dur_ps": sum(part.total for part in parts),
+    }
+
+
+def likely_rows(group: Group) -> list[LikelySource] | None:
+    """Return the likely lines of a group without a stack; None with one, or without a program."""
+    if group.op.source_stack or not any(executions.op.program for executions in group.members):
         return None
     return line_rows(likely_groups(group))
 
 
-def line_rows(parts: Sequence[LikelyGroup]) -> list[Json]:
-    """The longest by line; what has none, and all others, in a last row."""
-    shown = [each for each in parts[:N_LIKELY] if each.likely.line]
-    rest = Group([each for part in parts[len(shown) :] for each in part.group.members])
+def line_rows(parts: Sequence[LikelyGroup]) -> list[LikelySource]:
+    """Return the longest lines; the last row sums the rest and the time without a line."""
+    shown = [part for part in parts[:N_LIKELY] if part.likely.line]
+    omitted = parts[len(shown) :]
+    rest = Group([executions for part in omitted for executions in part.group.members])
     if rest.members:
         shown.append(LikelyGroup(NO_LINE, rest))
     return [
         {
-            **likely_fields(each.likely),
-            "dur_ps": each.group.total,
-            "n_executions": each.group.n,
+            **likely_fields(part.likely),
+            "dur_ps": part.group.total,
+            "n_executions": part.group.n,
         }
-        for each in shown
+        for part in shown
     ]
 
 
-def likely_fields(likely: LikelyLine) -> Json:
+def likely_fields(likely: LikelyLine) -> Line:
     return {
         "source_inner": likely.line,
         "source_user": likely.line_user,
@@ -122,44 +146,63 @@ def likely_fields(likely: LikelyLine) -> Json:
     }
 
 
-def tail_fields(groups: Iterable[Group]) -> Json:
-    left_out = [group.total for group in groups]
-    return {"n_groups_omitted": len(left_out), "dur_ps": sum(left_out)}
+def tail_row(omitted: Sequence[Group]) -> GroupTail:
+    return {"n_groups_omitted": len(omitted), "dur_ps": sum(group.total for group in omitted)}
 
 
 def topmost(
     members: Iterable[Executions], key: Callable[[Op], Any], top: int | None
 ) -> tuple[list[Group], list[Group]]:
-    """The costliest groups, and the others; without a number all, in order of appearance."""
+    """Return the costliest groups and the others; without `top` all, in order of appearance."""
     if top is None:
         return list(group_by(members, key).values()), []
     ranked = [group for _, group in ranked_by(members, key)]
     return ranked[:top], ranked[top:]
 
 
-def tail_if(top: int | None, omitted: Sequence[Group]) -> Json:
-    return {} if top is None else {"tail": tail_fields(omitted)}
-
-
 def operand_dtypes(group: Group) -> dict[str, int]:
-    """Time by the dtype of each op's largest operand that a matrix unit could take."""
+    """Return the time by the dtype that the matrix unit was fed with, where that is known."""
     fed = group.where(lambda op: op.operand_dtype)
     return fed.time_by(lambda op: op.operand_dtype or "")
 
 
-def gap_row(gap: Gap, step: Step) -> Json:
+def gap_row(gap: Gap, step: Step) -> GapRow:
     return {
         "start_ps": gap.start,
         "dur_ps": gap.duration,
-        "pct_of_step": percent(gap.duration, step.duration),
+        # A step with a gap has a length.
+        "pct_of_step": round(100 * gap.duration / step.duration, 3),
         "after_hlo_op": gap.after.text if gap.after else None,
         "before_hlo_op": gap.before.text if gap.before else None,
         "inside": (gap.inside.name or None) if gap.inside else None,
     }
 
 
-N_TF_OP = 200
+def idle_by_cause(step: Step) -> IdleByCause:
+    times = step.causes.of_step
+    return {
+        "barrier": times[BARRIER],
+        "dependency": times[DEPENDENCY],
+        "in_container": times[IN_CONTAINER],
+        "between_programs": times[BETWEEN_PROGRAMS],
+        "in_program": times[IN_PROGRAM],
+    }
 
 
-def shortened(tf_op: str | None) -> str | None:
-    return f"…{tf_op[-N_TF_OP:]}" if tf_op and len(tf_op) > N_TF_OP else tf_op
+def peaks_used(roofs: Roofs) -> PeaksUsed:
+    peaks = roofs.choice.peaks
+    ridge_points = {dtype: roofs.ridge_point(dtype) for dtype in _peaks.DTYPES}
+    return {
+        "peak_tflops_bf16": peaks.bf16,
+        "peak_tflops_fp8": peaks.fp8,
+        "peak_tflops_fp32": peaks.fp32,
+        "peak_tflops_fp16": peaks.fp16,
+        "peak_hbm_gibps": peaks.hbm_gibps,
+        "ridge_points": {
+            dtype: ridge_point
+            for dtype, ridge_point in ridge_points.items()
+            if ridge_point is not None
+        },
+        "source": peaks.source,
+        "unit": "GiB/s (base-1024) per device",
+    }

@@ -1,14 +1,14 @@
-"""The tree of scopes: what stands right in each part of the program, and what below it.
+"""The tree of scopes: the time of each part of the program, with and without the parts below it.
 
-A path may have as many parts as half its bytes, and thousands of ops may share one. So no more of
-the tree is made than is printed, nothing recurses, and a scope is summed up from those right below.
+Paths can be deep, and thousands of ops can share one. So only the printed part of the tree is
+built, nothing recurses, and a scope is summed up from its children.
 """
 
 from __future__ import annotations
 
 from itertools import accumulate
 
-from _pipeline.names import n_alike, nearest
+from _pipeline.names import common_prefix_length, nearest_names
 from _pipeline.no_answer import NoAnswer
 
 TYPE_CHECKING = False
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
     from _pipeline.executions import Executions
 
-    # The parts of a scope's name, outermost first; the root has none.
+    # The parts of a scope's name, outermost first; empty for the root.
     Path = tuple[str, ...]
-    # Time by a fact of ops, each with the place of the first op that has it.
+    # By a fact of ops: the index of the first op with it, and the time.
     Times = dict[str, tuple[int, int]]
 
 N_LINES = 3
 
 
 class Lines:
-    """Time by line, and the longest of them.
+    """The time by line, and the lines with the most time.
 
-    These are kept as times are added: or else each scope of a deep tree had to go through all
-    lines below it.
+    The longest lines are updated with each addition, so that the scopes of a deep tree need not
+    each go through all lines below them.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Lines:
     def add(self, times: Mapping[str | None, int]) -> None:
         for line, duration in times.items():
             self.times[line] = self.times.get(line, 0) + duration
-        # A line that nothing was added to stays behind what was longer.
+        # Only lines with added time can become longer than the longest so far.
         self._longest = sorted({*self._longest, *times}, key=self._rank)[:N_LINES]
 
     def _rank(self, line: str | None) -> tuple[int, bool, str]:
@@ -51,7 +51,7 @@ class Lines:
 
 
 class Layer:
-    """A scope: what stands right in it, and together with that all below."""
+    """A scope: the time of the ops directly in it, and of all ops in it and below."""
 
     __slots__ = (
         *("children", "depth", "kinds", "lines", "longest_lines", "n", "name", "phases"),
@@ -71,31 +71,31 @@ class Layer:
     def child(self, name: str) -> Layer:
         return Layer(f"{self.scope}/{name}" if self.depth else name, name, self.depth + 1)
 
-    def take(self, ops: Iterable[tuple[int, Executions]], is_right_here: bool) -> None:
-        """Count ops in, which are given with their places in the step."""
+    def take(self, ops: Iterable[tuple[int, Executions]], is_direct: bool) -> None:
+        """Add ops, which come with their indices in the step."""
         lines: dict[str | None, int] = {}
-        for place, each in ops:
-            op, duration = each.op, each.total
-            self.n += each.n
+        for place, executions in ops:
+            op, duration = executions.op, executions.total
+            self.n += executions.n
             self.total += duration
             add(self.kinds, op.kind, place, duration)
             add(self.phases, op.phase, place, duration)
             lines[op.source_user] = lines.get(op.source_user, 0) + duration
-            if is_right_here:
+            if is_direct:
                 primitive = op.scope.primitive if op.scope else None
                 self.self_total += duration
                 self.primitives[primitive] = self.primitives.get(primitive, 0) + duration
         self.lines.add(lines)
 
     def sum_up(self) -> None:
-        """Count in what stands below; to be called when that is done for all there."""
+        """Add the sums of the children, which must be summed up before."""
         for child in self.children.values():
             self.n += child.n
             self.total += child.total
             for ours, theirs in ((self.kinds, child.kinds), (self.phases, child.phases)):
                 for key, (place, duration) in theirs.items():
                     add(ours, key, place, duration)
-            # Few are added to many: a line is moved as often as its scope's size doubles.
+            # Add the smaller to the larger, so that a line is moved only O(log n) times.
             fewer, more = sorted((self.lines, child.lines), key=lambda lines: len(lines.times))
             if fewer.times:
                 more.add(fewer.times)
@@ -111,9 +111,9 @@ def add(times: Times, key: str, place: int, duration: int) -> None:
 def tree_of(
     first: Path, places: Mapping[Path, Sequence[int]], deepest: int, leaves: Sequence[Executions]
 ) -> Layer:
-    """The tree below a scope, down to a depth; what is deeper counts where it would be found.
+    """Return the tree below a scope, down to a depth; deeper scopes count at the deepest layer.
 
-    `places` are the scopes below, each with the places of its ops among the leaves.
+    `places` maps the scopes below to the indices of their ops among the leaves.
     """
     top = Layer("/".join(first), first[-1] if first else "", len(first))
     layers = [top]
@@ -125,7 +125,7 @@ def tree_of(
                 layers.append(layer.children[part])
             layer = layer.children[part]
         layer.take(((place, leaves[place]) for place in ops), len(path) <= deepest)
-    # What is below another was made behind it.
+    # Children are created after their parents.
     for layer in reversed(layers):
         layer.sum_up()
     return top
@@ -138,32 +138,30 @@ def depth_first(top: Layer) -> Iterator[Layer]:
         yield layer
         children = sorted(layer.children.values(), key=lambda child: (-child.total, child.name))
         waiting += reversed(children)
-        # What has been passed needs no room beside what was made of it.
+        # Without this, the yielded layers would keep the whole tree in memory.
         layer.children = {}
 
 
-def levels_of(first: Path, paths: Iterable[Path]) -> dict[int, tuple[int, int]]:
-    """By depth, how many scopes there are from one down, and how long their names are."""
-    levels = {len(first): (1, len("/".join(first)))}
+def levels_of(first: Path, paths: Iterable[Path]) -> dict[int, int]:
+    """Count the scopes of each depth, from one scope down."""
+    levels = {len(first): 1}
     before: Path = ()
-    # In order, what is new of each path is behind what it shares with the one before.
+    # In sorted order, a path shares its known parts with the path before it.
     for path in sorted(paths):
-        shared = max(n_alike(before, path), len(first))
-        for depth, end in enumerate(ends_of(path), 1):
-            if depth > shared:
-                n, size = levels.get(depth, (0, 0))
-                levels[depth] = n + 1, size + end
+        shared = max(common_prefix_length(before, path), len(first))
+        for depth in range(shared + 1, len(path) + 1):
+            levels[depth] = levels.get(depth, 0) + 1
         before = path
     return levels
 
 
 def ends_of(path: Path) -> list[int]:
-    """Where each part ends when they are joined."""
+    """Return the end of each part in the joined path."""
     return list(accumulate((len(part) + 1 for part in path), initial=-1))[1:]
 
 
 def path_of(name: str, paths: Iterable[Path]) -> Path:
-    """The scope that is printed by that name, which lies on one of these paths."""
+    """Return the scope with a printed name, which must be on one of these paths."""
     near = set()
     for path in paths:
         joined = "/".join(path)
@@ -174,12 +172,12 @@ def path_of(name: str, paths: Iterable[Path]) -> Path:
     raise NoAnswer(
         "scope_not_found",
         detail=f"no scope is named {name!r}",
-        available_scopes=nearest(name, near - {""}),
+        available_scopes=nearest_names(name, near - {""}),
     )
 
 
 def near_on(asked: str, joined: str, ends: Sequence[int]) -> str:
-    """The scope along a path, given by where its parts end, that is most like a name."""
+    """Return the scope on a path that is most like a name; `ends` are the ends of its parts."""
     at = joined.lower().find(asked.lower())
-    reached = at + len(asked) if at >= 0 else n_alike(joined, asked)
+    reached = at + len(asked) if at >= 0 else common_prefix_length(joined, asked)
     return next((joined[:end] for end in ends if end >= reached), joined)

@@ -1,27 +1,36 @@
-"""The step as a strip: in each of its bins the time by class, idle time, and who ran longest."""
+"""Cut the step into bins: in each the time by class, idle time, and the op that ran longest."""
 
 from __future__ import annotations
 
 from operator import mul, sub
+from typing import NamedTuple
 
-from _analysis.one_op import name_of
 from _pipeline.timeline import leaves_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
 
-    Json = dict[str, Any]
-
 N_BINS = 1000
 
 
+class Strip(NamedTuple):
+    """The step in bins of equal length."""
+
+    n_bins: int
+    # Picoseconds in each bin, for the classes that ran.
+    by_class: dict[str, list[int]]
+    idle: list[int]
+    # For each bin, the index in `ops` of the op with the longest stretch in it.
+    longest: list[int | None]
+    ops: list[tuple[Op, str]]
+
+
 class Bins:
-    """A window cut into bins that are equal but for a picosecond."""
+    """A window cut into bins that differ in length by at most a picosecond."""
 
     def __init__(self, start: int, end: int) -> None:
         self.start, self.end = start, end
@@ -29,21 +38,21 @@ class Bins:
         self.edges = [start + (end - start) * i // self.n for i in range(self.n + 1)]
 
     def place(self, time: int) -> int:
-        """The bin of a moment inside the window."""
+        """Return the bin of a moment inside the window."""
         return ((time - self.start + 1) * self.n - 1) // (self.end - self.start)
 
 
 class Row:
-    """How much of each bin some spans take. A span costs the same however long it is."""
+    """The time that some spans take in each bin; a long span costs no more than a short one."""
 
     def __init__(self, bins: Bins) -> None:
         self._bins = bins
         self._parts = [0] * bins.n
-        # How many more spans fill this bin than filled the one before.
+        # For each bin, the change in the number of spans that fill it.
         self._fills = [0] * (bins.n + 1)
 
     def add(self, start: int, end: int, first: int, last: int) -> None:
-        """A span that lies in the window, and the bins of its first and last moment."""
+        """Add a span inside the window; `first` and `last` are the bins of its ends."""
         if first == last:
             self._parts[first] += end - start
         else:
@@ -63,13 +72,14 @@ class Row:
 
 
 class Longest:
-    """Which op has the longest stretch in each bin."""
+    """The op with the longest stretch in each bin, by metadata id."""
 
     def __init__(self, bins: Bins) -> None:
         self._bins = bins
         self._stretch = [0] * bins.n
         self._who: list[int | None] = [None] * bins.n
-        # By the bin in which it begins to fill bins, up to which one who does so the longest.
+        # For each bin, of the ops that fill bins from there on, the one that goes furthest: the
+        # end of what it fills, and its id.
         self._until: list[tuple[int, int]] = [(0, 0)] * (bins.n + 1)
 
     def add(self, start: int, end: int, first: int, last: int, who: int) -> None:
@@ -96,16 +106,16 @@ class Longest:
         return found
 
 
-def strip_of(step: Step, class_of: Mapping[int, str]) -> Json:
-    """`class_of` tells the class of each op by its metadata id."""
+def strip_of(step: Step, class_of: Mapping[int, str]) -> Strip:
+    """Return the strip of a step; `class_of` has the class of each op by its metadata id."""
     start, end = step.timeline.start, step.timeline.end
     if start == end:
-        return {"n_bins": 0, "by_class": {}, "idle": [], "longest": [], "ops": []}
+        return Strip(0, {}, [], [], [])
     bins = Bins(start, end)
     rows = {name: Row(bins) for name in class_of.values()}
     row_of = {metadata_id: rows[name] for metadata_id, name in class_of.items()}
     longest = Longest(bins)
-    containers = {each.metadata_id for each in step.containers}
+    containers = {executions.metadata_id for executions in step.containers}
     for columns in leaves_of(step.admitted.pieces, step.clock, containers):
         for begin, duration, metadata_id in zip(*columns, strict=True):
             first, last = max(begin, start), min(begin + duration, end)
@@ -118,24 +128,13 @@ def strip_of(step: Step, class_of: Mapping[int, str]) -> Json:
         idle.add(first, last, bins.place(first), bins.place(last - 1))
     of_bins = longest.of_bins()
     named = list(dict.fromkeys(who for who in of_bins if who is not None))
-    number = {who: i for i, who in enumerate(named)}
-    ops = {each.metadata_id: each.op for each in step.leaves}
+    index_of = {who: i for i, who in enumerate(named)}
+    ops = {executions.metadata_id: executions.op for executions in step.leaves}
     times = {name: row.times() for name, row in rows.items()}
-    return {
-        "n_bins": bins.n,
-        "by_class": {name: row for name, row in times.items() if any(row)},
-        "idle": idle.times(),
-        # Of each bin, where among the ops.
-        "longest": [None if who is None else number[who] for who in of_bins],
-        "ops": [op_row(ops[who], class_of[who]) for who in named],
-    }
-
-
-def op_row(op: Op, name: str) -> Json:
-    return {
-        "hlo_op": name_of(op),
-        "program_id": None if op.program_id is None else str(op.program_id),
-        "class": name,
-        "source_inner": op.source_inner,
-        "source_user": op.source_user,
-    }
+    return Strip(
+        bins.n,
+        {name: row for name, row in times.items() if any(row)},
+        idle.times(),
+        [None if who is None else index_of[who] for who in of_bins],
+        [(ops[who], class_of[who]) for who in named],
+    )

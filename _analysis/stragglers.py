@@ -1,204 +1,176 @@
-"""Who is slow, and on which lines. Values in, values out."""
+"""Find the slow device or host of a cohort, and the lines on which it is slow."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from fractions import Fraction
+from typing import NamedTuple
 
-from _analysis.cohorts import (
-    MODULES,
-    Cohort,
-    crew_of,
-    found_in,
-    lines_of,
-    slowest,
-    total_of,
-    twice_median,
-)
+from _analysis.cohorts import Cohort, crew_of, found_in, slowest, twice_median
 from _analysis.processes import in_turn
-from _analysis.recorded_steps import ALPHA, mean, percent, ratio, rounded, rounded_mean, source_of
+from _analysis.recorded_steps import ALPHA, mean, percent, ratio, rounded_mean, source_of
+from _pipeline.device import MODULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from typing import Any, Literal
 
-    from _analysis.cohorts import Load, Member
-    from _pipeline.no_answer import NoAnswer
+    from _analysis.cohorts import Load, LoadRecords, Member
+    from _output.fields.units import Kind
 
-    Json = dict[str, Any]
-    # Works on each of several things, in whatever process.
+    # Works on each of several items, in whatever process.
     OnEach = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
-    # As RECORD says.
-    Record = dict[str, Any]
+    Imbalance = Literal["balanced", "slight", "large"]
+    Scope = Literal["host", "device"]
+    Cause = Literal["own", "idle", "host"]
 
-N_LINES = 20
-# What is below so many percent of the step.
+# Percent of the step below which an imbalance is balanced, or slight.
 BALANCED, SLIGHT = 1, 5
-CAUSES = ("own", "idle", "host")
+# The part of the excess that a cause must cover.
 CAUSE_COVERS = Fraction(4, 5)
 
 
+class Spread(NamedTuple):
+    """The devices of a run by program, most devices first."""
+
+    cohorts: list[Cohort]
+    n_hosts: int
+    n_devices: int
+    # Why hosts can't be read.
+    unreadable: list[str]
+    notes: list[str]
+
+
 def spread_of_records(
-    loaders: Mapping[str, Callable[[], Sequence[Record | NoAnswer]]],
+    loaders: Mapping[str, LoadRecords],
     *,
     device: str | None = None,
     steps: slice = slice(None),
-    top: int = 50,
     on_each: OnEach = in_turn,
-) -> Json:
-    """What of the output names no paths.
+) -> Spread:
+    """Compare the devices of a run.
 
-    A loader of a file, by its name, returns for each host in it a record, or why it has none; it
-    raises NoAnswer where the file can't be read. Those of two devices of each cohort are called
-    again, for their lines. `steps` narrows what is used; `on_each` says in which processes they
-    are read.
+    `loaders` maps the name of a file to what reads it: for each host in it a record, or why there
+    is none; it raises NoAnswer if the file can't be read. It is called again for the lines of a few
+    devices. `steps` selects steps by time; `on_each` decides in which processes files are read.
     """
     readers = list(loaders.values())
     found = on_each(lambda load_records: found_in(load_records, device, steps), readers)
-    crew = crew_of(zip(loaders, found, readers, strict=True))
+    crew = crew_of(zip(loaders, readers, found, strict=True))
     by_program: dict[str, list[Member]] = defaultdict(list)
     for member in crew.members.values():
-        by_program[member.program].append(member)
-    cohorts = sorted(by_program.items(), key=lambda each: (-len(each[1]), each[0]))
-    notes = set(crew.notes)
-    fields = [cohort_fields(Cohort.of(each), notes, top) for _, each in cohorts]
-    return {
-        "notes": [*(f"a host can't be read: {why}" for why in crew.unreadable), *sorted(notes)],
-        "n_hosts": len(crew.hosts),
-        "n_hosts_unreadable": len(crew.unreadable),
-        "n_devices": len(crew.members),
-        "cohorts": fields,
-    }
+        by_program[member.loads.program].append(member)
+    cohorts = [Cohort(members) for members in by_program.values()]
+    cohorts.sort(key=lambda cohort: (-len(cohort.members), cohort.program))
+    notes = {*crew.notes, *(note for cohort in cohorts for note in notes_of(cohort))}
+    return Spread(cohorts, len(crew.hosts), len(crew.members), crew.unreadable, sorted(notes))
 
 
-def cohort_fields(cohort: Cohort, notes: set[str], top: int) -> Json:
-    members, n = cohort.members, len(cohort.keys)
-    program = members[0].program
-    n_left_out = max(len(member.steps) for member in members) - n
+def notes_of(cohort: Cohort) -> Iterator[str]:
+    members = cohort.members
+    n_left_out = max(len(member.steps) for member in members) - len(cohort.keys)
     if n_left_out:
-        notes.add(f"program {program}: {n_left_out} steps left out that not all devices have used")
-    if len(members) > 1 and any(member.step_source == MODULES for member in members):
-        notes.add(
-            f"program {program}: executions are aligned by their place in the capture; captures"
-            " may be offset"
+        yield (
+            f"program {cohort.program}: {n_left_out} steps left out that not all devices have used"
         )
-    verdict, slowest_vs_median = verdict_of(cohort)
-    hosts = host_rows(cohort)
-    return {
-        "program": program,
-        "n_devices": len(members),
-        "n_hosts": len(hosts),
-        "n_steps": n,
-        "verdict": verdict,
-        "steps": [step_row(cohort, key) for key in cohort.keys],
-        "hosts": hosts,
-        "devices": [
-            {
-                **member.fields,
-                "n_steps": n,
-                "n_slowest": cohort.n_slowest[member.name],
-                **cohort.totals[member.name].means(n),
-            }
-            for member in cohort.ranked[:top]
-        ],
-        "tail": {
-            "n_devices_omitted": len(cohort.ranked[top:]),
-            "n_slowest": sum(cohort.n_slowest[member.name] for member in cohort.ranked[top:]),
-        },
-        "slowest_vs_median": slowest_vs_median,
-    }
+    if len(members) > 1 and any(member.loads.step_source == MODULES for member in members):
+        yield (
+            f"program {cohort.program}: executions are aligned by their place in the capture;"
+            " captures may be offset"
+        )
 
 
-def host_rows(cohort: Cohort) -> list[Json]:
-    rows = []
-    for host, members in cohort.by_host.items():
-        total = total_of(cohort.totals[member.name] for member in members)
-        n = len(cohort.keys) * len(members)
-        row = {
-            "host": host,
-            "n_devices": len(members),
-            "n_steps": len(cohort.keys),
-            "n_slowest": sum(cohort.n_slowest[member.name] for member in members),
-            **total.means(n),
-        }
-        rows.append((-Fraction(total.load, n or 1), host, row))
-    return [row for _, _, row in sorted(rows, key=lambda each: each[:2])]
+class StepSpread(NamedTuple):
+    """A step on all devices of a cohort."""
+
+    name: str | None
+    slowest: Member
+    max_load: int
+    mean_load: int
+    # In percent of the mean step.
+    imbalance: Fraction | None
+    # Longest minus shortest duration, in percent of the median.
+    duration_spread: float | None
 
 
-def step_row(cohort: Cohort, key: Hashable) -> Json:
+def step_spread(cohort: Cohort, key: Hashable) -> StepSpread:
     steps = [member.steps[key] for member in cohort.members]
     durations = [step.step_duration for step in steps]
     slow = slowest(cohort.members, key)
-    largest = slow.steps[key].load
-    mean_load = mean([step.load for step in steps])
-    return {
-        "name": steps[0].step_name,
-        "slowest": slow.fields,
-        "max_load_ps": largest,
-        "mean_load_ps": mean_load,
-        "imbalance_ps": largest - mean_load,
-        "imbalance_pct_of_step": rounded(imbalance_of(steps), 3),
-        "step_spread_pct": percent(2 * (max(durations) - min(durations)), twice_median(durations)),
-    }
+    return StepSpread(
+        name=steps[0].step_name,
+        slowest=slow,
+        max_load=slow.steps[key].load,
+        mean_load=mean([step.load for step in steps]),
+        imbalance=imbalance_of(steps),
+        duration_spread=percent(2 * (max(durations) - min(durations)), twice_median(durations)),
+    )
 
 
 def imbalance_of(steps: Sequence[Load]) -> Fraction | None:
-    """What perfect balance could win at most, in percent of the mean step."""
+    """Return the most that perfect balance could save, in percent of the mean step."""
     loads = [step.load for step in steps]
     duration = sum(step.step_duration for step in steps)
     return Fraction(100 * (len(loads) * max(loads) - sum(loads)), duration) if duration else None
 
 
-def verdict_of(cohort: Cohort) -> tuple[Json, Json | None]:
-    """Who is slow and why, and the lines that tell it."""
-    n, n_devices = len(cohort.keys), len(cohort.members)
-    verdict: Json = dict.fromkeys(
-        "imbalance straggler n_slowest n_steps p_value scope cause uniform_pct slow_host"
-        " why_not".split()
-    )
-    verdict["n_steps"] = n
-    if not n or n_devices == 1:
-        verdict["why_not"] = "one_device" if n else "no_common_step"
-        return verdict, None
+class SlowHost(NamedTuple):
+    host: str
+    n_slowest: int
+    p_value: Fraction
+
+
+class Verdict(NamedTuple):
+    """The slow device or host of a cohort of several devices, and the lines that show it."""
+
+    imbalance: Imbalance | None
+    n_slowest: int
+    p_value: Fraction
+    straggler: Member | None
+    scope: Scope | None
+    cause: Cause | None
+    slow_host: SlowHost | None
+    lines: SlowVsMedian
+
+
+def verdict_of(cohort: Cohort) -> Verdict:
     suspect, median = cohort.suspect(), cohort.median()
     n_slowest = cohort.n_slowest[suspect.name]
-    p_value = chance_of_slowest(n_slowest, n, n_devices)
-    # Where all are equal the first by name is the slowest every time, and yet nobody is slow.
+    p_value = chance_of_slowest(n_slowest, len(cohort.keys), len(cohort.members))
+    # If all devices are equal, the first by name is the slowest every time, but none is slow.
     is_slow = p_value <= ALPHA and cohort.load(suspect) > cohort.load(median)
-    lines, uniform = slow_vs_median(cohort, suspect if is_slow else cohort.ranked[0], median)
-    verdict |= {
-        "imbalance": imbalance_verdict(cohort),
-        "n_slowest": n_slowest,
-        "p_value": rounded(p_value, 6),
-        "uniform_pct": rounded(uniform, 3),
-    }
-    if is_slow:
-        verdict |= {
-            "straggler": suspect.fields,
-            "scope": scope_of_straggler(cohort, suspect),
-            "cause": cause_of(cohort.totals[suspect.name], cohort.totals[median.name]),
-        }
-    else:
-        verdict["slow_host"] = slow_host_of(cohort)
-    return verdict, lines
+    totals = cohort.totals
+    return Verdict(
+        imbalance=imbalance_verdict(cohort),
+        n_slowest=n_slowest,
+        p_value=p_value,
+        straggler=suspect if is_slow else None,
+        scope=scope_of_straggler(cohort, suspect) if is_slow else None,
+        cause=cause_of(totals[suspect.name], totals[median.name]) if is_slow else None,
+        slow_host=None if is_slow else slow_host_of(cohort),
+        lines=slow_vs_median(cohort, suspect if is_slow else cohort.ranked[0], median),
+    )
 
 
 def chance_of_slowest(k: int, n: int, n_devices: int) -> Fraction:
-    """At most: that one of so many equal devices is the slowest in k or more of n steps."""
-    ways, of_term = 0, 1
-    # From n steps down: each term of the binomial comes from the one before.
+    """Return the chance that one of equal devices is the slowest in at least k of n steps.
+
+    The chance of each device is multiplied by their number, so this is an upper limit.
+    """
+    ways, term = 0, 1
+    # From n steps down: each term of the binomial sum follows from the one before.
     for i in range(n, k - 1, -1):
-        ways += of_term
-        of_term = of_term * i * (n_devices - 1) // (n - i + 1)
+        ways += term
+        term = term * i * (n_devices - 1) // (n - i + 1)
     return min(Fraction(1), n_devices * Fraction(ways, n_devices**n))
 
 
-def slow_host_of(cohort: Cohort) -> Json | None:
-    """The host that is slow as a whole: its devices share the steps, so that none stands out.
+def slow_host_of(cohort: Cohort) -> SlowHost | None:
+    """Return the host on which all devices are slow, so that none of them stands out.
 
-    So hosts are compared by their fastest device. Of fewer devices that is slower by itself: hosts
-    of different sizes aren't compared.
+    Hosts are compared by their fastest device. The fastest of fewer devices is slower by chance,
+    so hosts of different sizes are not compared.
     """
     by_host = cohort.by_host
     sizes = set(map(len, by_host.values()))
@@ -206,18 +178,19 @@ def slow_host_of(cohort: Cohort) -> Json | None:
         return None
     n_slowest: Counter[str] = Counter()
     for key in cohort.keys:
-        least = {host: min(each.steps[key].load for each in own) for host, own in by_host.items()}
+        least = {
+            host: min(member.steps[key].load for member in members)
+            for host, members in by_host.items()
+        }
         first, second = sorted(by_host, key=least.__getitem__, reverse=True)[:2]
         if least[first] > least[second]:
             n_slowest[first] += 1
-    host, n = max(n_slowest.items(), key=lambda each: each[1], default=("", 0))
+    host, n = max(n_slowest.items(), key=lambda host_and_n: host_and_n[1], default=("", 0))
     p_value = chance_of_slowest(n, len(cohort.keys), len(by_host))
-    if p_value > ALPHA:
-        return None
-    return {"host": host, "n_slowest": n, "p_value": rounded(p_value, 6)}
+    return None if p_value > ALPHA else SlowHost(host, n, p_value)
 
 
-def imbalance_verdict(cohort: Cohort) -> str | None:
+def imbalance_verdict(cohort: Cohort) -> Imbalance | None:
     steps = [[member.steps[key] for member in cohort.members] for key in cohort.keys]
     known = [part for part in map(imbalance_of, steps) if part is not None]
     if not known:
@@ -226,60 +199,81 @@ def imbalance_verdict(cohort: Cohort) -> str | None:
     return "balanced" if part < BALANCED else "slight" if part < SLIGHT else "large"
 
 
-def scope_of_straggler(cohort: Cohort, straggler: Member) -> str | None:
-    own = [cohort.load(each) for each in cohort.members if each.host == straggler.host]
-    others = [cohort.load(each) for each in cohort.members if each.host != straggler.host]
+def scope_of_straggler(cohort: Cohort, straggler: Member) -> Scope | None:
+    """Return `host` if all devices of the straggler's host are slow."""
+    members = cohort.members
+    own = [cohort.load(member) for member in members if member.host == straggler.host]
+    others = [cohort.load(member) for member in members if member.host != straggler.host]
     if not others or len(own) == 1:
         return None
-    # Being above the median happens by chance, half the time for each: so it has to be so by half
-    # of what the straggler is.
+    # Half of all devices exceed the median by chance, so require at least half the straggler's
+    # excess.
     middle = twice_median(others)
     is_host = 2 * min(own) > middle and 4 * min(own) - middle >= 2 * cohort.load(straggler)
     return "host" if is_host else "device"
 
 
-def cause_of(slow: Load, median: Load) -> str | None:
-    """What most of the excess is."""
-    parts = {name: getattr(slow, name) - getattr(median, name) for name in CAUSES}
-    largest = max(CAUSES, key=lambda name: parts[name])
+def cause_of(slow: Load, median: Load) -> Cause | None:
+    """Return the part of the load that makes most of the excess."""
+    parts: dict[Cause, int] = {
+        "own": slow.own - median.own,
+        "idle": slow.idle - median.idle,
+        "host": slow.host - median.host,
+    }
+    largest = max(parts, key=parts.__getitem__)
     return largest if parts[largest] >= CAUSE_COVERS * (slow.load - median.load) else None
 
 
-def slow_vs_median(cohort: Cohort, slow: Member, median: Member) -> tuple[Json, Fraction | None]:
-    """The lines of both; and in percent how much of the excess is one factor on all of them."""
-    sides = [lines_of(each.load_record(), each, cohort.keys) for each in (slow, median)]
-    rows: list[Json] = []
-    for kind, agg_key in sides[0].keys() | sides[1].keys():
-        both = [side.get((kind, agg_key)) for side in sides]
-        slow_ps, median_ps = (line.mean if line else 0 for line in both)
-        rows.append(
-            {
-                "kind": kind,
-                "agg_key": agg_key,
-                "source_inner": source_of([line for line in both if line]),
-                "median_ps": median_ps,
-                "slow_ps": slow_ps,
-                "delta_ps": slow_ps - median_ps,
-                "delta_pct": percent(slow_ps - median_ps, median_ps),
-            }
+class LineDelta(NamedTuple):
+    """The mean time of a line on two devices."""
+
+    kind: Kind
+    agg_key: str
+    source: str | None
+    median: int
+    slow: int
+
+    @property
+    def delta(self) -> int:
+        return self.slow - self.median
+
+
+class SlowVsMedian(NamedTuple):
+    """A slow device against the median device."""
+
+    slow: Member
+    median: Member
+    excess: int
+    # Ratio of the sums over the lines.
+    factor: float | None
+    # Percent of the excess that one factor on all lines explains.
+    uniform: Fraction | None
+    # The largest difference first.
+    lines: list[LineDelta]
+
+
+def slow_vs_median(cohort: Cohort, slow: Member, median: Member) -> SlowVsMedian:
+    of_slow, of_median = slow.lines(cohort.keys), median.lines(cohort.keys)
+    lines: list[LineDelta] = []
+    for key in of_slow.keys() | of_median.keys():
+        ours, theirs = of_slow.get(key), of_median.get(key)
+        there = [line for line in (ours, theirs) if line]
+        lines.append(
+            LineDelta(
+                kind=there[0].kind,
+                agg_key=there[0].group.agg_key,
+                source=source_of(there),
+                median=theirs.mean if theirs else 0,
+                slow=ours.mean if ours else 0,
+            )
         )
-    rows.sort(key=lambda row: (-abs(row["delta_ps"]), row["kind"], row["agg_key"]))
-    top = rows[:N_LINES]
-    pairs = [(row["slow_ps"], row["median_ps"]) for row in rows]
-    of_slow, of_median = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+    lines.sort(key=lambda line: (-abs(line.delta), line.kind, line.agg_key))
+    slow_sum, median_sum = sum(line.slow for line in lines), sum(line.median for line in lines)
     uniform = None
-    if of_median and of_slow != of_median:
-        off = sum(abs(ours * of_median - theirs * of_slow) for ours, theirs in pairs)
-        uneven = Fraction(off, 2 * of_median * abs(of_slow - of_median))
+    if median_sum and slow_sum != median_sum:
+        off = sum(abs(line.slow * median_sum - line.median * slow_sum) for line in lines)
+        uneven = Fraction(off, 2 * median_sum * abs(slow_sum - median_sum))
         uniform = max(Fraction(0), 100 * (1 - uneven))
     n = len(cohort.keys)
     excess = rounded_mean(cohort.load(slow), n) - rounded_mean(cohort.load(median), n)
-    fields = {
-        "slow": slow.fields,
-        "median": median.fields,
-        "excess_ps": excess,
-        "factor": ratio(of_slow, of_median, 6),
-        "rows": top,
-        "rest_ps": excess - sum(row["delta_ps"] for row in top),
-    }
-    return fields, uniform
+    return SlowVsMedian(slow, median, excess, ratio(slow_sum, median_sum, 6), uniform, lines)

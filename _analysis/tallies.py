@@ -1,4 +1,4 @@
-"""What the events of a line come down to: when they run, how long, named how, with what stats."""
+"""Count the events of a line: their times, their names and their stats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from heapq import merge, nsmallest
 from typing import NamedTuple
 
 from _proto.errors import Damage
-from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,15 +24,15 @@ INT64_END = 1 << 63
 
 
 class Union:
-    """The time in which at least one of some events runs."""
+    """The time during which at least one of some events runs."""
 
     def __init__(self) -> None:
-        # Starts and durations, sorted within each run; what overlaps is joined. Lines are mostly in
-        # order, so that is one run, and for a million events some megabytes.
+        # Starts and durations, sorted within each run; overlapping events are joined. Most lines
+        # are in order, so they make one run, and a million events take some megabytes.
         self._runs: list[tuple[array[int], array[int]]] = []
 
     def add(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Starts and durations of some events."""
+        """Add events by their starts and durations."""
         for start, duration in sorted(spans):
             if not self._runs or start < self._runs[-1][0][-1]:
                 self._runs.append((array("q", [start]), array("q", [duration])))
@@ -56,27 +55,27 @@ class Union:
         return total
 
 
-@record
-class Name:
-    """Of events; None where they have none."""
+class Name(NamedTuple):
+    """The events of one name; None for events without one."""
 
     name: str | None
     n: int
     total: int
 
 
-@record
-class Sampled:
+class Sampled(NamedTuple):
+    """An event with its stats."""
+
     name: str | None
-    # None where the event tells how often something occurred, not when.
+    # None if the event only counts occurrences.
     start: int | None
     duration: int
     stats: dict[str, Value | None]
     metadata_stats: dict[str, Value | None]
 
 
-class OfPart(NamedTuple):
-    """What is counted by the metadata ids of one part of a plane."""
+class PartCounts(NamedTuple):
+    """Counts by the metadata ids of one part of a plane."""
 
     matches: dict[int, bool]
     ns: Counter[int]
@@ -84,7 +83,7 @@ class OfPart(NamedTuple):
 
 
 class Tally:
-    """A line counted through, or those of its events whose name matches. Times are offsets."""
+    """The counted events of a line, or those with a matching name. Times are offsets."""
 
     def __init__(
         self, grep: re.Pattern[str] | None, n_sampled: int, counters: Counters | None
@@ -92,7 +91,7 @@ class Tally:
         self._grep = grep
         self._n_sampled = n_sampled
         self.n_events = 0
-        # Those that tell how often something occurred, not when; and that end before they begin.
+        # Events that only count occurrences, and events that end before they begin.
         self.n_timeless = self.n_negative = 0
         self.first: int | None = None
         self.end: int | None = None
@@ -100,13 +99,13 @@ class Tally:
         self.event_stats: Counter[str] = Counter()
         self.counters = counters
         self.sampled: list[Sampled] = []
-        # Each part has metadata ids of its own.
-        self._of_parts: dict[PlanePart, OfPart] = {}
+        # Each part has its own metadata ids.
+        self._of_parts: dict[PlanePart, PartCounts] = {}
 
     def add(self, part: PlanePart, shift: int, at: int, events: Sequence[XEvent]) -> None:
-        """Add the events of a piece that begins at an offset of the file; times move by `shift`."""
+        """Add the events of a piece; `at` is its offset in the file, `shift` is added to times."""
         if part not in self._of_parts:
-            self._of_parts[part] = OfPart({}, Counter(), Counter())
+            self._of_parts[part] = PartCounts({}, Counter(), Counter())
         of_part = self._of_parts[part]
         if self._grep is not None:
             events = [event for event in events if self._is_wanted(part, event.metadata_id)]
@@ -165,9 +164,9 @@ class Tally:
         )
 
     def names(self) -> tuple[list[Name], int]:
-        """The longest by total, and how many there are.
+        """Return the names with the largest total, and the number of names.
 
-        Each is read when it is looked at, since all HLO texts of a plane can be a gigabyte.
+        Each name is read when it is needed, since all HLO texts of a plane can be a gigabyte.
         """
         from hashlib import sha1
 
@@ -187,5 +186,5 @@ class Tally:
 
 
 def rank(name: Name) -> tuple[int, bool, str]:
-    """The longest first, then by name."""
+    """Sort by total, largest first, then by name."""
     return -name.total, name.name is None, name.name or ""

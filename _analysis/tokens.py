@@ -1,4 +1,4 @@
-"""What a step is for, where its user says how many tokens it takes."""
+"""Throughput and useful flops of a step, from the number of tokens that the user gives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _pipeline.normalize import Step
 
-# Training takes two flops a parameter forward, and twice that backward.
+# Training takes two flops per parameter and token in the forward pass, and four in the backward.
 FLOPS_PER_PARAM = 6
 
 
@@ -29,20 +29,20 @@ def model_flops_of(
     params: float | None,
     n_devices: int | None,
 ) -> Fraction:
-    """The useful flops of the step on one device; the tokens are those of all devices."""
+    """Return the useful flops of the step on one device; `tokens` are those of all devices."""
     n = n_devices or assigned_devices(step)
     if not n:
         raise NoAnswer(
             "bad_arguments",
-            detail="the tokens are those of all devices, and no program tells how many these are:"
-            " --n-devices does",
+            detail="device count unknown, and --tokens counts the tokens of all devices; pass"
+            " --n-devices",
         )
-    of_token = Fraction(flops_per_token or 0) + FLOPS_PER_PARAM * Fraction(params or 0)
-    return tokens * of_token / n
+    per_token = Fraction(flops_per_token or 0) + FLOPS_PER_PARAM * Fraction(params or 0)
+    return tokens * per_token / n
 
 
 def assigned_devices(step: Step) -> int | None:
-    """On how many devices the step's program runs, of which few may be in the capture."""
+    """Return the devices that the step's program runs on, also those outside the capture."""
     program_id = program_id_of(step)
     program = None if program_id is None else step.device.programs.program(program_id)
     return program.n_devices if program else None

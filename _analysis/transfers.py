@@ -1,4 +1,4 @@
-"""What communicates: what begins it and ends it, when it is under way, and what hides it."""
+"""Transfers: ops that communicate, with their starts, their times in flight and what they move."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from _pipeline.intervals import Cover, union
 from _pipeline.make_ops import op_of_entry
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import SPARSE_CORE
+from _proto.cached import cached_property
 from _proto.hlo.collectives import plan_of
 from _proto.hlo.text import HloText
-from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Set
 
     from _analysis.flights import Flight
+    from _output.fields.comm import Engine, TransferMode
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _pipeline.ops import Op, Place
@@ -32,13 +33,15 @@ UPDATE_RE = re.compile(r"-update(?=\.|\Z)")
 
 
 class Starts:
-    """The ops of a device that begin what others wait for, by place: the first in the step, else
-    the first of those that run at other times."""
+    """The ops of a device that start what other ops wait for.
+
+    Of several ops at one place, the first one in the step counts, else the first one outside it.
+    """
 
     def __init__(self, step: Step) -> None:
         self._device = step.device
         self._found: dict[Place, Op] = {}
-        self._add(each.op for each in step.leaves)
+        self._add(executions.op for executions in step.leaves)
 
     def _add(self, ops: Iterable[Op]) -> None:
         for op in ops:
@@ -47,7 +50,7 @@ class Starts:
 
     @cached_property
     def _ids(self) -> dict[str, list[int]]:
-        """All entries of the device's metadata that haven't been asked for, by the names of ops."""
+        """Map op names to the metadata ids on this device."""
         ids: dict[str, list[int]] = {}
         for metadata_id, text in self._device.plane.metadata_names():
             ids.setdefault(HloText(text).name, []).append(metadata_id)
@@ -55,14 +58,17 @@ class Starts:
 
     def at(self, place: Place) -> Op | None:
         if place not in self._found:
-            # Make all entries of one name at once.
+            # Create all ops of this name at once; later calls need not look again.
             ids = self._ids.pop(place[1], ())
             self._add(op for i in ids if (op := op_of_entry(self._device, i)))
         return self._found.get(place)
 
     def of(self, done: Op) -> tuple[Place, Op | None]:
-        """What begins that a wait ends: its operand, or the start of that update; else what its
-        program has upstream; else what is called like it."""
+        """Return the start of what a wait ends, and its place, which is known even without it.
+
+        The start is the wait's operand, or the start of that update; else the first part of the op
+        in the program; else the op with the wait's name, `start` instead of `done`.
+        """
         for name in done.hlo.operand_names:
             start = self.at((done.program_id, UPDATE_RE.sub("-start", name)))
             if start:
@@ -76,8 +82,8 @@ class Starts:
 
 
 def cover_of(step: Step, metadata_ids: Set[int]) -> Cover:
-    """The time that ops cover together."""
-    # A piece at a time: of the events of all of them lists would be long.
+    """Return the time during which at least one of the ops runs."""
+    # Take one piece at a time: lists of all events would be long.
     of_pieces = (
         union((start, start + duration) for start, duration, _ in events)
         for piece in step.admitted.pieces
@@ -87,20 +93,21 @@ def cover_of(step: Step, metadata_ids: Set[int]) -> Cover:
 
 
 class Transfer:
-    """An op that communicates."""
+    """An op that communicates, or waits for communication."""
 
     def __init__(self, executions: Executions, starts: Starts, exchanges: Exchanges) -> None:
         op = self.op = executions.op
         self.executions = executions
-        # Of a wait: where that stands which begins it, and what executions of both are paired.
+        # The place of the start if this is a wait. `transfers_of` adds the paired executions.
         self.place, start = starts.of(op) if op.is_wait else (op.place, None)
         self.flights: list[Flight] = []
         self.collective = collective_of(op)
-        self.mode = "async" if op.is_wait else "sync"
+        self.mode: TransferMode = "async" if op.is_wait else "sync"
         texts = op.hlo, start.hlo if start else None
-        is_told = any(text.on_sparse_core for text in texts if text)
-        is_known = op.instruction is not None and op.instruction.on_sparse_core
-        self.engine = SPARSE_CORE if is_told or is_known else "core"
+        on_sparse_core = any(text.on_sparse_core for text in texts if text) or (
+            op.instruction is not None and op.instruction.on_sparse_core
+        )
+        self.engine: Engine = SPARSE_CORE if on_sparse_core else "core"
         self.plan = plan_of(op.instruction) if op.instruction else frozenset[str]()
         self.likely = line_of(op)
         self.exchange = exchanges.of(
@@ -115,27 +122,33 @@ class Transfer:
 
 
 def transfers_in(step: Step, is_wanted: Callable[[Op], bool]) -> list[Transfer]:
-    """What communicates of some ops, in order of appearance; when it is under way isn't asked."""
+    """Return the transfers among the wanted ops, in order of appearance, without flights."""
     starts, exchanges = Starts(step), Exchanges()
     members = Group(step.leaves).where(lambda op: is_wanted(op) and is_communication(op)).members
-    return [Transfer(each, starts, exchanges) for each in members]
+    return [Transfer(executions, starts, exchanges) for executions in members]
 
 
 def transfers_of(step: Step) -> list[Transfer]:
-    """All that communicates, in order of appearance."""
+    """Return all transfers of the step, in order of appearance."""
     transfers, device = transfers_in(step, lambda _: True), step.device
     if device.step_source == MODULES:
         programs = device.steps
     else:
         programs, _ = read_steps(device.plane, MODULES_LINE, device.base)
-    waits = {each.executions.metadata_id: each for each in transfers if each.op.is_wait}
+    waits = {
+        transfer.executions.metadata_id: transfer for transfer in transfers if transfer.op.is_wait
+    }
     flights = flights_of(
         step.admitted.pieces,
         step.clock,
-        {each.metadata_id: each.op.place for each in step.leaves if each.op.begins},
-        {metadata_id: each.place for metadata_id, each in waits.items()},
+        {
+            executions.metadata_id: executions.op.place
+            for executions in step.leaves
+            if executions.op.begins
+        },
+        {metadata_id: wait.place for metadata_id, wait in waits.items()},
         [program.end for program in programs],
     )
-    for metadata_id, each in waits.items():
-        each.flights = flights[metadata_id]
+    for metadata_id, wait in waits.items():
+        wait.flights = flights[metadata_id]
     return transfers

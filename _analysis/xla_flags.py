@@ -1,7 +1,7 @@
-"""XLA's flags: what a launch script sets, and whether a program shows the effect.
+"""XLA's flags: the values that a launch script sets, and whether a program shows the effect.
 
-No capture holds a flag's value. What a flag does is seen in how collectives are moved; each pair
-was found by switching one flag at a time and comparing the compiled programs.
+A capture does not hold the values of flags. Their effects show in how collectives run; each pair
+of flag and effect was found by switching one flag at a time and comparing the compiled programs.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from typing import NamedTuple
 
 from _analysis.collective_plans import ASYNC, ASYNC_FUSION
 from _pipeline.no_answer import NoAnswer
@@ -16,16 +17,14 @@ from _pipeline.vocabulary import SPARSE_CORE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
+    from collections.abc import Iterable, Mapping, Sequence
 
     from _analysis.collective_plans import Planned
+    from _output.fields.program import FlagVerdict, How
     from _pipeline.context import Context
 
-    Json = dict[str, Any]
-
-# Which collectives a flag is about, None for all; and by what its effect is seen.
-FLAGS: dict[str, tuple[str | None, tuple[str, ...]]] = {
+# The collective that a flag is about (None for all), and the ways to run it that show its effect.
+FLAGS: dict[str, tuple[str | None, tuple[How, ...]]] = {
     "xla_tpu_enable_async_collective_fusion": (None, (ASYNC_FUSION,)),
     "xla_tpu_overlap_compute_collective_tc": (None, (ASYNC_FUSION,)),
     "xla_tpu_enable_async_collective_fusion_fuse_all_gather": ("all-gather", (ASYNC_FUSION,)),
@@ -43,36 +42,36 @@ FLAGS: dict[str, tuple[str | None, tuple[str, ...]]] = {
 }
 ON, OFF = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
-# Launch scripts are small, and so are all flags of a compiler.
+# Launch scripts are far smaller.
 MAX_BYTES = 16 << 20
-N_SET, N_NAMED = 200, 8
+N_NAMED = 8
 
 LINE_END_RE = re.compile(r"\r\n?")
 COMMENT_RE = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
-# In quotes of its own, which a quote around may have escaped; or bare, up to white space or the
-# quote around.
+# A value in quotes, which are escaped if the whole flag is in quotes; or a bare value, which ends
+# at white space or a quote.
 FLAG_RE = re.compile(
     r"""--(?P<name>xla[\w-]*)
     (?P<is_set>=(?:\\*(?P<quote>["'`])(?P<quoted>.*?)(?P=quote)|(?P<bare>[^\s"'`]*)))?""",
     re.VERBOSE | re.ASCII,
 )
-# What stands behind a flag in lists, calls and lines that go on.
-BEHIND = "\\,;)]"
+# Characters that can follow a flag in lists, calls and continued lines.
+TRAILING = "\\,;)]"
 
 
 def read_flags(path: str, context: Context) -> dict[str, str]:
     """Return the flags that a file sets, by name."""
     try:
-        # Not blocking: opening a FIFO that nobody writes to must not wait.
+        # Without O_NONBLOCK, opening a FIFO without a writer waits.
         with open(path, "rb", opener=lambda at, how: os.open(at, how | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ValueError("not a regular file: copy it into one")
+                raise ValueError("not a regular file; copy its text into one")
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise NoAnswer("unreadable_flags", detail=f"{path}: {reason or error}") from None
     if len(data) > MAX_BYTES:
-        detail = f"{path}: more than {MAX_BYTES >> 20} MiB are no text that sets flags"
+        detail = f"{path}: too large for a flags file (limit {MAX_BYTES >> 20} MiB)"
         raise NoAnswer("unreadable_flags", detail=detail)
     return flags_in(data.decode(errors="replace"), os.path.basename(path), context)
 
@@ -90,51 +89,60 @@ def flags_in(text: str, where: str, context: Context) -> dict[str, str]:
         if name in values:
             again[name] = None
         if found["quote"]:
-            # Backslashes of an escaped quote: to the pattern they'd take the square of the time.
+            # Strip the backslash of an escaped quote here: in the pattern it takes quadratic time.
             values[name] = found["quoted"].rstrip("\\")
         else:
             values[name] = stripped(found["bare"])
     if again:
         more = f" and {len(again) - N_NAMED} more" if len(again) > N_NAMED else ""
         names = ", ".join(list(again)[:N_NAMED])
-        context.note(f"given more than once in {where}, the last counts: {names}{more}")
+        context.note(f"set more than once in {where}; the last value counts: {names}{more}")
     if n_not_set:
-        context.note(f"{n_not_set} flags without = in {where} are left out")
+        context.note(f"{n_not_set} flags without a value (=) in {where} are left out")
     if not values:
         context.note(f"no flag --xla…=value in {where}")
     return values
 
 
 def stripped(value: str) -> str:
-    # A variable of the shell may end in what else would belong to the text around it.
-    return value.rstrip("\\" if value.startswith("$") else BEHIND)
+    # A variable of the shell can end in `)` or `]`.
+    return value.rstrip("\\" if value.startswith("$") else TRAILING)
 
 
-def flag_fields(values: dict[str, str], planned: Sequence[Planned]) -> Json:
-    return {
-        "n": len(values),
-        "set": dict(list(values.items())[:N_SET]),
-        "findings": [finding(flag, values.get(flag), planned) for flag in FLAGS],
-    }
+class FlagFinding(NamedTuple):
+    """The visible effects of a flag, compared with its value."""
+
+    flag: str
+    set_to: str | None
+    # The collectives that the flag is about, and those of them that show its effect.
+    n_instructions: int
+    n_seen: int
+    # The exposed time of the others.
+    exposed: int
+    says: FlagVerdict | None
 
 
-def finding(flag: str, value: str | None, planned: Iterable[Planned]) -> Json:
+def flag_findings(values: Mapping[str, str], planned: Sequence[Planned]) -> list[FlagFinding]:
+    return [finding(flag, values.get(flag), planned) for flag in FLAGS]
+
+
+def finding(flag: str, value: str | None, planned: Iterable[Planned]) -> FlagFinding:
     name, effect = FLAGS[flag]
-    about = [each for each in planned if name in (None, each.collective)]
-    others = [each for each in about if each.how not in effect]
+    about = [collective for collective in planned if name in (None, collective.collective)]
+    others = [collective for collective in about if collective.how not in effect]
     n_seen = len(about) - len(others)
-    return {
-        "flag": flag,
-        "set_to": value,
-        "n_instructions": len(about),
-        "n_seen": n_seen,
-        "exposed_ps": sum(each.exposed for each in others),
-        "says": None if value is None else judged(value.lower(), len(about), n_seen),
-    }
+    return FlagFinding(
+        flag,
+        value,
+        len(about),
+        n_seen,
+        sum(collective.exposed for collective in others),
+        None if value is None else judged(value.lower(), len(about), n_seen),
+    )
 
 
-def judged(value: str, n_about: int, n_seen: int) -> str:
-    """Whether a program that was compiled with this value can look like that."""
+def judged(value: str, n_about: int, n_seen: int) -> FlagVerdict:
+    """Compare a flag's value with the effects in the program."""
     if value not in (*ON, *OFF) or not n_about:
         return "unknown"
     if value in OFF and n_seen:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+from typing import NamedTuple
 
 from _analysis.processes import SMALL_FILE, in_processes, in_turn
+from _pipeline.context import SCHEMA_VERSION, forms_of_device
 from _pipeline.folders import host_of
 from _pipeline.load import (
     Candidates,
@@ -16,34 +18,38 @@ from _pipeline.load import (
     surveyed,
 )
 from _pipeline.no_answer import UNREADABLE, NoAnswer, unreadable
-from _pipeline.request import SCHEMA_VERSION, forms_of_device
 from _pipeline.texts import cut_texts, exact
 from _proto.errors import Damage
-from _proto.record import record
-from _proto.trace.ranks import split_hosts
+from _proto.trace.ranks import host_labels, split_hosts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterator, Sequence
-    from typing import Any
 
-    from _analysis.counters import Counters
+    from _analysis.counters import Counters, Number
     from _analysis.tallies import Sampled, Tally
+    from _output.fields.anatomy import (
+        AnatomyLine,
+        AnatomyPlane,
+        AnatomyProgram,
+        Answer,
+        Counter,
+        LineIfPlane,
+        SampleEvent,
+        StatValue,
+    )
     from _pipeline.context import Context
     from _proto.trace.plane import Value
     from _proto.trace.survey import Survey, SurveyedLine, SurveyedPlane
     from _proto.trace.trace import Trace
 
-    Json = dict[str, Any]
-
-# Of what is no text, so many bytes are shown.
+# Number of bytes that are shown of a stat that is not text.
 N_HEX = 32
 
 
-@record
-class Asked:
-    """What is to be looked at closely; None for nothing."""
+class Asked(NamedTuple):
+    """The parts of the file to look at closely; None for an option that is not given."""
 
     plane: str | None
     line: str | None
@@ -58,7 +64,7 @@ def anatomy(
     line: str | None = None,
     grep: re.Pattern[str] | None = None,
     sample: int | None = None,
-) -> Json:
+) -> Answer:
     request = context.request
     asked = Asked(plane, line, grep, sample)
     candidates = Candidates(find_files(request.profile, context), request.host, context)
@@ -66,32 +72,32 @@ def anatomy(
         with candidates.attempt(place):
             try:
                 with surveyed(place.path, context) as survey:
-                    return fields_of(place, survey, asked, context)
+                    return answer_of(place, survey, asked, context)
             except NoAnswer as failure:
                 if failure.reason in UNREADABLE:
-                    # The file may not even open, and then no plane is known.
+                    # If the file can't even be opened, no plane is known.
                     failure.fields.setdefault("planes", [])
                 raise
     raise candidates.no_answer()
 
 
-def fields_of(place: Place, survey: Survey, asked: Asked, context: Context) -> Json:
-    """Return the whole answer; raise NoAnswer with the readable planes if the file is damaged."""
+def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> Answer:
+    """Return the answer; if the file is damaged, raise NoAnswer with the readable planes."""
     request = context.request
-    places = places_of(survey, place, asked.plane)
-    rows, damage = plane_rows(survey, places, asked, context)
+    indices = planes_asked_for(survey, place, asked.plane)
+    rows, damage = plane_rows(survey, indices, asked, context)
     if damage is not None:
-        absent = unreadable(place.path, survey.source.explained(damage))
-        absent.fields["planes"] = rows
-        raise absent
-    # It imports protobuf, which may be missing.
+        failure = unreadable(place.path, survey.source.explained(damage))
+        failure.fields["planes"] = rows
+        raise failure
+    # This imports protobuf, which may be missing when this module is loaded.
     from _analysis.profile_options import profile_options_of, versions_of
 
     hosts = [trace for trace in survey.hosts() if place.host in (None, *trace.host.names)]
     context.notes += survey.source.notes
     for trace in hosts:
         context.notes += merge_notes(trace, None)
-    fields: Json = {
+    answer: Answer = {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,
@@ -100,45 +106,47 @@ def fields_of(place: Place, survey: Survey, asked: Asked, context: Context) -> J
         "notes": context.notes,
         "file_bytes": survey.source.unpacked_size,
         "n_records": survey.n_records,
-        **survey.texts,
+        "hostnames": survey.texts["hostnames"],
+        "errors": survey.texts["errors"],
+        "warnings": survey.texts["warnings"],
         "versions": versions_of(survey),
         "profile_options": profile_options_of(survey, context),
         "planes": rows,
         "programs": program_rows(hosts, context),
     }
-    cut_texts(fields, survey.source.stored_size)
-    return fields
+    cut_texts(answer)
+    return answer
 
 
 def plane_rows(
-    survey: Survey, places: Sequence[int], asked: Asked, context: Context
-) -> tuple[list[Json], Damage | None]:
-    """Return a row for each of these planes, as far as it can be read, and the first damage."""
+    survey: Survey, indices: Sequence[int], asked: Asked, context: Context
+) -> tuple[list[AnatomyPlane], Damage | None]:
+    """Return the rows of planes, as far as the planes can be read, and the first damage."""
 
-    def row_of(place: int) -> tuple[Json, tuple[int, str] | None]:
-        plane = survey.plane(place)
+    def row_of(index: int) -> tuple[AnatomyPlane, tuple[int, str] | None]:
+        plane = survey.plane(index)
         row = plane_row(plane, asked, context)
-        # In parts, as it can go from one process to another.
+        # Processes exchange the parts of damage, since the exception cannot be pickled.
         return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
 
     on_each = in_processes if survey.source.stored_size > SMALL_FILE else in_turn
-    found = on_each(row_of, places)
+    found = on_each(row_of, indices)
     rows = [row for row, _ in found]
     met = [survey.source.in_file(Damage(*damage)) for _, damage in found if damage is not None]
-    # What was lost on the way here has cut off a plane as well, and says why.
     damage = next(iter(met), survey.damage and survey.source.in_file(survey.damage))
+    # If unpacking lost a part of the file, that is why a plane is cut off.
     return rows, survey.source.damage or damage
 
 
-def places_of(survey: Survey, place: Place, name: str | None) -> list[int]:
-    """Return the places of the planes that are asked for; of two of one name the first."""
-    places = places_of_host(survey, place)
+def planes_asked_for(survey: Survey, place: Place, name: str | None) -> list[int]:
+    """Return the indices of the planes; if two have the name, only the first."""
+    indices = planes_of_host(survey, place)
     if name is None:
-        return places
-    names = [survey.names[i] for i in places]
-    for each in forms_of_device(name):
-        if each in names:
-            return [places[names.index(each)]]
+        return indices
+    names = [survey.names[index] for index in indices]
+    for form in forms_of_device(name):
+        if form in names:
+            return [indices[names.index(form)]]
     if survey.source.damage or survey.damage:
         return []
     raise NoAnswer(
@@ -148,30 +156,30 @@ def places_of(survey: Survey, place: Place, name: str | None) -> list[int]:
     )
 
 
-def places_of_host(survey: Survey, place: Place) -> list[int]:
+def planes_of_host(survey: Survey, place: Place) -> list[int]:
     if place.host is None:
         return list(range(len(survey.names)))
     hosts = split_hosts(survey.names)
-    numbers = list(map(str, range(len(hosts))))
-    said = list(dict.fromkeys(survey.texts["hostnames"]))
-    names = said if len(said) == len(hosts) else numbers
-    if len(hosts) > 1:
-        for number, name, places in zip(numbers, names, hosts, strict=True):
-            if place.host in (number, name):
-                return places
-    raise host_not_found(place.host, names if len(hosts) > 1 else [host_of(place.path)])
+    labels = host_labels(len(hosts), survey.texts["hostnames"])
+    if len(hosts) == 1:
+        raise host_not_found(place.host, [host_of(place.path)])
+    for number, (label, indices) in enumerate(zip(labels, hosts, strict=True)):
+        if place.host in (label, str(number)):
+            return indices
+    raise host_not_found(place.host, labels)
 
 
-def plane_row(plane: SurveyedPlane, asked: Asked, context: Context) -> Json:
-    others = []
-    rows = []
+def plane_row(plane: SurveyedPlane, asked: Asked, context: Context) -> AnatomyPlane:
+    others: list[str] = []
+    rows: list[AnatomyLine] = []
     for line in plane.lines():
         if asked.line not in (None, line.name):
             others.append(line.name)
             continue
-        rows.append(line_row(line))
+        row = line_row(line)
         if asked.plane is not None:
-            rows[-1] |= figures_of(line, asked, context)
+            row = with_events(row, line, asked, context)
+        rows.append(row)
     stats = {name: plain(value) for name, value in plane.plane_stats().items()}
     if asked.line is not None and not rows and plane.damage is None:
         raise NoAnswer(
@@ -190,19 +198,21 @@ def plane_row(plane: SurveyedPlane, asked: Asked, context: Context) -> Json:
     }
 
 
-def line_row(line: SurveyedLine) -> Json:
+def line_row(line: SurveyedLine) -> AnatomyLine:
     return {
-        "id": plain(line.id),
+        "id": exact(line.id),
         "name": line.name,
         "display_name": line.display_name,
-        "timestamp_ns": plain(line.timestamp_ns),
+        "timestamp_ns": exact(line.timestamp_ns),
         "n_events": line.n_events,
         "bytes": line.n_bytes,
     }
 
 
-def figures_of(line: SurveyedLine, asked: Asked, context: Context) -> Json:
-    """What counting a line through adds; where only some of its events are asked for, of these."""
+def with_events(
+    row: AnatomyLine, line: SurveyedLine, asked: Asked, context: Context
+) -> AnatomyLine:
+    """Return the row of a line with figures of its events, or of those with a matching name."""
     from _analysis.counters import COUNTER, Counters
     from _analysis.tallies import Tally
 
@@ -216,21 +226,20 @@ def figures_of(line: SurveyedLine, asked: Asked, context: Context) -> Json:
     context.notes += notes_of(line, tally)
     names, n_names = tally.names()
     base = line.timestamp_ns * 1000
-    fields = {
-        "n_events": tally.n_events,
-        "first_start_ps": None if tally.first is None else plain(base + tally.first),
-        "last_end_ps": None if tally.end is None else plain(base + tally.end),
-        "busy_ps": plain(tally.busy.duration()),
+    figures: LineIfPlane = {
+        "first_start_ps": None if tally.first is None else exact(base + tally.first),
+        "last_end_ps": None if tally.end is None else exact(base + tally.end),
+        "busy_ps": exact(tally.busy.duration()),
         "event_stats": dict(tally.event_stats),
         "names": [
-            {"name": each.name, "n": each.n, "total_dur_ps": plain(each.total)} for each in names
+            {"name": name.name, "n": name.n, "total_dur_ps": exact(name.total)} for name in names
         ],
         "n_names": n_names,
         "counters": None if counters is None else list(counter_rows(counters)),
     }
     if asked.n_sampled is not None:
-        fields["sample"] = [sample_row(each, base) for each in tally.sampled]
-    return fields
+        figures["sample"] = [sample_row(event, base) for event in tally.sampled]
+    return {**row, "n_events": tally.n_events, **figures}
 
 
 def notes_of(line: SurveyedLine, tally: Tally) -> Iterator[str]:
@@ -240,32 +249,32 @@ def notes_of(line: SurveyedLine, tally: Tally) -> Iterator[str]:
         yield f"{line.name}: {tally.n_negative} events of a negative duration count as instants"
 
 
-def counter_rows(counters: Counters) -> Iterator[Json]:
+def counter_rows(counters: Counters) -> Iterator[Counter]:
     for (name, stat), figures in counters.figures.items():
         yield {
             "name": name,
             "stat": stat,
             "n": figures.n,
-            "min": plain(figures.least),
+            "min": plain_number(figures.least),
             "mean": figures.mean,
-            "max": plain(figures.most),
-            "first": plain(figures.first),
-            "last": plain(figures.last),
+            "max": plain_number(figures.most),
+            "first": None if figures.first is None else plain_number(figures.first),
+            "last": None if figures.last is None else plain_number(figures.last),
         }
 
 
-def sample_row(sampled: Sampled, base: int) -> Json:
+def sample_row(sampled: Sampled, base: int) -> SampleEvent:
     return {
         "name": sampled.name,
-        "start_ps": None if sampled.start is None else plain(base + sampled.start),
-        "dur_ps": plain(sampled.duration),
+        "start_ps": None if sampled.start is None else exact(base + sampled.start),
+        "dur_ps": exact(sampled.duration),
         "stats": {name: plain(value) for name, value in sampled.stats.items()},
         "metadata_stats": {name: plain(value) for name, value in sampled.metadata_stats.items()},
     }
 
 
-def plain(value: Value | None) -> Json | int | float | str | None:
-    """A value as JSON can have it, and as readers of JSON take it."""
+def plain(value: Value | None) -> StatValue:
+    """Return the value of a stat as JSON can hold it."""
     if isinstance(value, bytes):
         return {"bytes": len(value), "hex": value[:N_HEX].hex()}
     if isinstance(value, int):
@@ -275,16 +284,24 @@ def plain(value: Value | None) -> Json | int | float | str | None:
     return value
 
 
-def program_rows(hosts: Sequence[Trace], context: Context) -> list[Json]:
+def plain_number(number: Number) -> int | float | str:
+    return exact(number) if isinstance(number, int) else number
+
+
+def program_rows(hosts: Sequence[Trace], context: Context) -> list[AnatomyProgram]:
     """Return the programs that are beside the trace."""
     from _proto.hlo.programs import Programs
 
-    rows: dict[int, Json] = {}
+    rows: dict[int, AnatomyProgram] = {}
     for trace in hosts:
         programs = Programs(trace, notes=context.notes)
         names = programs.names
         for program_id, n_bytes in programs.sizes.items():
-            row = {"program_id": str(program_id), "name": names[program_id], "hlo_bytes": n_bytes}
+            row: AnatomyProgram = {
+                "program_id": str(program_id),
+                "name": names[program_id],
+                "hlo_bytes": n_bytes,
+            }
             # The hosts of a job have the same programs.
             rows.setdefault(program_id, row)
     return list(rows.values())

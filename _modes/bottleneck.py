@@ -1,4 +1,4 @@
-"""Where to look first: what the step's time is lost to, and on which lines."""
+"""Where to look first: the classes and lines that the step loses most time in."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from _analysis.ledger import (
     KERNEL,
     UNJUDGED,
     at_roof_of,
+    counts_for_lower_bound,
     is_declared,
-    is_vouched_for,
     ledger_of,
 )
 from _analysis.likely_lines import LikelyLine, likely_line, line_of
-from _analysis.report import Report
-from _analysis.roofs import peaks_used, roofs_of, rounded
-from _analysis.rows import likely_fields, shortened
+from _analysis.roofs import roofs_of, rounded
+from _analysis.rows import idle_by_cause, likely_fields, peaks_used, shortened
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import TPU_RE
 from _pipeline.groups import Group, how_most, percent, ranked_by, sum_known
@@ -29,24 +28,34 @@ from _pipeline.vocabulary import COMPUTE, HOST
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any
+    from typing import Final
 
     from _analysis.ledger import Entry
     from _analysis.roofs import Roofs
+    from _output.fields.bottleneck import (
+        Bottleneck,
+        BudgetClass,
+        BudgetRow,
+        Fields,
+        FindingsTail,
+        SpeedOfLight,
+    )
+    from _output.fields.bottleneck import Finding as FindingRow
+    from _output.fields.units import Dtype, OpClass
     from _pipeline.context import Context
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
 
-    Json = dict[str, Any]
-
-IDLE, OVERLAP, AT_ROOF = "idle", "overlap", "at_roof"
-# What math can hide.
+IDLE: Final = "idle"
+OVERLAP: Final = "overlap"
+AT_ROOF: Final = "at_roof"
+# Classes that can run while math runs.
 HIDEABLE = (COLLECTIVE, HOST, DATA_MOVEMENT)
 N_OVER_ROOF_NAMED = 3
 
 
 class Finding:
-    """Entries of one class and line: what there is to win in one place."""
+    """The entries of one class and line (and kernel), and the time that they lose."""
 
     def __init__(self, entries: list[Entry], likely: LikelyLine) -> None:
         self.entries = entries
@@ -57,35 +66,32 @@ class Finding:
         self.lost = sum_known((1, entry.lost) for entry in entries)
         self.weight = sum(entry.weight for entry in entries)
 
+    @property
+    def rank(self) -> tuple[int, int, str, str, str]:
+        """Return the sort key: most lost time first."""
+        order = -self.weight, CLASSES.index(self.name), self.group.op.agg_key
+        return *order, self.likely.line or "", self.kernel or ""
+
 
 def findings_of(ledger: Iterable[Entry]) -> list[Finding]:
-    """A line of a group with a stack is the group's; without one each op's likely line."""
-    of_stack: dict[tuple[str, str, str | None], list[Entry]] = {}
-    of_line: dict[tuple[str, str | None, str | None], list[tuple[Entry, LikelyLine]]] = {}
+    """Group the ledger by class and line; ops without a stack go by their likely line."""
+    by_stack: dict[tuple[str, str, str | None], list[Entry]] = {}
+    by_line: dict[tuple[str, str | None, str | None], list[tuple[Entry, LikelyLine]]] = {}
     for entry in ledger:
         op = entry.executions.op
         if op.source_stack:
-            of_stack.setdefault((entry.name, op.agg_key, entry.kernel), []).append(entry)
+            by_stack.setdefault((entry.name, op.agg_key, entry.kernel), []).append(entry)
         else:
             likely = likely_line(op)
-            of_line.setdefault((entry.name, likely.line, entry.kernel), []).append((entry, likely))
+            by_line.setdefault((entry.name, likely.line, entry.kernel), []).append((entry, likely))
     findings = [
-        Finding(entries, line_of(entries[0].executions.op)) for entries in of_stack.values()
+        Finding(entries, line_of(entries[0].executions.op)) for entries in by_stack.values()
     ]
-    for (_, line, _), found in of_line.items():
+    for (_, line, _), found in by_line.items():
         how = how_most((likely.how, entry.total) for entry, likely in found)
         line_user = found[0][1].line_user
         findings.append(Finding([entry for entry, _ in found], LikelyLine(line, line_user, how)))
-    return sorted(
-        findings,
-        key=lambda each: (
-            -each.weight,
-            CLASSES.index(each.name),
-            each.group.op.agg_key,
-            each.likely.line or "",
-            each.kernel or "",
-        ),
-    )
+    return sorted(findings, key=lambda finding: finding.rank)
 
 
 def bottleneck(
@@ -95,13 +101,13 @@ def bottleneck(
     top: int = 8,
     chip: str | None = None,
     peaks: Sequence[tuple[str, float]] = (),
-    kernel_cost: Sequence[tuple[str, int, int, str | None]] = (),
+    kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
     model_flops: int | None = None,
     tokens: int | None = None,
     flops_per_token: float | None = None,
     params: float | None = None,
     n_devices: int | None = None,
-) -> Report:
+) -> Fields:
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     useful: int | Fraction | None = model_flops
@@ -111,48 +117,54 @@ def bottleneck(
     findings = findings_of(ledger)
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
-    weights = {name: sum(entry.weight for entry in by_class[name]) for name in CLASSES}
-    weights |= {IDLE: idle, AT_ROOF: at_roof_of(ledger)}
     recompute = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
     over = [entry for entry in ledger if entry.is_over_roof]
     context.notes += over_roof_notes(over)
     context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
     context.notes += roofs.choice.notes
-    return Report(
-        {
-            # The first of several: the order of the table.
-            "bottleneck": max(weights, key=weights.__getitem__),
-            "speed_of_light": speed_of_light(ledger, step.duration),
-            "mfu_at_least": utilization_of(ledger, step, lambda op: op.phase != "recompute"),
-            "hfu_at_least": utilization_of(ledger, step, lambda op: True),
-            "mfu": mfu_of(useful, step, roofs),
-            "tokens_per_s": tokens_per_s(step, tokens),
-            "over_roof": {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)},
-            "capture": {
-                "hosts": step.device.hosts,
-                "devices": [name for name in step.device.planes if TPU_RE.match(name)],
-                "n_steps": len(step.device.steps),
-            },
-            "budget": budget_of(by_class, idle, step),
-            "idle_by_cause": step.causes.of_step,
-            "recompute_dur_ps": recompute,
-            "recompute_pct_of_step": percent(recompute, step.duration),
-            "findings": [finding_row(i, each, step) for i, each in enumerate(findings[:top], 1)],
-            "tail": tail_of(findings[top:]),
-            "chip": roofs.choice.chip,
-            "peaks_used": peaks_used(roofs),
+    return {
+        "bottleneck": heaviest(by_class, idle, at_roof_of(ledger)),
+        "speed_of_light": speed_of_light(ledger, step.duration),
+        "mfu_at_least": utilization_of(ledger, step, lambda op: op.phase != "recompute"),
+        "hfu_at_least": utilization_of(ledger, step, lambda op: True),
+        "mfu": mfu_of(useful, step, roofs),
+        "tokens_per_s": tokens_per_s(step, tokens),
+        "over_roof": {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)},
+        "capture": {
+            "hosts": step.device.hosts,
+            "devices": [name for name in step.device.planes if TPU_RE.match(name)],
+            "n_steps": len(step.device.steps),
         },
-    )
+        "budget": budget_of(by_class, idle, step),
+        "idle_by_cause": idle_by_cause(step),
+        "recompute_dur_ps": recompute,
+        "recompute_pct_of_step": percent(recompute, step.duration),
+        "findings": [
+            finding_row(rank, finding, step) for rank, finding in enumerate(findings[:top], 1)
+        ],
+        "tail": tail_row(findings[top:]),
+        "chip": roofs.choice.chip,
+        "peaks_used": peaks_used(roofs),
+    }
 
 
-def speed_of_light(ledger: Sequence[Entry], duration: int) -> Json:
-    """What share of the step the chip needs at the least, between two bounds."""
+def heaviest(by_class: Mapping[OpClass, Sequence[Entry]], idle: int, at_roof: int) -> Bottleneck:
+    """Return the class with the most time; the first in the order of the budget wins a tie."""
+    weights: dict[Bottleneck, int] = {
+        name: sum(entry.weight for entry in entries) for name, entries in by_class.items()
+    }
+    weights |= {IDLE: idle, AT_ROOF: at_roof}
+    return max(weights, key=weights.__getitem__)
+
+
+def speed_of_light(ledger: Sequence[Entry], duration: int) -> SpeedOfLight:
+    """Return the share of the step that the chip needs, between two bounds."""
     at_roof = at_roof_of(ledger)
     unknown = sum(entry.weight for entry in ledger if not entry.is_certain)
     return {
         "at_roof_ps": at_roof,
         "unknown_ps": unknown,
-        "pct_at_least": percent(at_roof_of(filter(is_vouched_for, ledger)), duration),
+        "pct_at_least": percent(at_roof_of(filter(counts_for_lower_bound, ledger)), duration),
         "pct_at_most": percent(at_roof + unknown, duration),
     }
 
@@ -160,12 +172,12 @@ def speed_of_light(ledger: Sequence[Entry], duration: int) -> Json:
 def utilization_of(
     ledger: Iterable[Entry], step: Step, counts: Callable[[Op], bool]
 ) -> float | None:
-    """What share of the step the matrix units are busy at the least."""
+    """Return a lower bound of the share of the step in which the matrix units are busy."""
     t_compute = sum(
         (
             min(Fraction(entry.total), entry.t_compute)
             for entry in ledger
-            if is_vouched_for(entry) and counts(entry.executions.op)
+            if counts_for_lower_bound(entry) and counts(entry.executions.op)
         ),
         Fraction(0),
     )
@@ -175,7 +187,7 @@ def utilization_of(
 def mfu_of(useful: int | Fraction | None, step: Step, roofs: Roofs) -> float | None:
     if useful is None or "bf16" not in roofs.flops or not step.duration:
         return None
-    # With megacore a device of the program is two planes, whose peaks are those of one core.
+    # With megacore a device of the program is two planes; the peaks are those of one plane.
     n_planes = 2 if step.device.stats.get("has_megacore") == 1 else 1
     return rounded(useful / (n_planes * roofs.flops["bf16"]) / step.duration, 6)
 
@@ -184,38 +196,41 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     if not over:
         return []
     over.sort(key=lambda entry: (-entry.total, entry.executions.op.agg_key))
-    ops = [each.executions.op for each in over]
+    ops = [entry.executions.op for entry in over]
     lines = dict.fromkeys(line_of(op).line or op.agg_key for op in ops)
     named = list(lines)[:N_OVER_ROOF_NAMED]
+    total = sum(entry.total for entry in over)
     return [
-        f"{len(over)} ops ({sum(each.total for each in over)} ps) are faster than their roof, by a"
-        " wrong count of flops or bytes, dtype or peak; pct_at_least, mfu_at_least and"
+        f"{len(over)} ops ({total} ps) are faster than their roof, by a wrong count of flops or"
+        " bytes, dtype or peak; pct_at_least, mfu_at_least and"
         f" hfu_at_least leave them out: {', '.join(named)}{', …' * (len(lines) > len(named))}"
     ]
 
 
-def hideable(name: str, duration: int, step: Step) -> int | None:
-    """As much as this step's math can hide, and no more."""
+def hideable(name: OpClass, duration: int, step: Step) -> int | None:
+    """Return the time that this step's math can hide; None for classes that cannot be hidden."""
     return min(duration, step.by_kind[COMPUTE].total) if name in HIDEABLE else None
 
 
-def tail_of(findings: Sequence[Finding]) -> Json:
+def tail_row(findings: Sequence[Finding]) -> FindingsTail:
     return {
         "n_findings_omitted": len(findings),
-        "dur_ps": sum(each.group.total for each in findings),
-        "lost_ps": sum(each.lost or 0 for each in findings),
+        "dur_ps": sum(finding.group.total for finding in findings),
+        "lost_ps": sum(finding.lost or 0 for finding in findings),
     }
 
 
-def budget_of(by_class: Mapping[str, Sequence[Entry]], idle: int, step: Step) -> list[Json]:
+def budget_of(
+    by_class: Mapping[OpClass, Sequence[Entry]], idle: int, step: Step
+) -> list[BudgetRow]:
     return [
-        *(budget_row(name, by_class[name], step) for name in CLASSES),
+        *(budget_row(name, entries, step) for name, entries in by_class.items()),
         rest_row(IDLE, idle, step),
         rest_row(OVERLAP, step.timeline.busy - Group(step.leaves).total, step),
     ]
 
 
-def budget_row(name: str, entries: Sequence[Entry], step: Step) -> Json:
+def budget_row(name: OpClass, entries: Sequence[Entry], step: Step) -> BudgetRow:
     total = sum(entry.total for entry in entries)
     is_known = name not in (KERNEL, UNJUDGED)
     return {
@@ -229,13 +244,19 @@ def budget_row(name: str, entries: Sequence[Entry], step: Step) -> Json:
     }
 
 
-def rest_row(name: str, duration: int, step: Step) -> Json:
-    nothing = dict.fromkeys(("at_roof_ps", "lost_ps", "hideable_ps", "n_executions"))
-    pct = percent(duration, step.duration)
-    return {"class": name, "dur_ps": duration, "pct_of_step": pct, **nothing}
+def rest_row(name: BudgetClass, duration: int, step: Step) -> BudgetRow:
+    return {
+        "class": name,
+        "dur_ps": duration,
+        "pct_of_step": percent(duration, step.duration),
+        "at_roof_ps": None,
+        "lost_ps": None,
+        "hideable_ps": None,
+        "n_executions": None,
+    }
 
 
-def finding_row(rank: int, finding: Finding, step: Step) -> Json:
+def finding_row(rank: int, finding: Finding, step: Step) -> FindingRow:
     group = finding.group
     return {
         "rank": rank,

@@ -1,32 +1,57 @@
-"""The step by op: what each one costs, and of a single one all that is known."""
+"""The step by op: the cost of each op, and everything that is known of a single one."""
 
 from __future__ import annotations
+
+from heapq import nsmallest
+from operator import itemgetter
 
 from _analysis.costs import DECLARED, OPAQUE, cost_of, costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
 from _analysis.ledger import entry_of
 from _analysis.likely_lines import line_of
-from _analysis.one_op import found_as, name_of, one_op
-from _analysis.report import Report
-from _analysis.roofs import peaks_used, roofs_of
-from _analysis.rows import durations, likely_fields
+from _analysis.roofs import roofs_of
+from _analysis.rows import duration_fields, likely_fields, op_name, peaks_used
 from _pipeline.groups import group_by, percent, sum_if_known
+from _pipeline.names import nearest_names, resolve_name
+from _pipeline.no_answer import NoAnswer
+from _pipeline.timeline import events_of
 from _pipeline.vocabulary import COMPUTE
-from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
 
     from _analysis.costs import KernelCost
+    from _analysis.ledger import Entry
     from _analysis.roofs import Roofs
+    from _output.fields.by_op import (
+        Called,
+        CalledInstruction,
+        Container,
+        DetailClassed,
+        Fields,
+        OpDetail,
+        OpFields,
+        OpInProgram,
+    )
+    from _output.fields.by_op import Instruction as InstructionRow
+    from _output.fields.by_op import Op as OpRow
+    from _output.fields.units import Dtype
     from _pipeline.context import Context
     from _pipeline.executions import Executions
     from _pipeline.groups import Group
     from _pipeline.normalize import Step
+    from _proto.hlo.program import Computation, Instruction
 
-    Json = dict[str, Any]
+    class AnyOpFields(OpFields, DetailClassed):
+        """The fields of ops and containers, in their printed order."""
+
+        rank: int | None
+
+
+N_EXECUTIONS = 1000
+N_NEIGHBOURS = 50
+N_CALLED, N_INSTRUCTIONS = 20, 200
 
 
 def by_op(
@@ -36,15 +61,15 @@ def by_op(
     top: int = 50,
     chip: str | None = None,
     peaks: Sequence[tuple[str, float]] = (),
-    kernel_cost: Sequence[tuple[str, int, int, str | None]] = (),
+    kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
     op: str | None = None,
-) -> Report:
+) -> Fields:
     roofs = roofs_of(step.device, chip, dict(peaks))
     judge = Judge(step, roofs, costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context))
     ranked = ranked_ops(step.leaves)
     containers = ranked_ops(step.containers)
-    rows = [judge.row(rank, group) for rank, group in enumerate(ranked[:top], 1)]
-    fields: Json = {
+    rows = [judge.op_row(rank, group) for rank, group in enumerate(ranked[:top], 1)]
+    fields: Fields = {
         "ops": rows,
         "tail": {
             "n_ops_omitted": len(ranked[top:]),
@@ -54,63 +79,108 @@ def by_op(
         "chip": roofs.choice.chip,
         "peaks_used": peaks_used(roofs),
     }
-    if op is not None:
-        group = found_as(op, [*ranked, *containers], context)
-        row = judge.row(ranked.index(group) + 1 if group in ranked else None, group)
-        fields["op"] = {**row, **one_op(group, step)}
-        rows = [*rows, row]
     declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
+    if op is not None:
+        group = find_op(op, [*ranked, *containers], context)
+        rank = ranked.index(group) + 1 if group in ranked else None
+        detail = fields["op"] = judge.detail_row(rank, group)
+        if detail["cost_source"] == DECLARED:
+            declared.add(detail["kernel"])
     context.notes += [*declared_notes(declared), *roofs.choice.notes]
-    return Report(fields)
+    return fields
 
 
 def ranked_ops(executions: Iterable[Executions]) -> list[Group]:
-    """Ops by program and name, costliest first."""
-    groups = group_by(executions, lambda op: (op.program_id, name_of(op)))
+    """Return ops by program and name, costliest first."""
+    groups = group_by(executions, lambda op: (op.program_id, op_name(op)))
     ranked = sorted(
         groups.items(),
-        # Of several programs those that have an id come behind.
+        # Of equal ops, those without a program come first.
         key=lambda item: (-item[1].total, item[0][1], -1 if item[0][0] is None else item[0][0]),
     )
     return [group for _, group in ranked]
 
 
-def container_row(group: Group) -> Json:
+def find_op(asked: str, ops: Sequence[Group], context: Context) -> Group:
+    """Return the op of a name; of several programs with that op, the one where it takes longest."""
+    by_name: dict[str, list[Group]] = {}
+    for group in ops:
+        by_name.setdefault(op_name(group.op), []).append(group)
+    name = resolve_name(asked.removeprefix("%"), by_name, "--op", context)
+    if name is None:
+        raise NoAnswer(
+            "op_not_found",
+            detail=f"no op of the step is named {asked!r}, and it is not a unique prefix",
+            available_ops=nearest_names(asked.removeprefix("%"), by_name),
+        )
+    found = max(by_name[name], key=lambda group: group.total)
+    if len(by_name[name]) > 1:
+        context.note(
+            f"{len(by_name[name])} programs have an op {name}; the one of {found.op.program_id}"
+            " is shown, where it takes most time"
+        )
+    return found
+
+
+def container_row(group: Group) -> Container:
     return {
-        "hlo_op": name_of(group.op),
+        "hlo_op": op_name(group.op),
         "hlo_category": group.op.category,
         "n_executions": group.n,
         "total_dur_ps": group.total,
     }
 
 
-@record
 class Judge:
-    """Tells of an op what it costs, and what of its time the chip needs."""
+    """Makes the rows of ops: what an op costs, and how much of its time the chip needs."""
 
-    step: Step
-    roofs: Roofs
-    by_user: Mapping[str, KernelCost]
+    def __init__(self, step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> None:
+        self.step = step
+        self.roofs = roofs
+        self.by_user = by_user
 
-    def row(self, rank: int | None, group: Group) -> Json:
-        """What is true of an op's first execution, and sums over all."""
+    def op_row(self, rank: int, group: Group) -> OpRow:
+        entries = self._entries(group)
+        return {**self._fields(group, entries), "rank": rank, "class": entries[0].name}
+
+    def detail_row(self, rank: int | None, group: Group) -> OpDetail:
+        entries = [] if group.op.is_container else self._entries(group)
+        ids = {executions.metadata_id for executions in group.members}
+        events = events_of(self.step.admitted.pieces, self.step.clock, ids)
+        shown = nsmallest(N_EXECUTIONS, events, key=itemgetter(0))
+        return {
+            **self._fields(group, entries),
+            "rank": rank,
+            "class": entries[0].name if entries else None,
+            "text": group.op.text,
+            "source_stack": group.op.source_stack,
+            "executions": [[start, duration] for start, duration, _ in shown],
+            "n_executions_omitted": group.n - len(shown),
+            "program": program_row(group.op.instruction),
+        }
+
+    def _entries(self, group: Group) -> list[Entry]:
+        return [entry_of(executions, self.roofs, self.by_user) for executions in group.members]
+
+    def _fields(self, group: Group, entries: Sequence[Entry]) -> AnyOpFields:
+        """Return the facts of the op's first execution and sums over all; no entries if it is a
+        container."""
         op = group.op
         cost = cost_of(op, self.by_user)
-        is_opaque = cost.source == OPAQUE
-        # What the trace has of a black box's flops is no figure.
-        flops = None if is_opaque else cost.flops
+        # The trace's flops of an opaque op do not include what happens inside.
+        flops = None if cost.source == OPAQUE else cost.flops
         n_bytes = cost.bytes_accessed if cost.hbm_bytes is None else cost.hbm_bytes
-        times = durations(group)
-        # A container's counts leave out how often its body runs, so its rates would mean nothing.
+        times = duration_fields(group)
+        # The trace's figures of a container do not include how often its body runs.
         average = None if op.is_container else times["avg_dur_ps"]
-        verdict = self.verdict(group)
         return {
-            "rank": rank,
-            "hlo_op": name_of(op),
+            # The callers replace rank and class, which have their place here.
+            "rank": None,
+            "hlo_op": op_name(op),
             "program_id": None if op.program_id is None else str(op.program_id),
             "hlo_category": op.category,
             "kind": op.kind,
-            "class": verdict.pop("class"),
+            "class": None,
             "n_executions": group.n,
             **times,
             "pct_of_step": percent(group.total, self.step.duration),
@@ -121,29 +191,66 @@ class Judge:
             "shape": op.hlo.shape or op.shape,
             "dtype": cost.precision.dtype,
             "dtype_source": cost.precision.source,
-            "cost_source": None if is_opaque else cost.source,
+            "cost_source": None if cost.source == OPAQUE else cost.source,
             "flops": flops,
             "bytes_accessed": cost.bytes_accessed,
             "hbm_bytes": cost.hbm_bytes,
             # A flop in a picosecond is a TFLOP in a second, a byte a TB.
             "achieved_tflops": rate(flops, average),
             "achieved_gbps": rate(n_bytes and 1000 * n_bytes, average),
-            **verdict,
+            "at_roof_ps": known_sum(entry.at_roof for entry in entries),
+            "lost_ps": known_sum(entry.lost for entry in entries),
+            "kernel": (entries[0].kernel or op.kernel) if entries else None,
             "waits_for": op.waits_for if is_exposed(op) else None,
         }
 
-    def verdict(self, group: Group) -> Json:
-        op = group.op
-        if op.is_container:
-            return dict.fromkeys(("class", "at_roof_ps", "lost_ps", "kernel"))
-        entries = [entry_of(each, self.roofs, self.by_user) for each in group.members]
-        return {
-            "class": entries[0].name,
-            "at_roof_ps": sum_if_known((1, entry.at_roof) for entry in entries),
-            "lost_ps": sum_if_known((1, entry.lost) for entry in entries),
-            "kernel": entries[0].kernel or op.kernel,
-        }
+
+def known_sum(times: Iterable[int | None]) -> int | None:
+    """Return the sum; None if there is no time, or one of them is unknown."""
+    known = list(times)
+    return sum_if_known((1, time) for time in known) if known else None
 
 
 def rate(amount: int | None, duration: int | None) -> float | None:
     return round(amount / duration, 3) if amount and duration else None
+
+
+def program_row(instruction: Instruction | None) -> OpInProgram | None:
+    if instruction is None:
+        return None
+    return {
+        "opcode": instruction.opcode,
+        "computation": instruction.computation.name,
+        "operands": [instruction_row(operand) for operand in instruction.operands[:N_NEIGHBOURS]],
+        "users": [instruction_row(user) for user in instruction.users[:N_NEIGHBOURS]],
+        "chain": [part.name for part in instruction.chain] if instruction.is_asynchronous else [],
+        "called": [called_row(computation) for computation in instruction.called[:N_CALLED]],
+    }
+
+
+def instruction_row(instruction: Instruction) -> InstructionRow:
+    return {
+        "name": instruction.name,
+        "opcode": instruction.opcode,
+        "shape": instruction.shape,
+        "source_inner": instruction.line,
+    }
+
+
+def called_row(computation: Computation) -> Called:
+    shown = computation.instructions[:N_INSTRUCTIONS]
+    return {
+        "name": computation.name,
+        "n_instructions": len(computation.instructions),
+        "instructions": [called_instruction_row(instruction) for instruction in shown],
+    }
+
+
+def called_instruction_row(instruction: Instruction) -> CalledInstruction:
+    return {
+        "name": instruction.name,
+        "opcode": instruction.opcode,
+        "shape": instruction.shape,
+        "operands": [operand.name for operand in instruction.operands],
+        "source_inner": instruction.line,
+    }

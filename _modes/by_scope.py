@@ -1,34 +1,28 @@
-"""The step by the program's own structure: how long each layer takes, and what it is made of."""
+"""The step by the program's own structure: the time of each layer, and what it is made of."""
 
 from __future__ import annotations
 
 import re
 
 from _analysis.likely_lines import likely_groups, line_of
-from _analysis.report import Report
 from _analysis.rows import line_rows
 from _analysis.scope_tree import depth_first, levels_of, path_of, tree_of
 from _pipeline.groups import Group, percent
-from _pipeline.texts import ALL_TEXTS, TEXT_PER_BYTE
 from _proto.hlo.text import without_ssa_end
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
+    from collections.abc import Iterable
 
     from _analysis.scope_tree import Layer, Path, Times
+    from _output.fields.by_scope import Fields, NoScope, Primitive, Scope
     from _pipeline.context import Context
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
 
-    Json = dict[str, Any]
-
 DEPTH = 4
 N_PRIMITIVES = 5
 NUMBER_RE = re.compile(r"[0-9]+")
-# What a row is counted for beside its scope's name, where rows may take as much as texts may.
-ROW = 256
 
 
 def by_scope(
@@ -38,33 +32,27 @@ def by_scope(
     depth: int | str = DEPTH,
     below: str | None = None,
     merge_layers: bool = False,
-) -> Report:
+) -> Fields:
     places = places_of(step.leaves, merge_layers)
     first = path_of(below, places) if below else ()
     inside = {path: ops for path, ops in places.items() if path[: len(first)] == first}
     levels = levels_of(first, inside)
-    asked = max(levels) if isinstance(depth, str) else min(len(first) + depth, max(levels))
-    allowed = ALL_TEXTS + TEXT_PER_BYTE * step.device.plane.file_size
-    deepest = deepest_of(levels, asked, allowed)
+    deepest = max(levels) if isinstance(depth, str) else min(len(first) + depth, max(levels))
     top = tree_of(first, inside, deepest, step.leaves)
-    if deepest < asked:
-        context.note(f"scopes deeper than {deepest} left out: with them the answer is too long")
-    return Report(
-        {
-            "scopes": [scope_row(layer, step) for layer in depth_first(top)],
-            "n_scopes_omitted": sum(n for depth, (n, _) in levels.items() if depth > deepest),
-            "no_scope": no_scope_row(Group(step.leaves).where(lambda op: op.scope is None)),
-        },
-    )
+    return {
+        "scopes": [scope_row(layer, step) for layer in depth_first(top)],
+        "n_scopes_omitted": sum(n for level, n in levels.items() if level > deepest),
+        "no_scope": no_scope_row(Group(step.leaves).where(lambda op: op.scope is None)),
+    }
 
 
 def places_of(leaves: Iterable[Executions], merge_layers: bool) -> dict[Path, list[int]]:
-    """The scopes that ops stand right in, each with the places of these among the leaves."""
+    """Return the scopes that ops are directly in, each with the indices of its leaves."""
     places: dict[Path, list[int]] = {}
-    # Ops share what their path is taken apart to, and it may have thousands of parts.
+    # Ops share their parsed scope, so this looks up each long path once.
     known: dict[int, list[int]] = {}
-    for place, each in enumerate(leaves):
-        scope = each.op.scope
+    for place, executions in enumerate(leaves):
+        scope = executions.op.scope
         if scope is not None:
             if id(scope) not in known:
                 path = scope.parts
@@ -75,24 +63,7 @@ def places_of(leaves: Iterable[Executions], merge_layers: bool) -> dict[Path, li
     return places
 
 
-def deepest_of(levels: Mapping[int, tuple[int, int]], asked: int, allowed: int) -> int:
-    """Down to which depth rows take no more than is allowed; the first is always printed."""
-    first = min(levels)
-    size = 0
-    for depth in range(first, asked + 1):
-        n, length = levels[depth]
-        size += n * ROW + length
-        if size > allowed and depth > first:
-            return depth - 1
-    return asked
-
-
-def scope_row(layer: Layer, step: Step) -> Json:
-    primitives: dict[str | None, int] = {}
-    for primitive, duration in layer.primitives.items():
-        name = primitive and without_ssa_end(primitive)
-        primitives[name] = primitives.get(name, 0) + duration
-    ranked = sorted(primitives.items(), key=lambda item: (-item[1], item[0] is None, item[0] or ""))
+def scope_row(layer: Layer, step: Step) -> Scope:
     return {
         "scope": layer.scope,
         "name": layer.name,
@@ -103,24 +74,31 @@ def scope_row(layer: Layer, step: Step) -> Json:
         "pct_of_step": percent(layer.total, step.duration),
         "kinds": in_order(layer.kinds),
         "phases": in_order(layer.phases),
-        "primitives": [
-            {"primitive": name, "dur_ps": duration} for name, duration in ranked[:N_PRIMITIVES]
-        ],
+        "primitives": primitive_rows(layer),
         "lines": [
             {"source_user": line, "dur_ps": duration} for line, duration in layer.longest_lines
         ],
     }
 
 
-def in_order(times: Times) -> Json:
-    """In order of first appearance; what took no time is left out."""
+def primitive_rows(layer: Layer) -> list[Primitive]:
+    times: dict[str | None, int] = {}
+    for primitive, duration in layer.primitives.items():
+        name = primitive and without_ssa_end(primitive)
+        times[name] = times.get(name, 0) + duration
+    ranked = sorted(times.items(), key=lambda item: (-item[1], item[0] is None, item[0] or ""))
+    return [{"primitive": name, "dur_ps": duration} for name, duration in ranked[:N_PRIMITIVES]]
+
+
+def in_order(times: Times) -> dict[str, int]:
+    """Return times in order of first appearance, without those that are zero."""
     ordered = sorted(times.items(), key=lambda item: item[1])
     return {key: duration for key, (_, duration) in ordered if duration}
 
 
-def no_scope_row(group: Group) -> Json:
-    """What has no path at all; and whose data that moves or waits for."""
-    is_known = not group.members or any(each.op.program for each in group.members)
+def no_scope_row(group: Group) -> NoScope:
+    """Return the row of the ops without a path, with the lines that they likely belong to."""
+    is_known = not group.members or any(executions.op.program for executions in group.members)
     kinds = group.time_by(lambda op: op.kind)
     return {
         "n_executions": group.n,

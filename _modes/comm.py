@@ -1,12 +1,12 @@
-"""What communication costs, what hides it, and what it moves."""
+"""The cost of communication, what hides it, and the bytes that it moves."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from itertools import chain
+from typing import NamedTuple
 
 from _analysis.likely_lines import LikelyLine
-from _analysis.report import Report
 from _analysis.roofs import rounded
 from _analysis.rows import likely_fields, shortened
 from _analysis.transfers import cover_of, transfers_of
@@ -20,117 +20,167 @@ if TYPE_CHECKING:
     from typing import Any
 
     from _analysis.transfers import Transfer
+    from _output.fields.comm import Collective, CommRow, Pairs, Returned
     from _pipeline.context import Context
     from _pipeline.intervals import Cover
     from _pipeline.normalize import Step
 
-    Json = dict[str, Any]
 
-
-def comm(step: Step, context: Context, *, top: int = 20) -> Report:
+def comm(step: Step, context: Context, *, top: int = 20) -> Returned:
     transfers = transfers_of(step)
     hiding = Group(step.leaves).where(lambda op: not op.is_wait and op.kind != COMM)
-    cover = cover_of(step, {each.metadata_id for each in hiding.members})
+    cover = cover_of(step, {executions.metadata_id for executions in hiding.members})
     by_key: dict[Any, list[Transfer]] = {}
     by_collective: dict[str, list[Transfer]] = {}
-    for each in transfers:
-        by_key.setdefault((each.key, each.exchange.who.mark), []).append(each)
-        by_collective.setdefault(each.collective, []).append(each)
-    ranked = sorted(by_key.values(), key=lambda some: (-total_of(some), some[0].key))
-    tail = list(chain.from_iterable(ranked[top:]))
-    with_host = [each for each in transfers if each.op.waits_for == HOST]
-    among_devices = [each for each in transfers if each.op.waits_for != HOST]
+    for transfer in transfers:
+        by_key.setdefault((transfer.key, transfer.exchange.who.mark), []).append(transfer)
+        by_collective.setdefault(transfer.collective, []).append(transfer)
+    ranked = sorted(by_key.values(), key=lambda alike: (-total_of(alike), alike[0].key))
+    omitted = ranked[top:]
+    tail = list(chain.from_iterable(omitted))
+    with_host = [transfer for transfer in transfers if transfer.op.waits_for == HOST]
+    among_devices = [transfer for transfer in transfers if transfer.op.waits_for != HOST]
+    in_flight, host_in_flight = union_of(among_devices), union_of(with_host)
     context.notes += clock_notes(transfers)
-    return Report(
-        {
-            "rows": [comm_row(some, cover, step) for some in ranked[:top]],
-            "tail": {"n_rows_omitted": len(ranked[top:]), **exposed_fields(tail)},
+    return {
+        "rows": [comm_row(alike, cover, step) for alike in ranked[:top]],
+        "tail": {
+            "n_rows_omitted": len(omitted),
+            "sync_dur_ps": sync_of(tail),
+            "wait_dur_ps": wait_of(tail),
         },
-        totals={
+        "totals": {
             "exposed_ps": total_of(among_devices),
             "exposed_pct_of_step": percent(total_of(among_devices), step.duration),
             "host_ps": total_of(with_host),
-            **union_fields("", among_devices, cover),
-            **union_fields("host_", with_host, cover),
-            "by_collective": {
-                name: {
-                    "n_executions": sum(each.executions.n for each in some),
-                    **exposed_fields(some),
-                    "payload_bytes": payload_of(without_halves(some)),
-                }
-                for name, some in by_collective.items()
-            },
+            "in_flight_union_ps": length_of(in_flight),
+            "hidden_union_ps": hidden_in(in_flight, cover),
+            "host_in_flight_union_ps": length_of(host_in_flight),
+            "host_hidden_union_ps": hidden_in(host_in_flight, cover),
+            "by_collective": {name: collective_row(alike) for name, alike in by_collective.items()},
         },
-    )
-
-
-def total_of(transfers: Iterable[Transfer]) -> int:
-    return sum(each.executions.total for each in transfers)
-
-
-def exposed_fields(transfers: Sequence[Transfer]) -> Json:
-    wait = total_of(each for each in transfers if each.op.is_wait)
-    return {"sync_dur_ps": total_of(transfers) - wait, "wait_dur_ps": wait}
-
-
-def without_halves(transfers: Sequence[Transfer]) -> list[Transfer]:
-    """Of what is sent or received only the wait, if there is one: both halves move it once."""
-    awaited = {each.place for each in transfers if each.op.is_wait}
-    return [each for each in transfers if not (each.op.begins and each.place in awaited)]
-
-
-def payload_of(transfers: Iterable[Transfer]) -> int | None:
-    return sum_if_known((each.executions.n, each.exchange.payload) for each in transfers)
-
-
-def union_of(transfers: Iterable[Transfer]) -> list[tuple[int, int]]:
-    """When at least one of them is under way."""
-    flights = chain.from_iterable(each.flights for each in transfers)
-    return union((each.start, each.end) for each in flights if each.start < each.end)
-
-
-def union_fields(prefix: str, transfers: Iterable[Transfer], cover: Cover) -> Json:
-    under_way = union_of(transfers)
-    return {
-        f"{prefix}in_flight_union_ps": length_of(under_way),
-        f"{prefix}hidden_union_ps": sum(cover.within(start, end) for start, end in under_way),
     }
 
 
+def total_of(transfers: Iterable[Transfer]) -> int:
+    return sum(transfer.executions.total for transfer in transfers)
+
+
+def sync_of(transfers: Iterable[Transfer]) -> int:
+    return total_of(transfer for transfer in transfers if not transfer.op.is_wait)
+
+
+def wait_of(transfers: Iterable[Transfer]) -> int:
+    return total_of(transfer for transfer in transfers if transfer.op.is_wait)
+
+
+def n_executions_of(transfers: Iterable[Transfer]) -> int:
+    return sum(transfer.executions.n for transfer in transfers)
+
+
+def payload_of(transfers: Iterable[Transfer]) -> int | None:
+    return sum_if_known(
+        (transfer.executions.n, transfer.exchange.payload) for transfer in transfers
+    )
+
+
+def bus_bytes_of(transfers: Iterable[Transfer]) -> Fraction | int | None:
+    return sum_if_known((transfer.executions.n, transfer.exchange.bus) for transfer in transfers)
+
+
+def union_of(transfers: Iterable[Transfer]) -> list[tuple[int, int]]:
+    """Return the stretches in which at least one of the transfers is in flight."""
+    flights = chain.from_iterable(transfer.flights for transfer in transfers)
+    return union((flight.start, flight.end) for flight in flights if flight.start < flight.end)
+
+
+def hidden_in(stretches: Iterable[tuple[int, int]], cover: Cover) -> int:
+    return sum(cover.within(start, end) for start, end in stretches)
+
+
 def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
-    """Pairs are made by the trace's clock, and timed by the device's."""
-    flights = chain.from_iterable(each.flights for each in transfers)
+    """Note pairs that end before they begin: the trace's clock pairs, the device's clock times."""
+    flights = chain.from_iterable(transfer.flights for transfer in transfers)
     n = sum(flight.end < flight.start for flight in flights)
     if not n:
         return []
-    return [f"the two clocks contradict each other on {n} pairs, which end before they begin"]
+    return [f"{n} pairs end before they begin, because the two clocks disagree"]
 
 
-def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
-    first, total = transfers[0], total_of(transfers)
-    n_executions = sum(each.executions.n for each in transfers)
-    bus = sum_if_known((each.executions.n, each.exchange.bus) for each in transfers)
-    # What is moved in which time; asynchronous only as far as it is paired.
-    moved, lasted = bus, total
-    pairs = in_flight = union = covered = other = None
-    if first.op.is_wait:
-        flights = [flight for each in transfers for flight in each.flights]
-        pairs = {
-            "paired": len(flights),
-            "ambiguous": sum(flight.is_ambiguous for flight in flights),
-            "unpaired": n_executions - len(flights),
-        }
-        paired = [each for each in transfers if each.flights]
-        moved = sum_if_known((len(each.flights), each.exchange.bus) for each in paired)
-        lasted = length_of(union_of(paired))
-        if flights:
-            union = lasted
-            in_flight = sum(max(0, flight.end - flight.start) for flight in flights)
-            covered = sum(cover.within(flight.start, flight.wait) for flight in flights)
-            other = sum(max(0, flight.wait - flight.start) for flight in flights) - covered
-    # Bytes a picosecond are thousands of gigabytes a second.
-    how = how_most((each.likely.how, each.executions.total) for each in transfers)
-    gbps = None if moved is None or lasted <= 0 else rounded(1000 * Fraction(moved) / lasted, 3)
+def collective_row(transfers: Sequence[Transfer]) -> Collective:
+    return {
+        "n_executions": n_executions_of(transfers),
+        "sync_dur_ps": sync_of(transfers),
+        "wait_dur_ps": wait_of(transfers),
+        "payload_bytes": payload_of(without_awaited_halves(transfers)),
+    }
+
+
+def without_awaited_halves(transfers: Sequence[Transfer]) -> list[Transfer]:
+    """Leave out a `send` or `recv` that has a wait, since both stand for one transfer."""
+    awaited = {transfer.place for transfer in transfers if transfer.op.is_wait}
+    return [
+        transfer for transfer in transfers if not (transfer.op.begins and transfer.place in awaited)
+    ]
+
+
+class InFlight(NamedTuple):
+    """Times of the paired executions of asynchronous transfers."""
+
+    total: int
+    # Wall-clock time with at least one in flight.
+    union: int
+    # The parts of the time before the wait with and without ops that hide it.
+    covered: int
+    other: int
+
+
+def in_flight_of(transfers: Sequence[Transfer], cover: Cover) -> InFlight | None:
+    """Return the times in flight; None if no execution is paired."""
+    flights = [flight for transfer in transfers for flight in transfer.flights]
+    if not flights:
+        return None
+    covered = sum(cover.within(flight.start, flight.wait) for flight in flights)
+    return InFlight(
+        sum(max(0, flight.end - flight.start) for flight in flights),
+        length_of(union_of(transfers)),
+        covered,
+        sum(max(0, flight.wait - flight.start) for flight in flights) - covered,
+    )
+
+
+def pairs_row(transfers: Sequence[Transfer]) -> Pairs:
+    flights = [flight for transfer in transfers for flight in transfer.flights]
+    return {
+        "paired": len(flights),
+        "ambiguous": sum(flight.is_ambiguous for flight in flights),
+        "unpaired": n_executions_of(transfers) - len(flights),
+    }
+
+
+def gbps_of(transfers: Sequence[Transfer], in_flight: InFlight | None) -> float | None:
+    """Return the bandwidth; of asynchronous transfers, only of paired ones while in flight."""
+    if transfers[0].op.is_wait:
+        moved = sum_if_known(
+            (len(transfer.flights), transfer.exchange.bus)
+            for transfer in transfers
+            if transfer.flights
+        )
+        duration = in_flight.union if in_flight else 0
+    else:
+        moved, duration = bus_bytes_of(transfers), total_of(transfers)
+    if moved is None or duration <= 0:
+        return None
+    # Bytes per picosecond are thousands of gigabytes per second.
+    return rounded(1000 * Fraction(moved) / duration, 3)
+
+
+def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> CommRow:
+    first = transfers[0]
+    is_async = first.op.is_wait
+    in_flight = in_flight_of(transfers, cover) if is_async else None
+    bus_bytes = bus_bytes_of(transfers)
+    how = how_most((transfer.likely.how, transfer.executions.total) for transfer in transfers)
     return {
         "collective": first.collective,
         "mode": first.mode,
@@ -138,20 +188,21 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> Json:
         **likely_fields(LikelyLine(first.likely.line, first.likely.line_user, how)),
         "agg_key": first.op.agg_key,
         "tf_op": shortened(first.op.tf_op),
-        "n_executions": n_executions,
-        **exposed_fields(transfers),
-        "pct_of_step": percent(total, step.duration),
-        "pairs": pairs,
-        "in_flight_ps": in_flight,
-        "in_flight_union_ps": union,
-        "covered_ps": covered,
-        "other_ps": other,
+        "n_executions": n_executions_of(transfers),
+        "sync_dur_ps": sync_of(transfers),
+        "wait_dur_ps": wait_of(transfers),
+        "pct_of_step": percent(total_of(transfers), step.duration),
+        "pairs": pairs_row(transfers) if is_async else None,
+        "in_flight_ps": in_flight.total if in_flight else None,
+        "in_flight_union_ps": in_flight.union if in_flight else None,
+        "covered_ps": in_flight.covered if in_flight else None,
+        "other_ps": in_flight.other if in_flight else None,
         "payload_bytes": payload_of(transfers),
-        "bus_bytes": None if bus is None else round(bus),
+        "bus_bytes": None if bus_bytes is None else round(bus_bytes),
         "group_size": first.exchange.who.size,
         "groups": first.exchange.who.label,
         "groups_from": first.exchange.who_is,
-        "bus_gbps": gbps,
-        "bus_gbps_over": "in_flight_union" if first.op.is_wait else "duration",
-        "plan": sorted(set().union(*(each.plan for each in transfers))) or None,
+        "bus_gbps": gbps_of(transfers, in_flight),
+        "bus_gbps_over": "in_flight_union" if is_async else "duration",
+        "plan": sorted(set().union(*(transfer.plan for transfer in transfers))) or None,
     }

@@ -1,13 +1,12 @@
-"""Why nothing runs: what the device waits for, and what the host does meanwhile."""
+"""Idle time: what the device waits for, and what the host does meanwhile."""
 
 from __future__ import annotations
 
 from operator import add
 
 from _analysis.gaps import Surroundings, longest_gaps
-from _analysis.host_activity import Meanwhile
-from _analysis.report import Report
-from _analysis.rows import gap_row
+from _analysis.host_activity import HostActivity
+from _analysis.rows import gap_row, idle_by_cause
 from _pipeline.device import AFTER_ALL, BEFORE_ALL
 from _pipeline.host import Host
 from _pipeline.texts import exact
@@ -19,99 +18,115 @@ from _proto.trace.trace import thread_planes
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
+    from _analysis.gaps import Gap
+    from _output.fields.idle import Fields, HostEvent, IdleGap
+    from _output.fields.idle import HostActivity as HostActivityRow
     from _pipeline.context import Context
     from _pipeline.device import Device
     from _pipeline.normalize import Step
 
-    Json = dict[str, Any]
-    # From when to when.
+    # Start and end.
     Window = tuple[int, int]
 
-# In picoseconds: what is shorter the host hardly notices.
+# In picoseconds. The host's share in shorter gaps is not worth counting.
 COUNTED = 1_000_000
 
 
-def idle(step: Step, context: Context, *, top: int = 10) -> Report:
-    causes, gaps = step.causes, step.timeline.gaps
+def idle(step: Step, context: Context, *, top: int = 10) -> Fields:
     longest = longest_gaps(step, top)
-    counted = [(start, end) for start, end in gaps if end - start >= COUNTED]
+    counted = [(start, end) for start, end in step.timeline.gaps if end - start >= COUNTED]
     around = Surroundings(step, {*longest, *counted})
     window_of = {gap: around.window(*gap) for gap in (*longest, *counted)}
-    meanwhile = what_the_host_did(
+    activity = host_activity(
         step.device,
         [window for gap in longest if (window := window_of[gap])],
         [window for gap in counted if (window := window_of[gap])],
         step.admitted.span,
         context,
     )
-    rows = []
-    for gap in longest:
-        window = window_of[gap]
-        cause = {name: time for name, time in causes.of_span(*gap).items() if time}
-        rows.append(
-            {
-                **gap_row(around.gap(*gap), step),
-                "cause": cause,
-                "trace_window_ps": list(map(exact, window)) if window else None,
-                "host": meanwhile.rows(window) if window and meanwhile else None,
-            }
-        )
-    return Report(
+    return {
+        "idle_by_cause": idle_by_cause(step),
+        "gaps": [idle_row(around.gap(*gap), window_of[gap], activity, step) for gap in longest],
+        "host_events": event_rows(activity) if activity else None,
+    }
+
+
+def idle_row(gap: Gap, window: Window | None, activity: HostActivity | None, step: Step) -> IdleGap:
+    causes = step.causes.of_span(gap.start, gap.start + gap.duration)
+    return {
+        **gap_row(gap, step),
+        "cause": {cause: duration for cause, duration in causes.items() if duration},
+        "trace_window_ps": [exact(time) for time in window] if window else None,
+        "host": activity_rows(activity, window) if window and activity else None,
+    }
+
+
+def activity_rows(activity: HostActivity, window: Window) -> list[HostActivityRow]:
+    return [
         {
-            "idle_by_cause": causes.of_step,
-            "gaps": rows,
-            "host_events": meanwhile.events() if meanwhile else None,
-        },
-    )
+            "thread": doing.thread,
+            "event": doing.event,
+            "dur_ps": doing.duration,
+            "still": doing.is_still,
+            "within": doing.within,
+        }
+        for doing in activity.during(window)
+    ]
 
 
-def what_the_host_did(
+def event_rows(activity: HostActivity) -> list[HostEvent]:
+    return [
+        {"event": event.name, "dur_ps": event.duration, "n_threads": event.n_threads}
+        for event in activity.longest_events()
+    ]
+
+
+def host_activity(
     device: Device,
     shown: Sequence[Window],
     counted: Sequence[Window],
     span: Window,
     context: Context,
-) -> Meanwhile | None:
-    """Return it for absolute windows; None if that isn't known, and why in the notes."""
+) -> HostActivity | None:
+    """Return what the host did in absolute windows; None if unknown, with a note that says why."""
     planes = thread_planes(device.rank) if device.rank else []
     if not planes:
-        why = "this file merges several ranks, and nothing tells of which one the device is"
+        why = "this file merges several ranks, and the device's rank is unknown"
         if device.rank:
             why = f"there is no plane {THREADS}"
-        context.note(f"{why}: what the host did isn't known")
+        context.note(f"{why}; the host's activity is unknown")
         return None
     try:
         host = Host([device.trace.plane(name) for name in planes], [*shown, *counted])
-        meanwhile = Meanwhile(host, shown, counted)
+        activity = HostActivity(host, shown, counted)
     except Damage as error:
         where = device.trace.in_file(error)
         context.note(f"the host's plane can't be read: {where}; answered without it")
         return None
     first, last = span
-    if not (host.overlaps(first + device.base, last + device.base) or have_common(host, device)):
+    if not (host.overlaps(first + device.base, last + device.base) or has_overlap(host, device)):
         context.note("the host's events and the device's ops have no time in common")
         return None
-    return meanwhile
+    return activity
 
 
-def have_common(host: Host, device: Device) -> bool:
-    """Whether the time of the host's events and that of all ops of a device have any in common."""
+def has_overlap(host: Host, device: Device) -> bool:
+    """Return True if the host's events and all ops of the device have any time in common."""
     spans = [(line.base_ps, span) for line in device.lines if (span := line.span_of_starts)]
     first = min((base + start for base, (start, _) in spans), default=AFTER_ALL)
     last = max((base + start for base, (_, start) in spans), default=BEFORE_ALL)
-    # Often one counts from an epoch and the other doesn't, and no duration reaches that far. Else
-    # all ops are read: which of them are valid, and when they end, no start tells.
+    # Clocks without overlap usually differ by years, more than any duration. Only if they differ
+    # by less, read all ops for their ends.
     return host.overlaps(first, last + INT64_END) and host.overlaps(*span_of_ops(device))
 
 
 def span_of_ops(device: Device) -> Window:
-    """From the first start to the last end of all ops of a device, absolute."""
+    """Return the first start and the last end of all ops of a device, absolute."""
     first, last = AFTER_ALL, BEFORE_ALL
     for line in device.lines:
-        for each in line.events(BEFORE_ALL, AFTER_ALL):
-            events = each.lasting()
+        for piece in line.events(BEFORE_ALL, AFTER_ALL):
+            events = piece.lasting()
             ends = map(add, events.offsets, events.durations)
             first = min(first, line.base_ps + min(events.offsets, default=AFTER_ALL))
             last = max(last, line.base_ps + max(ends, default=BEFORE_ALL))

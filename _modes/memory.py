@@ -1,37 +1,37 @@
-"""What fills the HBM when it is fullest, by buffer and source line."""
+"""The buffers that fill the HBM when it is fullest, by source line."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from _analysis.allocator import runtime_of
 from _analysis.likely_lines import NO_LINE, likely_line, likely_line_of
-from _analysis.memory_peak import Contradiction, peak_of
-from _analysis.report import Report, program_id_of
+from _analysis.memory_peak import CONSTANT, OUTPUT, PARAMETER, TEMPORARY, Contradiction, peak_of
+from _analysis.report import program_id_of
 from _pipeline import frames
 from _pipeline.executions import Executions
 from _pipeline.groups import percent
 from _pipeline.no_answer import NoAnswer
+from _pipeline.texts import exact
 from _pipeline.timeline import events_of
+from _proto.cached import cached_property
 from _proto.hlo.buffers import read_buffers
-from _proto.record import cached_property, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
 
     from _analysis.memory_peak import Held, Peak
+    from _output.fields.memory import Buffer, Fields, PeakAt, Runtime
     from _pipeline.context import Context
     from _pipeline.normalize import Step
     from _proto.hlo.program import Instruction, Program
     from _proto.hlo.shapes import Array
     from _proto.trace.trace import Trace
 
-    Json = dict[str, Any]
-
 ARGUMENT_RE = re.compile(r"\w+")
-# What ran, by what its program says of it: of several ops that are one instruction, all.
+# The executions of each instruction; several ops can be one instruction.
 Ran = dict["Instruction | None", list[Executions]]
 
 
@@ -73,14 +73,13 @@ class Origin:
 
     @cached_property
     def argument(self) -> str | None:
-        """Of a parameter the first part of its path."""
+        """Return the first part of a parameter's path; None for other instructions."""
         part = ARGUMENT_RE.search(self.tf_op or "") if self.opcode == "parameter" else None
         return part[0] if part else None
 
 
-@record
-class Live:
-    """A piece of memory that is live at the peak, and where it comes from."""
+class Live(NamedTuple):
+    """A piece of memory that is live at the peak, and the instruction that it comes from."""
 
     held: Held
     origin: Origin
@@ -91,12 +90,12 @@ class Live:
 
     @property
     def array(self) -> Array | None:
-        """What it holds, if that is one."""
+        """Return the array in this memory; None if it is not an array."""
         return self.origin.arrays.get(self.shape_index or ())
 
     @property
     def padding(self) -> int | None:
-        """What tiles take beyond the elements of an array; None where it holds less than these."""
+        """Return the bytes beyond the array's elements; None if it is smaller than these."""
         n_bytes = self.array.n_bytes if self.array else None
         return None if n_bytes is None or n_bytes > self.held.size else self.held.size - n_bytes
 
@@ -105,7 +104,7 @@ class Live:
         return -self.held.size, self.origin.name or "", self.shape_index or ()
 
 
-def memory(step: Step, context: Context, *, top: int = 20) -> Report:
+def memory(step: Step, context: Context, *, top: int = 20) -> Fields:
     program_id = program_id_of(step)
     program = None if program_id is None else step.device.programs.program(program_id)
     if program is None:
@@ -114,47 +113,80 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Report:
     if peak is None:
         raise NoAnswer("no_buffer_assignment")
     ran: Ran = {}
-    for each in [*step.leaves, *step.containers]:
-        # Other programs aren't even read: they may be broken.
-        if each.op.program_id == program_id and each.op.instruction:
-            ran.setdefault(each.op.instruction, []).append(each)
+    for executions in [*step.leaves, *step.containers]:
+        # Compare the id first: it avoids reading other programs, which may be damaged.
+        op = executions.op
+        if op.program_id == program_id and op.instruction:
+            ran.setdefault(op.instruction, []).append(executions)
     instructions = {held.instruction for held in peak.held}
-    origins = {each: Origin(each, ran) for each in instructions}
+    origins = {instruction: Origin(instruction, ran) for instruction in instructions}
     live = [Live(held, origins[held.instruction]) for held in peak.held]
-    live.sort(key=lambda each: each.rank)
+    live.sort(key=lambda piece: piece.rank)
     context.notes += peak_notes(peak)
-    size = peak.size
-    padding = [each.padding for each in live if each.padding is not None]
-    return Report(
-        {
-            "peak_bytes": size,
-            "reserved_bytes": peak.reserved,
-            "fragmentation_bytes": peak.reserved - size,
-            "padding_bytes": sum(padding) if padding else None,
-            "by_kind": peak.by_kind,
-            "other_spaces": peak.other_spaces,
-            "peak_at": peak_row(peak.instruction_name, program, ran, step),
-            "buffers": [buffer_row(i, each, size) for i, each in enumerate(live[:top], 1)],
-            "by_source": share_rows(live, "source_inner", lambda each: each.origin.line),
-            "by_op_name": share_rows(live, "tf_op", lambda each: each.origin.tf_op),
-            "by_opcode": share_rows(live, "opcode", lambda each: each.origin.opcode),
-            "by_argument": share_rows(live, "argument", lambda each: each.origin.argument),
-            "tail": {
-                "n_buffers_omitted": len(live[top:]),
-                "bytes": sum(each.held.size for each in live[top:]),
-            },
-            **runtime_anyway(step.device.trace, step.device.plane.name, context),
+    size, by_kind = peak.size, peak.by_kind
+    padding = [piece.padding for piece in live if piece.padding is not None]
+    return {
+        "peak_bytes": size,
+        "reserved_bytes": peak.reserved,
+        "fragmentation_bytes": peak.reserved - size,
+        "padding_bytes": sum(padding) if padding else None,
+        "by_kind": {
+            "parameter": by_kind[PARAMETER],
+            "output": by_kind[OUTPUT],
+            "constant": by_kind[CONSTANT],
+            "temporary": by_kind[TEMPORARY],
         },
-    )
+        "other_spaces": peak.other_spaces,
+        "peak_at": peak_row(peak.instruction_name, program, ran, step),
+        "buffers": [buffer_row(rank, piece, size) for rank, piece in enumerate(live[:top], 1)],
+        "by_source": [
+            {"source_inner": share.key, "bytes": share.n_bytes, "n_buffers": share.n_buffers}
+            for share in shares(live, lambda origin: origin.line)
+        ],
+        "by_op_name": [
+            {"tf_op": share.key, "bytes": share.n_bytes, "n_buffers": share.n_buffers}
+            for share in shares(live, lambda origin: origin.tf_op)
+        ],
+        "by_opcode": [
+            {"opcode": share.key, "bytes": share.n_bytes, "n_buffers": share.n_buffers}
+            for share in shares(live, lambda origin: origin.opcode)
+        ],
+        "by_argument": [
+            {"argument": share.key, "bytes": share.n_bytes, "n_buffers": share.n_buffers}
+            for share in shares(live, lambda origin: origin.argument)
+        ],
+        "tail": {
+            "n_buffers_omitted": len(live[top:]),
+            "bytes": sum(piece.held.size for piece in live[top:]),
+        },
+        "runtime": runtime_row(step.device.trace, step.device.plane.name, context),
+    }
 
 
-def runtime_anyway(trace: Trace, device: str, context: Context) -> Json:
-    """What needs neither a program nor a step."""
-    return {"runtime": runtime_of(trace, device, context)}
+def runtime_anyway(trace: Trace, device: str, context: Context) -> dict[str, Runtime | None]:
+    """Return the fields that need neither a program nor a step."""
+    return {"runtime": runtime_row(trace, device, context)}
+
+
+def runtime_row(trace: Trace, device: str, context: Context) -> Runtime | None:
+    runtime = runtime_of(trace, device, context)
+    if runtime is None:
+        return None
+    peak = runtime.peak
+    return {
+        "capacity_bytes": runtime.capacity,
+        "peak_bytes": peak.reserved + peak.allocated if peak else None,
+        "peak_at_ps": exact(peak.at) if peak else None,
+        "peak_reserved_bytes": peak.reserved if peak else None,
+        "peak_allocated_bytes": peak.allocated if peak else None,
+        "min_available_bytes": runtime.min_available,
+        "max_fragmentation": runtime.max_fragmentation,
+        "n_events": runtime.n_events,
+    }
 
 
 def peak_of_program(program: Program) -> Peak | None:
-    """What its memory holds when it holds most; None where that isn't told."""
+    """Return the peak of the program's HBM; None if its buffer assignment is missing or false."""
     buffers = read_buffers(program)
     try:
         return None if buffers is None else peak_of(buffers)
@@ -163,30 +195,29 @@ def peak_of_program(program: Program) -> Peak | None:
         return None
 
 
-def peak_row(name: str, program: Program, ran: Ran, step: Step) -> Json | None:
-    """The instruction that the peak is reached at; None where no heap trace tells."""
+def peak_row(name: str, program: Program, ran: Ran, step: Step) -> PeakAt | None:
+    """Return the instruction at which the peak is reached; None if no heap trace names one."""
     if not name:
         return None
     origin = Origin(program.instruction(name), ran)
-    # None where it didn't run in the step, under its own name.
-    ran_as = {each.metadata_id for each in ran.get(origin.instruction, ())}
-    events = events_of(step.admitted.pieces, step.clock, ran_as)
+    ids = {executions.metadata_id for executions in ran.get(origin.instruction, ())}
+    events = events_of(step.admitted.pieces, step.clock, ids)
     return {
         "hlo_op": name,
         "source_inner": origin.line,
         "source_is": origin.how,
         "tf_op": origin.tf_op,
+        # None if the instruction did not run in the step under its own name.
         "first_start_ps": min((start for start, _, _ in events), default=None),
     }
 
 
-def buffer_row(rank: int, live: Live, peak: int) -> Json:
-    held, origin, index = live.held, live.origin, live.shape_index
-    array = live.array
+def buffer_row(rank: int, piece: Live, peak: int) -> Buffer:
+    held, origin, index, array = piece.held, piece.origin, piece.shape_index, piece.array
     return {
         "rank": rank,
         "bytes": held.size,
-        "padding_bytes": live.padding,
+        "padding_bytes": piece.padding,
         "pct_of_peak": percent(held.size, peak),
         "kind": held.kind,
         "shape": f"{array.dtype}[{','.join(map(str, array.dims))}]" if array else None,
@@ -201,28 +232,33 @@ def buffer_row(rank: int, live: Live, peak: int) -> Json:
     }
 
 
-def share_rows(live: Sequence[Live], name: str, key: Callable[[Live], str | None]) -> list[Json]:
-    """What is live by one of its facts, most bytes first; what lacks it comes last."""
+class Share(NamedTuple):
+    """The part of the peak that one line, path, opcode or argument holds."""
+
+    key: str | None
+    n_bytes: int
+    n_buffers: int
+
+
+def shares(live: Sequence[Live], key_of: Callable[[Origin], str | None]) -> list[Share]:
+    """Return all of the peak by a fact, most bytes first; buffers without the fact come last."""
     sizes: dict[str | None, list[int]] = {}
-    for each in live:
-        sizes.setdefault(key(each), []).append(each.held.size)
-    ranked = sorted(sizes, key=lambda value: (value is None, -sum(sizes[value]), value))
-    return [
-        {name: value, "bytes": sum(sizes[value]), "n_buffers": len(sizes[value])}
-        for value in ranked
-    ]
+    for piece in live:
+        sizes.setdefault(key_of(piece.origin), []).append(piece.held.size)
+    ranked = sorted(sizes, key=lambda key: (key is None, -sum(sizes[key]), key))
+    return [Share(key, sum(sizes[key]), len(sizes[key])) for key in ranked]
 
 
 def peak_notes(peak: Peak) -> list[str]:
     notes = []
     if peak.n_maxima > 1:
         notes.append(
-            f"the peak is an upper bound: {peak.n_maxima} maxima of temporary memory, which need"
-            " not be at one time, are added up"
+            f"the peak is an upper bound: {peak.n_maxima} maxima of temporary memory are added up,"
+            " which may be at different times"
         )
     if peak.n_untraced:
         notes.append(
-            f"the peak is an upper bound: of {peak.n_untraced} bytes of temporary memory no trace"
-            " tells when they are live; they count in whole"
+            f"the peak is an upper bound: {peak.n_untraced} bytes of temporary memory have no heap"
+            " trace, so all of them count as live"
         )
     return notes

@@ -1,40 +1,36 @@
-"""What is data movement and waiting rather than math."""
+"""Data movement and waiting, rather than math."""
 
 from __future__ import annotations
 
-from _analysis.report import Report, coverage
-from _analysis.rows import durations, likely_rows, source_fields, tail_if, topmost
+from typing import NamedTuple
+
+from _analysis.report import coverage
+from _analysis.rows import duration_fields, likely_rows, source_fields, tail_row, topmost
 from _pipeline.groups import Group, group_by, percent
 from _pipeline.vocabulary import COMM, COMM_STALL, COMPUTE, DATA_MOVE
 from _proto.hlo.text import dtype_and_layout_change
-from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Iterable
 
+    from _output.fields.non_compute import (
+        Category,
+        Movement,
+        MovementKind,
+        Returned,
+        TailIfAsked,
+    )
     from _pipeline.context import Context
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
 
-    Json = dict[str, Any]
-
 N_SHAPES_PER_SIDE = 4
-
 
 STALLS = (
     "asynchronous communication waits included as 'async-done (comm stall)'; "
     "pass --no-comm-stalls to leave them out"
 )
-
-
-def is_stall(op: Op) -> bool:
-    return op.kind == COMM and op.is_wait
-
-
-def label(op: Op) -> tuple[str, str]:
-    return COMM_STALL if is_stall(op) else op.category, op.kind
 
 
 def non_compute(
@@ -44,52 +40,64 @@ def non_compute(
     include_comm: bool = False,
     no_comm_stalls: bool = False,
     top: int | None = None,
-) -> Report:
+) -> Returned:
     def is_listed(op: Op) -> bool:
         if is_stall(op):
             return not no_comm_stalls
         return op.kind == DATA_MOVE or (include_comm and op.kind == COMM)
 
     listed = Group(step.leaves).where(is_listed)
-    groups, omitted = topmost(listed.members, lambda op: (op.agg_key, op.kind, label(op)[0]), top)
-    if any(is_stall(each.op) for each in listed.members):
+    groups, omitted = topmost(
+        listed.members, lambda op: (op.agg_key, op.kind, category_of(op)), top
+    )
+    if any(is_stall(executions.op) for executions in listed.members):
         context.note(STALLS)
-    return Report(
-        {
-            "by_category": list(map(category_row, group_by(listed.members, label).values())),
-            "by_source_within_category": list(map(source_row, groups)),
-            **tail_if(top, omitted),
-        },
-        totals={
+    categories = group_by(listed.members, lambda op: (category_of(op), op.kind))
+    tail: TailIfAsked = {} if top is None else {"tail": tail_row(omitted)}
+    return {
+        "by_category": [category_row(group) for group in categories.values()],
+        "by_source_within_category": [source_row(group) for group in groups],
+        **tail,
+        "totals": {
             "non_compute_duration_ps": listed.total,
             "non_compute_pct_of_step": percent(listed.total, step.duration),
             "non_compute_pct_of_compute": percent(listed.total, step.by_kind[COMPUTE].total),
         },
-    )
+    }
 
 
-def category_row(group: Group) -> Json:
-    category, kind = label(group.op)
+def is_stall(op: Op) -> bool:
+    return op.kind == COMM and op.is_wait
+
+
+def category_of(op: Op) -> str:
+    return COMM_STALL if is_stall(op) else op.category
+
+
+def kind_of(op: Op) -> MovementKind:
+    return COMM if op.kind == COMM else DATA_MOVE
+
+
+def category_row(group: Group) -> Category:
     return {
-        "hlo_category": category,
-        "kind": kind,
+        "hlo_category": category_of(group.op),
+        "kind": kind_of(group.op),
         "n_executions": group.n,
-        **durations(group),
+        **duration_fields(group),
         "n_groups": len(group_by(group.members, lambda op: op.agg_key)),
         "agg_key_coverage": coverage(group),
     }
 
 
-def source_row(group: Group) -> Json:
-    category, kind = label(group.op)
-    dtype, layout = changes(group)
+def source_row(group: Group) -> Movement:
+    dtype, layout = changes_of(group)
     return {
-        "hlo_category": category,
-        "kind": kind,
+        "hlo_category": category_of(group.op),
+        "kind": kind_of(group.op),
         **source_fields(group.op),
         "likely_sources": likely_rows(group),
         "n_executions": group.n,
-        **durations(group),
+        **duration_fields(group),
         "shapes_in": group.distinct(shape_in)[:N_SHAPES_PER_SIDE],
         "shapes_out": group.distinct(shape_out)[:N_SHAPES_PER_SIDE],
         "dtype_change": dtype.is_seen,
@@ -109,37 +117,30 @@ def shape_out(op: Op) -> str | None:
     return op.hlo.shape or None
 
 
-@record
-class Change:
-    """Whether ops of a group change something, and how long those run that do.
-
-    Both None where that can't be compared for any of them.
-    """
+class Change(NamedTuple):
+    """True if ops of a group change something, and their time; None if no op can be compared."""
 
     is_seen: bool | None
     duration: int | None
 
 
-def changes(group: Group) -> tuple[Change, Change]:
-    """Of the dtype, and of the layout."""
-    of_members = [(each, changes_of(each.op)) for each in group.members]
-    dtype, layout = (
-        [(each.total, changed[i]) for each, changed in of_members if changed[i] is not None]
-        for i in range(2)
-    )
-    return change_of(dtype), change_of(layout)
+def changes_of(group: Group) -> tuple[Change, Change]:
+    """Return the changes of the dtype and of the layout."""
+    dtypes: list[tuple[int, bool | None]] = []
+    layouts: list[tuple[int, bool | None]] = []
+    for executions in group.members:
+        # An op that only starts a transfer has moved nothing yet.
+        if not executions.op.has_only_started:
+            dtype, layout = dtype_and_layout_change(executions.op.hlo)
+            dtypes.append((executions.total, dtype))
+            layouts.append((executions.total, layout))
+    return change_of(dtypes), change_of(layouts)
 
 
-def change_of(comparable: Sequence[tuple[int, bool | None]]) -> Change:
-    if not comparable:
+def change_of(compared: Iterable[tuple[int, bool | None]]) -> Change:
+    known = [(total, changed) for total, changed in compared if changed is not None]
+    if not known:
         return Change(None, None)
     return Change(
-        any(changed for _, changed in comparable),
-        sum(total for total, changed in comparable if changed),
+        any(changed for _, changed in known), sum(total for total, changed in known if changed)
     )
-
-
-def changes_of(op: Op) -> tuple[bool | None, bool | None]:
-    if op.has_only_started:
-        return None, None
-    return dtype_and_layout_change(op.hlo)

@@ -1,15 +1,20 @@
-"""One step on a page to look at: what all modes of a step say, in a file that a browser draws.
+"""All modes of one step in one HTML file, for people to look at.
 
-It reads the step once and asks each mode for as many rows as a page holds. What they say goes into
-the file as JSON, and the scripts beside it draw that: no figure is made twice.
+The step is read once, and each mode is asked for as many rows as a page holds. Their answers go
+into the file as JSON, and the scripts beside the JSON draw them.
 """
 
 from __future__ import annotations
 
+import json
+import os
+from contextlib import suppress
+from heapq import nlargest
+
 from _analysis.ledger import ledger_of
-from _analysis.page_file import fitted, write
-from _analysis.report import Report, head_of
+from _analysis.report import head_of
 from _analysis.roofs import roofs_of
+from _analysis.rows import op_name
 from _analysis.step_bar import strip_of
 from _modes.bottleneck import bottleneck
 from _modes.by_op import by_op
@@ -24,23 +29,25 @@ from _modes.roofline import roofline
 from _modes.summary import summary
 from _output.page import html_of
 from _pipeline.no_answer import NoAnswer
+from _pipeline.texts import cut_texts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from typing import Any, TypeVar
 
     from _analysis.ledger import Entry
+    from _analysis.step_bar import Strip
+    from _output.fields.page import Fields, PageData, PageStrip, StripOp, Times
     from _pipeline.context import Context
     from _pipeline.normalize import Step
+    from _pipeline.ops import Op
 
-    Json = dict[str, Any]
-    # Time by class.
-    Times = dict[str, int]
+    K = TypeVar("K", bound=Hashable)
 
 OK = "ok"
-# The modes that the page shows, and what each is asked for.
-ASKED: dict[str, tuple[Callable[..., Report], Json]] = {
+# The modes that the page shows, with their options.
+ASKED: dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]] = {
     "bottleneck": (bottleneck, {"top": 400}),
     "summary": (summary, {"top": 50}),
     "by_source": (by_source, {"include_data_move": True, "include_comm": True, "top": 600}),
@@ -53,30 +60,22 @@ ASKED: dict[str, tuple[Callable[..., Report], Json]] = {
     "by_scope": (by_scope, {"depth": 12}),
     "by_op": (by_op, {"top": 400}),
 }
+# Limits of the JSON in bytes, of the rows of a list, and of a text and all texts in bytes. The
+# second and third are halved until the first holds.
+LARGEST, ROWS, LONGEST_TEXT = 9 << 20, 1000, 4096
+# Objects with fewer keys than this are never cut, so that rows keep all fields.
+FIELDS = 64
+# Characters that could end the script around the JSON, or begin another one in it.
+ESCAPES = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
 
 
-def page(step: Step, context: Context, *, out: str) -> Report:
-    parts: dict[str, str] = {}
-    answers: Json = {}
-    notes_of: dict[str, list[str]] = {}
-    for name, (mode, options) in ASKED.items():
-        of_mode = context.with_own_notes()
-        try:
-            report = mode(step, of_mode, **options)
-        except NoAnswer as failure:
-            parts[name] = failure.reason
-            continue
-        parts[name] = OK
-        answers[name] = {**report.fields, "totals": report.totals or {}, "notes": of_mode.notes}
-        for note in of_mode.notes:
-            notes_of.setdefault(note, []).append(name)
-    if "memory" not in answers:
-        # The allocator's events need no program.
-        of_memory = context.with_own_notes()
-        runtime = runtime_anyway(step.device.trace, step.device.plane.name, of_memory)
-        answers["memory"] = {**runtime, "notes": of_memory.notes}
+def page(step: Step, context: Context, *, out: str) -> Fields:
+    parts, answers, notes_of = ask_all(step, context)
     ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
-    data = {
+    context.notes += [f"{', '.join(modes)}: {note}" for note, modes in notes_of.items()]
+    head = {name: value for name, value in head_of(step, context).items() if name != "notes"}
+    data: PageData = {
+        "page": head,
         "parts": parts,
         "answers": answers,
         "classes": {
@@ -84,50 +83,189 @@ def page(step: Step, context: Context, *, out: str) -> Report:
             "by_scope": classes_of_scopes(ledger, answers["by_scope"]["scopes"]),
             "no_scope": classes_without_scope(ledger),
         },
-        "strip": strip_of(step, {entry.executions.metadata_id: entry.name for entry in ledger}),
+        "strip": strip_row(
+            strip_of(step, {entry.executions.metadata_id: entry.name for entry in ledger})
+        ),
+        "notes": context.notes,
+        "left_out": {},
     }
-    context.notes += [f"{', '.join(modes)}: {note}" for note, modes in notes_of.items()]
-    head = head_of(step, context)
-    del head["notes"]
-    encoded, notes = fitted({"page": head, **data, "notes": context.notes})
+    encoded, notes = fitted(data)
     context.notes += notes
     html = html_of(encoded)
     write(out, html)
-    return Report({"out": out, "bytes": len(html), "parts": parts})
+    return {"out": out, "bytes": len(html), "parts": parts}
 
 
-def summed(entries: Iterable[Entry], key: Callable[[Entry], Any]) -> dict[Any, Times]:
-    """Time by class of what has one key."""
-    found: dict[Any, Times] = {}
+def ask_all(
+    step: Step, context: Context
+) -> tuple[dict[str, str], dict[str, dict[str, Any]], dict[str, list[str]]]:
+    """Return `ok` or the reason for no answer by mode, the answers, and the modes by note."""
+    parts: dict[str, str] = {}
+    answers: dict[str, dict[str, Any]] = {}
+    notes_of: dict[str, list[str]] = {}
+    for name, (mode, options) in ASKED.items():
+        of_mode = context.with_own_notes()
+        try:
+            fields = mode(step, of_mode, **options)
+        except NoAnswer as failure:
+            parts[name] = failure.reason
+            continue
+        parts[name] = OK
+        totals = fields.get("totals", {})
+        answers[name] = {**fields, "totals": totals, "notes": of_mode.notes}
+        for note in of_mode.notes:
+            notes_of.setdefault(note, []).append(name)
+    if "memory" not in answers:
+        # The allocator's events need no program.
+        of_memory = context.with_own_notes()
+        runtime = runtime_anyway(step.device.trace, step.device.plane.name, of_memory)
+        answers["memory"] = {**runtime, "notes": of_memory.notes}
+    return parts, answers, notes_of
+
+
+# ----------------------------------------------------------------------------------------------
+# Time by class, for colours
+
+
+def summed(entries: Iterable[Entry], key: Callable[[Op], K]) -> dict[K, Times]:
+    """Sum the time of ops by key and class."""
+    found: dict[K, Times] = {}
     for entry in entries:
-        times = found.setdefault(key(entry), {})
+        times = found.setdefault(key(entry.executions.op), {})
         times[entry.name] = times.get(entry.name, 0) + entry.total
     return found
 
 
 def classes_of_groups(ledger: Sequence[Entry], groups: Iterable[Mapping[str, Any]]) -> list[Times]:
-    """Of each group of source lines, for its colour."""
-    times = summed(ledger, lambda entry: (entry.executions.op.agg_key, entry.executions.op.kind))
+    times = summed(ledger, lambda op: (op.agg_key, op.kind))
     return [times[group["agg_key"], group["kind"]] for group in groups]
 
 
 def classes_without_scope(ledger: Sequence[Entry]) -> Times:
-    return summed(ledger, lambda entry: entry.executions.op.scope is None).get(True, {})
+    return summed(ledger, lambda op: op.scope is None).get(True, {})
 
 
 def classes_of_scopes(ledger: Sequence[Entry], scopes: Iterable[Mapping[str, Any]]) -> list[Times]:
-    """Of each scope with all below, for its colour."""
+    """Return the times of each scope including the scopes inside it."""
     shown: dict[str, Times] = {row["scope"]: {} for row in scopes}
     of_scope = summed(
         (entry for entry in ledger if entry.executions.op.scope),
-        lambda entry: entry.executions.op.scope and entry.executions.op.scope.parts,
+        lambda op: op.scope.parts if op.scope else (),
     )
     for parts, times in of_scope.items():
         for depth in range(len(parts) + 1):
             above = shown.get("/".join(parts[:depth]))
-            # Deeper than is shown, or beyond what is.
+            # The scope is deeper than the rows go, or beyond the last row.
             if above is None:
                 break
             for name, duration in times.items():
                 above[name] = above.get(name, 0) + duration
     return list(shown.values())
+
+
+def strip_row(strip: Strip) -> PageStrip:
+    return {
+        "n_bins": strip.n_bins,
+        "by_class": strip.by_class,
+        "idle": strip.idle,
+        "longest": strip.longest,
+        "ops": [op_row(op, name) for op, name in strip.ops],
+    }
+
+
+def op_row(op: Op, name: str) -> StripOp:
+    return {
+        "hlo_op": op_name(op),
+        "program_id": None if op.program_id is None else str(op.program_id),
+        "class": name,
+        "source_inner": op.source_inner,
+        "source_user": op.source_user,
+    }
+
+
+# ----------------------------------------------------------------------------------------------
+# The file
+
+
+def fitted(data: PageData) -> tuple[str, list[str]]:
+    """Return the data as JSON of limited size, and notes on the rows and texts that were cut."""
+    rows, longest = ROWS, LONGEST_TEXT
+    while True:
+        kept = shortened(data, rows)
+        n_notes = len(kept["notes"])
+        if kept["left_out"]:
+            said = ", ".join(f"{n} of {name}" for name, n in kept["left_out"].items())
+            kept["notes"].append(f"rows left out of the page, so that it stays small: {said}")
+        cut_texts(kept, longest)
+        encoded = json.dumps(kept, separators=(",", ":"), allow_nan=False)
+        for character, escape in ESCAPES.items():
+            encoded = encoded.replace(character, escape)
+        if len(encoded) <= LARGEST:
+            return encoded, kept["notes"][n_notes:]
+        rows, longest = rows // 2, longest // 2
+
+
+def shortened(data: PageData, rows: int) -> PageData:
+    """Return a copy with at most so many rows in each list, except for the strip's.
+
+    `left_out` counts the rows that the answers lost.
+    """
+    scopes = data["answers"]["by_scope"]["scopes"]
+    left_out: dict[str, int] = {}
+
+    def copied(value: Any, path: tuple[str, ...]) -> Any:
+        if isinstance(value, dict):
+            items = list(value.items())
+            kept = items if path[:1] == ("strip",) else items[: max(rows, FIELDS)]
+            count(len(items) - len(kept), path)
+            return {key: copied(item, (*path, key)) for key, item in kept}
+        if isinstance(value, list):
+            if path[0] == "strip" or len(value) <= rows:
+                places: Iterable[int] = range(len(value))
+            elif path[-1] == "scopes" or path == ("classes", "by_scope"):
+                # A scope takes no longer than the scope around it and follows it, so the longest
+                # scopes are still a tree.
+                longest = nlargest(rows, range(len(value)), lambda i: scopes[i]["total_dur_ps"])
+                places = sorted(longest)
+            else:
+                places = around_picked(value, rows) if path[-1] == "steps" else range(rows)
+            chosen = [copied(value[place], path) for place in places]
+            count(len(value) - len(chosen), path)
+            return chosen
+        return value
+
+    def count(n: int, path: tuple[str, ...]) -> None:
+        if n and path[0] == "answers":
+            name = ".".join(path[1:])
+            left_out[name] = left_out.get(name, 0) + n
+
+    kept: PageData = copied(data, ())
+    kept["left_out"] = left_out
+    return kept
+
+
+def around_picked(steps: Sequence[Mapping[str, object]], n: int) -> range:
+    """Return the places of the picked step and its neighbours.
+
+    All other lists begin with their most important rows.
+    """
+    picked = next((i for i, step in enumerate(steps) if "picked" in step), 0)
+    first = max(0, min(picked - n // 2, len(steps) - n))
+    return range(first, first + n)
+
+
+def write(out: str, html: bytes) -> None:
+    """Write the file completely or not at all: first beside its place, then into it."""
+    target = os.path.realpath(out)
+    half = os.path.join(os.path.dirname(target), f".page-{os.getpid()}.part")
+    try:
+        if os.path.exists(target) and not os.path.isfile(target):
+            raise NoAnswer("cant_write", detail=f"{out}: not a regular file")
+        with open(half, "xb") as file:
+            file.write(html)
+        os.replace(half, target)
+    except OSError as error:
+        raise NoAnswer("cant_write", detail=f"{out}: {error.strerror}") from None
+    finally:
+        with suppress(OSError):
+            os.unlink(half)

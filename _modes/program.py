@@ -1,118 +1,180 @@
-"""What the compiler decided: how collectives are moved, what kernels take, how parameters are cut
-and whose memory they lend; and whether flags that were given show."""
+"""The decisions of the compiler: collectives, kernels, parameters and the effects of flags."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from _analysis.collective_plans import collective_rows, planned_collectives
-from _analysis.program_parameters import parameter_fields
-from _analysis.report import Report, program_id_of
-from _analysis.xla_flags import flag_fields, read_flags
-from _pipeline.groups import Group
+from _analysis.collective_plans import planned_collectives
+from _analysis.report import program_id_of
+from _analysis.xla_flags import flag_findings, read_flags
+from _pipeline.groups import Group, sum_if_known
 from _pipeline.no_answer import NoAnswer
-from _proto.hlo.text import base_name
+from _proto.hlo.parameters import read_parameters
+from _proto.hlo.text import HBM, base_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from _analysis.collective_plans import Planned
+    from _output.fields.program import (
+        Declared,
+        Fields,
+        ParametersTail,
+        ProgramCollective,
+        ProgramKernel,
+        Retry,
+        SetFlags,
+    )
+    from _output.fields.program import Parameter as ParameterRow
     from _pipeline.context import Context
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _proto.hlo.backend_config import DeclaredCost
-    from _proto.hlo.program import Instruction, Program
+    from _proto.hlo.parameters import Parameter
+    from _proto.hlo.program import Instruction
 
-    Json = dict[str, Any]
-    # Of kernels that are alike: name, VMEM used and allowed, and what is declared.
+    # What kernels of one row share: name, VMEM used and allowed, and the declared cost.
     Kernel = tuple[str, "int | None", "int | None", "DeclaredCost | None"]
-    # What ran, by what the program says of it.
+    # The executions of each instruction.
     Ran = dict[Instruction, list[Executions]]
 
+N_SET_FLAGS = 200
 
-def program(step: Step, context: Context, *, top: int = 20, flags: str | None = None) -> Report:
+
+def program(step: Step, context: Context, *, top: int = 20, flags: str | None = None) -> Fields:
     given = None if flags is None else read_flags(flags, context)
     program_id = program_id_of(step)
     found = None if program_id is None else step.device.programs.program(program_id)
     if found is None or program_id is None:
         raise NoAnswer("no_program")
     ran: Ran = {}
-    for each in [*step.leaves, *step.containers]:
-        if each.op.program_id == program_id and each.op.instruction:
-            ran.setdefault(each.op.instruction, []).append(each)
+    for executions in [*step.leaves, *step.containers]:
+        op = executions.op
+        if op.program_id == program_id and op.instruction:
+            ran.setdefault(op.instruction, []).append(executions)
     planned = planned_collectives(found, step, program_id)
-    return Report(
-        {
-            "name": step.device.programs.names.get(program_id),
-            "program_id": str(program_id),
-            **count_fields(found),
-            "collectives": collective_rows(planned),
-            "kernels": kernel_rows(found, ran),
-            "retries": retry_rows(found, ran),
-            **parameter_fields(found, top),
-            "flags": None if given is None else flag_fields(given, planned),
-        },
-    )
-
-
-def count_fields(program: Program) -> Json:
-    instructions = list(program.instructions())
-    fused = {called for each in instructions if each.opcode == "fusion" for called in each.called}
-    opcodes = Counter(each.opcode for each in instructions if each.computation not in fused)
+    instructions = list(found.instructions())
+    opcodes = count_opcodes(instructions)
+    parameters = read_parameters(found)
+    ranked = None if parameters is None else sorted(parameters, key=rank_of)
     return {
-        "n_computations": len(program.computations),
+        "name": step.device.programs.names[program_id],
+        "program_id": str(program_id),
+        "n_computations": len(found.computations),
         "n_instructions": len(instructions),
         "n_fusions": opcodes["fusion"],
-        "n_devices": program.n_devices,
+        "n_devices": found.n_devices,
         "opcodes": dict(sorted(opcodes.items(), key=lambda item: (-item[1], item[0]))),
+        "collectives": collective_rows(planned),
+        "kernels": kernel_rows(instructions, ran),
+        "retries": retry_rows(instructions, ran),
+        "parameters": None if ranked is None else parameter_rows(ranked[:top], found.n_devices),
+        "tail": None if ranked is None else tail_row(ranked[top:]),
+        "aliased_bytes": None if ranked is None else aliased_bytes(ranked),
+        "donated_unused_bytes": None if ranked is None else donated_unused_bytes(ranked),
+        "flags": None if given is None else flags_row(given, planned),
     }
 
 
-def ran_as(instructions: Iterable[Instruction], ran: Ran) -> Group:
-    return Group([each for instruction in instructions for each in ran.get(instruction, ())])
+def count_opcodes(instructions: Sequence[Instruction]) -> Counter[str]:
+    """Count instructions by opcode, except those inside fusions."""
+    fusions = [instruction for instruction in instructions if instruction.opcode == "fusion"]
+    fused = {called for fusion in fusions for called in fusion.called}
+    return Counter(
+        instruction.opcode for instruction in instructions if instruction.computation not in fused
+    )
 
 
-def kernel_rows(program: Program, ran: Ran) -> list[Json]:
+def collective_rows(planned: Sequence[Planned]) -> list[ProgramCollective]:
+    """Return rows by collective, how it runs, and its plan; most exposed time first."""
+    alike: dict[tuple[str, str, tuple[str, ...]], list[Planned]] = {}
+    for collective in planned:
+        key = collective.collective, collective.how, tuple(collective.plan)
+        alike.setdefault(key, []).append(collective)
+    ranked = sorted(
+        alike.items(),
+        key=lambda item: (-sum(collective.exposed for collective in item[1]), item[0]),
+    )
+    return [collective_row(collectives) for _, collectives in ranked]
+
+
+def collective_row(alike: Sequence[Planned]) -> ProgramCollective:
+    first = alike[0]
+    transfers = [transfer for collective in alike for transfer in collective.transfers]
+    payload = sum_if_known(
+        (transfer.executions.n, transfer.exchange.payload) for transfer in transfers
+    )
+    return {
+        "collective": first.collective,
+        "how": first.how,
+        "plan": first.plan or None,
+        "n_instructions": len(alike),
+        "n_executions": sum(transfer.executions.n for transfer in transfers),
+        "sync_dur_ps": sum(collective.sync for collective in alike),
+        "wait_dur_ps": sum(collective.wait for collective in alike),
+        "payload_bytes": payload if transfers else None,
+    }
+
+
+def executions_of(instructions: Iterable[Instruction], ran: Ran) -> Group:
+    return Group(
+        [executions for instruction in instructions for executions in ran.get(instruction, ())]
+    )
+
+
+def kernel_rows(instructions: Iterable[Instruction], ran: Ran) -> list[ProgramKernel]:
     alike: dict[Kernel, list[Instruction]] = {}
-    for each in program.instructions():
-        if each.is_kernel:
-            config = each.config
+    for instruction in instructions:
+        if instruction.is_kernel:
+            config = instruction.config
             limits = config.vmem_used, config.vmem_limit
-            kernel = base_name(each.name), *limits, config.declared_cost
-            alike.setdefault(kernel, []).append(each)
-    groups = {kernel: ran_as(instructions, ran) for kernel, instructions in alike.items()}
+            kernel = base_name(instruction.name), *limits, config.declared_cost
+            alike.setdefault(kernel, []).append(instruction)
+    groups = {kernel: executions_of(found, ran) for kernel, found in alike.items()}
 
     def rank(kernel: Kernel) -> list[Any]:
-        # What isn't known comes first.
+        # Unknown figures come first.
         name, used, limit, declared = kernel
         facts = [(fact is not None, fact or 0) for fact in (used, limit, *(declared or ()))]
         return [-groups[kernel].total, name, *facts[:2], declared is not None, facts[2:]]
 
     return [
-        {
-            "kernel": name,
-            "vmem_used_bytes": used,
-            "vmem_limit_bytes": limit,
-            "declared": declared._asdict() if declared else None,
-            "n_instructions": len(alike[kernel]),
-            "n_executions": groups[kernel].n,
-            "total_dur_ps": groups[kernel].total,
-        }
-        for kernel in sorted(alike, key=rank)
-        for name, used, limit, declared in [kernel]
+        kernel_row(kernel, len(alike[kernel]), groups[kernel]) for kernel in sorted(alike, key=rank)
     ]
 
 
-def retry_rows(program: Program, ran: Ran) -> list[Json]:
-    rows = []
-    for each in program.instructions():
-        config = each.retried
-        if config:
-            group = ran_as([each], ran)
+def kernel_row(kernel: Kernel, n_instructions: int, group: Group) -> ProgramKernel:
+    name, used, limit, declared = kernel
+    return {
+        "kernel": name,
+        "vmem_used_bytes": used,
+        "vmem_limit_bytes": limit,
+        "declared": declared_row(declared) if declared else None,
+        "n_instructions": n_instructions,
+        "n_executions": group.n,
+        "total_dur_ps": group.total,
+    }
+
+
+def declared_row(cost: DeclaredCost) -> Declared:
+    return {
+        "flops": cost.flops,
+        "bytes_accessed": cost.bytes_accessed,
+        "transcendentals": cost.transcendentals,
+    }
+
+
+def retry_rows(instructions: Iterable[Instruction], ran: Ran) -> list[Retry]:
+    rows: list[Retry] = []
+    for instruction in instructions:
+        config = instruction.retried
+        if config and config.retry_count:
+            group = executions_of([instruction], ran)
             rows.append(
                 {
-                    "hlo_op": each.name,
+                    "hlo_op": instruction.name,
                     "retry_count": config.retry_count,
                     "n_executions": group.n,
                     "total_dur_ps": group.total,
@@ -121,3 +183,90 @@ def retry_rows(program: Program, ran: Ran) -> list[Json]:
                 }
             )
     return sorted(rows, key=lambda row: (-row["total_dur_ps"], row["hlo_op"]))
+
+
+def rank_of(parameter: Parameter) -> tuple[bool, int, int, tuple[int, ...]]:
+    """Return the sort key: most bytes first; parameters of unknown size come last."""
+    size = bytes_of(parameter)
+    return size is None, -(size or 0), parameter.number, parameter.shape_index
+
+
+def bytes_of(parameter: Parameter) -> int | None:
+    return parameter.array.n_bytes if parameter.array else None
+
+
+def tail_row(omitted: Sequence[Parameter]) -> ParametersTail:
+    return {
+        "n_parameters_omitted": len(omitted),
+        "bytes": sum_if_known((1, bytes_of(parameter)) for parameter in omitted),
+    }
+
+
+def aliased_bytes(parameters: Iterable[Parameter]) -> int | None:
+    return hbm_bytes(parameter for parameter in parameters if parameter.is_aliased)
+
+
+def donated_unused_bytes(parameters: Iterable[Parameter]) -> int | None:
+    """Return the bytes of parameters that were donated although no output takes their memory."""
+    return hbm_bytes(
+        parameter for parameter in parameters if parameter.is_donor and not parameter.is_aliased
+    )
+
+
+def hbm_bytes(parameters: Iterable[Parameter]) -> int | None:
+    return sum_if_known(
+        (1, bytes_of(parameter))
+        for parameter in parameters
+        if parameter.array is None or parameter.array.memory_space == HBM
+    )
+
+
+def parameter_rows(parameters: Iterable[Parameter], n_devices: int | None) -> list[ParameterRow]:
+    return [parameter_row(parameter, n_devices) for parameter in parameters]
+
+
+def parameter_row(parameter: Parameter, n_devices: int | None) -> ParameterRow:
+    array = parameter.array
+    return {
+        "number": parameter.number,
+        "shape_index": list(parameter.shape_index),
+        "path": parameter.path,
+        "shape": array.text if array else None,
+        "global_shape": global_shape(parameter, n_devices),
+        "sharding": parameter.sharding.text if parameter.sharding else None,
+        "bytes": bytes_of(parameter),
+        "memory_space": array.memory_space if array else None,
+        "aliased_to_output": parameter.is_aliased,
+    }
+
+
+def global_shape(parameter: Parameter, n_devices: int | None) -> str | None:
+    """Return the shape of the user's array, rounded up if tiles are uneven; None if unknown."""
+    array, sharding = parameter.array, parameter.sharding
+    if array is None:
+        return None
+    if sharding is None:
+        # A single device holds the whole array. With several, it may be a tile.
+        return array.text if n_devices == 1 else None
+    tiles = sharding.tiles(len(array.dims))
+    if tiles is None:
+        return None
+    return array.text_of([dim * n for dim, n in zip(array.dims, tiles, strict=True)])
+
+
+def flags_row(values: dict[str, str], planned: Sequence[Planned]) -> SetFlags:
+    return {
+        "n": len(values),
+        "set": dict(list(values.items())[:N_SET_FLAGS]),
+        "findings": [
+            {
+                "flag": finding.flag,
+                "set_to": finding.set_to,
+                "n_instructions": finding.n_instructions,
+                "n_seen": finding.n_seen,
+                "exposed_ps": finding.exposed,
+                "says": finding.says,
+            }
+            for finding in flag_findings(values, planned)
+        ],
+    }

@@ -7,14 +7,11 @@ from _pipeline.load import Candidates, find_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from _output.fields.record import Answer
     from _pipeline.context import Context
 
-    Json = dict[str, Any]
 
-
-def record(context: Context, *, steps: slice = slice(None)) -> Json:
+def record(context: Context, *, steps: slice = slice(None)) -> Answer:
     request = context.request
     candidates = Candidates(find_files(request.profile, context), request.host, context)
     for place in candidates.places:

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import os
+from fractions import Fraction
 from functools import lru_cache, partial
 
 from _analysis.captures import (
     RECORD_SUFFIXES,
-    answer_of_records,
     find_captures,
     host_of_record,
     record_at,
     records_at,
 )
+from _analysis.cohorts import total_of
 from _analysis.processes import SMALL_FILE, in_processes, in_turn
-from _analysis.stragglers import spread_of_records
+from _analysis.recorded_steps import percent, rounded, rounded_mean
+from _analysis.stragglers import spread_of_records, step_spread, verdict_of
+from _pipeline.context import SCHEMA_VERSION
 from _pipeline.load import Place, of_host
 from _pipeline.no_answer import NoAnswer
+from _pipeline.texts import cut_texts
 from _proto.trace import STDIN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
+    from _analysis import cohorts, stragglers
+    from _analysis.cohorts import Member
     from _analysis.record_format import Record
+    from _output.fields import spread as fields
+    from _output.fields.rows import DeviceName
     from _pipeline.context import Context
 
-    Json = dict[str, Any]
+# The lines that are shown of two devices.
+N_LINES = 20
 
 
 def spread(
@@ -35,49 +43,212 @@ def spread(
     *,
     steps: slice = slice(None),
     top: int = 50,
-) -> Json:
+) -> fields.Answer:
     request = context.request
     places = of_host(find_captures(request.profile, context), request.host)
-
-    def load_all(place: Place) -> list[Record | NoAnswer]:
-        if place.host is None:
-            return records_at(place.path, request.device, context)
-        return [record_at(place, request.device, context.with_own_notes())]
-
-    def refused(place: Place, absent: NoAnswer) -> NoAnswer:
-        name = os.path.basename(place.path)
-        detail = absent.fields.get("detail", absent.reason)
-        named = detail if detail.startswith(f"{name}: ") else f"{name}: {detail}"
-        return NoAnswer(absent.reason, **{**absent.fields, "detail": named})
-
-    def load(place: Place) -> Sequence[Record | NoAnswer]:
-        try:
-            found = load_all(place)
-        except NoAnswer as absent:
-            raise refused(place, absent) from None
-        records = [refused(place, each) if isinstance(each, NoAnswer) else each for each in found]
-        first = records[0]
-        is_record = place.path.endswith(RECORD_SUFFIXES)
-        if is_record and not isinstance(first, NoAnswer) and first["host"] == STDIN:
-            # Made of a pipe it knows no name, and so would be any other's.
-            first["host"] = host_of_record(place.path)
-        return records
-
-    # Of some the lines are asked for again: of a single one at once, and standard input is read
-    # only once.
-    load_again = lru_cache(maxsize=1)(load)
-    loaders = {os.path.basename(place.path): partial(load_again, place) for place in places}
-    n_bytes = sum(size_of(place.path) for place in places)
-    on_each = in_processes if n_bytes > SMALL_FILE else in_turn
-    fields = spread_of_records(
-        loaders, device=request.device, steps=steps, top=top, on_each=on_each
+    # Lines are read again, of two devices of each cohort. Standard input can be read only once.
+    load_again = lru_cache(maxsize=2)(partial(load, context))
+    found = spread_of_records(
+        {os.path.basename(place.path): partial(load_again, place) for place in places},
+        device=request.device,
+        steps=steps,
+        on_each=in_processes if sum(map(size_of, places)) > SMALL_FILE else in_turn,
     )
-    return answer_of_records(context, fields)
+    context.notes += [f"a host can't be read: {why}" for why in found.unreadable]
+    context.notes += found.notes
+    answer: fields.Answer = {
+        "status": "ok",
+        "mode": request.mode,
+        "schema_version": SCHEMA_VERSION,
+        "profile_dir": request.profile,
+        "notes": context.notes,
+        **fields_of(found, top),
+    }
+    # Records may have been made by a program that cuts no texts.
+    cut_texts(answer)
+    return answer
 
 
-def size_of(path: str) -> int:
-    """Of what isn't there, or is standard input, nothing: it is read here."""
+def load(context: Context, place: Place) -> Sequence[Record | NoAnswer]:
+    """Read a file: for each host in it a record, or why there is none, with the file's name."""
     try:
-        return os.stat(path).st_size
+        if place.host is None:
+            records = records_at(place.path, context.request.device, context)
+        else:
+            records = [record_at(place, context.request.device, context.with_own_notes())]
+    except NoAnswer as failure:
+        raise refused(place, failure) from None
+    return [
+        refused(place, record) if isinstance(record, NoAnswer) else with_host(place, record)
+        for record in records
+    ]
+
+
+def refused(place: Place, failure: NoAnswer) -> NoAnswer:
+    """Return the failure with the file's name in its detail."""
+    name = os.path.basename(place.path)
+    detail = failure.fields.get("detail", failure.reason)
+    named = detail if detail.startswith(f"{name}: ") else f"{name}: {detail}"
+    return NoAnswer(failure.reason, **{**failure.fields, "detail": named})
+
+
+def with_host(place: Place, record: Record) -> Record:
+    """Name the host after the record's file if the record was made from standard input."""
+    if record.host == STDIN and place.path.endswith(RECORD_SUFFIXES):
+        return record._replace(host=host_of_record(place.path))
+    return record
+
+
+def size_of(place: Place) -> int:
+    """Return the size of a file; 0 if there is none, or for standard input."""
+    try:
+        return os.stat(place.path).st_size
     except OSError:
         return 0
+
+
+def fields_of(found: stragglers.Spread, top: int) -> fields.Fields:
+    return {
+        "n_hosts": found.n_hosts,
+        "n_hosts_unreadable": len(found.unreadable),
+        "n_devices": found.n_devices,
+        "cohorts": [cohort_row(cohort, top) for cohort in found.cohorts],
+    }
+
+
+def cohort_row(cohort: cohorts.Cohort, top: int) -> fields.Cohort:
+    n = len(cohort.keys)
+    is_judged = n > 0 and len(cohort.members) > 1
+    verdict = verdict_of(cohort) if is_judged else None
+    omitted = cohort.ranked[top:]
+    return {
+        "program": cohort.program,
+        "n_devices": len(cohort.members),
+        "n_hosts": len(cohort.by_host),
+        "n_steps": n,
+        "verdict": verdict_row(verdict, n),
+        "steps": [step_row(step_spread(cohort, key)) for key in cohort.keys],
+        "hosts": host_rows(cohort),
+        "devices": [
+            {
+                **name_of(member),
+                "n_steps": n,
+                "n_slowest": cohort.n_slowest[member.name],
+                **means(cohort.totals[member.name], n),
+            }
+            for member in cohort.ranked[:top]
+        ],
+        "tail": {
+            "n_devices_omitted": len(omitted),
+            "n_slowest": sum(cohort.n_slowest[member.name] for member in omitted),
+        },
+        "slowest_vs_median": lines_row(verdict.lines) if verdict else None,
+    }
+
+
+def name_of(member: Member) -> DeviceName:
+    return {"host": member.host, "device": member.loads.device}
+
+
+def means(total: cohorts.Load, n: int) -> fields.Means:
+    """Return the means of n steps; null without a step."""
+
+    def mean(figure: int) -> int | None:
+        return rounded_mean(figure, n) if n else None
+
+    return {
+        "step_duration_ps": mean(total.step_duration),
+        "own_ps": mean(total.own),
+        "comm_ps": mean(total.comm),
+        "host_ps": mean(total.host),
+        "idle_ps": mean(total.idle),
+        "load_ps": mean(total.load),
+    }
+
+
+def host_rows(cohort: cohorts.Cohort) -> list[fields.Host]:
+    rows: list[tuple[Fraction, str, fields.Host]] = []
+    for host, members in cohort.by_host.items():
+        total = total_of(cohort.totals[member.name] for member in members)
+        n = len(cohort.keys) * len(members)
+        row: fields.Host = {
+            "host": host,
+            "n_devices": len(members),
+            "n_steps": len(cohort.keys),
+            "n_slowest": sum(cohort.n_slowest[member.name] for member in members),
+            **means(total, n),
+        }
+        rows.append((-Fraction(total.load, n or 1), host, row))
+    return [row for _, _, row in sorted(rows, key=lambda ranked: ranked[:2])]
+
+
+def step_row(step: stragglers.StepSpread) -> fields.SpreadStep:
+    return {
+        "name": step.name,
+        "slowest": name_of(step.slowest),
+        "max_load_ps": step.max_load,
+        "mean_load_ps": step.mean_load,
+        "imbalance_ps": step.max_load - step.mean_load,
+        "imbalance_pct_of_step": None if step.imbalance is None else rounded(step.imbalance, 3),
+        "step_spread_pct": step.duration_spread,
+    }
+
+
+def verdict_row(verdict: stragglers.Verdict | None, n_steps: int) -> fields.Verdict:
+    if verdict is None:
+        return {
+            "imbalance": None,
+            "straggler": None,
+            "n_slowest": None,
+            "n_steps": n_steps,
+            "p_value": None,
+            "scope": None,
+            "cause": None,
+            "uniform_pct": None,
+            "slow_host": None,
+            "why_not": "one_device" if n_steps else "no_common_step",
+        }
+    uniform = verdict.lines.uniform
+    return {
+        "imbalance": verdict.imbalance,
+        "straggler": name_of(verdict.straggler) if verdict.straggler else None,
+        "n_slowest": verdict.n_slowest,
+        "n_steps": n_steps,
+        "p_value": rounded(verdict.p_value, 6),
+        "scope": verdict.scope,
+        "cause": verdict.cause,
+        "uniform_pct": None if uniform is None else rounded(uniform, 3),
+        "slow_host": slow_host_row(verdict.slow_host) if verdict.slow_host else None,
+        "why_not": None,
+    }
+
+
+def slow_host_row(slow: stragglers.SlowHost) -> fields.SlowHost:
+    return {
+        "host": slow.host,
+        "n_slowest": slow.n_slowest,
+        "p_value": rounded(slow.p_value, 6),
+    }
+
+
+def lines_row(compared: stragglers.SlowVsMedian) -> fields.SlowestVsMedian:
+    shown = compared.lines[:N_LINES]
+    return {
+        "slow": name_of(compared.slow),
+        "median": name_of(compared.median),
+        "excess_ps": compared.excess,
+        "factor": compared.factor,
+        "rows": [
+            {
+                "kind": line.kind,
+                "agg_key": line.agg_key,
+                "source_inner": line.source,
+                "median_ps": line.median,
+                "slow_ps": line.slow,
+                "delta_ps": line.delta,
+                "delta_pct": percent(line.delta, line.median),
+            }
+            for line in shown
+        ],
+        "rest_ps": compared.excess - sum(line.delta for line in shown),
+    }

@@ -1,11 +1,10 @@
-"""The costliest source lines, and the step's time by kind and category."""
+"""The costliest source lines, and the step's time by kind, phase and category."""
 
 from __future__ import annotations
 
 from _analysis.exposed import exposed
 from _analysis.gaps import Surroundings, longest_gaps
-from _analysis.report import Report
-from _analysis.rows import durations, gap_row, group_fields, tail_fields
+from _analysis.rows import duration_fields, gap_row, group_fields, tail_row
 from _pipeline.device import STEPS
 from _pipeline.groups import Group, group_by, percent, ranked_by, source_key
 from _pipeline.step_pick import time_between
@@ -13,100 +12,118 @@ from _pipeline.vocabulary import COMM, COMPUTE, PHASES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Sequence
 
     from _analysis.exposed import Exposed
+    from _output.fields.summary import (
+        CategoryRow,
+        CommRow,
+        ComputeGroup,
+        Fields,
+        Kernel,
+        KindIfAsked,
+        KindRow,
+        PhaseRow,
+        PickedIfPicked,
+        StepNameRow,
+        StepsRollup,
+    )
+    from _output.fields.summary import Step as StepRow
     from _pipeline.context import Context
     from _pipeline.device import Device, StepEvent
     from _pipeline.normalize import Step
-
-    Json = dict[str, Any]
 
 # Idle gaps in the answer.
 N_GAPS = 10
 
 
-def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool = False) -> Report:
+def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool = False) -> Fields:
     kinds = (COMPUTE, COMM) if include_comm else (COMPUTE,)
     groups = [group for _, group in ranked_by(step.of_kinds(*kinds), source_key)]
-    rows = []
-    for rank, group in enumerate(groups[:top], 1):
-        row = {"rank": rank, **group_fields(group, step)}
-        rows.append({**row, "kind": group.op.kind} if include_comm else row)
-    longest = longest_gaps(step, N_GAPS)
-    around = Surroundings(step, longest)
-    return Report(
-        {
-            "top_compute_groups": rows,
-            "tail_compute": tail_fields(groups[top:]),
-            "by_kind_rollup": {
-                kind: {
-                    "n": group.n,
-                    "dur_ps": group.total,
-                    "pct_of_step": percent(group.total, step.duration),
-                }
-                for kind, group in step.by_kind.items()
-            },
-            "by_phase_rollup": phase_rollup(step.by_kind[COMPUTE]),
-            "by_hlo_category": category_rows(step),
-            "comm_rollup": [exposed_row(each, step) for each in exposed(step)],
-            "kernels": [kernel_row(kernel, group, step) for kernel, group in kernels(step)],
-            "idle_gaps": [gap_row(around.gap(*gap), step) for gap in longest],
-            "steps": [step_row(each, step) for each in step.device.steps],
-            "steps_rollup": steps_rollup(step.device),
-        }
-    )
-
-
-def phase_rollup(compute: Group) -> Json:
-    phases = group_by(compute.members, lambda op: op.phase)
-    of_phase = {phase: phases.get(phase) or Group([]) for phase in PHASES}
+    gaps = longest_gaps(step, N_GAPS)
+    around = Surroundings(step, gaps)
     return {
-        phase: {
-            "n": group.n,
-            "dur_ps": group.total,
-            "pct_of_compute": percent(group.total, compute.total),
-        }
-        for phase, group in of_phase.items()
+        "top_compute_groups": [
+            ranked_row(rank, group, step, include_comm)
+            for rank, group in enumerate(groups[:top], 1)
+        ],
+        "tail_compute": tail_row(groups[top:]),
+        "by_kind_rollup": {kind: kind_row(group, step) for kind, group in step.by_kind.items()},
+        "by_phase_rollup": phase_rollup(step.by_kind[COMPUTE]),
+        "by_hlo_category": category_rows(step),
+        "comm_rollup": [exposed_row(target, step) for target in exposed(step)],
+        "kernels": [kernel_row(kernel, group, step) for kernel, group in kernels(step)],
+        "idle_gaps": [gap_row(around.gap(*gap), step) for gap in gaps],
+        "steps": [step_row(event, step) for event in step.device.steps],
+        "steps_rollup": steps_rollup(step.device),
     }
 
 
-def category_rows(step: Step) -> list[Json]:
+def ranked_row(rank: int, group: Group, step: Step, include_comm: bool) -> ComputeGroup:
+    kind: KindIfAsked = {}
+    if include_comm:
+        kind = {"kind": COMM if group.op.kind == COMM else COMPUTE}
+    return {"rank": rank, **group_fields(group, step), **kind}
+
+
+def kind_row(group: Group, step: Step) -> KindRow:
+    return {
+        "n": group.n,
+        "dur_ps": group.total,
+        "pct_of_step": percent(group.total, step.duration),
+    }
+
+
+def phase_rollup(compute: Group) -> dict[str, PhaseRow]:
+    phases = group_by(compute.members, lambda op: op.phase)
+    return {phase: phase_row(phases.get(phase) or Group([]), compute) for phase in PHASES}
+
+
+def phase_row(group: Group, compute: Group) -> PhaseRow:
+    return {
+        "n": group.n,
+        "dur_ps": group.total,
+        "pct_of_compute": percent(group.total, compute.total),
+    }
+
+
+def category_rows(step: Step) -> list[CategoryRow]:
     ranked = ranked_by([*step.leaves, *step.containers], lambda op: (op.category, op.kind))
     return [
         {
-            "hlo_category": category,
-            "kind": kind,
+            "hlo_category": group.op.category,
+            "kind": group.op.kind,
             "n_executions": group.n,
             "total_dur_ps": group.total,
             "pct_of_step": percent(group.total, step.duration),
         }
-        for (category, kind), group in ranked
+        for _, group in ranked
     ]
 
 
-def exposed_row(each: Exposed, step: Step) -> Json:
+def exposed_row(target: Exposed, step: Step) -> CommRow:
     return {
-        "waits_for": each.waits_for,
-        "n": each.group.n,
-        "sync_dur_ps": each.sync,
-        "wait_dur_ps": each.waits.total,
-        "pct_of_step": percent(each.group.total, step.duration),
-        "longest_hlo_op": each.group.longest.op.text,
+        "waits_for": target.waits_for,
+        "n": target.group.n,
+        "sync_dur_ps": target.sync,
+        "wait_dur_ps": target.waits.total,
+        "pct_of_step": percent(target.group.total, step.duration),
+        "longest_hlo_op": target.group.longest.op.text,
     }
 
 
 def kernels(step: Step) -> list[tuple[str, Group]]:
-    """Custom kernels by name, costliest first."""
-    return ranked_by((each for each in step.leaves if each.op.kernel), lambda op: op.kernel)
+    """Return the custom kernels by name, costliest first."""
+    executions = [executions for executions in step.leaves if executions.op.kernel]
+    return ranked_by(executions, lambda op: op.kernel)
 
 
-def kernel_row(kernel: str, group: Group, step: Step) -> Json:
+def kernel_row(kernel: str, group: Group, step: Step) -> Kernel:
     hlo = group.longest.op.hlo
     return {
         "kernel": kernel,
         "n_executions": group.n,
-        **durations(group),
+        **duration_fields(group),
         "pct_of_step": percent(group.total, step.duration),
         "source_inner": group.op.source_inner,
         "source_user": group.op.source_user,
@@ -117,39 +134,42 @@ def kernel_row(kernel: str, group: Group, step: Step) -> Json:
     }
 
 
-def step_row(each: StepEvent, step: Step) -> Json:
-    row = {
-        "index": each.index,
-        "name": each.name,
-        "duration_ps": each.duration,
-        "n_xla_ops_events": each.n_events,
+def step_row(event: StepEvent, step: Step) -> StepRow:
+    picked: PickedIfPicked = {"picked": True} if event is step.picked else {}
+    return {
+        "index": event.index,
+        "name": event.name,
+        "duration_ps": event.duration,
+        "n_xla_ops_events": event.n_events,
+        **picked,
     }
-    return {**row, "picked": True} if each is step.picked else row
 
 
-def steps_rollup(device: Device) -> Json:
+def steps_rollup(device: Device) -> StepsRollup:
     steps = device.steps
     between, whole = time_between(steps)
     by_name: dict[str | None, list[int]] = {}
-    for each in steps:
-        name = each.name or "<none>"
-        # The profiler numbers steps, all of one loop.
+    for step in steps:
+        name = step.name or "<none>"
+        # The profiler numbers the steps of a loop, so numbered steps are one name.
         is_number = device.step_source == STEPS and name.isascii() and name.isdecimal()
-        by_name.setdefault(None if is_number else name, []).append(each.duration)
-    ranked = sorted(by_name, key=lambda name: (-sum(by_name[name]), name is None, name))
+        by_name.setdefault(None if is_number else name, []).append(step.duration)
+    ranked = sorted(by_name.items(), key=lambda item: (-sum(item[1]), item[0] is None, item[0]))
     return {
         "n": len(steps),
-        "n_without_ops": sum(not each.n_events for each in steps),
+        "n_without_ops": sum(not step.n_events for step in steps),
         "between_steps_ps": between,
         "between_steps_pct": percent(between, whole),
-        "by_name": [{"name": name, **durations_of(by_name[name])} for name in ranked],
+        "by_name": [step_name_row(name, durations) for name, durations in ranked],
     }
 
 
-def durations_of(durations: list[int]) -> Json:
+def step_name_row(name: str | None, durations: Sequence[int]) -> StepNameRow:
     return {
+        "name": name,
         "n": len(durations),
         "total_dur_ps": sum(durations),
+        # Of an even number of steps, the lower of the two middle ones.
         "median_dur_ps": sorted(durations)[(len(durations) - 1) // 2],
         "min_dur_ps": min(durations),
         "max_dur_ps": max(durations),

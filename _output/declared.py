@@ -35,7 +35,8 @@ def absent_of(mode: str) -> type:
 
 def fields_of(declared: Any) -> list[Field]:
     """Return all fields of a class, inherited ones first."""
-    docs = {name: doc for each in (*bases_of(declared), declared) for name, doc in own_docs(each)}
+    classes = (*bases_of(declared), declared)
+    docs = {name: doc for of in classes for name, doc in own_docs(of)}
     hints = get_type_hints(declared, include_extras=True)
     return [
         Field(name, hints[name], doc, name in declared.__required_keys__)
@@ -54,7 +55,7 @@ def bases_of(declared: Any) -> list[Any]:
     module = sys.modules[declared.__module__]
     direct = [getattr(module, base.id) for base in node.bases if isinstance(base, ast.Name)]
     direct = [base for base in direct if is_typeddict(base)]
-    return list(dict.fromkeys(each for base in direct for each in (*bases_of(base), base)))
+    return list(dict.fromkeys(of for base in direct for of in (*bases_of(base), base)))
 
 
 def doc_of(declared: Any) -> str:

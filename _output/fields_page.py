@@ -1,4 +1,8 @@
-"""Write FIELDS.md from the declared fields: `python -m _output.fields_page >FIELDS.md`."""
+"""Write FIELDS.md from the declared fields: `python -m _output.fields_page >FIELDS.md`.
+
+Each mode has one table: first the fields of the answer, then in bold the path of each object with
+its fields below it. Classes that several modes share have a table of their own each.
+"""
 
 from __future__ import annotations
 
@@ -7,127 +11,187 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, is_typeddict
+from typing import Annotated, Any, Literal, get_args, get_origin, is_typeddict
 
-from _output.declared import absent_of, answer_of, bases_of, doc_of, fields_of
+from _output.declared import Field, absent_of, answer_of, bases_of, doc_of, fields_of
 from _output.fields import common
 
 TEMPLATE = Path(__file__).with_name("fields_template.md")
+WORD = r"\w+"
+MARKER = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)
 WORDS = {int: "integer", float: "number", str: "text", bool: "boolean", NoneType: "null"}
-# A class with more fields has a table of its own; the fields of a smaller one are repeated in the
-# tables of the classes that inherit from it.
-FEW_FIELDS = 10
-STEP = "every mode of one step"
-EVERYWHERE = {common.StepAnswer, common.StepFields, common.AbsentAnswer}
-
-
-class Table(NamedTuple):
-    """The table of one class: its anchor, its heading and the paths of its objects."""
-
-    anchor: str
-    heading: str
-    paths: list[str]
+# The fields of a shared class with fewer fields are repeated where they are inherited.
+FEW_FIELDS = 4
+# Classes with a section of their own, by its anchor.
+SECTIONS = {common.StepAnswer: "step", common.AbsentAnswer: "absent"}
+# Classes that are not repeated, with the link to their fields.
+LINKS = {
+    common.StepAnswer: "all fields of [every mode of one step](#step)",
+    common.StepFields: "all fields of [every mode of one step](#step)",
+    common.Totals: "all fields of [`totals` in every mode of one step](#step-totals)",
+    common.AbsentAnswer: "all fields of [every refusal](#absent)",
+    common.OkAnswer: "the first five fields of [every mode of one step](#step)",
+    common.FileAnswer: "the first six fields of [every mode of one step](#step)",
+}
+HEADER = ["| field | type | meaning |", "|---|---|---|"]
 
 
 class Page:
-    """Every table of the page by its class. A class belongs to the section of its module."""
+    """The tables of the page; what a mode's table shows decides which shared tables there are."""
 
-    def __init__(self, modes: list[str]) -> None:
-        self.tables: dict[Any, Table] = {}
-        self.tables[common.StepFields] = Table("step", STEP, [])
-        self.add(common.StepAnswer, "step", STEP, "")
-        self.add(common.AbsentAnswer, "absent", "every refusal", "")
-        for mode in modes:
-            self.add(answer_of(mode), mode, mode, "")
-            self.add(absent_of(mode), mode, mode, "refusal")
-
-    def add(self, declared: Any, section: str, of: str, path: str, is_base: bool = False) -> None:
-        """Add a class whose objects are at this path in the answers `of` a mode, and the classes of
-        its fields."""
-        place = f"`{path}` in {of}" if path else of
-        if declared not in self.tables:
-            if is_shared(declared) and section == of:
-                table = Table(f"shared-{declared.__name__}", declared.__name__, [])
-            elif is_base:
-                table = Table(f"{section}-{declared.__name__}", f"{declared.__name__} in {of}", [])
-            else:
-                table = Table("-".join([section, *re.findall(r"\w+", path)]), place, [])
-            self.tables[declared] = table
-        self.tables[declared].paths.append(place)
-        for base in linked_bases(declared):
-            if base not in EVERYWHERE:
-                self.add(base, section, of, path, is_base=True)
-        for field in shown_fields(declared):
-            for inner, brackets in classes_in(field.type):
-                self.add(inner, section, of, f"{path}.{field.name}{brackets}".lstrip("."))
+    def __init__(self) -> None:
+        # The paths at which the objects of a shared class are printed.
+        self.shared: dict[Any, list[str]] = {}
 
     def section(self, name: str) -> str:
-        """Return all tables whose anchor begins with this name."""
-        found = [
-            self.table(declared, table)
-            for declared, table in self.tables.items()
-            if table.anchor.partition("-")[0] == name and declared is not common.StepFields
-        ]
-        return "\n\n".join(found)
-
-    def table(self, declared: Any, table: Table) -> str:
-        is_top = "-" not in table.anchor
-        lines = [] if is_top else [f'<a id="{table.anchor}"></a>', f"### {table.heading}", ""]
-        if table.anchor in ("step", "absent"):
-            lines = [f'<a id="{table.anchor}"></a>', ""]
-        said = [doc_of(declared)] if doc_of(declared) and not is_top else []
-        if table.anchor.startswith("shared-"):
-            said.append(f"Printed as {', '.join(dict.fromkeys(table.paths))}.")
-        linked = [f"[{self.tables[each].heading}](#{self.tables[each].anchor})"
-                  for each in linked_bases(declared)]  # fmt: skip
-        if linked:
-            said.append(f"It has all fields of {' and '.join(linked)}, and:")
-        if said:
-            lines += [" ".join(said), ""]
-        lines += ["| field | type | meaning |", "|---|---|---|"]
-        for field in shown_fields(declared):
-            optional = "" if field.is_required else " (optional)"
-            anchor = f"{table.anchor}-{field.name}"
-            # The table of the field's objects has this anchor.
-            is_taken = any(each.anchor == anchor for each in self.tables.values())
-            anchor = "" if is_taken else f'<a id="{anchor}"></a>'
-            doc = field.doc.replace("|", r"\|")
-            lines.append(f"| {anchor}`{field.name}` | {self.words(field.type)}{optional} | {doc} |")
+        """Return the tables for a marker of the template."""
+        if name == "shared":
+            return "\n\n".join(self.shared_tables())
+        for declared, anchor in SECTIONS.items():
+            if name == anchor:
+                return "\n".join([f'<a id="{name}"></a>', "", *Table(self, name).lines(declared)])
+        table = Table(self, name)
+        lines = table.lines(answer_of(name))
+        refused = absent_of(name)
+        if refused not in SECTIONS:
+            table.anchor = f"{name}-refusal"
+            lines += ["", "If there is no answer:", "", *table.lines(refused)]
         return "\n".join(lines)
 
-    def words(self, of: Any) -> str:
+    def shared_tables(self) -> Iterator[str]:
+        done: set[Any] = set()
+        # Tables can mention further classes.
+        while left := [declared for declared in self.shared if declared not in done]:
+            declared = left[0]
+            done.add(declared)
+            name = declared.__name__
+            rows = Table(self, f"shared-{name}", name).lines(declared)
+            printed = ", ".join(self.shared[declared])
+            said = f"{doc_of(declared)} Printed as {printed}.".strip()
+            yield "\n".join([f'<a id="shared-{name}"></a>', f"### {name}", "", said, "", *rows])
+
+    def mention(self, declared: Any, place: str) -> str:
+        """Return a link to a shared class, after noting where its objects are."""
+        places = self.shared.setdefault(declared, [])
+        if place not in places:
+            places.append(place)
+        return f"[{declared.__name__}](#shared-{declared.__name__})"
+
+
+class Table:
+    """One table: a row for each field of a class, and for the fields of the objects in it."""
+
+    def __init__(self, page: Page, anchor: str, name: str = "") -> None:
+        self.page, self.anchor = page, anchor
+        self.name = name or anchor
+        # The path of the first object of each class in the table.
+        self.paths: dict[Any, str] = {}
+
+    def lines(self, declared: Any) -> list[str]:
+        rows = list(self.rows(declared, ""))
+        linked = self.links(declared, "")
+        head = [f"It has {linked}, and:", ""] if linked else []
+        return [*head, *HEADER, *rows]
+
+    def rows(self, declared: Any, path: str) -> Iterator[str]:
+        """Yield the rows of an object, and after them the rows of the objects in it."""
+        objects = []
+        for field in shown_fields(declared):
+            place = f"{path}.{field.name}".lstrip(".")
+            new = [
+                (of, place + brackets)
+                for of, brackets in classes_in(field.type)
+                if not is_shared(of) and of not in self.paths
+            ]
+            for of, _ in new:
+                self.paths[of] = place
+            if new:
+                objects.append((field, place, new))
+            else:
+                yield self.row(field, place, f"`{field.name}`", field.doc)
+        for field, place, new in objects:
+            meaning = [field.doc]
+            for of, inner_path in new:
+                meaning += about(of, field.doc, self.links(of, inner_path))
+            path_of_object = new[0][1]
+            yield self.row(field, place, f"**`{path_of_object}`**", " ".join(meaning))
+            for of, inner_path in new:
+                yield from self.rows(of, inner_path)
+
+    def row(self, field: Field, place: str, shown: str, meaning: str) -> str:
+        optional = "" if field.is_required else " (optional)"
+        words = self.words(field.type, place)
+        said = meaning.replace("|", r"\|")
+        return f'| <a id="{self.anchor_of(place)}"></a>{shown} | {words}{optional} | {said} |'
+
+    def anchor_of(self, place: str) -> str:
+        return "-".join([self.anchor, *re.findall(WORD, place)])
+
+    def links(self, declared: Any, path: str) -> str:
+        """Return links to the shared classes that a class inherits from."""
+        place = f"`{path}` in {self.name}" if path else self.name
+        found = [
+            LINKS.get(base) or f"all fields of {self.page.mention(base, place)}"
+            for base in linked_bases(declared)
+        ]
+        return " and ".join(found)
+
+    def words(self, of: Any, place: str) -> str:
         """Describe a type in words."""
         origin, parts = get_origin(of), get_args(of)
         if is_typeddict(of):
-            return f"[{of.__name__}](#{self.tables[of].anchor})"
+            if is_shared(of):
+                return self.page.mention(of, f"`{place}` in {self.name}")
+            first = self.paths[of]
+            if first == place:
+                return "object"
+            return f"object as [`{first}`](#{self.name}-{'-'.join(re.findall(WORD, first))})"
         if origin is Annotated:
             kind, unit = parts
             text = " or text" if str in get_args(kind) else ""
             return f"{unit.name}{text}"
         if origin is Literal:
-            return ", ".join(f"`{each}`" for each in parts)
+            return ", ".join(f"`{value}`" for value in parts)
         if origin is list:
-            each = self.words(parts[0])
-            return f"list of ({each})" if get_origin(parts[0]) is UnionType else f"list of {each}"
+            words = self.words(parts[0], f"{place}[]" if is_shared(parts[0]) else place)
+            words = "objects" if words == "object" else words
+            return f"list of ({words})" if get_origin(parts[0]) is UnionType else f"list of {words}"
         if origin is dict:
-            return f"map: text → {self.words(parts[1])}"
-        return " or ".join(map(self.words, parts)) if parts else str(WORDS[of])
+            words = self.words(parts[1], place)
+            words = f"({words})" if get_origin(parts[1]) is UnionType else words
+            return f"map: text → {words}"
+        if parts:
+            return " or ".join(self.words(part, place) for part in parts)
+        return WORDS[of]
+
+
+def about(declared: Any, said: str, links: str) -> Iterator[str]:
+    """Yield the documentation of an object's class, unless the field already says the same."""
+    doc = doc_of(declared)
+    if doc.rstrip(".") not in said:
+        yield doc
+    if links:
+        yield f"It has {links}, and:"
 
 
 def is_shared(declared: Any) -> bool:
-    return declared.__module__ in ("_output.fields.common", "_output.fields.rows")
+    return getattr(declared, "__module__", "") == "_output.fields.rows"
 
 
 def linked_bases(declared: Any) -> list[Any]:
-    """Return the bases that have a table of their own, without the bases of those."""
-    if declared is common.StepAnswer:
+    """Return the bases that are not repeated, without the bases of those."""
+    if declared in SECTIONS:
         return []
-    large = [base for base in bases_of(declared) if len(fields_of(base)) > FEW_FIELDS]
-    inherited = {base for each in large for base in bases_of(each)}
-    return [each for each in large if each not in inherited]
+    linked = [
+        base
+        for base in bases_of(declared)
+        if base in LINKS or (is_shared(base) and len(fields_of(base)) >= FEW_FIELDS)
+    ]
+    inherited = {base for linked_base in linked for base in bases_of(linked_base)}
+    return [base for base in linked if base not in inherited]
 
 
-def shown_fields(declared: Any) -> list[Any]:
+def shown_fields(declared: Any) -> list[Field]:
     """Return the fields that the table of a class lists, the optional ones last."""
     linked = {field.name for base in linked_bases(declared) for field in fields_of(base)}
     shown = [field for field in fields_of(declared) if field.name not in linked]
@@ -146,12 +210,9 @@ def classes_in(of: Any, brackets: str = "") -> Iterator[tuple[Any, str]]:
 
 def fields_page() -> str:
     """Return the text of FIELDS.md."""
+    page = Page()
     template = TEMPLATE.read_text(encoding="utf-8")
-    markers = re.findall(r"^\{\{(\w+)\}\}$", template, re.MULTILINE)
-    page = Page([name for name in markers if name not in ("step", "shared", "absent")])
-    return re.sub(
-        r"^\{\{(\w+)\}\}$", lambda marker: page.section(marker[1]), template, flags=re.MULTILINE
-    )
+    return MARKER.sub(lambda marker: page.section(marker[1]), template)
 
 
 if __name__ == "__main__":

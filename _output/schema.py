@@ -22,7 +22,7 @@ def schema_of(mode: str) -> Json:
     """Return the JSON Schema of everything that a mode prints on standard output."""
     answer, absent = answer_of(mode), absent_of(mode)
     objects: Json = {}
-    found = [of_type(each, objects) for each in (answer, absent)]
+    found = [of_type(declared, objects) for declared in (answer, absent)]
     objects[answer.__name__]["properties"]["mode"]["enum"] = [mode]
     objects[absent.__name__]["properties"]["mode"]["enum"] = [mode, None]
     return {

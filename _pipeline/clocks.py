@@ -1,12 +1,12 @@
 """The two clocks by which a trace times an op.
 
-A profiler writes two times of an op. `offset_ps` and `duration_ps` are fitted to the host's
-clock; only there do steps and ops meet, so they decide what belongs to a step. But the fit bends:
-it jumps, ops are stretched over their successors and these shrink to nothing. How long an op
-took, and where it lies among the others, is what the core measured, and the event's stats tell.
+A profiler writes two times for an op. `offset_ps` and `duration_ps` are fitted to the host's
+clock. Steps have times on that clock only, so it decides which ops belong to a step. But the fit
+is uneven: it jumps, and it stretches some ops over their successors, which shrink to nothing. The
+duration and the order of ops are therefore those that the core measured, from the event's stats.
 
-Where one of them is not measured, as loops often are not, its start and its end are as far from
-the core's clock as the measured time before them.
+Some ops, often loops, have no measured time. The start and the end of such an op are shifted by
+the offset of the latest measured time before them.
 """
 
 from __future__ import annotations
@@ -16,51 +16,52 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, compress
 from operator import add
-
-from _proto.record import record
+from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final, Literal
+
     from _proto.trace.events import Events
 
-ON_DEVICE, ON_TRACE = "device", "trace"
+ON_DEVICE: Final = "device"
+ON_TRACE: Final = "trace"
 # Beyond any int64.
 _AFTER_ALL = 1 << 80
 
-# A time by the trace's clock, and the same by the device's.
+# A time on the trace's clock, and the same time on the device's clock.
 Mark = tuple[int, int]
 
 
-@record
-class Piece:
-    """Events of a line, by the trace's clock and by the device's; where not measured, 0 and 0."""
+class Piece(NamedTuple):
+    """Columns of events of a line, on both clocks. Device times are 0 if not measured."""
 
-    # The trace's times count from here.
+    # The trace's times count from this time.
     base: int
     metadata_ids: array[int]
     starts: array[int]
     durations: array[int]
     device_starts: array[int]
     device_durations: array[int]
-    # Which of them the core did not measure, by their places in the columns.
+    # Indices of the events that the core did not measure.
     unmeasured: list[int]
-    # The first start by the trace's clock, and a time that no end lies behind.
+    # The first start on the trace's clock, and a time after which no event ends.
     first: int
     reach: int
 
     @property
     def last(self) -> int:
-        """The last end by the trace's clock."""
+        """Return the last end on the trace's clock."""
         _, ends = self.on_trace()
         return max(ends)
 
     def on_trace(self) -> tuple[list[int], list[int]]:
-        """When each starts, and when each ends."""
+        """Return the starts and the ends on the trace's clock."""
         starts = [start + self.base for start in self.starts] if self.base else list(self.starts)
         return starts, list(map(add, starts, self.durations))
 
     def marks(self) -> list[tuple[int, int]]:
-        """The starts, then the ends, of what was measured."""
+        """Return the measured starts, then the measured ends, on both clocks."""
         starts, ends = self.on_trace()
         device_ends = map(add, self.device_starts, self.device_durations)
         marks = [*zip(starts, self.device_starts), *zip(ends, device_ends)]  # noqa: B905
@@ -87,137 +88,139 @@ def piece_of(events: Events, base: int) -> Piece:
     )
 
 
-@record
-class Clock:
-    """Tells when ops ran: by the device's clock if the core measured any of them."""
+class Clock(NamedTuple):
+    """The clock of a step: the device's if the core measured any op, else the trace's."""
 
-    name: str
-    # From the trace's clock to the device's, at the times where it is asked for.
+    name: Literal["device", "trace"]
+    # Offsets from the trace's clock to the device's, at the times that need one.
     shifts: dict[int, int]
 
     def times(self, piece: Piece) -> tuple[Sequence[int], Sequence[int]]:
-        """When each event of a piece starts, and how long it lasts."""
+        """Return the starts and the durations of a piece."""
         if self.name == ON_TRACE:
             return piece.on_trace()[0], piece.durations
         if not piece.unmeasured:
             return piece.device_starts, piece.device_durations
-        # What is moved may lie beyond what an array holds.
+        # A shifted time may exceed 64 bits, which an array cannot hold.
         starts, durations = list(piece.device_starts), list(piece.device_durations)
         for i in piece.unmeasured:
             start = piece.base + piece.starts[i]
             end = start + piece.durations[i]
-            starts[i] = self.moved(start)
-            durations[i] = max(0, self.moved(end) - starts[i])
+            starts[i] = self.shifted(start)
+            durations[i] = max(0, self.shifted(end) - starts[i])
         return starts, durations
 
-    def moved(self, time: int) -> int:
+    def shifted(self, time: int) -> int:
         return time if self.name == ON_TRACE else time + self.shifts[time]
 
 
 def clock_of(pieces: Sequence[Piece], times: Iterable[int]) -> Clock:
-    """Return the clock of these events; it can also move these times of the trace's clock."""
+    """Return the clock of these events; it can shift their times and the given times."""
     if all(len(piece.unmeasured) == len(piece.starts) for piece in pieces):
         return Clock(ON_TRACE, {})
-    asked = set(times)
+    to_shift = set(times)
     for piece in pieces:
         for i in piece.unmeasured:
             start = piece.base + piece.starts[i]
-            asked |= {start, start + piece.durations[i]}
-    return Clock(ON_DEVICE, _shifts(pieces, asked))
+            to_shift |= {start, start + piece.durations[i]}
+    return Clock(ON_DEVICE, _shifts(pieces, to_shift))
 
 
 def _shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
-    """How far each of these times of the trace's clock is from the device's.
+    """Return the offset of the device's clock from the trace's clock, at each time.
 
-    As far as the latest start or end of a measured op at or before it; before all of them as the
-    first start.
+    The offset is that of the latest measured start or end at or before the time. Times before all
+    of them take the offset of the first start.
     """
-    asked = sorted(set(times))
-    found = {}
-    for moment, mark in zip(asked, _latest(pieces, asked), strict=True):
-        by_trace, by_device = mark or _first_start(pieces)
-        found[moment] = by_device - by_trace
-    return found
+    ordered = sorted(set(times))
+    shifts = {}
+    for time, mark in zip(ordered, _latest(pieces, ordered), strict=True):
+        on_trace, on_device = mark or _first_start(pieces)
+        shifts[time] = on_device - on_trace
+    return shifts
 
 
 def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
-    """Return how far each of these times of the trace's clock is from the device's.
+    """Return the offset of the device's clock from the trace's clock, at each time.
 
-    As far as the nearest start or end of a measured op, of which there is at least one; of two
-    equally near as the later.
+    The offset is that of the nearest measured start or end, of the later one if two are equally
+    near. At least one op must be measured.
     """
-    asked = sorted(set(times))
-    # At k, the latest mark that is after asked[k - 1] and not after asked[k].
-    latest: list[Mark | None] = [None] * (len(asked) + 1)
-    # At k, the first mark that is not before asked[k - 1] but before asked[k]; its time negated.
-    first: list[Mark | None] = [None] * (len(asked) + 1)
+    ordered = sorted(set(times))
+    # At k, the latest mark after ordered[k - 1] and not after ordered[k].
+    latest: list[Mark | None] = [None] * (len(ordered) + 1)
+    # At k, the first mark not before ordered[k - 1] and before ordered[k], mirrored.
+    first: list[Mark | None] = [None] * (len(ordered) + 1)
 
-    def look(piece: Piece, i: int, j: int) -> None:
-        # Several marks at one time count as the latest of them by the device's clock.
+    def read_marks(piece: Piece, i: int, j: int) -> None:
+        # Of several marks at one time, the latest on the device's clock counts.
         marks = list(dict(sorted(piece.marks())).items())
         if not marks:
             return
-        moments = [moment for moment, _ in marks]
+        times_of_marks = [time for time, _ in marks]
         first[i] = _later(first[i], _mirrored(marks[0]))
         latest[j] = _later(latest[j], marks[-1])
         for k in range(i, j):
-            n, m = bisect_right(moments, asked[k]), bisect_left(moments, asked[k])
+            n = bisect_right(times_of_marks, ordered[k])
+            m = bisect_left(times_of_marks, ordered[k])
             if n:
                 latest[k] = _later(latest[k], marks[n - 1])
             if m < len(marks):
                 first[k + 1] = _later(first[k + 1], _mirrored(marks[m]))
 
-    # A piece between two times is looked at only if it can have a nearer mark than others have.
+    # A piece between two times is read only if it can have a nearer mark than the pieces before.
     for piece in reversed(pieces):
-        i, j = bisect_left(asked, piece.first), bisect_right(asked, piece.reach)
+        i, j = bisect_left(ordered, piece.first), bisect_right(ordered, piece.reach)
         bound = piece.reach, _AFTER_ALL
         if i < j or _later(latest[j], bound) is bound:
-            look(piece, i, j)
+            read_marks(piece, i, j)
     for piece in pieces:
-        i, j = bisect_left(asked, piece.first), bisect_right(asked, piece.reach)
+        i, j = bisect_left(ordered, piece.first), bisect_right(ordered, piece.reach)
         bound = -piece.first, _AFTER_ALL
         if i == j and _later(first[i], bound) is bound:
-            look(piece, i, j)
-    found = {}
+            read_marks(piece, i, j)
+    shifts = {}
+    preceding = accumulate(latest, _later)
     following = [*accumulate(reversed(first[1:]), _later)][::-1]
-    for moment, mark, after in zip(asked, accumulate(latest, _later), following, strict=False):
-        nearest = mark
-        if after and not (mark and moment - mark[0] < -after[0] - moment):
+    for time, before, after in zip(ordered, preceding, following, strict=False):
+        nearest = before
+        if after and not (before and time - before[0] < -after[0] - time):
             nearest = _mirrored(after)
-        assert nearest is not None  # or else there is none at all
-        found[moment] = nearest[1] - nearest[0]
-    return found
+        assert nearest is not None  # since at least one op is measured
+        shifts[time] = nearest[1] - nearest[0]
+    return shifts
 
 
 def _mirrored(mark: Mark) -> Mark:
+    """Negate the time, so that `_later` finds the earlier mark."""
     return -mark[0], mark[1]
 
 
-def _latest(pieces: Sequence[Piece], asked: Sequence[int]) -> list[Mark | None]:
-    """Of the starts and ends of measured ops the latest at or before each of these times, which
-    are sorted; None before all of them."""
-    # At each time, the latest of the marks since the time before; what lies behind all, last.
-    latest: list[Mark | None] = [None] * (len(asked) + 1)
-    # From the end, since a later mark makes the earlier ones needless.
+def _latest(pieces: Sequence[Piece], ordered: Sequence[int]) -> list[Mark | None]:
+    """Return the latest mark at or before each of the sorted times; None if all marks are later."""
+    # At k, the latest mark after ordered[k - 1] and not after ordered[k]; marks after all times are
+    # in the last entry.
+    latest: list[Mark | None] = [None] * (len(ordered) + 1)
+    # Start with the last piece, since its marks make those of earlier pieces unnecessary.
     for piece in reversed(pieces):
-        i, j = bisect_left(asked, piece.first), bisect_left(asked, piece.reach)
-        behind = piece.reach, _AFTER_ALL
-        if i == len(asked) or (i == j and _later(latest[j], behind) is latest[j]):
+        i, j = bisect_left(ordered, piece.first), bisect_left(ordered, piece.reach)
+        bound = piece.reach, _AFTER_ALL
+        if i == len(ordered) or (i == j and _later(latest[j], bound) is latest[j]):
             continue
         marks = piece.marks()
         if i < j:
             marks.sort()
         for k in range(i, j):
-            before = bisect_right(marks, (asked[k], _AFTER_ALL))
+            before = bisect_right(marks, (ordered[k], _AFTER_ALL))
             latest[k] = _later(latest[k], marks[before - 1] if before else None)
         latest[j] = _later(latest[j], max(marks, default=None))
     return list(accumulate(latest[:-1], _later))
 
 
 def _first_start(pieces: Sequence[Piece]) -> Mark:
-    """Of the measured ops' starts, by the trace's clock; of several the first by the device's."""
-    marks = (piece.marks() for piece in pieces)
-    return min(mark for each in marks for mark in each[: len(each) // 2])
+    """Return the earliest measured start; of several, the first on the device's clock."""
+    marks_of_pieces = (piece.marks() for piece in pieces)
+    return min(mark for marks in marks_of_pieces for mark in marks[: len(marks) // 2])
 
 
 def _later(mark: Mark | None, other: Mark | None) -> Mark | None:

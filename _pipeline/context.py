@@ -1,15 +1,38 @@
-"""What a run carries through all stages: the request, its notes, and who watches its progress."""
+"""What a run carries through all stages: its request, its notes, and a progress callback."""
 
 from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from _pipeline.request import Request
-
-    # Called with what is being done, how many bytes are done, and how many there are.
+    # Called with the current activity, the bytes done, and the bytes in all (0 if unknown).
     OnProgress = Callable[[str, int, int], None]
+
+# Version of the printed fields: the major number changes when a field is removed or changes its
+# meaning or type, the minor number when one is added.
+SCHEMA_VERSION: Final = "3.0"
+DEVICE = "/device:TPU:0"
+
+
+def forms_of_device(name: str) -> list[str]:
+    """Return the planes that a name can mean: the plane of that name, or a TPU by its number."""
+    number = name.removeprefix("TPU:")
+    return [name, f"/device:TPU:{number}"] if number.isdecimal() else [name]
+
+
+class Request(NamedTuple):
+    """The parsed command line."""
+
+    profile: str
+    mode: str
+    device: str | None
+    host: str | None
+    # Output format.
+    form: str
+    mode_options: dict[str, Any]
 
 
 class Context:
@@ -24,5 +47,5 @@ class Context:
         self.notes.append(text)
 
     def with_own_notes(self) -> Context:
-        """Return a context for a part of the run that decides itself what becomes of its notes."""
+        """Return a context for a part of the run that decides itself which notes to keep."""
         return Context(self.request, self.on_progress)

@@ -1,4 +1,4 @@
-"""One device of a trace: its lines of ops, and its steps."""
+"""Open a device of a trace, and read its steps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from _pipeline.no_answer import NoAnswer, no_device
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Final, Literal
 
     from _pipeline.context import Context
     from _proto.hlo.programs import Programs
@@ -21,17 +22,21 @@ if TYPE_CHECKING:
     from _proto.trace.ranks import Rank
     from _proto.trace.trace import Trace
 
-# A TensorCore. Names of SparseCores go on after the number; a subprocess adds its id in brackets.
+    StepSource = Literal["steps", "modules"]
+
+# The name of a TensorCore's plane; a subprocess adds its id in brackets. Names of SparseCores go on
+# after the number.
 TPU_RE = re.compile(r"/device:TPU:(?P<number>\d+)(?: \[\d+\])?\Z")
 # Where steps come from: the Steps line, or the XLA Modules line if there is no Steps line.
-STEPS, MODULES = "steps", "modules"
+STEPS: Final = "steps"
+MODULES: Final = "modules"
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
 # Beyond any int64 of nanoseconds or picoseconds.
 BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
 
 
 class StepEvent:
-    """A step as the trace draws it; times count from the offset base of the ops line."""
+    """A step on the trace's clock; times count from the offset base of the ops line."""
 
     def __init__(
         self,
@@ -65,7 +70,7 @@ class Device(NamedTuple):
     lines: Sequence[AnyLine]
     base: int
     steps: list[StepEvent]
-    step_source: str
+    step_source: StepSource
     stats: Stats
     # The hosts of the run, and the planes of this file.
     hosts: list[str]
@@ -102,7 +107,8 @@ def open_device(
     if not lines:
         raise NoAnswer("no_xla_ops_line", available_lines=plane.line_names)
     base = lines[0].base_ps
-    steps, source = noted_steps(plane, STEPS_LINE, base, context), STEPS
+    steps = noted_steps(plane, STEPS_LINE, base, context)
+    source: StepSource = STEPS
     if not steps:
         steps, source = noted_steps(plane, MODULES_LINE, base, context), MODULES
         if steps:

@@ -1,4 +1,4 @@
-"""Event-iterate: read the events that start in a window, by the trace's clock."""
+"""Event-iterate: read the events that start in a window, on the trace's clock."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Admitted:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Return the first start and the last end, by the trace's clock."""
+        """Return the first start and the last end, on the trace's clock."""
         if not self.pieces:
             return 0, 0
         return min(piece.first for piece in self.pieces), max(piece.last for piece in self.pieces)

@@ -7,7 +7,7 @@ from itertools import compress
 from operator import eq
 
 from _pipeline.device import AFTER_ALL
-from _proto.record import cached_property
+from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Where profilers put their traces: folders of runs, and in each a file for every host."""
+"""Find traces in folders: a folder for each run, and in it a file for each host."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _pipeline.context import Context
 
-# Lists what is looked for in a folder, by host.
+# Returns the wanted files in a folder, by host.
 FilesIn = Callable[[str], dict[str, str]]
 
-# Of one host the first of these counts.
+# If a host has several files, the first of these suffixes is read.
 _SUFFIXES = (".xplane.pb", ".xplane.pb.gz", ".xplane.riegeli")
-# Of a folder without any, how many folders in it are looked into for a hint.
+# If a folder has no trace, this many folders in it are searched for a hint.
 _N_HINTS = 100
 
 
 def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, str]:
-    """The files in a folder, or in the newest run below it."""
+    """Return the files in a folder, or in the newest run below it."""
     files = files_in(profile)
     if files:
         return files
@@ -30,7 +30,7 @@ def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, 
 
 
 def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | None:
-    """A folder with what is looked for, one level off a folder without."""
+    """Return a folder with the wanted files, one level above or below a folder without them."""
     folders = [os.path.join(profile, name) for name in sorted(os.listdir(profile))[:_N_HINTS]]
     for folder in (*filter(os.path.isdir, folders), os.path.join(profile, os.pardir)):
         with suppress(OSError):
@@ -40,7 +40,7 @@ def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | No
 
 
 def viewer_file_below(profile: str, context: Context) -> str | None:
-    """Return a file for the trace viewer from where traces are looked for."""
+    """Return a file for the trace viewer, if there is one in place of a trace."""
 
     def viewer_files_in(folder: str) -> dict[str, str]:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".trace.json.gz"))
@@ -51,7 +51,7 @@ def viewer_file_below(profile: str, context: Context) -> str | None:
 
 
 def is_folder(path: str) -> bool:
-    """Whether there is a folder; OSError where nobody may know, unlike os.path.isdir."""
+    """Return whether a path is a folder. Raise OSError if access is denied, unlike isdir."""
     try:
         return stat.S_ISDIR(os.stat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -59,7 +59,7 @@ def is_folder(path: str) -> bool:
 
 
 def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dict[str, str]:
-    """Runs are named by time: the greatest name that holds any."""
+    """Return the files of the newest run that has any; the names of runs sort by time."""
     refused = None
     n_runs = 0
     found: dict[str, str] = {}
@@ -71,21 +71,21 @@ def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dic
             n_runs += 1
             if not found:
                 found = files_in(path)
-                taken = run
+                newest = run
         except OSError as error:
             if not found:
                 context.note(f"run {run} can't be listed: {error.strerror}")
                 refused = error
     if found:
-        what = "a trace" if any(map(is_trace, found.values())) else "a record"
-        context.note(f"run {taken} taken" + (f", the newest with {what}" if n_runs > 1 else ""))
+        kind = "a trace" if any(map(is_trace, found.values())) else "a record"
+        context.note(f"run {newest} taken" + (f", the newest with {kind}" if n_runs > 1 else ""))
     elif refused is not None:
         raise refused
     return found
 
 
 def files_in(folder: str) -> dict[str, str]:
-    """Return the trace files in a folder, by host: one of each host, see `form_to_use`."""
+    """Return one trace file for each host in a folder, by host."""
     forms: dict[str, list[str]] = {}
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
@@ -95,9 +95,9 @@ def files_in(folder: str) -> dict[str, str]:
 
 
 def form_to_use(paths: list[str]) -> str:
-    """Return the file to read of those of one host: the first form that is not empty.
+    """Return the file to read among those of one host: the first form that is not empty.
 
-    JAX leaves a .xplane.pb empty that would have more than 2 GiB.
+    JAX leaves an empty .xplane.pb if it would have more than 2 GiB.
     """
     paths = sorted(paths, key=lambda path: _SUFFIXES.index(suffix_of(path)))
     return next((path for path in paths if not is_empty(path)), paths[0])
@@ -111,7 +111,7 @@ def is_empty(path: str) -> bool:
 
 
 def notes_on_forms(paths: Iterable[str]) -> Iterator[str]:
-    """Yield a note for each host whose trace is there in other forms, too."""
+    """Yield a note for each host with a trace in several forms."""
     for path in filter(is_trace, paths):
         stem = path.removesuffix(suffix_of(path))
         others = [stem + suffix for suffix in _SUFFIXES if stem + suffix != path]
@@ -121,7 +121,6 @@ def notes_on_forms(paths: Iterable[str]) -> Iterator[str]:
 
 
 def is_trace(path: str) -> bool:
-    """Whether it is named like one."""
     return path.endswith(_SUFFIXES)
 
 

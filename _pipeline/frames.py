@@ -1,8 +1,8 @@
-"""The frames of a stack: in which order a trace has them, and which of them is the user's.
+"""Stacks of frames: their order, and the frames of the user's own code.
 
-Profilers differ. A capture of March 2025 lists the outermost frame first, those of January 2026
-the innermost. Nothing in a trace says which; but most ops have a `source` beside their stack, and
-that is the innermost frame.
+A capture of March 2025 lists the outermost frame first, captures of January 2026 the innermost
+frame. A trace does not declare its order. But most ops have a `source` besides their stack, which
+is the innermost frame.
 """
 
 from __future__ import annotations
@@ -11,21 +11,25 @@ import re
 from functools import lru_cache
 
 from _pipeline.texts import digest_of
-from _proto.record import cached_property
+from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Final, Literal
 
-OUTERMOST_FIRST, INNERMOST_FIRST = "outermost_first", "innermost_first"
+    StackOrder = Literal["outermost_first", "innermost_first"]
+
+OUTERMOST_FIRST: Final = "outermost_first"
+INNERMOST_FIRST: Final = "innermost_first"
 
 NUMBERS_RE = re.compile(r"(?::\d+){1,2}\Z")
-# Of what is installed beside the user's own code, and of Python itself.
+# Matches files of installed packages and of Python itself.
 LIBRARY_RE = re.compile(r"\A<|(?:\A|/)(?:site|dist)-packages(?:/|\Z)|/lib/python3\.")
 
 
 class Stack:
-    """Frames `file:line:column`, one at the least."""
+    """Frames `file:line:column`; there is at least one."""
 
     def __init__(self, frames: tuple[str, ...]) -> None:
         self.frames = frames
@@ -43,16 +47,16 @@ class Stack:
         return digest_of(self.text)
 
 
-# Many ops have one stack.
+# Many ops share a stack.
 @lru_cache(maxsize=1 << 12)
 def stack_of(text: str) -> Stack | None:
-    """The frames in the order in which they stand; None where there are none."""
+    """Parse a stack, in the order of the trace; return None if it has no frames."""
     frames = tuple(frame for line in text.split("\n") if (frame := line.strip()))
     return Stack(frames) if frames else None
 
 
 def line_of(frame: str) -> str:
-    """A frame cut to `file:line`."""
+    """Return `file:line` of a frame."""
     line, _, column = frame.rpartition(":")
     is_whole = column.isdecimal() and line.rpartition(":")[2].isdecimal() and ":" in line
     return line if is_whole else frame
@@ -64,12 +68,12 @@ def file_of(frame: str) -> str:
 
 
 def fits(source: str, frame: str) -> bool:
-    """Whether a `file:line` is that of a frame; some writers give the file's name alone."""
+    """Return whether a frame is at `file:line`, which some writers give without the folder."""
     line = line_of(frame)
     return line == source or line.endswith(f"/{source}")
 
 
-def order_shown_by(stack: Stack, source: str | None) -> str | None:
+def order_shown_by(stack: Stack, source: str | None) -> StackOrder | None:
     """Return the order of a stack if `source` matches only its first or only its last frame."""
     if not source:
         return None
@@ -79,8 +83,8 @@ def order_shown_by(stack: Stack, source: str | None) -> str | None:
     return INNERMOST_FIRST if is_first else OUTERMOST_FIRST
 
 
-def majority(orders: Iterable[str | None]) -> str | None:
-    """The order that most have; None where none has one, or they are even."""
+def majority(orders: Iterable[StackOrder | None]) -> StackOrder | None:
+    """Return the more frequent order; None if no order is known or both are equally frequent."""
     lead = 0
     for order in orders:
         lead += (order == INNERMOST_FIRST) - (order == OUTERMOST_FIRST)
@@ -92,11 +96,13 @@ def is_not_library(file: str) -> bool:
 
 
 def own_code(texts: Sequence[str]) -> Callable[[str], bool]:
-    """What tells whether a file is the user's own: one that has one of these texts in its name;
-    without texts, all that isn't a library's."""
+    """Return a predicate that recognises the user's own files.
+
+    These are files with one of the texts in their names; without texts, all files but libraries.
+    """
     return (lambda file: any(text in file for text in texts)) if texts else is_not_library
 
 
 def innermost_own(frames: Sequence[str], is_own: Callable[[str], bool]) -> str | None:
-    """Of frames with the outermost first, the line of the last that is the user's own."""
+    """Return the line of the user's innermost frame; frames are listed outermost first."""
     return next((line_of(frame) for frame in reversed(frames) if is_own(file_of(frame))), None)

@@ -1,4 +1,4 @@
-"""Groups: executions that belong together, and their sums."""
+"""Group executions by facts of their ops, and sum them up."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from _pipeline.executions import Executions
     from _pipeline.ops import Op
+    from _proto.hlo.nearest_line import How
 
     K = TypeVar("K")
     N = TypeVar("N", int, Fraction)
@@ -22,27 +23,27 @@ class Group:
 
     def __init__(self, members: list[Executions]) -> None:
         self.members = members
-        self.n = sum(each.n for each in members)
-        self.total = sum(each.total for each in members)
+        self.n = sum(entry.n for entry in members)
+        self.total = sum(entry.total for entry in members)
 
     def __repr__(self) -> str:
         return f"Group({self.members!r})"
 
     @property
     def op(self) -> Op:
-        """The first member, which speaks for the group."""
+        """Return the op of the first member, as an example for the group."""
         return self.members[0].op
 
     @property
     def longest(self) -> Executions:
-        return max(self.members, key=lambda each: (each.longest, -each.longest_at))
+        return max(self.members, key=lambda entry: (entry.longest, -entry.longest_at))
 
     def where(self, fact: Callable[[Op], object]) -> Group:
-        return Group([each for each in self.members if fact(each.op)])
+        return Group([entry for entry in self.members if fact(entry.op)])
 
     def sum_of(self, fact: Callable[[Op], int | None]) -> int | None:
-        """Sum a fact over the executions that carry it; None where none does."""
-        return sum_known((each.n, fact(each.op)) for each in self.members)
+        """Sum a fact over all executions, skipping unknown values; None if all are unknown."""
+        return sum_known((entry.n, fact(entry.op)) for entry in self.members)
 
     def executions_by(self, fact: Callable[[Op], str]) -> dict[str, int]:
         return {key: group.n for key, group in group_by(self.members, fact).items()}
@@ -51,23 +52,24 @@ class Group:
         return {key: group.total for key, group in group_by(self.members, fact).items()}
 
     def hbm_bytes(self) -> int | None:
-        """Bytes to and from HBM; None where a member that moves bytes doesn't say where."""
-        if any(each.op.bytes_accessed and each.op.hbm_bytes is None for each in self.members):
+        """Return the bytes to and from HBM; None if a member does not say where its bytes go."""
+        if any(entry.op.bytes_accessed and entry.op.hbm_bytes is None for entry in self.members):
             return None
         return self.sum_of(lambda op: op.hbm_bytes)
 
     def distinct(self, fact: Callable[[Op], str | None]) -> list[str]:
-        return list(dict.fromkeys(x for each in self.members if (x := fact(each.op)) is not None))
+        facts = (fact(entry.op) for entry in self.members)
+        return list(dict.fromkeys(value for value in facts if value is not None))
 
 
 def sum_known(facts: Iterable[tuple[int, int | None]]) -> int | None:
-    """How much (executions, of each) make; those of which it isn't known are left out."""
+    """Sum `n * value`, skipping unknown values; None if all are unknown."""
     known = [n * value for n, value in facts if value is not None]
     return sum(known) if known else None
 
 
 def sum_if_known(facts: Iterable[tuple[int, N | None]]) -> N | int | None:
-    """How much (executions, of each) make; None where that of one isn't known."""
+    """Sum `n * value`; None if any value is unknown."""
     total: N | int = 0
     for n, value in facts:
         if value is None:
@@ -76,24 +78,24 @@ def sum_if_known(facts: Iterable[tuple[int, N | None]]) -> N | int | None:
     return total
 
 
-def how_most(found: Iterable[tuple[str | None, int]]) -> str | None:
-    """How something is known by (way, time), where most of the time decides."""
-    times: dict[str | None, int] = {}
-    for how, time_so in found:
-        times[how] = times.get(how, 0) + time_so
+def how_most(found: Iterable[tuple[How | None, int]]) -> How | None:
+    """Return the way with the most time, given pairs (way, time)."""
+    times: dict[How | None, int] = {}
+    for how, time in found:
+        times[how] = times.get(how, 0) + time
     return max(times, key=times.__getitem__)
 
 
 def group_by(members: Iterable[Executions], key: Callable[[Op], K]) -> dict[K, Group]:
     """Group by a fact of the op; groups and members in order of appearance."""
     groups: dict[K, list[Executions]] = {}
-    for each in members:
-        groups.setdefault(key(each.op), []).append(each)
-    return {of_key: Group(of_group) for of_key, of_group in groups.items()}
+    for entry in members:
+        groups.setdefault(key(entry.op), []).append(entry)
+    return {value: Group(group) for value, group in groups.items()}
 
 
 def ranked_by(members: Iterable[Executions], key: Callable[[Op], Any]) -> list[tuple[Any, Group]]:
-    """Groups by a fact, costliest first; ties by the fact itself."""
+    """Group by a fact of the op; sort by time, longest first, then by the fact."""
     return sorted(group_by(members, key).items(), key=lambda item: (-item[1].total, item[0]))
 
 
@@ -101,7 +103,7 @@ SourceKey = tuple[str, str]
 
 
 def source_key(op: Op) -> SourceKey:
-    """Groups never mix kinds."""
+    """Return the key of a group of one source line; groups never mix kinds."""
     return op.agg_key, op.kind
 
 

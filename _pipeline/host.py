@@ -1,7 +1,7 @@
-"""What the threads of the host did in a window of time.
+"""Find what the threads of the host did in windows of time.
 
-The events of a thread enclose each other, as calls do. Of them the innermost counts: at any moment
-the one that began last, of several the one that ends first, of equal ones the last in the file.
+The events of a thread enclose each other, like calls. Only the innermost counts. It is the event
+that began last; of several, the one that ends first; of equal ones, the last in the file.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from itertools import chain, compress, count, repeat
 from operator import add, lt
+from typing import NamedTuple
 
 from _pipeline.intervals import union
-from _proto.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,53 +23,53 @@ if TYPE_CHECKING:
     Column = array[int]
     from _proto.trace.joined import AnyLine, AnyPlane
 
-    # When stretches of time begin, and when they end.
+    # Starts and ends of stretches of time.
     Stretches = tuple[Column, Column]
 
-# The place of no event, and what it is called.
+# Index and name number that stand for no event.
 NOBODY, NOTHING = -1, -1
-# Before and behind any time.
+# After all times; negated, before all times.
 NEVER = 1 << 80
-# So many events are looked through at once.
+# Number of events that are searched at once.
 BLOCK = 1024
 
 
-@record
-class Changes:
-    """Which event of a line is innermost, from when on; events by their places."""
+class Changes(NamedTuple):
+    """The times at which the innermost event of a line changes, and the index of the new one."""
 
     times: Column
     innermost: array[int]
-    # When else events begin or end: instants, and those that others outlast against the rules.
+    # Other times at which events begin or end: instants, and ends of events that were not nested.
     unseen: Column
     are_nested: bool
 
 
-@record
-class Track:
-    """The events of a line, by start, of several the longest first. Times count from where the
-    host's window begins."""
+class Track(NamedTuple):
+    """The events of a line, sorted by start, then longest first.
+
+    Times count from the start of the host's first window.
+    """
 
     starts: Column
     ends: Column
-    # The numbers of their names; behind the last that of nobody.
+    # Numbers of the events' names, and NOTHING at the end, so that index NOBODY has a name.
     names: array[int]
     changes: Changes
 
     def place_at(self, time: int) -> int:
-        """Which event is innermost at a time."""
+        """Return the index of the innermost event at a time."""
         n = bisect_right(self.changes.times, time)
         return self.changes.innermost[n - 1] if n else NOBODY
 
     def is_changing(self, start: int, end: int) -> bool:
-        """Whether an event begins or ends between two times, and not at them."""
+        """Return whether an event begins or ends between two times, excluding both."""
         return any(
             bisect_right(times, start) < bisect_left(times, end)
             for times in (self.changes.times, self.changes.unseen)
         )
 
     def between(self, start: int, end: int) -> dict[int, Stretches]:
-        """When which event is innermost between two times, by the numbers of names."""
+        """Return when each event is innermost between two times, by number of its name."""
         times = self.changes.times
         first, last = bisect_right(times, start), bisect_left(times, end)
         inside = times[first:last]
@@ -78,13 +78,13 @@ class Track:
         begun: dict[int, Column] = defaultdict(lambda: inside[:0])
         ended: dict[int, Column] = defaultdict(lambda: inside[:0])
         append: Any = type(inside).append
-        # What a loop would do, at a third of its time.
+        # This takes a third of the time of a loop.
         deque(map(append, map(begun.__getitem__, names), chain((start,), inside)), maxlen=0)
         deque(map(append, map(ended.__getitem__, names), chain(inside, (end,))), maxlen=0)
         return {name: (begun[name], ended[name]) for name in begun if name != NOTHING}
 
     def enclosing(self, place: int, n: int) -> list[int]:
-        """The events around one, the innermost first, and no more than so many."""
+        """Return the events that enclose an event, innermost first, at most n."""
         found: list[int] = []
         if self.changes.are_nested:
             while len(found) < n and (place := self._around(place)) != NOBODY:
@@ -99,7 +99,7 @@ class Track:
         return found[:n]
 
     def _around(self, place: int) -> int:
-        """The event in which one begins."""
+        """Return the event in which an event begins."""
         innermost = self.changes.innermost
         i = bisect_left(self.changes.times, self.starts[place])
         while innermost[i] != place:
@@ -107,8 +107,7 @@ class Track:
         return innermost[i - 1] if i else NOBODY
 
 
-@record
-class Thread:
+class Thread(NamedTuple):
     name: str
     tracks: list[Track]
 
@@ -116,56 +115,57 @@ class Thread:
         return any(track.is_changing(start, end) for track in self.tracks)
 
     def changes(self, track: Track) -> tuple[Column, Sequence[int]]:
-        """When anything begins or ends on the thread, and what then is innermost on one track."""
+        """Return all times at which the thread changes, and what is innermost on one track then."""
         if len(self.tracks) == 1 and not track.changes.unseen:
             return track.changes.times, track.changes.innermost
         times: set[int] = set()
-        for each in self.tracks:
-            times.update(each.changes.times, each.changes.unseen)
+        for other in self.tracks:
+            times.update(other.changes.times, other.changes.unseen)
         in_order = array("q", sorted(times))
         return in_order, list(map(track.place_at, in_order))
 
 
 class Host:
-    """The host's planes of threads, of which what reaches into some absolute windows is kept.
+    """The threads of the host in some windows of absolute time.
 
-    Most doesn't, and nothing else is innermost in them, around what is, or begins or ends there.
+    Events outside of the windows are dropped. They cannot be innermost in a window, nor enclose
+    such an event.
     """
 
     def __init__(self, planes: Sequence[AnyPlane], windows: Sequence[tuple[int, int]]) -> None:
         self._planes = planes
         self.start = min((start for start, _ in windows), default=0)
         apart = union(windows)
-        # Behind the last there is one that is never reached.
+        # The last start is a sentinel for events after all windows.
         self._starts = [*(start - self.start for start, _ in apart), NEVER]
         self._ends = [end - self.start for _, end in apart]
-        # From the first start to the last end of all events, once all threads are read.
+        # The first start and the last end of all events that were read so far.
         self.first, self.last = NEVER, -NEVER
         # Names by their numbers.
         self.names: list[str] = []
         self._numbers: dict[str, int] = {}
 
     def overlaps(self, start: int, end: int) -> bool:
-        """Whether the time of its events, which are read, and another have any in common."""
+        """Return whether the time of all events that were read overlaps a span."""
         return max(start, self.first) < min(end, self.last)
 
     def threads(self) -> Iterator[Thread]:
-        """Read one thread after the other: all of them at once would take much memory.
+        """Yield the threads one by one, since all at once would take much memory.
 
-        Lines of one name are one thread. Those without a name go by their ids.
+        Lines of one name are one thread. Lines without a name are named by their ids.
         """
         for plane in self._planes:
             number_of: dict[int, int] = {}
             for name in plane.line_names:
-                lines = defaultdict(list)
+                lines_by_thread = defaultdict(list)
                 for line in plane.lines(name):
-                    lines[name or str(line.id)].append(line)
-                for thread_name, of_thread in lines.items():
-                    tracks = (self._track(line, plane, number_of) for line in of_thread)
+                    lines_by_thread[name or str(line.id)].append(line)
+                for thread_name, lines in lines_by_thread.items():
+                    tracks = (self._track(line, plane, number_of) for line in lines)
                     yield Thread(thread_name, list(filter(None, tracks)))
 
     def _track(self, line: AnyLine, plane: AnyPlane, number_of: dict[int, int]) -> Track | None:
-        """Return what of a line reaches into the windows."""
+        """Return the events of a line that overlap a window."""
         shift = line.base_ps - self.start
         starts, ends, names = array("q"), array("q"), array("i")
         for ids, offsets, durations in line.spans():
@@ -177,7 +177,7 @@ class Host:
                 continue
             self.first = min(self.first, min(events[1]) + self.start)
             self.last = max(self.last, max(events[2]) + self.start)
-            # An event reaches into the first window that ends behind its start, or into none.
+            # An event overlaps the first window that ends after its start, or none.
             nearest = map(bisect_right, repeat(self._ends), events[1])
             reaching = list(map(lt, map(self._starts.__getitem__, nearest), events[2]))
             numbers, begun, ended = kept(reaching, *events)
@@ -194,7 +194,7 @@ class Host:
     def _number_names(
         self, plane: AnyPlane, metadata_ids: Iterable[int], number_of: dict[int, int]
     ) -> None:
-        """Give the names of metadata numbers; NOTHING to what has none."""
+        """Number the names of metadata entries; entries that are missing get NOTHING."""
         for metadata_id in metadata_ids:
             metadata = plane.metadata(metadata_id)
             number = NOTHING
@@ -206,9 +206,9 @@ class Host:
 
 
 def kept(
-    keep: list[bool], one: Sequence[int], another: Sequence[int], third: Sequence[int]
+    keep: list[bool], first: Sequence[int], second: Sequence[int], third: Sequence[int]
 ) -> tuple[list[int], list[int], list[int]]:
-    return list(compress(one, keep)), list(compress(another, keep)), list(compress(third, keep))
+    return list(compress(first, keep)), list(compress(second, keep)), list(compress(third, keep))
 
 
 def track_of(starts: Column, ends: Column, names: array[int]) -> Track:
@@ -226,13 +226,13 @@ def track_of(starts: Column, ends: Column, names: array[int]) -> Track:
 
 
 def changes_of(starts: Column, ends: Column) -> Changes | None:
-    """None if the events are not in order: by start, of several the longest first."""
+    """Return None if the events are not sorted by start, then longest first."""
     times, innermost = array("q"), array("i")
     add_time, add_innermost = times.append, innermost.append
     unseen: list[int] = []
     are_nested = True
-    # What is under way, the innermost last: each ends no later than those before it.
-    under_way, until = [NOBODY], [NEVER]
+    # Events that have begun and their ends, the innermost last. None ends after those before it.
+    open_events, open_ends = [NOBODY], [NEVER]
     end_of_innermost = last_end = NEVER
     last_start = -NEVER
     for place, start, end in zip(count(), starts, ends):
@@ -241,27 +241,27 @@ def changes_of(starts: Column, ends: Column) -> Changes | None:
         last_start, last_end = start, end
         while end_of_innermost <= start:
             add_time(end_of_innermost)
-            under_way.pop()
-            until.pop()
-            add_innermost(under_way[-1])
-            end_of_innermost = until[-1]
+            open_events.pop()
+            open_ends.pop()
+            add_innermost(open_events[-1])
+            end_of_innermost = open_ends[-1]
         if start == end:
             unseen.append(start)
             continue
         while end_of_innermost < end:
-            # It will end unseen, under what began later.
+            # The innermost event ends before this one, so its end will not be a change.
             are_nested = False
             unseen.append(end_of_innermost)
-            under_way.pop()
-            until.pop()
-            end_of_innermost = until[-1]
+            open_events.pop()
+            open_ends.pop()
+            end_of_innermost = open_ends[-1]
         add_time(start)
         add_innermost(place)
-        under_way.append(place)
-        until.append(end)
+        open_events.append(place)
+        open_ends.append(end)
         end_of_innermost = end
-    while len(under_way) > 1:
-        add_time(until.pop())
-        under_way.pop()
-        add_innermost(under_way[-1])
+    while len(open_events) > 1:
+        add_time(open_ends.pop())
+        open_events.pop()
+        add_innermost(open_events[-1])
     return Changes(times, innermost, array("q", sorted(unseen)), are_nested)

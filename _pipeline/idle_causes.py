@@ -1,23 +1,29 @@
-"""Why nothing runs: idle time by what else the device's plane knows of it."""
+"""Why nothing runs: idle time by cause, from the other lines of the device's plane."""
 
 from __future__ import annotations
 
-from _pipeline.device import MODULES_LINE
+from typing import NamedTuple
+
+from _pipeline.clocks import ON_DEVICE, shifts_nearby
+from _pipeline.device import AFTER_ALL, BEFORE_ALL, MODULES_LINE
 from _pipeline.intervals import Cover, complement, union
-from _pipeline.other_lines import drawn_beside
 from _pipeline.timeline import events_of
-from _proto.record import cached_property
+from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable, Iterator
 
+    from _pipeline.device import Device
     from _pipeline.normalize import Step
 
+    # Start, end and name of an event, on the clock of the step.
+    NamedSpan = tuple[int, int, str | None]
+
 WAITS_LINE = "XLA TraceMe"
-# For the other cores to arrive; for what the program takes.
+# Waits for the other cores to arrive, and for the program's inputs.
 AT_BARRIER, FOR_INPUTS = "barrier-cores", "dependency-wait"
-# Of several that hold the first; what none of them explains is the last.
+# If several causes hold at a time, the first counts. The last is for time that no other explains.
 BARRIER, DEPENDENCY, IN_CONTAINER, BETWEEN_PROGRAMS, IN_PROGRAM = CAUSES = (
     *("barrier", "dependency", "in_container", "between_programs"),
     "in_program",
@@ -25,35 +31,36 @@ BARRIER, DEPENDENCY, IN_CONTAINER, BETWEEN_PROGRAMS, IN_PROGRAM = CAUSES = (
 
 
 class Causes:
-    """The causes of a step's idle time: what else goes on in it."""
+    """The idle time of a step by cause."""
 
     def __init__(self, step: Step) -> None:
         self._gaps = step.timeline.gaps
-        containers = {each.metadata_id for each in step.containers}
+        containers = {executions.metadata_id for executions in step.containers}
         enclosing = events_of(step.admitted.pieces, step.clock, containers)
         window = step.timeline.start, step.timeline.end
-        programs, waits = drawn_beside(
+        programs, waits = spans_on_lines(
             step, [(MODULES_LINE, None), (WAITS_LINE, (AT_BARRIER, FOR_INPUTS))]
         )
-        of_cause = (
+        spans_of_causes = (
             [(start, end) for start, end, name in waits if name == AT_BARRIER],
             [(start, end) for start, end, name in waits if name == FOR_INPUTS],
             [(start, start + duration) for start, duration, _ in enclosing],
-            # Without any event the line doesn't tell.
+            # A line without any event says nothing about programs.
             complement(union((start, end) for start, end, _ in programs), window)
             if programs
             else [],
             [window],
         )
-        # The time of each cause and of those before it: what the next adds is its own.
+        # Each cover has the time of its cause and of all causes before it, so the time of a cause
+        # is the difference of two covers.
         self._covers: list[Cover] = []
         stretches: list[tuple[int, int]] = []
-        for spans in of_cause:
+        for spans in spans_of_causes:
             stretches = union([*stretches, *spans])
             self._covers.append(Cover.of(stretches))
 
     def of_span(self, start: int, end: int) -> dict[str, int]:
-        """The time of each cause between two times, if nothing runs there."""
+        """Return the time of each cause between two times at which nothing runs."""
         return self._by_cause([cover.within(start, end) for cover in self._covers])
 
     @cached_property
@@ -64,11 +71,73 @@ class Causes:
             [sum(gaps.within(*stretch) for stretch in cover) for cover in self._covers]
         )
 
-    def _by_cause(self, until: Iterable[int]) -> dict[str, int]:
-        """From what each and those before it take to what each takes."""
+    def _by_cause(self, cumulative: Iterable[int]) -> dict[str, int]:
         before = 0
         times = {}
-        for cause, time in zip(CAUSES, until, strict=True):
+        for cause, time in zip(CAUSES, cumulative, strict=True):
             times[cause] = time - before
             before = time
         return times
+
+
+class Event(NamedTuple):
+    """An event of another line."""
+
+    name: str | None
+    # On the trace's clock.
+    start: int
+    end: int
+    # Start and end on the device's clock, if the core measured them.
+    measured: tuple[int, int] | None
+
+
+def spans_on_lines(
+    step: Step, lines: Iterable[tuple[str, Container[str] | None]]
+) -> list[list[NamedSpan]]:
+    """Return the events of some lines on the clock of the step; None selects all names of a line.
+
+    An event without device times belongs to the nearest op, as a barrier belongs to the op that
+    waited for it. So the event's start and end are shifted like the nearest start or end of an op.
+    Times at an edge of the step move with that edge.
+    """
+    events_of_lines = [list(events_on(step.device, line, names)) for line, names in lines]
+    if step.clock.name != ON_DEVICE:
+        return [
+            [(event.start, event.end, event.name) for event in events] for events in events_of_lines
+        ]
+    first, last = step.edges
+    unmeasured = [event for events in events_of_lines for event in events if not event.measured]
+    times = {event.start for event in unmeasured if event.start != first}
+    times |= {event.end for event in unmeasured if event.end != last}
+    shifts = shifts_nearby(step.admitted.pieces, times)
+
+    def shifted(event: Event) -> tuple[int, int]:
+        start, end = step.timeline.start, step.timeline.end
+        if event.start != first:
+            start = event.start + shifts[event.start]
+        if event.end != last:
+            end = event.end + shifts[event.end]
+        return start, max(start, end)
+
+    return [
+        [(*(event.measured or shifted(event)), event.name) for event in events]
+        for events in events_of_lines
+    ]
+
+
+def events_on(device: Device, line_name: str, names: Container[str] | None) -> Iterator[Event]:
+    """Yield the events of a line that have a valid time and one of the names."""
+    plane = device.plane
+    name_of: dict[int, str | None] = {}
+    for line in plane.lines(line_name):
+        shift = line.base_ps - device.base
+        for events in line.events(BEFORE_ALL, AFTER_ALL):
+            for metadata_id, offset, duration, measured in events.rows():
+                if metadata_id not in name_of:
+                    metadata = plane.metadata(metadata_id)
+                    name_of[metadata_id] = metadata.name if metadata else None
+                name = name_of[metadata_id]
+                if duration >= 0 and (names is None or name in names):
+                    start = offset + shift
+                    span = (measured[0], sum(measured)) if measured else None
+                    yield Event(name, start, start + duration, span)

@@ -29,7 +29,7 @@ def union(spans: Iterable[Stretch]) -> list[Stretch]:
 
 
 def complement(stretches: Iterable[Stretch], window: Stretch) -> list[Stretch]:
-    """Return the parts of a window that lie outside of stretches."""
+    """Return the parts of a window that no stretch covers."""
     start, end = window
     outside = []
     for first, last in stretches:

@@ -1,4 +1,4 @@
-"""Load: from a path to the trace files that it means, and to an open trace of one host."""
+"""Load: find the trace files of a path, and open the trace of one host."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """A trace file, and which of the hosts in it is asked for, by name or number."""
+    """A trace file, and the requested host in it, by name or number."""
 
     path: str
     host: str | None = None
@@ -49,9 +49,9 @@ def find_files(
     profile: str,
     context: Context,
     files_in: FilesIn | None = None,
-    none: str = "no .xplane.pb file",
+    missing: str = "no .xplane.pb file",
 ) -> dict[str, str]:
-    """Return the files that a path means, by host; add a note that names the run taken."""
+    """Return the files that a path refers to, by host; add a note naming the run."""
     files_in = files_in or folders.files_in
     if profile == STDIN:
         return {profile: profile}
@@ -72,7 +72,7 @@ def find_files(
         raise NoAnswer("no_such_path", detail=detail) from None
     except (OSError, ValueError) as error:
         raise unreadable(profile, error) from None
-    detail = f"{none} in this directory, nor in a run below it or its plugins/profile"
+    detail = f"{missing} in this directory, nor in a run below it or its plugins/profile"
     if near:
         detail += f"; there is one in {near}"
     if for_viewer:
@@ -81,9 +81,9 @@ def find_files(
 
 
 def of_host(files: dict[str, str], host: str | None) -> list[Place]:
-    """Return the files that may hold a host: a file of that name, or FILE:HOST, a host inside it.
+    """Return the files that may have a host: a file of that name, or FILE:HOST, a host in a file.
 
-    With one file alone its name may be left out.
+    If there is only one file, its name can be omitted.
     """
     if host is None:
         return [Place(path) for path in files.values()]
@@ -102,7 +102,7 @@ def host_not_found(host: str, available: list[str]) -> NoAnswer:
 
 
 class Candidates:
-    """The files that can have the answer, to be tried in turn:
+    """Tries the files that can have the answer, one after another:
 
     for place in candidates.places:
         with candidates.attempt(place):
@@ -119,7 +119,7 @@ class Candidates:
 
     @contextmanager
     def attempt(self, place: Place) -> Iterator[None]:
-        """Go on with the next file if this one can't be read or lacks the device."""
+        """Continue with the next file if this one cannot be read or lacks the device."""
         notes = self._context.notes
         n_notes = len(notes)
         if len(self.places) > 1:
@@ -142,13 +142,13 @@ class Candidates:
         """Return why no file has the answer."""
         if len(self._failures) < len(self.places):
             return no_device(self._devices)
-        # Prefer a failure that installing a package can mend.
+        # Prefer a failure that the user can fix by installing a package.
         return min(self._failures, key=lambda failure: failure.reason != MISSING_DEPENDENCY)
 
 
 @contextmanager
 def opened(place: Place, device: str | None, context: Context) -> Iterator[Trace]:
-    """Open the trace of one host; it is read on demand while it is open."""
+    """Open the trace of one host. It is read on demand, so only while it is open."""
     with opened_hosts(place.path, context) as hosts:
         trace = host_among(hosts, place, device)
         context.notes += [*trace.notes, *merge_notes(trace, device)]
@@ -163,7 +163,7 @@ def opened_hosts(path: str, context: Context) -> Iterator[list[Trace]]:
 
 
 def host_among(hosts: list[Trace], place: Place, device: str | None) -> Trace:
-    """Return the host that is asked for, or else the first that has the device."""
+    """Return the requested host, else the first host that has the device."""
     if place.host is not None:
         for trace in hosts:
             if len(hosts) > 1 and place.host in trace.host.names:
@@ -179,7 +179,7 @@ def host_among(hosts: list[Trace], place: Place, device: str | None) -> Trace:
 
 
 def hosts_known(trace: Trace, place: Place, files: dict[str, str]) -> list[str]:
-    """Return what --host takes: the files, and instead of one with several hosts these."""
+    """Return the values for --host: files, or the hosts in a file with several hosts."""
     labels = trace.host.labels
     if not trace.host.is_one_of_several:
         return list(files)
@@ -192,7 +192,7 @@ def hosts_known(trace: Trace, place: Place, files: dict[str, str]) -> list[str]:
 
 
 def merge_notes(trace: Trace, device: str | None) -> list[str]:
-    """Return one note that says what was merged into the file, if anything was."""
+    """Return a note on the hosts and ranks that were merged into the file, if any."""
     merged = []
     if trace.host.is_one_of_several:
         labels = trace.host.labels
@@ -215,14 +215,14 @@ def merge_notes(trace: Trace, device: str | None) -> list[str]:
 
 @contextmanager
 def surveyed(path: str, context: Context) -> Iterator[Survey]:
-    """List what is in a file, as far as it can be read."""
+    """Open a file to list its contents, as far as it can be read."""
     with no_answer_if_unreadable(path), open_survey(path, context.on_progress) as survey:
         yield survey
 
 
 @contextmanager
 def no_answer_if_unreadable(path: str) -> Iterator[None]:
-    """Raise NoAnswer for whatever keeps a file from being read."""
+    """Turn every error that prevents reading a file into NoAnswer."""
     try:
         yield
     except OverflowError:

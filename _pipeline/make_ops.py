@@ -1,4 +1,4 @@
-"""Makes the ops of a device: metadata, facts on executions, and the order of stack frames."""
+"""Make the ops of a device from metadata, facts on executions, and the order of stack frames."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make_ops(device: Device, windows: Sequence[Admitted], context: Context) -> d
     entries: dict[int, Metadata] = {}
     for metadata_id in ids:
         metadata = device.plane.metadata(metadata_id)
-        assert metadata is not None  # or else its events would not have been admitted
+        assert metadata is not None  # since its events were admitted
         entries[metadata_id] = metadata
     add_facts_on_events(device, entries, windows)
     orders = stack_orders(device, entries, context)
@@ -101,7 +101,7 @@ def adopt(stats: Stats, on_events: dict[str, Stats]) -> None:
 
 def stack_orders(
     device: Device, entries: Mapping[int, Metadata], context: Context
-) -> dict[int, str]:
+) -> dict[int, frames.StackOrder]:
     """Return the order of the frames of each stack.
 
     An op with a `source` shows its own order. Other ops take the order of the majority, else the
@@ -123,19 +123,21 @@ def stack_orders(
         order_in_program(device, entries[metadata_id], stack)
         for metadata_id, stack in stacks.items()
     )
-    silent = [stacks[metadata_id] for metadata_id in stacks.keys() - orders.keys()]
-    if majority is None and any(stack.frames != stack.backwards.frames for stack in silent):
-        context.note("the order of stack frames is not told: the first is taken as the innermost")
+    unknown = [stacks[metadata_id] for metadata_id in stacks.keys() - orders.keys()]
+    if majority is None and any(stack.frames != stack.backwards.frames for stack in unknown):
+        context.note("order of stack frames unknown; assuming innermost first")
     return dict.fromkeys(stacks, majority or frames.INNERMOST_FIRST) | orders
 
 
-def order_in_program(device: Device, metadata: Metadata, stack: frames.Stack) -> str | None:
+def order_in_program(
+    device: Device, metadata: Metadata, stack: frames.Stack
+) -> frames.StackOrder | None:
     """Return the order of a stack if the op's line in its program shows it."""
     op = Op(metadata, device.programs, device.is_own, None)
     return frames.order_shown_by(stack, op.own_line)
 
 
-def majority_order(ops: Iterable[Op]) -> str | None:
-    """Return the order that the trace has most of these ops' stacks in; None without stacks."""
+def majority_order(ops: Iterable[Op]) -> frames.StackOrder | None:
+    """Return the frame order of most of these ops' stacks; None without stacks."""
     orders = [op.stack_order for op in ops if op.stored_stack]
     return (frames.majority(orders) or frames.INNERMOST_FIRST) if orders else None

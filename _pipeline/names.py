@@ -1,4 +1,4 @@
-"""Find the names in a trace that a name on the command line means, or that are near it."""
+"""Find the names in a trace that a name on the command line refers to or resembles."""
 
 from __future__ import annotations
 
@@ -11,40 +11,36 @@ if TYPE_CHECKING:
 
     from _pipeline.context import Context
 
-N_NEAR = 20
+N_NEAREST = 20
 
 
-def meant(asked: str, names: Collection[str]) -> str | None:
-    """Return the name that is asked for, or the only name that begins so.
+def resolve_name(name: str, names: Collection[str], option: str, context: Context) -> str | None:
+    """Return the name itself or the only name that begins with it; note an abbreviation.
 
     A number is always a whole name: 1 is not short for 12.
     """
-    if asked in names or asked.isdecimal():
-        return asked if asked in names else None
-    longer = [name for name in names if name.startswith(asked)]
-    return longer[0] if len(longer) == 1 else None
+    if name in names:
+        return name
+    longer = [] if name.isdecimal() else [other for other in names if other.startswith(name)]
+    if len(longer) != 1:
+        return None
+    context.note(f"{option} {name}: {longer[0]} taken, the only name that begins so")
+    return longer[0]
 
 
-def taken_for(asked: str, names: Collection[str], option: str, context: Context) -> str | None:
-    """Return the name that an option means; add a note if a prefix was given."""
-    name = meant(asked, names)
-    if name not in (asked, None):
-        context.note(f"{option} {asked}: {name} taken, the only name that begins so")
-    return name
-
-
-def nearest(asked: str, names: Iterable[str]) -> list[str]:
+def nearest_names(name: str, names: Iterable[str]) -> list[str]:
     """Return names that contain the text, then those that share the longest beginning."""
-    text = asked.lower()
+    text = name.lower()
 
-    def how_far(name: str) -> tuple[bool, int, int, str]:
-        other = name.lower()
-        return text not in other, -n_alike(text, other), len(name), name
+    def rank(candidate: str) -> tuple[bool, int, int, str]:
+        lower = candidate.lower()
+        shared = common_prefix_length(text, lower)
+        return text not in lower, -shared, len(candidate), candidate
 
-    return heapq.nsmallest(N_NEAR, names, key=how_far)
+    return heapq.nsmallest(N_NEAREST, names, key=rank)
 
 
-def n_alike(one: Sequence[str], other: Sequence[str]) -> int:
-    """Count the items at the start of two sequences that are the same."""
-    differs = enumerate(map(ne, one, other))
-    return next((i for i, is_other in differs if is_other), min(len(one), len(other)))
+def common_prefix_length(first: Sequence[str], second: Sequence[str]) -> int:
+    differs = enumerate(map(ne, first, second))
+    shorter = min(len(first), len(second))
+    return next((i for i, is_different in differs if is_different), shorter)

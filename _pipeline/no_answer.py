@@ -1,4 +1,4 @@
-"""Why there is no answer: the one exception, and the exit status of each reason."""
+"""The exception that a run raises if it has no answer, and the exit status of each reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-# Names of device planes begin so; planes of hosts have other names.
+# Prefix of the names of device planes; planes of hosts have other names.
 DEVICE_PLANE = "/device:"
 
 BAD_ARGUMENTS = "bad_arguments"
@@ -45,7 +45,7 @@ EXIT_STATUS = {
 
 
 class NoAnswer(Exception):
-    """There is no answer, for a reason; `fields` are what else the printed object says."""
+    """Raised if there is no answer; `fields` are further fields of the printed object."""
 
     def __init__(self, reason: str, **fields: Any) -> None:
         super().__init__(reason)
@@ -58,18 +58,18 @@ class NoAnswer(Exception):
 
 
 def no_device(planes: Iterable[str]) -> NoAnswer:
-    """Say which devices there are instead; the file may be no capture of a TPU at all."""
+    """Return the exception for a device that is missing; it lists the devices that exist."""
     devices = [name for name in dict.fromkeys(planes) if name.startswith(DEVICE_PLANE)]
     kinds = dict.fromkeys(name.removeprefix(DEVICE_PLANE).partition(":")[0] for name in devices)
     fields: dict[str, Any] = {"available_devices": devices}
     if "TPU" not in kinds:
-        of = f"{' and '.join(kinds)}, not of a TPU" if kinds else "a host (CPU) alone"
-        fields["detail"] = f"a capture of {of}: --mode anatomy shows what is in it"
+        subject = f"{' and '.join(kinds)}, not of a TPU" if kinds else "a host (CPU) alone"
+        fields["detail"] = f"a capture of {subject}: --mode anatomy shows what is in it"
     return NoAnswer(DEVICE_NOT_FOUND, **fields)
 
 
 def unreadable(path: str, error: Exception) -> NoAnswer:
-    """Say why a trace can't be read, and where in the file if that is known."""
+    """Return the exception for a trace that cannot be read."""
     what = str(error)
     if isinstance(error, OSError):
         what = f"byte 0: {error.strerror or what}"

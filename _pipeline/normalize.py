@@ -13,7 +13,7 @@ from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import timeline_of
 from _pipeline.vocabulary import KINDS
-from _proto.record import cached_property
+from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,18 +24,20 @@ if TYPE_CHECKING:
     from _pipeline.device import Device, StepEvent
     from _pipeline.event_iterate import Admitted
     from _pipeline.executions import Executions
+    from _pipeline.frames import StackOrder
     from _pipeline.ops import Op
     from _pipeline.timeline import Timeline
+    from _pipeline.vocabulary import LeafKind
 
 
 class Step:
-    """What ran in one window of a device."""
+    """The ops, executions and timeline of one window of a device."""
 
     def __init__(
         self,
         device: Device,
         picked: StepEvent | None,
-        # Its events, and the clock that tells when they ran.
+        # Its events, and the clock of their times.
         admitted: Admitted,
         clock: Clock,
         timeline: Timeline,
@@ -48,11 +50,11 @@ class Step:
         self.clock = clock
         self.timeline = timeline
         self.executions = executions
-        self.leaves = [each for each in executions.values() if not each.op.is_container]
-        self.containers = [each for each in executions.values() if each.op.is_container]
+        self.leaves = [entry for entry in executions.values() if not entry.op.is_container]
+        self.containers = [entry for entry in executions.values() if entry.op.is_container]
 
     @cached_property
-    def by_kind(self) -> dict[str, Group]:
+    def by_kind(self) -> dict[LeafKind, Group]:
         """Group the leaves by kind; a kind that did not run has an empty group."""
         by_kind = group_by(self.leaves, lambda op: op.kind)
         return {kind: by_kind.get(kind) or Group([]) for kind in KINDS}
@@ -63,7 +65,7 @@ class Step:
 
     @property
     def edges(self) -> tuple[int, int]:
-        """Return its start and end, by the trace's clock."""
+        """Return its start and end, on the trace's clock."""
         return (self.picked.start, self.picked.end) if self.picked else self.admitted.span
 
     @cached_property
@@ -73,15 +75,15 @@ class Step:
 
     @property
     def ops(self) -> list[Op]:
-        return [each.op for each in (*self.leaves, *self.containers)]
+        return [entry.op for entry in (*self.leaves, *self.containers)]
 
     @property
-    def stack_order(self) -> str | None:
-        """Return the order that the trace has most of its stacks in; None without stacks."""
+    def stack_order(self) -> StackOrder | None:
+        """Return the frame order of most of its stacks; None without stacks."""
         return majority_order(self.ops)
 
     def of_kinds(self, *kinds: str) -> list[Executions]:
-        return [each for each in self.leaves if each.op.kind in kinds]
+        return [entry for entry in self.leaves if entry.op.kind in kinds]
 
 
 def normalize(
@@ -93,7 +95,7 @@ def normalize(
         # Starts are counted more coarsely than events are read.
         context.note(
             f"{picked.n_events} events counted in this step, {admitted.n_started} start in it: some"
-            " of the line have two times; counts of other steps may be as wrong"
+            " events of the line have two times; counts of other steps may be as wrong"
         )
         picked.n_events = admitted.n_started
     if picked is None:
@@ -104,9 +106,9 @@ def normalize(
     of_stacks = context.with_own_notes()
     step = step_of(device, picked, admitted, make_ops(device, [admitted], of_stacks))
     context.notes += [*clock_notes(step), *of_stacks.notes, *false_stack_notes(step)]
-    n_endless = sum(op.has_endless_fact for op in step.ops)
-    if n_endless:
-        context.note(f"flops or bytes of {n_endless} ops are not finite: treated as absent")
+    n_infinite = sum(op.has_infinite_fact for op in step.ops)
+    if n_infinite:
+        context.note(f"flops or bytes of {n_infinite} ops are not finite: treated as absent")
     return step
 
 
@@ -115,7 +117,7 @@ def step_of(
 ) -> Step:
     """Return the step of a window; `ops` may hold more ops than run in it."""
     first, last = admitted.span if picked is None else (picked.start, picked.end)
-    # A step with measured times needs no moved end.
+    # A step with measured times needs no shifted end.
     clock = clock_of(admitted.pieces, [] if picked and picked.device_span else [last])
     window = window_of(admitted, clock, picked, first, last)
     executions = fold(ops, admitted, clock)
@@ -129,7 +131,7 @@ def window_of(
     """Convert a window from the trace's clock to the clock of the step."""
     if picked and picked.device_span and clock.name == ON_DEVICE:
         return picked.device_span
-    # No admitted op starts before its step. So the start of the step is moved like the op that
+    # No admitted op starts before its step. So the start of the step is shifted like the op that
     # starts first on the new clock, even if the fit of the clocks bends there.
     first, shift = AFTER_ALL, 0
     for piece in admitted.pieces:
@@ -137,11 +139,11 @@ def window_of(
         if min(starts) < first:
             first = min(starts)
             shift = first - piece.base - piece.starts[starts.index(first)]
-    return start + shift, max(start + shift, clock.moved(end))
+    return start + shift, max(start + shift, clock.shifted(end))
 
 
 def clock_notes(step: Step) -> list[str]:
-    """Note the difference between the two clocks if it exceeds one percent."""
+    """Return a note on the difference between the two clocks if it exceeds one percent."""
     if step.clock.name == ON_TRACE:
         return []
     measured = off = worst = 0
@@ -160,7 +162,7 @@ def clock_notes(step: Step) -> list[str]:
 
 
 def false_stack_notes(step: Step) -> list[str]:
-    """Note ops with a `source` that disagrees with their stack."""
+    """Return a note on ops with a `source` that disagrees with their stack."""
     false = Group(step.leaves).where(lambda op: op.has_other_source)
     if not false.members:
         return []

@@ -1,4 +1,4 @@
-"""Ops: the facts that are true of every execution of an op."""
+"""Ops, with the facts that hold for every execution of an op."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 from functools import cache
 
 from _pipeline import frames, scopes
-from _pipeline.texts import cut
 from _pipeline.vocabulary import (
     ASYNC,
     ASYNC_COLLECTIVE_DONE,
@@ -20,7 +19,6 @@ from _pipeline.vocabulary import (
     DMA,
     HOST,
     HOST_TRANSFERS,
-    LONGEST_CATEGORY,
     MATMUL_CATEGORY,
     NO_CATEGORY,
     NO_SOURCE,
@@ -32,6 +30,7 @@ from _pipeline.vocabulary import (
     async_collective,
     kind_of,
 )
+from _proto.cached import cached_property
 from _proto.hlo.text import (
     HOST_MEMORY,
     HloText,
@@ -40,33 +39,34 @@ from _proto.hlo.text import (
     named_after,
     parse_shape,
 )
-from _proto.record import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from _pipeline.frames import StackOrder
+    from _pipeline.vocabulary import KeyKind, Kind, Phase
     from _proto.hlo.backend_config import DeclaredCost
     from _proto.hlo.collectives import Collective
     from _proto.hlo.dots import Dot
     from _proto.hlo.program import Instruction, Program
     from _proto.hlo.programs import Programs
-    from _proto.hlo.text import Array
+    from _proto.hlo.text import Array, DtypeClass
     from _proto.trace.plane import Metadata, Value
 
-# In the stat memory_access_breakdown.
+# The number of HBM in the stat memory_access_breakdown.
 HBM_SPACE = 1
 MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
-# Where an op stands: in which program, by which name.
+# The program and the name of an op. Names are unique within a program only.
 Place = tuple["int | None", str]
 
 
-def dtype_of(outputs: list[Array]) -> str:
+def dtype_of(outputs: list[Array]) -> DtypeClass:
     return dtype_class(main_dtype(outputs)) if outputs else OTHER
 
 
 @cache
-def dtype_of_shape(shape: str) -> str:
+def dtype_of_shape(shape: str) -> DtypeClass:
     return dtype_of(parse_shape(shape)[0])
 
 
@@ -77,34 +77,33 @@ def as_text(value: Value | None) -> str:
 
 
 def as_count(value: Value | None) -> int | None:
-    """Flops or bytes; None for what can't be a count (the compiler writes -1 for unknown)."""
+    """Return flops or bytes; None if it is not a count (the compiler writes -1 if unknown)."""
     if isinstance(value, (int, float)) and 0 <= value < 1 << 63:
         return int(value)
     return None
 
 
 class Op:
-    """One entry of the event metadata. Facts that few modes need are found on demand."""
+    """An entry of the event metadata. Facts that few modes need are computed on demand."""
 
     def __init__(
         self,
         metadata: Metadata,
         programs: Programs,
         is_own: Callable[[str], bool],
-        stack_order: str | None,
+        stack_order: StackOrder | None,
     ) -> None:
         stats = metadata.stats
         self.metadata = metadata
         self.is_own = is_own
         self._programs = programs
         self.hlo = HloText(metadata.name)
-        # No category is that long. Many ops may share it, and have names made of it.
-        self.category = cut(as_text(stats.get("hlo_category")), LONGEST_CATEGORY) or NO_CATEGORY
+        self.category = as_text(stats.get("hlo_category")) or NO_CATEGORY
         if self.category == "non-fusion elementwise" and self.hlo.opcode == CAST:
             # The profiler hides casts among the elementwise math.
             self.category = CAST
         kind = kind_of(self.category, self.hlo.name)
-        self.kind = kind or OTHER
+        self.kind: Kind = kind or OTHER
         self.is_known = kind is not None
         self.async_collective = async_collective(self.category, self.hlo.name)
         self.stored_stack = frames.stack_of(as_text(stats.get("source_stack")))
@@ -128,31 +127,31 @@ class Op:
 
     @property
     def is_wait(self) -> bool:
-        """Whether the core stands still until something asynchronous is done."""
+        """Return whether the core waits here until an asynchronous op is done."""
         return self.category.endswith("-done") or self.async_collective == ASYNC_COLLECTIVE_DONE
 
     @property
     def is_start(self) -> bool:
-        """Whether it only sets off what another op waits for."""
+        """Return whether the op only starts work that another op waits for."""
         return self.category.endswith("-start") or self.async_collective == ASYNC_COLLECTIVE_START
 
     @property
     def begins(self) -> bool:
-        """Whether it begins what another op waits for, and has a name by which to tell.
+        """Return whether the op begins work that another op waits for, and has a name.
 
-        Starts do, and what is sent or received.
+        These are starts, sends and receives.
         """
         is_half = self.category in ("send", "recv", *HOST_TRANSFERS)
         return bool(self.name) and not self.is_container and (self.is_start or is_half)
 
     @property
     def source(self) -> str | None:
-        """The line that the trace gives beside the stack."""
+        """Return the line that the trace gives in addition to the stack."""
         return as_text(self.metadata.stats.get("source")) or None
 
     @property
     def stack(self) -> frames.Stack | None:
-        """Its stack, the outermost frame first."""
+        """Return its stack, outermost frame first."""
         stored = self.stored_stack
         is_outermost_first = self.stack_order == frames.OUTERMOST_FIRST
         return stored if is_outermost_first or stored is None else stored.backwards
@@ -163,22 +162,25 @@ class Op:
 
     @cached_property
     def source_inner(self) -> str | None:
-        """The line that it is due to, as `file:line`: what the trace calls its source, with the
-        whole path if the innermost frame has it; else that frame."""
+        """Return the line that the op comes from, as `file:line`.
+
+        This is the innermost frame of the stack, which has the whole path. If the op has no stack,
+        or its stack disagrees with its `source`, it is the `source`.
+        """
         if self.stack is None or self.has_other_source:
             return self.source
         return frames.line_of(self.stack.frames[-1])
 
     @property
     def has_other_source(self) -> bool:
-        """Whether its source is not the innermost frame of its stack, one of which is false."""
+        """Return whether its source differs from the innermost frame of its stack; one is wrong."""
         if self.stack is None or self.source is None:
             return False
         return not frames.fits(self.source, self.stack.frames[-1])
 
     @cached_property
     def source_user(self) -> str | None:
-        """The innermost line of the user's own code."""
+        """Return the innermost line of the user's own code."""
         if self.stack:
             return frames.innermost_own(self.stack.frames, self.is_own)
         return frames.innermost_own([self.source], self.is_own) if self.source else None
@@ -190,24 +192,24 @@ class Op:
         return f"tfop:{self.tf_op}" if self.tf_op else f"<no source>:{self.category}"
 
     @property
-    def agg_key_kind(self) -> str:
+    def agg_key_kind(self) -> KeyKind:
         if self.stored_stack:
             return STACK
         return TF_OP if self.tf_op else NO_SOURCE
 
     @cached_property
     def scope(self) -> scopes.Scope | None:
-        """Where in the program's own structure it stands; None where nothing tells."""
+        """Return its place in the structure of the program; None if unknown."""
         path = self.tf_op
         if path is None and self.instruction:
-            # A done has its start's.
+            # A done takes the path of its start.
             parts = (self.instruction, self.instruction.chain[0])
             path = next(filter(None, (part.tf_op for part in parts)), None)
         return None if path is None else scopes.scope_of(path)
 
     @cached_property
     def waits_for(self) -> str:
-        """Whom the core waits for, if this is communication or a wait."""
+        """Return what the core waits for, if the op is communication or a wait."""
         name = self.name if self.category in ASYNC else self.category.replace(" ", "-")
         if name.startswith("all-reduce-scatter"):
             return "reduce-scatter"
@@ -220,14 +222,14 @@ class Op:
             return SOME_COLLECTIVE
         arrays = [*self.hlo.outputs, *self.hlo.operands]
         if self.kind == COMM or any(array.memory_space == HOST_MEMORY for array in arrays):
-            # What is communication and no collective goes to the host and back.
+            # Communication that is no collective is a transfer to or from the host.
             return HOST
         return SPARSE_CORE if "sparse-core" in self.name or "offload" in self.name else DMA
 
     @cached_property
-    def phase(self) -> str:
+    def phase(self) -> Phase:
         if self.tf_op is None:
-            # Where the program tells its scope, its name may tell this.
+            # If the program gives its scope, its name can show a recomputation.
             return "recompute" if ".remat" in self.name and self.scope else "unknown"
         if ".remat" in self.name or "/rematted_computation/" in self.tf_op:
             return "recompute"
@@ -245,7 +247,7 @@ class Op:
 
     @cached_property
     def kernel(self) -> str | None:
-        """The name of the custom (Pallas) kernel that it runs."""
+        """Return the name of the custom (Pallas) kernel that it runs."""
         return self.hlo.base_name if self.hlo.target == "tpu_custom_call" else None
 
     @cached_property
@@ -255,22 +257,22 @@ class Op:
 
     @cached_property
     def program(self) -> Program | None:
-        """The compiled program that it is of, if it lies beside the trace."""
+        """Return its compiled program, if the trace has it."""
         return None if self.program_id is None else self._programs.program(self.program_id)
 
     @cached_property
     def instruction(self) -> Instruction | None:
-        """What its program says of it."""
+        """Return its instruction in the program."""
         return self.program.instruction(self.name) if self.program and self.name else None
 
     @property
     def own_line(self) -> str | None:
-        """The line that its program has of it."""
+        """Return its line in the program."""
         return self.instruction.line if self.instruction else None
 
     @cached_property
     def inside(self) -> Collective | None:
-        """The collective that it is or has inside, as its program tells."""
+        """Return the collective that it is or contains, from its program."""
         # Captures without programs are answered faster without this import.
         from _proto.hlo.collectives import collective_of
 
@@ -278,17 +280,16 @@ class Op:
 
     @property
     def place(self) -> Place:
-        """What names mean depends on the program."""
         return self.program_id, self.name
 
     @property
     def has_only_started(self) -> bool:
-        """Whether nothing has moved yet."""
+        """Return whether no data has moved yet when the op ends."""
         return self.is_start or self.hlo.opcode.endswith("-start")
 
     @property
     def is_to_host(self) -> bool:
-        """Whether it moves data to the host's memory."""
+        """Return whether it moves data to the memory of the host."""
         # The result of a start is (destination, source, context).
         outputs = self.hlo.outputs[:1] if self.has_only_started else self.hlo.outputs
         return any(array.memory_space == HOST_MEMORY for array in outputs)
@@ -299,27 +300,30 @@ class Op:
 
     @cached_property
     def dot(self) -> Dot | None:
-        """The matmul that it is or contains, as its program has it."""
+        """Return the matmul that it is or contains, from its program."""
         from _proto.hlo.dots import dot_of
 
         return dot_of(self.instruction) if self.instruction else None
 
     @cached_property
-    def dtype(self) -> str:
-        """That of the output: of its array of most elements."""
+    def dtype(self) -> DtypeClass:
+        """Return the dtype of the output array with most elements."""
         outputs = self.hlo.outputs
         return dtype_of(outputs) if outputs else dtype_of_shape(self.shape or "")
 
     @cached_property
     def matmul_inputs(self) -> list[Array]:
-        """The operands that a matrix unit could take: not scalars; floats or narrow integers."""
+        """Return the operands that fit a matrix unit: arrays of floats or narrow integers."""
         operands = [array for array in self.hlo.operands if array.dims]
         fit = set(filter(MATMUL_INPUT_RE.fullmatch, {array.dtype for array in operands}))
         return [array for array in operands if array.dtype in fit]
 
     @cached_property
     def operand_dtype(self) -> str | None:
-        """That of the wider one; without a program of the largest; but of floats, as in HLO."""
+        """Return the dtype of the wider dot operand, or of the largest operand without a program.
+
+        Floats are given as a dtype class, other dtypes as in HLO.
+        """
         if self.dot:
             dtype = self.dot.operand_dtype
         elif self.matmul_inputs:
@@ -331,7 +335,7 @@ class Op:
 
     @cached_property
     def dtype_uncertain(self) -> bool:
-        """Whether a matrix unit may have worked in another precision than the output shows."""
+        """Return whether a matrix unit may have used another precision than that of the output."""
         if self.dot or self.dtype == OTHER or not MATMUL_CATEGORY.match(self.category):
             return False
         inputs = {dtype_class(array.dtype) for array in self.matmul_inputs}
@@ -351,11 +355,11 @@ class Op:
 
     @cached_property
     def hbm_bytes(self) -> int | None:
-        """Bytes to and from HBM; None where the trace doesn't tell."""
+        """Return the bytes to and from HBM; None if unknown."""
         accesses = self.metadata.accesses
         if accesses is None or (
-            # An empty list is no answer: real copies of gigabytes to the host carry one. Unless
-            # whatever the text shows lies on the chip.
+            # An empty list says nothing: real copies of gigabytes to the host have one. It means 0
+            # only if all arrays in the text are on the chip.
             not accesses and self.bytes_accessed and not self.hlo.is_on_chip
         ):
             return None
@@ -365,16 +369,16 @@ class Op:
         return as_count(self.metadata.stats.get(stat))
 
     @property
-    def has_endless_fact(self) -> bool:
+    def has_infinite_fact(self) -> bool:
         facts = map(self.metadata.stats.get, ("flops", "model_flops", "bytes_accessed"))
         return any(isinstance(fact, float) and not math.isfinite(fact) for fact in facts)
 
     @cached_property
     def declared_cost(self) -> DeclaredCost | None:
-        """What the author of a kernel said that it costs."""
+        """Return the cost that the author of a kernel declared."""
         return self.instruction.declared_cost if self.instruction else None
 
     @property
     def is_opaque(self) -> bool:
-        """Whether it is a black box to XLA: a kernel, a buffer placeholder."""
+        """Return whether XLA knows nothing about it: a kernel or a buffer placeholder."""
         return self.category == CUSTOM_CALL and not self.flops

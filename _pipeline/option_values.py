@@ -1,4 +1,4 @@
-"""What options take: from a word of the command line to a value, or a refusal that says why."""
+"""Parse the values of command-line options, and find options that contradict each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import re
 
 import _peaks
-from _pipeline.request import forms_of_device
+from _pipeline.context import forms_of_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def plane_of(name: str) -> str:
-    """Of a device."""
+    """Return the name of a device's plane."""
     return forms_of_device(name)[-1]
 
 
@@ -43,7 +43,7 @@ def slice_of(text: str) -> slice:
 
 
 def count(text: str) -> int:
-    """Of flops or bytes: also written as 1.2e12."""
+    """Parse flops or bytes, which can be written as 1.2e12."""
     number = int(text) if text.isdecimal() else float(text)
     if not (0 <= number < 1 << 63 and number == int(number)):
         raise ValueError
@@ -54,7 +54,7 @@ def positive(text: str) -> float:
     number = float(text)
     if not 0 < number < math.inf:
         raise ValueError
-    # A float may be another number than so many digits.
+    # A float cannot hold every integer exactly.
     return int(text) if text.isdecimal() else number
 
 
@@ -74,14 +74,15 @@ def cost(text: str) -> tuple[str, int, int, str | None]:
     return name, count(flops), count(n_bytes), dtype
 
 
-def converter(convert: Callable[[str], Any], wanted: str) -> Callable[[str], Any]:
-    """For argparse, whose refusal then says what would have been right."""
+def converter(convert: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
+    """Return a converter for argparse that says what it expected if it fails."""
 
     def convert_or_refuse(text: str) -> Any:
         try:
             return convert(text)
-        except (ValueError, re.error, RecursionError, OverflowError):
-            raise argparse.ArgumentTypeError(f"takes {wanted}, not {text!r}") from None
+        except (ValueError, OverflowError, RecursionError, re.error):
+            # argparse puts "argument --option:" in front.
+            raise argparse.ArgumentTypeError(f"must be {expected}, got {text!r}") from None
 
     return convert_or_refuse
 
@@ -99,42 +100,43 @@ TO_POSITIVE = converter(positive, "a finite number above 0")
 TO_WHOLE = converter(whole, "a whole number above 0, such as 1e6")
 
 
-def peak_of(what: str) -> Callable[[str], tuple[str, float]]:
-    """For one of the options that override a peak."""
-    return converter(lambda text: (what, float(positive(text))), "a finite number above 0")
+def peak_of(name: str) -> Callable[[str], tuple[str, float]]:
+    """Return the converter of an option that overrides a peak."""
+    return converter(lambda text: (name, float(positive(text))), "a finite number above 0")
 
 
-# The one is for programs, the other for eyes.
+# `record` is machine-readable only and `page` is HTML; neither has text output.
 WITHOUT_TEXT = ("record", "page")
 
 
 def contradictions_in(mode: str, given: Json) -> Iterator[str]:
-    """What each option allows, and all of them together don't."""
+    """Yield a message for each rule that several options break together."""
     if "step" in given and "step_id" in given:
-        yield "--step and --step-id exclude each other"
+        yield "--step and --step-id exclude each other: give only one"
     if mode == "compare" and "baseline" not in given:
-        yield "--mode compare takes --baseline PROFILE, the capture before the change"
+        yield "--mode compare requires --baseline PROFILE, the capture before the change"
     if mode == "page" and "out" not in given:
-        yield "--mode page takes --out FILE, where the page is written"
+        yield "--mode page requires --out FILE, the path of the page"
     if given.get("out") == "-":
-        yield "--out takes a file: on standard output is the answer"
+        yield "--out must be a file, got '-'; stdout is used for the JSON answer"
     if given.get("out", "").endswith((".xplane.pb", ".xplane.pb.gz")):
-        yield "--out would overwrite a trace"
+        yield f"--out {given['out']} would overwrite a trace; give a name such as step.html"
     if given["profile"] == given.get("baseline") == "-":
-        yield "there is only one standard input: PROFILE and the baseline can't both be -"
+        yield "PROFILE and --baseline are both -, but there is only one stdin; give a file for one"
     if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
-        yield "--model-flops, --flops-per-token and --params exclude each other"
-    of_token = {"flops_per_token", "params"} & given.keys()
-    if of_token and "tokens" not in given:
-        yield "--flops-per-token and --params take --tokens, those of a step in all"
-    if "n_devices" in given and not of_token:
-        yield "--n-devices takes --flops-per-token or --params"
+        yield "--model-flops, --flops-per-token and --params exclude each other: give only one"
+    per_token = {"flops_per_token", "params"} & given.keys()
+    if per_token and "tokens" not in given:
+        yield "--flops-per-token and --params require --tokens, the tokens of one step in all"
+    if "n_devices" in given and not per_token:
+        yield "--n-devices requires --flops-per-token or --params"
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
-    if len(set(kernels)) < len(kernels):
-        yield "--kernel-cost was given twice for one kernel"
+    for kernel in dict.fromkeys(kernels):
+        if kernels.count(kernel) > 1:
+            yield f"--kernel-cost was given twice for {kernel}; give one cost per kernel"
     if given.get("format") == "text" and mode in WITHOUT_TEXT:
-        yield f"--mode {mode} has no --format text"
+        yield f"--mode {mode} has no --format text; leave it out"
     if mode == "anatomy" and "device" in given:
-        yield "--mode anatomy takes --plane, not --device"
+        yield "--mode anatomy does not take --device; use --plane"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
-        yield "--line, --grep and --sample ask for --plane"
+        yield "--line, --grep and --sample require --plane"

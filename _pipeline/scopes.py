@@ -1,7 +1,7 @@
-"""The scope of an op: where in the program's own structure it stands, by the path of its `tf_op`.
+"""Parse the path in an op's `tf_op` to its scope: its place in the structure of the program.
 
-Of `jit(step)/transpose(jvp(decoder))/while/body/mlp/dot_general:` that is `decoder/mlp`, and
-`dot_general` the primitive.
+In `jit(step)/transpose(jvp(decoder))/while/body/mlp/dot_general:` the scope is `decoder/mlp` and
+the primitive is `dot_general`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
 
-# How a program has its parts run, not what they are.
+# Parts of a path that say how the program runs, not what it is made of.
 TRANSFORMATIONS = frozenset(
     "while body cond closed_call checkpoint remat remat2 rematted_computation shard_map pjit"
     " custom_jvp_call custom_vjp_call core_call xla_call xla_pmap main".split()
 )
 WRAPPERS = frozenset("jit jvp transpose vmap pmap".split())
-# What is quoted, and else what splits a path or brackets a part of it. A quote that is not closed
-# is a character like any other.
+# Matches quoted text, and characters that split a path or bracket a part of it. A quote that is not
+# closed is an ordinary character.
 MARK_RE = re.compile(r"""'[^']*'|"[^"]*"|[()\[\]{}/;]""")
 CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 
 
 class Scope(NamedTuple):
-    """The parts of a path, outermost first, and the primitive at its end, if it has one."""
+    """The parts of a path, outermost first, and the primitive at its end, if any."""
 
     parts: tuple[str, ...]
     primitive: str | None
@@ -38,24 +38,26 @@ class Scope(NamedTuple):
         return "/".join(self.parts)
 
 
-# Many ops have one path.
+# Many ops share a path.
 @lru_cache(maxsize=1 << 12)
 def scope_of(path: str) -> Scope:
-    """Take a path apart. A `/` splits it, but for one in brackets or quotes; of several paths,
-    joined by `;`, the first counts."""
+    """Parse a path. A `/` splits it, except within brackets or quotes.
+
+    If several paths are joined by `;`, only the first counts.
+    """
     marks = [(found.start(), found[0]) for found in MARK_RE.finditer(path)]
     closing = matched(marks)
     end = end_of_first(marks, closing, len(path))
     path = path[:end].removesuffix(":")
     parts: list[str] = []
-    # Where the current part begins, and up to where all stands in brackets.
-    start = passed = 0
+    # The start of the current part, and the end of the text that is skipped, being in brackets.
+    start = skipped = 0
     if path.startswith("jit(") and 3 in closing and ends_part(path, closing[3] + 1, ()):
-        # The program's own name.
-        start = passed = closing[3] + 1
+        # This is the name of the program.
+        start = skipped = closing[3] + 1
     wrappers: set[int] = set()
     for at, mark in marks:
-        if at < passed or at >= len(path):
+        if at < skipped or at >= len(path):
             continue
         if at in wrappers or mark == "/":
             parts.append(path[start:at])
@@ -66,14 +68,14 @@ def scope_of(path: str) -> Scope:
                 wrappers.add(close)
                 start = at + 1
             else:
-                passed = close + 1
-    # Thousands of ops may stand in one deep scope, each by a path of its own.
+                skipped = close + 1
+    # Thousands of ops can be in one deep scope, each with its own path, so share equal parts.
     kept = (intern(part) for part in parts if part and part not in TRANSFORMATIONS)
     return Scope(tuple(kept), path[start:] or None)
 
 
 def matched(marks: list[tuple[int, str]]) -> dict[int, int]:
-    """Where each bracket is closed, if it is."""
+    """Return the place at which each bracket is closed; without those that are not closed."""
     closing = {}
     opened: list[tuple[int, str]] = []
     for at, mark in marks:
@@ -85,16 +87,16 @@ def matched(marks: list[tuple[int, str]]) -> dict[int, int]:
 
 
 def end_of_first(marks: list[tuple[int, str]], closing: dict[int, int], end: int) -> int:
-    """Where the first of several paths ends."""
-    passed = 0
+    """Return the end of the first of several paths."""
+    skipped = 0
     for at, mark in marks:
-        if at >= passed:
+        if at >= skipped:
             if mark == ";":
                 return at
-            passed = closing.get(at, at) + 1
+            skipped = closing.get(at, at) + 1
     return end
 
 
 def ends_part(path: str, at: int, wrappers: Container[int]) -> bool:
-    """Whether a part of a path ends before this place."""
+    """Return whether a part of a path ends before this place."""
     return at >= len(path) or path[at] == "/" or at in wrappers

@@ -1,4 +1,4 @@
-"""Step-pick: choose the step that is asked for, or the typical one."""
+"""Step-pick: choose the requested step, or a typical one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from _pipeline.device import count_starts
 from _pipeline.groups import percent
 from _pipeline.intervals import length_of, union
-from _pipeline.names import taken_for
+from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
 
 TYPE_CHECKING = False
@@ -21,14 +21,14 @@ ALL_STEPS = "all"
 
 
 class StepChoice(NamedTuple):
-    """The step that is asked for: an index or `all`, a name, or nothing."""
+    """The requested step: an index or `all`, a name, or nothing."""
 
     position: int | str | None = None
     name: str | None = None
 
 
 def pick_step(device: Device, choice: StepChoice, context: Context) -> StepEvent | None:
-    """Return the step that is asked for, else the busiest; None if the step is all ops."""
+    """Return the requested step, else the busiest; None if the step is all ops."""
     count_starts(device)
     picked = pick_among(device, choice, context)
     context.notes += notes_on_time_outside(device.steps)
@@ -41,16 +41,16 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
         return None
     if isinstance(choice.position, int):
         if not -len(steps) <= choice.position < len(steps):
-            detail = f"no step {choice.position} among {len(steps)}"
+            detail = f"no step {choice.position}; the trace has {len(steps)} steps, counted from 0"
             if any(step.name == str(choice.position) for step in steps):
                 detail += f"; one is named so: --step-id {choice.position}"
             raise step_not_found(steps, detail)
         picked = steps[choice.position]
     elif choice.name is not None:
         names = {step.name for step in steps if step.name is not None}
-        name = taken_for(choice.name, names, "--step-id", context)
+        name = resolve_name(choice.name, names, "--step-id", context)
         if name is None:
-            detail = f"no step is named {choice.name!r}, nor does just one name begin so"
+            detail = f"no step named {choice.name!r}, and it is not a unique prefix"
             raise step_not_found(steps, detail)
         named = [step for step in steps if step.name == name]
         picked, n_busy = busiest(named)

@@ -1,4 +1,4 @@
-"""What is written to the streams that the command was given."""
+"""Write to the streams of the process, and show progress on a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """One line on a terminal that erases itself, for runs that take longer than a second."""
+    """Shows a line on a terminal while a run takes longer than a second, and erases it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -21,15 +21,15 @@ class Progress:
         self._due = time.monotonic() + 1
         self._shown = False
 
-    def __call__(self, doing: str, done: int, whole: int) -> None:
-        """So many bytes are done; how many there are is 0 where nobody knows."""
+    def __call__(self, activity: str, done: int, total: int) -> None:
+        """Show the bytes done of all bytes; `total` is 0 if unknown."""
         now = time.monotonic()
-        # Of two processes at work one tells.
+        # Forked processes inherit this object; only the first process may write.
         if now >= self._due and os.getpid() == self._process:
             self._due = now + 0.1
             self._shown = True
-            how_far = f"{100 * done // whole} %" if whole else f"{done >> 20} MiB"
-            self._show(f"{doing}: {how_far}")
+            progress = f"{100 * done // total} %" if total else f"{done >> 20} MiB"
+            self._show(f"{activity}: {progress}")
 
     def erase(self) -> None:
         if self._shown:
@@ -39,25 +39,26 @@ class Progress:
         try:
             write(self._stream, f"\r\x1b[K{line}")
         except OSError:
-            # The terminal went away: no reason to stop.
+            # The terminal is gone, but the run can go on.
             self._due = math.inf
 
 
 def write(stream: TextIO | None, text: str) -> None:
-    """Write all of it, and past the stream.
+    """Write a whole text to the file descriptor of a stream.
 
-    What a stream couldn't write it keeps, tries again when the process ends, and makes that fail
-    which had ended otherwise. Unbuffered, it may write a part and say nothing.
+    A buffered stream keeps what it could not write, tries again at exit, and then changes the exit
+    status. An unbuffered stream may write only a part, without an error.
     """
     if stream is None:
-        # It was closed from the start. By now its number may be that of another file.
+        # The stream was closed at the start, so its descriptor may belong to another file by now.
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     fd = stream.fileno()
-    left = memoryview(text.encode(stream.encoding, "backslashreplace"))
-    while left:
+    remaining = memoryview(text.encode(stream.encoding, "backslashreplace"))
+    while remaining:
         try:
-            left = left[os.write(fd, left) :]
+            remaining = remaining[os.write(fd, remaining) :]
         except BlockingIOError:
+            # Another process has made this pipe non-blocking.
             import select
 
             select.select([], [fd], [])

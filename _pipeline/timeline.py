@@ -1,4 +1,4 @@
-"""The timeline of a step: when leaf ops run, when only containers do, and when nothing does."""
+"""Build the timeline of a step: the gaps between leaf ops, and the time of containers in them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Timeline(NamedTuple):
-    """How a window is filled."""
+    """The gaps of a window."""
 
     start: int
     end: int
@@ -63,7 +63,7 @@ def gaps_of(
 ) -> Cover:
     gaps = gaps_between(leaves_of(pieces, clock, containers), window)
     if gaps is None:
-        # Rare: a line that is not sorted, or several lines.
+        # This is rare: the line is not sorted, or there are several lines.
         gaps = gaps_between(in_order(pieces, clock, containers), window)
     assert gaps is not None
     return gaps
@@ -98,7 +98,7 @@ def gaps_between(pieces: Iterable[Columns], window: tuple[int, int]) -> Cover | 
 
 
 def leaves_of(pieces: Iterable[Piece], clock: Clock, containers: Set[int]) -> Iterator[Columns]:
-    """Yield the columns of all events but those of containers."""
+    """Yield the columns of all events except those of containers."""
     for piece in pieces:
         columns = columns_of(piece, clock)
         if not containers.isdisjoint(piece.metadata_ids):
@@ -107,7 +107,7 @@ def leaves_of(pieces: Iterable[Piece], clock: Clock, containers: Set[int]) -> It
 
 
 def in_order(pieces: Sequence[Piece], clock: Clock, containers: Set[int]) -> Iterator[Columns]:
-    """Yield the leaves sorted by start; of equal starts in the file's order."""
+    """Yield the leaves sorted by start; equal starts stay in the file's order."""
     spans = [
         (min(starts, default=AFTER_ALL), max(starts, default=BEFORE_ALL))
         for starts, _, _ in leaves_of(pieces, clock, containers)

@@ -1,4 +1,4 @@
-"""The vocabulary: every category of ops has one kind."""
+"""The categories of ops, and the kind of each."""
 
 from __future__ import annotations
 
@@ -7,10 +7,22 @@ from functools import cache
 
 from _proto.hlo.text import ASYNC_COLLECTIVE_ENDS, named_after
 
-COMPUTE, DATA_MOVE, COMM, OTHER = KINDS = ("compute", "data_move", "comm", "other")
-CONTAINER = "container"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Literal
+
+    LeafKind = Literal["compute", "data_move", "comm", "other"]
+    Kind = Literal[LeafKind, "container"]
+    Phase = Literal["forward", "backward", "recompute", "other", "unknown"]
+    KeyKind = Literal["stack", "tf_op", "no_source"]
+
+COMPUTE: Final = "compute"
+DATA_MOVE: Final = "data_move"
+COMM: Final = "comm"
+OTHER: Final = "other"
+KINDS: tuple[LeafKind, ...] = (COMPUTE, DATA_MOVE, COMM, OTHER)
+CONTAINER: Final = "container"
 NO_CATEGORY = "<none>"
-LONGEST_CATEGORY = 1000
 CAST = "convert"
 CUSTOM_CALL = "custom-call"
 COMM_STALL = "async-done (comm stall)"
@@ -21,7 +33,7 @@ COLLECTIVES = (
 HOST_TRANSFERS = ("host send", "host recv")
 ASYNC = ("async-start", "async-update", "async-done")
 ASYNC_COLLECTIVE_START, ASYNC_COLLECTIVE_DONE = ASYNC_COLLECTIVE_ENDS
-CATEGORIES = {
+CATEGORIES: dict[Kind, str] = {
     CONTAINER: "while, conditional, call, megacore fusion",
     COMPUTE: (
         "fusion, convolution, dot, ragged-dot, custom-call, non-fusion elementwise, reduce, "
@@ -49,7 +61,7 @@ CATEGORIES = {
                 for name in (*COLLECTIVES, *HOST_TRANSFERS)
                 for suffix in ("", "-start", "-update", "-done")
             ),
-            # unless they are named after a local transfer: see `kind_of`
+            # unless they are named after a local transfer, see `kind_of`
             *ASYNC,
         ]
     ),
@@ -59,14 +71,14 @@ CATEGORIES = {
     ),
 }
 KIND_OF = {name: kind for kind, names in CATEGORIES.items() for name in names.split(", ")}
-# Families that no list could complete: the first that fits decides.
-FAMILIES = (
+# Families of categories, matched by pattern if no row has the category. The first match counts.
+FAMILIES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (COMM, re.compile(r"infeed|outfeed")),
     (COMPUTE, re.compile(r" fusion\Z|\A(?:convolution |rng-|batch-norm-)")),
 )
 
 
-# Moved within the device, by a SparseCore or a DMA engine.
+# Transfers within the device, by a SparseCore or a DMA engine.
 LOCAL_TRANSFERS = (
     *("sparse-core-data-format", "gather_offload", "scatter_offload"),
     *("slice", "dynamic-slice", "dynamic-update-slice", "copy", "pad", "concatenate"),
@@ -76,8 +88,8 @@ MATMUL_CATEGORY = re.compile(
 )
 
 
-def kind_of(category: str, op_name: str) -> str | None:
-    """The kind of a category; None where the category stands in no row."""
+def kind_of(category: str, op_name: str) -> Kind | None:
+    """Return the kind of a category; None if the category is unknown."""
     kind = KIND_OF.get(category) or kind_of_family(category)
     if category in ASYNC and named_after(op_name, LOCAL_TRANSFERS):
         return DATA_MOVE
@@ -87,21 +99,26 @@ def kind_of(category: str, op_name: str) -> str | None:
 
 
 @cache
-def kind_of_family(category: str) -> str | None:
+def kind_of_family(category: str) -> Kind | None:
     return next((kind for kind, family in FAMILIES if family.search(category)), None)
 
 
 def async_collective(category: str, op_name: str) -> str | None:
-    """Which end of an asynchronous collective an op is, if it is a fusion that is one.
+    """Return which end of an asynchronous collective a fusion is; None for other ops.
 
-    (Those between the two are math that carries pieces of it.)
+    The fusions between both ends are math that also moves parts of the data.
     """
     is_fusion = category.endswith("fusion")
     return named_after(op_name, ASYNC_COLLECTIVE_ENDS) if is_fusion else None
 
 
-# What is waited for that is no collective, or one that nobody names.
+# What a core waits for, if it is not a collective with a known name.
 SOME_COLLECTIVE = "collective"
-HOST, SPARSE_CORE, DMA = "host", "sparse_core", "dma"
-PHASES = ("forward", "backward", "recompute", "other", "unknown")
-STACK, TF_OP, NO_SOURCE = KEY_KINDS = ("stack", "tf_op", "no_source")
+HOST: Final = "host"
+SPARSE_CORE: Final = "sparse_core"
+DMA: Final = "dma"
+PHASES: tuple[Phase, ...] = ("forward", "backward", "recompute", "other", "unknown")
+STACK: Final = "stack"
+TF_OP: Final = "tf_op"
+NO_SOURCE: Final = "no_source"
+KEY_KINDS = (STACK, TF_OP, NO_SOURCE)

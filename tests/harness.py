@@ -19,8 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from unittest import mock
 
 import compute_breakdown
-from _pipeline.context import Context
-from _pipeline.request import Request
+from _pipeline.context import Context, Request
 
 T = TypeVar("T")
 

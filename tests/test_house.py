@@ -28,7 +28,7 @@ SCRIPT = "compute_breakdown"
 # From the bottom to the top.
 ROOMS = ("_peaks", "_output", "_proto", "_pipeline", "_analysis", "_modes", SCRIPT)
 PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
-MODULES_OF_MODES = {mode.function.partition(":")[0]: mode.name for mode in compute_breakdown.MODES}
+MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in compute_breakdown.MODES}
 # This mode calls the others.
 SHOWS_OTHERS = "page"
 # Only `--format text` loads these, and of the tables only those of the mode.
@@ -170,6 +170,18 @@ class Imports(unittest.TestCase):
     def test_output_imports_no_other_package(self) -> None:
         found = [link for link in imports() if link.by.startswith("_output.")]
         self.assertEqual([link for link in found if not link.of.startswith("_output.")], [])
+
+    def test_declared_fields_are_imported_for_types_only(self) -> None:
+        packages = ("_modes.", "_analysis.", "_pipeline.", "_proto.")
+        found = [each for each in imports() if each.by.startswith(packages)]
+        declared = [each for each in found if each.of.startswith("_output.fields.")]
+        self.assertGreater(len(declared), 20)
+        self.assertEqual([each for each in declared if not each.is_for_types], [])
+
+    def test_pipeline_and_analysis_import_no_presentation(self) -> None:
+        found = [each for each in imports() if each.of.startswith("_output.")]
+        users = {each.by for each in found if not each.of.startswith("_output.fields.")}
+        self.assertEqual({user for user in users if room_of(user) in (2, 3, 4)}, set())
 
     def test_imports_form_no_cycle(self) -> None:
         graph: dict[str, set[str]] = {module: set() for module in modules()}

@@ -13,30 +13,8 @@ from _output.fields.units import (
     TokensPerSecond,
 )
 
-Bottleneck = Literal[
-    "collective",
-    "host",
-    "data_movement",
-    "compute_bound",
-    "memory_bound",
-    "kernel",
-    "unjudged",
-    "other",
-    "idle",
-    "at_roof",
-]
-BudgetClass = Literal[
-    "collective",
-    "host",
-    "data_movement",
-    "compute_bound",
-    "memory_bound",
-    "kernel",
-    "unjudged",
-    "other",
-    "idle",
-    "overlap",
-]
+Bottleneck = Literal[OpClass, "idle", "at_roof"]
+BudgetClass = Literal[OpClass, "idle", "overlap"]
 
 
 class SpeedOfLight(TypedDict):
@@ -149,7 +127,7 @@ class FindingsTail(TypedDict):
     """The part of it that is known to be lost."""
 
 
-class Answer(StepAnswer):
+class Fields(TypedDict):
     bottleneck: Bottleneck
     """The class with the most lost time (`kernel` and `unjudged` compete with all their time),
     `idle` for idle time, or `at_roof` for time at the roof."""
@@ -190,3 +168,7 @@ class Answer(StepAnswer):
     """The chip whose peaks are used."""
     peaks_used: PeaksUsed
     """The peaks."""
+
+
+class Answer(StepAnswer, Fields):
+    pass

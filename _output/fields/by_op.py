@@ -183,7 +183,7 @@ class OpIfAsked(TypedDict, total=False):
     """The op named by `--op`; only with that option."""
 
 
-class Answer(StepAnswer, OpIfAsked):
+class Fields(OpIfAsked):
     ops: list[Op]
     """The leaf ops that take most time, at most `--top`; ties by name."""
     tail: OpsTail
@@ -194,3 +194,7 @@ class Answer(StepAnswer, OpIfAsked):
     """The chip whose peaks are used."""
     peaks_used: PeaksUsed
     """The peaks."""
+
+
+class Answer(StepAnswer, Fields):
+    pass

@@ -69,7 +69,7 @@ class NoScope(TypedDict):
     to `dur_ps`. Null without a program."""
 
 
-class Answer(StepAnswer):
+class Fields(TypedDict):
     scopes: list[Scope]
     """The tree of scopes, depth first; scopes with the same parent by time, then by name. The first
     row is the root, or the scope named by `--below`."""
@@ -77,3 +77,7 @@ class Answer(StepAnswer):
     """Scopes below the first row that are deeper than the listed ones."""
     no_scope: NoScope
     """Ops without a path. With the root they are all leaf ops (`non_while_duration_ps_sum`)."""
+
+
+class Answer(StepAnswer, Fields):
+    pass

@@ -6,6 +6,8 @@ from _output.fields.common import StepFields, Totals
 from _output.fields.rows import DtypeFields, GroupFields, GroupTail
 from _output.fields.units import Bytes, Count, Flops, Picoseconds
 
+ListedKind = Literal["compute", "data_move", "comm"]
+
 
 class ScopeShare(TypedDict):
     """A scope that ops of a group belong to."""
@@ -32,7 +34,7 @@ class AlsoFused(TypedDict):
 class Group(GroupFields, DtypeFields):
     """Ops of one kind and key."""
 
-    kind: Literal["compute", "data_move", "comm"]
+    kind: ListedKind
     """Kind of its ops."""
     model_flops_sum: Flops | None
     """Flops that the model asked for; the compiler can add or save some."""
@@ -54,11 +56,13 @@ class Group(GroupFields, DtypeFields):
     """True if there are more shapes."""
 
 
-class GroupTotals(Totals):
-    """Sums over the step, and the number of groups."""
-
+class OwnTotals(TypedDict):
     n_groups_total: Count
     """Number of groups, including those that `--top` leaves out."""
+
+
+class GroupTotals(Totals, OwnTotals):
+    """Sums over the step, and the number of groups."""
 
 
 class TailIfAsked(TypedDict, total=False):
@@ -66,8 +70,21 @@ class TailIfAsked(TypedDict, total=False):
     """What `groups` leaves out; only with `--top`."""
 
 
-class Answer(StepFields, TailIfAsked):
-    totals: GroupTotals
-    """Sums over the step."""
+class Fields(TailIfAsked):
     groups: list[Group]
     """Every group, in order of appearance; with `--top` the groups that take most time."""
+
+
+class Returned(Fields):
+    """The fields of the mode, and what it adds to the totals of all modes."""
+
+    totals: OwnTotals
+
+
+class WithTotals(TypedDict):
+    totals: GroupTotals
+    """Sums over the step."""
+
+
+class Answer(StepFields, WithTotals, Fields):
+    pass

@@ -6,6 +6,10 @@ from _output.fields.common import StepFields, Totals
 from _output.fields.rows import Line
 from _output.fields.units import Bytes, Count, Gbps, Percent, Picoseconds
 
+TransferMode = Literal["sync", "async"]
+Engine = Literal["core", "sparse_core"]
+GroupsFrom = Literal["text", "program", "shapes"]
+
 
 class Collective(TypedDict):
     """Sums of one collective."""
@@ -20,9 +24,7 @@ class Collective(TypedDict):
     """Bytes as in `rows`, but a `send` or `recv` counts once: with its wait, if there is one."""
 
 
-class CommTotals(Totals):
-    """Sums over the step, and over its communication."""
-
+class OwnTotals(TypedDict):
     exposed_ps: Picoseconds
     """Time during which the core runs communication or waits for it, without transfers to and from
     the host."""
@@ -44,6 +46,10 @@ class CommTotals(Totals):
     """Sums by collective, in order of first appearance."""
 
 
+class CommTotals(Totals, OwnTotals):
+    """Sums over the step, and over its communication."""
+
+
 class Pairs(TypedDict):
     """How waits were paired with the ops that start the communication."""
 
@@ -63,9 +69,9 @@ class CommRow(Line):
     """The collective, as `waits_for` in `comm_rollup` of summary, but read from the program if the
     name says only `collective`. Copies to and from host memory are `to_host` and `from_host`, other
     transfers of the host `host`."""
-    mode: Literal["sync", "async"]
+    mode: TransferMode
     """`sync` if it runs on the core, `async` if the core waits for it."""
-    engine: Literal["core", "sparse_core"]
+    engine: Engine
     """`sparse_core` if the op, its start or the program says so."""
     agg_key: str
     """Key of the group."""
@@ -110,7 +116,7 @@ class CommRow(Line):
     {0,4} to {3,7}; less regular groups are spelled out, at most 8 sets of 64 members; permutes read
     `8 pairs, 4 to self`. Ids are places in the program's device assignment, not chips.
     Example: `4 x 2, stride 2`"""
-    groups_from: Literal["text", "program", "shapes"] | None
+    groups_from: GroupsFrom | None
     """Where `groups` comes from: the `text` of the op or its start, the `program`, or the `shapes`,
     since their ratio is n."""
     bus_gbps: Gbps | None
@@ -133,10 +139,23 @@ class CommTail(TypedDict):
     """Time during which the core waits for them."""
 
 
-class Answer(StepFields):
-    totals: CommTotals
-    """Sums over the step, and over its communication."""
+class Fields(TypedDict):
     rows: list[CommRow]
     """Communication, most exposed time first, at most `--top` rows."""
     tail: CommTail
     """What `rows` leaves out."""
+
+
+class Returned(Fields):
+    """The fields of the mode, and what it adds to the totals of all modes."""
+
+    totals: OwnTotals
+
+
+class WithTotals(TypedDict):
+    totals: CommTotals
+    """Sums over the step, and over its communication."""
+
+
+class Answer(StepFields, WithTotals, Fields):
+    pass

@@ -5,6 +5,18 @@ from typing import Literal, TypedDict
 from _output.fields.common import AbsentAnswer, OkAnswer
 from _output.fields.units import Clock, Count, Executions, Fraction, Kind, Percent, Picoseconds
 
+MatchedBy = Literal[
+    "same_ops",
+    "same_key",
+    "same_places_and_scopes",
+    "same_files_and_scopes",
+    "same_places",
+    "same_scopes",
+    "same_line",
+    "only_before",
+    "only_after",
+]
+
 
 class SideStep(TypedDict):
     """A step that is compared."""
@@ -142,17 +154,7 @@ class CompareRow(Delta, Tested, Ranges):
     """Place in the list, from 1."""
     kind: Kind
     """Kind of its ops."""
-    matched_by: Literal[
-        "same_ops",
-        "same_key",
-        "same_places_and_scopes",
-        "same_files_and_scopes",
-        "same_places",
-        "same_scopes",
-        "same_line",
-        "only_before",
-        "only_after",
-    ]
+    matched_by: MatchedBy
     """How the line was found again: `same_ops`, by the very same ops; `same_key`, without a stack,
     by its key; `same_places_and_scopes`, `same_files_and_scopes`, `same_places`, `same_scopes`,
     `same_line`, by files and columns of the stack or of its last frame, and by parts of tf_op;
@@ -196,9 +198,7 @@ class CompareTail(TypedDict):
     """Their time by kind."""
 
 
-class Answer(OkAnswer):
-    baseline_dir: str
-    """The baseline as given."""
+class Fields(TypedDict):
     before: Side
     """What was read as the baseline."""
     after: Side
@@ -224,6 +224,15 @@ class Answer(OkAnswer):
     """Source lines, the largest change first, at most `--top`."""
     tail: CompareTail
     """What `rows` leaves out."""
+
+
+class Compared(OkAnswer):
+    baseline_dir: str
+    """The baseline as given."""
+
+
+class Answer(Compared, Fields):
+    pass
 
 
 class Absent(AbsentAnswer, total=False):

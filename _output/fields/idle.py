@@ -48,7 +48,7 @@ class HostEvent(TypedDict):
     """Number of threads."""
 
 
-class Answer(StepAnswer):
+class Fields(TypedDict):
     idle_by_cause: IdleByCause
     """Idle time by cause; adds up to `idle_duration_ps`."""
     gaps: list[IdleGap]
@@ -56,3 +56,7 @@ class Answer(StepAnswer):
     host_events: list[HostEvent] | None
     """The 20 events of the host with the most time, over all gaps of at least 1 µs. Null if the
     host is unknown; a note says why."""
+
+
+class Answer(StepAnswer, Fields):
+    pass

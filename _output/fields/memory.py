@@ -149,7 +149,7 @@ class Runtime(TypedDict):
     """Number of allocation and deallocation events."""
 
 
-class Answer(StepAnswer):
+class Fields(TypedDict):
     peak_bytes: Bytes
     """Bytes that are live at the peak. A note says if this is an upper bound."""
     reserved_bytes: Bytes
@@ -183,6 +183,10 @@ class Answer(StepAnswer):
     """What the allocator reported for this device during the capture, from the host's plane; null
     if it reported nothing. Programs reserve their temporaries; arguments and results are arrays and
     count as allocated."""
+
+
+class Answer(StepAnswer, Fields):
+    pass
 
 
 class Absent(AbsentAnswer, total=False):

@@ -55,9 +55,7 @@ class Movement(StackKey, Durations):
     """HLO text of the longest execution."""
 
 
-class NonComputeTotals(Totals):
-    """Sums over the step, and over the lists of this mode."""
-
+class OwnTotals(TypedDict):
     non_compute_duration_ps: Picoseconds
     """Sum of each of the two lists."""
     non_compute_pct_of_step: Percent | None
@@ -66,15 +64,32 @@ class NonComputeTotals(Totals):
     """`non_compute_duration_ps` in percent of the compute time; can exceed 100."""
 
 
+class NonComputeTotals(Totals, OwnTotals):
+    """Sums over the step, and over the lists of this mode."""
+
+
 class TailIfAsked(TypedDict, total=False):
     tail: GroupTail
     """What `by_source_within_category` leaves out; only with `--top`."""
 
 
-class Answer(StepFields, TailIfAsked):
-    totals: NonComputeTotals
-    """Sums over the step."""
+class Fields(TailIfAsked):
     by_category: list[Category]
     """Data movement and waits by category, in order of appearance."""
     by_source_within_category: list[Movement]
     """The same by source within each category; with `--top` those that take most time."""
+
+
+class Returned(Fields):
+    """The fields of the mode, and what it adds to the totals of all modes."""
+
+    totals: OwnTotals
+
+
+class WithTotals(TypedDict):
+    totals: NonComputeTotals
+    """Sums over the step."""
+
+
+class Answer(StepFields, WithTotals, Fields):
+    pass

@@ -5,13 +5,16 @@ from typing import Literal, TypedDict
 from _output.fields.common import StepAnswer
 from _output.fields.units import Bytes, Count, Flops, Picoseconds
 
+How = Literal["sync", "async", "async_fusion", "sparse_core"]
+FlagVerdict = Literal["unknown", "contradicts", "no_effect", "consistent"]
+
 
 class ProgramCollective(TypedDict):
     """The collectives of one type that the compiler carries out in one way, by one plan."""
 
     collective: str
     """Type of the collective; `collective` for an asynchronous fusion of unknown type."""
-    how: Literal["sync", "async", "async_fusion", "sparse_core"]
+    how: How
     """`sync`: it runs on the core, perhaps within a fusion; `async`: a start and a done;
     `async_fusion`: fusions that carry out parts of it along with math, as on v5e; `sparse_core`:
     offloaded to SparseCores."""
@@ -126,7 +129,7 @@ class FlagFinding(TypedDict):
     """Collectives that show the flag's effect."""
     exposed_ps: Picoseconds
     """Time that the others run on the core, or that the core waits for them."""
-    says: Literal["unknown", "contradicts", "no_effect", "consistent"] | None
+    says: FlagVerdict | None
     """Null if FILE does not set the flag. `unknown`: the value is none of true, 1, yes, on, false,
     0, no, off, or there is no such collective. `contradicts`: it is off, but its effect is there,
     so the program was compiled with other flags. `no_effect`: it is on and nothing shows it:
@@ -145,7 +148,7 @@ class SetFlags(TypedDict):
     """What the program shows about ten flags of collectives; always all ten."""
 
 
-class Answer(StepAnswer):
+class Fields(TypedDict):
     name: str
     """Name of the program, as in `program`."""
     program_id: str
@@ -180,3 +183,7 @@ class Answer(StepAnswer):
     null in the same cases."""
     flags: SetFlags | None
     """The flags that `--flags FILE` sets, and their visible effects; null without the option."""
+
+
+class Answer(StepAnswer, Fields):
+    pass

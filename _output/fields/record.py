@@ -5,6 +5,8 @@ from typing import Literal, TypedDict
 from _output.fields.common import FileAnswer
 from _output.fields.units import AggKeyKind, Clock, Count, Kind, Picoseconds, StepSource
 
+WhyNot = Literal["no_ops", "other_op_count", "other_program", "not_asked"]
+
 
 class RecordGroup(TypedDict):
     """A group as in [by_source](#by_source), here of all four kinds."""
@@ -60,7 +62,7 @@ class RecordStep(TypedDict):
     """Name of the step's event."""
     used: bool
     """True if there are figures for the step."""
-    why_not: Literal["no_ops", "other_op_count", "other_program", "not_asked"] | None
+    why_not: WhyNot | None
     """Why a step is not used: `no_ops`; `other_op_count`, the number of ops differs by more than
     2 % from the lower median; `other_program`, an execution of a program with fewer ops;
     `not_asked`, left out by `--steps`."""

@@ -18,6 +18,8 @@ from _output.fields.units import (
     Picoseconds,
 )
 
+SkipReason = Literal["opaque", "no_flops", "no_bytes", "dtype_other", "peak_unknown_for_dtype"]
+
 
 class RooflinePeaks(PeaksUsed):
     """Peak rates, and which bytes are compared with them."""
@@ -172,7 +174,7 @@ class SkippedGroup(TypedDict):
     hbm_util: Fraction | None
     """Share of the HBM peak, if the bytes are known: a group that only lacks a flop peak may be
     close to it."""
-    reason: Literal["opaque", "no_flops", "no_bytes", "dtype_other", "peak_unknown_for_dtype"]
+    reason: SkipReason
     """Why there is no verdict."""
     top_signature: str
     """Signature that takes most of the time."""
@@ -202,7 +204,7 @@ class TailIfAsked(TypedDict, total=False):
     """What `groups` leaves out; only with `--top`."""
 
 
-class Answer(StepAnswer, TailIfAsked):
+class Fields(TailIfAsked):
     chip: str
     """The chip whose peaks are used."""
     peaks_used: RooflinePeaks
@@ -214,3 +216,7 @@ class Answer(StepAnswer, TailIfAsked):
     `shortfall_ps`."""
     skipped_groups: SkippedGroups
     """Groups without a verdict."""
+
+
+class Answer(StepAnswer, Fields):
+    pass

@@ -69,9 +69,7 @@ class SpreadStep(TypedDict):
     """Longest minus shortest duration of the step, in percent of the median."""
 
 
-class Loads(TypedDict):
-    n_steps: Count
-    """Steps, as in the cohort."""
+class Means(TypedDict):
     step_duration_ps: Picoseconds | None
     """Mean duration of a step; null without a step, like the next five."""
     own_ps: Picoseconds | None
@@ -86,20 +84,24 @@ class Loads(TypedDict):
     """Mean load: the step without communication."""
 
 
-class Host(Loads):
+class Host(Means):
     """A host; means are over steps and devices."""
 
     host: str
     """Name of the host."""
     n_devices: Count
     """Its devices."""
+    n_steps: Count
+    """Steps, as in the cohort."""
     n_slowest: Count
     """Steps in which one of its devices was the slowest."""
 
 
-class Device(DeviceName, Loads):
+class Device(DeviceName, Means):
     """A device; means are over steps."""
 
+    n_steps: Count
+    """Steps, as in the cohort."""
     n_slowest: Count
     """Steps in which it was the slowest."""
 
@@ -176,7 +178,7 @@ class Cohort(TypedDict):
     with one device or no step."""
 
 
-class Answer(OkAnswer):
+class Fields(TypedDict):
     n_hosts: Count
     """Hosts that were read."""
     n_hosts_unreadable: Count
@@ -185,3 +187,7 @@ class Answer(OkAnswer):
     """Devices that were read."""
     cohorts: list[Cohort]
     """Devices by program, most devices first."""
+
+
+class Answer(OkAnswer, Fields):
+    pass

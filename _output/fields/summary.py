@@ -159,7 +159,7 @@ class Step(PickedIfPicked):
     """Events that start in it, containers included."""
 
 
-class Answer(StepAnswer):
+class Fields(TypedDict):
     top_compute_groups: list[ComputeGroup]
     """The groups that take most time, at most `--top`."""
     tail_compute: GroupTail
@@ -180,3 +180,7 @@ class Answer(StepAnswer):
     """The ten longest gaps without a leaf op, longest first."""
     steps: list[Step]
     """Every step of the trace; empty if there is none."""
+
+
+class Answer(StepAnswer, Fields):
+    pass

@@ -12,6 +12,7 @@ from _proto.trace.wire import parse
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _proto.hlo.program import Instruction
+    from _proto.hlo.text import DtypeClass
 
 _DOTS = ("convolution", "dot")
 # The wider dtype class of two operands decides the peak.
@@ -25,7 +26,7 @@ class Dot(NamedTuple):
     the HLO dtype of the widest operand.
     """
 
-    dtype: str
+    dtype: DtypeClass
     operand_dtype: str
 
 
@@ -34,7 +35,7 @@ def dot_of(op: Instruction) -> Dot | None:
 
     None if there is no dot, or if one of them is unreadable.
     """
-    classes: list[str] = []
+    classes: list[DtypeClass] = []
     arrays: list[Array] = []
     for each in (op, *op.inside()):
         if each.opcode in _DOTS:
@@ -50,7 +51,7 @@ def dot_of(op: Instruction) -> Dot | None:
     return Dot(max(classes, key=_WIDTH.__getitem__), widest.dtype)
 
 
-def _operands(dot: Instruction) -> list[tuple[str, Array]] | None:
+def _operands(dot: Instruction) -> list[tuple[DtypeClass, Array]] | None:
     """Return a dot's operands that decide the dtype, with the class each is multiplied in."""
     precision = parse(pb.PrecisionConfig, dot.message.precision_config)
     if precision is None:
@@ -61,7 +62,7 @@ def _operands(dot: Instruction) -> list[tuple[str, Array]] | None:
     for i, arrays in enumerate(dot.operand_arrays[:2]):
         if arrays is None or len(arrays) != 1:
             return None
-        dtype = dtype_class(arrays[0].dtype)
+        dtype: DtypeClass = dtype_class(arrays[0].dtype)
         if dtype == "fp32" and not stated[i] and not precision.algorithm:
             # At default precision the matrix unit multiplies f32 in one pass of bf16.
             dtype = "bf16"

@@ -10,7 +10,13 @@ from _proto.hlo.text import ASYNC_COLLECTIVE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Literal
+
     from _proto.hlo.program import Computation, Instruction
+
+    How = Literal["own", "inside", "producer", "consumer"]
+    _Links = Callable[[Instruction], Sequence[Instruction]]
+    _Direction = tuple[How, Sequence[Instruction], _Links]
 
 # How far away the instruction with the line may be.
 _MAX_HOPS = 8
@@ -23,7 +29,7 @@ class NearestLine(NamedTuple):
     """
 
     line: str
-    how: str
+    how: How
     hops: int
     instruction: Instruction
 
@@ -54,8 +60,8 @@ def nearest_line(
     if not sources and not op.program.has_lines:
         return None
     # The operands of a done are the other parts of the op, so producers precede these.
-    producer = "producer", chain[:-1] or chain, _before
-    consumer = "consumer", chain[-1:], _after
+    producer: _Direction = "producer", chain[:-1] or chain, _before
+    consumer: _Direction = "consumer", chain[-1:], _after
     for how, ends, following in (producer, consumer) if producer_first else (consumer, producer):
         for hops, each in _breadth_first(chain, ends, following):
             if line := line_of(each):

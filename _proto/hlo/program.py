@@ -14,12 +14,12 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from _proto import hlo_pb2 as pb
+from _proto.cached import cached_property
 from _proto.errors import Damage
 from _proto.hlo.backend_config import BackendConfig, DeclaredCost, read_config
 from _proto.hlo.shapes import Array, Path, read_leaves, shape_text
 from _proto.hlo.stack_frames import StackFrame, StackFrames
 from _proto.hlo.text import ASYNC_COLLECTIVE, ASYNC_COLLECTIVE_ENDS, named_after
-from _proto.record import cached_property
 from _proto.trace.wire import explain, parse
 
 K = TypeVar("K")

@@ -10,7 +10,13 @@ import re
 from collections.abc import Iterator
 from math import prod
 
-from _proto.record import cached_property
+from _proto.cached import cached_property
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Literal
+
+    DtypeClass = Literal["bf16", "fp8", "fp32", "fp16", "other"]
 
 NAME = r"%?(?P<name>[\w.\-]+)"
 ARRAY = r"\b(?P<dtype>[a-z][a-z0-9]*)\[(?P<dims>[0-9,<=? ]*)\](?:\{(?P<layout>[^{}]*)\})?"
@@ -37,7 +43,8 @@ HBM, HOST_MEMORY = 0, 5
 # The names of copies to and from the host's memory, which are listed with the collectives.
 TO_HOST, FROM_HOST = "to_host", "from_host"
 # The class of dtypes that have no peak.
-OTHER = "other"
+OTHER: Final = "other"
+DTYPE_CLASSES: dict[str, DtypeClass] = {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}
 # Values that are written like arrays and hold no data.
 NO_DATA = ("token", "opaque")
 
@@ -239,11 +246,11 @@ def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
     return arrays, len(text)
 
 
-def dtype_class(hlo_dtype: str) -> str:
+def dtype_class(hlo_dtype: str) -> DtypeClass:
     """Return the class of an HLO dtype: bf16, fp8, fp16, fp32 or other."""
     if hlo_dtype.startswith("f8"):
         return "fp8"
-    return {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}.get(hlo_dtype, OTHER)
+    return DTYPE_CLASSES.get(hlo_dtype, OTHER)
 
 
 def bits_of(hlo_dtype: str) -> int | None:

@@ -59,6 +59,12 @@ def split_hosts(names: Sequence[str]) -> list[list[int]]:
     return hosts
 
 
+def host_labels(n_hosts: int, names: Iterable[str]) -> list[str]:
+    """Return the names of a file's hosts if there is one for each, otherwise their numbers."""
+    labels = list(dict.fromkeys(names))
+    return labels if len(labels) == n_hosts else list(map(str, range(n_hosts)))
+
+
 def ranks_of(names: Sequence[str]) -> list[Rank]:
     """Sort the planes of one host into ranks.
 

@@ -15,6 +15,7 @@ from _proto.trace.ranks import (
     PROGRAMS,
     THREAD_PLANES,
     Rank,
+    host_labels,
     kind_of_plane,
     ranks_of,
     split_hosts,
@@ -206,7 +207,7 @@ def hosts_in(source: Source) -> list[Trace]:
         return [Trace(source, parts, Host(0, None, ["0"]))]
     by_host = split_hosts(names)
     has_names = len(host_names) == len(by_host)
-    labels = list(host_names) if has_names else list(map(str, range(len(by_host))))
+    labels = host_labels(len(by_host), host_names)
     hosts = []
     for number, indices in enumerate(by_host):
         planes: _Planes = {}

@@ -73,7 +73,7 @@ class UsageErrors(unittest.TestCase):
         self.assertEqual(line, f"compute_breakdown: bad_arguments: {detail}")
 
     def test_missing_mode_lists_the_modes(self) -> None:
-        modes = {mode.name: mode.says for mode in compute_breakdown.MODES}
+        modes = {mode.name: mode.purpose for mode in compute_breakdown.MODES}
         for arguments, missing in (
             ((), "PROFILE, --mode"),
             ((DEMO,), "--mode"),
@@ -106,7 +106,7 @@ class UsageErrors(unittest.TestCase):
     def test_two_costs_of_one_kernel_are_refused(self) -> None:
         for again in ("k=1,1", "k=2,3,fp8"):
             self.assert_usage_error(
-                "--kernel-cost was given twice for one kernel",
+                "--kernel-cost was given twice for k; give one cost per kernel",
                 *(DEMO, "--mode", "roofline", "--kernel-cost", "k=1,1"),
                 *("--kernel-cost", "j=1,1", "--kernel-cost", again),
             )

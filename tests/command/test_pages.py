@@ -14,11 +14,12 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import _peaks
 import compute_breakdown
-from _analysis import judging, ledger
+from _analysis import ledger
+from _output.fields.roofline import SkipReason
 from _pipeline import no_answer
 from tests.answers import BATCH, refusals
 from tests.builders.make_pictures import PICTURES
@@ -131,8 +132,10 @@ class Names(unittest.TestCase):
             self.assertEqual(shown - others - known, set(), name)
 
     def test_names_on_the_page_for_agents_exist(self) -> None:
-        known = {*re.findall(r'^\| (?:<a id=".*?"></a>)?`(\w+)`', FIELDS, re.MULTILINE)}
-        known |= {*ALL_MODES, *no_answer.EXIT_STATUS, *judging.SKIP_REASONS, *ledger.CLASSES}
+        # Rows of objects have a path in bold.
+        field = r'^\| <a id=".*?"></a>(?:\*\*)?`(?:[\w.[\]]+\.)?(\w+)(?:\[\])*`'
+        known = {*re.findall(field, FIELDS, re.MULTILINE)}
+        known |= {*ALL_MODES, *no_answer.EXIT_STATUS, *get_args(SkipReason), *ledger.CLASSES}
         known |= {"sparse_core", "data_move", "no_source", "at_roof", "step_duration"}
         # These are parts of names in examples, and functions of jq.
         known |= {"decoder_layer", "dot_general", "sort_by", "map_values"}

@@ -170,7 +170,9 @@ class Terminal(StreamsTest):
 
     def test_refusal_has_no_hint(self) -> None:
         said, _ = self.on_terminal(self.small, "--mode", "summary", "--step", "9")
-        self.assertTrue(said.rstrip("\n").endswith("no step 9 among 1"), said)
+        self.assertTrue(
+            said.rstrip("\n").endswith("no step 9; the trace has 1 steps, counted from 0"), said
+        )
 
     def test_terminal_that_hangs_up_stops_nothing(self) -> None:
         master, slave = pty.openpty()

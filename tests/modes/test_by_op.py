@@ -524,7 +524,7 @@ class Names(unittest.TestCase):
         ]
         said = said_of(ops, "--op", "a")
         self.assertEqual((said["op"]["program_id"], said["op"]["rank"]), ("2", 2))
-        note = "3 programs have an op a: that of 2 taken, in which it took most time"
+        note = "3 programs have an op a; the one of 2 is shown, where it takes most time"
         self.assertIn(note, said["notes"])
         self.assertEqual(said_of(ops[:3], "--op", "a")["op"]["program_id"], "2")
 

@@ -48,7 +48,7 @@ STEP = ("s", 0, 1000)
 
 Json = dict[str, Any]
 Program = dict[str, list[hlo_proto.Op]]
-CONTRADICTION = "the two clocks contradict each other on 1 pairs, which end before they begin"
+CONTRADICTION = "1 pairs end before they begin, because the two clocks disagree"
 
 
 def start(name: str, at: int, dur: int = 0, **more: Any) -> Op:
@@ -337,7 +337,7 @@ class Executions(unittest.TestCase):
         for name in ("in_flight_ps", "in_flight_union_ps", "covered_ps", "other_ps"):
             self.assertEqual(only[name], 0, name)
         self.assertIsNone(only["bus_gbps"])
-        self.assertEqual([note for note in said["notes"] if "contradict" in note], [CONTRADICTION])
+        self.assertEqual([note for note in said["notes"] if "clocks" in note], [CONTRADICTION])
         self.assertEqual(said["totals"]["in_flight_union_ps"], 0)
         self.assertEqual(said["totals"]["hidden_union_ps"], 0)
 

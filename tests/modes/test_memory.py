@@ -274,10 +274,10 @@ class Heap(MemoryTest):
     def test_memory_without_a_trace_counts_in_whole(self) -> None:
         said = self.assert_peak(20, buffers_of({1: 8, 2: 9}) + heap(20, 1, 2), [20])
         self.assertEqual(rows(said, "kind", "hlo_op"), [("temporary", "y")])
-        self.assertIn(f"{BOUND}of 20 bytes", " ".join(said["notes"]))
+        self.assertIn(f"{BOUND}20 bytes", " ".join(said["notes"]))
         self.assertIsNone(said["peak_at"])
         said = self.assert_peak(29, buffers_of({1: 8}) + heap(20, 1) + heap(9, number=91), [20, 9])
-        self.assertIn(f"{BOUND}of 29 bytes", " ".join(said["notes"]))
+        self.assertIn(f"{BOUND}29 bytes", " ".join(said["notes"]))
         # Of nothing, as often with small programs, there is nothing to say.
         said = self.assert_peak(1, whole(1, 1, parameter=0) + heap(0), [1])
         self.assertFalse(any(note.startswith(BOUND) for note in said["notes"]))
@@ -596,19 +596,6 @@ class PeakAt(MemoryTest):
 
 class Hostile(MemoryTest):
     """Small files that would cost much."""
-
-    def test_long_texts_that_many_buffers_share(self) -> None:
-        frames = StackFrames(["x" * 50_000], [(1, 7, 3)], [(1, i) for i in range(3000)])
-        parts = tuple_of(*(array("f32", 8) for _ in range(20_000)))
-        main = [instruction("p", "parameter", tf_op="x" * 10**6, frame=3000, shape=parts)]
-        n = 20_000 if FULL else 4_000
-        buffers = b"".join(
-            buffer(i, 1, 1, i) + allocation(i, 1, (i, 0, 1), live_out=True) for i in range(n)
-        )
-        data = traced(buffers, main=main, frames=frames)
-        outcome = run(data, "memory", "--top", str(n))
-        self.assertEqual(outcome.object["peak_bytes"], n)
-        self.assertLess(len(str(outcome.object)), 40 << 20)
 
     def test_many_traces_and_allocations(self) -> None:
         n = 30_000 if FULL else 8_000

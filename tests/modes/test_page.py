@@ -368,9 +368,9 @@ class Writes(InFolder):
         profile = self.write("a.xplane.pb", trace([leaf(0, 5)]))
         for name in ("a.xplane.pb", "b.xplane.pb.gz"):
             outcome = run(profile, "page", "--out", str(self.folder / name))
-            self.assertEqual(outcome.object["detail"], "--out would overwrite a trace")
+            self.assertIn(f"{name} would overwrite a trace", outcome.object["detail"])
         outcome = run(profile, "page", "--out", "-")
-        self.assertIn("--out takes a file", outcome.object["detail"])
+        self.assertIn("--out must be a file", outcome.object["detail"])
         outcome = run(DEMO, "summary", "--out", "a.html")
         self.assertEqual(outcome.object["reason"], "bad_arguments")
 

@@ -17,8 +17,7 @@ from typing import Any, cast
 
 import compute_breakdown
 from _analysis.report import answer_of
-from _pipeline import request
-from _pipeline.context import Context
+from _pipeline.context import Context, Request
 from _pipeline.device import open_device
 from _pipeline.event_iterate import read_events
 from _pipeline.normalize import Step, normalize
@@ -76,7 +75,7 @@ def tearDownModule() -> None:
     OPEN.close()
 
 
-def request_of(profile: str, mode: str, *options: str) -> request.Request:
+def request_of(profile: str, mode: str, *options: str) -> Request:
     return compute_breakdown.parse_command_line([profile, "--mode", mode, *options])
 
 

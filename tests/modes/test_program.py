@@ -646,8 +646,9 @@ class Flags(InFolder):
         self.assertEqual(
             self.notes_on((FLAGS / "launch.sh").read_bytes()),
             [
-                "given more than once in flags.txt, the last counts: xla_tpu_scoped_vmem_limit_kib",
-                "1 flags without = in flags.txt are left out",
+                "set more than once in flags.txt; the last value counts:"
+                " xla_tpu_scoped_vmem_limit_kib",
+                "1 flags without a value (=) in flags.txt are left out",
             ],
         )
 
@@ -724,11 +725,11 @@ class Flags(InFolder):
         large = self.write("large", b"\n" * ((16 << 20) + 1))
         os.mkfifo(f"{folder}/fifo")
         for path, what in (
-            (f"{folder}/fifo", "not a regular file: copy it into one"),
-            ("/dev/zero", "not a regular file: copy it into one"),
+            (f"{folder}/fifo", "not a regular file; copy its text into one"),
+            ("/dev/zero", "not a regular file; copy its text into one"),
             (f"{folder}/none", "No such file or directory"),
             (folder, "Is a directory"),
-            (str(large), "more than 16 MiB are no text that sets flags"),
+            (str(large), "too large for a flags file (limit 16 MiB)"),
         ):
             outcome = run(traced({"main": [parameter()]}), "program", "--flags", path)
             said = outcome.object

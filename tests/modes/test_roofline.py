@@ -551,6 +551,13 @@ class Peaks(unittest.TestCase):
                 data = chip_trace(matmul(0, 1, 2**60, 2**60))
                 self.assertIn(run(data, "roofline", *options).status, (0, 2))
 
+    def test_ridge_point_beyond_a_float_is_unknown(self) -> None:
+        peaks = ["--peak-hbm-gibps", "5e-324", "--peak-tflops-bf16", "1e308"]
+        said = answer(chip_trace(matmul(0, 1, 8, 8)), "roofline", *peaks)
+        self.assertNotIn("bf16", said["peaks_used"]["ridge_points"])
+        self.assertEqual(said["groups"], [])
+        self.assertEqual(said["skipped_groups"]["n_peak_unknown_for_dtype"], 1)
+
 
 class RooflineNotes(unittest.TestCase):
     def notes(self, data: bytes, *options: str) -> list[str]:

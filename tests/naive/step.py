@@ -585,7 +585,7 @@ def settle_stacks(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[s
     order = majority(op.order_by_source for op in ops)
     order = order or majority(op.order_by_program for op in ops)
     if order is None and any(op.is_order_guessed for op in ops):
-        notes.append("the order of stack frames is not told: the first is taken as the innermost")
+        notes.append("order of stack frames unknown; assuming innermost first")
     for op in plane.ops.values():
         op.silent_order = order or INNERMOST_FIRST
         op.own = own

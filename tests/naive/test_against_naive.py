@@ -33,7 +33,7 @@ ADVICE = (
 )
 SPECIFIED_NOTES = (
     *("auto-picked", "no Steps line", "no op starts in this step"),
-    "the order of stack frames is not told",
+    "order of stack frames unknown",
 )
 SPECIFIED_ENDS = (
     "have a source that is not their stack's innermost frame: the stack may be false",

@@ -20,7 +20,7 @@ from _output.fields import common, rows
 from _output.fields_page import fields_page
 from _output.schema import schema_of
 from _pipeline import no_answer
-from _pipeline.request import SCHEMA_VERSION
+from _pipeline.context import SCHEMA_VERSION
 from tests.answers import BATCH, answers, demo, refusals
 from tests.builders.random_xspace import command_line, random_case, random_record_case
 from tests.excerpts import is_excerpt, parse_excerpt

@@ -1,4 +1,4 @@
-"""Small steps, written by hand, and what is said of them."""
+"""Small steps, written by hand, and their answers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def leaf(start: int, dur: int, name: str = "f.1") -> Op:
 
 
 def totals(ops: list[Op], steps: Steps | None = None) -> dict[str, Any]:
-    of_step: dict[str, Any] = answer(trace(ops, steps), "summary")["totals"]
-    return of_step
+    found: dict[str, Any] = answer(trace(ops, steps), "summary")["totals"]
+    return found
 
 
 def groups(ops: list[Op]) -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ def groups(ops: list[Op]) -> list[dict[str, Any]]:
 def plane(
     *lines: Line, name: str | None = "/device:TPU:0", stats: list[Stat] | None = None
 ) -> Plane:
-    """A plane whose metadata entry 7 is a loop fusion; stat metadata 3 is hlo_category."""
+    """Return a plane. Its metadata entry 7 is a loop fusion, its stat 3 is hlo_category."""
     fusion = EventMetadata(7, "%f.1 = f32[8]{0} fusion(f32[8]{0} %a)", stats or [Stat(3, ref(4))])
     return Plane(
         name,

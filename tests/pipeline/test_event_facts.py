@@ -1,4 +1,4 @@
-"""Facts of ops that a trace keeps on events: which of them count, and what they cost."""
+"""Tests of facts of ops that a trace keeps on events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.builders.xspace import (
     tpu_plane,
 )
 from tests.fuzz import damaged_at
-from tests.harness import MODES, answer, run
+from tests.harness import MODES, answer, run, sampled
 
 Json = dict[str, Any]
 STEPS = [("0", 0, 100), ("1", 100, 100), ("2", 200, 100)]
@@ -45,7 +45,7 @@ def traced(plane: Plane) -> bytes:
 
 
 def full_facts(flops: int = 800) -> dict[str, Any]:
-    """Return all facts that an op is normalized from, but the category."""
+    """Return all facts of an op except the category."""
     return {
         "flops": flops,
         "model_flops": flops // 2,
@@ -59,11 +59,11 @@ def full_facts(flops: int = 800) -> dict[str, Any]:
 
 
 def small_plane() -> Plane:
-    """Two ops with all facts in three steps."""
+    """Return a plane with two ops that have all facts, in three steps."""
     ops = [
-        each
+        made
         for _, start, _ in STEPS
-        for each in (
+        for made in (
             op("a", "loop fusion", start, 30, text="%a", **full_facts()),
             op("d", "dot", start + 40, 50, text="%d", **full_facts(1600)),
         )
@@ -72,7 +72,7 @@ def small_plane() -> Plane:
 
 
 def moved(plane: Plane, is_on: Callable[[int], bool]) -> Plane:
-    """Move all facts from the metadata to those executions of each op that are chosen."""
+    """Move all facts from the metadata to the chosen executions of each op."""
     facts = {i for i, name in ((m.id, m.name) for m in plane.stat_metadata) if name in FACTS}
     stats = {
         entry.id: [stat for stat in entry.stats if stat.metadata_id in facts]
@@ -94,13 +94,13 @@ def moved(plane: Plane, is_on: Callable[[int], bool]) -> Plane:
 
 
 class Case:
-    """A trace of one op whose metadata has a category, and of events with these stats."""
+    """A trace of one op, with a category in its metadata and facts on its events."""
 
     def __init__(self, category: str | None = "loop fusion", **on_metadata: Any) -> None:
         self.names = StatNames()
         self.events: list[Event] = []
         self.plane = tpu_plane([op("f", category, 0, 10, text="%f", **on_metadata)], STEPS)
-        self.names.names = [str(each.name) for each in self.plane.stat_metadata]
+        self.names.names = [str(entry.name) for entry in self.plane.stat_metadata]
 
     def event(self, start: int, **stats: StatValue) -> Event:
         made = [self.names.stat(name.replace("__", " "), value) for name, value in stats.items()]
@@ -112,52 +112,48 @@ class Case:
         self.plane.stat_metadata = self.names.metadata()
         return encode(Space([self.plane]))
 
-    def op(self, *options: str) -> Json:
-        """Answer by_op about the op."""
-        (row,) = answer(self.data(), "by_op", *(options or ("--step", "0")))["ops"]
+    def op(self, step: str = "0") -> Json:
+        """Return the row of the op."""
+        (row,) = answer(self.data(), "by_op", "--step", step)["ops"]
         found: Json = row
         return found
 
+    def facts(self, step: str = "0") -> tuple[int | None, int | None, str | None]:
+        row = self.op(step)
+        return row["flops"], row["bytes_accessed"], row["tf_op"]
 
-class OnEvents(unittest.TestCase):
-    def test_an_answer_is_the_same_wherever_the_facts_are(self) -> None:
-        for mode in (*MODES, "record"):
-            # Without a buffer assignment memory has none, and says so alike.
+
+class FactsOnEvents(unittest.TestCase):
+    def test_answers_do_not_depend_on_where_the_facts_are(self) -> None:
+        for mode in sampled((*MODES, "record"), 6):
             expected = run(traced(small_plane()), mode).object
             for is_on in (lambda n: True, lambda n: n == 1):
                 with self.subTest(mode=mode):
-                    # Of three equal steps the one in the middle is picked.
+                    # Of three equal steps, the middle one is picked.
                     data = traced(moved(small_plane(), is_on))
                     self.assertEqual(run(data, mode).object, expected)
 
-    def test_what_the_metadata_says_counts_first(self) -> None:
+    def test_metadata_takes_precedence(self) -> None:
         case = Case(flops=5, tf_op="of the metadata")
         case.event(0, flops=6, tf_op="of the event", bytes_accessed=7)
-        row = case.op()
-        self.assertEqual(
-            (row["flops"], row["tf_op"], row["bytes_accessed"]), (5, "of the metadata", 7)
-        )
-
-    def test_a_stat_of_the_metadata_counts_even_if_it_means_unknown(self) -> None:
+        self.assertEqual(case.facts(), (5, 7, "of the metadata"))
+        # An unknown value in the metadata is a value.
         case = Case(flops=int64(-1), tf_op="")
         case.event(0, flops=6, tf_op="of the event")
-        row = case.op()
-        self.assertEqual((row["flops"], row["tf_op"]), (None, None))
+        self.assertEqual(case.facts(), (None, None, None))
 
-    def test_a_stat_without_a_value_is_none(self) -> None:
+    def test_stat_without_a_value_is_ignored(self) -> None:
         case = Case(flops=NO_VALUE)
         case.event(0, flops=NO_VALUE)
         case.event(10, flops=6)
-        self.assertEqual(case.op()["flops"], 6)
+        self.assertEqual(case.facts(), (6, None, None))
 
-    def test_each_fact_is_of_the_first_execution_that_has_it(self) -> None:
+    def test_first_execution_in_the_file_that_has_a_fact_counts(self) -> None:
         case = Case()
-        # The first in the file, whenever it ran.
         case.event(50, flops=1)
         case.event(20, flops=2, bytes_accessed=3)
         case.event(30, bytes_accessed=4, tf_op="last")
-        row = case.op()
-        self.assertEqual((row["flops"], row["bytes_accessed"], row["tf_op"]), (1, 3, "last"))
+        self.assertEqual(case.facts(), (1, 3, "last"))
 
     def test_only_executions_in_the_step_count(self) -> None:
         case = Case()
@@ -165,16 +161,13 @@ class OnEvents(unittest.TestCase):
         case.event(100, flops=2)
         case.event(150, flops=3)
         case.event(250, flops=4, tf_op="later")
-        for options, flops, n_bytes, tf_op in (
-            (("--step", "0"), 1, 10, None),
-            (("--step", "1"), 2, None, None),
-            (("--step", "2"), 4, None, "later"),
-            (("--step", "all"), 1, 10, "later"),
+        for step, expected in (
+            ("0", (1, 10, None)),
+            ("1", (2, None, None)),
+            ("2", (4, None, "later")),
+            ("all", (1, 10, "later")),
         ):
-            row = case.op(*options)
-            self.assertEqual(
-                (row["flops"], row["bytes_accessed"], row["tf_op"]), (flops, n_bytes, tf_op)
-            )
+            self.assertEqual(case.facts(step), expected, step)
 
     def test_events_without_a_valid_time_do_not_count(self) -> None:
         case = Case()
@@ -182,9 +175,9 @@ class OnEvents(unittest.TestCase):
         event = case.event(20, flops=2)
         event.offset_ps, event.num_occurrences = None, 3
         case.event(30, flops=4)
-        self.assertEqual(case.op()["flops"], 4)
+        self.assertEqual(case.facts(), (4, None, None))
 
-    def test_a_record_takes_the_first_execution_of_all_steps(self) -> None:
+    def test_record_takes_the_first_execution_of_all_steps(self) -> None:
         case = Case()
         case.event(0)
         case.event(100, tf_op="second")
@@ -192,17 +185,16 @@ class OnEvents(unittest.TestCase):
         (group,) = answer(case.data(), "record")["groups"]
         self.assertEqual(group["tf_ops"], ["second"])
 
-    def test_a_category_decides_the_kind(self) -> None:
+    def test_category_on_an_event_decides_the_kind(self) -> None:
         case = Case(None)
         case.event(0, hlo_category="all-reduce")
         self.assertEqual(case.op()["kind"], "comm")
 
-    def test_texts_in_all_forms(self) -> None:
+    def test_texts_can_be_stored_in_any_variant(self) -> None:
         for value in (string("x/y"), ref("x/y"), compressed("x/y"), raw(b"x/y")):
             case = Case()
             case.event(0, tf_op=value, flops=3)
-            row = case.op()
-            self.assertEqual((row["tf_op"], row["flops"]), ("x/y", 3))
+            self.assertEqual(case.facts(), (3, None, "x/y"), value)
 
     def test_facts_are_found_in_any_piece_of_any_line(self) -> None:
         case = Case()
@@ -216,7 +208,7 @@ class OnEvents(unittest.TestCase):
             (row,) = answer(encode(Space([case.plane])), "by_op", "--step", "0")["ops"]
         self.assertEqual((row["flops"], row["n_executions"]), (6, 94))
 
-    def test_a_stat_and_an_op_of_id_zero(self) -> None:
+    def test_ids_of_ops_and_stats_can_be_0(self) -> None:
         case = Case()
         case.names.first_id = 0
         case.event(0, hlo_category="dot", flops=4).metadata_id = None
@@ -227,30 +219,22 @@ class OnEvents(unittest.TestCase):
         row = case.op()
         self.assertEqual((row["hlo_category"], row["flops"]), ("dot", 4))
 
-
-class CustomCalls(unittest.TestCase):
-    """A profiler counts a kernel's code without its loops."""
-
-    def test_counts_on_their_events_are_ignored_and_other_facts_are_not(self) -> None:
+    def test_counts_on_events_of_custom_calls_are_ignored(self) -> None:
+        """They count a kernel's code without its loops."""
         facts = full_facts()
         for category, on_event in (("custom-call", {}), (None, {"hlo_category": "custom-call"})):
             case = Case(category)
             case.event(0, **facts, **on_event)
-            row = case.op()
-            for name in ("flops", "bytes_accessed", "hbm_bytes"):
-                self.assertIsNone(row[name])
-            self.assertEqual(row["tf_op"], facts["tf_op"])
-            self.assertEqual(row["source_inner"], "model.py:7")
-
-    def test_counts_on_their_metadata_are_not_ignored(self) -> None:
+            self.assertEqual(case.facts(), (None, None, facts["tf_op"]))
+            self.assertIsNone(case.op()["hbm_bytes"])
+            self.assertEqual(case.op()["source_inner"], "model.py:7")
         case = Case("custom-call", flops=5)
         case.event(0, flops=6, bytes_accessed=7)
-        row = case.op()
-        self.assertEqual((row["flops"], row["bytes_accessed"]), (5, None))
+        self.assertEqual(case.facts(), (5, None, None))
 
 
-class Damaged(unittest.TestCase):
-    def test_a_damaged_text_is_refused_where_it_is(self) -> None:
+class DamagedFacts(unittest.TestCase):
+    def test_damaged_text_is_rejected_with_its_offset(self) -> None:
         case = Case()
         case.event(0, device_offset_ps=5, device_duration_ps=1)
         case.event(10, flops=4, tf_op=raw(b""))
@@ -258,22 +242,22 @@ class Damaged(unittest.TestCase):
         case.events[1].stats[1:] = []
         case.events[1].extra = bytes_field(4, int_field(1, stat or 0) + bytes_field(5, b"\xffx"))
         data = case.data()
-        said = run(data, "by_op", "--step", "0")
-        self.assertIn("str_value is not UTF-8", said.object["detail"])
-        self.assertEqual(damaged_at(said), data.index(bytes_field(5, b"\xffx")))
+        outcome = run(data, "by_op", "--step", "0")
+        self.assertIn("str_value is not UTF-8", outcome.object["detail"])
+        self.assertEqual(damaged_at(outcome), data.index(bytes_field(5, b"\xffx")))
 
-    def test_a_damaged_breakdown_is_refused_where_it_is(self) -> None:
+    def test_damaged_breakdown_is_rejected_with_its_offset(self) -> None:
         case = Case()
         broken = b"\x0a\x07abc"
         case.event(0, memory_access_breakdown=broken)
         data = case.data()
-        said = run(data, "by_op", "--step", "0")
-        self.assertEqual(damaged_at(said), data.index(broken))
+        outcome = run(data, "by_op", "--step", "0")
+        self.assertEqual(damaged_at(outcome), data.index(broken))
 
-    def test_a_damaged_text_that_its_op_does_not_need_is_not_read(self) -> None:
+    def test_damaged_text_that_no_op_needs_is_not_read(self) -> None:
         case = Case(tf_op="of the metadata")
         case.event(0, flops=4)
-        # This one lacks it.
+        # This op lacks a tf_op.
         case.plane.event_metadata.append(EventMetadata(9, "%other"))
         case.event(20).metadata_id = 9
         for name in ("tf_op", "hlo_op"):
@@ -285,16 +269,15 @@ class Damaged(unittest.TestCase):
         self.assertEqual((other["tf_op"], other["flops"]), (None, None))
 
 
-class Costs(unittest.TestCase):
-    def test_events_without_facts_are_opened_no_second_time(self) -> None:
+class Reading(unittest.TestCase):
+    def test_events_without_facts_are_not_read_again(self) -> None:
         case = Case()
-        # Of these the second has a stat of the step's program, and no fact.
         case.event(0, device_offset_ps=5, device_duration_ps=1)
         case.event(10, flow=3, hlo_op="f", _a=int64(1))
         with mock.patch.object(lines.Line, "pieces_with", side_effect=AssertionError):
             self.assertIsNone(case.op()["flops"])
 
-    def test_events_of_ops_that_lack_nothing_are_not_opened(self) -> None:
+    def test_events_of_ops_with_all_facts_are_not_decoded(self) -> None:
         facts: dict[str, Any] = {"flops": 4, "tf_op": "x"}
         case = Case(**facts)
         case.event(0, **facts)

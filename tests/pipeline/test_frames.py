@@ -29,7 +29,7 @@ STACK = f"{OUTER}\n{MIDDLE}\n{INNER}"
 TURNED = f"{INNER}\n{MIDDLE}\n{OUTER}"
 # Another stack in both orders.
 OTHER, OTHER_TURNED = "outer.py:1:2\nother.py:7:8", "other.py:7:8\nouter.py:1:2"
-GUESSED = "the order of stack frames is not told: the first is taken as the innermost"
+GUESSED = "order of stack frames unknown; assuming innermost first"
 INNERMOST_FIRST, OUTERMOST_FIRST = "innermost_first", "outermost_first"
 PROGRAM_ID = 7
 ALL_KINDS: Json = {"include_comm": True, "include_data_move": True}

@@ -1,4 +1,4 @@
-"""Merged captures: each part answers as it does alone."""
+"""Tests of merged captures: each part answers as it does alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.builders.xspace import op, trace
 from tests.harness import DEMO, OFFLOADING, STEP_MODES, InFolder, answer, run, sampled
 from tests.proto.test_riegeli import SAMPLES
 
-# What names the capture or the device.
+# Fields that name the capture or the device.
 NOT_COMPARED = {"profile_dir", "xplane_file", "notes", "device", "capture", "run", "host"}
 ONE_OP = trace([op("fusion.1", "loop fusion", 0, 100)])
 TWO_OPS = trace([op("fusion.1", "loop fusion", 0, 100), op("fusion.2", "loop fusion", 200, 70)])
@@ -32,42 +32,39 @@ def busy(trace: bytes, *options: str) -> int:
 
 
 class Ranks(unittest.TestCase):
-    def test_a_rank_ends_with_its_task_environment(self) -> None:
+    def test_task_environment_is_the_last_plane_of_a_rank(self) -> None:
         one = ["/host:metadata 0", "/device:TPU:0", "/device:TPU:1", "/host:CPU 0"]
         two = ["/device:TPU:2", "/host:metadata 1", "/host:CPU 1"]
         names = [*one, "Task Environment 0", *two, "Task Environment 1"]
-        self.assertEqual(
-            [rank.names for rank in ranks_of(names)],
-            [[*one, "Task Environment 0"], [*two, "Task Environment 1"]],
-        )
+        self.assert_ranks(names, [*one, "Task Environment 0"], [*two, "Task Environment 1"])
 
-    def test_an_ordinary_capture_is_one_rank_in_any_order(self) -> None:
+    def assert_ranks(self, names: list[str], *expected: list[str]) -> None:
+        self.assertEqual([rank.names for rank in ranks_of(names)], [*expected])
+
+    def test_ordinary_capture_is_one_rank_in_any_order(self) -> None:
         names = ["Task Environment", "/device:TPU:0", "/host:CPU", "/host:metadata", "#Chip HBM"]
-        self.assertEqual([rank.names for rank in ranks_of(names)], [names])
+        self.assert_ranks(names, names)
 
-    def test_a_lone_rank_has_a_number_too(self) -> None:
-        names = ["/device:TPU:0", "/host:CPU 0", "Task Environment 0"]
-        (rank,) = ranks_of(names)
+    def test_single_rank_can_have_a_number(self) -> None:
+        (rank,) = ranks_of(["/device:TPU:0", "/host:CPU 0", "Task Environment 0"])
         self.assertEqual(rank.named("/host:CPU"), ["/host:CPU 0"])
 
     def test_planes_of_a_subprocess_are_a_rank(self) -> None:
-        own = ["/device:TPU:0", "/host:CPU", "Task Environment"]
-        child = ["/device:TPU:0 [77]", "/host:CPU [77]", "Task Environment [77]"]
-        self.assertEqual([rank.names for rank in ranks_of(own + child)], [own, child])
+        for number in ("", " 0"):
+            own = ["/device:TPU:0", f"/host:CPU{number}", f"Task Environment{number}"]
+            ids = ("/host:CPU [77]", "Task Environment [77]")
+            child = ["/device:TPU:0 [77]", *(name + number for name in ids)]
+            self.assert_ranks(own + child, own, child)
 
-    def test_without_task_environments_devices_belong_to_no_rank_yet(self) -> None:
+    def test_without_task_environments_devices_are_in_no_rank(self) -> None:
         names = ["/device:TPU:0", "/host:CPU 0", "/device:TPU:1", "/host:CPU 1"]
-        self.assertEqual(
-            [rank.names for rank in ranks_of(names)], [["/host:CPU 0"], ["/host:CPU 1"]]
-        )
+        self.assert_ranks(names, ["/host:CPU 0"], ["/host:CPU 1"])
 
-    def test_names_of_devices_that_occur_twice_make_several_hosts(self) -> None:
+    def test_repeated_names_of_devices_separate_hosts(self) -> None:
         first = ["/device:TPU:0", "/host:CPU 0", "Task Environment 0"]
         second = ["/host:metadata 0", *first]
         self.assertEqual(split_hosts([*first, *second]), [[0, 1, 2], [3, 4, 5, 6]])
         self.assertEqual(split_hosts(["/device:TPU:0", "/device:TPU:0"]), [[0], [1]])
-
-    def test_other_names_that_occur_twice_do_not(self) -> None:
         self.assertEqual(split_hosts(["/device:TPU:0", "/host:CPU", "/host:CPU"]), [[0, 1, 2]])
 
 
@@ -79,12 +76,12 @@ class Answers(InFolder):
             data, mode, options = random_case(rng)
             other, _, _ = random_case(rng)
             numbers = tpu_numbers(data)
-            # The allocator's number of a device is its place within the rank here.
+            # The allocator numbers devices by their place within the rank.
             if numbers != list(range(len(numbers))) or {"device", "tokens"} & options.keys():
                 continue
             alone = run(data, mode, *command_line(options))
             n_before = len(tpu_numbers(other))
-            # What the rank itself lacks, such as a program, could be that of the other.
+            # Facts that the rank lacks, such as programs, could come from the other rank.
             other = without_programs(other)
             of_both = merged([[with_environment(other), with_environment(data)]])
             together = run(of_both, mode, "--device", str(n_before), *command_line(options))
@@ -94,7 +91,7 @@ class Answers(InFolder):
                     self.assertEqual(compared(together.object), compared(alone.object))
         self.assertGreater(n_compared, 4)
 
-    def test_hosts_are_kept_apart(self) -> None:
+    def test_hosts_are_answered_separately(self) -> None:
         of_both = merged([[with_environment(ONE_OP)], [with_environment(TWO_OPS)]])
         self.assertEqual([busy(of_both, "--host", host) for host in "01"], [100, 170])
         self.assertEqual(busy(of_both), 100)
@@ -104,7 +101,7 @@ class Answers(InFolder):
         self.assertEqual((outcome.object["reason"], outcome.status), ("host_not_found", 1))
         self.assertEqual(outcome.object["available_hosts"], ["0", "1"])
 
-    def test_hosts_have_names_if_there_are_as_many(self) -> None:
+    def test_hosts_can_have_names(self) -> None:
         hosts = [[with_environment(ONE_OP)], [with_environment(TWO_OPS)]]
         of_both = merged(hosts, ["east", "west"])
         for host in ("west", "1"):
@@ -112,12 +109,12 @@ class Answers(InFolder):
         self.assertEqual(answer(of_both, "record", "--host", "west")["host"], "west")
         self.assertEqual(run(merged(hosts, ["east"]), "summary", "--host", "east").status, 1)
 
-    def test_the_default_is_the_first_host_that_has_the_device(self) -> None:
+    def test_first_host_with_the_device_is_the_default(self) -> None:
         two_devices = merged([[ONE_OP, TWO_OPS]])
         of_both = merged([[with_environment(ONE_OP)], [with_environment(two_devices)]])
         self.assertEqual(busy(of_both, "--device", "1"), 170)
 
-    def test_in_a_folder_the_host_is_named_after_its_file(self) -> None:
+    def test_host_in_a_folder_is_named_by_file_and_host(self) -> None:
         of_both = merged([[with_environment(ONE_OP)], [with_environment(TWO_OPS)]])
         self.write("run/a.xplane.pb", ONE_OP)
         self.write("run/b.xplane.pb", of_both)
@@ -139,7 +136,7 @@ class Answers(InFolder):
         one = answer(self.write("m.xplane.pb", of_both), "spread", "--host", "1")
         self.assertEqual([row["host"] for row in one["cohorts"][0]["devices"]], ["m:1"])
 
-    def test_in_a_folder_all_hosts_of_all_files_are_available(self) -> None:
+    def test_all_hosts_of_all_files_in_a_folder_are_available(self) -> None:
         hosts = [[with_environment(ONE_OP)], [with_environment(TWO_OPS)]]
         self.write("run/m.xplane.pb", merged(hosts, ["a", "b:8471"]))
         self.write("run/n.xplane.pb", ONE_OP)
@@ -149,7 +146,7 @@ class Answers(InFolder):
         for host in available:
             self.assertEqual(run(folder, "summary", "--host", host).status, 0, host)
 
-    def test_without_the_device_the_devices_of_all_hosts_are_available(self) -> None:
+    def test_missing_device_is_reported_with_the_devices_of_all_hosts(self) -> None:
         hosts = [[with_environment(ONE_OP)], [with_environment(merged([[ONE_OP, ONE_OP]]))]]
         outcome = run(merged(hosts), "summary", "--device", "9")
         self.assertEqual(outcome.object["available_devices"], ["/device:TPU:0", "/device:TPU:1"])
@@ -158,24 +155,19 @@ class Answers(InFolder):
         space = pb.XSpace.FromString(ONE_OP)
         space.planes[0].lines[0].name = "Other"
         hosts = [ONE_OP, space.SerializeToString(), ONE_OP]
-        data = merged([[with_environment(each)] for each in hosts])
+        data = merged([[with_environment(host)] for host in hosts])
         fields = answer(self.write("m.xplane.pb", data), "spread")
         self.assertEqual((fields["n_hosts"], fields["n_hosts_unreadable"]), (2, 1))
         self.assertIn("m.xplane.pb: host 1: no_xla_ops_line", " ".join(fields["notes"]))
 
-    def test_a_lone_rank_s_devices_were_renumbered_too(self) -> None:
+    def test_devices_of_a_single_rank_are_renumbered_too(self) -> None:
         space = pb.XSpace.FromString(merged([[with_environment(space_with_allocator(7, 4))]]))
         plane = next(plane for plane in space.planes if plane.name == "/device:TPU:0")
         plane.stat_metadata[99].name = "core_details"
         plane.stats.add(metadata_id=99, bytes_value=b"\x10\x04")
         self.assertIsNotNone(runtime_of(space, "0"))
 
-    def test_planes_of_a_subprocess_may_have_been_merged(self) -> None:
-        own = ["/device:TPU:0", "/host:CPU 0", "Task Environment 0"]
-        child = ["/device:TPU:0 [77]", "/host:CPU [77] 0", "Task Environment [77] 0"]
-        self.assertEqual([rank.names for rank in ranks_of(own + child)], [own, child])
-
-    def test_anatomy_lists_all_planes_and_with_a_host_its_own(self) -> None:
+    def test_anatomy_lists_all_planes_or_those_of_one_host(self) -> None:
         of_both = merged([[with_environment(ONE_OP)], [with_environment(TWO_OPS)]])
         names = ["/device:TPU:0", "Task Environment 0"]
         listed = answer(of_both, "anatomy")["planes"]
@@ -183,30 +175,30 @@ class Answers(InFolder):
         of_second = answer(of_both, "anatomy", "--host", "1", "--plane", "0")["planes"]
         self.assertEqual([line["n_events"] for line in of_second[0]["lines"]], [2])
 
-    def test_the_allocator_speaks_of_the_place_within_the_rank(self) -> None:
+    def test_device_numbers_of_the_allocator_count_within_the_rank(self) -> None:
         ranks = [with_environment(space_with_allocator(n_bytes)) for n_bytes in (1000, 2000)]
         of_both = merged([ranks])
         for device, expected in (("0", 1000), ("1", 2000)):
             runtime = run(of_both, "memory", "--device", device).object["runtime"]
             self.assertEqual(runtime["peak_allocated_bytes"], expected)
 
-    def test_the_number_of_a_device_on_its_host_counts_where_the_plane_has_it(self) -> None:
-        ranks = [with_environment(each) for each in (ONE_OP, space_with_allocator(7))]
+    def test_number_on_the_host_is_read_from_core_details(self) -> None:
+        ranks = [with_environment(rank) for rank in (ONE_OP, space_with_allocator(7))]
         space = pb.XSpace.FromString(merged([ranks]))
         self.assertIsNotNone(runtime_of(space, "1"))
         plane = next(plane for plane in space.planes if plane.name == "/device:TPU:1")
         plane.stat_metadata[99].name = "core_details"
         stat = plane.stats.add(metadata_id=99, bytes_value=b"\x10\x05")
-        # Nothing is allocated on device 5.
+        # The allocator has no events of device 5.
         self.assertIsNone(runtime_of(space, "1"))
-        # The number 0 is left out of the bytes.
+        # protobuf does not write the number 0.
         stat.bytes_value = b"\x20\x01"
         self.assertIsNotNone(runtime_of(space, "1"))
 
-    def test_threads_of_all_planes_of_the_host_count(self) -> None:
+    def test_threads_of_all_planes_of_the_host_are_read(self) -> None:
         gap = trace([op("fusion.1", "add", 0, 100), op("fusion.2", "add", 3_000_000, 100)])
         space = pb.XSpace.FromString(gap)
-        # With one process alone its id in the names means nothing.
+        # If there is only one process, its id in the names does not matter.
         planes = ("/host:CPU [7]", "/host:TPU-runtime", "/host:python-tracer [7]")
         for name in (*planes, "/host:tfstreamz"):
             plane = space.planes.add(name=name)
@@ -215,17 +207,17 @@ class Answers(InFolder):
             event.offset_ps, event.duration_ps = 1_000, 2_000_000
         (row,) = answer(space.SerializeToString(), "idle")["gaps"]
         self.assertEqual(
-            [each["event"] for each in row["host"]], [f"event of {name}" for name in planes]
+            [event["event"] for event in row["host"]], [f"event of {name}" for name in planes]
         )
 
-    def test_without_task_environments_run_ids_tell_the_rank(self) -> None:
+    def test_without_task_environments_the_rank_is_found_by_run_ids(self) -> None:
         launched, other = (space_with_run_id(run_id) for run_id in (5, 6))
         fields = answer(merged([[other, launched]]), "idle", "--device", "1")
         self.assertIn("/device:TPU:1 is of rank 1", " ".join(fields["notes"]))
         fields = answer(merged([[launched, launched]]), "idle", "--device", "1")
         self.assertIn("/device:TPU:1 is of rank ?", " ".join(fields["notes"]))
         self.assertIsNone(fields["host_events"])
-        self.assertIn("what the host did isn't known", " ".join(fields["notes"]))
+        self.assertIn("the host's activity is unknown", " ".join(fields["notes"]))
 
 
 def tpu_numbers(trace: bytes) -> list[int]:
@@ -269,22 +261,22 @@ class Samples(unittest.TestCase):
             fields = answer(SAMPLES / f"{sample}.xplane.pb.gz", mode, *options.split())
             for row in fields.get("gaps", []), expected.get("gaps", []):
                 for gap in row:
-                    # The second rank's lines count from 2 µs later.
+                    # Times of the second rank start 2 µs later.
                     gap.pop("trace_window_ps")
             with self.subTest(sample=sample, options=options, mode=mode):
                 self.assertEqual(compared(fields), compared(expected))
 
-    def test_ranks(self) -> None:
+    def test_merged_ranks_answer_like_single_captures(self) -> None:
         self.assert_same("merged-ranks", "--device 0", DEMO, "0")
         self.assert_same("merged-ranks", "--device 3", DEMO, "1")
 
     @unittest.skipUnless(OFFLOADING.exists(), "needs the capture")
-    def test_mixed_ranks(self) -> None:
+    def test_merged_ranks_of_different_captures_answer_like_single_captures(self) -> None:
         self.assert_same("merged-mixed", "--device 1", DEMO, "1")
         self.assert_same("merged-mixed", "--device 4", OFFLOADING, "2")
 
     @unittest.skipUnless(OFFLOADING.exists(), "needs the capture")
-    def test_hosts(self) -> None:
+    def test_merged_hosts_answer_like_single_captures(self) -> None:
         self.assert_same("merged-hosts", "--host 0 --device 1", DEMO, "1")
         self.assert_same("merged-hosts", "--device 3", OFFLOADING, "3")
         self.assert_same("merged-hosts", "--host 1 --device 1", OFFLOADING, "1")
