@@ -492,7 +492,7 @@ class Units(unittest.TestCase):
         )
 
     def test_other_kinds_of_figures(self) -> None:
-        for kind, cases in {
+        kinds: dict[str, dict[Any, str]] = {
             "percent": {0.0: "0.0 %", 24.774: "24.8 %", 99.96: "100.0 %", -0.04: "0.0 %"},
             "share": {0.096853: "9.7 %", 1.5: "150.0 %", None: "?"},
             "change": {0.04: "0.0 %", 0.06: "+0.1 %", -11.55: "-11.6 %"},
@@ -501,7 +501,8 @@ class Units(unittest.TestCase):
             "chance": {0.002165: "0.002", 1.0: "1.000"},
             "number": {4.0: "4", 0.07861: "0.079", 9.9996: "10.00", 0.0004: "4.0e-04"},
             "flops": {34359738368: "34.36 GFLOP", 10**15: "1000 TFLOP"},
-        }.items():
+        }
+        for kind, cases in kinds.items():
             self.assert_shown(kind, cases)
 
     def test_column_has_one_unit(self) -> None:
