@@ -347,7 +347,7 @@ def judge(data: bytes, folder: Path, device: str, run: Callable[[Path], harness.
     space.DiscardUnknownFields()
     path.write_bytes(space.SerializeToString())
     expected = run(path)
-    n_events, n_expected = (n_events_in(each.object) for each in (outcome, expected))
+    n_events, n_expected = (n_events_in(run_of.object) for run_of in (outcome, expected))
     if n_events is not None and n_expected is not None:
         check(n_events == n_expected, f"{n_events} events, protobuf reads {n_expected}")
     return word

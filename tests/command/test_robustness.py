@@ -29,7 +29,6 @@ from tests.builders.xspace import (
     Space,
     StatMetadata,
     bytes_field,
-    double_field,
     encode,
     int_field,
     op,
@@ -122,17 +121,6 @@ def with_extra(place: str, extra: bytes) -> bytes:
     return encode(Space([plane], extra=at("space")))
 
 
-WRONG_TYPES = {
-    "plane": ("space", int_field(1, 5)),
-    "line": ("plane", int_field(3, 5)),
-    "event metadata": ("plane", int_field(4, 5)),
-    "timestamp of a line": ("ops line", text_field(3, "x")),
-    "event": ("ops line", int_field(4, 5)),
-    "event of the Steps line": ("steps line", int_field(4, 5)),
-    "offset of an event": ("event", double_field(2, 1.0)),
-    "packed offset of an event": ("event", bytes_field(2, b"\x05")),
-    "duration of an event": ("event", text_field(3, "\x05\x06")),
-}
 NOT_UTF8 = (b"\x80", b"\xed\xa0\x80", b"caf\xe9", b"\xe2\x82")
 
 
@@ -140,12 +128,6 @@ class Damage(RobustnessTest):
     def test_unreadable_field_is_reported_with_its_offset(self) -> None:
         for place, (what, bad) in itertools.product(PLACES, UNREADABLE.items()):
             with self.subTest(place=place, what=what):
-                data = with_extra(place, HERE + bad)
-                self.assert_unreadable(run(data), data.index(HERE) + len(HERE))
-
-    def test_wrong_wire_type_is_reported_with_its_offset(self) -> None:
-        for what, (place, bad) in WRONG_TYPES.items():
-            with self.subTest(what):
                 data = with_extra(place, HERE + bad)
                 self.assert_unreadable(run(data), data.index(HERE) + len(HERE))
 
@@ -176,17 +158,6 @@ class Damage(RobustnessTest):
                 with self.subTest(cut):
                     at = 0 if cut < len(SMALL) else len(SMALL)
                     self.assert_unreadable(run(data[:cut]), at)
-
-    def test_files_changed_by_text_tools_are_refused(self) -> None:
-        for what, data in {
-            "Latin-1 to UTF-8": SMALL.decode("latin-1").encode(),
-            "seven bits": bytes(byte & 127 for byte in SMALL),
-            "byte order mark": b"\xef\xbb\xbf" + SMALL,
-            "line feed at the end": SMALL + b"\n",
-            "zeros at the end": SMALL + bytes(512),
-        }.items():
-            with self.subTest(what):
-                self.assert_unreadable(run(data))
 
     def test_files_of_other_formats_are_named(self) -> None:
         for what, data in {
@@ -294,8 +265,8 @@ HOSTILE = (
 class Texts(RobustnessTest):
     def test_hostile_names_come_back_as_they_were(self) -> None:
         for text in HOSTILE:
-            each = op("x", text, 0, 10, text=text, stack=text, tf_op=text, shape=text)
-            plane = tpu_plane([each], [(text, 0, 10)], name=text)
+            named = op("x", text, 0, 10, text=text, stack=text, tf_op=text, shape=text)
+            plane = tpu_plane([named], [(text, 0, 10)], name=text)
             path = self.write("test.xplane.pb", encode(Space([plane], [text])))
             for mode in harness.MODES_OF_TRACE:
                 with self.subTest(text=text, mode=mode):

@@ -1,4 +1,4 @@
-"""The page in a browser: it draws the figures of its JSON and obeys mouse and keyboard."""
+"""Test the page in a browser: it draws the figures of its JSON and obeys mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class InBrowser(unittest.TestCase):
         """Check that there was no error and no network request."""
         for event in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
             self.assertEqual(self.tab.seen(event), [])
-        asked = [each["request"]["url"] for each in self.tab.seen("Network.requestWillBeSent")]
+        requests = self.tab.seen("Network.requestWillBeSent")
+        asked = [request["request"]["url"] for request in requests]
         self.assertEqual([url for url in asked if not url.startswith("file:")], [])
         self.assertLessEqual(len(asked), 1)
 
@@ -186,7 +187,7 @@ class Demo(InBrowser):
         for _ in range(2):
             self.tab.click("#findings-table th:nth-child(6) button")
             lost = [rows[i]["lost_ps"] for i in self.shown_rows("findings")]
-            n_known = sum(each is not None for each in lost)
+            n_known = len(lost) - lost.count(None)
             self.assertTrue(0 < n_known < len(rows))
             self.assertEqual(lost[n_known:], [None] * (len(rows) - n_known))
 
@@ -269,7 +270,7 @@ class Demo(InBrowser):
         rows = self.answers("by_op")["ops"]
         self.assertEqual(rows[int(self.tab.value(f"{ACTIVE}.dataset.row"))]["hlo_op"], who)
 
-    def test_the_flame_graph_adds_up(self) -> None:
+    def test_flame_graph_adds_up(self) -> None:
         total = self.data["page"]["totals"]["non_while_duration_ps_sum"]
         boxes = self.boxes()
         self.assertEqual((boxes[0]["value"], boxes[0]["depth"]), (total, 0))
@@ -289,7 +290,7 @@ class Demo(InBrowser):
         self.assertTrue(drawn)
         self.assertLessEqual(drawn, named)
 
-    def test_the_flame_graph_zooms(self) -> None:
+    def test_flame_graph_zooms(self) -> None:
         whole = self.boxes()
         width = whole[0]["width"]
         inner = next(i for i, box in enumerate(whole) if box["width"] < width / 2)
@@ -336,7 +337,7 @@ class Demo(InBrowser):
 
 def texts_of(value: Any) -> list[str]:
     if isinstance(value, dict):
-        return [text for each in value.values() for text in texts_of(each)]
+        return [text for inner in value.values() for text in texts_of(inner)]
     return [str(value)]
 
 

@@ -214,16 +214,6 @@ class OrderOfFrames(unittest.TestCase):
         self.assertEqual(group["agg_key"], key_of(STACK))
         self.assertEqual(ops.order(), OUTERMOST_FIRST)
 
-    def test_every_mode_prints_the_order_after_the_clock(self) -> None:
-        buffers = hlo_proto.buffer(1, 64, 1) + hlo_proto.allocation(0, 64, (1, 0, 64), parameter=0)
-        program = hlo_proto.hlo_proto({"main": [hlo_proto.op("p", "parameter")]}, buffers=buffers)
-        data = Ops().add(STACK, "inner.py:5", program_id=PROGRAM_ID).data(program)
-        for mode in MODES:
-            said = answer_of(data, mode)
-            self.assertEqual(said["stack_order"], OUTERMOST_FIRST)
-            names = list(said)
-            self.assertEqual(names.index("stack_order"), names.index("clock") + 1, mode)
-
 
 FRAMES = StackFrames(
     files=["user.py", "/x/site-packages/lib.py", "entry.py"],
@@ -398,22 +388,6 @@ class LikelyUser(unittest.TestCase):
         self.assertEqual(row["source_user"], "entry.py:4")
         [row] = self.likely(self.data(("a", LIB_OF_1)), own=["entry", "lib.py"])
         self.assertEqual(row["source_user"], LIBRARY)
-
-    def test_first_member_decides_the_likely_user(self) -> None:
-        for names, user in (("12", "user.py:1"), ("21", "user.py:2")):
-            frames = {"1": LIB_OF_1, "2": LIB_OF_2}
-            [row] = self.likely(self.data(*((name, frames[name]) for name in names)))
-            self.assertEqual((row["source_inner"], row["source_user"]), (LIBRARY, user))
-            self.assertEqual(row["n_executions"], 2)
-
-    def test_likely_user_without_frames_is_the_line(self) -> None:
-        for line, user in (("model.py:3", "model.py:3"), ("<stdin>:3", None)):
-            program = a_program(
-                hlo_proto.op("from", "add", line=line), hlo_proto.op("a", "copy", "from")
-            )
-            data = Ops().add(category="copy", name="a", program_id=PROGRAM_ID).data(program)
-            [row] = self.likely(data)
-            self.assertEqual((row["source_inner"], row["source_user"]), (line, user))
 
     def test_collective_has_the_user_s_line(self) -> None:
         program = a_program(

@@ -39,14 +39,6 @@ PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
         ],
         [],
     ),
-    "%all-gather.200.cloned.1.call-done = s32[4,4,2048]{2,1,0:T(4,128)} async-done(((s32[1,4,2048]"
-    "{2,1,0:T(4,128)}), s32[4,4,2048]{2,1,0:T(4,128)}, (s32[8192]{0:T(1024)})) "
-    "%all-gather.200.cloned.1.call-update)": (
-        "all-gather.200.cloned.1.call-done",
-        "async-done",
-        ["s32[4,4,2048]{2,1,0:T(4,128)}"],
-        ["s32[1,4,2048]{2,1,0:T(4,128)}", "s32[4,4,2048]{2,1,0:T(4,128)}", "s32[8192]{0:T(1024)}"],
-    ),
     "%slice-done.10 = s8[4194304]{0:T(1024)(128)(4,1)S(1)} async-done(((s8[8388608]{0:T(1024)(128)"
     "(4,1)}), s8[4194304]{0:T(1024)(128)(4,1)S(1)}, s32[]{:S(2)}) %slice-start.10)": (
         "slice-done.10",
@@ -57,18 +49,6 @@ PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
             "s8[4194304]{0:T(1024)(128)(4,1)S(1)}",
             "s32[]{:S(2)}",
         ],
-    ),
-    "%collective-permute-start.12 = (bf16[8,2048,256]{2,1,0:T(8,128)(2,1)}, bf16[8,2048,256]"
-    "{2,1,0:T(8,128)(2,1)}, u32[]{:S(2)}, u32[]{:S(2)}) collective-permute-start(bf16[8,2048,256]"
-    "{2,1,0:T(8,128)(2,1)} %reduce-scatter.90.cloned.1.call-done), channel_id=120, "
-    "source_target_pairs={{0,0},{2,2}}": (
-        "collective-permute-start.12",
-        "collective-permute-start",
-        [
-            *["bf16[8,2048,256]{2,1,0:T(8,128)(2,1)}"] * 2,
-            *["u32[]{:S(2)}"] * 2,
-        ],
-        ["bf16[8,2048,256]{2,1,0:T(8,128)(2,1)}"],
     ),
     "%flash_attention.3 = (bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)S(1)}, f32[4,4,2048,128]"
     "{3,2,1,0:T(8,128)}, f32[4,4,2048,128]{3,2,1,0:T(8,128)}) custom-call(bf16[4,4,2048,128]"
@@ -82,20 +62,6 @@ PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
         ],
         ["bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)}"],
     ),
-    "%fusion.48.clone.3 = f8e4m3fn[1024,1024,1]{1,0,2:T(8,128)(4,1)} fusion(f32[1024,1024]"
-    "{1,0:T(8,128)} %param_2.1141), kind=kLoop, calls=%fused_computation.57.clone": (
-        "fusion.48.clone.3",
-        "fusion",
-        ["f8e4m3fn[1024,1024,1]{1,0,2:T(8,128)(4,1)}"],
-        ["f32[1024,1024]{1,0:T(8,128)}"],
-    ),
-    "%add.409 = s32[]{:T(128)S(6)} add(s32[]{:T(128)} %bitcast.139, s32[]{:T(128)} "
-    "%constant.1176)": (
-        "add.409",
-        "add",
-        ["s32[]{:T(128)S(6)}"],
-        ["s32[]{:T(128)}", "s32[]{:T(128)}"],
-    ),
     "%constant_dynamic-slice_fusion.3 = …": ("constant_dynamic-slice_fusion.3", "", [], []),
     # Other forms.
     "ROOT %x.1 = pred[2]{0} compare(f32[2]{0} %a, f32[2]{0} %b), direction=LT": (
@@ -104,13 +70,6 @@ PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
         ["pred[2]{0}"],
         ["f32[2]{0}", "f32[2]{0}"],
     ),
-    "%d = f32[<=128,4]{1,0} pad(f32[<=100,4]{1,0} %a, f32[] %z), padding=0_28x0_0": (
-        "d",
-        "pad",
-        ["f32[<=128,4]{1,0}"],
-        ["f32[<=100,4]{1,0}", "f32[]"],
-    ),
-    "%c = f32[2]{0} constant({1, -2.5e3})": ("c", "constant", ["f32[2]{0}"], []),
     # Tokens hold no data.
     "%t = token[] after-all()": ("t", "after-all", [], []),
     "%s = token[] send-done((f32[8]{0}, u32[], token[]) %a)": (
@@ -134,8 +93,6 @@ PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
     # Texts that are cut off.
     "%x = f32[8": ("x", "", [], []),
     "%x = f32[8]{0:T(8,1": ("x", "", ["f32[8]"], []),
-    "%x = (f32[8]{0}, bf16[4": ("x", "", ["f32[8]{0}"], []),
-    "%x = f32[8]{0} fus": ("x", "", ["f32[8]{0}"], []),
     "%x = f32[8]{0} fusion(": ("x", "fusion", ["f32[8]{0}"], []),
     "%x = f32[8]{0} fusion(f32[8]{0} %a, f32[4]{0": (
         "x",

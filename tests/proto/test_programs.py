@@ -146,7 +146,7 @@ def entry(
 
 
 class Entries(unittest.TestCase):
-    """Which programs a file has."""
+    """The programs in a file, and their ids."""
 
     def test_programs_are_found_by_signed_and_unsigned_id(self) -> None:
         hlo = hlo_proto({"main": [op("a", "add")]})
@@ -290,7 +290,7 @@ class Damaged(unittest.TestCase):
         self.assertEqual(known, ("m.py:1", "producer", 2))
         self.assertEqual(read["f"].lines_inside(), {})
         self.assertIsNone(dot_of(read["f"]))
-        self.assertEqual([each.name for each in read["op.0"].operands], ["op.1"])
+        self.assertEqual([operand.name for operand in read["op.0"].operands], ["op.1"])
 
     def test_noise_and_cuts_never_raise(self) -> None:
         dice = random.Random(7)
@@ -305,8 +305,8 @@ class Damaged(unittest.TestCase):
             if read.program is None:
                 self.assertEqual(len(read.notes), 1, case)
                 continue
-            for each in read.program.instructions():
-                ask_everything(each)
+            for instruction in read.program.instructions():
+                ask_everything(instruction)
             self.assertLessEqual(len(read.notes), 1, case)
             self.assertTrue(all(note.startswith(NOTE) for note in read.notes), read.notes)
 
@@ -351,16 +351,16 @@ def everything() -> dict[str, list[Op]]:
     }
 
 
-def ask_everything(each: Instruction) -> None:
+def ask_everything(one: Instruction) -> None:
     for producer_first in (False, True):
-        nearest_line(each, producer_first, {"copy.1": "x.py:1"})
-    _ = each.chain, each.on_sparse_core, each.tf_op, each.line, each.stack, each.users, each.shape
-    _ = each.arrays, each.declared_cost, each.parameter_number, each.leaves
-    _ = each.config, each.retried, each.is_kernel
-    dot_of(each)
-    collective_of(each)
-    plan_of(each)
-    each.lines_inside()
+        nearest_line(one, producer_first, {"copy.1": "x.py:1"})
+    _ = one.chain, one.on_sparse_core, one.tf_op, one.line, one.stack, one.users, one.shape
+    _ = one.arrays, one.declared_cost, one.parameter_number, one.leaves
+    _ = one.config, one.retried, one.is_kernel
+    dot_of(one)
+    collective_of(one)
+    plan_of(one)
+    one.lines_inside()
 
 
 class Lines(unittest.TestCase):
