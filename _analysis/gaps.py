@@ -53,12 +53,12 @@ class Surroundings:
         self._step = step
         self._edges = step.edges
         # By the start of a gap, and by its end.
-        self._before: dict[int, Neighbour | None] = dict.fromkeys(start for start, _ in gaps)
-        self._behind: dict[int, Neighbour | None] = dict.fromkeys(end for _, end in gaps)
+        self._preceding: dict[int, Neighbour | None] = dict.fromkeys(start for start, _ in gaps)
+        self._following: dict[int, Neighbour | None] = dict.fromkeys(end for _, end in gaps)
         self._find_neighbours()
         # Gaps at an edge of the step have no neighbour there.
-        self._before.pop(step.timeline.start, None)
-        self._behind.pop(step.timeline.end, None)
+        self._preceding.pop(step.timeline.start, None)
+        self._following.pop(step.timeline.end, None)
         ids = {each.metadata_id for each in step.containers}
         events = list(events_of(step.admitted.pieces, step.clock, ids))
         self._ops = [step.executions[metadata_id].op for _, _, metadata_id in events]
@@ -74,8 +74,8 @@ class Surroundings:
         for piece in step.admitted.pieces:
             starts, durations, metadata_ids = columns_of(piece, step.clock)
             ends = list(map(add, starts, durations))
-            is_next = list(map(self._behind.__contains__, starts))
-            was_last = list(map(self._before.__contains__, ends))
+            is_next = list(map(self._following.__contains__, starts))
+            was_last = list(map(self._preceding.__contains__, ends))
             if not (any(is_next) or any(was_last)):
                 continue
             drawn = list(zip(*piece.on_trace(), strict=True))
@@ -84,29 +84,29 @@ class Surroundings:
                 if op is None or not durations[i]:
                     continue
                 found = Neighbour(op, starts[i], drawn[i])
-                if is_next[i] and not self._behind[starts[i]]:
-                    self._behind[starts[i]] = found
+                if is_next[i] and not self._following[starts[i]]:
+                    self._following[starts[i]] = found
                 if was_last[i]:
-                    known = self._before[ends[i]]
+                    known = self._preceding[ends[i]]
                     if not known or starts[i] < known.start:
-                        self._before[ends[i]] = found
+                        self._preceding[ends[i]] = found
 
     def gap(self, start: int, end: int) -> Gap:
-        before, behind = self._before.get(start), self._behind.get(end)
+        preceding, following = self._preceding.get(start), self._following.get(end)
         place = self._containers.place_at(start)
         return Gap(
             start,
             end - start,
-            before.op if before else None,
-            behind.op if behind else None,
+            preceding.op if preceding else None,
+            following.op if following else None,
             None if place == NOBODY else self._ops[self._containers.names[place]],
         )
 
     def window(self, start: int, end: int) -> Window | None:
         """Return a gap on the trace's clock, absolute; None if no time is left there."""
-        before, behind = self._before.get(start), self._behind.get(end)
+        preceding, following = self._preceding.get(start), self._following.get(end)
         first, last = self._edges
-        begin = before.drawn[1] if before else first
-        finish = behind.drawn[0] if behind else last
+        begin = preceding.drawn[1] if preceding else first
+        finish = following.drawn[0] if following else last
         base = self._step.device.base
         return (begin + base, finish + base) if begin < finish else None

@@ -1,4 +1,4 @@
-"""Runs the guide's examples for pods: a launcher, a Kubernetes job and Ray."""
+"""Runs the examples for pods: the guide's launcher, a Kubernetes job and Ray."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import unittest
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.harness import DEMO, SCRIPT, InFolder, bound, run
+from tests.harness import DEMO, ROOT, SCRIPT, InFolder, bound, run
 from tests.pages import GUIDE, blocks
 
 HOSTS = ("t1v-n-0", "t1v-n-1")
@@ -35,12 +35,7 @@ ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-
-
-def example(language: str, word: str) -> str:
-    """Return the guide's only example in a language that contains this word."""
-    (found,) = [b.text for b in blocks(GUIDE) if b.language == language and word in b.text]
-    return found
+JOB = (ROOT / "examples/records.yaml").read_text(encoding="utf-8")
 
 
 class Pod(InFolder):
@@ -86,7 +81,8 @@ class Launcher(Pod):
         self.install("srun", SRUN)
         self.install("hostname", 'echo "$HOST"')
         self.write_traces("logs/plugins/profile/2026_01_02", *traces)
-        return self.call("bash", "-c", example("bash", "srun"))
+        (commands,) = [block.text for block in blocks(GUIDE) if "srun" in block.text]
+        return self.call("bash", "-c", commands)
 
     def test_each_host_writes_its_record_next_to_its_trace(self) -> None:
         done = self.launch(TRACE, TRACE)
@@ -104,13 +100,13 @@ class Launcher(Pod):
 class Kubernetes(Pod):
     def shell(self) -> str:
         """Return the container's command, folded as YAML folds it."""
-        found = re.search(r"command: \[sh, -euc, '([^']*)'\]", example("yaml", "Indexed"))
+        found = re.search(r"command: \[sh, -euc, '([^']*)'\]", JOB)
         assert found
         return re.sub(r"\s*\n\s*", " ", found[1])
 
     @unittest.skipUnless(importlib.util.find_spec("yaml"), "needs PyYAML")
     def test_job_is_yaml_with_the_fields_that_belong_together(self) -> None:
-        job = importlib.import_module("yaml").safe_load(example("yaml", "Indexed"))
+        job = importlib.import_module("yaml").safe_load(JOB)
         self.assertEqual((job["apiVersion"], job["kind"]), ("batch/v1", "Job"))
         spec, pod = job["spec"], job["spec"]["template"]["spec"]
         self.assertEqual((spec["completionMode"], pod["restartPolicy"]), ("Indexed", "Never"))
@@ -146,7 +142,7 @@ class Ray(Pod):
         calls = self.folder / "calls"
         self.install("compute-breakdown", f'echo "$1" >>{calls}\nexec {program} "$@"')
         traces = self.write_traces("traces", TRACE, TRACE, CUT_OFF)
-        self.write("pod.py", example("python", "ray").encode())
+        example = str(ROOT / "examples/records_with_ray.py")
         self.write("cluster.py", CLUSTER.encode())
         variables = {
             **dict.fromkeys(("HOME", "RAY_TMPDIR"), str(self.folder)),
@@ -154,7 +150,7 @@ class Ray(Pod):
             # Without this the example would find a cluster that runs elsewhere.
             "RAY_ADDRESS": "local",
         }
-        command = [sys.executable, "cluster.py", "pod.py", f"{traces.as_uri()}/*.xplane.pb"]
+        command = [sys.executable, "cluster.py", example, f"{traces.as_uri()}/*.xplane.pb"]
         done = self.call(*command, variables=variables)
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         named = calls.read_text(encoding="utf-8").split()
