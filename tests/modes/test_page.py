@@ -366,7 +366,7 @@ class Writes(InFolder):
         self.assertEqual((outcome.object["reason"], outcome.status), ("bad_arguments", 2))
         self.assertIn("--out FILE", outcome.object["detail"])
         profile = self.write("a.xplane.pb", trace([leaf(0, 5)]))
-        for name in ("a.xplane.pb", "b.xplane.pb.gz"):
+        for name in ("a.xplane.pb", "b.xplane.pb.gz", "c.xplane.riegeli"):
             outcome = run(profile, "page", "--out", str(self.folder / name))
             self.assertIn(f"{name} would overwrite a trace", outcome.object["detail"])
         outcome = run(profile, "page", "--out", "-")
