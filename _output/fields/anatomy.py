@@ -22,7 +22,7 @@ OptionValue = bool | int | float | str | None
 
 
 class AnatomyProgram(TypedDict):
-    """A program whose HLO is in the file."""
+    """A program with its HLO in the file."""
 
     program_id: str
     """Id, an unsigned decimal, as in `program` of the other modes: the stat `program_id` of the
@@ -164,7 +164,7 @@ class Answer(FileAnswer):
     planes: list[AnatomyPlane]
     """All planes in the order of the file, or the one named by `--plane`."""
     programs: list[AnatomyProgram]
-    """Programs whose HLO is in the file."""
+    """Programs with their HLO in the file."""
 
 
 class Absent(AbsentAnswer, total=False):

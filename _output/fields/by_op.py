@@ -46,7 +46,7 @@ class OpFields(Durations, Line):
     shape: str | None
     """Shape of the output, with layout."""
     dtype: Dtype
-    """Dtype whose peak the op is compared with."""
+    """Dtype that decides the peak."""
     dtype_source: DtypeSource
     """Origin of `dtype`, as in [roofline](#roofline)."""
     cost_source: CostSource | None
@@ -193,7 +193,7 @@ class Fields(OpIfAsked):
     containers: list[Container]
     """All ops that enclose other ops, most time first."""
     chip: str
-    """The chip whose peaks are used."""
+    """The chip that the peaks belong to."""
     peaks_used: PeaksUsed
     """The peaks."""
 

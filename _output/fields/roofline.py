@@ -206,7 +206,7 @@ class TailIfAsked(TypedDict, total=False):
 
 class Fields(TailIfAsked):
     chip: str
-    """The chip whose peaks are used."""
+    """The chip that the peaks belong to."""
     peaks_used: RooflinePeaks
     """The peaks."""
     step_summary: StepSummary

@@ -244,13 +244,13 @@ class Flame {
     if (!at) return;
     const drawn = this.boxes.map((box) => box.at);
     const ranked = (some) => some.filter((node) => drawn.includes(node)).sort((a, b) => b.value - a.value);
-    const beside = at.parent ? ranked([...at.parent.children.values()]) : [at];
-    const place = beside.indexOf(at);
+    const siblings = at.parent ? ranked([...at.parent.children.values()]) : [at];
+    const place = siblings.indexOf(at);
     const to = {
       ArrowUp: at.parent,
       ArrowDown: ranked([...at.children.values()])[0],
-      ArrowLeft: beside[place - 1],
-      ArrowRight: beside[place + 1],
+      ArrowLeft: siblings[place - 1],
+      ArrowRight: siblings[place + 1],
     };
     if (to[event.key]) this.move(to[event.key]);
     else if (event.key === "Enter" || event.key === " ") this.zoom(at);

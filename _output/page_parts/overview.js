@@ -112,7 +112,7 @@ function findings() {
       lineColumn,
       column("dur_ps", "time", "time"),
       column("lost_ps", "lost", "time", { why: COST_UNKNOWN }),
-      column("hideable_ps", "hideable", "time", { none: "math can't be hidden behind math" }),
+      column("hideable_ps", "hideable", "time", { none: "math can't be hidden by math" }),
       shareColumn,
       nColumn,
     ],
