@@ -368,7 +368,7 @@ class Others(InBrowser):
         self.show_page(trace([leaf(0, 0)], STEP))
         page = self.tab.value("document.querySelector('main').innerText")
         self.assertIn("No answer (no_program): the capture has no program", page)
-        self.assertIn("Of no line are flops, bytes and the peak known", page)
+        self.assertIn("No line has known flops, bytes and peak", page)
         self.assertIn("?", page)
         self.show_page(trace([op("a", "copy", 0, 5)]))
         self.assertIn("The trace marks no steps", self.tab.value("document.body.innerText"))
