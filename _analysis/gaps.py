@@ -59,7 +59,7 @@ class Surroundings:
         # Gaps at an edge of the step have no neighbour there.
         self._preceding.pop(step.timeline.start, None)
         self._following.pop(step.timeline.end, None)
-        ids = {each.metadata_id for each in step.containers}
+        ids = {container.metadata_id for container in step.containers}
         events = list(events_of(step.admitted.pieces, step.clock, ids))
         self._ops = [step.executions[metadata_id].op for _, _, metadata_id in events]
         self._containers = track_of(
@@ -70,7 +70,7 @@ class Surroundings:
 
     def _find_neighbours(self) -> None:
         step = self._step
-        leaves = {each.metadata_id: each.op for each in step.leaves}
+        leaves = {leaf.metadata_id: leaf.op for leaf in step.leaves}
         for piece in step.admitted.pieces:
             starts, durations, metadata_ids = columns_of(piece, step.clock)
             ends = list(map(add, starts, durations))

@@ -1,4 +1,4 @@
-"""What is in a file, of whatever device: planes, lines, stats, programs, down to single events."""
+"""List the contents of a file of any device: planes, lines, stats, programs, single events."""
 
 from __future__ import annotations
 

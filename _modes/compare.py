@@ -1,4 +1,4 @@
-"""What a change did: two captures line by line, and what of it is more than noise."""
+"""Compare two captures line by line, and tell changes from noise."""
 
 from __future__ import annotations
 

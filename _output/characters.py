@@ -1,7 +1,8 @@
-"""Characters of a terminal: which it can show, how wide they are, where a text is cut.
+"""Show text on a terminal: escape characters, measure their width, cut texts.
 
-Names in a trace are anybody's: what would move the cursor, turn the direction of writing or pile
-up is shown as an escape instead, and so is what the stream's encoding lacks.
+Names in a trace can have any characters. Those that would move the cursor, change the direction of
+writing or pile up over a letter are shown as escapes, and so are those that the stream's encoding
+lacks.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# Of marks that are written over a letter, as many as languages put there.
+# The number of marks over one letter that languages need; further marks are escaped.
 MOST_MARKS = 2
 
 
 class Characters:
-    """Of a stream's encoding."""
+    """The characters that a stream with a certain encoding can show."""
 
     def __init__(self, encoding: str) -> None:
         self.encoding = encoding
@@ -36,8 +37,8 @@ class Characters:
         return f"{self.micro}s" if name == "us" else name
 
     def seen(self, text: str, longest: int = 0) -> str:
-        """With escapes for what can't be shown; of one that is far too long both ends."""
-        # With all its marks a letter takes so many, and its place is a column at the least.
+        """Escape characters that can't be shown; keep only both ends of a far too long text."""
+        # A column of the terminal shows at most one letter with all its marks.
         most = longest * (1 + MOST_MARKS)
         if longest and len(text) > 2 * most:
             text = f"{text[:most]}{text[-most:]}"
@@ -57,14 +58,14 @@ class Characters:
     def _look_up(self, character: str) -> str:
         from unicodedata import bidirectional
 
-        # Letters that are written from right to left take their neighbours with them.
+        # Letters that are written from right to left also move their neighbours.
         is_safe = character.isprintable() and bidirectional(character) not in ("R", "AL", "AN")
         shown = character if is_safe and self._has(character) else escaped(character)
         self._known[character] = shown
         return shown
 
     def width(self, text: str) -> int:
-        """In columns, of what has been seen to."""
+        """Return the width of an escaped text in columns of the terminal."""
         return len(text) if text.isascii() else sum(map(width_of, text))
 
     def padded(self, text: str, width: int, is_right: bool) -> str:
@@ -72,11 +73,11 @@ class Characters:
         return pad + text if is_right else text + pad
 
     def start_of(self, text: str, width: int) -> str:
-        """As much as fits into the width."""
+        """Return the start of a text, as much as fits into the width."""
         return text[: fitting(text, width)]
 
     def ends_of(self, text: str, width: int) -> str:
-        """Cut in the middle, or a little behind: names begin with what they are."""
+        """Cut out the middle of a text; keep two thirds of it at the start, which says more."""
         if self.width(text) <= width:
             return text
         left = width - len(self.ellipsis)
@@ -84,7 +85,7 @@ class Characters:
         return f"{start}{self.ellipsis}{self._tail(text, left // 3)}"
 
     def end_of(self, text: str, width: int) -> str:
-        """Cut from the left: between folders, where one fits."""
+        """Cut off the start of a path, between folders if one fits."""
         if self.width(text) <= width:
             return text
         tail = self._tail(text, width - len(self.ellipsis))
@@ -94,7 +95,7 @@ class Characters:
     def _tail(self, text: str, width: int) -> str:
         n = fitting(reversed(text), width)
         while n and not width_of(text[-n]):
-            # What it was written over is cut off.
+            # The letter below this mark is cut off.
             n -= 1
         return text[len(text) - n :]
 
@@ -115,7 +116,7 @@ def width_of(character: str) -> int:
 
 
 def fitting(text: Iterable[str], width: int) -> int:
-    """How many characters from its start fit."""
+    """Return how many characters from the start of a text fit into the width."""
     n = 0
     for n, character in enumerate(text, 1):
         width -= width_of(character)

@@ -1,9 +1,9 @@
-"""Figures and names as text for a terminal: units, columns, what is cut and what is wrapped.
+"""Lay out figures and names as text for a terminal: units, columns, cutting and wrapping.
 
-It knows nothing of modes. What is shown is told as data: sentences with figures in them, tables of
-columns, and parts that are there for each of some objects. Each names its figures by where they
-stand in an object of JSON, as `totals.busy_duration_ps`, and all of them come from there. What is
-not in the object is left out: an answer that isn't there has few of them.
+This file knows no modes. The files `text_of_*.py` describe the text of each mode as data: sentences
+with figures (`Says`), tables (`Table`), and parts that are repeated for each object of a list
+(`Each`). They name a figure by its path in the answer's JSON, such as `totals.busy_duration_ps`.
+Parts with fields that the object lacks are left out: an object without an answer has few fields.
 """
 
 from __future__ import annotations
@@ -25,60 +25,60 @@ if TYPE_CHECKING:
 WIDTH = 100
 UNKNOWN = "?"
 INDENT, GAP = "  ", "  "
-# A blank at which no line ends. In a name it would be an escape.
+# Stands for a blank at which no line is broken. Names cannot contain it, since it is escaped there.
 TIED = "\0"
-# A sentence, and what it says of one field, in columns of the terminal.
+# Limits on a sentence and on one field in it, in columns of the terminal.
 LONGEST_SENTENCE, LONGEST_FIELD = 1000, 70
-# How wide a figure can be, and how many levels of a tree move a name in.
+# The width of the widest figure, and the depth beyond which names are not indented further.
 LONGEST_FIGURE, DEEPEST = 9, 10
 
 TIME: Units = (("ns", 10**3), ("us", 10**6), ("ms", 10**9), ("s", 10**12))
 BYTES: Units = (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30))
 FLOPS: Units = (("MFLOP", 10**6), ("GFLOP", 10**9), ("TFLOP", 10**12))
 UNITS = {"time": TIME, "delta": TIME, "bytes": BYTES, "flops": FLOPS}
-# What else is a figure, and is shown to the right of its column.
+# Kinds of figures, which are aligned to the right. All other kinds are names.
 FIGURES = (*UNITS, "percent", "change", "share", "number", "chance", "count")
 SIGNED = ("delta", "change")
 
 
 class Column(NamedTuple):
-    """`path` is where its value stands in a row; of several places the first that has one."""
+    """A column; `path` leads to the value in a row, or several paths of which one has a value."""
 
     heading: str
     path: str | tuple[str, ...]
     kind: str = "name"
     null: str = UNKNOWN
-    # A row in which this is null has nothing to be known.
+    # In rows where this field is null the cell is blank instead of unknown.
     of: str = ""
-    # Of a name: where a row says how far it is moved in, and what width it keeps if it can.
+    # For names: the field with the level of indentation, and the width to keep if possible.
     depth: str = ""
     least: int = 8
 
 
 class End(NamedTuple):
-    """A row behind the others, where `when` is: figures, and for the names sentences."""
+    """A last row, shown if `when` holds: by heading the path of a figure, or a sentence."""
 
     when: str
     cells: Mapping[str, str]
 
 
 class Table(NamedTuple):
-    """`rows` is where a list or a map of them stands, or such a list in each of a list."""
+    """A table; `rows` is the path of a list or map. `a[].b` joins the lists `b` in rows of `a`."""
 
     title: str
     rows: str
     columns: tuple[Column, ...]
-    # The largest of this first; else as they come.
+    # Sort by this field, largest first; by default keep the order of the JSON.
     by: str = ""
-    # Rows of which this is nothing say nothing.
+    # Hide rows where this field is zero or null.
     unless_0: str = ""
     ends: tuple[End, ...] = ()
 
 
 class Says(NamedTuple):
-    """Sentences with `{where:kind}` in them, where `when` is something; `!when`: where not.
+    """Sentences with fields `{path:kind}`, shown if the field `when` is neither zero nor null.
 
-    With a line feed in front they begin a paragraph.
+    `!field` reverses the condition. Text that starts with a line feed starts a paragraph.
     """
 
     text: str
@@ -86,22 +86,22 @@ class Says(NamedTuple):
 
 
 class Each(NamedTuple):
-    """Parts that are there for each object of a list."""
+    """Parts that are repeated for each object of a list."""
 
     rows: str
     parts: tuple[Part, ...]
 
 
 # ----------------------------------------------------------------------------------------------
-# What stands where.
+# Reading fields of the JSON.
 
 
 class Missing(Exception):
-    """There is no such field in the object."""
+    """The object has no such field."""
 
 
 def at(value: Any, path: str) -> Any:
-    """What stands there; below a null there are only others, and so is what a list hasn't."""
+    """Return the value at a path; null below a null or beyond the end of a list."""
     for part in path.split("."):
         if value is None:
             return None
@@ -115,7 +115,7 @@ def at(value: Any, path: str) -> Any:
 
 
 def has(fields: Json, path: str) -> bool:
-    """Whether there is the field at all: some objects are told more of than others."""
+    """Return True if the object has the field, which can be null."""
     try:
         at(fields, path)
     except Missing:
@@ -137,12 +137,14 @@ def holds(fields: Json, when: str) -> bool:
 
 
 def rows_at(fields: Json, path: str) -> list[Json]:
-    """Of lists in the rows of a list, with `^`, the place of that row, from 1."""
+    """Return the rows of a table; in a joined list `^` is the number of the outer row, from 1."""
     first, _, rest = path.partition("[].")
     found = at(fields, first)
     if rest:
         return [
-            {**row, "^": i} for i, each in enumerate(found or (), 1) for row in rows_at(each, rest)
+            {**row, "^": i}
+            for i, outer in enumerate(found or (), 1)
+            for row in rows_at(outer, rest)
         ]
     if isinstance(found, dict):
         return [
@@ -157,19 +159,19 @@ def rows_at(fields: Json, path: str) -> list[Json]:
 
 
 def scale_of(largest: int, units: Units) -> tuple[str, int, int]:
-    """The unit that fits it, how much that is, and with how many decimals it has four digits."""
+    """Return the unit for a figure, its size, and the decimals that make four digits."""
     for (name, size), (_, beyond) in zip(units, (*units[1:], ("", 0)), strict=True):
         for decimals in (3, 2, 1, 0):
             shown = rounded(largest, size, decimals)
             if shown < 10**4 and (not beyond or shown * size < beyond * 10**decimals):
                 return name, size, decimals
-    # Larger than all.
+    # Figures with more than four digits in the largest unit have no decimals.
     return *units[-1], 0
 
 
 def rounded(number: int, size: int, decimals: int) -> int:
-    """How many of the last decimal; half of one is one."""
-    # Never below 0, so it is a whole number.
+    """Return the absolute value in units of the last decimal, rounded half up."""
+    # The type checker cannot know that `decimals` is not negative.
     many: int = 10**decimals
     return (2 * abs(number) * many + size) // (2 * size)
 
@@ -192,7 +194,7 @@ def with_4_digits(number: float) -> str:
 
 
 def with_exponent(number: int, size: int) -> str:
-    """Of one that a float may be too small for."""
+    """Format an integer that can be too large for a float, such as 1.23e+400."""
     whole = rounded(number, size, 0)
     n = len(str(whole)) - 3
     digits = rounded(whole, 10**n, 0)
@@ -203,8 +205,8 @@ def with_exponent(number: int, size: int) -> str:
 
 
 def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
-    """One that is known; no time at all is 0, whatever has been rounded."""
-    # Large ones are decimal texts.
+    """Format a known value. Zero is `0` in every unit, so it differs from a rounded `0.000`."""
+    # Large integers are decimal texts in the JSON.
     number = int(value) if isinstance(value, str) else value
     if kind in UNITS and not number:
         return "0"
@@ -222,32 +224,32 @@ def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
     if len(text) > LONGEST_FIGURE - 1:
         text = f"{number:.2e}" if isinstance(number, float) else with_exponent(number, size)
     if not text.strip("-0."):
-        # Rounded to nothing, it has no sign.
+        # A figure that is rounded to zero has no sign.
         return text.removeprefix("-")
     return f"+{text}" if kind in SIGNED and number > 0 else text
 
 
 def column_of_figures(values: Sequence[Any], kind: str, null: str) -> tuple[str, list[str]]:
-    """Their common unit, and each of them in it."""
+    """Return the common unit of the values, and the values in this unit."""
     unit, size, decimals = "", 1, 0
     largest = 0
     if kind in UNITS:
         largest = max((abs(int(value)) for value in values if value is not None), default=0)
     if largest:
         unit, size, decimals = scale_of(largest, UNITS[kind])
-    shown = (null if each is None else figure(each, kind, size, decimals) for each in values)
+    shown = (null if value is None else figure(value, kind, size, decimals) for value in values)
     return unit, list(shown)
 
 
 # ----------------------------------------------------------------------------------------------
 # Names.
 
-# Of an array, behind its dimensions.
+# The layout of an array, after its dimensions.
 LAYOUT_RE = re.compile(r"\{[^{}]*\}")
 
 
 def name_of(value: Any, kind: str, null: str = UNKNOWN) -> str:
-    """A value as text; of a map of figures the key of most, and how many others there are."""
+    """Return a value as text."""
     if isinstance(value, dict):
         value = name_of_map(value, kind)
     if value is None or value in ([], ""):
@@ -255,9 +257,9 @@ def name_of(value: Any, kind: str, null: str = UNKNOWN) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(name_of(each, kind) for each in value)
+        return ", ".join(name_of(item, kind) for item in value)
     if kind == "op":
-        # Of its HLO text the name.
+        # Shorten HLO text to the op's name.
         return str(value).partition(" = ")[0].removeprefix("%")
     if kind == "stack":
         return str(value).replace("\n", " > ")
@@ -266,33 +268,34 @@ def name_of(value: Any, kind: str, null: str = UNKNOWN) -> str:
     return what_of(value) if kind == "what" else str(value)
 
 
-def name_of_map(value: Json, kind: str) -> str:
+def name_of_map(fields: Json, kind: str) -> str:
+    """Return a map as text: by default the key of the largest figure and the number of others."""
     if kind == "values":
-        return ", ".join(f"{key}={name_of(each, kind)}" for key, each in value.items())
-    keys = sorted((key for key in value if value[key]), key=lambda key: -value[key])
+        return ", ".join(f"{key}={name_of(value, kind)}" for key, value in fields.items())
+    keys = sorted((key for key in fields if fields[key]), key=lambda key: -fields[key])
     if kind == "initials":
         return " ".join(key[:1].upper() for key in keys)
     return f"{keys[0]} +{len(keys) - 1}" if len(keys) > 1 else "".join(keys)
 
 
 def what_of(signature: str) -> str:
-    """What its ops are, in a word or two: `fusion [loop fusion]` says all in its brackets."""
+    """Return a short name for ops: `fusion [loop fusion]` becomes `loop fusion`."""
     name, _, category = signature.removeprefix("custom-call:").removesuffix("]").partition(" [")
     return category if name in category.split() else name
 
 
 def field_of(value: Any, kind: str, characters: Characters) -> str:
-    """A figure with its unit, or a name, within a sentence."""
+    """Format a field within a sentence: a figure with its unit, or a name."""
     if kind not in FIGURES:
         longest = LONGEST_SENTENCE if kind in ("whole", "stack", "values") else LONGEST_FIELD
         name = characters.seen(name_of(value, kind), longest)
         return cut(name, kind, longest, characters)
     if isinstance(value, dict):
-        # Each with its key, the largest first.
+        # Every figure follows its key, the largest first.
         parts = [
-            f"{field_of(key, 'name', characters)}{TIED}{field_of(each, kind, characters)}"
-            for key, each in sorted(value.items(), key=lambda item: -item[1])
-            if each
+            f"{field_of(key, 'name', characters)}{TIED}{field_of(number, kind, characters)}"
+            for key, number in sorted(value.items(), key=lambda item: -item[1])
+            if number
         ]
         return ", ".join(parts) or "0"
     unit, (text,) = column_of_figures([value], kind, UNKNOWN)
@@ -301,7 +304,7 @@ def field_of(value: Any, kind: str, characters: Characters) -> str:
 
 
 def cut(text: str, kind: str, width: int, characters: Characters) -> str:
-    """To a width: of files the end is left, of other names both ends."""
+    """Cut a text to a width: keep the end of files, and both ends of other names."""
     return characters.end_of(text, width) if kind == "file" else characters.ends_of(text, width)
 
 
@@ -319,7 +322,7 @@ def sentence(text: str, fields: Json, characters: Characters) -> str:
 
 
 def lines_of(part: Part, fields: Json, characters: Characters) -> Iterator[str]:
-    """Nothing of what isn't in the object."""
+    """Yield the lines of a part, none if the object lacks one of its fields."""
     try:
         if isinstance(part, Says):
             if holds(fields, part.when):
@@ -331,14 +334,14 @@ def lines_of(part: Part, fields: Json, characters: Characters) -> Iterator[str]:
             yield from lines_of_table(part, fields, characters)
         else:
             for row in rows_at(fields, part.rows):
-                for each in part.parts:
-                    yield from lines_of(each, row, characters)
+                for inner in part.parts:
+                    yield from lines_of(inner, row, characters)
     except Missing:
         return
 
 
 def wrapped(text: str, characters: Characters, first: str = "", rest: str = INDENT) -> list[str]:
-    """Between words where that goes."""
+    """Break a text into lines, between words if possible."""
     lines = [first]
     is_empty = True
     for word in characters.ends_of(text, LONGEST_SENTENCE).split(" "):
@@ -371,17 +374,21 @@ def lines_of_table(table: Table, fields: Json, characters: Characters) -> Iterat
         if not rows or any(has(row, paths_of(column)[0]) for row in rows)
     ]
     cells = [cells_of(column, rows, ends, fields, characters) for column in columns]
-    columns = [each for each, (_, *shown) in zip(columns, cells, strict=True) if any(shown)]
-    cells = [[characters.seen(cell, WIDTH) for cell in each] for each in cells if any(each[1:])]
+    # Leave out columns without any value.
+    shown = [
+        (column, texts) for column, texts in zip(columns, cells, strict=True) if any(texts[1:])
+    ]
+    columns = [column for column, _ in shown]
+    cells = [[characters.seen(text, WIDTH) for text in texts] for _, texts in shown]
     widths = widths_of(cells, columns, characters)
     yield ""
     yield from wrapped(sentence(table.title, fields, characters), characters)
     for line in zip(*cells, strict=True):
-        shown = (
+        padded = (
             characters.padded(cut(cell, column.kind, width, characters), width, is_figure(column))
             for cell, column, width in zip(line, columns, widths, strict=True)
         )
-        yield f"{INDENT}{GAP.join(shown)}".rstrip()
+        yield f"{INDENT}{GAP.join(padded)}".rstrip()
 
 
 def is_figure(column: Column) -> bool:
@@ -391,20 +398,21 @@ def is_figure(column: Column) -> bool:
 def cells_of(
     column: Column, rows: Iterable[Json], ends: Iterable[End], fields: Json, characters: Characters
 ) -> list[str]:
-    """Its heading, and what stands below."""
+    """Return the heading of a column and the cells below it."""
     values = [value_in(row, column) for row in rows]
-    told = [end.cells.get(column.heading) for end in ends]
+    # For a figure its path, for a name its sentence.
+    of_ends = [end.cells.get(column.heading) for end in ends]
     if not is_figure(column):
         names = [name_of(value, column.kind, column.null) for value in values]
         if column.depth:
-            moved = zip(rows, names, strict=True)
-            names = [INDENT * min(at(row, column.depth), DEEPEST) + name for row, name in moved]
-        behind = (sentence(text or "", fields, characters) for text in told)
-        return [column.heading, *names, *(text.replace(TIED, " ") for text in behind)]
-    values += [known_at(fields, path) if path else None for path in told]
+            pairs = zip(rows, names, strict=True)
+            names = [INDENT * min(at(row, column.depth), DEEPEST) + name for row, name in pairs]
+        sentences = (sentence(text or "", fields, characters) for text in of_ends)
+        return [column.heading, *names, *(text.replace(TIED, " ") for text in sentences)]
+    values += [known_at(fields, path) if path else None for path in of_ends]
     unit, shown = column_of_figures(values, column.kind, column.null)
     is_blank = [bool(column.of) and at(row, column.of) is None for row in rows]
-    is_blank += [path is None or not has(fields, path) for path in told]
+    is_blank += [path is None or not has(fields, path) for path in of_ends]
     shown = ["" if blank else text for blank, text in zip(is_blank, shown, strict=True)]
     return [f"{column.heading} {characters.unit(unit)}".strip(), *shown]
 
@@ -422,13 +430,13 @@ def value_in(row: Json, column: Column) -> Any:
 
 
 def widths_of(
-    columns: Sequence[Sequence[str]], of: Sequence[Column], characters: Characters
+    cells: Sequence[Sequence[str]], columns: Sequence[Column], characters: Characters
 ) -> list[int]:
-    """As wide as the widest cell; where that is too much the widest of names give way."""
-    widths = [min(max(map(characters.width, cells)), WIDTH) for cells in columns]
-    names = [i for i, column in enumerate(of) if not is_figure(column)]
-    room = WIDTH - len(INDENT) - len(GAP) * (len(of) - 1)
+    """Return the widths of the columns; the widest names are cut if the line is too long."""
+    widths = [min(max(map(characters.width, texts)), WIDTH) for texts in cells]
+    names = [i for i, column in enumerate(columns) if not is_figure(column)]
+    room = WIDTH - len(INDENT) - len(GAP) * (len(columns) - 1)
     while sum(widths) > room:
-        wide = [i for i in names if widths[i] > of[i].least] or names
+        wide = [i for i in names if widths[i] > columns[i].least] or names
         widths[max(wide, key=widths.__getitem__)] -= 1
     return widths

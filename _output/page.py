@@ -1,4 +1,4 @@
-"""The page as a file: its parts and the answers' JSON in one piece of HTML."""
+"""Put the page together: its parts and the answers' JSON in one HTML file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SCRIPTS = "core marks table flame charts roofline memory overview sections".spli
 
 
 def html_of(encoded: str) -> bytes:
-    """The whole page, from its JSON alone."""
+    """Return the page for its JSON."""
     style = part("page.css")
     scripts = "\n".join(part(f"{name}.js") for name in SCRIPTS)
     script = f'(() => {{\n"use strict";\n{scripts}\n}})();\n'
     page = part("page.html")
-    # The JSON last: what looks like a place in it is none.
+    # Insert the JSON last, so that placeholder-like text in it is left alone.
     for place, text in (
         ("{style}", style),
         ("{script}", script),
@@ -30,12 +30,12 @@ def html_of(encoded: str) -> bytes:
 
 
 def part(name: str) -> str:
-    """Also out of an archive that is run."""
+    """Read a part of the page, also from an archive."""
     data = pkgutil.get_data("_output", f"{FOLDER}/{name}")
-    assert data is not None  # for only odd loaders have none
+    assert data is not None  # Both of Python's loaders, for files and archives, return data.
     return data.decode()
 
 
 def hash_of(text: str) -> str:
-    """By which a browser knows the one style and the one script that it may take."""
+    """Return the hash by which the page's policy allows its own style and script, and no others."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -1,7 +1,6 @@
-"""An answer as text for people: a head, the mode's tables, the notes.
+"""Show an answer as text: a head, the sentences and tables of the mode, the notes.
 
-From the object alone that is printed as JSON: what is in that and not worth a line is left out,
-and nothing else comes in.
+All text comes from the object that is printed as JSON.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-# Of one step; a field that the object doesn't have takes its sentence with it.
+# The head of modes of one step. A sentence with a field that the object lacks is left out.
 HEAD = (
     Says("{mode}: {trace:file}, {device} ({device_type})"),
     Says(
-        "step {step_name} (index {step_id}): {step_duration_ps:time} by the {clock}'s clock;"
+        "step {step_name} (index {step_id}): {step_duration_ps:time} on the {clock}'s clock;"
         " program {program.name}",
         when="step_source",
     ),
     Says(
-        "all ops of the device: {step_duration_ps:time} by the {clock}'s clock;"
+        "all ops of the device: {step_duration_ps:time} on the {clock}'s clock;"
         " program {program.name}",
         when="!step_source",
     ),
@@ -43,7 +42,7 @@ NO_ANSWER = (
 
 
 def parts_of(mode: str) -> tuple[Part, ...]:
-    """What its answers have."""
+    """Return the sentences and tables of a mode."""
     if mode in ("compare", "spread", "anatomy"):
         from _output.text_of_captures import PARTS
     elif mode in ("comm", "memory", "idle", "program"):
@@ -54,7 +53,7 @@ def parts_of(mode: str) -> tuple[Part, ...]:
 
 
 def text_of(fields: Json, encoding: str) -> str:
-    """For a stream of that encoding."""
+    """Return an answer as text for a stream with this encoding."""
     return "\n".join(paragraphs(fields, Characters(encoding))) + "\n"
 
 

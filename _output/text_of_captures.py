@@ -1,6 +1,6 @@
-"""What people are shown of modes that are about captures: sentences and tables, by mode.
+"""Declare the sentences and tables that `--format text` shows for modes about captures.
 
-Data alone; what a part can say is told in `_output/layout.py`.
+This is data alone; `_output/layout.py` says what the parts mean.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMPARE: tuple[Part, ...] = (
         Says(
             f"{side}: {{{side}.n_steps:count}} steps on {{{side}.device}} of {{{side}.host}}"
             f" ({{{side}.device_type}}), {{{side}.xplane_file:file}},"
-            f" by the {{{side}.clock}}'s clock"
+            f" on the {{{side}.clock}}'s clock"
         )
         for side in ("before", "after")
     ),
@@ -86,7 +86,7 @@ COMPARE: tuple[Part, ...] = (
         " ({unmatched.after_pct:percent})"
     ),
     Table(
-        "how lines found each other",
+        "how lines were matched",
         "by_match",
         (
             Column("matched by", "key"),
@@ -129,12 +129,13 @@ SPREAD: tuple[Part, ...] = (
                 when="verdict.straggler",
             ),
             Says(
-                "no straggler: the slowest most often is so in {verdict.n_slowest:count} of"
+                "no straggler: no device is the slowest in more than {verdict.n_slowest:count} of"
                 " {verdict.n_steps:count} steps (p = {verdict.p_value:number})",
                 when="!verdict.straggler",
             ),
             Table(
-                "devices; load is the step without communication, own is that without idling",
+                "devices; load is the step without communication, own is the load without host"
+                " transfers and idling",
                 "devices",
                 (*LOADS, DEVICE, HOST),
                 ends=(
@@ -187,7 +188,7 @@ SPREAD: tuple[Part, ...] = (
 ANATOMY: tuple[Part, ...] = (
     Says("{mode}: {trace:file}, {file_bytes:bytes}, host {hostnames}"),
     Says("versions: {versions:values}", when="versions"),
-    Says("options of the profiler: {profile_options:values}", when="profile_options"),
+    Says("profiler options: {profile_options:values}", when="profile_options"),
     Says("errors: {errors:whole}", when="errors"),
     Says("warnings: {warnings:whole}", when="warnings"),
     Table(
@@ -219,7 +220,7 @@ ANATOMY: tuple[Part, ...] = (
                 "lines",
                 (
                     Table(
-                        "events of {name}, of {n_names:count} names the longest",
+                        "events of {name}: the longest of {n_names:count} names",
                         "names",
                         (
                             Column("time", "total_dur_ps", "time"),

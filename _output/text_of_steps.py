@@ -1,6 +1,6 @@
-"""What people are shown of other modes of one step: sentences and tables, by mode.
+"""Declare the sentences and tables that `--format text` shows for the other modes of one step.
 
-Data alone; what a part can say is told in `_output/layout.py`.
+This is data alone; `_output/layout.py` says what the parts mean.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 COMM: tuple[Part, ...] = (
     Says(
         "\nexposed {totals.exposed_ps:time} ({totals.exposed_pct_of_step:percent} of the step);"
-        " under way {totals.in_flight_union_ps:time}, of which {totals.hidden_union_ps:time}"
-        " hidden behind math or copies"
+        " in flight {totals.in_flight_union_ps:time}, of this {totals.hidden_union_ps:time} hidden"
+        " by math or copies"
     ),
     Says(
-        "host: exposed {totals.host_ps:time}; under way {totals.host_in_flight_union_ps:time},"
+        "host: exposed {totals.host_ps:time}; in flight {totals.host_in_flight_union_ps:time},"
         " hidden {totals.host_hidden_union_ps:time}",
         when="totals.host_in_flight_union_ps",
     ),
@@ -35,7 +35,7 @@ COMM: tuple[Part, ...] = (
         ),
     ),
     Table(
-        "by line; moved is what the bus carried, at least so fast",
+        "by line; moved is the bytes on the bus, GB/s a lower bound of their rate",
         "rows",
         (
             Column("run", "sync_dur_ps", "time"),
@@ -69,7 +69,7 @@ MEMORY: tuple[Part, ...] = (
         "runtime: {runtime.peak_bytes:bytes} of {runtime.capacity_bytes:bytes} at its peak"
         " ({runtime.peak_reserved_bytes:bytes} reserved for programs,"
         " {runtime.peak_allocated_bytes:bytes} of arrays),"
-        " {runtime.min_available_bytes:bytes} free at the least",
+        " at least {runtime.min_available_bytes:bytes} free",
         when="runtime",
     ),
     Table(
@@ -99,7 +99,7 @@ MEMORY: tuple[Part, ...] = (
         "by op name", "by_op_name", (BYTES, BUFFERS, Column("op name", "tf_op", "file", "(none)"))
     ),
     Table(
-        "in other memories (1 is VMEM, 5 the host's)",
+        "in other memory spaces (1 is VMEM, 5 the host's memory)",
         "other_spaces",
         (Column("size", "value", "bytes"), Column("space", "key")),
         by="value",
@@ -130,7 +130,7 @@ IDLE: tuple[Part, ...] = (
         ),
     ),
     Table(
-        "what the host did in these gaps, of which the first is 1",
+        "what the host did in these gaps, numbered from 1",
         "gaps[].host",
         (
             Column("gap", "^", "count"),
@@ -142,7 +142,7 @@ IDLE: tuple[Part, ...] = (
         ),
     ),
     Table(
-        "what the host did in all gaps of 1 us and more",
+        "what the host did in all gaps of at least 1 us",
         "host_events",
         (TIME, Column("threads", "n_threads", "count"), Column("event", "event")),
     ),
@@ -155,7 +155,7 @@ PROGRAM: tuple[Part, ...] = (
     ),
     Says(
         "{aliased_bytes:bytes} of parameters become outputs in place,"
-        " {donated_unused_bytes:bytes} were donated for nothing"
+        " {donated_unused_bytes:bytes} were donated in vain"
     ),
     Table(
         "collectives",
@@ -172,7 +172,7 @@ PROGRAM: tuple[Part, ...] = (
         ),
     ),
     Table(
-        "{flags.n:count} flags were given; these speak of collectives",
+        "{flags.n:count} flags are set; these are about collectives",
         "flags.findings",
         (
             Column("flag", "flag", "file"),
@@ -197,7 +197,7 @@ PROGRAM: tuple[Part, ...] = (
         ),
     ),
     Table(
-        "compiled again for want of VMEM",
+        "ops that the compiler tried more than once",
         "retries",
         (
             Column("op", "hlo_op"),
@@ -228,7 +228,7 @@ PROGRAM: tuple[Part, ...] = (
         ),
     ),
     Says("\ninstructions: {opcodes:count}"),
-    Says("flags given: {flags.set:values}", when="flags.set"),
+    Says("flags set: {flags.set:values}", when="flags.set"),
 )
 
 PARTS = {

@@ -1,6 +1,6 @@
-"""What people are shown of modes that share out a step's time: sentences and tables, by mode.
+"""Declare the sentences and tables that `--format text` shows for modes that divide a step's time.
 
-Data alone; what a part can say is told in `_output/layout.py`.
+This is data alone; `_output/layout.py` says what the parts mean.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _output.layout import Part
 
-# Columns that many tables have. A line is the user's own, else the innermost, else what there is.
+# Columns that many tables have. The line is the user's own, else the innermost, else the key.
 LINE = Column("line", ("source_user", "source_inner", "agg_key"), "file", least=24)
-# Of an op or a kernel, which has no key.
+# Ops and kernels have no key.
 OP_LINE = Column("line", ("source_user", "source_inner"), "file", least=24)
 LIKELY = Column("line", ("source_user", "source_inner"), "file", "(none known)", least=18)
 KIND = Column("kind", "kind", least=9)
@@ -28,7 +28,7 @@ PHASES = Column("phases", "phases", "initials", null="")
 
 
 def more(what: str, count: str, **cells: str) -> End:
-    """A row for what `--top` leaves out."""
+    """Return a row for what `--top` leaves out."""
     return End(count, {"line": f"{{{count}}} more {what}", **cells})
 
 
@@ -167,7 +167,7 @@ SUMMARY: tuple[Part, ...] = (
         (TOTAL, STEP_SHARE, RUNS, AVERAGE, Column("kernel", "kernel"), PHASES, OP_LINE),
     ),
     Table(
-        "by category; containers enclose the others",
+        "by category; containers enclose other ops",
         "by_hlo_category",
         (CATEGORY, KIND, TOTAL, STEP_SHARE, RUNS),
     ),
@@ -184,7 +184,7 @@ SUMMARY: tuple[Part, ...] = (
     ),
     Table(
         "steps by name; {steps_rollup.n_without_ops:count} of {steps_rollup.n:count} have no op,"
-        " {steps_rollup.between_steps_ps:time} lie between steps",
+        " {steps_rollup.between_steps_ps:time} are between steps",
         "steps_rollup.by_name",
         (
             Column("step", "name", null="(numbered)"),
@@ -196,7 +196,7 @@ SUMMARY: tuple[Part, ...] = (
         ),
     ),
     Table(
-        "all steps, by the trace's clock",
+        "all steps, on the trace's clock",
         "steps",
         (
             Column("index", "index", "count"),
@@ -230,7 +230,7 @@ BY_SOURCE: tuple[Part, ...] = (
 
 BY_SCOPE: tuple[Part, ...] = (
     Table(
-        "scopes, each with all below it; self is what stands right there, again is recomputation",
+        "scopes with everything below; self is only the scope's own ops, again is recomputation",
         "scopes",
         (
             Column("scope", "name", null="(all)", depth="depth"),
@@ -251,7 +251,7 @@ BY_SCOPE: tuple[Part, ...] = (
     ),
     Says("{n_scopes_omitted:count} deeper scopes are in --depth all", when="n_scopes_omitted"),
     Table(
-        "without a scope: whose data these ops move or wait for",
+        "ops without a scope, by the line of the data that they move or wait for",
         "no_scope.likely_sources",
         (TIME, RUNS, Column("by", "source_is", null="", least=8), LIKELY),
     ),
@@ -315,7 +315,7 @@ BY_OP: tuple[Part, ...] = (
         ends=(more("ops", "tail.n_ops_omitted", time="tail.dur_ps"),),
     ),
     Table(
-        "containers, which enclose others",
+        "containers, which enclose other ops",
         "containers",
         (TOTAL, RUNS, Column("op", "hlo_op"), CATEGORY),
     ),
@@ -338,7 +338,7 @@ NON_COMPUTE: tuple[Part, ...] = (
         by="total_dur_ps",
     ),
     Table(
-        "by line; casts and layout are the time of runs that change them",
+        "by line; casts and layout are the time of runs that change dtype or layout",
         "by_source_within_category",
         (
             TOTAL,
@@ -347,7 +347,8 @@ NON_COMPUTE: tuple[Part, ...] = (
             Column("layout", "layout_change_dur_ps", "time"),
             CATEGORY,
             LINE,
-            # Of the longest part of a group alone, and an inference: never under "line".
+            # This line is inferred, and only for the longest part of a group, so it is not in the
+            # column "line".
             Column(
                 "likely first",
                 ("likely_sources.0.source_user", "likely_sources.0.source_inner"),

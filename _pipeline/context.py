@@ -1,4 +1,4 @@
-"""What a run carries through all stages: its request, its notes, and a progress callback."""
+"""Carry the request, the notes and the progress callback of a run through all stages."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import re
 
 import _peaks
 from _pipeline.context import forms_of_device
+from _pipeline.folders import is_trace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
         yield "--mode page requires --out FILE, the path of the page"
     if given.get("out") == "-":
         yield "--out must be a file, got '-'; stdout is used for the JSON answer"
-    if given.get("out", "").endswith((".xplane.pb", ".xplane.pb.gz")):
+    if is_trace(given.get("out", "")):
         yield f"--out {given['out']} would overwrite a trace; give a name such as step.html"
     if given["profile"] == given.get("baseline") == "-":
         yield "PROFILE and --baseline are both -, but there is only one stdin; give a file for one"

@@ -1,1 +1,1 @@
-"""How a trace is written: its bytes, its HLO texts, the programs beside it. Nothing but that."""
+"""Read the bytes of traces, HLO texts, and programs. This package knows no steps or figures."""

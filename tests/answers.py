@@ -70,7 +70,7 @@ def mixed_trace() -> bytes:
 
 def unnamed_steps() -> bytes:
     plane = tpu_plane([op("a", "loop fusion", 0, 10)], steps=[("0", 0, 20)])
-    plane.event_metadata = [each for each in plane.event_metadata if each.name != "0"]
+    plane.event_metadata = [entry for entry in plane.event_metadata if entry.name != "0"]
     return encode(Space([plane]))
 
 
@@ -317,7 +317,7 @@ def idle_hosts() -> list[Json]:
         (test_idle.device(ops, (0, 40 * us)), test_idle.host(*threads)),
         (test_idle.device(bent, (0, 30)), test_idle.host(*threads)),
     )
-    return [answer(encode(Space(list(each))), "idle") for each in planes]
+    return [answer(encode(Space(list(pair))), "idle") for pair in planes]
 
 
 def captures() -> list[Json]:
@@ -334,8 +334,8 @@ def captures() -> list[Json]:
         names = [(host, f"/device:TPU:{number}") for host in "ab" for number in range(2)]
         for those in (names[1:2], names[2:]):
             slow = dict.fromkeys(those, lambda *_: 1.06)
-            for each in records.pod(records.made_up(0), names, 6, slow=slow):
-                (Path(folder) / f"{each['host']}.json").write_text(json.dumps(each))
+            for record in records.pod(records.made_up(0), names, 6, slow=slow):
+                (Path(folder) / f"{record['host']}.json").write_text(json.dumps(record))
             found.append(answer(folder, "spread"))
     for steps, durations in ((("1", "2"), (5, 5)), (("1", "1"), (0, 5))):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Holds the rules of CONTRIBUTING.md on packages, imports and lengths.
+"""Test the rules of CONTRIBUTING.md on packages, imports and lengths.
 
 Imports point downwards only: script, modes, analysis, pipeline, bytes. `_output` imports only
 itself. Imports inside functions count, too. Imports for type checkers must point downwards, but
@@ -32,8 +32,10 @@ MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in compute_breakdo
 # This mode calls the others.
 SHOWS_OTHERS = "page"
 # Only `--format text` loads these, and of the tables only those of the mode.
-TEXT = {f"_output.{each.stem}" for each in ROOT.glob("_output/text*.py")}
+TEXT = {f"_output.{path.stem}" for path in ROOT.glob("_output/text*.py")}
 TEXT |= {"_output.layout", "_output.characters"}
+# These classes run in one process, which parses the sources once.
+BATCH = "sources"
 LONGEST_SCRIPT, LONGEST_SOURCE, LONGEST_FUNCTION = 720, 500, 60
 
 
@@ -60,12 +62,12 @@ class Source:
         for node in ast.walk(self.tree):
             is_for_types = node in self.for_types
             if isinstance(node, ast.Import):
-                for each in node.names:
-                    yield Import(each.name, self.module, is_for_types)
+                for name in node.names:
+                    yield Import(name.name, self.module, is_for_types)
             elif isinstance(node, ast.ImportFrom):
-                for each in node.names:
+                for name in node.names:
                     # A name imported from a package may be a module.
-                    whole = f"{node.module}.{each.name}"
+                    whole = f"{node.module}.{name.name}"
                     of = whole if whole in modules() else f"{node.module}"
                     yield Import(of, self.module, is_for_types)
 
@@ -74,7 +76,7 @@ class Source:
         guarded: set[ast.AST] = set()
         for node in ast.walk(self.tree):
             if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-                guarded.update(each for line in node.body for each in ast.walk(line))
+                guarded.update(inner for line in node.body for inner in ast.walk(line))
         return guarded
 
     def long_functions(self) -> Iterator[str]:
@@ -83,7 +85,7 @@ class Source:
         for node in statements(self.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or 0) - node.lineno + 1
-                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
                 has_reason = lines[first - 2].lstrip().startswith("#")
                 if length > LONGEST_FUNCTION and not has_reason:
                     yield f"{self.path}: {node.name} has {length} lines"
@@ -92,9 +94,9 @@ class Source:
 def statements(of: ast.AST) -> Iterator[ast.AST]:
     """Yield all nested statements, without their expressions."""
     for part in ("body", "orelse", "finalbody", "handlers", "cases"):
-        for each in getattr(of, part, ()):
-            yield each
-            yield from statements(each)
+        for statement in getattr(of, part, ()):
+            yield statement
+            yield from statements(statement)
 
 
 @functools.cache
@@ -113,8 +115,7 @@ def modules() -> frozenset[str]:
 
 @functools.cache
 def imports() -> list[Import]:
-    every = (each for source in sources() for each in source.imports())
-    return [each for each in every if each.of in modules()]
+    return [link for source in sources() for link in source.imports() if link.of in modules()]
 
 
 def room_of(module: str) -> int:
@@ -122,6 +123,8 @@ def room_of(module: str) -> int:
 
 
 class Rooms(unittest.TestCase):
+    batch = BATCH
+
     def test_top_folder_holds_the_script_and_the_peaks(self) -> None:
         at_the_top = {path.name for path in ROOT.glob("*.py")}
         self.assertEqual(at_the_top, {f"{SCRIPT}.py", "_peaks.py"})
@@ -148,6 +151,8 @@ class Rooms(unittest.TestCase):
 
 
 class Imports(unittest.TestCase):
+    batch = BATCH
+
     def test_each_kind_of_import_is_found(self) -> None:
         """Find an import of each way to write one."""
         for of, by, is_for_types in (
@@ -159,12 +164,12 @@ class Imports(unittest.TestCase):
             self.assertIn(Import(of, by, is_for_types), imports())
 
     def test_imports_point_downwards(self) -> None:
-        up = [each for each in imports() if room_of(each.of) > room_of(each.by)]
+        up = [link for link in imports() if room_of(link.of) > room_of(link.by)]
         self.assertEqual(up, [])
 
     def test_output_imports_no_other_package(self) -> None:
-        found = [each for each in imports() if each.by.startswith("_output.")]
-        self.assertEqual([each for each in found if not each.of.startswith("_output.")], [])
+        found = [link for link in imports() if link.by.startswith("_output.")]
+        self.assertEqual([link for link in found if not link.of.startswith("_output.")], [])
 
     def test_declared_fields_are_imported_for_types_only(self) -> None:
         packages = ("_modes.", "_analysis.", "_pipeline.", "_proto.")
@@ -180,9 +185,9 @@ class Imports(unittest.TestCase):
 
     def test_imports_form_no_cycle(self) -> None:
         graph: dict[str, set[str]] = {module: set() for module in modules()}
-        for each in imports():
-            if not each.is_for_types:
-                graph[each.by].add(each.of)
+        for link in imports():
+            if not link.is_for_types:
+                graph[link.by].add(link.of)
         try:
             TopologicalSorter(graph).prepare()
         except CycleError as error:
@@ -191,7 +196,7 @@ class Imports(unittest.TestCase):
     def test_modes_import_neither_each_other_nor_the_script(self) -> None:
         modes = {module for module, name in MODULES_OF_MODES.items() if name != SHOWS_OTHERS}
         others = {*MODULES_OF_MODES, SCRIPT}
-        found = [each for each in imports() if each.by in modes and each.of in others]
+        found = [link for link in imports() if link.by in modes and link.of in others]
         self.assertEqual(found, [])
 
 
@@ -236,7 +241,8 @@ class Loaded(unittest.TestCase):
                 if name != SHOWS_OTHERS:
                     self.assertEqual(loaded & set(MODULES_OF_MODES), {module})
                     self.assertEqual(loaded & TEXT, set())
-                    self.assertFalse([each for each in loaded if each.startswith("_output.fields")])
+                    fields = [module for module in loaded if module.startswith("_output.fields")]
+                    self.assertEqual(fields, [])
                 if name in ("summary", "memory", "compare"):
                     loaded = self.loaded(str(path), "--mode", name, "--format=text", *example)
                     self.assertEqual(loaded & set(MODULES_OF_MODES), {module})

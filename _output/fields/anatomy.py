@@ -15,14 +15,14 @@ class RawBytes(TypedDict):
     """The first 32 of them, in hexadecimal."""
 
 
-# Of a stat: integers beyond 2**53 are decimal strings; null without a value, or not finite.
+# Integers beyond 2**53 are decimal strings. Null if the stat has no value, or not a finite one.
 StatValue = int | float | str | RawBytes | None
 CounterValue = int | float | str
 OptionValue = bool | int | float | str | None
 
 
 class AnatomyProgram(TypedDict):
-    """A program whose HLO is in the file."""
+    """A program with its HLO in the file."""
 
     program_id: str
     """Id, an unsigned decimal, as in `program` of the other modes: the stat `program_id` of the
@@ -112,7 +112,7 @@ class AnatomyLine(LineIfPlane):
     display_name: str
     """Name that viewers show, as the file has it: often empty, or the same."""
     timestamp_ns: BigNanoseconds
-    """Time that the times of its events count from."""
+    """Time from which the times of its events are counted."""
     n_events: Count
     """Number of events; with `--grep` only those with a matching name, and all fields below are
     about these."""
@@ -142,7 +142,7 @@ class AnatomyPlane(TypedDict):
 
 class Answer(FileAnswer):
     file_bytes: Bytes
-    """Size of the file: of gzip data unpacked, of a `.xplane.riegeli` as it is."""
+    """Size of the file: unpacked for gzip data, as stored for a `.xplane.riegeli`."""
     n_records: Count
     """Records in a `.xplane.riegeli`; 1 for other files. The figures of a plane, also `bytes` and
     `n_event_metadata`, are sums over all records."""
@@ -164,7 +164,7 @@ class Answer(FileAnswer):
     planes: list[AnatomyPlane]
     """All planes in the order of the file, or the one named by `--plane`."""
     programs: list[AnatomyProgram]
-    """Programs whose HLO is in the file."""
+    """Programs with their HLO in the file."""
 
 
 class Absent(AbsentAnswer, total=False):

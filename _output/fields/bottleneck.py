@@ -19,7 +19,7 @@ BudgetClass = Literal[OpClass, "idle", "overlap"]
 
 
 class SpeedOfLight(TypedDict):
-    """How close the step is to what the chip can do."""
+    """The least time that the chip needs for the step."""
 
     at_roof_ps: Picoseconds
     """Time that the chip needs at least, declared costs included."""
@@ -45,7 +45,7 @@ class OverRoof(TypedDict):
 
 
 class Capture(TypedDict):
-    """What else the capture can be asked for."""
+    """Hosts, devices and steps that the capture has."""
 
     hosts: list[str]
     """Hosts, as `--host` accepts them. Example: `["t1v-n-0"]`"""
@@ -84,7 +84,7 @@ FindingClassed = TypedDict("FindingClassed", {"class": OpClass})
 
 
 class Finding(FindingClassed, Line):
-    """What one line loses in one class."""
+    """The time that one line loses in one class."""
 
     rank: Count
     """Place in the list, from 1."""
@@ -219,7 +219,7 @@ class Fields(TypedDict):
     """The class with the most lost time (`kernel` and `unjudged` compete with all their time),
     `idle` for idle time, or `at_roof` for time at the roof."""
     speed_of_light: SpeedOfLight
-    """How close the step is to what the chip can do."""
+    """The least time that the chip needs for the step."""
     mfu_at_least: Fraction | None
     """Lower bound of the MFU: time that the matrix units need for the known flops at the peak, over
     the step. Recomputation, declared costs and ops over their roof are left out. Null if the step
@@ -236,7 +236,7 @@ class Fields(TypedDict):
     """Ops that are faster than their roof, which the lower bounds leave out. A note names their
     lines."""
     capture: Capture
-    """What else the capture can be asked for."""
+    """Hosts, devices and steps that the capture has."""
     budget: list[BudgetRow]
     """Time by class: the eight classes, `idle` and `overlap`. Adds up to the step."""
     idle_by_cause: IdleByCause
@@ -250,7 +250,7 @@ class Fields(TypedDict):
     unknown costs most time. Ops without a stack go by their likely line. A line that is called from
     two places has two findings."""
     tail: FindingsTail
-    """What `findings` leaves out."""
+    """Sums of the omitted findings."""
     chip: str
     """The chip whose peaks are used."""
     peaks_used: PeaksUsed

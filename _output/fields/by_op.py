@@ -26,7 +26,7 @@ class OpFields(Durations, Line):
     executions in the step."""
 
     hlo_op: str
-    """Name without `%`; for an op without a name the text in its place."""
+    """Name without `%`; the text in its place if the op has no name."""
     program_id: str | None
     """Id of its program, an unsigned decimal; null if ops carry no program id."""
     hlo_category: str
@@ -46,11 +46,11 @@ class OpFields(Durations, Line):
     shape: str | None
     """Shape of the output, with layout."""
     dtype: Dtype
-    """Dtype whose peak the op is compared with."""
+    """Dtype that decides the peak."""
     dtype_source: DtypeSource
-    """Where `dtype` comes from, as in [roofline](#roofline)."""
+    """Origin of `dtype`, as in [roofline](#roofline)."""
     cost_source: CostSource | None
-    """Where flops and bytes come from, as in [roofline](#roofline); null for a custom call of
+    """Origin of flops and bytes, as in [roofline](#roofline); null for a custom call of
     unknown flops."""
     flops: Flops | None
     """Flops of one execution."""
@@ -71,7 +71,8 @@ class OpFields(Durations, Line):
     kernel: str | None
     """Name of a Pallas kernel, or of a custom call with a declared cost."""
     waits_for: str | None
-    """What the core waits for, as in `comm_rollup` of summary; null if it does not wait."""
+    """The operation that the core waits for, as in `comm_rollup` of summary; null if it does not
+    wait."""
 
 
 OpClassed = TypedDict("OpClassed", {"class": OpClass})
@@ -187,11 +188,12 @@ class Fields(OpIfAsked):
     ops: list[Op]
     """The leaf ops that take most time, at most `--top`; ties by name."""
     tail: OpsTail
-    """What `ops` leaves out. With it, all leaf ops (`non_while_duration_ps_sum`)."""
+    """Sums of the omitted ops. Together with `ops` they are all leaf ops
+    (`non_while_duration_ps_sum`)."""
     containers: list[Container]
     """All ops that enclose other ops, most time first."""
     chip: str
-    """The chip whose peaks are used."""
+    """The chip that the peaks belong to."""
     peaks_used: PeaksUsed
     """The peaks."""
 

@@ -67,7 +67,7 @@ class GroupTotals(Totals, OwnTotals):
 
 class TailIfAsked(TypedDict, total=False):
     tail: GroupTail
-    """What `groups` leaves out; only with `--top`."""
+    """Sums of the omitted groups; only with `--top`."""
 
 
 class Fields(TailIfAsked):

@@ -51,7 +51,7 @@ class CommTotals(Totals, OwnTotals):
 
 
 class Pairs(TypedDict):
-    """How waits were paired with the ops that start the communication."""
+    """Counts of waits that were paired with the op that starts the communication."""
 
     paired: Count
     """Executions that are paired."""
@@ -78,7 +78,7 @@ class CommRow(Line):
     tf_op: str | None
     """Path of the first op; the last 200 characters."""
     n_executions: Count
-    """Executions; of asynchronous ones the waits."""
+    """Executions; for `async` the number of waits."""
     sync_dur_ps: Picoseconds
     """Time during which the core runs them."""
     wait_dur_ps: Picoseconds
@@ -86,7 +86,7 @@ class CommRow(Line):
     pct_of_step: Percent | None
     """Both together, in percent of the step."""
     pairs: Pairs | None
-    """How waits were paired with starts; null for `sync`."""
+    """Counts of waits that were paired with their starts; null for `sync`."""
     in_flight_ps: Picoseconds | None
     """Sum over the paired executions of the time from the beginning of the start to the end of the
     wait, not cut to the step. Each counts at least 0; a note counts those that end before they
@@ -120,12 +120,12 @@ class CommRow(Line):
     """Where `groups` comes from: the `text` of the op or its start, the `program`, or the `shapes`,
     since their ratio is n."""
     bus_gbps: Gbps | None
-    """`bus_bytes` over time; of asynchronous ones only those that are paired. This is a lower bound
+    """`bus_bytes` over time; for `async` only paired executions count. This is a lower bound
     for the links: peers arrive late, and the end of hidden transfers is not visible."""
     bus_gbps_over: Literal["duration", "in_flight_union"]
-    """Which time `bus_gbps` uses; `in_flight_union` for asynchronous ones."""
+    """The time that `bus_gbps` divides by; `in_flight_union` for `async`."""
     plan: list[str] | None
-    """How the compiler carries them out, as in [program](#program), for all ops of the row."""
+    """The compiler's plan for all ops of the row, as in [program](#program)."""
 
 
 class CommTail(TypedDict):
@@ -143,7 +143,7 @@ class Fields(TypedDict):
     rows: list[CommRow]
     """Communication, most exposed time first, at most `--top` rows."""
     tail: CommTail
-    """What `rows` leaves out."""
+    """Sums of the omitted rows."""
 
 
 class Returned(Fields):

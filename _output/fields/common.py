@@ -23,7 +23,7 @@ class OkAnswer(TypedDict):
     profile_dir: str
     """PROFILE as given on the command line."""
     notes: list[str]
-    """What was chosen, assumed, left out or is doubtful. Read them.
+    """Choices, assumptions, omissions and doubts behind the figures. Read them.
     Example: `["run 2026_11_21_00_00_00 taken", "auto-picked busiest step (idx=1, …"]`"""
 
 
@@ -75,16 +75,15 @@ class AbsentFields(TypedDict):
     """The device that was asked for; null if the command line could not be parsed, and for modes
     that read all devices."""
     notes: list[str]
-    """What was chosen, assumed or left out before the reading ended."""
+    """Choices, assumptions and omissions up to the failure."""
 
 
 class AbsentAnswer(AbsentFields, total=False):
     """The object that is printed instead of an answer."""
 
     detail: str
-    """What exactly is wrong, if there is more to say than the reason. For damaged files it has the
-    name and the byte offset: of gzip data in the decompressed stream, of a
-    `.riegeli` in the file."""
+    """Details, if there is more to say than the reason. For damaged files they have the name and
+    the byte offset: in the decompressed stream for gzip data, in the file for a `.riegeli`."""
     available_devices: list[str]
     """With `device_not_found`: the device planes; in `spread` the TPUs that were read."""
     available_lines: list[str]
@@ -190,8 +189,8 @@ class StepFields(FileAnswer):
     clock: Clock
     """`device` if at least one op of the step has times measured by the core, otherwise `trace`."""
     stack_order: StackOrder | None
-    """How the trace orders the frames of most stacks of the step; null without stacks. Printed
-    stacks always have the outermost frame first."""
+    """Order of the frames in most stacks of the step, as the trace has them; null without stacks.
+    Printed stacks always have the outermost frame first."""
     step_source: StepSource | None
     """Where steps come from: `steps` of the profiler, or `modules`, executions of programs, if the
     profiler wrote no steps. Null with `--step all`, and if the trace has neither."""

@@ -30,7 +30,7 @@ class SideStep(TypedDict):
 
 
 class Side(TypedDict):
-    """What was read on one side."""
+    """The trace and the steps of one side."""
 
     xplane_file: str
     """Name of the trace file."""
@@ -51,10 +51,10 @@ class Side(TypedDict):
 
 
 class Noise(TypedDict):
-    """How p-values are computed."""
+    """The method by which p-values are computed, and its sample."""
 
     method: Literal["permutation_max"]
-    """Among all ways to call so many of the steps "before": how often some row differs as much."""
+    """Share of all assignments of the steps to the two sides in which some row differs as much."""
     covers: Literal["step_to_step"]
     """Which variation is covered: from step to step, not from run to run."""
     alpha: Fraction
@@ -155,10 +155,10 @@ class CompareRow(Delta, Tested, Ranges):
     kind: Kind
     """Kind of its ops."""
     matched_by: MatchedBy
-    """How the line was found again: `same_ops`, by the very same ops; `same_key`, without a stack,
-    by its key; `same_places_and_scopes`, `same_files_and_scopes`, `same_places`, `same_scopes`,
-    `same_line`, by files and columns of the stack or of its last frame, and by parts of tf_op;
-    `only_before` or `only_after`, no counterpart."""
+    """The way in which the line was matched: `same_ops`, by identical ops; `same_key`, by its key
+    if it has no stack; `same_places_and_scopes`, `same_files_and_scopes`, `same_places`,
+    `same_scopes`, `same_line`, by files and columns of the stack or of its last frame, and by parts
+    of tf_op; `only_before` or `only_after`, no counterpart."""
     source_inner: str | None
     """The line after."""
     before_source_inner: str | None
@@ -200,16 +200,16 @@ class CompareTail(TypedDict):
 
 class Fields(TypedDict):
     before: Side
-    """What was read as the baseline."""
+    """The trace and the steps of the baseline."""
     after: Side
-    """What was read as PROFILE."""
+    """The trace and the steps of PROFILE."""
     same_device_type: bool
     """True if both sides have the same type of device."""
     same_program: bool
     """True if both sides ran ops of the very same HLO texts; these do not include the inside of
     fusions."""
     noise: Noise
-    """How p-values are computed."""
+    """The method by which p-values are computed, and its sample."""
     totals: dict[str, Total]
     """Parts of the step: `step_duration`, `busy`, `idle`, the four kinds, `overlap` (with rounding
     errors) and `wait`."""
@@ -219,11 +219,11 @@ class Fields(TypedDict):
     unmatched: Unmatched
     """The lines that only one side has."""
     by_match: dict[str, MatchSum]
-    """How lines were matched, the most certain way first."""
+    """Sums by `matched_by`, the most certain way first."""
     rows: list[CompareRow]
     """Source lines, the largest change first, at most `--top`."""
     tail: CompareTail
-    """What `rows` leaves out."""
+    """Sums of the omitted rows."""
 
 
 class Compared(OkAnswer):
@@ -239,4 +239,4 @@ class Absent(AbsentAnswer, total=False):
     """The object that is printed instead of an answer."""
 
     side: Literal["baseline"]
-    """`baseline` if it is the baseline that cannot be read."""
+    """`baseline` if the baseline cannot be read."""

@@ -8,7 +8,7 @@ from _output.fields.units import BigPicoseconds, Count, Picoseconds
 
 
 class HostActivity(TypedDict):
-    """What a thread of the host did during a gap."""
+    """An event of a host thread during a gap."""
 
     thread: str
     """Name of the thread; threads of the same name are one. A thread without a name goes by
@@ -22,7 +22,7 @@ class HostActivity(TypedDict):
     after the others."""
     within: list[str]
     """Up to eight events around it at its longest stretch, innermost first. The line that made the
-    device wait is among these, unless all threads are `still`."""
+    device wait is one of them, unless all threads are `still`."""
 
 
 class IdleGap(Gap):
@@ -34,7 +34,7 @@ class IdleGap(Gap):
     """Start and end of the gap on the trace's clock, absolute: the host's events are looked up
     there. Null if the gap has no length on that clock."""
     host: list[HostActivity] | None
-    """What the host did during the gap, up to 8 rows; null if unknown."""
+    """Events of the host during the gap, up to 8 rows; null if unknown."""
 
 
 class HostEvent(TypedDict):

@@ -38,7 +38,7 @@ class PeakAt(TypedDict):
     source_inner: str | None
     """Likely line of the instruction."""
     source_is: SourceIs | None
-    """How the line is known."""
+    """Origin of the line, as in `likely_sources`."""
     tf_op: str | None
     """Path of the instruction."""
     first_start_ps: Picoseconds | None
@@ -64,13 +64,14 @@ class Buffer(TypedDict):
     """Dtype and dimensions; null for a tuple, which is a table of pointers.
     Example: `f32[4,2047,16000]`"""
     hlo_op: str | None
-    """Name of the instruction that outputs the buffer; of parameters, outputs and constants the
-    parameter, otherwise the largest buffer there. Null if the program has no such instruction.
+    """Name of the instruction that outputs the buffer. If several share the memory: the parameter,
+    otherwise the largest one. Null if the program has no such instruction.
     Example: `fusion.115`"""
     opcode: str | None
     """Opcode of the instruction."""
     shape_index: list[Count] | None
-    """Which part of its output the buffer is, by places in nested tuples. Example: `[0]`"""
+    """Place of the buffer in the instruction's output, by indexes in nested tuples.
+    Example: `[0]`"""
     parameter_number: Count | None
     """Number of the parameter, from 0; null for other buffers."""
     tf_op: str | None
@@ -78,7 +79,7 @@ class Buffer(TypedDict):
     source_inner: str | None
     """Likely line of the instruction."""
     source_is: SourceIs | None
-    """How the line is known, as in `likely_sources`; for a parameter never `own`."""
+    """Origin of the line, as in `likely_sources`; never `own` for a parameter."""
     source_stack: str | None
     """Stack of the instruction itself."""
 
@@ -129,7 +130,7 @@ class BuffersTail(TypedDict):
 
 
 class Runtime(TypedDict):
-    """What the allocator reported for this device during the capture."""
+    """The allocator's reports for this device during the capture."""
 
     capacity_bytes: Bytes | None
     """Largest sum of reserved, allocated and available bytes."""
@@ -178,9 +179,9 @@ class Fields(TypedDict):
     by_argument: list[ArgumentSum]
     """All of the peak by argument of the program."""
     tail: BuffersTail
-    """What `buffers` leaves out."""
+    """Sums of the omitted buffers."""
     runtime: Runtime | None
-    """What the allocator reported for this device during the capture, from the host's plane; null
+    """The allocator's reports for this device during the capture, from the host's plane; null
     if it reported nothing. Programs reserve their temporaries; arguments and results are arrays and
     count as allocated."""
 

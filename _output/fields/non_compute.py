@@ -57,7 +57,7 @@ class Movement(StackKey, Durations):
 
 class OwnTotals(TypedDict):
     non_compute_duration_ps: Picoseconds
-    """Sum of each of the two lists."""
+    """Time of all data movement and waits: the sum of each list."""
     non_compute_pct_of_step: Percent | None
     """`non_compute_duration_ps` in percent of the step."""
     non_compute_pct_of_compute: Percent | None
@@ -70,14 +70,15 @@ class NonComputeTotals(Totals, OwnTotals):
 
 class TailIfAsked(TypedDict, total=False):
     tail: GroupTail
-    """What `by_source_within_category` leaves out; only with `--top`."""
+    """Sums of the omitted groups; only with `--top`."""
 
 
 class Fields(TailIfAsked):
     by_category: list[Category]
     """Data movement and waits by category, in order of appearance."""
     by_source_within_category: list[Movement]
-    """The same by source within each category; with `--top` those that take most time."""
+    """Data movement and waits by source within each category; with `--top` the groups that take
+    most time."""
 
 
 class Returned(Fields):

@@ -12,7 +12,7 @@ class Fields(TypedDict):
     bytes: Bytes
     """Its size, at most 10 MB."""
     parts: dict[str, str]
-    """For each mode that the page shows `ok`, or the reason why it has no answer. Only `memory` and
+    """By mode of the page: `ok`, or the reason why it has no answer. Only `memory` and
     `program` may be missing."""
 
 

@@ -19,7 +19,7 @@ class ProgramCollective(TypedDict):
     `async_fusion`: fusions that carry out parts of it along with math, as on v5e; `sparse_core`:
     offloaded to SparseCores."""
     plan: list[str] | None
-    """What the compiler recorded about it: `sparse_core`, emitter and strategy of an algorithm,
+    """The compiler's record: `sparse_core`, emitter and strategy of an algorithm,
     directions and mesh axes of rings; null if it recorded nothing."""
     n_instructions: Count
     """Instructions in the program."""
@@ -35,7 +35,7 @@ class ProgramCollective(TypedDict):
 
 
 class Declared(TypedDict):
-    """What the author of a kernel declares that one run costs."""
+    """The cost of one run as its author declares it."""
 
     flops: Flops | None
     """Floating-point operations."""
@@ -59,7 +59,7 @@ class ProgramKernel(VmemFields):
     kernel: str
     """Name of the kernel."""
     declared: Declared | None
-    """What its author declares that one run costs; null if nothing is declared."""
+    """The cost of one run as its author declares it; null if nothing is declared."""
     n_instructions: Count
     """Instructions in the program."""
     n_executions: Count
@@ -74,7 +74,7 @@ class Retry(VmemFields):
     hlo_op: str
     """Name of the instruction."""
     retry_count: Count
-    """How many times the compiler tried again."""
+    """Number of further tries."""
     n_executions: Count
     """Executions in the step."""
     total_dur_ps: Picoseconds
@@ -117,7 +117,7 @@ class ParametersTail(TypedDict):
 
 
 class FlagFinding(TypedDict):
-    """What the program shows about a flag."""
+    """A flag and its visible effect."""
 
     flag: str
     """Name of the flag."""
@@ -128,7 +128,7 @@ class FlagFinding(TypedDict):
     n_seen: Count
     """Collectives that show the flag's effect."""
     exposed_ps: Picoseconds
-    """Time that the others run on the core, or that the core waits for them."""
+    """Time during which the core runs the other collectives or waits for them."""
     says: FlagVerdict | None
     """Null if FILE does not set the flag. `unknown`: the value is none of true, 1, yes, on, false,
     0, no, off, or there is no such collective. `contradicts`: it is off, but its effect is there,
@@ -145,7 +145,7 @@ class SetFlags(TypedDict):
     set: dict[str, str]
     """The first 200 of them, without the leading `--`, and their values."""
     findings: list[FlagFinding]
-    """What the program shows about ten flags of collectives; always all ten."""
+    """Ten flags of collectives, always all ten, and their visible effects."""
 
 
 class Fields(TypedDict):
@@ -174,7 +174,7 @@ class Fields(TypedDict):
     """The arrays that the program is called with, most bytes first, at most `--top`. Null, like the
     next three fields, if the program has no entry computation."""
     tail: ParametersTail | None
-    """What `parameters` leaves out."""
+    """Sums of the omitted parameters."""
     aliased_bytes: Bytes | None
     """Bytes of parameters in HBM whose memory an output takes; null also if the size of one is
     unknown."""

@@ -16,7 +16,7 @@ class RecordGroup(TypedDict):
     agg_key: str
     """Key, as in by_source."""
     agg_key_kind: AggKeyKind
-    """What the key is made of."""
+    """Kind of the key."""
     frames: list[Count]
     """Its stack as places in the list `frames`, outermost first. Example: `[0, 1, 2, 3]`"""
     source: str | None
@@ -77,7 +77,7 @@ class RecordStep(TypedDict):
     comm_ps: Picoseconds | None
     """Sum of the rows of `comm_rollup` that are collectives, send and recv."""
     host_ps: Picoseconds | None
-    """The row of `comm_rollup` of the host."""
+    """The row of `comm_rollup` with `waits_for` `host`."""
     wait_ps: Picoseconds | None
     """As `wait_duration_ps`."""
     durs_ps: list[Picoseconds] | None

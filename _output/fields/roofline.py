@@ -22,10 +22,10 @@ SkipReason = Literal["opaque", "no_flops", "no_bytes", "dtype_other", "peak_unkn
 
 
 class RooflinePeaks(PeaksUsed):
-    """Peak rates, and which bytes are compared with them."""
+    """Peak rates, and the bytes that are compared with the HBM peak."""
 
     bytes: Literal["accessed", "hbm"]
-    """Which bytes count: those of all memories, or of HBM alone."""
+    """The bytes that count: `accessed`, in all memories, or `hbm`, in HBM alone."""
 
 
 class OverRoof(TypedDict):
@@ -54,7 +54,7 @@ class Shortfall(TypedDict):
     shortfall_ps: Picoseconds
     """Time above the roof."""
     bound: Bound
-    """Which roof is higher."""
+    """The resource that limits the group: the one that needs more time at its peak."""
 
 
 class StepSummary(TypedDict):
@@ -92,7 +92,7 @@ class RooflineGroup(SourceKey, DtypeFields):
     kernel: str | None
     """Name of the kernel, for a row of a kernel with a given or declared cost."""
     cost_source: CostSource
-    """Where flops and bytes come from: `user`, given by `--kernel-cost`; `xla`, the compiler;
+    """Origin of flops and bytes: `user`, given by `--kernel-cost`; `xla`, the compiler;
     `declared`, the kernel's author. Declared costs of causal kernels are about twice too high."""
     hlo_categories: dict[str, Count]
     """Executions by category."""
@@ -111,7 +111,7 @@ class RooflineGroup(SourceKey, DtypeFields):
     dtype: Dtype
     """Dtype that decides the peak: the one that takes most of the time."""
     dtype_source: DtypeSource
-    """Where `dtype` comes from: `program`, the wider operand of the dots (fp32 at default precision
+    """Origin of `dtype`: `program`, the wider operand of the dots (fp32 at default precision
     counts as bf16, and `pred`, a one-hot matrix, as the other operand); `output`, without a program
     or a dot and for kernels, which is wrong for kernels that work in fp8 with wider outputs;
     `user`, given by `--kernel-cost`."""
@@ -120,7 +120,7 @@ class RooflineGroup(SourceKey, DtypeFields):
     ridge_point: FlopsPerByte
     """Intensity from which on the group is compute-bound."""
     bound: Bound
-    """Which roof is higher."""
+    """The resource that limits the group: the one that needs more time at its peak."""
     t_compute_theory_ps: Picoseconds
     """t_compute: F over the peak of the dtype."""
     t_hbm_theory_ps: Picoseconds
@@ -201,12 +201,12 @@ class SkippedGroups(TypedDict):
 
 class TailIfAsked(TypedDict, total=False):
     tail: RooflineTail
-    """What `groups` leaves out; only with `--top`."""
+    """Sums of the omitted groups; only with `--top`."""
 
 
 class Fields(TailIfAsked):
     chip: str
-    """The chip whose peaks are used."""
+    """The chip that the peaks belong to."""
     peaks_used: RooflinePeaks
     """The peaks."""
     step_summary: StepSummary

@@ -35,7 +35,7 @@ class Line(TypedDict):
     """Innermost line of the user's own code in the stack that `source_inner` comes from; null if
     there is none."""
     source_is: SourceIs | None
-    """How the line is known: `own` is the op's own line in its stack or program (for a done op, the
+    """Origin of the line: `own` is the op's own line in its stack or program (for a done op, the
     line of its start); `inside` the line of the collective inside it; `producer` the line of the
     nearest op that produces its data; `consumer` the line of the nearest op that uses it. All but
     `own` are inferred. Null without a line."""
@@ -46,7 +46,7 @@ class SourceKey(TypedDict):
     """Key of the group: `stack:` and a hash of the stack, or `tfop:` and the path, or
     `<no source>:` and the category. Example: `stack:df2a14f10859df78`"""
     agg_key_kind: AggKeyKind
-    """What the key is made of."""
+    """Kind of the key."""
     source_inner: str | None
     """Line `file:line` of the first member: the source that the trace gives, otherwise the
     innermost frame of its stack.
@@ -135,7 +135,7 @@ class GroupFields(StackKey, Durations):
     hlo_op_breakdown: list[HloOpBreakdown]
     """The eight signatures that take most of the group's time."""
     hlo_op_breakdown_overflow: HloOpBreakdownOverflow | None
-    """What `hlo_op_breakdown` leaves out; null if it is complete."""
+    """Sums of the omitted signatures; null if `hlo_op_breakdown` is complete."""
 
 
 class GroupTail(TypedDict):
@@ -174,7 +174,7 @@ class PeaksUsed(TypedDict):
     """For each known peak by dtype: the flops per byte from which on an op is compute-bound.
     Example: `{"bf16": 291.133, "fp8": 582.2659}`"""
     source: str
-    """Where the peaks come from: the built-in table or the profile, and whether options changed
+    """Origin of the peaks: the built-in table or the profile, and whether options changed
     them. Example: `builtin v7x table`"""
     unit: str
     """Unit of the HBM peak."""

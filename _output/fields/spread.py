@@ -161,8 +161,8 @@ class Cohort(TypedDict):
     n_hosts: Count
     """Number of their hosts."""
     n_steps: Count
-    """Steps that all of them have used: of the steps of one name, the k-th of each; executions of
-    programs by index."""
+    """Steps that all of them have used. The k-th steps of one name belong together; executions of
+    programs are joined by index."""
     verdict: Verdict
     """Which device is slow, and why."""
     steps: list[SpreadStep]
@@ -172,7 +172,7 @@ class Cohort(TypedDict):
     devices: list[Device]
     """Devices by mean load, largest first, at most `--top`."""
     tail: DevicesTail
-    """What `devices` leaves out."""
+    """Counts for the omitted devices."""
     slowest_vs_median: SlowestVsMedian | None
     """The straggler, otherwise the device with the largest load, against the median device; null
     with one device or no step."""

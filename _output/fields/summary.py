@@ -126,7 +126,7 @@ class StepNameRow(TypedDict):
 
 
 class StepsRollup(TypedDict):
-    """All steps taken together, by the trace's clock."""
+    """All steps taken together, on the trace's clock."""
 
     n: Count
     """Number of steps."""
@@ -163,7 +163,7 @@ class Fields(TypedDict):
     top_compute_groups: list[ComputeGroup]
     """The groups that take most time, at most `--top`."""
     tail_compute: GroupTail
-    """What `top_compute_groups` leaves out."""
+    """Sums of the omitted groups."""
     by_kind_rollup: dict[str, KindRow]
     """The step by kind: compute, data_move, comm, other."""
     by_phase_rollup: dict[str, PhaseRow]
@@ -171,11 +171,11 @@ class Fields(TypedDict):
     by_hlo_category: list[CategoryRow]
     """The step by category, containers included, most time first."""
     comm_rollup: list[CommRow]
-    """What the core communicates and waits for, most time first."""
+    """Communication and waiting by what the core waits for, most time first."""
     kernels: list[Kernel]
     """Custom (Pallas) kernels, most time first."""
     steps_rollup: StepsRollup
-    """All steps taken together, by the trace's clock."""
+    """All steps taken together, on the trace's clock."""
     idle_gaps: list[Gap]
     """The ten longest gaps without a leaf op, longest first."""
     steps: list[Step]

@@ -1,6 +1,6 @@
-// Bars, the strip, steps.
+// The bar of the budget, the strip, the columns of the steps.
 
-// A bar of parts {name, value, cls, lines, go}, as wide as their sum.
+// Returns a bar of parts {name, value, cls, lines, go}; widths are shares of their sum.
 function bar(parts, label) {
   const shown = parts.filter((part) => part.value > 0);
   const whole = shown.reduce((sum, part) => sum + part.value, 0);
@@ -42,14 +42,14 @@ function goToClass(name) {
 }
 
 // ---------------------------------------------------------------------------------------------
-// The strip: in each bin the time by class, from the bottom up; what is left empty is idle.
+// The strip: the time by class in each bin, stacked from the bottom; idle time stays empty.
 
 function binEdge(i) {
   const [start, end] = PAGE.step_window_ps.map(Number);
   return start + ((end - start) * i) / DATA.strip.n_bins;
 }
 
-// One outline for each class: it has so many corners, where boxes would be as many elements.
+// Draws one path for each class, because a box for each bin would be a thousand elements.
 function stripPaths(names, rows, idle) {
   const n = DATA.strip.n_bins;
   const heights = new Float64Array(n);
@@ -60,7 +60,7 @@ function stripPaths(names, rows, idle) {
     let path = "";
     for (let i = 0; i < n; i++) {
       if (!row[i]) continue;
-      // Where ops overlap, a bin holds more than it is long.
+      // If ops overlap, the times in a bin add up to more than its length.
       const height = row[i] / Math.max(sums[i], width);
       path += `M${i},${(1 - heights[i]).toFixed(4)}h1v${(-height).toFixed(4)}h-1z`;
       heights[i] += height;
@@ -138,7 +138,7 @@ function tipAtBin(holder, i, n, lines) {
   showTip(lines, box.left + (box.width * i) / n, box.bottom - 14);
 }
 
-// To the row of an op, or where that is beyond the table to the finding of its line.
+// Goes to the row of an op, or if the table has no such row, to the finding of its line.
 function goToOp(who) {
   const i = ANSWERS.by_op.ops.findIndex((row) => row.hlo_op === who.hlo_op && row.program_id === who.program_id);
   if (i >= 0) {
@@ -151,7 +151,7 @@ function goToOp(who) {
   else goToClass(who.class);
 }
 
-// The longest gaps, below the strip: most are too short to be seen in it.
+// Shows the longest gaps below the strip, because most are too short to be seen in it.
 function gapLane() {
   const start = binEdge(0);
   const gaps = ANSWERS.idle.gaps;
@@ -191,7 +191,7 @@ function axis() {
 }
 
 // ---------------------------------------------------------------------------------------------
-// Steps: a column each, as high as it is long.
+// Steps: one column for each, as high as the step is long.
 
 function stepColumns(steps) {
   const longest = steps.reduce((most, step) => Math.max(most, step.duration_ps), 1);

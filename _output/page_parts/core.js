@@ -1,4 +1,4 @@
-// The data, elements, and how figures are written. Names in a trace are hostile: all text enters
+// The data, elements, and the format of figures. Names in a trace can be hostile, so all text enters
 // the page as text, never as HTML.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
@@ -18,18 +18,18 @@ const CLASSES = {
   overlap: "overlap",
 };
 const REASONS = {
-  no_program: "the capture has no program beside the trace",
+  no_program: "the capture has no program",
   no_buffer_assignment: "the program in the capture has no buffer assignment",
 };
 
-// What names may hold and eyes can't see: control characters, and those that turn a line around.
+// Invisible characters: control characters, and those that change the direction of writing.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]/gu;
 
 function readable(text) {
   return String(text).replace(UNSEEN, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
 }
 
-// Of several lines, such as a stack, each.
+// Escapes a text of several lines, such as a stack, and keeps the line feeds.
 function readableLines(text) {
   return String(text).split("\n").map(readable).join("\n");
 }
@@ -55,7 +55,7 @@ function filled(node, fields, children) {
 const byId = (id) => document.getElementById(id);
 
 // ---------------------------------------------------------------------------------------------
-// Figures. Each is shown rounded, and exact in its title and in data-value.
+// Figures. They are shown rounded; their title and data-value are exact.
 
 const TIMES = [["ps", 1], ["ns", 1e3], ["µs", 1e6], ["ms", 1e9], ["s", 1e12]];
 const BYTES = [["B", 1], ["KiB", 2 ** 10], ["MiB", 2 ** 20], ["GiB", 2 ** 30], ["TiB", 2 ** 40]];
@@ -63,13 +63,13 @@ const COUNTS = [["", 1], ["k", 1e3], ["M", 1e6], ["G", 1e9], ["T", 1e12], ["P", 
 
 function unitOf(units, number) {
   const size = Math.abs(number);
-  return units.findLast(([, each]) => size >= each) ?? units[0];
+  return units.findLast(([, unit]) => size >= unit) ?? units[0];
 }
 
-// So many decimals that the largest of a column has four digits.
-function decimalsOf([, each], largest) {
-  const whole = Math.floor(Math.abs(largest) / each);
-  return each === 1 ? 0 : Math.max(0, 4 - String(whole).length);
+// Returns the number of decimals that gives the largest figure of a column four digits.
+function decimalsOf([, unit], largest) {
+  const whole = Math.floor(Math.abs(largest) / unit);
+  return unit === 1 ? 0 : Math.max(0, 4 - String(whole).length);
 }
 
 function inUnit(units, number, unit = unitOf(units, number), largest = number) {
@@ -93,7 +93,7 @@ const grouped = (number) =>
     ? String(number).replace(/\B(?=(\d{3})+$)/g, " ")
     : String(number);
 
-// How a value of each kind is shown, and what its exact form is measured in.
+// By kind: the format of a value, and the unit of its exact form.
 const KINDS = {
   time: [asTime, "ps"],
   bytes: [asBytes, "bytes"],
@@ -105,7 +105,7 @@ const KINDS = {
 
 const isUnknown = (value) => value === null || value === undefined;
 
-// One figure; of what is unknown a `?` that says why.
+// Returns the element of a figure; an unknown one is a `?` with the reason in its title.
 function figure(kind, value, why = "unknown", shown = null) {
   if (isUnknown(value)) {
     return element("span", { class: "unknown", title: why, "data-value": "null" }, "?");
@@ -115,7 +115,7 @@ function figure(kind, value, why = "unknown", shown = null) {
   return element("span", { class: "figure", title: exact, "data-value": value }, shown ?? form(value));
 }
 
-// The kind of a field by its name, as FIELDS.md has them.
+// Returns the kind of a field, judged by its name.
 function kindOf(name) {
   if (/_ps(_|$)/.test(name)) return "time";
   if (/bytes/.test(name) && !/^pct/.test(name)) return "bytes";
@@ -127,13 +127,13 @@ function kindOf(name) {
 // ---------------------------------------------------------------------------------------------
 // Names.
 
-// Its two last folders' worth of a path; the whole is in the title.
+// Keeps the last two parts of a path; the title has the whole path.
 function shortLine(line) {
   const parts = line.split("/");
   return parts.length > 2 ? `…/${parts.slice(-2).join("/")}` : line;
 }
 
-// There is little room in a box: its file's name alone.
+// Keeps only the file's name, since a box has little room.
 const withoutFolder = (line) => (/\/[^/]*:\d+$/.test(line) ? line.slice(line.lastIndexOf("/") + 1) : line);
 
 function shortened(text, most) {
@@ -147,7 +147,7 @@ function nameElement(text, most = 60, shown = text) {
   return element("bdi", { title }, shortened(readable(shown), most));
 }
 
-// The line of a row, as its user would name it.
+// Returns the line of a row, the user's own if there is one.
 const lineOf = (row) => row.source_user ?? row.source_inner ?? null;
 
 function lineElement(row) {
@@ -157,13 +157,13 @@ function lineElement(row) {
   return element("span", { class: "unknown", title: "the trace gives no line" }, "?");
 }
 
-// The class that takes most of a map from class to time.
+// Returns the class with the most time in a map from class to time.
 function mainClass(times) {
   const ranked = Object.entries(times).sort((a, b) => b[1] - a[1]);
   return ranked.length ? ranked[0][0] : "other";
 }
 
-// Whether it takes so much of it that its colour may speak for all.
+// Returns true if no class takes three quarters of the time, so that one colour would mislead.
 function isMixed(times) {
   const all = Object.values(times);
   return 4 * Math.max(...all, 0) < 3 * all.reduce((a, b) => a + b, 0);
@@ -181,7 +181,7 @@ function section(id, ...children) {
   byId(id).append(...children);
 }
 
-// Whether a mode has an answer; its section says why not.
+// Returns true if a mode has an answer; otherwise its section says why not.
 function hasAnswer(mode, id) {
   const status = DATA.parts[mode];
   if (status === "ok") return true;

@@ -1,7 +1,7 @@
 // The flame graph, outermost on top: by call path (the stacks of all groups of source lines) or by
 // scope. Both are trees of nodes {name, title, value, times (by class), children, parent, go}.
 
-const NARROWEST = 1.5; // pixels; what is narrower is not drawn
+const NARROWEST = 1.5; // pixels; narrower boxes are not drawn
 
 function node(name, parent, title = name) {
   const made = { name, title, value: 0, times: {}, children: new Map(), parent, row: null };
@@ -19,7 +19,7 @@ function addTimes(into, value, times) {
   for (const [name, time] of Object.entries(times)) into.times[name] = (into.times[name] ?? 0) + time;
 }
 
-// `file:line:column` without the column, which tells nothing here.
+// Removes the column from `file:line:column`, since it says nothing here.
 const withoutColumn = (frame) => frame.replace(/^(.*:\d+):\d+$/, "$1");
 
 function treeOfPaths() {
@@ -34,7 +34,7 @@ function treeOfPaths() {
     for (const frame of frames) {
       at = child(at, frame);
       addTimes(at, group.total_dur_ps, times);
-      // The row of the costliest group below.
+      // A click leads to the row of the costliest group below.
       at.row ??= { table: "lines", i, value: 0 };
       if (group.total_dur_ps > at.row.value) at.row = { table: "lines", i, value: group.total_dur_ps };
     }
@@ -50,13 +50,13 @@ function treeOfPaths() {
 function treeOfScopes() {
   const root = node("all ops", null);
   const { scopes, no_scope } = ANSWERS.by_scope;
-  // In order, a row's scope is the last before it that is one level up.
+  // Rows are in depth-first order: the parent is the last row before that is one level up.
   const path = [];
   scopes.forEach((row, i) => {
     const times = DATA.classes.by_scope[i] ?? {};
     path.length = row.depth;
     const parent = path[row.depth - 1] ?? root;
-    const at = row.depth ? child(parent, row.name, row.scope) : child(root, "(scopes)", "all that has a scope");
+    const at = row.depth ? child(parent, row.name, row.scope) : child(root, "(scopes)", "all ops with a scope");
     at.row = { table: "layers", i };
     addTimes(at, row.total_dur_ps, times);
     path[row.depth] = at;
@@ -137,7 +137,7 @@ class Flame {
     this.inspect(to);
   }
 
-  // Those around the one in focus as wide as the graph; below it each by its share.
+  // Boxes around the zoomed one are as wide as the graph; boxes below it are as wide as their share.
   draw() {
     this.boxes = [];
     if (!this.width) return;
@@ -243,14 +243,14 @@ class Flame {
     const { at } = this.boxes.find((box) => box.node === event.target) ?? {};
     if (!at) return;
     const drawn = this.boxes.map((box) => box.at);
-    const ranked = (some) => some.filter((each) => drawn.includes(each)).sort((a, b) => b.value - a.value);
-    const beside = at.parent ? ranked([...at.parent.children.values()]) : [at];
-    const place = beside.indexOf(at);
+    const ranked = (some) => some.filter((node) => drawn.includes(node)).sort((a, b) => b.value - a.value);
+    const siblings = at.parent ? ranked([...at.parent.children.values()]) : [at];
+    const place = siblings.indexOf(at);
     const to = {
       ArrowUp: at.parent,
       ArrowDown: ranked([...at.children.values()])[0],
-      ArrowLeft: beside[place - 1],
-      ArrowRight: beside[place + 1],
+      ArrowLeft: siblings[place - 1],
+      ArrowRight: siblings[place + 1],
     };
     if (to[event.key]) this.move(to[event.key]);
     else if (event.key === "Enter" || event.key === " ") this.zoom(at);

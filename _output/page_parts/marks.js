@@ -1,5 +1,5 @@
-// Marks: whatever of a drawing has a figure and leads to a row. One of a drawing is in the order of
-// Tab; arrows move among them, Enter or a click goes on, Escape puts the tip away.
+// Marks: parts of a drawing that have a figure and lead to a row. Tab reaches one mark of a drawing;
+// arrows move among them, Enter or a click goes to the row, Escape hides the tip.
 
 const tip = byId("tip");
 
@@ -28,7 +28,7 @@ addEventListener("keydown", (event) => {
   if (event.key === "Escape") hideTip();
 });
 
-// Makes marks of nodes: `of(i)` gives what the tip says, and what a click does (or nothing).
+// Makes marks of nodes: `of(i)` returns the lines of the tip, and what a click does, or null.
 function makeMarks(container, nodes, of, label) {
   container.setAttribute("role", "group");
   container.setAttribute("aria-label", label);
@@ -63,8 +63,8 @@ function makeMarks(container, nodes, of, label) {
   });
 }
 
-// What is drawn by its width, and anew when that changes, as on a turned phone. To ask for a width
-// costs a layout of the page; so when it is built all are asked together.
+// Draws a chart for its width, and again when the width changes, as on a turned phone. Asking for a
+// width makes the browser lay out the page, so the first widths are asked for together.
 const drawings = [];
 
 function drawnByWidth(host, draw) {
@@ -79,7 +79,7 @@ function drawAll() {
 }
 
 function drawWhenWidthsChange() {
-  // Not at once: what it draws may change the width that is observed.
+  // Draw later, because drawing can change the width that is observed.
   const observer = new ResizeObserver(() => requestAnimationFrame(drawAll));
   for (const { host } of drawings) observer.observe(host);
 }

@@ -1,7 +1,7 @@
-// Memory: a treemap of the buffers by line, and what the runtime's allocator had.
+// Memory: a treemap of the buffers by line.
 
-// Squarified: rows of parts along the shorter side, each as near to squares as it gets.
-// Parts are [{value, …}], largest first; gives [{part, x, y, w, h}].
+// Lays out a squarified treemap: rows of parts along the shorter side, as near to squares as possible.
+// Takes parts [{value, …}], largest first, and returns [{part, x, y, w, h}].
 function squarified(parts, x, y, w, h) {
   const placed = [];
   let rest = parts.filter((part) => part.value > 0);
@@ -39,7 +39,7 @@ function squarified(parts, x, y, w, h) {
   return placed;
 }
 
-// Lines, each with its buffers.
+// Groups the buffers by line.
 function buffersByLine(answer) {
   const lines = new Map();
   answer.buffers.forEach((buffer, i) => {

@@ -1,4 +1,4 @@
-// What all sections share; and the first ones: the head, the budget, the findings.
+// Parts that all sections share, and the first sections: head, cards, budget, findings.
 
 const column = (name, label, kind, more = {}) => ({ name, label, kind, ...more });
 const lineColumn = { name: "line", label: "line", kind: "text", value: lineOf, node: lineElement };
@@ -7,8 +7,8 @@ const opColumn = column("hlo_op", "op", "text");
 const nColumn = column("n_executions", "n", "count", { title: "executions" });
 const totalColumn = column("total_dur_ps", "time", "time");
 const shareColumn = column("pct_of_step", "% of step", "percent");
-const COST_UNKNOWN = () => "nobody has told what it costs: --kernel-cost does";
-const PEAK_UNKNOWN = "no peak is known for what it computes, or its flops aren't";
+const COST_UNKNOWN = () => "unknown cost; pass --kernel-cost";
+const PEAK_UNKNOWN = "its flops or the peak for its dtype are unknown";
 
 function leftOut(mode, list) {
   const n = DATA.left_out[`${mode}.${list}`];
@@ -21,12 +21,12 @@ function rest(n, what, time) {
 
 function addTable(where, id, rows, columns, options) {
   if (!rows.length) return;
-  // The first table of a section that is about nothing else needs no title of its own.
+  // A table needs no title if its section has nothing else.
   const title = options.untitled ? "" : element("h3", {}, options.label);
   section(where, title, new Table(id, rows, columns, options).node);
 }
 
-// Terms and figures side by side.
+// Returns a list of labels and figures, side by side.
 function figures(entries) {
   const list = element("dl", { class: "figures" });
   for (const [label, value, title] of entries) {
@@ -67,7 +67,7 @@ function cards() {
   const list = [
     card("step", figure("time", PAGE.step_duration_ps), `${totals.n_events_total} events of ops`),
     card("bottleneck", found.bottleneck === "at_roof" ? "at its roof" : classElement(found.bottleneck), "the most time to win"),
-    card("speed of light", bounds, "of the step the chip needs, between two bounds"),
+    card("speed of light", bounds, "of the step is what the chip needs: lower and upper bound"),
     card("math in use", figure("share", found.hfu_at_least, PEAK_UNKNOWN), "of the matrix units, at least", "hfu_at_least"),
     card("idle", figure("percent", totals.idle_pct_of_step), asTime(totals.idle_duration_ps)),
     card("exposed communication", figure("percent", ANSWERS.comm.totals.exposed_pct_of_step), asTime(ANSWERS.comm.totals.exposed_ps)),
@@ -112,7 +112,7 @@ function findings() {
       lineColumn,
       column("dur_ps", "time", "time"),
       column("lost_ps", "lost", "time", { why: COST_UNKNOWN }),
-      column("hideable_ps", "hideable", "time", { none: "math can't be hidden behind math" }),
+      column("hideable_ps", "hideable", "time", { none: "math can't be hidden by math" }),
       shareColumn,
       nColumn,
     ],
@@ -120,7 +120,7 @@ function findings() {
   );
 }
 
-// What an op of a finding does, in a word.
+// Names the work of a finding in a word.
 function whatOf(row) {
   const waits = Object.entries(row.waits_for ?? {}).sort((a, b) => b[1] - a[1]);
   return row.kernel ?? waits[0]?.[0] ?? row.top_signature?.replace(/ \[.*/, "") ?? null;

@@ -9,12 +9,12 @@ function drawRoofline(host, answer) {
       i,
       group,
       x: group.arithmetic_intensity,
-      // A flop in a picosecond is a TFLOP in a second.
+      // One flop per picosecond is one TFLOP per second.
       y: group.total_dur_ps ? group.flops_sum / group.total_dur_ps : 0,
     }))
     .filter(({ x, y }) => x > 0 && y > 0);
   if (!points.length) {
-    host.append(element("p", { class: "absent" }, "? Of no line are flops, bytes and the peak known."));
+    host.append(element("p", { class: "absent" }, "? No line has known flops, bytes and peak."));
     return;
   }
   const chart = element("div", { class: "roofline" });
@@ -30,7 +30,7 @@ function drawRoofline(host, answer) {
   drawnByWidth(chart, (width) => chart.replaceChildren(plotOf(points, roofs, bandwidth, width)));
 }
 
-// Whole powers of ten around the values, none of which is on the edge.
+// Returns the exponents of powers of ten around the values, with room at the edges.
 function decades(values) {
   const logs = values.filter((value) => value > 0).map(Math.log10);
   if (!logs.length) return [0, 1];
@@ -57,7 +57,7 @@ function plotOf(points, roofs, bandwidth, width) {
     const ridge = bandwidth === null ? 10 ** x0 : peak / bandwidth;
     const kind = isUsed ? "roof" : "roof unused";
     lines.append(svg("line", { class: kind, x1: px(ridge), y1: py(peak), x2: px(10 ** x1), y2: py(peak) }));
-    // Below its line where there is no room above it.
+    // Put the name below its line if there is no room above.
     const y = py(peak) - nameAbove < 26 ? py(peak) + 13 : py(peak) - 4;
     nameAbove = y;
     picture.append(
@@ -102,7 +102,7 @@ function gridOf(x0, x1, y0, y1, px, py, width, height, margin) {
 
 function pointsOf(points, px, py) {
   const longest = points.reduce((most, { group }) => Math.max(most, group.total_dur_ps), 1);
-  // The largest first, so that none hides a smaller one.
+  // Draw the largest first, so that no point hides a smaller one.
   const ordered = [...points].sort((a, b) => b.group.total_dur_ps - a.group.total_dur_ps);
   const nodes = ordered.map(({ group, x, y }) =>
     svg("circle", {

@@ -1,4 +1,4 @@
-// What stands in the other sections, from the answers of the modes; and the start of it all.
+// The other sections, from the answers of the modes, and the calls that draw the page.
 
 function roofline() {
   const answer = ANSWERS.roofline;
@@ -12,7 +12,7 @@ function roofline() {
       ["of the math peak", figure("share", sums.weighted_avg_mfu)],
       ["of HBM's peak", figure("share", sums.weighted_avg_hbm_util)],
       ["short of the roof", figure("time", sums.step_shortfall_ps)],
-      ["without a roof", figure("time", skipped.total_dur_ps_skipped), "math of which flops, bytes or a peak are unknown"],
+      ["without a roof", figure("time", skipped.total_dur_ps_skipped), "math with unknown flops, bytes or peak"],
     ]),
   );
   addTable(
@@ -48,8 +48,8 @@ function comm() {
     "comm",
     figures([
       ["exposed", figure("time", totals.exposed_ps)],
-      ["under way", figure("time", totals.in_flight_union_ps), "asynchronous, at least one"],
-      ["of that hidden", figure("time", totals.hidden_union_ps), "behind ops that neither wait nor communicate"],
+      ["in flight", figure("time", totals.in_flight_union_ps), "time with at least one asynchronous collective in flight"],
+      ["hidden", figure("time", totals.hidden_union_ps), "in flight while ops run that neither wait nor communicate"],
       ["with the host", figure("time", totals.host_ps)],
     ]),
   );
@@ -64,7 +64,7 @@ function comm() {
       column("mode", "mode", "text"),
       lineColumn,
       column("exposed", "exposed", "time", { value: exposedOf }),
-      column("covered_ps", "hidden", "time", { none: "nothing hides what runs on the core, or what has no known start" }),
+      column("covered_ps", "hidden", "time", { none: "communication on the core is not hidden; without a known start nobody knows" }),
       shareColumn,
       nColumn,
       column("payload_bytes", "payload", "bytes"),
@@ -77,7 +77,7 @@ function comm() {
 
 const exposedOf = (row) => row.sync_dur_ps + row.wait_dur_ps;
 
-// For each collective what runs on the core, and what is waited for.
+// Draws a bar for each collective: time on the core, and time that the core waits.
 function collectiveBars(kinds) {
   const longest = exposedOf(kinds[0][1]) || 1;
   const nodes = [];
@@ -114,18 +114,18 @@ function memory() {
         ["reserved", figure("bytes", answer.reserved_bytes)],
         ["fragmentation", figure("bytes", answer.fragmentation_bytes)],
         ["padding", figure("bytes", answer.padding_bytes, "no buffer is known to hold an array")],
-        ["reached at", answer.peak_at ? nameElement(answer.peak_at.hlo_op) : figure("number", null, "no trace of the heap tells when")],
+        ["reached at", answer.peak_at ? nameElement(answer.peak_at.hlo_op) : figure("number", null, "unknown: the program has no heap trace")],
       ]),
       memoryLegend(answer.by_kind),
     );
     drawTreemap(byId("memory"), answer);
   }
-  section("memory", element("h3", {}, "What the runtime's allocator had"));
+  section("memory", element("h3", {}, "Reports of the runtime's allocator"));
   if (!answer.runtime) {
     section("memory", element("p", { class: "absent" }, "? The capture has no events of the allocator for this device."));
   } else {
     const { runtime } = answer;
-    section("memory", figures(Object.entries(runtime).map(([name, value]) => [name.replace(/_(bytes|ps)$/, "").replaceAll("_", " "), figure(kindOf(name), value, "the allocator doesn't say")])));
+    section("memory", figures(Object.entries(runtime).map(([name, value]) => [name.replace(/_(bytes|ps)$/, "").replaceAll("_", " "), figure(kindOf(name), value, "not reported by the allocator")])));
   }
   if (DATA.parts.memory !== "ok") return;
   addTable(
@@ -137,7 +137,7 @@ function memory() {
       column("bytes", "size", "bytes"),
       column("pct_of_peak", "% of peak", "percent"),
       column("kind", "kind", "text"),
-      column("shape", "shape", "text", { why: () => "no array of the program" }),
+      column("shape", "shape", "text", { why: () => "not an array of the program" }),
       opColumn,
       { ...lineColumn, value: (row) => row.source_inner, node: (row) => lineElement({ source_inner: row.source_inner, agg_key: row.tf_op }) },
     ],
@@ -161,7 +161,7 @@ function idle() {
       column("cause", "cause", "text", { value: (row) => Object.keys(row.cause).join(", ").replaceAll("_", " ") }),
       column("after_hlo_op", "after", "text", { value: (row) => nameOfText(row.after_hlo_op), why: () => "the step begins here" }),
       column("before_hlo_op", "before", "text", { value: (row) => nameOfText(row.before_hlo_op), why: () => "the step ends here" }),
-      column("host", "host does", "text", { value: hostOf, why: () => "the capture says nothing of the host then" }),
+      column("host", "host does", "text", { value: hostOf, why: () => "the capture has no events of the host at this time" }),
     ],
     { label: "the longest gaps", rest: leftOut("idle", "gaps") },
   );
@@ -178,7 +178,7 @@ const nameOfText = (text) => (text === null ? null : text.split(" = ")[0].replac
 
 function hostOf(row) {
   if (!row.host) return null;
-  return row.host.filter((each) => !each.still).map((each) => each.event)[0] ?? "waits";
+  return row.host.filter((activity) => !activity.still).map((activity) => activity.event)[0] ?? "waits";
 }
 
 function lines() {
@@ -211,7 +211,7 @@ function layers() {
     [
       column("scope", "scope", "text", { value: (row) => row.scope || "(all)", most: 60 }),
       totalColumn,
-      column("self_dur_ps", "of its own", "time"),
+      column("self_dur_ps", "self", "time"),
       shareColumn,
       nColumn,
       ...["forward", "backward", "recompute"].map((phase) => column(phase, phase, "time", { value: (row) => row.phases[phase] ?? 0 })),
@@ -255,7 +255,7 @@ function moves() {
     [
       column("hlo_category", "category", "text"),
       lineColumn,
-      column("likely", "likely of", "text", { value: likelyLine, most: 60 }),
+      column("likely", "likely line", "text", { value: likelyLine, most: 60 }),
       totalColumn,
       nColumn,
       column("changes", "changes", "text", { value: changed }),
@@ -266,7 +266,7 @@ function moves() {
   );
 }
 
-// An inference, and the first of several: never in the column of lines.
+// Returns the first of the likely lines. They are inferred, so they are not in the column of lines.
 const likelyLine = (row) => {
   const [first, ...others] = row.likely_sources ?? [];
   const line = first?.source_user ?? first?.source_inner;
@@ -316,7 +316,7 @@ function program() {
       ["computations", figure("count", answer.n_computations)],
       ["instructions", figure("count", answer.n_instructions)],
       ["fusions", figure("count", answer.n_fusions)],
-      ["aliased", figure("bytes", answer.aliased_bytes), "parameters whose memory an output takes"],
+      ["aliased", figure("bytes", answer.aliased_bytes), "an output takes their memory"],
       ["donated in vain", figure("bytes", answer.donated_unused_bytes), "donated, and no output takes them"],
     ]),
   );
@@ -327,7 +327,7 @@ function program() {
     [
       column("collective", "collective", "text"),
       column("how", "how", "text"),
-      column("plan", "plan", "text", { value: (row) => row.plan?.join(", ") ?? null, why: () => "the program says no plan" }),
+      column("plan", "plan", "text", { value: (row) => row.plan?.join(", ") ?? null, why: () => "the program has no plan" }),
       column("n_instructions", "in the program", "count"),
       nColumn,
       column("sync_dur_ps", "on the core", "time"),
@@ -378,7 +378,7 @@ function parts() {
   const lost = Object.entries(DATA.parts).filter(([, status]) => status !== "ok");
   const said = lost.map(([mode, status]) => `${mode}: ${status}`).join(", ");
   byId("parts").append(
-    element("p", {}, "Made by compute-breakdown, --mode page. The whole JSON of its modes is in this file, in the script named data; FIELDS.md tells what each field means."),
+    element("p", {}, "Made by compute-breakdown, --mode page. The whole JSON of its modes is in this file, in the script named data; FIELDS.md describes each field."),
     said ? element("p", {}, `Without an answer: ${said}.`) : "",
   );
 }

@@ -1,12 +1,12 @@
-// Tables: sorted by their heads, filtered by a text or a class, a row opens to all of its fields.
+// Tables: heads sort them, a text or a class filters them, and a click on a row shows all its fields.
 
 const tables = {};
 const FIRST_ROWS = 12;
 
 class Table {
-  // A column: `name`, `label`, `kind` (of KINDS, or "text"), and where they differ from row[name]
-  // `value(row)`; `node(row)` draws it; `why(row)` tells why a figure is unknown, `none` why there
-  // is none.
+  // A column has `name`, `label` and `kind` (of KINDS, or "text"). Optional: `value(row)` if the value
+  // is not row[name]; `node(row)` draws the cell; `why(row)` says why a figure is unknown, and `none`
+  // why there is none.
   constructor(id, rows, columns, { label, classes = false, rest = null } = {}) {
     this.id = id;
     this.rows = rows;
@@ -16,7 +16,7 @@ class Table {
       ...column,
     }));
     this.label = label;
-    // Not for the sake of a few.
+    // Don't hide only a few rows.
     this.most = rows.length < 1.5 * FIRST_ROWS ? Infinity : FIRST_ROWS;
     this.sorted = null;
     this.words = "";
@@ -30,8 +30,8 @@ class Table {
     tables[id] = this;
   }
 
-  // All times of a table are in one unit, which the heads say, and so are all bytes: or else they
-  // could not be compared at a glance.
+  // All times of a table have one unit, named in the heads, and so have all bytes: then they can be
+  // compared at a glance.
   setUnits() {
     for (const [kind, units] of [["time", TIMES], ["bytes", BYTES]]) {
       const columns = this.columns.filter((column) => column.kind === kind);
@@ -151,7 +151,7 @@ class Table {
   }
 
   onClick(i) {
-    // A text that is being marked to be copied is no click.
+    // Selecting a text in order to copy it is no click.
     if (String(getSelection())) return;
     this.toggle(i);
   }
@@ -176,7 +176,7 @@ class Table {
   }
 
   sort(column) {
-    // Figures begin with the largest, names with the first.
+    // The first click sorts figures from the largest, and names from the first.
     const down = this.sorted?.column === column ? !this.sorted.down : column.kind !== "text";
     this.sorted = { column, down };
     this.draw();
@@ -196,7 +196,7 @@ class Table {
     this.line(this.shown()[FIRST_ROWS])?.focus();
   }
 
-  // Where a mark leads: to this row, opened.
+  // Opens a row and scrolls to it; marks lead here.
   goTo(i) {
     if (!this.shown().slice(0, this.most).includes(i)) {
       this.words = this.input.value = "";
@@ -210,7 +210,7 @@ class Table {
     this.line(i).scrollIntoView({ block: "center" });
   }
 
-  // To all rows of a class.
+  // Shows all rows of a class and scrolls to them.
   goToClass(name) {
     this.filter("", name);
     this.node.scrollIntoView({ block: "start" });
@@ -244,25 +244,25 @@ class Table {
   }
 }
 
-// What is only rounded to 0 is not 0.
+// A figure that is only rounded to 0 must not look like 0.
 function notNothing(text, number) {
   return number > 0 && Number(text) === 0 ? `<${text.replace(/0$/, "1")}` : text;
 }
 
-// All that a filter looks through.
+// Returns the text that filters search.
 function textOf(value) {
   if (value === null || typeof value !== "object") return readableLines(value);
   return Object.values(value).map(textOf).join("\n");
 }
 
-// Unknown ones come last, whichever way.
+// Unknown values come last in both directions.
 function compared(a, b, down) {
   if (isUnknown(a) || isUnknown(b)) return isUnknown(a) - isUnknown(b);
   const [x, y] = down ? [b, a] : [a, b];
   return typeof x === "number" && typeof y === "number" ? x - y : x < y ? -1 : x > y ? 1 : 0;
 }
 
-// All fields of a row, as the JSON has them.
+// Shows all fields of a row, as the JSON has them.
 function fieldsOf(row) {
   const list = element("dl", { class: "fields" });
   for (const [name, value] of Object.entries(row)) {
@@ -280,15 +280,15 @@ function valueNode(name, value) {
   }
   if (Array.isArray(value)) {
     if (!value.length) return element("span", { class: "muted" }, "none");
-    return element("ul", {}, ...value.map((each) => element("li", {}, valueNode(name, each))));
+    return element("ul", {}, ...value.map((item) => element("li", {}, valueNode(name, item))));
   }
-  // Of a map all figures are of what the map is named after: phases are times.
+  // The figures of a map are of the kind that its name says; phases are times.
   const inner = /^(phases|kinds|waits_for|cause)$/.test(name) ? () => "_ps" : (key) => key;
   return element(
     "ul",
     { class: "map" },
-    ...Object.entries(value).map(([key, each]) =>
-      element("li", {}, element("span", { class: "muted" }, `${readable(shortened(key, 200))} `), valueNode(inner(key), each)),
+    ...Object.entries(value).map(([key, held]) =>
+      element("li", {}, element("span", { class: "muted" }, `${readable(shortened(key, 200))} `), valueNode(inner(key), held)),
     ),
   );
 }

@@ -75,9 +75,9 @@ class BackendConfig:
 
     def _vmem(self, key: str) -> int | None:
         sizes = [
-            _as_count(each.get("size"))
-            for each in _objects(_at(self._json, key))
-            if _as_count(each.get("memory_space")) == _VMEM
+            _as_count(memory.get("size"))
+            for memory in _objects(_at(self._json, key))
+            if _as_count(memory.get("memory_space")) == _VMEM
         ]
         known = [size for size in sizes if size is not None]
         return sum(known) if sizes and len(known) == len(sizes) else None
@@ -108,7 +108,7 @@ def _at(decoded: Any, *keys: str) -> Any:
 
 def _objects(listed: Any) -> Iterator[dict[str, Any]]:
     if isinstance(listed, list):
-        yield from (each for each in listed if isinstance(each, dict))
+        yield from (item for item in listed if isinstance(item, dict))
 
 
 def _rings(offload: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -88,15 +88,15 @@ def _read(program: Program, data: bytes) -> BufferAssignment:
     if message is None:
         raise _Unreadable("the protobuf parser refuses it")
     buffers = {}
-    for each in message.logical_buffers:
-        buffer = _buffer(program, each)
+    for logical_buffer in message.logical_buffers:
+        buffer = _buffer(program, logical_buffer)
         if buffer.id in buffers:
             raise _Unreadable(f"two buffers have the id {buffer.id}")
         buffers[buffer.id] = buffer
     return BufferAssignment(
-        [_allocation(each) for each in message.buffer_allocations],
+        [_allocation(allocation) for allocation in message.buffer_allocations],
         buffers,
-        [_heap_trace(each) for each in message.heap_simulator_traces],
+        [_heap_trace(heap_trace) for heap_trace in message.heap_simulator_traces],
     )
 
 
@@ -114,9 +114,9 @@ def _allocation(data: bytes) -> Allocation:
     if message is None:
         raise _Unreadable("the protobuf parser refuses an allocation")
     assigned = [
-        Assigned(each.logical_buffer_id, each.offset, each.size) for each in message.assigned
+        Assigned(part.logical_buffer_id, part.offset, part.size) for part in message.assigned
     ]
-    if message.size < 0 or any(min(each.offset, each.size) < 0 for each in assigned):
+    if message.size < 0 or any(min(part.offset, part.size) < 0 for part in assigned):
         raise _Unreadable(f"allocation {message.index} has a negative size")
     return Allocation(
         message.index,
@@ -135,7 +135,7 @@ def _heap_trace(data: bytes) -> list[HeapEvent]:
     message = parse(pb.HeapSimulatorTrace, data)
     if message is None:
         raise _Unreadable("the protobuf parser refuses a heap trace")
-    return [_event(each) for each in message.events]
+    return [_event(event) for event in message.events]
 
 
 def _event(message: pb.HeapSimulatorTrace.Event) -> HeapEvent:

@@ -50,8 +50,8 @@ def collective_name(opcode: str) -> str | None:
 
 def first_collective(parts: Sequence[Instruction]) -> Instruction | None:
     """Return the first instruction that is a collective, among these or, depth first, in them."""
-    candidates = (each for part in parts for each in chain((part,), part.inside()))
-    return next((each for each in candidates if collective_name(each.opcode)), None)
+    instructions = (inner for part in parts for inner in chain((part,), part.inside()))
+    return next((found for found in instructions if collective_name(found.opcode)), None)
 
 
 def collective_of(op: Instruction) -> Collective | None:

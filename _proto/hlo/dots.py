@@ -37,9 +37,9 @@ def dot_of(op: Instruction) -> Dot | None:
     """
     classes: list[DtypeClass] = []
     arrays: list[Array] = []
-    for each in (op, *op.inside()):
-        if each.opcode in _DOTS:
-            operands = _operands(each)
+    for part in (op, *op.inside()):
+        if part.opcode in _DOTS:
+            operands = _operands(part)
             if operands is None:
                 return None
             for dtype, array in operands:
@@ -70,4 +70,4 @@ def _operands(dot: Instruction) -> list[tuple[DtypeClass, Array]] | None:
     if len(operands) != 2:
         return None
     # The matrix unit takes a predicate (a one-hot matrix) in the dtype of the other operand.
-    return [each for each in operands if each[1].dtype != "pred"] or operands
+    return [operand for operand in operands if operand[1].dtype != "pred"] or operands

@@ -51,21 +51,21 @@ def nearest_line(
         return instruction.line or sources.get(instruction.name)
 
     chain = op.chain
-    for each in (op, chain[0]):
-        if line := line_of(each):
-            return NearestLine(line, "own", 0, each)
-    for each in _innermost(chain):
-        if line := line_of(each):
-            return NearestLine(line, "inside", 0, each)
+    for part in (op, chain[0]):
+        if line := line_of(part):
+            return NearestLine(line, "own", 0, part)
+    for inner in _innermost(chain):
+        if line := line_of(inner):
+            return NearestLine(line, "inside", 0, inner)
     if not sources and not op.program.has_lines:
         return None
     # The operands of a done are the other parts of the op, so producers precede these.
     producer: _Direction = "producer", chain[:-1] or chain, _before
     consumer: _Direction = "consumer", chain[-1:], _after
     for how, ends, following in (producer, consumer) if producer_first else (consumer, producer):
-        for hops, each in _breadth_first(chain, ends, following):
-            if line := line_of(each):
-                return NearestLine(line, how, hops, each)
+        for hops, reached in _breadth_first(chain, ends, following):
+            if line := line_of(reached):
+                return NearestLine(line, how, hops, reached)
     return None
 
 
@@ -117,14 +117,14 @@ def _breadth_first(
     for hops in range(1, _MAX_HOPS + 1):
         next_level: list[Instruction] = []
         for here in level:
-            for each in following(here):
-                if each in seen:
+            for reached in following(here):
+                if reached in seen:
                     continue
-                if each.computation is not here.computation:
-                    if each.computation in entered:
+                if reached.computation is not here.computation:
+                    if reached.computation in entered:
                         continue
-                    entered.add(each.computation)
-                seen.add(each)
-                yield hops, each
-                next_level.append(each)
+                    entered.add(reached.computation)
+                seen.add(reached)
+                yield hops, reached
+                next_level.append(reached)
         level = next_level

@@ -62,7 +62,7 @@ def read_parameters(program: Program) -> list[Parameter] | None:
                     (number, index) in donated,
                 )
             )
-    places = {(each.number, each.shape_index) for each in found}
+    places = {(parameter.number, parameter.shape_index) for parameter in found}
     if len(places) < len(found) or not places >= aliased | donated:
         program.complain("two parameters have the same number, or an alias has no parameter")
     return found
@@ -71,4 +71,4 @@ def read_parameters(program: Program) -> list[Parameter] | None:
 def _places(listed: pb.InputOutputAlias | pb.BufferDonor | None) -> set[tuple[int, Path]]:
     """Return parameter numbers and paths."""
     entries = listed.entries if listed else ()
-    return {(each.parameter_number, tuple(each.parameter_shape_index)) for each in entries}
+    return {(entry.parameter_number, tuple(entry.parameter_shape_index)) for entry in entries}

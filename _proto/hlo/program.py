@@ -60,17 +60,17 @@ class Program:
         self.message = message
         self.read_buffer_assignment = read_buffer_assignment
         self.complain = complain
-        self.computations = [Computation(self, each) for each in message.computations]
+        self.computations = [Computation(self, part) for part in message.computations]
         # Names are indexed without creating the instructions: most are parts of fusions, which
         # few answers look at.
         self._place_of = _if_unique(
-            (each.name.removeprefix("%"), (computation, i))
+            (instruction.name.removeprefix("%"), (computation, i))
             for computation in self.computations
-            for i, each in enumerate(computation.message.instructions)
+            for i, instruction in enumerate(computation.message.instructions)
         )
 
     def instructions(self) -> Iterator[Instruction]:
-        return (each for computation in self.computations for each in computation.instructions)
+        return (found for computation in self.computations for found in computation.instructions)
 
     def instruction(self, name: str) -> Instruction | None:
         """Return the instruction with this name, which may begin with `%`."""
@@ -93,7 +93,7 @@ class Program:
 
     @cached_property
     def _instruction_of(self) -> dict[int, Instruction | None]:
-        return _if_unique((each.message.id, each) for each in self.instructions())
+        return _if_unique((found.message.id, found) for found in self.instructions())
 
     def computation(self, computation_id: int) -> Computation | None:
         found = self._computation_of.get(computation_id)
@@ -103,7 +103,7 @@ class Program:
 
     @cached_property
     def _computation_of(self) -> dict[int, Computation | None]:
-        return _if_unique((each.message.id, each) for each in self.computations)
+        return _if_unique((found.message.id, found) for found in self.computations)
 
     def caller(self, computation: Computation) -> Instruction | None:
         """Return the only instruction that calls a computation; None if none or several do."""
@@ -111,7 +111,7 @@ class Program:
 
     @cached_property
     def _caller_of(self) -> dict[Computation, Instruction | None]:
-        pairs = ((called, each) for each in self.instructions() for called in each.called)
+        pairs = ((called, caller) for caller in self.instructions() for called in caller.called)
         return _if_unique(pairs)
 
     @cached_property
@@ -124,7 +124,7 @@ class Program:
 
     @cached_property
     def has_lines(self) -> bool:
-        return any(each.line for each in self.instructions())
+        return any(instruction.line for instruction in self.instructions())
 
     @cached_property
     def frames(self) -> StackFrames:
@@ -157,7 +157,7 @@ class Computation:
 
     @cached_property
     def instructions(self) -> list[Instruction]:
-        return [Instruction(self, each) for each in self.message.instructions]
+        return [Instruction(self, message) for message in self.message.instructions]
 
     def instruction(self, instruction_id: int) -> Instruction | None:
         found = self.instruction_of.get(instruction_id)
@@ -169,7 +169,7 @@ class Computation:
 
     @cached_property
     def instruction_of(self) -> dict[int, Instruction | None]:
-        return _if_unique((each.message.id, each) for each in self.instructions)
+        return _if_unique((found.message.id, found) for found in self.instructions)
 
     @property
     def root(self) -> Instruction | None:
@@ -189,11 +189,11 @@ class Computation:
     def operands_and_users(self) -> tuple[_Links, _Links]:
         operands_of: _Links = {}
         users_of: _Links = {}
-        for each in self.instructions:
-            found = [self.instruction(operand_id) for operand_id in each.message.operand_ids]
-            operands_of[each] = [operand for operand in found if operand is not None]
-            for operand in dict.fromkeys(operands_of[each]):
-                users_of.setdefault(operand, []).append(each)
+        for instruction in self.instructions:
+            found = [self.instruction(operand_id) for operand_id in instruction.message.operand_ids]
+            operands_of[instruction] = [operand for operand in found if operand is not None]
+            for operand in dict.fromkeys(operands_of[instruction]):
+                users_of.setdefault(operand, []).append(instruction)
         return operands_of, users_of
 
     @cached_property
@@ -205,7 +205,7 @@ class Computation:
                 continue
             start_and_between = _path_from_start(done)
             update = done.stage[0], UPDATE
-            updates = [each for each in start_and_between[1:] if each.stage == update]
+            updates = [part for part in start_and_between[1:] if part.stage == update]
             chain = (*start_and_between[:1], *updates, done)
             for part in chain:
                 # If two dones have the same start, it belongs to the first of them.
@@ -266,7 +266,7 @@ class Instruction:
         ids = self.message.called_computation_ids
         if not ids:
             return ()
-        found = (self.program.computation(each) for each in dict.fromkeys(ids))
+        found = (self.program.computation(computation_id) for computation_id in dict.fromkeys(ids))
         return [computation for computation in found if computation is not None]
 
     def inside(self) -> Iterator[Instruction]:
@@ -350,9 +350,9 @@ class Instruction:
         """Count the instructions of a fusion, at any depth, by line and opcode."""
         inside = self.inside() if self.opcode == "fusion" else ()
         return Counter(
-            (line, each.opcode)
-            for each in inside
-            if each.opcode not in _NOT_FUSED_WORK and (line := each.line)
+            (line, inner.opcode)
+            for inner in inside
+            if inner.opcode not in _NOT_FUSED_WORK and (line := inner.line)
         )
 
     @property
@@ -393,7 +393,9 @@ class Instruction:
     @property
     def operand_arrays(self) -> list[list[Array] | None]:
         """Return the arrays of each operand; None for an operand that is missing or unreadable."""
-        operands = (self.computation.instruction(each) for each in self.message.operand_ids)
+        operands = (
+            self.computation.instruction(operand_id) for operand_id in self.message.operand_ids
+        )
         return [operand.arrays if operand else None for operand in operands]
 
     @property

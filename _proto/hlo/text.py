@@ -217,8 +217,10 @@ def named_after(name: str, others: tuple[str, ...]) -> str | None:
     if not name.startswith(others):
         return None
     # A number or another part may follow a whole name.
-    ends = ((each, name[len(each) : len(each) + 1]) for each in others if name.startswith(each))
-    return next((each for each, end in ends if end in "-_.0123456789"), None)
+    ends = (
+        (start, name[len(start) : len(start) + 1]) for start in others if name.startswith(start)
+    )
+    return next((start for start, end in ends if end in "-_.0123456789"), None)
 
 
 def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:

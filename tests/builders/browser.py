@@ -1,4 +1,4 @@
-"""A browser without a window, driven through its debugging protocol over two pipes."""
+"""Drive a browser without a window through its debugging protocol, over two pipes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Json = dict[str, Any]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PROGRAM = next((found for name in NAMES if (found := shutil.which(name))), None)
-# Of keys by name: what a browser tells scripts, and what it types.
+# The key code and the text of each key.
 KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), " ": (32, " ")}
 KEYS |= {f"Arrow{to}": (37 + i, "") for i, to in enumerate(("Left", "Up", "Right", "Down"))}
 KEYS |= {"Home": (36, ""), "End": (35, "")}
-# It listens on the one and answers on the other. Not every shell knows files beyond 9.
+# The browser reads from file 3 and writes to file 4.
 AS_3_AND_4 = """
 import os, sys
 source, sink, *command = sys.argv[1:]
@@ -37,18 +37,18 @@ os.execv(command[0], command)
 
 
 class Browser:
-    """The process, and one tab of it."""
+    """A process of the browser with one tab."""
 
     def __init__(self, folder: str, options: tuple[str, ...] = ()) -> None:
         assert PROGRAM
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
-        # Out of the way of 3 and 4.
-        theirs = [fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (theirs_in, theirs_out)]
+        # The numbers 3 and 4 must be free.
+        theirs = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (theirs_in, theirs_out)]
         command = [
             *(sys.executable, "-c", AS_3_AND_4, *map(str, theirs), PROGRAM),
             *("--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--no-first-run"),
-            # Without these it asks its maker for this and that, and root may not run it.
+            # These options prevent network requests and allow root to run it.
             *("--disable-background-networking", "--disable-component-update", "--no-sandbox"),
             *("--disable-extensions", "--disable-sync", "--disable-dev-shm-usage"),
             *("--hide-scrollbars", f"--user-data-dir={folder}", *options, "about:blank"),
@@ -61,20 +61,20 @@ class Browser:
                 stderr=log,
                 pass_fds=theirs,
             )
-        for each in (theirs_in, theirs_out, *theirs):
-            os.close(each)
+        for fd in (theirs_in, theirs_out, *theirs):
+            os.close(fd)
         self._read = b""
         self._n_asked = 0
         self._session: str | None = None
-        # What it has told without being asked.
+        # Messages that answer no request.
         self.events: list[Json] = []
         targets = self.ask("Target.getTargets")["targetInfos"]
-        (tab,) = (each["targetId"] for each in targets if each["type"] == "page")
+        (tab,) = (target["targetId"] for target in targets if target["type"] == "page")
         attached = self.ask("Target.attachToTarget", targetId=tab, flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
-        # Without a window it may or may not have the focus.
+        # Without a window the tab need not have the focus.
         self.ask("Emulation.setFocusEmulationEnabled", enabled=True)
 
     def close(self) -> None:
@@ -118,12 +118,10 @@ class Browser:
             self.events.append(message)
 
     def seen(self, method: str) -> list[Json]:
-        return [each["params"] for each in self.events if each.get("method") == method]
-
-    # What a reader does.
+        return [event["params"] for event in self.events if event.get("method") == method]
 
     def open(self, path: Path) -> float:
-        """Open a file, and wait until it is drawn; in how many seconds."""
+        """Open a file and wait until it is drawn; return the seconds that this takes."""
         self.events.clear()
         begun = time.monotonic()
         self.ask("Page.navigate", url=path.as_uri())
@@ -134,14 +132,14 @@ class Browser:
         return time.monotonic() - begun
 
     def value(self, expression: str) -> Any:
-        """What a script in the page makes of it."""
+        """Evaluate an expression in the page."""
         said = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
         if "exceptionDetails" in said:
             raise AssertionError(f"{expression}: {said['exceptionDetails']}")
         return said["result"].get("value")
 
     def middle(self, selector: str) -> tuple[float, float]:
-        """Of an element, scrolled to."""
+        """Scroll to an element and return the position of its middle."""
         box = self.value(
             f"(() => {{ const found = document.querySelector({json.dumps(selector)});"
             " found.scrollIntoView({block: 'center'}); const box = found.getBoundingClientRect();"

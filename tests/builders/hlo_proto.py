@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from tests.builders.xspace import (
     Arrange,
@@ -27,6 +28,7 @@ from tests.builders.xspace import (
     StatMetadata,
     bytes_field,
     encode,
+    field_of,
     int_field,
     raw,
     text_field,
@@ -57,23 +59,16 @@ def packed(number: int, values: Sequence[int]) -> bytes:
     return bytes_field(number, b"".join(map(varint, values))) if values else b""
 
 
-def ints(**numbered: tuple[int, int | None]) -> list[bytes]:
-    return [int_field(number, value) for number, value in numbered.values() if value is not None]
-
-
-def texts(**numbered: tuple[int, str | None]) -> list[bytes]:
-    return [text_field(number, value) for number, value in numbered.values() if value is not None]
-
-
-def messages(number: int, each: Sequence[Message], arrange: Arrange) -> list[bytes]:
-    return [bytes_field(number, encode(message, arrange)) for message in each]
+def given(**numbered: tuple[int, int | bytes | None]) -> bytes:
+    """Encode the fields that are not None."""
+    return b"".join(field_of(number, v) for number, v in numbered.values() if v is not None)
 
 
 # --- messages ------------------------------------------------------------------------------------
 
 
 @dataclass
-class Shape:
+class Shape(Message):
     dtype: str
     dims: tuple[int, ...] = ()
     memory_space: int | None = None
@@ -88,79 +83,48 @@ class Shape:
         return [
             int_field(2, ELEMENT_TYPES[self.dtype]),
             packed(3, self.dims),
-            *messages(4, self.parts, arrange),
+            *(bytes_field(4, encode(part, arrange)) for part in self.parts),
             *([bytes_field(5, layout)] if layout else []),
             packed(6, self.dynamic),
         ]
 
 
 @dataclass
-class OpMetadata:
-    op_name: str | None = None
-    source_file: str | None = None
-    source_line: int | None = None
-    stack_frame_id: int | None = None
-
-    def fields(self, _: Arrange) -> list[bytes]:
-        return [
-            *texts(op_name=(2, self.op_name), source_file=(3, self.source_file)),
-            *ints(source_line=(4, self.source_line), stack_frame_id=(15, self.stack_frame_id)),
-        ]
+class OpMetadata(Message):
+    op_name: Annotated[str | None, 2] = None
+    source_file: Annotated[str | None, 3] = None
+    source_line: Annotated[int | None, 4] = None
+    stack_frame_id: Annotated[int | None, 15] = None
 
 
 @dataclass
-class Instruction:
-    name: str | None
-    opcode: str | None = None
-    shape: Shape | None = None
-    metadata: OpMetadata | None = None
-    id: int | None = None
-    operand_ids: list[int] = field(default_factory=list)
-    called_computation_ids: list[int] = field(default_factory=list)
-    backend_config: bytes | None = None
-    thread: str | None = None
+class Instruction(Message):
+    name: Annotated[str | None, 1] = None
+    opcode: Annotated[str | None, 2] = None
+    shape: Annotated[Shape | None, 3] = None
+    metadata: Annotated[OpMetadata | None, 7] = None
+    id: Annotated[int | None, 35] = None
+    operand_ids: Annotated[list[int], 36] = field(default_factory=list)
+    called_computation_ids: Annotated[list[int], 38] = field(default_factory=list)
+    backend_config: Annotated[bytes | None, 43] = None
+    thread: Annotated[str | None, 79] = None
     extra: bytes = b""
     # The number of a parameter.
-    number: int | None = None
-    target: str | None = None
-
-    def fields(self, arrange: Arrange) -> list[bytes]:
-        config = self.backend_config
-        return [
-            *texts(name=(1, self.name), opcode=(2, self.opcode)),
-            *messages(3, [self.shape] if self.shape else [], arrange),
-            *messages(7, [self.metadata] if self.metadata else [], arrange),
-            # proto3 does not write zeros.
-            *ints(number=(9, self.number or None)),
-            *texts(target=(28, self.target)),
-            *ints(id=(35, self.id)),
-            packed(36, self.operand_ids),
-            packed(38, self.called_computation_ids),
-            *([] if config is None else [bytes_field(43, config)]),
-            *texts(thread=(79, self.thread)),
-            self.extra,
-        ]
+    number: Annotated[int | None, 9] = None
+    target: Annotated[str | None, 28] = None
 
 
 @dataclass
-class Computation:
-    name: str | None
-    instructions: list[Instruction] = field(default_factory=list)
-    id: int | None = None
-    root_id: int | None = None
-    thread: str | None = None
-
-    def fields(self, arrange: Arrange) -> list[bytes]:
-        return [
-            *texts(name=(1, self.name)),
-            *messages(2, self.instructions, arrange),
-            *ints(id=(5, self.id), root_id=(6, self.root_id)),
-            *texts(thread=(8, self.thread)),
-        ]
+class Computation(Message):
+    name: Annotated[str | None, 1] = None
+    instructions: Annotated[list[Instruction], 2] = field(default_factory=list)
+    id: Annotated[int | None, 5] = None
+    root_id: Annotated[int | None, 6] = None
+    thread: Annotated[str | None, 8] = None
 
 
 @dataclass
-class StackFrames:
+class StackFrames(Message):
     """Files, locations (file id, line, column), and frames (location id, caller's frame id)."""
 
     files: list[str]
@@ -174,31 +138,22 @@ class StackFrames:
                 bytes_field(3, int_field(1, file) + int_field(3, line) + int_field(4, column))
                 for file, line, column in self.locations
             ),
-            *(
-                bytes_field(4, int_field(1, location) + int_field(2, parent))
-                for location, parent in self.frames
-            ),
+            *(bytes_field(4, packed_pair(*frame)) for frame in self.frames),
         ]
 
 
 @dataclass
-class Module:
-    computations: list[Computation]
-    frames: StackFrames | None = None
+class Module(Message):
+    computations: Annotated[list[Computation], 3] = field(default_factory=list)
+    frames: Annotated[StackFrames | None, 17] = None
     # The numbers of replicas and computations in the device assignment.
     devices: tuple[int, int] | None = None
     extra: bytes = b""
-    entry_id: int | None = None
+    entry_id: Annotated[int | None, 6] = None
 
     def fields(self, arrange: Arrange) -> list[bytes]:
-        devices = b"" if self.devices is None else packed_pair(*self.devices)
-        return [
-            *messages(3, self.computations, arrange),
-            *ints(entry_id=(6, self.entry_id)),
-            *([bytes_field(15, devices)] if devices else []),
-            *messages(17, [self.frames] if self.frames else [], arrange),
-            self.extra,
-        ]
+        devices = [bytes_field(15, packed_pair(*self.devices))] if self.devices else []
+        return super().fields(arrange) + devices
 
 
 def packed_pair(first: int, second: int) -> bytes:
@@ -207,22 +162,16 @@ def packed_pair(first: int, second: int) -> bytes:
 
 
 @dataclass
-class HloProto:
-    module: Module
-    buffers: bytes | None = None
-
-    def fields(self, arrange: Arrange) -> list[bytes]:
-        return [
-            *messages(1, [self.module], arrange),
-            *([] if self.buffers is None else [bytes_field(3, self.buffers)]),
-        ]
+class HloProto(Message):
+    module: Annotated[Module, 1]
+    buffers: Annotated[bytes | None, 3] = None
 
 
 # --- fields of an instruction, for `extra` --------------------------------------------------------
 
 
 def precision(*operands: int, algorithm: int | None = None) -> bytes:
-    return bytes_field(51, packed(1, operands) + b"".join(ints(algorithm=(2, algorithm))))
+    return bytes_field(51, packed(1, operands) + given(algorithm=(2, algorithm)))
 
 
 def listed_groups(*groups: Sequence[int]) -> bytes:
@@ -259,8 +208,8 @@ def mesh(
     return bytes_field(93, bytes_field(1, sizes + packed(2, device_ids)) + parts)
 
 
-def pairs(*each: tuple[int, int]) -> bytes:
-    return b"".join(bytes_field(52, packed_pair(*pair)) for pair in each)
+def pairs(*listed: tuple[int, int]) -> bytes:
+    return b"".join(bytes_field(52, packed_pair(*pair)) for pair in listed)
 
 
 def element(index: int) -> bytes:
@@ -276,24 +225,26 @@ def direction(name: str) -> bytes:
 # --- fields of a module, for `extra`: aliases, donors and shardings of parameters -----------------
 
 
-def aliases(*each: tuple[int, Sequence[int]]) -> bytes:
+def aliases(*parameters: tuple[int, Sequence[int]]) -> bytes:
     """Encode parameter numbers and places in them; outputs take their memory."""
     entries = [
         # Fields 1 and 4 are the output and the kind of alias.
         bytes_field(1, packed(1, (0,)) + int_field(2, number) + packed(3, index) + int_field(4, 2))
-        for number, index in each
+        for number, index in parameters
     ]
     return bytes_field(8, b"".join(entries))
 
 
-def donors(*each: tuple[int, Sequence[int]]) -> bytes:
+def donors(*parameters: tuple[int, Sequence[int]]) -> bytes:
     """Encode parameter numbers and places in them; no output takes their memory."""
-    entries = [bytes_field(1, int_field(1, number) + packed(2, index)) for number, index in each]
+    entries = [
+        bytes_field(1, int_field(1, number) + packed(2, index)) for number, index in parameters
+    ]
     return bytes_field(18, b"".join(entries))
 
 
-def shardings(*each: bytes) -> bytes:
-    return b"".join(bytes_field(14, sharding) for sharding in each)
+def shardings(*listed: bytes) -> bytes:
+    return b"".join(bytes_field(14, sharding) for sharding in listed)
 
 
 REPLICATED, MAXIMAL, TUPLE, TILED, MANUAL, UNKNOWN, UNREDUCED = range(7)
@@ -313,15 +264,15 @@ def sharding(
 ) -> bytes:
     return b"".join(
         [
-            *ints(kind=(1, kind or None)),
+            given(kind=(1, kind or None)),
             packed(3, dims),
             packed(4, devices),
             *(bytes_field(5, part) for part in parts),
-            *ints(shares_last=(6, shares_last or None)),
+            given(shares_last=(6, shares_last or None)),
             packed(8, subgroups),
             packed(9, iota),
             packed(10, order),
-            *([] if named is None else [bytes_field(14, named)]),
+            given(named=(14, named)),
         ]
     )
 
@@ -388,7 +339,7 @@ def allocation(
         packed_pair(number, size)
         + places
         + b"".join(int_field(field, 1) for field, is_set in flags.items() if is_set)
-        + b"".join(ints(parameter=(6, parameter), color=(8, color or None)))
+        + given(parameter=(6, parameter), color=(8, color or None))
         + packed(10, index),
     )
 
@@ -457,7 +408,8 @@ def op(
             backend_config=config,
             thread=thread,
             extra=extra,
-            number=number,
+            # proto3 does not write zeros.
+            number=number or None,
             target=target,
         ),
     )
@@ -478,17 +430,17 @@ def module(
     computation_ids = {name: i for i, name in enumerate(computations, 1)}
     ids: dict[str, int] = {}
     for ops in computations.values():
-        for each in ops:
-            ids[each.name] = each.instruction.id = len(ids) + 1
+        for one in ops:
+            ids[one.name] = one.instruction.id = len(ids) + 1
     made = []
     for name, ops in computations.items():
-        for each in ops:
-            each.instruction.operand_ids = [ids[operand] for operand in each.operands]
-            each.instruction.called_computation_ids = [computation_ids[c] for c in each.calls]
+        for one in ops:
+            one.instruction.operand_ids = [ids[operand] for operand in one.operands]
+            one.instruction.called_computation_ids = [computation_ids[c] for c in one.calls]
         made.append(
             Computation(
                 name,
-                [each.instruction for each in ops],
+                [one.instruction for one in ops],
                 computation_ids[name],
                 ids[ops[-1].name] if ops else None,
                 (threads or {}).get(name),

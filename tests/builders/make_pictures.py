@@ -1,8 +1,8 @@
-"""Makes the pictures of README.md and GUIDE.md: what a browser shows of the page of the demo.
+"""Make the pictures of README.md and GUIDE.md: screenshots of the page of the demo.
 
     python3 -m tests.builders.make_pictures
 
-They aren't compared with what they would be now: other fonts are other pictures.
+No test compares them with new ones, since pictures depend on fonts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.builders.browser import Browser, browser
 from tests.harness import ROOT, answer
 
-# By name from which element to which, how wide, and what is clicked before.
+# Name: first and last element, width, and the element to click before.
 PICTURES: dict[str, tuple[str, str, int, str | None]] = {
     "page": ("header", "#findings tr:nth-child(7)", 980, None),
     "flame": ("#flame", "#flame", 1100, "input[value=scopes]"),

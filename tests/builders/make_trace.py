@@ -241,7 +241,7 @@ class Program:
             start = now
             now = self._append(pick(before), now)
             loop = [pick(body) for _ in range(n_trips)]
-            whole = sum(each.duration for trip in loop for each in trip)
+            whole = sum(execution.duration for trip in loop for execution in trip)
             self._append([Execution.of(1, whole, stat_ids)], now)
             for trip in loop:
                 now = self._append(trip, now)
@@ -253,9 +253,9 @@ class Program:
 
     def _append(self, executions: list[Execution], now: int) -> int:
         events = []
-        for each in executions:
-            events.append(each.event(now))
-            now += each.duration
+        for execution in executions:
+            events.append(execution.event(now))
+            now += execution.duration
         self.slices.append(b"".join(events))
         return now
 

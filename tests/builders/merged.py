@@ -1,4 +1,4 @@
-"""Merges traces into one file, by the rules of the script that serving frameworks use for it."""
+"""Merge traces into one file, as the script of serving frameworks does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBERED = re.compile(r"(.*):(\d+)((?: \S.*)?)\Z")
 
 
 def with_environment(trace: bytes) -> bytes:
-    """Add what profilers write last."""
+    """Append the plane that profilers write last."""
     space = pb.XSpace.FromString(trace)
     space.planes.append(pb.XPlane(name="Task Environment"))
     return space.SerializeToString()

@@ -342,8 +342,8 @@ def slow_down(key: tuple[str, str], factor: float) -> Edit:
 
 def chain(*edits: Edit) -> Edit:
     def edit(program: Program) -> Program:
-        for each in edits:
-            program = each(program)
+        for one_edit in edits:
+            program = one_edit(program)
         return program
 
     return edit
@@ -494,7 +494,7 @@ def pod(
             own = sum(dur for (kind, _), dur in zip(groups, durs, strict=True) if kind != "comm")
             more = (idle or {}).get(name, 0), (from_host or {}).get(name, 0)
             work[name] = durs, own, 10**8 + more[0], 10**7 + more[1]
-        last = max(sum(each[1:]) for each in work.values())
+        last = max(sum(times[1:]) for times in work.values())
         for name, (durs, own, idle_ps, host_ps) in work.items():
             durs[collective] += last - own - idle_ps - host_ps
             comm = sum(dur for (kind, _), dur in zip(groups, durs, strict=True) if kind == "comm")

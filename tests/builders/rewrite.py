@@ -1,13 +1,12 @@
-"""Runs the program of the demo again, edited or not, and writes traces of it.
+"""Run the program of the demo again, edited or not, and write traces of it.
 
     trace(records.of_demo(), 6, jitter=0.01, seed=1)    the file of one host
-    pod(records.of_demo(), names, 5, slow={...})        those of all hosts of a run
+    pod(records.of_demo(), names, 5, slow={...})        the files of all hosts of a run
 
-A program is a list of ops as records.py has it, and so are the edits of it. What the demo did in
-its first step is done again, op by op, in every step: an op takes the time that the program gives
-it, jittered, later ops move, and loops stretch around them. Several devices wait for each other in
-collectives. Of the planes and lines only those are written that tell of the core, by both clocks;
-the compiled program beside the trace is left out, since it doesn't know of edits.
+A program is a list of ops as in records.py, which also has the edits. Each step repeats the first
+step of the demo: an op takes the time that the program gives it, with jitter, later ops move, and
+loops stretch around them. Devices wait for each other in collectives. The traces have the lines of
+the core, on both clocks, but not the compiled program, which doesn't know of edits.
 """
 
 from __future__ import annotations
@@ -138,10 +137,9 @@ def descent(op: Op) -> int:
 
 
 def parts_of(program: Program) -> dict[tuple[int, int], list[tuple[int, float]]]:
-    """Of each execution of an op of the demo, by number: which ops run now, and how long.
+    """Return, for each execution of a demo's op, the ops that run instead and their durations.
 
-    Several ops that descend from one take its executions in turn: one half after the other, one
-    trip after the other.
+    Ops that descend from the same op take its executions in turn.
     """
     taken: dict[int, int] = {}
     parts: dict[tuple[int, int], list[tuple[int, float]]] = {}
@@ -165,22 +163,24 @@ def schedule_of(program: Program) -> Schedule:
     open_loops: list[tuple[Executed, tuple[int, int]]] = []
     loops: list[Loop] = []
     last = template().step.start
-    for each in [*template().executed, None]:
-        while open_loops and (each is None or each.span.start >= open_loops[-1][0].span.end):
+    for execution in [*template().executed, None]:
+        while open_loops and (
+            execution is None or execution.span.start >= open_loops[-1][0].span.end
+        ):
             loop, start = open_loops.pop()
             loops.append(Loop(loop.metadata_id, start, (len(leaves), loop.span.end - last)))
-        if each is None:
+        if execution is None:
             break
-        if each.origin is None:
-            open_loops.append((each, (len(leaves), each.span.start - last)))
+        if execution.origin is None:
+            open_loops.append((execution, (len(leaves), execution.span.start - last)))
             continue
-        number = seen.get(each.origin, 0)
-        seen[each.origin] = number + 1
-        gap = each.span.start - last
-        for place, duration in parts.get((each.origin, number), []):
+        number = seen.get(execution.origin, 0)
+        seen[execution.origin] = number + 1
+        gap = execution.span.start - last
+        for place, duration in parts.get((execution.origin, number), []):
             leaves.append(Leaf(place, gap, duration))
             gap = 0
-        last = each.span.end
+        last = execution.span.end
     return Schedule(program, leaves, loops, template().step.end - last)
 
 
@@ -218,7 +218,8 @@ Figures = list[list[int]]
 
 
 def run(
-    schedules: dict[Name, Schedule],
+    schedule: Schedule,
+    names: Sequence[Name],
     n_steps: int,
     jitter: float,
     seed: int,
@@ -226,15 +227,12 @@ def run(
 ) -> dict[Name, Figures]:
     """Return for each device the time of each leaf in each step."""
     rng = random.Random(seed)
-    runs: dict[Name, Figures] = {name: [] for name in schedules}
+    runs: dict[Name, Figures] = {name: [] for name in names}
     for _ in range(n_steps):
-        step = {
-            name: run_once(schedule, jitter, rng, slow.get(name))
-            for name, schedule in schedules.items()
-        }
-        end = max(length_of(schedules[name], durations) for name, durations in step.items())
+        step = {name: run_once(schedule, jitter, rng, slow.get(name)) for name in names}
+        end = max(length_of(schedule, durations) for durations in step.values())
         for name, durations in step.items():
-            join(schedules[name], durations, end)
+            join(schedule, durations, end)
             runs[name].append(durations)
     return runs
 
@@ -264,26 +262,23 @@ def pod(
     jitter: float = 0.0,
     seed: int = 0,
     slow: dict[Name, Factor] | None = None,
-    others: dict[Name, Program] | None = None,
 ) -> dict[str, bytes]:
-    """The file of each host of a run, of devices given as (host, device).
+    """Return the file of each host of a run; devices are given as (host, device).
 
-    `slow` says of a device by which factor its ops take longer, and `others` which run another
-    program. Who is early waits in its collectives for the last.
+    `slow` has the factors of devices with slower ops. Early devices wait in collectives for the
+    last one.
     """
-    programs = {name: (others or {}).get(name, program) for name in names}
-    schedules = {id(each): schedule_of(each) for each in programs.values()}
-    of_devices = {name: schedules[id(each)] for name, each in programs.items()}
-    runs = run(of_devices, n_steps, jitter, seed, slow or {})
-    writers = {of: Writer(schedule, n_steps) for of, schedule in schedules.items()}
+    schedule = schedule_of(program)
+    runs = run(schedule, names, n_steps, jitter, seed, slow or {})
+    writer = Writer(schedule, n_steps)
     planes: dict[str, list[Plane]] = {}
-    for name, each in programs.items():
-        planes.setdefault(name[0], []).append(writers[id(each)].plane(name[1], runs[name]))
+    for name, steps in runs.items():
+        planes.setdefault(name[0], []).append(writer.plane(name[1], steps))
     return {host: encode(Space(there, hostnames=[host])) for host, there in planes.items()}
 
 
 class Writer:
-    """Writes the planes of devices that run one program, and their common parts once."""
+    """Writes the planes of devices and encodes their common parts once."""
 
     def __init__(self, schedule: Schedule, n_steps: int) -> None:
         self.schedule = schedule

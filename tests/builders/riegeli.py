@@ -1,8 +1,7 @@
-"""Builds Riegeli files for tests, and cuts a trace into records as continuous profiling does.
+"""Build Riegeli files for tests, and cut traces into records as continuous profiling does.
 
-Chunks are not compressed unless a test asks for brotli, so most tests need no package for it.
-Header hashes come from the program's own hash: that one is held against the format's signature and
-against captures that JAX wrote.
+Chunks are not compressed unless a test asks for it, so most tests do not need brotli. The hashes in
+headers come from the program; other tests compare these with captures that JAX wrote.
 """
 
 from __future__ import annotations
@@ -66,9 +65,9 @@ def hashed(rest: bytes) -> bytes:
 
 
 def records_of(trace: bytes, n: int, seed: int = 0) -> list[bytes]:
-    """Cut a trace into records by when events end, as harvests do, with ids of each one's own.
+    """Cut a trace into records by the ends of its events; each record has its own ids.
 
-    They have neither names of hosts nor programs, as those of continuous profiling.
+    Like those of continuous profiling they have neither the names of hosts nor programs.
     """
     rng = random.Random(seed)
     space = pb.XSpace.FromString(trace)
@@ -90,7 +89,7 @@ def records_of(trace: bytes, n: int, seed: int = 0) -> list[bytes]:
 def parts_of(plane: pb.XPlane, borders: list[int], rng: random.Random) -> list[pb.XPlane]:
     parts = [pb.XPlane(id=plane.id, name=plane.name) for _ in range(len(borders) + 1)]
     for number, part in enumerate(parts):
-        # Ids are those of the record alone; a stat may refer to another by its id.
+        # Each record has its own ids; a stat may refer to the name of another.
         event_ids, stat_ids = ids_for(plane.event_metadata, rng), ids_for(plane.stat_metadata, rng)
         for old, stat_metadata in plane.stat_metadata.items():
             part.stat_metadata[stat_ids[old]].CopyFrom(stat_metadata)
@@ -129,7 +128,7 @@ def add_line(
     events = [event for event in line.events if place(event, line, borders) == number]
     if not events:
         return
-    # Each record's times count from another moment.
+    # The times of each record count from another moment.
     later_ns = min(event.offset_ps for event in events) // 1000
     copy = part.lines.add(id=line.id, name=line.name, timestamp_ns=line.timestamp_ns + later_ns)
     for event in events:
@@ -146,7 +145,7 @@ def add_line(
 def renumbered(stat: pb.XStat, stat_ids: dict[int, int]) -> pb.XStat:
     copy = pb.XStat()
     copy.CopyFrom(stat)
-    # An id that stands for nothing does so in the record, too.
+    # An id without metadata has none in the record either.
     copy.metadata_id = stat_ids.get(stat.metadata_id, 10**6)
     if stat.WhichOneof("value") == "ref_value":
         copy.ref_value = stat_ids[stat.ref_value]

@@ -1,4 +1,4 @@
-"""Rewrites the stacks of a trace and keeps all other bytes."""
+"""Rewrite the stacks of a trace and keep all other bytes."""
 
 from __future__ import annotations
 

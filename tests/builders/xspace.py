@@ -1,11 +1,10 @@
-"""Builds XSpace files for tests, byte by byte, with a wire encoder of its own.
+"""Build XSpace files for tests, byte by byte, with an encoder of its own.
 
-Two layers. The lower one mirrors the messages of an xplane.pb: `Space`, `Plane`, `Line`, `Event`,
-`EventMetadata`, `StatMetadata`, `Stat`. A field that is None is not written, any other value is,
-zero too: so "absent" and "explicit zero" are both at hand. `encode(message, arrange)` lets a test
-reorder the fields of every message.
+The lower layer mirrors the messages of an xplane.pb: `Space`, `Plane`, `Line`, `Event`,
+`EventMetadata`, `StatMetadata`, `Stat`. A field that is None is not written; any other value is,
+zero too. `encode(message, arrange)` lets a test reorder the fields of every message.
 
-The upper layer takes a few lines a test:
+The upper layer describes a trace in a few lines:
 
     data = trace(
         [
@@ -15,7 +14,7 @@ The upper layer takes a few lines a test:
         steps=[("0", 0, 200)],
     )
 
-No protobuf library is involved, so that what the tests feed in doesn't depend on what is tested.
+The protobuf library is not involved, so the input of tests does not depend on the code under test.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import gzip
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Annotated, get_origin, get_type_hints
 
 Arrange = Callable[[list[bytes]], list[bytes]]
 
@@ -32,12 +31,12 @@ Arrange = Callable[[list[bytes]], list[bytes]]
 # --- wire format ---------------------------------------------------------------------------------
 
 
-# Most are: of fields, of lengths and of small values.
+# Most numbers of fields, lengths and values take one byte.
 _OF_ONE_BYTE = [bytes([value]) for value in range(128)]
 
 
 def varint(value: int) -> bytes:
-    """A base-128 varint; negative numbers as their 64-bit two's complement."""
+    """Encode a base-128 varint; a negative number as its 64-bit two's complement."""
     if 0 <= value < 128:
         return _OF_ONE_BYTE[value]
     value &= 2**64 - 1
@@ -65,25 +64,52 @@ def text_field(number: int, value: str) -> bytes:
     return bytes_field(number, value.encode())
 
 
-class Message(Protocol):
-    def fields(self, arrange: Arrange) -> list[bytes]: ...
+# The name and number of each field of a message in the order of the file, and which are maps.
+_NUMBERS: dict[type[Message], list[tuple[str, int, bool]]] = {}
+
+
+def _numbers(kind: type[Message]) -> list[tuple[str, int, bool]]:
+    if kind not in _NUMBERS:
+        hints = get_type_hints(kind, include_extras=True).items()
+        known = ((name, hint.__metadata__) for name, hint in hints if get_origin(hint) is Annotated)
+        found = [(name, numbers[0], "map" in numbers) for name, numbers in known]
+        _NUMBERS[kind] = sorted(found, key=lambda field: field[1])
+    return _NUMBERS[kind]
+
+
+class Message:
+    """A message; the annotations of its fields have their numbers."""
+
+    def fields(self, arrange: Arrange) -> list[bytes]:
+        out: list[bytes] = []
+        for name, number, is_map in _numbers(type(self)):
+            value = getattr(self, name)
+            if is_map:
+                value = [_MapEntry(entry.id, entry) for entry in value]
+            elif isinstance(value, list) and value and isinstance(value[0], int):
+                value = b"".join(map(varint, value))
+            if isinstance(value, list):
+                out += [field_of(number, item, arrange) for item in value]
+            elif value is not None:
+                out.append(field_of(number, value, arrange))
+        return [*out, getattr(self, "extra", b"")]
+
+
+def field_of(number: int, value: int | str | bytes | Message, arrange: Arrange = list) -> bytes:
+    match value:
+        case int():
+            return int_field(number, value)
+        case str():
+            return text_field(number, value)
+        case bytes():
+            return bytes_field(number, value)
+        case _:
+            return bytes_field(number, encode(value, arrange))
 
 
 def encode(message: Message, arrange: Arrange = list) -> bytes:
-    """The message's bytes; `arrange` may reorder the fields of it and of every message in it."""
+    """Encode a message; `arrange` may reorder the fields of it and of each message in it."""
     return b"".join(arrange(message.fields(arrange)))
-
-
-def _ints(**numbered: tuple[int, int | None]) -> list[bytes]:
-    return [int_field(number, value) for number, value in numbered.values() if value is not None]
-
-
-def _texts(**numbered: tuple[int, str | None]) -> list[bytes]:
-    return [text_field(number, value) for number, value in numbered.values() if value is not None]
-
-
-def _messages(number: int, messages: Sequence[Message], arrange: Arrange) -> list[bytes]:
-    return [bytes_field(number, encode(message, arrange)) for message in messages]
 
 
 # --- the messages --------------------------------------------------------------------------------
@@ -91,7 +117,7 @@ def _messages(number: int, messages: Sequence[Message], arrange: Arrange) -> lis
 
 @dataclass(frozen=True)
 class Value:
-    """A stat's value and the variant it is written in; made by the functions below."""
+    """A stat's value and the variant of the oneof that it is written in."""
 
     variant: str | None
     value: int | float | str | bytes = 0
@@ -118,7 +144,7 @@ def raw(value: bytes) -> Value:
 
 
 def ref(value: int | str) -> Value:
-    """The id of a stat_metadata; where stats go by name, the text that is to be its name."""
+    """Refer to a stat_metadata by its id or, where stats have names, by its name."""
     return Value("ref", value)
 
 
@@ -130,12 +156,12 @@ NO_VALUE = Value(None)
 
 
 @dataclass
-class Stat:
-    metadata_id: int | None
+class Stat(Message):
+    metadata_id: Annotated[int | None, 1] = None
     value: Value = NO_VALUE
 
     def fields(self, arrange: Arrange) -> list[bytes]:
-        out = _ints(metadata_id=(1, self.metadata_id))
+        out = [] if self.metadata_id is None else [int_field(1, self.metadata_id)]
         match self.value.variant, self.value.value:
             case "double", (int() | float()) as number:
                 out.append(double_field(2, number))
@@ -146,7 +172,7 @@ class Stat:
             case "bytes", bytes(blob):
                 out.append(bytes_field(6, blob))
             case "compressed", str(text):
-                # Without a time stamp, for equal bytes from equal input.
+                # Equal texts have equal bytes, because there is no time stamp.
                 out.append(bytes_field(8, gzip.compress(text.encode(), mtime=0)))
             case None, _:
                 pass
@@ -156,119 +182,63 @@ class Stat:
 
 
 @dataclass
-class Event:
-    metadata_id: int | None
-    offset_ps: int | None = None
-    duration_ps: int | None = None
-    num_occurrences: int | None = None
-    stats: list[Stat] = field(default_factory=list)
+class Event(Message):
+    metadata_id: Annotated[int | None, 1] = None
+    offset_ps: Annotated[int | None, 2] = None
+    duration_ps: Annotated[int | None, 3] = None
+    num_occurrences: Annotated[int | None, 5] = None
+    stats: Annotated[list[Stat], 4] = field(default_factory=list)
     extra: bytes = b""
-
-    def fields(self, arrange: Arrange) -> list[bytes]:
-        return [
-            *_ints(
-                metadata_id=(1, self.metadata_id),
-                offset_ps=(2, self.offset_ps),
-                duration_ps=(3, self.duration_ps),
-            ),
-            *_messages(4, self.stats, arrange),
-            *_ints(num_occurrences=(5, self.num_occurrences)),
-            self.extra,
-        ]
 
 
 @dataclass
-class Line:
-    name: str | None
-    events: list[Event] = field(default_factory=list)
-    timestamp_ns: int | None = None
-    id: int | None = None
-    display_name: str | None = None
+class Line(Message):
+    name: Annotated[str | None, 2] = None
+    events: Annotated[list[Event], 4] = field(default_factory=list)
+    timestamp_ns: Annotated[int | None, 3] = None
+    id: Annotated[int | None, 1] = None
+    display_name: Annotated[str | None, 11] = None
     extra: bytes = b""
-
-    def fields(self, arrange: Arrange) -> list[bytes]:
-        return [
-            *_ints(id=(1, self.id)),
-            *_texts(name=(2, self.name)),
-            *_ints(timestamp_ns=(3, self.timestamp_ns)),
-            *_messages(4, self.events, arrange),
-            *_texts(display_name=(11, self.display_name)),
-            self.extra,
-        ]
 
 
 @dataclass
-class EventMetadata:
-    id: int | None
-    name: str | None = None
-    stats: list[Stat] = field(default_factory=list)
-    display_name: str | None = None
+class EventMetadata(Message):
+    id: Annotated[int | None, 1] = None
+    name: Annotated[str | None, 2] = None
+    stats: Annotated[list[Stat], 5] = field(default_factory=list)
+    display_name: Annotated[str | None, 4] = None
     extra: bytes = b""
-
-    def fields(self, arrange: Arrange) -> list[bytes]:
-        return [
-            *_ints(id=(1, self.id)),
-            *_texts(name=(2, self.name), display_name=(4, self.display_name)),
-            *_messages(5, self.stats, arrange),
-            self.extra,
-        ]
 
 
 @dataclass
-class StatMetadata:
-    id: int | None
-    name: str | None = None
+class StatMetadata(Message):
+    id: Annotated[int | None, 1] = None
+    name: Annotated[str | None, 2] = None
     extra: bytes = b""
-
-    def fields(self, arrange: Arrange) -> list[bytes]:
-        return [*_ints(id=(1, self.id)), *_texts(name=(2, self.name)), self.extra]
 
 
 @dataclass
-class _MapEntry:
-    value: EventMetadata | StatMetadata
-
-    def fields(self, arrange: Arrange) -> list[bytes]:
-        return [
-            *_ints(key=(1, self.value.id)),
-            bytes_field(2, encode(self.value, arrange)),
-        ]
+class _MapEntry(Message):
+    key: Annotated[int | None, 1]
+    value: Annotated[EventMetadata | StatMetadata, 2]
 
 
 @dataclass
-class Plane:
-    name: str | None
-    lines: list[Line] = field(default_factory=list)
-    event_metadata: list[EventMetadata] = field(default_factory=list)
-    stat_metadata: list[StatMetadata] = field(default_factory=list)
-    stats: list[Stat] = field(default_factory=list)
-    id: int | None = None
+class Plane(Message):
+    name: Annotated[str | None, 2] = None
+    lines: Annotated[list[Line], 3] = field(default_factory=list)
+    event_metadata: Annotated[list[EventMetadata], 4, "map"] = field(default_factory=list)
+    stat_metadata: Annotated[list[StatMetadata], 5, "map"] = field(default_factory=list)
+    stats: Annotated[list[Stat], 6] = field(default_factory=list)
+    id: Annotated[int | None, 1] = None
     extra: bytes = b""
-
-    def fields(self, arrange: Arrange) -> list[bytes]:
-        return [
-            *_ints(id=(1, self.id)),
-            *_texts(name=(2, self.name)),
-            *_messages(3, self.lines, arrange),
-            *_messages(4, [_MapEntry(m) for m in self.event_metadata], arrange),
-            *_messages(5, [_MapEntry(m) for m in self.stat_metadata], arrange),
-            *_messages(6, self.stats, arrange),
-            self.extra,
-        ]
 
 
 @dataclass
-class Space:
-    planes: list[Plane] = field(default_factory=list)
-    hostnames: list[str] = field(default_factory=list)
+class Space(Message):
+    planes: Annotated[list[Plane], 1] = field(default_factory=list)
+    hostnames: Annotated[list[str], 4] = field(default_factory=list)
     extra: bytes = b""
-
-    def fields(self, arrange: Arrange) -> list[bytes]:
-        return [
-            *_messages(1, self.planes, arrange),
-            *(text_field(4, name) for name in self.hostnames),
-            self.extra,
-        ]
 
 
 # --- stats by name -------------------------------------------------------------------------------
@@ -277,7 +247,7 @@ StatValue = int | float | str | bytes | Value
 
 
 def as_value(value: StatValue) -> Value:
-    """The variant that the profiler itself would choose."""
+    """Choose the variant that the profiler would choose."""
     match value:
         case Value():
             return value
@@ -292,7 +262,7 @@ def as_value(value: StatValue) -> Value:
 
 
 class StatNames:
-    """Hands out stat_metadata ids: one for every name asked for."""
+    """Assigns ids of stat_metadata to names."""
 
     def __init__(self, first_id: int = 1) -> None:
         self.first_id = first_id
@@ -340,9 +310,12 @@ def op(
     stack: StatValue | None = None,
     **stats: StatValue,
 ) -> Op:
-    """An op named `%name`. The HLO text follows from the arguments unless `text` is given; the
-    opcode is guessed from the category. `stack` is short for `source_stack`; every other keyword
-    is the stat of that name. The stat shape_with_layout is `shape`, unless given."""
+    """Make an op named `%name`.
+
+    Unless given, the HLO text follows from the other arguments, the opcode from the category, and
+    the stat shape_with_layout is `shape`. `stack` is short for `source_stack`; every other keyword
+    is the stat of that name.
+    """
     if opcode is None:
         opcode = category if isinstance(category, str) else "fusion"
         opcode = "fusion" if opcode.endswith("fusion") else opcode.replace(" ", "-")
@@ -368,17 +341,19 @@ def tpu_plane(
     steps_timestamp_ns: int | None = None,
     stats: dict[str, StatValue] | None = None,
 ) -> Plane:
-    """A device plane with an `XLA Ops` line and, unless `steps` is None, a `Steps` line of
-    (name, start, duration). Ops of equal text and stats share one metadata entry."""
+    """Make a device plane with an `XLA Ops` line and, unless `steps` is None, a `Steps` line.
+
+    A step is (name, start, duration). Ops with equal texts and stats share one metadata entry.
+    """
     names = StatNames()
-    # By what they are told apart: the number of their entry, and one of them.
+    # The number of each kind's metadata entry, and one op of the kind.
     kinds: dict[tuple[str, frozenset[tuple[str, StatValue]]], tuple[int, Op]] = {}
     lines = [Line("XLA Ops", timestamp_ns=ops_timestamp_ns)]
-    for each in ops:
-        key = each.text, frozenset(each.stats.items())
-        metadata_id, _ = kinds.setdefault(key, (1 + len(kinds), each))
-        # proto3 doesn't write a duration of 0; an offset of 0 it does, being in a oneof.
-        lines[0].events.append(Event(metadata_id, each.start, each.dur or None))
+    for executed in ops:
+        key = executed.text, frozenset(executed.stats.items())
+        metadata_id, _ = kinds.setdefault(key, (1 + len(kinds), executed))
+        # proto3 does not write a duration of 0. It writes an offset of 0, which is in a oneof.
+        lines[0].events.append(Event(metadata_id, executed.start, executed.dur or None))
     metadata = [
         EventMetadata(i, kind.text, [names.stat(k, v) for k, v in kind.stats.items()])
         for i, kind in kinds.values()
@@ -394,12 +369,12 @@ def tpu_plane(
 
 
 def trace(ops: Sequence[Op], steps: Sequence[tuple[str, int, int]] | None = None) -> bytes:
-    """A file of one device plane."""
+    """Encode a file of one device plane."""
     return encode(Space([tpu_plane(ops, steps)]))
 
 
 def memory_access_breakdown(*accesses: tuple[int, int, int]) -> bytes:
-    """The stat of that name: (operation: 1 read, 2 write; memory space: 1 HBM; bytes) each."""
+    """Encode the stat of that name: (1 to read or 2 to write, memory space: 1 for HBM, bytes)."""
     return b"".join(
         bytes_field(1, int_field(1, operation) + int_field(2, space) + int_field(3, size))
         for operation, space, size in accesses

@@ -1,4 +1,4 @@
-"""The command line: help, usage errors, abbreviated names and the progress line."""
+"""Test help, usage errors, abbreviated names and the progress line."""
 
 from __future__ import annotations
 
@@ -54,12 +54,6 @@ class Help(unittest.TestCase):
                         self.assertNotIn(f" in {mode.name}", told)
                     else:
                         self.assertIn(f"{default} in {mode.name}", told)
-
-    def test_version_is_that_of_the_module(self) -> None:
-        self.assertEqual(
-            printed(str(SCRIPT), "--version"),
-            f"compute_breakdown {compute_breakdown.__version__}\n",
-        )
 
 
 class UsageErrors(unittest.TestCase):
@@ -218,22 +212,6 @@ class Endings(unittest.TestCase):
         )
         self.assertEqual((done.returncode, done.stdout, done.stderr), (130, b"", b""))
 
-    def test_missing_protobuf_is_reported_with_advice(self) -> None:
-        code = (
-            "import sys; sys.modules['google.protobuf'] = None\n"
-            "import compute_breakdown as c; sys.exit(c.main([sys.argv[1], '--mode', 'summary']))"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(DEMO)],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=ROOT,
-        )
-        said = json.loads(done.stdout)
-        self.assertEqual((said["reason"], done.returncode), ("protobuf_not_installed", 1))
-        self.assertIn("pip install", said["detail"])
-
     def test_slash_after_a_less_than_sign_is_escaped(self) -> None:
         done = subprocess.run(
             [sys.executable, str(SCRIPT), "</script>", "--mode", "summary"],
@@ -256,12 +234,6 @@ class ProgressLine(unittest.TestCase):
         text: str = self.stream.read()
         return text.split("\r\x1b[K")
 
-    def test_nothing_is_shown_in_the_first_second(self) -> None:
-        progress = streams.Progress(self.stream)
-        progress("reading", 1 << 20, 2 << 20)
-        progress.erase()
-        self.assertEqual(self.shown(), [""])
-
     def test_after_a_second_a_line_is_shown_and_erased(self) -> None:
         with mock.patch("time.monotonic", side_effect=[0.0, 0.5, 1.5, 1.55, 1.7]):
             progress = streams.Progress(self.stream)
@@ -269,11 +241,6 @@ class ProgressLine(unittest.TestCase):
                 progress("reading", position, 9)
         progress.erase()
         self.assertEqual(self.shown(), ["", "reading: 22 %", "reading: 44 %", ""])
-
-    def test_without_a_size_it_shows_how_much_there_was(self) -> None:
-        with mock.patch("time.monotonic", side_effect=[0.0, 1.5]):
-            streams.Progress(self.stream)("unpacking", 7 << 20, 0)
-        self.assertEqual(self.shown(), ["", "unpacking: 7 MiB"])
 
     def test_progress_is_shown_on_terminals_only(self) -> None:
         for is_terminal in (False, True):

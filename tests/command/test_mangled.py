@@ -1,4 +1,4 @@
-"""Captures that a text conversion has damaged: each byte that is not UTF-8 became U+FFFD."""
+"""Test captures that a text conversion damaged: each byte that is not UTF-8 became U+FFFD."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FORMS = {
     "packed-but-not-named-so.xplane.pb": mangled(gzip.compress(SMALL)),
     "mangled-before-packing.xplane.pb.gz": gzip.compress(mangled(SMALL)),
     "records.xplane.riegeli": mangled(SIGNATURE + noise(1000)),
-    # The file is read in pieces, and characters of three bytes cross their borders.
+    # The file is read in pieces, which cut some characters of three bytes.
     "large.xplane.riegeli": mangled(SIGNATURE + noise(2_000_000)),
 }
 
@@ -79,7 +79,7 @@ class Mangled(harness.InFolder):
                 self.assertIn(SAYS, outcome.object["detail"], seed)
         self.assertGreater(n_unreadable, 8)
 
-    def test_other_damage_is_not_taken_for_it(self) -> None:
+    def test_other_damage_is_not_called_mangled(self) -> None:
         for what, data in {
             "not all of it is UTF-8": mangled(SMALL) + b"\xff",
             "only the beginning is mangled": mangled(SMALL[:500]) + SMALL[500:],
@@ -90,7 +90,7 @@ class Mangled(harness.InFolder):
             with self.subTest(what):
                 self.assertNotIn("mangled", self.detail_of(self.write("x.xplane.pb", data)))
 
-    def test_other_files_with_a_replacement_are_called_what_they_are(self) -> None:
+    def test_file_of_another_format_with_a_replacement_is_named(self) -> None:
         path = self.write("x.xplane.pb", '{"traceEvents": ["\ufffd"]}'.encode())
         self.assertIn("not a trace but JSON", self.detail_of(path))
 

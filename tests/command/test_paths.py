@@ -1,4 +1,4 @@
-"""Which files a PROFILE means: files, folders, runs, hosts; and what is said if none is there."""
+"""Test which files a PROFILE selects, and what the answer says if there are none."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Paths(RobustnessTest):
         outcome = run(given)
         self.assert_absent(outcome, "no_xplane_pb")
         nothing = outcome.object["detail"]
-        # A trace one level off is named.
+        # A trace in a folder nearby is named.
         self.write(f"given/logs/{RUNS}/2024_01_01/a.xplane.pb", SMALL)
         detail = run(given).object["detail"]
         self.assertTrue(detail.startswith(f"{nothing}; there is one in "), detail)
@@ -114,7 +114,7 @@ class Paths(RobustnessTest):
     def test_next_host_is_used_if_one_cannot_be_read(self) -> None:
         self.write("a.xplane.pb", SMALL[:-1])
         self.write("b.xplane.pb", encode(Space([Plane("/host:CPU")])))
-        # Of two forms of one host the plain one is read.
+        # The plain file is read before the gzipped one of the same host.
         self.write("c.xplane.pb.gz", b"broken")
         self.write("c.xplane.pb", SMALL)
         fields = run(self.folder).object

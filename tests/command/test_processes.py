@@ -1,4 +1,4 @@
-"""Work in several processes gives the result of one process, and leaves no process running."""
+"""Test that work in several processes gives the result of one and leaves none running."""
 
 from __future__ import annotations
 

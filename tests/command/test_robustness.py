@@ -1,6 +1,6 @@
-"""Damaged and odd files: each is refused with a reason, or answered in full, without a traceback.
+"""Test that damaged and odd files are refused with a reason or answered in full.
 
-`check_outcome` checks that status, reason, exit status and stderr of every run fit together.
+`check_outcome` checks that status, reason, exit status and stderr of each run fit together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from _pipeline import no_answer
 from _proto.trace import source
 from tests import fuzz, harness
 from tests.builders.xspace import (
@@ -29,9 +28,7 @@ from tests.builders.xspace import (
     Plane,
     Space,
     StatMetadata,
-    StatValue,
     bytes_field,
-    double_field,
     encode,
     int_field,
     op,
@@ -72,13 +69,9 @@ class RobustnessTest(harness.InFolder):
 class RandomDamage(unittest.TestCase):
     takes_seconds = 2
 
-    def test_every_reason_has_its_exit_status(self) -> None:
-        known = fuzz.STATUS_OF | {"protobuf_not_installed": 1, "missing_dependency": 1}
-        self.assertEqual(known, no_answer.EXIT_STATUS, "add the reason to tests/fuzz.py")
-
     def test_randomly_damaged_files_are_refused_or_answered_in_full(self) -> None:
         failures: list[str] = []
-        fuzz.fuzz(0, harness.sampled(range(fuzz.STANDARD_CASES), 30), failures.append)
+        fuzz.fuzz(0, harness.sampled(range(fuzz.N_CASES), 30), failures.append)
         self.assertFalse(failures, f"{len(failures)} failures, the first:\n{failures[:1]}")
 
 
@@ -128,38 +121,13 @@ def with_extra(place: str, extra: bytes) -> bytes:
     return encode(Space([plane], extra=at("space")))
 
 
-WRONG_TYPES = {
-    "plane": ("space", int_field(1, 5)),
-    "line": ("plane", int_field(3, 5)),
-    "event metadata": ("plane", int_field(4, 5)),
-    "timestamp of a line": ("ops line", text_field(3, "x")),
-    "event": ("ops line", int_field(4, 5)),
-    "event of the Steps line": ("steps line", int_field(4, 5)),
-    "offset of an event": ("event", double_field(2, 1.0)),
-    "packed offset of an event": ("event", bytes_field(2, b"\x05")),
-    "duration of an event": ("event", text_field(3, "\x05\x06")),
-}
 NOT_UTF8 = (b"\x80", b"\xed\xa0\x80", b"caf\xe9", b"\xe2\x82")
 
 
 class Damage(RobustnessTest):
-    def test_unknown_fields_change_nothing(self) -> None:
-        answer = said(with_extra("space", b""))
-        self.assertEqual(answer["status"], "ok")
-        for place in PLACES:
-            for unknown in (HERE, double_field(1000, 1.5), b"\x7d1234"):
-                with self.subTest(place=place, unknown=unknown):
-                    self.assertEqual(said(with_extra(place, unknown)), answer)
-
     def test_unreadable_field_is_reported_with_its_offset(self) -> None:
         for place, (what, bad) in itertools.product(PLACES, UNREADABLE.items()):
             with self.subTest(place=place, what=what):
-                data = with_extra(place, HERE + bad)
-                self.assert_unreadable(run(data), data.index(HERE) + len(HERE))
-
-    def test_wrong_wire_type_is_reported_with_its_offset(self) -> None:
-        for what, (place, bad) in WRONG_TYPES.items():
-            with self.subTest(what):
                 data = with_extra(place, HERE + bad)
                 self.assert_unreadable(run(data), data.index(HERE) + len(HERE))
 
@@ -182,20 +150,6 @@ class Damage(RobustnessTest):
                 if bad:
                     self.assert_unreadable(outcome, data.index(HERE) + len(HERE))
 
-    def test_damaged_compressed_text_is_refused(self) -> None:
-        whole = gzip.compress(b"while", mtime=0)
-        for what, packed in {
-            "empty": b"",
-            "no gzip": b"while",
-            "cut off": whole[:-9],
-            "wrong check sum": whole[:-8] + bytes(8),
-            "not UTF-8": gzip.compress(b"\xff"),
-            "bytes after the end": whole + b"garbage",
-        }.items():
-            with self.subTest(what):
-                data = with_extra("op stat", HERE + bytes_field(8, packed))
-                self.assert_unreadable(run(data), data.index(HERE) + len(HERE))
-
     def test_truncated_file_is_refused_wherever_it_is_cut(self) -> None:
         data = SMALL + encode(Space([Plane("/host:CPU", [Line("main", [Event(1, 5, 5)])])]))
         self.assert_unreadable(run(b""), 0)
@@ -204,17 +158,6 @@ class Damage(RobustnessTest):
                 with self.subTest(cut):
                     at = 0 if cut < len(SMALL) else len(SMALL)
                     self.assert_unreadable(run(data[:cut]), at)
-
-    def test_files_changed_by_text_tools_are_refused(self) -> None:
-        for what, data in {
-            "Latin-1 to UTF-8": SMALL.decode("latin-1").encode(),
-            "seven bits": bytes(byte & 127 for byte in SMALL),
-            "byte order mark": b"\xef\xbb\xbf" + SMALL,
-            "line feed at the end": SMALL + b"\n",
-            "zeros at the end": SMALL + bytes(512),
-        }.items():
-            with self.subTest(what):
-                self.assert_unreadable(run(data))
 
     def test_files_of_other_formats_are_named(self) -> None:
         for what, data in {
@@ -233,7 +176,7 @@ class Damage(RobustnessTest):
 
 
 class UnseenDamage(RobustnessTest):
-    """Damage in what no answer needs changes nothing."""
+    """Damage in parts that no answer needs changes nothing."""
 
     def test_damage_in_other_planes_is_ignored(self) -> None:
         inside = text_field(2, "/host:other") + random.Random(0).randbytes(300)
@@ -265,10 +208,6 @@ class UnseenDamage(RobustnessTest):
                 self.assertEqual(said(damaged, mode, "--step", "0"), expected)
                 self.assert_unreadable(run(damaged, mode, "--step", "1"), damaged.rindex(b"\0"))
 
-    def test_damage_in_errors_and_warnings_is_ignored(self) -> None:
-        data = SMALL + bytes_field(2, b"\xff") + bytes_field(3, b"\xed\xa0\x80")
-        self.assertEqual(said(data), said(SMALL))
-
 
 class UnusualEncodings(RobustnessTest):
     def test_last_of_two_values_counts(self) -> None:
@@ -276,30 +215,6 @@ class UnusualEncodings(RobustnessTest):
             said(with_extra("event", int_field(3, 77))),
             said(with_extra("event", int_field(3, 5) + int_field(3, 77))),
         )
-
-    def test_last_timestamp_of_a_line_counts_wherever_it_is(self) -> None:
-        event = bytes_field(4, int_field(1, 1) + int_field(2, 500) + int_field(3, 5))
-        first, last = int_field(3, 7), int_field(3, 9)
-        for n in (1, 10_000):
-            for fields in (first + last + event * n, first + event * n + last):
-                steps = Line("Steps", [Event(1, 0, 1000)], timestamp_ns=9)
-                lines = [steps, Line("XLA Ops", extra=fields)]
-                plane = Plane(fuzz.DEVICE, lines, [EventMetadata(1, "%a.1 = f32[2] add()")])
-                with self.subTest(n=n, fields=fields[:20]):
-                    self.assertEqual(said(encode(Space([plane])))["step_window_ps"], [0, 1000])
-
-    def test_order_of_fields_does_not_matter(self) -> None:
-        space = Space([tpu_plane(OPS, [("0", 0, 150)])])
-        answer = said(encode(space))
-        for seed in range(10):
-
-            def arrange(fields: list[bytes], seed: int = seed) -> list[bytes]:
-                tags = sorted({field[:1] for field in fields})
-                random.Random(seed).shuffle(tags)
-                return sorted(fields, key=lambda field: tags.index(field[:1]))
-
-            with self.subTest(seed):
-                self.assertEqual(said(encode(space, arrange)), answer)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -311,15 +226,6 @@ class EdgeNumbers(RobustnessTest):
         totals = said(trace([op("fusion.1", "loop fusion", i, MAX) for i in range(5)]))["totals"]
         self.assertEqual(totals["compute_duration_ps"], 5 * MAX)
         self.assertEqual(totals["busy_duration_ps"], MAX + 4)
-
-    def test_step_that_does_not_fit_into_64_bits_is_exact_or_refused(self) -> None:
-        ops = [op("fusion.1", "loop fusion", start, MAX) for start in (-(2**63), 0, MAX)]
-        for mode in harness.MODES_OF_TRACE:
-            answer = said(trace(ops), mode)
-            if answer["status"] == "ok":
-                self.assertEqual(answer["step_window_ps"], [-(2**63), 2 * MAX], mode)
-            else:
-                self.assertIn("does not fit into 64 bits", answer["detail"], mode)
 
     def test_negative_durations_are_left_out_with_a_note(self) -> None:
         negative = [op("fusion.1", "loop fusion", 10, -1), op("fusion.1", "loop fusion", 20, -MAX)]
@@ -346,21 +252,6 @@ class EdgeNumbers(RobustnessTest):
                         self.assertIsNone(group["flops_sum"])
                         self.assertIsNone(group["bytes_accessed_sum"])
 
-    def test_odd_peaks_do_not_break_the_roofline(self) -> None:
-        ops = [op("dot.1", "dot", 0, 10, shape="bf16[8]", flops=2**62, bytes_accessed=1)]
-        for value in (float("inf"), float("nan"), -1.0, 0.0, 5e-324, 1.7e308, 2**64 - 1, "x"):
-            rates: dict[str, StatValue] = {
-                "peak_teraflops_per_second": value,
-                "peak_hbm_bw_gigabytes_per_second": value,
-            }
-            data = encode(Space([tpu_plane(ops, stats=rates)]))
-            with self.subTest(value=value):
-                run(data, "roofline", "--chip", "profile")
-        for tflops, gibps in itertools.product(("1.7e308", "5e-324"), repeat=2):
-            with self.subTest(tflops=tflops, gibps=gibps):
-                peaks = ("--peak-tflops-bf16", tflops, "--peak-hbm-gibps", gibps)
-                self.assertEqual(run(trace(ops), "roofline", *peaks).object["status"], "ok")
-
 
 # ----------------------------------------------------------------------------------------------
 # Hostile and large texts.
@@ -374,8 +265,8 @@ HOSTILE = (
 class Texts(RobustnessTest):
     def test_hostile_names_come_back_as_they_were(self) -> None:
         for text in HOSTILE:
-            each = op("x", text, 0, 10, text=text, stack=text, tf_op=text, shape=text)
-            plane = tpu_plane([each], [(text, 0, 10)], name=text)
+            named = op("x", text, 0, 10, text=text, stack=text, tf_op=text, shape=text)
+            plane = tpu_plane([named], [(text, 0, 10)], name=text)
             path = self.write("test.xplane.pb", encode(Space([plane], [text])))
             for mode in harness.MODES_OF_TRACE:
                 with self.subTest(text=text, mode=mode):
@@ -402,38 +293,6 @@ class Texts(RobustnessTest):
                 json.loads(done.stdout)
                 for line in done.stderr.decode().split("\n"):
                     self.assertTrue(line.isprintable(), line)
-
-    def test_odd_and_large_texts_take_no_time(self) -> None:
-        size = 1 << 16
-        for what, text in {
-            "a name": "%" + "a" * size,
-            "open brackets": "%f.1 = f32[2]{0} fusion(" + "a[" * size,
-            "open parentheses": "%f.1 = " + "(" * size,
-            "many dimensions": "%f.1 = f32[" + "9999," * size + "1]{0} fusion()",
-            "many operands": "%f.1 = f32[2]{0} fusion(" + "f32[2]{0} %a, " * (size // 8) + ")",
-            "blanks": " " * size,
-            "digits that are no numbers": "%f.1 = f32[²,٣]{0} fusion()",
-        }.items():
-            with self.subTest(what), time_limit(4):
-                data = trace([op("f.1", "copy", 0, 10, text=text, shape=text)])
-                self.assertEqual(said(data, "non_compute")["status"], "ok")
-                stack = {"stack": text, "tf_op": text, "source": text, "hlo_category": text}
-                self.assertEqual(
-                    said(trace([op("f.1", None, 0, 10, text=text, **stack)]))["status"], "ok"
-                )
-
-    def test_many_containers_and_steps_take_no_time(self) -> None:
-        n = 8_000
-        calls = [op("call.1", "call", 10 * i, 10) for i in range(n)]
-        nested = [op("while.1", "while", i, 10**9) for i in range(n)]
-        for what, ops in {"one after another": calls, "nested": nested}.items():
-            with self.subTest(what), time_limit(5):
-                data = trace([*ops, op("f.1", "loop fusion", n, 1)])
-                self.assertEqual(said(data)["status"], "ok")
-        with time_limit(5):
-            steps = [("0", 10 * i, 10) for i in range(n)]
-            answer = said(trace([op("f.1", "loop fusion", 10 * i, 5) for i in range(n)], steps))
-        self.assertEqual(len(answer["steps"]), n)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -482,11 +341,6 @@ class Gzip(RobustnessTest):
         }.items():
             with self.subTest(what):
                 self.assert_unreadable(run(self.write("x.xplane.pb.gz", data)))
-
-    def test_damage_is_reported_with_its_offset_in_the_unpacked_file(self) -> None:
-        data = with_extra("event metadata", HERE + b"\0")
-        at = data.index(HERE) + len(HERE)
-        self.assert_unreadable(run(self.write("x.xplane.pb.gz", gzip.compress(data))), at)
 
     def test_unpacked_size_is_limited(self) -> None:
         self.assertEqual(source.COPY_LIMIT, 16 << 30)

@@ -1,4 +1,4 @@
-"""Small steps, written by hand, and what the modes say of them."""
+"""Build small steps by hand and ask modes about them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def roofline(ops: list[Op], *options: str) -> dict[str, Any]:
 
 
 def column(rows: list[dict[str, Any]], *keys: str) -> list[Any]:
-    """One field of each row, or a tuple of several."""
+    """Return one field of each row, or a tuple of several."""
     if len(keys) == 1:
         return [row[keys[0]] for row in rows]
     return [tuple(row[key] for key in keys) for row in rows]

@@ -1,4 +1,4 @@
-"""What by_source says of its groups: numbers, breakdowns, bytes of the HBM."""
+"""The mode by_source: figures of groups, breakdowns and bytes of HBM."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class GroupNumbers(unittest.TestCase):
         self.assertEqual((first["pct_of_compute"], second["pct_of_compute"]), (42.857, 57.143))
         self.assertEqual((first["pct_of_step"], second["pct_of_step"]), (0.3, 0.4))
 
-    def test_an_average_is_rounded_half_to_even(self) -> None:
+    def test_average_is_rounded_half_to_even(self) -> None:
         for durations, average in (((0, 1), 0), ((1, 2), 2), ((2, 3), 2), ((1, 1, 3), 2)):
             (row,) = by_source([leaf(10 * i, dur) for i, dur in enumerate(durations)])
             self.assertEqual(row["avg_dur_ps"], average)
             self.assertIs(type(row["avg_dur_ps"]), int)
 
-    def test_facts_are_summed_over_executions_that_carry_them(self) -> None:
+    def test_facts_are_summed_over_executions_that_have_them(self) -> None:
         ops = [
             *[leaf(i, 1, "a", flops=10, bytes_accessed=0, model_flops=3) for i in range(3)],
             *[leaf(3 + i, 1, "b", flops=1, model_flops=-1) for i in range(2)],
@@ -50,7 +50,7 @@ class GroupNumbers(unittest.TestCase):
             (row["flops_sum"], row["bytes_accessed_sum"], row["model_flops_sum"]), (32, 0, 9)
         )
 
-    def test_a_sum_that_no_execution_carries_is_null(self) -> None:
+    def test_sum_is_null_if_no_execution_has_the_fact(self) -> None:
         (row,) = by_source([leaf(0, 1, flops=-1)])
         for fact in ("flops_sum", "bytes_accessed_sum", "model_flops_sum"):
             self.assertIsNone(row[fact])
@@ -67,7 +67,7 @@ class GroupNumbers(unittest.TestCase):
         )
         self.assertEqual(list(row["dtypes"].items()), [("fp32", 2), ("bf16", 2)])
 
-    def test_the_first_member_speaks_for_the_group(self) -> None:
+    def test_group_is_described_by_its_first_op(self) -> None:
         ops = [
             leaf(0, 1, "a", stack=HERE, tf_op="first"),
             leaf(1, 9, "b", stack=HERE, tf_op="second"),
@@ -76,7 +76,7 @@ class GroupNumbers(unittest.TestCase):
         no_source = [leaf(0, 1, "a", source="x.py:1"), leaf(1, 9, "b", source="y.py:2")]
         self.assertEqual(column(by_source(no_source), "source_inner"), ["x.py:1"])
 
-    def test_the_example_is_the_longest_event_the_first_of_several(self) -> None:
+    def test_example_is_the_first_of_the_longest_executions(self) -> None:
         ops = [leaf(0, 5, "a"), leaf(5, 6, "b"), leaf(11, 7, "c"), leaf(18, 7, "a")]
         (row,) = by_source(ops)
         self.assertTrue(row["example_hlo_op"].startswith("%c ="))
@@ -84,7 +84,7 @@ class GroupNumbers(unittest.TestCase):
         (row,) = by_source([leaf(0, 7, "a"), leaf(10, 7, "b"), leaf(20, 7, "a")])
         self.assertTrue(row["example_hlo_op"].startswith("%a ="))
 
-    def test_shapes_are_distinct_and_eight_at_most(self) -> None:
+    def test_eight_distinct_shapes_are_listed(self) -> None:
         for n, listed, truncated in ((1, 1, False), (8, 8, False), (9, 8, True)):
             shapes = [f"f32[{i}]{{0}}" for i in range(n)]
             ops = [
@@ -96,13 +96,13 @@ class GroupNumbers(unittest.TestCase):
             self.assertEqual(row["shapes"], shapes[:listed])
             self.assertIs(row["shapes_truncated"], truncated)
 
-    def test_groups_stand_in_order_of_appearance_in_the_file(self) -> None:
+    def test_groups_are_in_order_of_appearance(self) -> None:
         ops = [leaf(50, 1, tf_op="b"), leaf(0, 9, tf_op="c"), leaf(20, 5, tf_op="a")]
         self.assertEqual(column(by_source(ops), "agg_key"), ["tfop:b", "tfop:c", "tfop:a"])
         said = answer(trace(ops, STEP), "by_source")
         self.assertEqual(said["totals"]["n_groups_total"], 3)
 
-    def test_by_source_lists_the_kinds_that_are_asked_for(self) -> None:
+    def test_options_select_the_listed_kinds(self) -> None:
         ops = [op(c, c, i, 1) for i, c in enumerate(("copy", "all-reduce", "tuple", "sort"))]
         for options, kinds in (
             ([], ["compute"]),
@@ -114,7 +114,7 @@ class GroupNumbers(unittest.TestCase):
 
 
 class Breakdown(unittest.TestCase):
-    def test_the_eight_costliest_signatures_and_what_they_leave_out(self) -> None:
+    def test_breakdown_has_the_eight_longest_signatures_and_the_overflow(self) -> None:
         # Each signature i runs twice, i + 1 ps each time.
         ops = [leaf(20 * i + 10 * j, i + 1, f"f{i}.{j}") for i in range(11) for j in range(2)]
         (row,) = by_source(ops)
@@ -128,19 +128,7 @@ class Breakdown(unittest.TestCase):
         )
         self.assertEqual(row["hlo_op_breakdown"][0]["pct_of_group"], 16.667)  # 22 of 132
 
-    def test_eight_signatures_leave_nothing_out(self) -> None:
-        (row,) = by_source([leaf(i, 1, f"f{i}") for i in range(8)])
-        self.assertEqual(len(row["hlo_op_breakdown"]), 8)
-        self.assertIsNone(row["hlo_op_breakdown_overflow"])
-
-    def test_ties_stand_by_signature(self) -> None:
-        (row,) = by_source([leaf(i, 1, name) for i, name in enumerate("cab")])
-        self.assertEqual(
-            column(row["hlo_op_breakdown"], "signature"),
-            ["a [loop fusion]", "b [loop fusion]", "c [loop fusion]"],
-        )
-
-    def test_a_row_s_example_is_its_longest_event(self) -> None:
+    def test_example_of_a_signature_is_its_longest_execution(self) -> None:
         (row,) = by_source([leaf(0, 5, "f.1"), leaf(5, 7, "f.2"), leaf(20, 9, "g")])
         longest, other = row["hlo_op_breakdown"]
         self.assertEqual(
@@ -149,35 +137,35 @@ class Breakdown(unittest.TestCase):
         self.assertTrue(longest["example_hlo_op"].startswith("%f.2 ="))
         self.assertEqual(other["pct_of_group"], 42.857)
 
-    def test_without_time_there_is_no_percentage(self) -> None:
+    def test_percentage_of_no_time_is_null(self) -> None:
         (row,) = by_source([leaf(0, 0)])
         self.assertIsNone(row["hlo_op_breakdown"][0]["pct_of_group"])
 
 
 class HbmBytes(unittest.TestCase):
-    def test_only_hbm_counts_reads_and_writes(self) -> None:
+    def test_hbm_bytes_are_reads_and_writes_of_hbm(self) -> None:
         accesses = memory_access_breakdown((1, 1, 10), (2, 1, 5), (1, 2, 100), (2, 3, 1000))
         ops = [leaf(i, 1, bytes_accessed=1115, memory_access_breakdown=accesses) for i in range(2)]
         self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [30])
 
-    def test_an_empty_breakdown_is_a_known_0_only_where_all_lies_on_the_chip(self) -> None:
+    def test_empty_breakdown_is_zero_only_if_all_arrays_are_on_chip(self) -> None:
         vmem, hbm, host = "f32[8]{0:S(1)}", "f32[8]{0}", "f32[8]{0:S(5)}"
         for n_bytes, shape, operands, expected in (
             (9, vmem, f"{vmem} %a", 0),
             (9, vmem, f"{vmem} %a, f32[8]{{0:T(8)S(12)}} %b", 0),
             (9, f"({vmem}, {vmem})", f"{vmem} %a", 0),
             (9, vmem, "", 0),
-            # real copies to the host and back
+            # Real copies to the host and back have empty breakdowns.
             (9, host, f"{hbm} %a", None),
             (9, hbm, f"{host} %a", None),
             (9, vmem, f"{host} %a", None),
             (9, vmem, f"{vmem} %a, {hbm} %b", None),
             (9, f"({vmem}, {hbm})", f"{vmem} %a", None),
-            # space 0, written out
+            # Space 0 is HBM, too.
             (9, vmem, "f32[8]{0:S(0)} %a", None),
-            # no array to be seen
+            # The text shows no array.
             (9, "()", "%a", None),
-            # and of what moves no bytes it is known wherever it lies
+            # An op that accesses no bytes accesses none of HBM.
             (0, hbm, f"{hbm} %a", 0),
             (None, hbm, f"{hbm} %a", 0),
             (-1, hbm, f"{hbm} %a", 0),
@@ -195,17 +183,17 @@ class HbmBytes(unittest.TestCase):
                 ]
                 self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [expected])
 
-    def test_a_breakdown_of_other_memories_is_a_known_0(self) -> None:
+    def test_breakdown_of_other_memories_is_zero(self) -> None:
         accesses = memory_access_breakdown((1, 2, 9), (1, 0, 9), (2, 5, 9))
         ops = [leaf(0, 1, bytes_accessed=27, memory_access_breakdown=accesses)]
         self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [0])
 
-    def test_a_breakdown_that_is_none_is_unknown(self) -> None:
+    def test_invalid_breakdown_is_unknown(self) -> None:
         for breakdown in ("text", 7):
             ops = [leaf(0, 1, bytes_accessed=9, memory_access_breakdown=breakdown)]
             self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [None])
 
-    def test_null_where_a_member_that_moves_bytes_lacks_it(self) -> None:
+    def test_sum_is_null_if_an_op_that_moves_bytes_has_no_breakdown(self) -> None:
         vmem = {"shape": "f32[8]{0:S(1)}", "memory_access_breakdown": raw(b"")}
         known = leaf(0, 1, "a", bytes_accessed=9, **vmem)
         for facts, expected in (
@@ -219,7 +207,7 @@ class HbmBytes(unittest.TestCase):
                 self.assertEqual(column(rows, "hbm_bytes_sum"), [expected])
         self.assertEqual(column(by_source([leaf(0, 1)]), "hbm_bytes_sum"), [None])
 
-    def test_bytes_hbm_judges_by_hbm_alone(self) -> None:
+    def test_option_bytes_hbm_judges_by_hbm_bytes(self) -> None:
         accesses = memory_access_breakdown((1, 1, GIB // 2), (1, 2, 9 * GIB))
         ops = [matmul(0, 4 * PS, 2 * 10**12, 10 * GIB, memory_access_breakdown=accesses)]
         for traffic, bound, t_hbm, intensity, per_op in (
@@ -237,18 +225,18 @@ class HbmBytes(unittest.TestCase):
                 (row["bytes_accessed_sum"], row["hbm_bytes_sum"]), (10 * GIB, GIB // 2)
             )
 
-    def test_a_known_0_is_compute_bound_of_no_intensity(self) -> None:
+    def test_zero_hbm_bytes_are_compute_bound_without_intensity(self) -> None:
         accesses = memory_access_breakdown((1, 2, 9))
         ops = [matmul(0, 10, 8, 9, memory_access_breakdown=accesses)]
         (row,) = roofline(ops, *PEAKS, "--bytes", "hbm")["groups"]
         self.assertEqual((row["bound"], row["arithmetic_intensity"]), ("compute", None))
         self.assertEqual((row["hbm_util"], row["roofline_util"]), (0.0, 0.4))
 
-    def test_the_bytes_of_a_kernel_cost_count_as_hbm_bytes(self) -> None:
+    def test_bytes_of_a_kernel_cost_are_hbm_bytes(self) -> None:
         said = roofline([kernel(0, 5)], "--kernel-cost", "flash=8,3", "--bytes", "hbm")
         self.assertEqual(column(said["groups"], "hbm_bytes_sum", "bytes_accessed_sum"), [(3, 3)])
 
-    def test_unknown_hbm_bytes_are_no_bytes(self) -> None:
+    def test_unknown_hbm_bytes_are_skipped(self) -> None:
         said = roofline([matmul(0, 10, 8, 9)], "--bytes", "hbm")
         self.assertEqual(column(said["skipped_groups"]["top_skipped"], "reason"), ["no_bytes"])
 

@@ -1,4 +1,4 @@
-"""What compare says of two records: the same lines, the right differences, no noise for change."""
+"""Test compare: lines are matched, differences are right, and noise is not taken for change."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What fills the HBM at the peak, by small buffer assignments: a case for each rule."""
+"""The mode memory: the peak of HBM by small buffer assignments, and of real programs."""
 
 from __future__ import annotations
 
-import random
 import unittest
 from collections.abc import Sequence
 from typing import Any
@@ -22,12 +21,12 @@ from tests.builders.hlo_proto import (
 )
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
-from tests.harness import DEMO, FULL, OFFLOADING, answer, run, sampled
+from tests.harness import DEMO, OFFLOADING, answer, run
 
 Json = dict[str, Any]
 BOUND = "the peak is an upper bound: "
 DAMAGED = "the program's HLO can't be read: "
-# Their ids count from 1.
+# Ids of instructions count from 1.
 X, Y, Z = 1, 2, 3
 MAIN = [
     instruction("x", "parameter", tf_op="params['w']['b']"),
@@ -44,9 +43,9 @@ def traced(
     ran: Sequence[Op] = RUN,
     **more: Any,
 ) -> bytes:
-    """A trace of these ops, and their program with this buffer assignment."""
-    for each in ran:
-        each.stats.setdefault("program_id", 7)
+    """Return a trace of these ops with their program and this buffer assignment."""
+    for ran_op in ran:
+        ran_op.stats.setdefault("program_id", 7)
     program = hlo_proto.hlo_proto({"main": list(main)}, buffers=buffers, **more)
     plane = tpu_plane(list(ran), [("s", 90, 200)])
     return encode(Space([plane, metadata_plane({7: ("jit_f(7)", program)})]))
@@ -57,12 +56,12 @@ def say(buffers: bytes, *options: str, **more: Any) -> Json:
 
 
 def whole(number: int, size: int, **flags: Any) -> bytes:
-    """A buffer of `x` that has an allocation of its own."""
+    """Return a buffer of `x` with an allocation of its own."""
     return buffer(number, size, X) + allocation(number, size, (number, 0, size), **flags)
 
 
 def heap(size: int, *ids: int, number: int = 90) -> bytes:
-    """A temporary allocation of these buffers, wherever in it they lie."""
+    """Return a temporary allocation of these buffers."""
     return allocation(number, size, *((i, 0, 0) for i in ids))
 
 
@@ -99,15 +98,15 @@ class MemoryTest(unittest.TestCase):
         self.assertEqual((said["status"], said.get("reason")), ("absent", reason))
         self.assertEqual((outcome.status, outcome.stderr.count("\n")), (0, 1))
         self.assertTrue(outcome.stderr.startswith(f"compute_breakdown: {reason}"))
-        notes = [each for each in said["notes"] if each.startswith(DAMAGED)]
+        notes = [line for line in said["notes"] if line.startswith(DAMAGED)]
         self.assertEqual(len(notes), 0 if note is None else 1, notes)
         self.assertIn(note or "", "".join(notes))
 
 
 class Lasting(MemoryTest):
-    """What is there as long as the program runs."""
+    """Allocations that last as long as the program."""
 
-    def test_kinds(self) -> None:
+    def test_allocations_are_sorted_by_kind(self) -> None:
         said = self.assert_peak(
             15,
             whole(1, 1, parameter=0, live_out=True, constant=True)
@@ -123,7 +122,7 @@ class Lasting(MemoryTest):
         self.assertEqual(rows(said, "pct_of_peak"), [53.333, 26.667, 13.333, 6.667])
         self.assertIsNone(said["peak_at"])
 
-    def test_the_inside_of_fusions_and_other_memories_are_left_out(self) -> None:
+    def test_thread_local_and_other_memories_are_excluded(self) -> None:
         self.assert_peak(
             1,
             whole(1, 1, parameter=0)
@@ -133,7 +132,7 @@ class Lasting(MemoryTest):
             + whole(5, 16, color=1),
         )
 
-    def test_one_row_told_by_its_parameter_or_its_largest_or_its_first(self) -> None:
+    def test_allocation_is_described_by_parameter_then_largest_buffer(self) -> None:
         for expected, made_by in (
             ("x", [(5, 8, Y), (4, 1, X), (3, 9, Z)]),
             ("z", [(5, 8, Y), (3, 9, Z)]),
@@ -143,19 +142,15 @@ class Lasting(MemoryTest):
         ):
             with self.subTest(made_by=made_by):
                 places = [(i, 0, size) for i, size, _ in made_by]
-                buffers = b"".join(buffer(*each) for each in made_by)
+                buffers = b"".join(buffer(*facts) for facts in made_by)
                 said = self.assert_peak(9, buffers + allocation(0, 9, *places, live_out=True), [9])
                 self.assertEqual(rows(said, "hlo_op"), [expected])
 
-    def test_nothing_at_all_is_live(self) -> None:
-        said = self.assert_peak(0, whole(1, 0, parameter=0), [0])
-        self.assertEqual(rows(said, "pct_of_peak"), [None])
-
 
 class Heap(MemoryTest):
-    """What shares the temporary memory."""
+    """Buffers that share the temporary memory."""
 
-    def test_the_first_maximum_counts(self) -> None:
+    def test_first_maximum_is_the_peak(self) -> None:
         said = self.assert_peak(
             12,
             buffers_of({1: 2, 2: 10, 3: 5, 4: 5})
@@ -174,7 +169,7 @@ class Heap(MemoryTest):
         self.assertEqual(said["peak_at"]["hlo_op"], "y")
         self.assertEqual((said["reserved_bytes"], said["fragmentation_bytes"]), (20, 8))
 
-    def test_shared_memory_is_one_row_until_nobody_has_it(self) -> None:
+    def test_shared_memory_counts_once_until_all_free_it(self) -> None:
         said = self.assert_peak(
             15,
             buffer(1, 8, Y)
@@ -192,7 +187,7 @@ class Heap(MemoryTest):
         )
         self.assertEqual(rows(said, "hlo_op")[0], "y")
 
-    def test_who_shares_what_was_just_freed_takes_it_over(self) -> None:
+    def test_sharing_freed_memory_takes_it_over(self) -> None:
         self.assert_peak(
             15,
             buffers_of({1: 8, 2: 8, 3: 7})
@@ -203,7 +198,7 @@ class Heap(MemoryTest):
             [8, 7],
         )
 
-    def test_sharing_with_who_shares(self) -> None:
+    def test_sharing_is_transitive(self) -> None:
         self.assert_peak(
             8,
             buffers_of({1: 8, 2: 8, 3: 8})
@@ -212,13 +207,13 @@ class Heap(MemoryTest):
             [8],
         )
 
-    def test_what_has_no_event_does_not_count(self) -> None:
-        """So it is with the tables of tuples."""
+    def test_buffer_without_an_event_does_not_count(self) -> None:
+        # Tables of tuples are such buffers.
         self.assert_peak(
             8, buffers_of({1: 8, 2: 32}) + heap(40, 1, 2) + heap_trace((ALLOC, 1, "y", 0)), [8]
         )
 
-    def test_events_of_what_is_assigned_elsewhere_or_nowhere_do_not_count(self) -> None:
+    def test_events_of_buffers_in_other_memories_are_ignored(self) -> None:
         self.assert_peak(
             9,
             whole(5, 1, parameter=0)
@@ -229,10 +224,10 @@ class Heap(MemoryTest):
             [8, 1],
         )
 
-    def test_several_allocations_are_added_up_and_a_note_says_so(self) -> None:
+    def test_several_heaps_are_summed_with_a_note(self) -> None:
         for copies in (1, 2):
             with self.subTest(copies=copies):
-                # Of one heap, whose trace stands with each of them.
+                # Compilers write the trace of one heap with each of its allocations.
                 events = [(ALLOC, 1, "y", 0), (FREE, 1, "y", 0), (ALLOC, 2, "z", 0)]
                 said = self.assert_peak(
                     24,
@@ -245,7 +240,7 @@ class Heap(MemoryTest):
                 self.assertEqual(said["peak_at"]["hlo_op"], "z")
                 self.assertEqual(len([n for n in said["notes"] if n.startswith(BOUND)]), 1)
 
-    def test_of_equal_maxima_the_first_tells_where(self) -> None:
+    def test_first_of_equal_maxima_is_the_place_of_the_peak(self) -> None:
         said = self.assert_peak(
             16,
             buffers_of({1: 8, 2: 8})
@@ -255,7 +250,7 @@ class Heap(MemoryTest):
         )
         self.assertEqual(said["peak_at"]["hlo_op"], "y")
 
-    def test_several_traces_of_one_allocation(self) -> None:
+    def test_several_traces_of_one_allocation_are_summed(self) -> None:
         said = self.assert_peak(
             24,
             buffers_of({1: 8, 2: 16})
@@ -267,24 +262,20 @@ class Heap(MemoryTest):
         )
         self.assertEqual(len([n for n in said["notes"] if n.startswith(BOUND)]), 1)
 
-    def test_one_trace_alone_is_no_bound(self) -> None:
-        said = self.assert_peak(8, buffers_of({1: 8}) + heap(8, 1) + heap_trace((ALLOC, 1, "y", 0)))
-        self.assertFalse(any(note.startswith(BOUND) for note in said["notes"]))
-
-    def test_memory_without_a_trace_counts_in_whole(self) -> None:
+    def test_heap_without_a_trace_counts_as_a_whole(self) -> None:
         said = self.assert_peak(20, buffers_of({1: 8, 2: 9}) + heap(20, 1, 2), [20])
         self.assertEqual(rows(said, "kind", "hlo_op"), [("temporary", "y")])
         self.assertIn(f"{BOUND}20 bytes", " ".join(said["notes"]))
         self.assertIsNone(said["peak_at"])
         said = self.assert_peak(29, buffers_of({1: 8}) + heap(20, 1) + heap(9, number=91), [20, 9])
         self.assertIn(f"{BOUND}29 bytes", " ".join(said["notes"]))
-        # Of nothing, as often with small programs, there is nothing to say.
+        # An empty heap needs no note.
         said = self.assert_peak(1, whole(1, 1, parameter=0) + heap(0), [1])
         self.assertFalse(any(note.startswith(BOUND) for note in said["notes"]))
 
 
 class Contradictions(MemoryTest):
-    def test_there_is_no_answer_and_a_note_says_why(self) -> None:
+    def test_contradictory_assignment_is_rejected_with_a_note(self) -> None:
         some = buffers_of({1: 8, 2: 8})
         fine = some + heap(16, 1, 2)
         for why, buffers in {
@@ -319,24 +310,10 @@ class Contradictions(MemoryTest):
             with self.subTest(why):
                 self.assert_absent("no_buffer_assignment", traced(buffers), why)
 
-    def test_a_share_across_allocations(self) -> None:
-        buffers = buffers_of({1: 8, 2: 8}) + heap(8, 1) + heap(8, 2, number=91)
-        trace = heap_trace((ALLOC, 1, "y", 0), (SHARE, 2, "y", 1))
-        self.assert_absent("no_buffer_assignment", traced(buffers + trace), "no memory there")
-
-    def test_what_is_said_of_other_memories_may_be_nonsense(self) -> None:
-        self.assert_peak(
-            1,
-            whole(1, 1, parameter=0)
-            + buffer(2, 8, Y, color=1)
-            + allocation(0, 4, (2, 0, 8), (2, 0, 8), (77, 0, 1), color=1)
-            + heap_trace((FREE, 2, "y", 0)),
-        )
-
-    def test_without_an_assignment_there_is_nothing_to_note(self) -> None:
+    def test_missing_assignment_needs_no_note(self) -> None:
         self.assert_absent("no_buffer_assignment", traced(None))
 
-    def test_without_a_program(self) -> None:
+    def test_memory_without_a_program_is_absent(self) -> None:
         plane = tpu_plane([op("y", "loop fusion", 100, 10, program_id=7)], [("s", 90, 200)])
         nameless = tpu_plane([op("y", "loop fusion", 100, 10)], [("s", 90, 200)])
         for planes, note in (
@@ -347,7 +324,7 @@ class Contradictions(MemoryTest):
         ):
             self.assert_absent("no_program", encode(Space(planes)), note)
 
-    def test_programs_that_are_not_asked_for_may_be_broken(self) -> None:
+    def test_damage_in_other_programs_is_ignored(self) -> None:
         program = hlo_proto.hlo_proto({"main": list(MAIN)}, buffers=whole(1, 8, parameter=0)
                                       + heap(8, 2) + buffer(2, 8, Y)
                                       + heap_trace((ALLOC, 2, "y", 0)))  # fmt: skip
@@ -361,45 +338,17 @@ class Contradictions(MemoryTest):
         said = answer(encode(Space([tpu_plane(ops, [("s", 90, 200)]), programs])), "memory")
         self.assertEqual((said["program"]["name"], said["peak_bytes"]), ("jit_f(7)", 16))
         self.assertEqual(said["peak_at"]["first_start_ps"], 100)
-        self.assertEqual([each for each in said["notes"] if each.startswith(DAMAGED)], [])
-
-    def test_noise(self) -> None:
-        """No answer, or one that adds up."""
-        rng = random.Random(3)
-        program = hlo_proto.hlo_proto(
-            {"main": MAIN},
-            buffers=whole(1, 100, parameter=0)
-            + buffers_of({2: 300, 3: 300, 4: 60})
-            + heap(400, 2, 3, 4)
-            + heap_trace(
-                (ALLOC, 2, "y", 0), (SHARE, 3, "z", 2), (ALLOC, 4, "z", 0), (FREE, 2, "z", 0)
-            ),
-        )
-        begin = len(hlo_proto.hlo_proto({"main": MAIN}))
-        seen = set()
-        for _ in sampled(range(400), 40):
-            data = bytearray(program)
-            for _ in range(rng.choice((1, 1, 3))):
-                data[rng.randrange(begin, len(data))] = rng.randrange(256)
-            plane = tpu_plane([op("y", "loop fusion", 100, 10, program_id=7)], [("s", 90, 200)])
-            beside = metadata_plane({7: ("f", bytes(data))})
-            outcome = run(encode(Space([plane, beside])), "memory")
-            is_absent = outcome.object["status"] == "absent"
-            self.assertEqual((outcome.status, outcome.stderr.count("\n")), (0, is_absent))
-            seen.add(outcome.object.get("reason", "ok"))
-            if outcome.object["status"] == "ok":
-                self.assert_adds_up(outcome.object)
-        self.assertEqual(seen, {"ok", "no_program", "no_buffer_assignment"})
+        self.assertEqual([line for line in said["notes"] if line.startswith(DAMAGED)], [])
 
 
 class Rows(MemoryTest):
-    def test_largest_first_then_by_name_and_place(self) -> None:
+    def test_rows_are_ordered_by_size_name_and_index(self) -> None:
         main = [instruction("b", "fusion"), instruction("a", "fusion"), *MAIN]
         made = [(1, 8, 1, 1), (2, 8, 1, 0), (3, 8, 2), (4, 9, 3), (7, 8, 99)]
         said = say(
-            b"".join(buffer(*each) for each in made)
+            b"".join(buffer(*facts) for facts in made)
             + b"".join(allocation(i, size, (i, 0, size), live_out=True) for i, size, *_ in made)
-            # Nobody says what is in these, nor what put out the last of those before.
+            # These allocations have no buffer.
             + b"".join(allocation(i, 8, live_out=True) for i in (5, 6)),
             main=main,
         )
@@ -410,7 +359,7 @@ class Rows(MemoryTest):
         opcodes = ["parameter", *[None] * 3, *["fusion"] * 3]
         self.assertEqual(rows(said, "rank", "opcode"), list(enumerate(opcodes, 1)))
 
-    def test_top_and_tail(self) -> None:
+    def test_tail_sums_the_omitted_buffers(self) -> None:
         buffers = b"".join(whole(i, i, constant=True) for i in range(1, 31))
         for options, n in (((), 20), (("--top", "0"), 0), (("--top", "3"), 3), (("--top=99",), 30)):
             with self.subTest(options=options):
@@ -420,7 +369,7 @@ class Rows(MemoryTest):
                 self.assertEqual(said["tail"], tail)
                 self.assertEqual(said["by_opcode"][0]["n_buffers"], 30)
 
-    def test_shapes(self) -> None:
+    def test_shape_is_that_of_the_part_of_a_tuple(self) -> None:
         shape = tuple_of(array("bf16", 4, 8), tuple_of(array("f32"), array("token")))
         main = [instruction("x", "fusion", shape=shape)]
         for index, expected in (
@@ -434,7 +383,7 @@ class Rows(MemoryTest):
             buffers = buffer(1, 8, 1, *index) + allocation(0, 8, (1, 0, 8), live_out=True)
             self.assertEqual(rows(say(buffers, main=main), "shape"), [expected])
 
-    def test_arguments(self) -> None:
+    def test_parameters_are_grouped_by_argument(self) -> None:
         paths = ("params['w']['b']", "params.x", "opt_state[0].mu['w']", "tok", "['x']", "[]", None)
         main = [instruction(f"p{i}", "parameter", tf_op=path) for i, path in enumerate(paths)]
         main.append(instruction("y", "negate", tf_op="jit(f)/neg"))
@@ -453,10 +402,10 @@ class Rows(MemoryTest):
         tf_ops = {path and f"{path}:" for path in (*paths, "jit(f)/neg")}
         self.assertEqual(set(rows(said, "tf_op")), tf_ops)
 
-    def test_whose_they_are(self) -> None:
+    def test_buffers_have_the_likely_line_of_their_instruction(self) -> None:
         frames = StackFrames(["m.py"], [(1, 7, 3), (1, 9, 5)], [(1, 0), (2, 1)])
         main = [
-            # A parameter's line is far from what is done with it.
+            # The line of a parameter is far from its use.
             instruction("p", "parameter", line="m.py:1"),
             instruction("copy", "copy", "p"),
             instruction("use", "negate", "copy", frame=2),
@@ -477,7 +426,7 @@ class Rows(MemoryTest):
         self.assertEqual(rows(said, "source_inner", "source_is", "source_stack"), expected)
         sources = [tuple(row.values()) for row in said["by_source"]]
         self.assertEqual(sources, [("m.py:9", 26, 4), (None, 4, 1)])
-        # The trace's own word of an op, and what it is called there, hold here, too.
+        # The source in the trace overrides the program.
         ran = [op("end", "copy", 100 + i, 10, source=f"n.py:{5 - i}") for i in range(2)]
         said = say(buffers, main=main, frames=frames, ran=ran)
         self.assertEqual(rows(said, "source_inner", "source_is")[3], ("n.py:5", "own"))
@@ -490,8 +439,8 @@ class Padding(MemoryTest):
         instruction("z", "add", "x", "y", shape=array("f32", 4), tf_op="jit(f)/add"),
     )
 
-    def test_what_tiles_add_to_arrays(self) -> None:
-        """By hand: 2·3·2 bytes of 32; a tuple; 3 packed halves of 16; all; less than it takes."""
+    def test_padding_is_the_size_beyond_the_array(self) -> None:
+        # 12 bytes of 32; a tuple; 3 packed s4 of 16 bytes; all; less than the array takes.
         said = say(
             buffer(1, 32, X)
             + allocation(0, 32, (1, 0, 32), parameter=0)
@@ -523,23 +472,23 @@ class Padding(MemoryTest):
             ],
         )
 
-    def test_of_all_that_is_live_whatever_is_shown(self) -> None:
+    def test_padding_counts_all_live_buffers(self) -> None:
         buffers = buffer(1, 32, X) + allocation(0, 32, (1, 0, 32), parameter=0)
         said = say(buffers, "--top", "0", main=self.SHAPED)
         self.assertEqual(said["padding_bytes"], 20)
         said = say(buffer(1, 8, Y) + allocation(0, 8, (1, 0, 8), constant=True), main=self.SHAPED)
         self.assertIsNone(said["padding_bytes"])
 
-    def test_of_the_demos_largest(self) -> None:
-        """f32[4,2047,16000] has 524 032 000 bytes; in tiles of 8 rows it is of 2048."""
+    def test_padding_of_the_largest_buffers_of_the_demo(self) -> None:
+        # Tiles of 8 rows extend 2047 rows to 2048.
         largest, *others = answer(DEMO, "memory")["buffers"][:3]
         self.assertEqual(largest["shape"], "f32[4,2047,16000]")
         self.assertEqual(largest["padding_bytes"], 4 * (2048 - 2047) * 16000 * 4)
-        for each in others:
-            self.assertEqual(each["shape"], "bf16[4,2047,16000]")
-            self.assertEqual(each["padding_bytes"], 4 * (2048 - 2047) * 16000 * 2)
+        for logits in others:
+            self.assertEqual(logits["shape"], "bf16[4,2047,16000]")
+            self.assertEqual(logits["padding_bytes"], 4 * (2048 - 2047) * 16000 * 2)
 
-    def test_other_memories(self) -> None:
+    def test_other_memories_are_summed_by_color(self) -> None:
         said = say(
             whole(1, 4, parameter=0)
             + whole(2, 8, color=5)
@@ -554,7 +503,7 @@ class Padding(MemoryTest):
 class PeakAt(MemoryTest):
     BUFFERS = buffers_of({1: 8}) + heap(8, 1)
 
-    def test_the_instruction(self) -> None:
+    def test_peak_is_at_an_instruction(self) -> None:
         said = say(self.BUFFERS + heap_trace((ALLOC, 1, "z", 0)))
         expected = {
             "hlo_op": "z",
@@ -565,11 +514,11 @@ class PeakAt(MemoryTest):
         }
         self.assertEqual(said["peak_at"], expected)
 
-    def test_when_it_first_ran(self) -> None:
+    def test_peak_has_the_first_start_of_its_instruction(self) -> None:
         for name, ran, expected in (
             ("x", RUN, None),
             ("z", [op("z", "loop fusion", t, 5) for t in (170, 130, 150, 20)], 130),
-            # A loop; by another program; by two entries of the metadata.
+            # A loop; an op of another program; two entries of the metadata.
             ("z", [op("z", "while", 120, 50), op("y", "loop fusion", 130, 10)], 120),
             (
                 "z",
@@ -585,8 +534,7 @@ class PeakAt(MemoryTest):
                     start, end = said["step_window_ps"]
                     self.assertTrue(start <= expected < end)
 
-    def test_one_that_is_not_there(self) -> None:
-        # Nor is one of those that ran.
+    def test_peak_at_an_unknown_instruction_has_only_a_name(self) -> None:
         ran = (*RUN, op("other", "loop fusion", 120, 10))
         said = say(self.BUFFERS + heap_trace((ALLOC, 1, "gone", 0)), ran=ran)
         nothing = dict.fromkeys(("source_inner", "source_is", "tf_op", "first_start_ps"))
@@ -594,35 +542,15 @@ class PeakAt(MemoryTest):
         self.assertIsNone(say(self.BUFFERS + heap_trace((ALLOC, 1, "", 0)))["peak_at"])
 
 
-class Hostile(MemoryTest):
-    """Small files that would cost much."""
-
-    def test_many_traces_and_allocations(self) -> None:
-        n = 30_000 if FULL else 8_000
-        each = buffers_of(dict.fromkeys(range(n), 1))
-        for name, buffers in {
-            "traces": each + heap(n, *range(n))
-            + b"".join(heap_trace((ALLOC, i, "y", 0)) for i in range(n)),
-            "copies": each + heap(n, *range(n))
-            + heap_trace(*((ALLOC, i, "y", 0) for i in range(n // 100))) * 100,
-            "allocations": each + b"".join(heap(1, i, number=i) for i in range(n))
-            + heap_trace(*((ALLOC, i, "y", 0) for i in range(n))),
-            "shares": each + heap(n, *range(n)) + heap_trace((ALLOC, 0, "y", 0))
-            + heap_trace((ALLOC, 1, "y", 0), *((SHARE, i, "y", i - 1) for i in range(2, n))),
-        }.items():  # fmt: skip
-            with self.subTest(name):
-                self.assert_adds_up(say(buffers))
-
-
 class Real(MemoryTest):
-    """What XProf's memory viewer says of them, to the byte."""
+    """Real programs and the figures of XProf's memory viewer."""
 
     def assert_answer(self, said: Json, peak: int, reserved: int) -> None:
         self.assert_adds_up(said)
         self.assertEqual((said["peak_bytes"], said["reserved_bytes"]), (peak, reserved))
         self.assertFalse(any(note.startswith((BOUND, DAMAGED)) for note in said["notes"]))
 
-    def test_training(self) -> None:
+    def test_training_equals_the_memory_viewer(self) -> None:
         said = answer(DEMO, "memory")
         self.assert_answer(said, 1_277_657_728, 1_324_710_016)
         self.assertEqual(f"{said['peak_bytes'] / 2**20:.2f}", "1218.47")
@@ -644,10 +572,10 @@ class Real(MemoryTest):
         arguments = [row["argument"] for row in said["by_argument"]]
         self.assertEqual(arguments, ["m", "v", "w", "tok", None])
 
-    def test_offloading(self) -> None:
+    def test_offloading_equals_the_memory_viewer(self) -> None:
         path = OFFLOADING
         if not path.exists():
-            self.skipTest("the capture isn't here")
+            self.skipTest("the capture is not available")
         said = answer(path, "memory")
         self.assert_answer(said, 20_480 * 2**20 + 32, 21_474_934_816)
         self.assertEqual(rows(said, "bytes"), [5 << 30] * 4 + [32])

@@ -1,4 +1,4 @@
-"""What all modes share: options, `--top`, and fusions that are collectives."""
+"""Test what all modes share: options, `--top`, and fusions that are collectives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.builders.xspace import (
     tpu_plane,
     trace,
 )
-from tests.harness import ALL_MODES, DEMO, MODES, STEP_MODES, answer, keywords_of, run, sampled
+from tests.harness import ALL_MODES, DEMO, STEP_MODES, answer, keywords_of, run, sampled
 from tests.modes.small_steps import (
     HERE,
     STALL,
@@ -34,8 +34,8 @@ from tests.modes.small_steps import (
 
 def with_program(ops: list[Op], program: bytes | None = None) -> bytes:
     """Return a trace of these ops with a program."""
-    for each in ops:
-        each.stats["program_id"] = 7
+    for executed in ops:
+        executed.stats["program_id"] = 7
     program = program or hlo_proto.hlo_proto(
         {"main": [hlo_proto.op("x", "parameter"), hlo_proto.op("f.1", "fusion", "x")]},
         buffers=hlo_proto.buffer(1, 4096, 1)
@@ -126,16 +126,16 @@ class OptionsOfModes(unittest.TestCase):
         for mode in compute_breakdown.MODES:
             with self.subTest(mode=mode.name):
                 keywords = [
-                    each
-                    for each in keywords_of(mode).values()
-                    if each.kind is not each.POSITIONAL_OR_KEYWORD
+                    keyword
+                    for keyword in keywords_of(mode).values()
+                    if keyword.kind is not keyword.POSITIONAL_OR_KEYWORD
                 ]
-                for each in keywords:
-                    self.assertIs(each.kind, each.KEYWORD_ONLY, f"{each}: no flags pooled")
-                    if each.name not in ("baseline", "out"):
-                        self.assertIsNot(each.default, each.empty, f"{each} has no default")
+                for keyword in keywords:
+                    self.assertIs(keyword.kind, keyword.KEYWORD_ONLY, keyword)
+                    if keyword.name not in ("baseline", "out"):
+                        self.assertIsNot(keyword.default, keyword.empty, f"{keyword}: no default")
                 self.assertEqual(
-                    {each.name for each in keywords},
+                    {keyword.name for keyword in keywords},
                     {dest_of[flag] for flag in mode.options} - {"step", "step_id", "own"},
                     f"the keyword parameters of {mode.name} are not what its options give",
                 )
@@ -146,12 +146,6 @@ class OptionsOfModes(unittest.TestCase):
         pipeline = set(compute_breakdown.PIPELINE_OPTIONS)
         self.assertFalse(taken & pipeline)
         self.assertEqual(taken | pipeline, set(compute_breakdown.OPTIONS))
-
-    def test_the_pipeline_takes_its_options(self) -> None:
-        data = self.id().encode()
-        for flag in compute_breakdown.PIPELINE_OPTIONS:
-            outcome = run(data, MODES[0], flag, "text" if flag == "--format" else "1")
-            self.assertNotEqual(outcome.object["reason"], "bad_arguments")
 
     def test_invalid_values_are_refused(self) -> None:
         for mode, option, values in (

@@ -1,4 +1,4 @@
-"""What non_compute says: whose data moves, what changes, and which waits are stalls."""
+"""The mode non_compute: data movement, changes of dtype and layout, and stalls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NonCompute(unittest.TestCase):
     def said(self, *options: str) -> dict[str, Any]:
         return answer(trace(list(self.OPS), STEP), "non_compute", *options)
 
-    def test_what_is_listed_under_which_label(self) -> None:
+    def test_options_select_the_listed_categories(self) -> None:
         local = [("async-done", "data_move", 1), ("copy", "data_move", 8)]
         stalls = [local[0], (STALL, "comm", 10), local[1]]
         comm = [("all-reduce", "comm", 16), ("all-gather-start", "comm", 32)]
@@ -48,19 +48,19 @@ class NonCompute(unittest.TestCase):
                     sum(column(said["by_source_within_category"], "total_dur_ps")), total
                 )
 
-    def test_percentages_of_the_step_and_of_compute(self) -> None:
+    def test_percentages_of_step_and_compute(self) -> None:
         totals = self.said()["totals"]
         self.assertEqual(totals["non_compute_pct_of_step"], 1.9)
         self.assertEqual(totals["non_compute_pct_of_compute"], 14.844)  # 19 of 128
         alone = answer(trace([op("x", "copy", 0, 4)], STEP), "non_compute")["totals"]
         self.assertIsNone(alone["non_compute_pct_of_compute"])
 
-    def test_without_stalls_there_is_no_note(self) -> None:
+    def test_note_needs_a_stall(self) -> None:
         ops = [op("slice-done.1", "async-done", 0, 1), op("z", "all-reduce", 5, 5)]
         said = answer(trace(ops, STEP), "non_compute", "--include-comm")
         self.assertNotIn(STALLS, said["notes"])
 
-    def test_a_stall_s_key_keeps_the_stored_category(self) -> None:
+    def test_key_of_a_stall_has_the_stored_category(self) -> None:
         rows = self.said()["by_source_within_category"]
         self.assertEqual(
             column(rows, "hlo_category", "agg_key")[:2],
@@ -74,7 +74,7 @@ class NonCompute(unittest.TestCase):
             (STALL, "<no source>:collective-permute-done"),
         )
 
-    def test_categories_count_their_groups_and_tiers(self) -> None:
+    def test_categories_count_groups_and_key_kinds(self) -> None:
         rows = {row["hlo_category"]: row for row in self.said()["by_category"]}
         self.assertEqual(rows["copy"]["n_groups"], 2)
         self.assertEqual(rows["copy"]["agg_key_coverage"], {"stack": 2, "tf_op": 0, "no_source": 0})
@@ -90,7 +90,7 @@ class NonCompute(unittest.TestCase):
         self.assertEqual(column(said["by_category"], "n_groups", "n_executions"), [(1, 3)])
         self.assertEqual(column(said["by_source_within_category"], "n_executions"), [3])
 
-    def test_shapes_are_the_texts_and_four_at_most(self) -> None:
+    def test_four_shapes_are_listed_as_written(self) -> None:
         ops = [
             op(
                 "x",
@@ -106,8 +106,8 @@ class NonCompute(unittest.TestCase):
         self.assertEqual(row["shapes_out"], [f"f32[{i}]{{0:T(8)}}" for i in range(4)])
         self.assertEqual(row["shapes_in"], [f"s8[{i}]{{0:S(1)}}" for i in range(4)])
 
-    def test_the_time_of_those_that_change(self) -> None:
-        """None where nothing can be compared, for dtype and layout each by itself."""
+    def test_changes_of_dtype_and_layout_have_a_time(self) -> None:
+        # A change is null if dtypes or layouts can't be compared.
         same, cast, laid = "f32[8,4]{1,0}", "bf16[8,4]{1,0}", "f32[8,4]{0,1}"
         unknown, both = "f32[32]{0}", "bf16[8,4]{0,1}"
         for befores, expected in (
@@ -131,13 +131,13 @@ class NonCompute(unittest.TestCase):
                 ]
                 self.assertEqual(tuple(row[key] for key in keys), expected)
 
-    def test_tuples_are_shown_whole(self) -> None:
+    def test_tuple_shape_is_shown_whole(self) -> None:
         shape = "(f32[2]{0}, /*index=1*/u32[]{:S(2)})"
         ops = [op("x", "copy-start", 0, 1, shape=shape, operands="f32[2]{0} %a")]
         (row,) = answer(trace(ops, STEP), "non_compute")["by_source_within_category"]
         self.assertEqual((row["shapes_in"], row["shapes_out"]), (["f32[2]{0}"], [shape]))
 
-    def test_without_a_text_there_are_no_shapes(self) -> None:
+    def test_op_without_a_text_has_no_shapes(self) -> None:
         ops = [op("x", "copy", 0, 1, text="")]
         (row,) = answer(trace(ops, STEP), "non_compute")["by_source_within_category"]
         self.assertEqual((row["shapes_in"], row["shapes_out"]), ([], []))

@@ -1,4 +1,4 @@
-"""What memory says that the allocator did."""
+"""The field runtime of the mode memory: what the allocator of the host recorded."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def runtime(*said: Said, timestamp_ns: int | None = None) -> Json | None:
 
 
 class Runtime(unittest.TestCase):
-    def test_of_the_events_of_the_device(self) -> None:
+    def test_figures_are_from_the_events_of_the_device(self) -> None:
         said = runtime(
             (10, 0, {**sizes(0, 30, 70), "fragmentation": 0}),
             (20, 0, {**sizes(60, 20, 20), "fragmentation": double(0.25)}),
             (15, 1, {**sizes(99, 1, 0), "fragmentation": 1}),
-            # As much, and later; less, and in other parts.
+            # As much, but later; then less.
             (30, 0, sizes(40, 40, 20)),
             (40, 0, sizes(70, 5, 25)),
             timestamp_ns=3,
@@ -63,12 +63,12 @@ class Runtime(unittest.TestCase):
             },
         )
 
-    def test_the_first_time_counts_not_what_the_file_says_first(self) -> None:
+    def test_first_peak_in_time_counts(self) -> None:
         said = runtime((20, 0, sizes(40, 40, 20)), (10, 0, sizes(60, 20, 20)))
         assert said
         self.assertEqual((said["peak_at_ps"], said["peak_reserved_bytes"]), (10, 60))
 
-    def test_a_number_that_is_missing_is_not_zero(self) -> None:
+    def test_missing_number_is_not_zero(self) -> None:
         said = runtime((10, 0, {"bytes_allocated": 50}), (20, 0, {"bytes_available": 7}))
         assert said
         self.assertEqual((said["n_events"], said["min_available_bytes"]), (2, 7))
@@ -81,17 +81,17 @@ class Runtime(unittest.TestCase):
         assert said
         self.assertEqual((said["peak_bytes"], said["max_fragmentation"]), (None, None))
 
-    def test_large_times_are_texts(self) -> None:
+    def test_times_beyond_53_bits_are_strings(self) -> None:
         said = runtime((5, 0, sizes(1, 2, 3)), timestamp_ns=10**15)
         assert said
         self.assertEqual(said["peak_at_ps"], "1000000000000000005")
 
-    def test_nothing_is_told(self) -> None:
+    def test_runtime_is_null_without_events(self) -> None:
         self.assertIsNone(answer(holding(), "memory")["runtime"])
         self.assertIsNone(runtime((10, 1, sizes(1, 2, 3))))
         self.assertIsNone(runtime())
 
-    def test_it_needs_no_program_and_no_step(self) -> None:
+    def test_runtime_needs_no_program_and_no_step(self) -> None:
         host = allocator((10, 0, sizes(1, 2, 3)))
         ran = op("a", "loop fusion", 0, 10)
         for data, options, reason in (
@@ -105,20 +105,20 @@ class Runtime(unittest.TestCase):
                 self.assertEqual(said["runtime"]["capacity_bytes"], 6)
         self.assertNotIn("runtime", run(with_host(trace([]), host), "summary").object)
 
-    def test_damage_on_the_host_is_a_note(self) -> None:
+    def test_damaged_host_plane_is_a_note(self) -> None:
         host = allocator((10, 0, sizes(1, 2, 3)))
         whole = with_host(holding(), host)
         at = whole.rindex(encode(host.lines[0].events[0]))
-        # The event's first field is of no wire type.
+        # The first field of the event gets an invalid wire type.
         said = answer(whole[:at] + b"\x0f" + whole[at + 1 :], "memory")
         self.assertIsNone(said["runtime"])
         self.assertEqual(said["reserved_bytes"], 64)
         (note,) = [note for note in said["notes"] if "host's plane can't be read" in note]
         self.assertIn("byte ", note)
 
-    def test_of_a_real_capture(self) -> None:
+    def test_runtime_of_a_real_capture(self) -> None:
         if not OFFLOADING.exists():
-            self.skipTest("the capture isn't here")
+            self.skipTest("the capture is not available")
         said = answer(OFFLOADING, "memory")
         self.assertEqual(said["runtime"]["capacity_bytes"], 33_550_237_696)
         self.assertEqual(said["runtime"]["peak_bytes"], 21_492_569_216)

@@ -1,4 +1,4 @@
-"""What spread says of a run: the slow device, the cause, and the lines."""
+"""Test the verdict of spread: the slow device, the cause, and the lines."""
 
 from __future__ import annotations
 

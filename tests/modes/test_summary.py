@@ -1,4 +1,4 @@
-"""What summary says: ranks, roll-ups, phases, idle gaps, kernels."""
+"""The mode summary: ranks, rollups, phases, idle gaps and kernels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Summary(unittest.TestCase):
             [(1, "tfop:c"), (2, "tfop:a"), (3, "tfop:b")],
         )
 
-    def test_with_communication_over_both_kinds_ties_by_key_then_kind(self) -> None:
+    def test_communication_is_ranked_with_compute_if_requested(self) -> None:
         ops = [*self.OPS, leaf(200, 20, "g", tf_op="a")]
         said = summary(ops, "--include-comm")
         self.assertEqual(
@@ -39,10 +39,10 @@ class Summary(unittest.TestCase):
                 ("tfop:b", "compute", 10),
             ],
         )
-        # Percentages of compute stay those of compute.
+        # The base of percentages is compute alone.
         self.assertEqual(said["top_compute_groups"][0]["pct_of_compute"], 42.857)
 
-    def test_top_and_tail(self) -> None:
+    def test_tail_sums_the_omitted_groups(self) -> None:
         for k, keys, tail in (
             (0, [], (3, 50)),
             (1, ["tfop:c"], (2, 20)),
@@ -53,12 +53,12 @@ class Summary(unittest.TestCase):
             self.assertEqual(column(said["top_compute_groups"], "agg_key"), keys)
             self.assertEqual(tuple(said["tail_compute"].values()), tail)
 
-    def test_fifty_groups_unless_told_otherwise(self) -> None:
+    def test_default_is_fifty_groups(self) -> None:
         said = summary([leaf(2 * i, 1, tf_op=str(i)) for i in range(60)])
         self.assertEqual(len(said["top_compute_groups"]), 50)
         self.assertEqual(said["tail_compute"], {"n_groups_omitted": 10, "dur_ps": 10})
 
-    def test_kinds_and_categories(self) -> None:
+    def test_kinds_and_categories_are_summed(self) -> None:
         said = summary(list(self.OPS))
         self.assertEqual(
             said["by_kind_rollup"],
@@ -80,14 +80,14 @@ class Summary(unittest.TestCase):
             ],
         )
 
-    def test_categories_of_equal_time_stand_by_name(self) -> None:
+    def test_categories_of_equal_time_are_ordered_by_name(self) -> None:
         ops = [op(c, c, i, 1) for i, c in enumerate(("sort", "add", "copy"))]
         rows = summary(ops)["by_hlo_category"]
         self.assertEqual(column(rows, "hlo_category"), ["add", "copy", "sort"])
 
 
 class Phases(unittest.TestCase):
-    def test_each_op_has_one(self) -> None:
+    def test_phase_follows_from_name_and_path(self) -> None:
         for name, tf_op, phase in (
             ("f.1", None, "unknown"),
             ("f.1.remat", None, "unknown"),
@@ -109,7 +109,7 @@ class Phases(unittest.TestCase):
                 (row,) = by_source([leaf(0, 7, name, stack=HERE, **facts)])
                 self.assertEqual(row["phases"], {phase: 7})
 
-    def test_a_group_has_those_that_it_met(self) -> None:
+    def test_group_has_the_phases_of_its_ops(self) -> None:
         ops = [
             leaf(0, 5, stack=HERE, tf_op="transpose(jvp())"),
             leaf(5, 3, stack=HERE, tf_op="jvp()"),
@@ -118,7 +118,7 @@ class Phases(unittest.TestCase):
         (row,) = by_source(ops)
         self.assertEqual(list(row["phases"].items()), [("backward", 7), ("forward", 3)])
 
-    def test_the_rollup_is_over_compute(self) -> None:
+    def test_phase_rollup_covers_compute(self) -> None:
         ops = [
             leaf(0, 5, tf_op="jvp()"),
             leaf(5, 1, "f.remat", tf_op="jvp()"),
@@ -144,7 +144,7 @@ class IdleGaps(unittest.TestCase):
                 row[key] = row[key] and row[key].split()[0]
         return rows
 
-    def test_neighbours_and_surroundings(self) -> None:
+    def test_gap_has_neighbours_and_innermost_container(self) -> None:
         ops = [
             leaf(10, 10, "a"),
             op("w.1", "while", 30, 60),
@@ -162,16 +162,7 @@ class IdleGaps(unittest.TestCase):
             ],
         )
 
-    def test_a_container_that_ends_soon_is_still_around(self) -> None:
-        ops = [
-            op("w.1", "while", 0, 21),
-            leaf(0, 20, "a"),
-            op("w.2", "while", 30, 10),
-            leaf(60, 40, "b"),
-        ]
-        self.assertEqual(column(self.gaps(ops), "start_ps", "inside"), [(20, "w.1")])
-
-    def test_the_ten_longest_and_of_equals_the_earliest(self) -> None:
+    def test_ten_longest_gaps_are_listed_and_equals_by_time(self) -> None:
         # Gaps of 2 ps at 0, 3, … 30, then one of 67 to the end.
         ops = [leaf(3 * i + 2, 1) for i in range(11)]
         rows = self.gaps(ops)
@@ -179,11 +170,7 @@ class IdleGaps(unittest.TestCase):
             column(rows, "start_ps", "dur_ps"), [(33, 67), *((3 * i, 2) for i in range(9))]
         )
 
-    def test_the_last_to_end_is_the_neighbour(self) -> None:
-        rows = self.gaps([leaf(0, 50, "long"), leaf(10, 5, "short"), leaf(90, 10, "z")])
-        self.assertEqual(column(rows, "after_hlo_op", "before_hlo_op"), [("%long", "%z")])
-
-    def test_the_innermost_container_is_the_last_to_begin(self) -> None:
+    def test_innermost_container_is_the_last_to_begin(self) -> None:
         for containers, inside in (
             ([("w", 0, 100), ("v", 10, 50)], "v"),
             ([("w", 0, 100), ("v", 10, 10)], "w"),
@@ -199,7 +186,7 @@ class IdleGaps(unittest.TestCase):
                 rows = self.gaps([*ops, leaf(0, 20, "a"), leaf(90, 10, "z")])
                 self.assertEqual(column(rows, "start_ps", "inside"), [(20, inside)])
 
-    def test_a_container_that_began_in_a_gap_is_around_the_next_ones(self) -> None:
+    def test_container_that_begins_in_a_gap_encloses_later_gaps(self) -> None:
         ops = [
             op("w", "while", 10, 85),
             op("v", "while", 15, 50),
@@ -212,20 +199,17 @@ class IdleGaps(unittest.TestCase):
             [(0, None), (40, "v"), (85, "w"), (70, "w")],
         )
 
-    def test_an_instant_op_ends_no_gap(self) -> None:
+    def test_instant_op_does_not_end_a_gap(self) -> None:
         rows = self.gaps([leaf(0, 10, "a"), leaf(50, 0, "instant"), leaf(90, 10, "z")])
         self.assertEqual(
             column(rows, "start_ps", "dur_ps", "after_hlo_op", "before_hlo_op"),
             [(10, 80, "%a", "%z")],
         )
 
-    def test_without_ops_the_step_is_one_gap(self) -> None:
+    def test_step_without_ops_is_one_gap(self) -> None:
         self.assertEqual(
             [tuple(row.values()) for row in self.gaps([])], [(0, 100, 100.0, None, None, None)]
         )
-
-    def test_a_busy_step_has_none(self) -> None:
-        self.assertEqual(self.gaps([leaf(0, 200)]), [])
 
 
 class CommRollup(unittest.TestCase):
@@ -233,7 +217,7 @@ class CommRollup(unittest.TestCase):
         rows = summary(list(ops))["comm_rollup"]
         return [tuple(row.values())[:4] for row in rows]
 
-    def test_whom_the_core_waits_for(self) -> None:
+    def test_waits_are_sorted_by_what_they_wait_for(self) -> None:
         host = "(f32[8]{0}, f32[8]{0:S(5)}, u32[]{:S(2)}) %copy-start.1"
         local = "(f32[8]{0}, f32[8]{0:S(1)}, u32[]{:S(2)}) %copy-start.1"
         for category, name, operands, whom in (
@@ -261,11 +245,7 @@ class CommRollup(unittest.TestCase):
                 ops = [op(name, category, 0, 5, operands=operands)]
                 self.assertEqual(self.rollup(*ops), [(whom, 1, 0, 5)])
 
-    def test_a_copy_to_the_host_shows_it_in_its_output(self) -> None:
-        ops = [op("copy-done.1", "copy-done", 0, 5, shape="f32[8]{0:S(5)}", operands="%a")]
-        self.assertEqual(self.rollup(*ops), [("host", 1, 0, 5)])
-
-    def test_synchronous_communication(self) -> None:
+    def test_synchronous_communication_has_no_wait(self) -> None:
         for category, whom in (
             *(("all-to-all", "all-to-all"), ("ragged-all-to-all", "ragged-all-to-all")),
             *(("all-reduce", "all-reduce"), ("all-reduce fusion", "all-reduce")),
@@ -280,11 +260,11 @@ class CommRollup(unittest.TestCase):
             with self.subTest(category=category):
                 self.assertEqual(self.rollup(op("all-gather.1", category, 0, 5)), [])
 
-    def test_what_is_neither_communication_nor_a_wait_is_left_out(self) -> None:
+    def test_other_ops_expose_nothing(self) -> None:
         ops = [op("x", c, i, 5) for i, c in enumerate(("copy", "copy-start", "sort", "tuple"))]
         self.assertEqual(self.rollup(*ops), [])
 
-    def test_rows_by_time_with_waits_and_synchronous_time_apart(self) -> None:
+    def test_rollup_separates_waits_from_synchronous_time(self) -> None:
         ops = [
             op("b", "all-reduce-done", 0, 7),
             op("a", "all-reduce", 10, 20),
@@ -296,7 +276,7 @@ class CommRollup(unittest.TestCase):
         self.assertEqual(
             [tuple(row.values())[:5] for row in said["comm_rollup"]],
             [
-                # Of equal time by name.
+                # Rows of equal time are ordered by name.
                 ("all-to-all", 1, 30, 0, 3.0),
                 ("collective", 1, 0, 30, 3.0),
                 ("all-reduce", 2, 20, 7, 2.7),
@@ -308,7 +288,7 @@ class CommRollup(unittest.TestCase):
 
 
 class Kernels(unittest.TestCase):
-    def test_one_row_per_kernel_by_time(self) -> None:
+    def test_kernels_are_ordered_by_time(self) -> None:
         ops = [
             kernel(0, 10, "flash.1", stack=HERE, tf_op="jvp()"),
             kernel(20, 30, "mha.dq.7", tf_op="transpose(jvp())"),
@@ -329,7 +309,7 @@ class Kernels(unittest.TestCase):
         )
         self.assertEqual(column(rows, "phases"), [{"backward": 30}, {"forward": 10, "unknown": 5}])
 
-    def test_shapes_are_those_of_the_longest_run(self) -> None:
+    def test_shapes_are_those_of_the_longest_execution(self) -> None:
         target = ', custom_call_target="tpu_custom_call"'
         ops = [
             op("k.1", "custom-call", 0, 5, shape="f32[1]", attributes=target),

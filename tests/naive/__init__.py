@@ -14,15 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.naive.bottleneck import Bottleneck
 from tests.naive.comm import Comm
-from tests.naive.idle import Idle
 from tests.naive.memory import Memory
 from tests.naive.op import Plane, Span, complete_ops, decode_plane, distinct, plane_name, text_of
 from tests.naive.program import decode_entries
-from tests.naive.record import Record
-from tests.naive.roofline import Roofline
-from tests.naive.runtime import runtime
 from tests.naive.step import (
     AbsentError,
     Json,
@@ -42,19 +37,15 @@ from tests.naive.wire import Message, every, fields
 # Fields that the naive implementation doesn't read, in any row. Cases by hand, the invariants and
 # the goldens test them.
 UNREAD = frozenset(
-    "also_fused capture causes example_hlo_op example_hlo_op_dur_ps hlo_op_breakdown "
-    "hlo_op_breakdown_overflow kernels likely_sources mfu plan scopes shapes shapes_truncated "
-    "signatures tf_ops tokens_per_s top_signature truncated".split()
+    "also_fused bytes_accessed_sum capture causes dtype_uncertain dtypes flops_sum hbm_bytes_sum "
+    "hlo_op_breakdown hlo_op_breakdown_overflow likely_sources model_flops_sum operand_dtypes plan "
+    "runtime scopes shapes shapes_truncated signatures tf_ops top_signature truncated".split()
 )
 # What each mode of one step adds to the common part of its answer.
 MODES: dict[str, Callable[[Picked], Json]] = {
-    "bottleneck": lambda step: Bottleneck(step).answer(),
-    "summary": lambda step: step.summary(),
     "by_source": lambda step: step.by_source(),
-    "roofline": lambda step: Roofline(step).answer(),
     "comm": lambda step: Comm(step).answer(),
     "memory": lambda step: Memory(step).answer(),
-    "idle": lambda step: Idle(step).answer(),
 }
 
 
@@ -65,15 +56,9 @@ def analyse(data: bytes, mode: str, **given: Any) -> Json:
     common: Json = {"mode": mode, "schema_version": "3.1", "notes": notes}
     planes = [fields(plane) for plane in every(fields(data), 1)]
     try:
-        if mode == "record":
-            devices = [decode_plane(plane) for plane in planes]
-            join_programs(devices, planes)
-            return {"status": "ok", **common, **Record(devices, options).answer()}
-        options.device = common["device"] = options.device or "/device:TPU:0"
+        common["device"] = options.device
         device = find_device(planes, options)
-        of_allocator = {"runtime": runtime(planes, options.device)} if mode == "memory" else {}
-        common |= of_allocator
-        return {"status": "ok", **common, **analyse_step(planes, device, mode, options, notes)}
+        return {"status": "ok", **common, **analyse_step(device, mode, options, notes)}
     except AbsentError as absent:
         return {"status": "absent", **common, "device": options.device, **absent.answer}
 
@@ -86,21 +71,14 @@ def find_device(planes: list[Message], options: Options) -> Plane:
         devices = [name for name in names if name.startswith("/device:")]
         raise AbsentError("device_not_found", available_devices=devices)
     device = decode_plane(chosen[0])
-    join_programs([device], planes)
+    metadata = [plane for plane in planes if plane_name(plane) == "/host:metadata"]
+    entries = decode_entries(metadata[0]) if metadata else {}
+    for op in device.ops.values():
+        op.entries = entries
     return device
 
 
-def join_programs(devices: list[Plane], planes: list[Message]) -> None:
-    """Give the programs of the file to each op of the devices."""
-    metadata = [plane for plane in planes if plane_name(plane) == "/host:metadata"]
-    entries = decode_entries(metadata[0]) if metadata else {}
-    for op in (op for device in devices for op in device.ops.values()):
-        op.entries = entries
-
-
-def analyse_step(
-    planes: list[Message], device: Plane, mode: str, options: Options, notes: list[str]
-) -> Json:
+def analyse_step(device: Plane, mode: str, options: Options, notes: list[str]) -> Json:
     if not device.lines_named("XLA Ops"):
         names = distinct(line.name for line in device.lines)
         raise AbsentError("no_xla_ops_line", available_lines=names)
@@ -125,9 +103,7 @@ def analyse_step(
         step = Step(None, None, Span(first, end))
 
     complete_ops(device, executions_in(device, [step]))
-    picked = read_picked(device, options, notes, steps, step, source)
-    hosts = [plane for plane in planes if plane_name(plane) == "/host:CPU"]
-    picked.host = decode_plane(hosts[0]) if hosts else None
+    picked = read_picked(device, options, notes, steps, step)
     if picked.clocks_differ:
         notes.append("~the trace's clock differs from the device's; other steps are by the trace's")
     settle_stacks(device, ops_of(picked.events), options.own, notes)

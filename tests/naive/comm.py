@@ -12,7 +12,6 @@ from functools import cached_property
 from math import prod
 from typing import TypeVar
 
-from tests.naive.bottleneck import shortened
 from tests.naive.op import (
     Event,
     LineEvent,
@@ -122,7 +121,7 @@ class Who:
                 return Who()
             stride = ", stride 1" if n_devices > 1 else ""
             return Who(n_devices, f"1 x {n_devices}{stride}")
-        sizes = {len(each) for each in sets}
+        sizes = {len(group) for group in sets}
         return Who(sizes.pop() if len(sizes) == 1 else None, label_of(sets), sets)
 
     @staticmethod
@@ -134,7 +133,7 @@ class Who:
 
 
 def label_of(sets: Sets) -> str:
-    groups = sorted(sorted(each) for each in sets)
+    groups = sorted(sorted(group) for group in sets)
     steps = {b - a for group in groups for a, b in itertools.pairwise(group)}
     sizes = {len(group) for group in groups}
     everyone = sorted(member for group in groups for member in group)
@@ -370,7 +369,7 @@ class Transfer:
     @property
     def is_in_place(self) -> bool:
         """Return whether a permute writes into part of its input."""
-        texts = [each.hlo.attributes for each in (self.op, self.start) if each is not None]
+        texts = [op.hlo.attributes for op in (self.op, self.start) if op is not None]
         if any("slice_sizes" in attributes for attributes in texts):
             return True
         into, out = len(self.shapes_in), len(self.shapes_out)
@@ -705,9 +704,9 @@ class Comm:
             pairs = self.pairs_of(events)
             over, counted = "in_flight_union", [pair.end for pair in pairs]
             time = length(under_way(pairs))
-        each = [self.transfers[id(e.op)].bus for e in counted]
-        known = [bus for bus in each if bus is not None]
-        moved = sum(known, Fraction(0)) if len(known) == len(each) else None
+        rates = [self.transfers[id(e.op)].bus for e in counted]
+        known = [bus for bus in rates if bus is not None]
+        moved = sum(known, Fraction(0)) if len(known) == len(rates) else None
         seconds = Fraction(time, 10**12)
         gbps = ratio(None if moved is None else moved / 10**9, seconds, 3)
         return {"bus_gbps": gbps, "bus_gbps_over": over}
@@ -745,3 +744,7 @@ def by_mode(events: list[Event]) -> Json:
         "sync_dur_ps": duration([e for e in events if not e.op.is_wait]),
         "wait_dur_ps": duration(waits),
     }
+
+
+def shortened(text: str | None) -> str | None:
+    return text if text is None or len(text) <= 200 else "…" + text[-200:]

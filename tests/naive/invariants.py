@@ -58,6 +58,7 @@ def faults(said: Json) -> Faults:
         "memory": memory_faults,
         "non_compute": non_compute_faults,
         "program": program_faults,
+        "roofline": roofline_faults,
         "summary": summary_faults,
     }
     if said["mode"] in of_mode:
@@ -141,10 +142,25 @@ def summary_faults(said: Json) -> Faults:
     yield from sums_to("by_phase_rollup", phases, "dur_ps", totals["compute_duration_ps"])
     for row in groups:
         yield from group_faults(row)
+    steps, rollup = said["steps"], said["steps_rollup"]
+    n_idle = sum(not step["n_xla_ops_events"] for step in steps)
+    yield from differs("steps", (rollup["n"], rollup["n_without_ops"]), (len(steps), n_idle))
+    yield from sums_to("by_name", rollup["by_name"], "n", len(steps))
+    yield from sums_to("by_name", rollup["by_name"], "total_dur_ps", total(steps, "duration_ps"))
+    yield from gaps_faults(said["idle_gaps"], totals["idle_duration_ps"])
+    waits = totals["wait_duration_ps"]
+    yield from sums_to("comm_rollup", said["comm_rollup"], "wait_dur_ps", waits)
     for row in said["kernels"]:
         yield from row_faults(row["kernel"], row)
         whole = row["total_dur_ps"]
         yield from differs(f"{row['kernel']} phases", sum(row["phases"].values()), whole)
+
+
+def gaps_faults(gaps: list[Json], idle: int) -> Faults:
+    """Check the longest gaps of a step."""
+    ranks = [(-gap["dur_ps"], gap["start_ps"]) for gap in gaps]
+    if ranks != sorted(ranks) or total(gaps, "dur_ps") > idle:
+        yield f"gaps {ranks} are out of order or exceed the idle time, {idle} ps"
 
 
 def by_source_faults(said: Json) -> Faults:
@@ -175,8 +191,8 @@ def non_compute_faults(said: Json) -> Faults:
         yield from row_faults(row["hlo_category"], row)
         n_covered = sum(row["agg_key_coverage"].values())
         yield from differs(f"{row['hlo_category']} coverage", n_covered, row["n_executions"])
-        its = [each for each in sources if each["hlo_category"] == row["hlo_category"]]
-        its = [each for each in its if each["kind"] == row["kind"]]
+        its = [source for source in sources if source["hlo_category"] == row["hlo_category"]]
+        its = [source for source in its if source["kind"] == row["kind"]]
         if not tail["n_groups_omitted"]:
             yield from sums_to(row["hlo_category"], its, "total_dur_ps", row["total_dur_ps"])
     for row in sources:
@@ -210,8 +226,8 @@ def by_scope_faults(said: Json) -> Faults:
         below = children[row["scope"]]
         if below or not said["n_scopes_omitted"]:
             yield from sums_to(f"{what} children", below, "total_dur_ps", whole, row["self_dur_ps"])
-        ranks = [(-each["total_dur_ps"], each["name"]) for each in below]
-        if ranks != sorted(ranks) or any(each["depth"] != row["depth"] + 1 for each in below):
+        ranks = [(-child["total_dur_ps"], child["name"]) for child in below]
+        if ranks != sorted(ranks) or any(child["depth"] != row["depth"] + 1 for child in below):
             yield f"{what}: its children are out of order: {ranks}"
         for name in ("kinds", "phases"):
             yield from differs(f"{what} {name}", sum(row[name].values()), whole)
@@ -265,9 +281,9 @@ def asked_op_faults(said: Json, op: Json) -> Faults:
         yield from differs("the op and its row", shared, row)
     if op["program"] is not None:
         called = op["program"]["called"]
-        for each in called:
-            if len(each["instructions"]) != min(200, each["n_instructions"]):
-                yield f"computation {each['name']} lacks instructions"
+        for computation in called:
+            if len(computation["instructions"]) != min(200, computation["n_instructions"]):
+                yield f"computation {computation['name']} lacks instructions"
         if op["program"]["chain"] and op["hlo_op"] not in op["program"]["chain"]:
             yield f"the chain lacks the op itself: {op['program']['chain']}"
 
@@ -278,6 +294,15 @@ def bottleneck_faults(said: Json) -> Faults:
     classes = budget[:-2]
     for figure in ("dur_ps", "lost_ps"):
         yield from sums_to("findings", findings, figure, total(classes, figure), tail[figure])
+    light, roof = said["speed_of_light"], total(classes, "at_roof_ps")
+    yield from differs("speed_of_light at_roof_ps", light["at_roof_ps"], roof)
+    weights = {row["class"]: row["dur_ps"] for row in budget[:-1] if row["lost_ps"] is None}
+    weights |= {row["class"]: row["lost_ps"] for row in classes if row["lost_ps"] is not None}
+    weights["at_roof"] = roof
+    if weights[said["bottleneck"]] != max(weights.values()):
+        yield f"the bottleneck is {said['bottleneck']}, but the classes weigh {weights}"
+    idle = said["totals"]["idle_duration_ps"]
+    yield from differs("idle_by_cause", sum(said["idle_by_cause"].values()), idle)
     for row in (*classes, *findings):
         if row["lost_ps"] is not None:
             judged = row["at_roof_ps"] + row["lost_ps"]
@@ -288,6 +313,29 @@ def bottleneck_faults(said: Json) -> Faults:
         found = [finding for finding in findings if finding["class"] == row["class"]]
         for figure in ("dur_ps", "n_executions"):
             yield from sums_to(f"{row['class']} findings", found, figure, row[figure])
+
+
+def roofline_faults(said: Json) -> Faults:
+    totals, summary, skipped = said["totals"], said["step_summary"], said["skipped_groups"]
+    compute, left = totals["compute_duration_ps"], skipped["total_dur_ps_skipped"]
+    yield from differs("rooflined and skipped", summary["rooflined_dur_ps"] + left, compute)
+    tail = said.get("tail", {"n_groups_omitted": 0, "dur_ps": 0, "shortfall_ps": 0})
+    rows, short = said["groups"], summary["step_shortfall_ps"]
+    judged = summary["rooflined_dur_ps"]
+    yield from sums_to("groups", rows, "total_dur_ps", judged, tail["dur_ps"])
+    yield from sums_to("groups", rows, "shortfall_ps", short, tail["shortfall_ps"])
+    n_skipped = sum(n for name, n in skipped.items() if name.startswith("n_"))
+    if len(skipped["top_skipped"]) != min(10, n_skipped):
+        yield f"{len(skipped['top_skipped'])} of {n_skipped} skipped groups are shown"
+    for row in rows:
+        what, whole = row["agg_key"], row["total_dur_ps"]
+        compute, hbm = row["t_compute_theory_ps"], row["t_hbm_theory_ps"]
+        yield from row_faults(what, row)
+        yield from differs(f"{what} roof", row["t_roofline_theory_ps"], max(compute, hbm))
+        yield from differs(f"{what} shortfall", row["shortfall_ps"], whole - max(compute, hbm))
+        if compute != hbm:
+            bound = "compute" if compute > hbm else "memory"
+            yield from differs(f"{what} bound", row["bound"], bound)
 
 
 def comm_faults(said: Json) -> Faults:
@@ -307,6 +355,7 @@ def comm_faults(said: Json) -> Faults:
 def idle_faults(said: Json) -> Faults:
     idle = said["totals"]["idle_duration_ps"]
     yield from differs("idle_by_cause", sum(said["idle_by_cause"].values()), idle)
+    yield from gaps_faults(said["gaps"], idle)
     for gap in said["gaps"]:
         yield from differs("causes of a gap", sum(gap["cause"].values()), gap["dur_ps"])
 
@@ -367,6 +416,12 @@ def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
             yield from differs(f"totals.{name} of {said['mode']}", said["totals"][name], value)
     yield from groups_between(summary, by_source)
     yield from ops_between(by_op, by_source)
+    bottleneck, comm = ask("bottleneck", **options), ask("comm", **options)
+    yield from idle_between(summary, ask("idle", **options), bottleneck)
+    yield from comm_between(summary, bottleneck, comm)
+    yield from roofline_between(ask("roofline", **options), by_source)
+    moved = ask("non_compute", include_comm=True, no_comm_stalls=True, **options)
+    yield from faults(moved)
     yield from scopes_between(by_scope, merged, by_source)
     program = ask("program", top=10**6, **options)
     if program["status"] == "ok":
@@ -392,34 +447,105 @@ def ops_between(by_op: Json, by_source: Json) -> Faults:
     yield from sums_to("groups", by_source["groups"], "total_dur_ps", whole)
 
 
+def idle_between(summary: Json, idle: Json, bottleneck: Json) -> Faults:
+    causes = bottleneck["idle_by_cause"]
+    yield from differs("idle_by_cause of bottleneck", causes, idle["idle_by_cause"])
+    for ours, theirs in zip(summary["idle_gaps"], idle["gaps"], strict=True):
+        yield from differs("gap of idle", {name: theirs[name] for name in ours}, ours)
+    recompute = summary["by_phase_rollup"]["recompute"]["dur_ps"]
+    yield from differs("recompute_dur_ps", bottleneck["recompute_dur_ps"], recompute)
+
+
+def comm_between(summary: Json, bottleneck: Json, comm: Json) -> Faults:
+    """Compare what is exposed in the modes comm, summary and bottleneck."""
+    rows, totals = summary["comm_rollup"], comm["totals"]
+    exposed = exposed_for(rows) - exposed_for(rows, "dma", "sparse_core")
+    yield from differs("exposed time", totals["exposed_ps"] + totals["host_ps"], exposed)
+    starts = [
+        row
+        for row in summary["by_hlo_category"]
+        if row["kind"] == "comm" and row["hlo_category"].endswith(("-start", "-update"))
+    ]
+    names = ("collective", "host")
+    budget = total([row for row in bottleneck["budget"] if row["class"] in names], "dur_ps")
+    # Starts of async collective fusions have the category of a fusion.
+    if budget < exposed + total(starts, "total_dur_ps"):
+        yield f"collective and host take {budget} ps, but {exposed} ps are exposed"
+
+
+def roofline_between(roofline: Json, by_source: Json) -> Faults:
+    """Compare the parts of a source in roofline with the whole source."""
+    whole = {row["agg_key"]: row for row in by_source["groups"] if row["kind"] == "compute"}
+    costed: Counter[str] = Counter()
+    for row in roofline["groups"]:
+        costed[row["agg_key"]] += row["total_dur_ps"] * (row["cost_source"] != "xla")
+    for row in roofline["groups"]:
+        if row["cost_source"] == "xla":
+            key = row["agg_key"]
+            parts = row["total_dur_ps"] + row["opaque_dur_ps"] + costed[key]
+            yield from differs(f"parts of {key}", parts, whole[key]["total_dur_ps"])
+
+
+def faults_of_record(record: Json, ask: Ask) -> Faults:
+    """Compare each step of a record with the summary of that step."""
+    if record["status"] != "ok":
+        return
+    rows = [(record["devices"][step["device"]], step) for step in record["steps"]]
+    for device, step in rows:
+        if not step["used"]:
+            continue
+        asked = {} if device["step_source"] is None else {"step": step["index"]}
+        said = ask("summary", device=device["device"], **asked)
+        totals, comm = said["totals"], said["comm_rollup"]
+        for name, ours, theirs in (
+            ("duration", step["duration_ps"], said["step_duration_ps"]),
+            ("busy", step["busy_ps"], totals["busy_duration_ps"]),
+            ("wait", step["wait_ps"], totals["wait_duration_ps"]),
+            ("durs", sum(step["durs_ps"]), totals["non_while_duration_ps_sum"]),
+            ("ns", sum(step["ns"]), totals["n_events_total"]),
+            ("host", step["host_ps"], exposed_for(comm, "host")),
+            ("comm", step["comm_ps"], exposed_for(comm) - exposed_for(comm, *NO_COLLECTIVES)),
+        ):
+            yield from differs(f"{name} of step {step['index']}", ours, theirs)
+
+
+NO_COLLECTIVES = ("host", "dma", "sparse_core")
+
+
+def exposed_for(rows: list[Json], *names: str) -> int:
+    """Return the exposed time of what is waited for, all of it if no name is given."""
+    its = [row for row in rows if not names or row["waits_for"] in names]
+    return total(its, "sync_dur_ps") + total(its, "wait_dur_ps")
+
+
 def faults_of_real_programs(ask: Ask) -> Faults:
     """Compare modes where each op has one entry and the program and the trace agree."""
     by_op, budget = ask("by_op", top=10**6)["ops"], ask("bottleneck", top=10**6)["budget"]
     for row in budget[:-2]:
-        its = [each for each in by_op if each["class"] == row["class"]]
+        its = [op for op in by_op if op["class"] == row["class"]]
         yield from sums_to(row["class"], its, "total_dur_ps", row["dur_ps"])
         yield from sums_to(row["class"], its, "lost_ps", row["lost_ps"] or 0)
     summary = ask("summary")
     for row in summary["by_hlo_category"]:
         key = (row["hlo_category"], row["kind"])
-        its = [each for each in by_op if (each["hlo_category"], each["kind"]) == key]
+        its = [op for op in by_op if (op["hlo_category"], op["kind"]) == key]
         if row["kind"] != "container":
             yield from sums_to(f"{key}", its, "total_dur_ps", row["total_dur_ps"])
     for phase, row in summary["by_phase_rollup"].items():
-        its = [each for each in by_op if (each["kind"], each["phase"]) == ("compute", phase)]
+        its = [op for op in by_op if (op["kind"], op["phase"]) == ("compute", phase)]
         yield from sums_to(phase, its, "total_dur_ps", row["dur_ps"])
     lines: Counter[tuple[str, str]] = Counter()
     for group in ask("by_source", include_comm=True, include_data_move=True)["groups"]:
         if group["agg_key_kind"] == "stack":
             lines[group["source_inner"], group["kind"]] += group["total_dur_ps"]
     for (line, kind), time in lines.items():
-        its = [each for each in by_op if (each["source_inner"], each["kind"]) == (line, kind)]
-        own = [each for each in its if each["source_is"] == "own"]
+        its = [op for op in by_op if (op["source_inner"], op["kind"]) == (line, kind)]
+        own = [op for op in its if op["source_is"] == "own"]
         yield from sums_to(f"{kind} of {line}", own, "total_dur_ps", time)
     for row in ask("by_scope", depth="all")["scopes"]:
         below = f"{row['scope']}/" if row["scope"] else ""
-        its = [each for each in by_op if each["scope"] is not None]
-        its = [each for each in its if f"{each['scope']}/".startswith(below)]
+        its = [op for op in by_op if op["scope"] is not None]
+        its = [op for op in its if f"{op['scope']}/".startswith(below)]
         yield from sums_to(f"scope {row['scope']}", its, "total_dur_ps", row["total_dur_ps"])
     program = ask("program", top=10**6)
     if program["status"] == "ok" and program["collectives"]:
@@ -475,10 +601,10 @@ def program_text_faults(said: Json, data: bytes) -> Faults:
     yield from differs("n_computations", said["n_computations"], len(program.computations))
     yield from differs("n_devices", said["n_devices"], program.n_devices)
     hidden = {
-        id(each)
+        id(inner)
         for i in program.instructions
         if i.opcode == "fusion" or i.is_asynchronous
-        for each in program.inside(program.called(i), [])
+        for inner in program.inside(program.called(i), [])
     }
     plain = [i for i in program.instructions if id(i) not in hidden and i.collective]
     plain = [i for i in plain if i.is_done or i.opcode in COLLECTIVES]
@@ -572,8 +698,8 @@ def line_faults(row: Json, plane: xplane_pb2.XPlane, line: xplane_pb2.XLine) -> 
     for name, n in stats.items():
         if row["event_stats"].get(name) != n:
             yield f"stat {name} of line {line.name}: {row['event_stats'].get(name)}, not {n}"
-    for each in row["names"]:
-        name, n = each["name"], each["n"]
+    for named in row["names"]:
+        name, n = named["name"], named["n"]
         if name and n != names[name]:
             yield f"{n} events {name} of line {line.name}, not {names[name]}"
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from math import isfinite, prod
 from typing import TypeVar
 
 from tests.naive.frames import (
@@ -22,13 +21,11 @@ from tests.naive.frames import (
 from tests.naive.program import (
     COLLECTIVES,
     TRANSFERS,
-    Dot,
     Entry,
     Instruction,
     Program,
     has_prefix,
 )
-from tests.naive.program import Cost as DeclaredCost
 from tests.naive.wire import (
     Message,
     StatValue,
@@ -52,14 +49,6 @@ def text_of(stats: dict[str, StatValue], name: str) -> str | None:
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     return value if isinstance(value, str) else None
-
-
-def number_of(stats: dict[str, StatValue], name: str) -> Fraction | None:
-    """Return a count of flops or bytes; None if it can't be one, such as -1 or NaN."""
-    value = stats.get(name)
-    if not isinstance(value, int | float) or not isfinite(value) or not 0 <= value < 2**63:
-        return None
-    return Fraction(int(value))
 
 
 @dataclass
@@ -160,20 +149,16 @@ def decode_plane(message: Message) -> Plane:
     )
 
 
-COUNTS = ("flops", "model_flops", "bytes_accessed", "memory_access_breakdown")
-TEXTS = ("source", "source_stack", "tf_op", "hlo_category", "shape_with_layout", "program_id")
+FACTS = ("source", "source_stack", "tf_op", "hlo_category", "program_id")
 
 
 def complete_ops(plane: Plane, executions: list[LineEvent]) -> None:
     """Copy facts to ops that only their executions have, before the ops are read."""
-    for names in (TEXTS, COUNTS):
-        for i, op in plane.ops.items():
-            if names is COUNTS and text_of(op.stats, "hlo_category") == "custom-call":
-                continue
-            for name in (name for name in names if name not in op.stats):
-                said = [e.stats[name] for e in executions if e.metadata_id == i and name in e.stats]
-                if said:
-                    op.stats[name] = said[0]
+    for i, op in plane.ops.items():
+        for name in (name for name in FACTS if name not in op.stats):
+            said = [e.stats[name] for e in executions if e.metadata_id == i and name in e.stats]
+            if said:
+                op.stats[name] = said[0]
 
 
 # --- HLO text: a recursive-descent parser --------------------------------------------------------
@@ -190,9 +175,6 @@ class Shape:
     text: str
     dtype: str | None = None
     dims: list[int] = field(default_factory=list)
-    has_layout: bool = False
-    minor_to_major: str = ""
-    tiles: str = ""
     memory_space: str = ""
     elements: list[Shape] = field(default_factory=list)
 
@@ -201,10 +183,6 @@ class Shape:
         if self.dtype is None:
             return [array for element in self.elements for array in element.arrays()]
         return [] if self.dtype in ("token", "opaque") else [self]
-
-    @property
-    def n_elements(self) -> int:
-        return prod(self.dims)
 
 
 @dataclass
@@ -300,7 +278,6 @@ class HloParser:
         if not self.accept("]"):
             shape.dims = self.dims()
         if self.accept("{"):
-            shape.has_layout = True
             self.layout(shape)
         shape.text = self.text[start : self.at]
         return shape
@@ -330,7 +307,7 @@ class HloParser:
             self.expect(",")
 
     def layout(self, shape: Shape) -> None:
-        shape.minor_to_major = self.run_of(DIGITS + ",")
+        self.run_of(DIGITS + ",")
         if self.accept(":"):
             while not self.next_is("}"):
                 letter = self.run_of(LETTERS)
@@ -340,8 +317,6 @@ class HloParser:
                     self.expect(")")
                 if not letter or self.at == start:
                     raise NotHloError
-                if letter == "T":
-                    shape.tiles = self.text[start : self.at]
                 if letter == "S":
                     shape.memory_space = self.text[start : self.at]
         self.expect("}")
@@ -388,20 +363,9 @@ class HloParser:
             self.at += 2 if self.next_is("\\") else 1
 
 
-def parse_shape(text: str) -> Shape | None:
-    parser = HloParser(text)
-    try:
-        shape = parser.shape()
-    except NotHloError:
-        return None
-    return shape if parser.at_end() else None
-
-
 # --- one op: its facts and how it is classed -----------------------------------------------------
 
 KINDS = ("compute", "data_move", "comm", "other")
-PHASES = ("forward", "backward", "recompute", "other", "unknown")
-FLOAT_DTYPES = ("bf16", "fp8", "fp32", "fp16")
 CONTAINERS = ("while", "conditional", "call", "megacore fusion")
 
 
@@ -470,65 +434,6 @@ def kind_of(category: str, name: str | None) -> str | None:
     if category in BOOKKEEPING:
         return "other"
     return None
-
-
-def dtype_class(dtype: str | None) -> str:
-    if dtype is not None and dtype.startswith("f8"):
-        return "fp8"
-    return {"bf16": "bf16", "f32": "fp32", "f16": "fp16"}.get(dtype or "", "other")
-
-
-def width(dtype: str) -> int:
-    """Return a rank for comparing dtypes; unknown ones are the widest."""
-    return {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2}.get(dtype, 3)
-
-
-def n_bits(dtype: str) -> int:
-    """Return the width in the name, such as bf16, s8 or f8e4m3fn; a predicate takes a byte."""
-    if dtype == "pred":
-        return 8
-    digits = dtype.lstrip(LETTERS)
-    return int(digits[: len(digits) - len(digits.lstrip(DIGITS))] or "1")
-
-
-def in_the_matrix_unit(dot: Dot) -> list[str]:
-    """Return the dtype classes of a dot's operands in the matrix unit. One pass takes fp32 as
-    bf16, and a predicate takes the class of the other operand."""
-    classes = [
-        "bf16" if dtype == "f32" and precision == 0 and dot.algorithm == 0 else dtype_class(dtype)
-        for dtype, precision in zip(dot.dtypes, dot.precisions, strict=True)
-    ]
-    for i, dtype in enumerate(dot.dtypes):
-        if dtype == "pred":
-            classes[i] = classes[1 - i]
-    return classes
-
-
-def stored_dtypes(dot: Dot) -> list[str]:
-    """Return a dot's operand dtypes in the program; predicates only if there are no others."""
-    others = [dtype for dtype in dot.dtypes if dtype != "pred"]
-    return others or dot.dtypes
-
-
-def is_matmul_input(array: Shape) -> bool:
-    """Return whether an array could go into the matrix unit: floats, or small integers."""
-    dtype = array.dtype or ""
-    if not array.dims:
-        return False
-    if dtype[:1] in ("s", "u"):
-        return dtype[1:].isdigit() and int(dtype[1:]) <= 8
-    return dtype.startswith(("f", "bf"))
-
-
-def is_ssa_part(segment: str) -> bool:
-    if segment.isdigit():
-        return True
-    return segment.rstrip(DIGITS) in ("clone", "cloned", "remat")
-
-
-def without_ssa_parts(name: str) -> str:
-    """Remove SSA parts of a name, unless nothing would be left."""
-    return ".".join(segment for segment in name.split(".") if not is_ssa_part(segment)) or name
 
 
 @dataclass
@@ -689,94 +594,6 @@ class Op:
             return "stack"
         return "no_source" if self.tf_op is None else "tf_op"
 
-    @cached_property
-    def flops(self) -> Fraction | None:
-        return number_of(self.stats, "flops")
-
-    @cached_property
-    def model_flops(self) -> Fraction | None:
-        return number_of(self.stats, "model_flops")
-
-    @cached_property
-    def bytes_accessed(self) -> Fraction | None:
-        return number_of(self.stats, "bytes_accessed")
-
-    @cached_property
-    def hbm_bytes(self) -> Fraction | None:
-        """Return the bytes of memory space 1. A breakdown without it is a known zero; an empty one
-        is only if the op accesses no bytes, or only on-chip memory."""
-        breakdown = self.stats.get("memory_access_breakdown")
-        if not isinstance(breakdown, bytes):
-            return None
-        try:
-            accesses = [fields(access) for access in every(fields(breakdown), 1)]
-        except ValueError:
-            return None
-        if not accesses and self.bytes_accessed and not self.is_all_on_chip:
-            return None
-        return Fraction(sum(last(a, 3, 0) for a in accesses if last(a, 2, 0) == 1))
-
-    @property
-    def is_all_on_chip(self) -> bool:
-        """Return whether the text shows arrays, none of them in HBM or host memory."""
-        spaces = [array.memory_space for array in self.hlo.operand_arrays() + self.output_arrays]
-        return bool(spaces) and not any(space in ("", "(0)", "(5)") for space in spaces)
-
-    @property
-    def shape_with_layout(self) -> str | None:
-        return text_of(self.stats, "shape_with_layout") or None
-
-    @cached_property
-    def dtype(self) -> str:
-        shape = self.hlo.output or parse_shape(self.shape_with_layout or "")
-        arrays = [] if shape is None else shape.arrays()
-        return dtype_class(max(arrays, key=lambda a: a.n_elements).dtype) if arrays else "other"
-
-    @cached_property
-    def dots(self) -> list[Dot]:
-        if self.program is None or self.instruction is None:
-            return []
-        return self.program.dots(self.instruction)
-
-    @property
-    def dtype_source(self) -> str:
-        return "program" if self.dots else "output"
-
-    @cached_property
-    def peak_dtype(self) -> str:
-        """Return the dtype that decides which peak applies."""
-        operands = [dtype for dot in self.dots for dtype in in_the_matrix_unit(dot)]
-        return max(operands, key=width) if operands else self.dtype
-
-    @cached_property
-    def matmul_inputs(self) -> list[Shape]:
-        return [array for array in self.hlo.operand_arrays() if is_matmul_input(array)]
-
-    @cached_property
-    def dtype_uncertain(self) -> bool:
-        capable = self.category.startswith("convolution") or self.category in (
-            *("dot", "ragged-dot", "output fusion", "custom fusion", "custom-call"),
-        )
-        if not capable or self.dtype not in FLOAT_DTYPES or self.dots:
-            return False
-        inputs = self.matmul_inputs
-        return not inputs or any(dtype_class(array.dtype) != self.dtype for array in inputs)
-
-    @cached_property
-    def operand_dtype(self) -> str | None:
-        """Return the dtype of the dot's wider operand, else of the largest matmul input; dtypes
-        without a peak keep their HLO name."""
-        of_dots = [dtype for dot in self.dots for dtype in stored_dtypes(dot)]
-        dtype: str | None
-        if of_dots:
-            dtype = max(of_dots, key=n_bits)
-        elif self.matmul_inputs:
-            dtype = max(self.matmul_inputs, key=lambda a: a.n_elements).dtype
-        else:
-            return None
-        named = dtype_class(dtype)
-        return dtype if named == "other" else named
-
     @property
     def output_arrays(self) -> list[Shape]:
         return self.hlo.output.arrays() if self.hlo.output else []
@@ -785,23 +602,6 @@ class Op:
     def has_started_only(self) -> bool:
         is_start = self.category.endswith("-start") or (self.hlo.opcode or "").endswith("-start")
         return is_start or self.is_async_fusion_start
-
-    @property
-    def is_opaque(self) -> bool:
-        return self.category == "custom-call" and not self.flops
-
-    @cached_property
-    def declared(self) -> DeclaredCost | None:
-        if self.program is None or self.instruction is None:
-            return None
-        return self.program.declared(self.instruction)
-
-    @cached_property
-    def kernel(self) -> str | None:
-        target = self.hlo.attributes.get("custom_call_target")
-        if target != '"tpu_custom_call"' or not self.hlo.name:
-            return None
-        return without_ssa_parts(self.hlo.name)
 
     @cached_property
     def phase(self) -> str:
@@ -923,10 +723,6 @@ class Event:
     def duration(self) -> int:
         return self.on_device.duration
 
-    @property
-    def group(self) -> tuple[str, str]:
-        return self.op.agg_key, self.op.kind
-
 
 # --- small helpers -------------------------------------------------------------------------------
 
@@ -951,28 +747,6 @@ def duration(events: list[Event]) -> int:
     return sum(e.duration for e in events)
 
 
-def longest(events: list[Event]) -> Event:
-    """Return the first of the longest events."""
-    return max(events, key=lambda e: e.duration)
-
-
-def fact_sum(values: Iterable[Fraction | None]) -> Fraction | None:
-    known = [value for value in values if value is not None]
-    return sum(known, Fraction(0)) if known else None
-
-
-def hbm_bytes_sum(events: list[Event]) -> Fraction | None:
-    if any(e.op.bytes_accessed and e.op.hbm_bytes is None for e in events):
-        return None
-    return fact_sum(e.op.hbm_bytes for e in events)
-
-
-def number(value: Fraction | None) -> int | float | None:
-    if value is None:
-        return None
-    return int(value) if value.denominator == 1 else float(value)
-
-
 Rational = int | Fraction
 
 
@@ -984,10 +758,6 @@ def ratio(part: Rational | None, base: Rational | None, digits: int) -> float | 
 
 def pct(part: Rational, base: Rational) -> float | None:
     return ratio(100 * part, base, 3)
-
-
-def whole_ps(value: Rational) -> int:
-    return round(value)
 
 
 def distinct(values: Iterable[str | None]) -> list[str]:

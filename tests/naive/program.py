@@ -7,12 +7,11 @@ what an id stands for is kept, so that real programs take seconds.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tests.naive.frames import Place
 from tests.naive.wire import (
@@ -39,7 +38,6 @@ COLLECTIVES = (
     *("collective-permute", "collective-broadcast"),
 )
 TRANSFERS = ("send", "recv")
-DOTS = ("convolution", "dot")
 MAX_HOPS = 8
 # (dtype, dims) of each array
 Arrays = list[tuple[str, list[int]]]
@@ -73,9 +71,6 @@ class Instruction:
     # As many frames as are known, even if the outermost is missing.
     told_stack: str | None
     op_name: str
-    precisions: list[int]
-    algorithm: int
-    config: bytes
     shape: Message
     message: Message
 
@@ -198,7 +193,6 @@ def file_and_line(file: str, line: int) -> str | None:
 
 def decode_instruction(message: Message, frames: Frames) -> Instruction:
     metadata = fields(last(message, 7, b""))
-    precision = fields(last(message, 51, b""))
     in_file = file_and_line(text_in(metadata, 3), last(metadata, 4, 0))
     shape = fields(last(message, 3, b""))
     return Instruction(
@@ -212,9 +206,6 @@ def decode_instruction(message: Message, frames: Frames) -> Instruction:
         stack=frames.stack(last(metadata, 15, 0)),
         told_stack=frames.told(last(metadata, 15, 0))[0],
         op_name=text_in(metadata, 2),
-        precisions=numbers_in(precision, 1),
-        algorithm=last(precision, 2, 0),
-        config=last(message, 43, b""),
         shape=shape,
         message=message,
     )
@@ -258,16 +249,12 @@ class Entry:
 
     @cached_property
     def buffers(self) -> bytes | None:
-        """Return the buffer assignment if the program can be read."""
-        return last(fields(self.hlo), 3, None) if self.hlo and self.program else None
+        """Return the buffer assignment."""
+        return last(fields(self.hlo), 3, None) if self.hlo else None
 
     @cached_property
     def program(self) -> Program | None:
-        """Return the program; None if there is none or its bytes are damaged."""
-        try:
-            return None if self.hlo is None else decode_program(self.hlo)
-        except ValueError:
-            return None
+        return None if self.hlo is None else decode_program(self.hlo)
 
 
 def decode_entries(plane: Message) -> dict[int, Entry]:
@@ -300,23 +287,6 @@ def id_of_program(stat: StatValue | None, name: str, key: int) -> int:
 
 
 # --- what can be asked of a program --------------------------------------------------------------
-
-
-@dataclass
-class Dot:
-    """A dot: the element types of its two operands in the program, and their precisions."""
-
-    dtypes: list[str]
-    precisions: list[int]
-    algorithm: int
-
-
-@dataclass
-class Cost:
-    """The cost that the author of a kernel declared."""
-
-    flops: int
-    bytes: int | None
 
 
 @dataclass(eq=False)
@@ -382,33 +352,6 @@ class Program:
                 out += [instruction, *self.inside(self.called(instruction), seen)]
         return out
 
-    # dots, fusions, kernels
-
-    def dots(self, instruction: Instruction) -> list[Dot]:
-        """Return the dots that it is or contains; none if an operand is unknown."""
-        around = [instruction, *self.inside(self.called(instruction), [])]
-        dots = []
-        for dot in (i for i in around if i.opcode in DOTS):
-            there = self.home(dot).instructions
-            operands = known(with_id(i, there) for i in dot.operand_ids[:2])
-            if len(operands) < 2:
-                return []
-            precisions = [*dot.precisions, 0, 0][:2]
-            dots.append(Dot([operand.dtype for operand in operands], precisions, dot.algorithm))
-        return dots
-
-    def declared(self, instruction: Instruction) -> Cost | None:
-        """Return the declared cost; 0 flops are no declaration."""
-        try:
-            config = json.loads(instruction.config)
-            estimate = config["custom_call_config"]["cost_estimate"]
-        except (ValueError, KeyError, TypeError):
-            return None
-        if not isinstance(estimate, dict):
-            return None
-        flops = count_of(estimate.get("flops"))
-        return Cost(flops, count_of(estimate.get("bytes_accessed"))) if flops else None
-
     # asynchronous operations
 
     def nearest(
@@ -421,13 +364,13 @@ class Program:
         ways = [[origin]]
         seen = [origin]
         for way in ways:  # the list grows during the loop
-            for each in neighbours(way[-1]):
-                if each in seen:
+            for reached in neighbours(way[-1]):
+                if reached in seen:
                     continue
-                if is_wanted(each):
-                    return [*way[1:], each]
-                seen.append(each)
-                ways.append([*way, each])
+                if is_wanted(reached):
+                    return [*way[1:], reached]
+                seen.append(reached)
+                ways.append([*way, reached])
         return []
 
     def chain(self, instruction: Instruction) -> list[Instruction]:
@@ -474,9 +417,9 @@ class Program:
     def collective_of(self, instruction: Instruction) -> Instruction | None:
         """Return the first collective that it is or contains, in the order of its parts."""
         for part in self.parts(instruction):
-            for each in (part, *self.inside(self.called(part), [])):
-                if each.collective:
-                    return each
+            for candidate in (part, *self.inside(self.called(part), [])):
+                if candidate.collective:
+                    return candidate
         return None
 
     def first_of(self, collective: Instruction) -> Instruction | None:
@@ -554,18 +497,18 @@ class Program:
         """Return the line nearest to the begin of a search, in at most MAX_HOPS hops."""
         seen = list(begin)
         ring = list(begin)
-        entered = [self.home(each) for each in begin]
+        entered = [self.home(near) for near in begin]
         for _ in range(MAX_HOPS):
             reached = []
-            for each in ring:
-                for i in nearby(each):
+            for near in ring:
+                for i in nearby(near):
                     home = self.home(i)
-                    if i not in seen and (home is self.home(each) or home not in entered):
+                    if i not in seen and (home is self.home(near) or home not in entered):
                         reached.append(i)
             ring = unique(reached)
-            entered += [self.home(each) for each in ring]
-            for each in ring:
-                place = self.place_of(each)
+            entered += [self.home(near) for near in ring]
+            for near in ring:
+                place = self.place_of(near)
                 if place is not None:
                     return place
             seen += ring
@@ -588,12 +531,3 @@ class Program:
 
     def consumer(self, instruction: Instruction) -> Place | None:
         return self.place_around(self.chain(instruction)[-1:], self.downstream)
-
-
-def count_of(value: Any) -> int | None:
-    """Return a count of flops or bytes, which JSON holds as a number or as text."""
-    try:
-        count = int(value)
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return count if 0 <= count < 2**63 else None

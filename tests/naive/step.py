@@ -1,4 +1,4 @@
-"""The step: how it is picked, its clocks, its totals, and the modes summary and by_source."""
+"""The step: how it is picked, its clocks, its totals, and the mode by_source."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from statistics import median_low
-from typing import Any, TypeVar
+from typing import Any
 
 from tests.naive.frames import INNERMOST_FIRST, majority
 from tests.naive.op import (
     KINDS,
-    PHASES,
     Event,
     LineEvent,
     Op,
@@ -20,56 +18,27 @@ from tests.naive.op import (
     Span,
     count_by,
     duration,
-    fact_sum,
     grouped,
-    hbm_bytes_sum,
     length,
-    longest,
-    number,
     pct,
     time_by,
     union,
 )
 
 Json = dict[str, Any]
-Key = TypeVar("Key", bound=tuple[str, ...])
 
 
 @dataclass
 class Options:
     """The options of the command line by name."""
 
-    device: str | None = None  # the default depends on the mode
+    device: str = "/device:TPU:0"
     step: int | str | None = None  # "all" for every op of the device
     step_id: str | None = None
-    steps: str | None = None
-    include_comm: bool = False
-    top: int | None = None
-    include_data_move: bool = False
-    no_comm_stalls: bool = False
-    chip: str | None = None
-    peak_tflops_bf16: float | None = None
-    peak_tflops_fp8: float | None = None
-    peak_tflops_fp32: float | None = None
-    peak_tflops_fp16: float | None = None
-    peak_hbm_gibps: float | None = None
-    kernel_cost: Sequence[str] = ()
-    bytes: str = "accessed"
-    model_flops: float | None = None
-    tokens: float | str | None = None
-    flops_per_token: float | str | None = None
-    params: float | str | None = None
-    n_devices: float | str | None = None
     own: Sequence[str] = ()
-    flags: str | None = None
-    depth: int | str = 4
-    below: str = ""
-    merge_layers: bool = False
-    op: str | None = None
-    plane: str | None = None
-    line: str | None = None
-    grep: str | None = None
-    sample: int | None = None
+    top: int | None = None
+    include_comm: bool = False
+    include_data_move: bool = False
 
 
 class AbsentError(Exception):
@@ -99,7 +68,7 @@ class Step:
 def read_steps(plane: Plane, line_name: str) -> list[Step]:
     """Return the events of a line that have a valid time."""
     timed = [(span, e) for e in plane.events_of(line_name) if (span := e.on_trace) is not None]
-    timed.sort(key=lambda each: each[0].start)
+    timed.sort(key=lambda pair: pair[0].start)
     starts = [e.start for e in plane.events_of("XLA Ops")]
     return [
         Step(
@@ -207,26 +176,7 @@ def window_of(step: Step, events: list[Event], clocks: Clocks) -> Span:
     return Span(start, max(start, step.on_trace.end + clocks.delta(step.on_trace.end)))
 
 
-# --- tables --------------------------------------------------------------------------------------
-
-
-def times(events: list[Event]) -> Json:
-    return {
-        "n_executions": len(events),
-        "total_dur_ps": duration(events),
-        "min_dur_ps": min(e.duration for e in events),
-        "max_dur_ps": max(e.duration for e in events),
-        "avg_dur_ps": round(duration(events) / len(events)),
-    }
-
-
-def longest_first(groups: dict[Key, list[Event]]) -> list[list[Event]]:
-    ranked = sorted(groups, key=lambda group: (-duration(groups[group]), group))
-    return [groups[group] for group in ranked]
-
-
-def tail_of(left_out: list[list[Event]]) -> Json:
-    return {"n_groups_omitted": len(left_out), "dur_ps": sum(map(duration, left_out))}
+# --- the picked step -----------------------------------------------------------------------------
 
 
 @dataclass
@@ -244,8 +194,6 @@ class Picked:
     events: list[Event]
     n_dropped: int
     clocks: Clocks
-    step_source: str | None  # the line that has the steps
-    host: Plane | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -335,209 +283,46 @@ class Picked:
             ),
         }
 
-    # summary
-
-    def summary(self) -> Json:
-        kinds = ("compute", "comm") if self.options.include_comm else ("compute",)
-        groups = grouped(self.of_kind(*kinds), lambda e: e.group)
-        ranked = longest_first(groups)
-        top = 50 if self.options.top is None else self.options.top
-        rows = []
-        for rank, events in enumerate(ranked[:top], 1):
-            row = {"rank": rank, **self.group_row(events)}
-            if self.options.include_comm:
-                row["kind"] = events[0].op.kind
-            rows.append(row)
-        return {
-            "top_compute_groups": rows,
-            "tail_compute": tail_of(ranked[top:]),
-            "by_kind_rollup": {
-                kind: {
-                    "n": len(self.of_kind(kind)),
-                    "dur_ps": duration(self.of_kind(kind)),
-                    "pct_of_step": pct(duration(self.of_kind(kind)), self.duration),
-                }
-                for kind in KINDS
-            },
-            "by_hlo_category": self.by_hlo_category(),
-            "steps": self.step_rows(),
-            "steps_rollup": self.steps_rollup(),
-            "by_phase_rollup": self.by_phase_rollup(),
-            "idle_gaps": self.idle_gaps(),
-            "comm_rollup": self.comm_rollup(),
-        }
-
-    def group_row(self, events: list[Event]) -> Json:
-        """Return the fields that groups have in summary and in by_source."""
-        first, example = events[0].op, longest(events)
-        return {
-            "agg_key": first.agg_key,
-            "agg_key_kind": first.agg_key_kind,
-            "source_inner": first.source_inner,
-            "source_user": first.source_user,
-            "tf_op": first.tf_op,
-            "source_stack": first.source_stack,
-            **times(events),
-            "pct_of_compute": pct(duration(events), duration(self.of_kind("compute"))),
-            "pct_of_step": pct(duration(events), self.duration),
-            "hlo_categories": count_by(events, lambda op: op.category),
-            "flops_sum": number(fact_sum(e.op.flops for e in events)),
-            "bytes_accessed_sum": number(fact_sum(e.op.bytes_accessed for e in events)),
-            "example_hlo_op": example.op.text,
-            "example_hlo_op_dur_ps": example.duration,
-            "phases": time_by(events, lambda op: op.phase),
-        }
-
-    def by_hlo_category(self) -> list[Json]:
-        def label(event: Event) -> tuple[str, str]:
-            op = event.op
-            return op.category, "container" if op.is_container else op.kind
-
-        groups = grouped(self.events, label)
-        return [
-            {
-                "hlo_category": group[0],
-                "kind": group[1],
-                "n_executions": len(groups[group]),
-                "total_dur_ps": duration(groups[group]),
-                "pct_of_step": pct(duration(groups[group]), self.duration),
-            }
-            for group in sorted(groups, key=lambda group: (-duration(groups[group]), group))
-        ]
-
-    def step_rows(self) -> list[Json]:
-        return [
-            {
-                "index": step.index,
-                "name": step.name,
-                "duration_ps": step.on_trace.duration,
-                "n_xla_ops_events": step.n_events,
-                **({"picked": True} if step is self.step else {}),
-            }
-            for step in self.steps
-        ]
-
-    def by_phase_rollup(self) -> Json:
-        compute = self.of_kind("compute")
-        phases = {p: [e for e in compute if e.op.phase == p] for p in PHASES}
-        return {
-            phase: {
-                "n": len(events),
-                "dur_ps": duration(events),
-                "pct_of_compute": pct(duration(events), duration(compute)),
-            }
-            for phase, events in phases.items()
-        }
-
-    def gaps(self) -> list[Span]:
-        """Return the times when no leaf runs, the longest first, then by time."""
-        busy = self.covered(self.leaves)
-        first, end = self.window.start, self.window.end
-        edges = [first, *(edge for interval in busy for edge in interval), end]
-        gaps = [Span(s, e) for s, e in zip(edges[::2], edges[1::2], strict=True) if s < e]
-        return sorted(gaps, key=lambda gap: (-gap.duration, gap.start))
-
-    def before(self, gap: Span) -> Event | None:
-        """Return the event that ends where the gap begins; the one that began first."""
-        ending = [e for e in self.leaves if e.duration > 0 and e.end == gap.start]
-        is_edge = gap.start == self.window.start
-        return None if is_edge else min(ending, key=lambda e: e.start)
-
-    def behind(self, gap: Span) -> Event | None:
-        starting = [e for e in self.leaves if e.duration > 0 and e.start == gap.end]
-        return None if gap.end == self.window.end else starting[0]
-
-    def gap_row(self, gap: Span) -> Json:
-        before, behind = self.before(gap), self.behind(gap)
-        around = [e for e in self.containers if e.start <= gap.start < e.end]
-        # The innermost container began last. Of those that began together it ends first, and
-        # the file has it after the containers around it.
-        around.sort(key=lambda e: (-e.start, e.end))
-        ties = [e for e in around if (e.start, e.end) == (around[0].start, around[0].end)]
-        return {
-            "start_ps": gap.start - self.base,
-            "dur_ps": gap.duration,
-            "pct_of_step": pct(gap.duration, self.duration),
-            "after_hlo_op": None if before is None else before.op.text,
-            "before_hlo_op": None if behind is None else behind.op.text,
-            "inside": ties[-1].op.hlo.name if ties else None,
-        }
-
-    def idle_gaps(self) -> list[Json]:
-        return [self.gap_row(gap) for gap in self.gaps()[:10]]
-
-    def steps_rollup(self) -> Json:
-        spans = [step.on_trace for step in self.steps]
-        by_name = grouped(self.steps, lambda step: name_in_rollup(step, self.step_source))
-        ranked = sorted(
-            by_name, key=lambda name: (-step_time(by_name[name]), name is None, name or "")
-        )
-        between = time_between(spans)
-        return {
-            "n": len(spans),
-            "n_without_ops": len([step for step in self.steps if step.n_events == 0]),
-            "between_steps_ps": between,
-            "between_steps_pct": pct(between, whole_time(spans)),
-            "by_name": [
-                {
-                    "name": name,
-                    "n": len(by_name[name]),
-                    "total_dur_ps": step_time(by_name[name]),
-                    "median_dur_ps": median_low(s.on_trace.duration for s in by_name[name]),
-                    "min_dur_ps": min(s.on_trace.duration for s in by_name[name]),
-                    "max_dur_ps": max(s.on_trace.duration for s in by_name[name]),
-                }
-                for name in ranked
-            ],
-        }
-
-    def comm_rollup(self) -> list[Json]:
-        exposed = [e for e in self.leaves if e.op.is_wait or e.op.is_synchronous_comm]
-        groups = grouped(exposed, lambda e: e.op.waits_for)
-        return [
-            {
-                "waits_for": name,
-                "n": len(groups[name]),
-                "sync_dur_ps": duration([e for e in groups[name] if not e.op.is_wait]),
-                "wait_dur_ps": duration([e for e in groups[name] if e.op.is_wait]),
-                "pct_of_step": pct(duration(groups[name]), self.duration),
-                "longest_hlo_op": longest(groups[name]).op.text,
-            }
-            for name in sorted(groups, key=lambda name: (-duration(groups[name]), name))
-        ]
-
-    # by_source
-
     def by_source(self) -> Json:
         kinds = ["compute"]
         kinds += ["comm"] if self.options.include_comm else []
         kinds += ["data_move"] if self.options.include_data_move else []
-        groups = grouped(self.of_kind(*kinds), lambda e: e.group)
-        shown, tail = self.shown(groups)
+        groups = grouped(self.of_kind(*kinds), lambda e: (e.op.agg_key, e.op.kind))
+        shown, top, tail = list(groups.values()), self.options.top, {}
+        if top is not None:
+            ranked = sorted(groups, key=lambda group: (-duration(groups[group]), group))
+            shown = [groups[group] for group in ranked[:top]]
+            omitted = [groups[group] for group in ranked[top:]]
+            tail = {"n_groups_omitted": len(omitted), "dur_ps": sum(map(duration, omitted))}
         return {
             "groups": [self.by_source_row(events) for events in shown],
-            **tail,
+            **({} if top is None else {"tail": tail}),
             "totals": {"n_groups_total": len(groups)},
         }
 
-    def shown(self, groups: dict[Key, list[Event]]) -> tuple[list[list[Event]], Json]:
-        """Return all groups in order of appearance, or with --top the longest and a tail."""
-        if self.options.top is None:
-            return list(groups.values()), {}
-        ranked = longest_first(groups)
-        tail = tail_of(ranked[self.options.top :])
-        return ranked[: self.options.top], {"tail": tail}
-
     def by_source_row(self, events: list[Event]) -> Json:
-        known_inputs = [e for e in events if e.op.operand_dtype is not None]
+        first, total = events[0].op, duration(events)
+        # The first of the longest executions is the example.
+        example = max(events, key=lambda e: e.duration)
         return {
-            **self.group_row(events),
-            "kind": events[0].op.kind,
-            "model_flops_sum": number(fact_sum(e.op.model_flops for e in events)),
-            "dtypes": count_by(events, lambda op: op.dtype),
-            "dtype_uncertain": any(e.op.dtype_uncertain for e in events),
-            "hbm_bytes_sum": number(hbm_bytes_sum(events)),
-            "operand_dtypes": time_by(known_inputs, lambda op: str(op.operand_dtype)),
+            "agg_key": first.agg_key,
+            "agg_key_kind": first.agg_key_kind,
+            "kind": first.kind,
+            "source_inner": first.source_inner,
+            "source_user": first.source_user,
+            "tf_op": first.tf_op,
+            "source_stack": first.source_stack,
+            "n_executions": len(events),
+            "total_dur_ps": total,
+            "min_dur_ps": min(e.duration for e in events),
+            "max_dur_ps": max(e.duration for e in events),
+            "avg_dur_ps": round(total / len(events)),
+            "pct_of_compute": pct(total, duration(self.of_kind("compute"))),
+            "pct_of_step": pct(total, self.duration),
+            "hlo_categories": count_by(events, lambda op: op.category),
+            "example_hlo_op": example.op.text,
+            "example_hlo_op_dur_ps": example.duration,
+            "phases": time_by(events, lambda op: op.phase),
         }
 
 
@@ -552,12 +337,6 @@ def time_between(spans: list[Span]) -> int:
 
 def step_time(steps: list[Step]) -> int:
     return sum(step.on_trace.duration for step in steps)
-
-
-def name_in_rollup(step: Step, source: str | None) -> str | None:
-    """Return the name of a step; None for the profiler's numbered steps."""
-    is_number = bool(step.name) and all(c in "0123456789" for c in step.name or "")
-    return None if is_number and source == "steps" else step.name or "<none>"
 
 
 def notes_of_all(steps: list[Step]) -> list[str]:
@@ -606,7 +385,6 @@ def read_picked(
     notes: list[str],
     steps: list[Step],
     step: Step,
-    step_source: str | None,
 ) -> Picked:
     """Return the picked step with its events."""
     on_line = plane.events_of("XLA Ops")
@@ -642,5 +420,4 @@ def read_picked(
         events=events,
         n_dropped=len(dropped),
         clocks=clocks,
-        step_source=step_source,
     )

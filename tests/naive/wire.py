@@ -101,8 +101,8 @@ def numbers_in(message: Message, number: int) -> list[int]:
             continue
         at = 0
         while at < len(value):
-            each, at = read_varint(value, at)
-            out.append(each)
+            item, at = read_varint(value, at)
+            out.append(item)
     return out
 
 

@@ -1,7 +1,7 @@
-"""Large traces: the right answer at any size, in memory that does not grow with it.
+"""Test that large traces are answered rightly, in memory that does not grow with their size.
 
-Sizes and memory are measured on real processes. Other tests make pieces so small that every event
-meets a boundary, and compare the decoding in columns with a model of random legal events.
+Sizes and memory are measured on real processes. Tests of small traces read them in pieces so small
+that every event meets a boundary.
 """
 
 from __future__ import annotations
@@ -14,28 +14,20 @@ import tempfile
 import unittest
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 from unittest import mock
 
-from _proto.trace import lines, open_trace, source
+from _proto.trace import lines, source
 from tests.builders.make_trace import Shape, write_sparse_trace, write_trace
 from tests.builders.xspace import (
-    Event,
-    EventMetadata,
-    Line,
     Plane,
     Space,
     Stat,
-    StatMetadata,
-    bytes_field,
     encode,
-    int_field,
     op,
     raw,
     tpu_plane,
-    uint64,
 )
 from tests.harness import FULL, MODES_OF_TRACE, SCRIPT, InFolder, answer, sampled
 
@@ -148,14 +140,14 @@ class OtherPlanes(InFolder):
         said, n_bytes = self.read_counting(Shape(factor=0.1), modes)
         said_of_double, n_bytes_of_double = self.read_counting(Shape(factor=0.1, others=2), modes)
         self.assertEqual(said_of_double, said)
-        # Of eight more planes of 2 MB only the beginning is read.
+        # There are eight more planes of 2 MB, of which only the beginning is read.
         self.assertLess(n_bytes_of_double - n_bytes, 8 * len(modes) * 10_000)
 
 
 class Sparse(InFolder):
     """A sparse file of 8 GiB."""
 
-    # More than 32 bits can count.
+    # Offsets after the hole need more than 32 bits.
     hole = 4 * GIB + MIB
 
     def test_file_larger_than_a_protobuf_message_is_read(self) -> None:
@@ -219,153 +211,6 @@ class Pieces(InFolder):
             for size in (1, 64, 257, 4096):
                 with self.subTest(name, size=size), pieces_of(size):
                     self.assertEqual(facts(trace, "summary"), expected)
-
-
-class Meaning(NamedTuple):
-    """The meaning of an event's bytes."""
-
-    metadata_id: int
-    # None if the event says how often something occurred, not when.
-    offset: int | None
-    duration: int
-
-
-def ordinary_event(rng: random.Random) -> tuple[bytes, Meaning]:
-    meaning = Meaning(rng.randrange(1, 300), rng.randrange(2**45), rng.choice((0, 9, 10**9)))
-    event = Event(meaning.metadata_id, meaning.offset, meaning.duration or None)
-    return encode(event), meaning
-
-
-def odd_event(rng: random.Random, surplus: bool) -> tuple[bytes, Meaning]:
-    """Return a legal event with any fields in any order, some twice, some not at all.
-
-    The fields 2 (when) and 5 (how often) occur once or more with a surplus, else at most once.
-    """
-    numbers = rng.choices((1, 3, 4, 99), k=rng.randrange(5))
-    numbers += rng.choices((2, 2, 5), k=rng.randrange(1, 4) if surplus else rng.randrange(2))
-    rng.shuffle(numbers)
-    metadata_id = duration = 0
-    offset: int | None = 0
-    fields = []
-    for number in numbers:
-        value = rng.choice((0, 1, 127, 128, 10**12, -1))
-        match number:
-            case 1:
-                metadata_id = value
-            case 2:
-                offset = value
-            case 3:
-                duration = value
-            case 5:
-                offset = None
-        if number == 4:
-            fields.append(bytes_field(4, int_field(1, 1) + int_field(3, value)))
-        else:
-            fields.append(int_field(number, value))
-    return b"".join(fields), Meaning(metadata_id, offset, duration)
-
-
-class Columns(InFolder):
-    """Decode in columns without confusing which value belongs to which event."""
-
-    def write_events(self, events: list[bytes]) -> Path:
-        return self.write_line(b"".join(bytes_field(4, event) for event in events))
-
-    def write_line(self, fields: bytes) -> Path:
-        trace = self.folder / "trace.xplane.pb"
-        line = Line("XLA Ops", extra=fields)
-        trace.write_bytes(encode(Space([Plane("/device:TPU:0", [line])])))
-        return trace
-
-    def check(self, events: list[tuple[bytes, Meaning]], *windows: tuple[int, int]) -> None:
-        """Compare the events that are read, all and in windows, with their meaning."""
-        windows = ((-(1 << 63), 1 << 63), *windows)
-        timed = [m for _, m in events if m.offset is not None]
-        with open_trace(str(self.write_events([data for data, _ in events]))) as (trace,):
-            (line,) = trace.plane("/device:TPU:0").lines("XLA Ops")
-            offsets = list(chain.from_iterable(line.starts()))
-            found = [
-                [row for events in line.events(*window) for row in events.rows()]
-                for window in windows
-            ]
-        self.assertEqual(line.n_events, len(events))
-        self.assertEqual(line.n_aggregated, len(events) - len(timed))
-        self.assertEqual(sorted(offsets), sorted(m.offset or 0 for m in timed))
-        for window, of_window in zip(windows, found, strict=True):
-            start, end = window
-            expected = [m for m in timed if start <= (m.offset or 0) < end]
-            # None of the stats here has a time that the core measured.
-            self.assertEqual(of_window, [(*m, None) for m in expected])
-
-    def test_absent_and_repeated_fields(self) -> None:
-        for data, meaning in (
-            (b"", Meaning(0, 0, 0)),
-            (int_field(1, 5), Meaning(5, 0, 0)),
-            (int_field(2, 5), Meaning(0, 5, 0)),
-            (int_field(3, 5), Meaning(0, 0, 5)),
-            (int_field(5, 5), Meaning(0, None, 0)),
-            (int_field(2, 5) + int_field(2, 6), Meaning(0, 6, 0)),
-            (int_field(2, 5) + int_field(5, 6), Meaning(0, None, 0)),
-            (int_field(5, 5) + int_field(2, 6), Meaning(0, 6, 0)),
-            (
-                int_field(3, 5) + int_field(3, 6) + int_field(1, 7) + int_field(1, 8),
-                Meaning(8, 0, 6),
-            ),
-        ):
-            with self.subTest(data=data):
-                self.check([(data, meaning)])
-
-    def test_one_event_with_two_times_and_one_without(self) -> None:
-        neither = (int_field(1, 1), Meaning(1, 0, 0))
-        both = (int_field(2, 500) + int_field(5, 3), Meaning(0, None, 0))
-        for events in ([both, neither], [neither, both]):
-            with self.subTest(events=events):
-                self.check(events)
-            # In several pieces with as many offsets as events, and in one large piece.
-            for size in (40, GIB):
-                with self.subTest(pieces_of=events, size=size), pieces_of(size):
-                    self.check(events * 8)
-            with self.subTest(many=events):
-                self.check(events * 10_000)
-
-    def test_random_events(self) -> None:
-        for seed in sampled(range(400), 40):
-            rng = random.Random(seed)
-            surplus = rng.random() < 0.5
-            share = rng.choice((0, 0.1, 0.9))
-            events = [
-                odd_event(rng, surplus) if rng.random() < share else ordinary_event(rng)
-                for _ in range(rng.randrange(1, 30))
-            ]
-            size = rng.choice((1, 40, 300, GIB))
-            with self.subTest(seed=seed), pieces_of(size):
-                self.check(events, (0, 128), (10**12, 2**44))
-
-
-class ForeignFields(unittest.TestCase):
-    """A newer profiler may add a field to every event. Columns take a quarter of the time."""
-
-    def test_events_with_a_foreign_field_are_still_read_in_columns(self) -> None:
-        def totals(of_event: bytes, of_stat: bytes) -> dict[str, Any]:
-            events = []
-            for i in range(3000):
-                stats = b"".join(
-                    bytes_field(4, encode(Stat(j, uint64(value))) + of_stat)
-                    for j, value in ((1, 100 * i), (2, 50))
-                )
-                events.append(Event(1, 100 * i, 50, extra=stats + of_event))
-            names = [StatMetadata(1, "device_offset_ps"), StatMetadata(2, "device_duration_ps")]
-            ops = [EventMetadata(1, "%fusion.1 = f32[2]{0} fusion()")]
-            plane = Plane("/device:TPU:0", [Line("XLA Ops", events)], ops, names)
-            found: dict[str, Any] = answer(encode(Space([plane])), "summary")["totals"]
-            return found
-
-        plain = totals(b"", b"")
-        self.assertEqual(plain["n_events_total"], 3000)
-        for fields in ((int_field(9, 77), b""), (b"", int_field(9, 77))):
-            refused = mock.patch.object(lines, "_timed_events", side_effect=AssertionError)
-            with self.subTest(fields=fields), refused:
-                self.assertEqual(totals(*fields), plain)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import random
 import tempfile
 import unittest
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from _proto.hlo.backend_config import DeclaredCost
 from _proto.hlo.buffers import (
@@ -24,7 +22,7 @@ from _proto.hlo.buffers import (
 )
 from _proto.hlo.collectives import Collective, collective_of, plan_of
 from _proto.hlo.dots import Dot, dot_of
-from _proto.hlo.nearest_line import NearestLine, nearest_line
+from _proto.hlo.nearest_line import nearest_line
 from _proto.hlo.program import Instruction
 from _proto.hlo.programs import Programs
 from _proto.hlo.replica_groups import (
@@ -38,10 +36,8 @@ from _proto.hlo.replica_groups import (
 )
 from _proto.hlo.shapes import Array
 from _proto.trace import open_trace
-from _proto.trace import plane as plane_module
 from tests.builders.hlo_proto import (
     Op,
-    Shape,
     StackFrames,
     allocation,
     array,
@@ -60,7 +56,6 @@ from tests.builders.hlo_proto import (
 )
 from tests.builders.hlo_proto import listed_groups as listed_field
 from tests.builders.xspace import (
-    NO_VALUE,
     EventMetadata,
     Plane,
     Space,
@@ -69,14 +64,13 @@ from tests.builders.xspace import (
     Value,
     as_value,
     bytes_field,
-    double,
     encode,
     int64,
     int_field,
     raw,
     string,
 )
-from tests.harness import OFFLOADING, TRAINING, sampled
+from tests.harness import sampled
 
 BIG = 12190760917235803885
 NOTE = "the program's HLO can't be read: "
@@ -152,7 +146,7 @@ def entry(
 
 
 class Entries(unittest.TestCase):
-    """Which programs a file has."""
+    """The programs in a file, and their ids."""
 
     def test_programs_are_found_by_signed_and_unsigned_id(self) -> None:
         hlo = hlo_proto({"main": [op("a", "add")]})
@@ -195,15 +189,6 @@ class Entries(unittest.TestCase):
                 self.assert_ids([entry(6, "jit_f", stat)], 6)
                 self.assert_ids([entry(BIG - 2**64, "jit_f", stat)], BIG)
 
-    def test_id_may_be_written_as_negative(self) -> None:
-        self.assert_ids([entry(6, "jit_f", number=int64(BIG - 2**64))], BIG)
-        self.assert_ids([entry(6, f"jit_f({BIG - 2**64})")], BIG)
-
-    def test_id_stat_that_is_no_integer_is_ignored(self) -> None:
-        for value in (string("3"), double(3.0), raw(b"3"), NO_VALUE):
-            with self.subTest(value=value):
-                self.assert_ids([entry(6, f"jit_f({BIG})", number=value)], BIG)
-
     def test_only_a_number_at_the_end_of_the_name_is_an_id(self) -> None:
         for name in (
             *("jit_f(35)::fusion.28", "jit_f(35) ", "jit_f(3", "jit_f()", "jit_f(0x23)", "jit_f3"),
@@ -212,15 +197,6 @@ class Entries(unittest.TestCase):
             with self.subTest(name=name):
                 self.assert_ids([entry(6, name)], 6)
         self.assert_ids([entry(6, "jit_f(4)(35)"), entry(7, "(36)")], 35, 36)
-
-    def test_id_in_the_name_counts_if_keys_are_swapped(self) -> None:
-        swapped = [entry(BIG - 2**64, "jit_f(7)"), entry(7, f"jit_f({BIG})", instruction="b")]
-        names = [StatMetadata(i, name) for i, name in STAT_NAMES.items()]
-        plane = Plane("/host:metadata", [], swapped, names)
-        with programs_in(encode(Space([plane]))) as programs:
-            for program_id, name in ((7, "a"), (BIG, "b")):
-                found = programs.program(program_id)
-                self.assertIsNotNone(found and found.instruction(name), name)
 
     def test_entries_of_other_kinds_do_not_hide_a_program(self) -> None:
         program = entry(6, "jit_f(35)")
@@ -235,19 +211,6 @@ class Entries(unittest.TestCase):
         ]
         for entries in ([program, *others], [*others, program]):
             self.assert_ids(entries, 35)
-
-    def test_trace_without_the_plane_has_no_programs(self) -> None:
-        with programs_in(encode(Space([Plane("/device:TPU:0")]))) as programs:
-            self.assertEqual(programs.names, {})
-            self.assertEqual(programs.notes, [])
-            self.assertIsNone(programs.program(1))
-
-    def test_fields_may_be_in_any_order(self) -> None:
-        hlo = hlo_proto({"main": [op("a", "add", line="m.py:1")]})
-        plane = metadata_plane({5: ("jit_f(5)", hlo)})
-        with programs_in(encode(Space([plane]), lambda fields: list(reversed(fields)))) as programs:
-            program = programs.program(5)
-            self.assertIsNotNone(program and program.instruction("a"))
 
     def test_damaged_entries_are_one_note_and_others_are_read(self) -> None:
         hlo = hlo_proto({"main": [op("a", "add")]})
@@ -327,22 +290,7 @@ class Damaged(unittest.TestCase):
         self.assertEqual(known, ("m.py:1", "producer", 2))
         self.assertEqual(read["f"].lines_inside(), {})
         self.assertIsNone(dot_of(read["f"]))
-        self.assertEqual([each.name for each in read["op.0"].operands], ["op.1"])
-
-    def test_operands_may_follow_their_users(self) -> None:
-        read = main_of(op("b", "abs", "a"), op("a", "abs", line="m.py:1"))
-        self.assertEqual(nearest(read, "b"), ("m.py:1", "producer", 1))
-        self.assertEqual(read.notes, [])
-
-    def test_deeply_nested_program_is_searched(self) -> None:
-        n = 2_000
-        computations = {"c0": [op("deep", "convolution", "deep", "deep", line="m.py:1")]}
-        for i in range(1, n):
-            computations[f"c{i}"] = [op(f"f{i}", "fusion", calls=[f"c{i - 1}"])]
-        computations["main"] = [op("top", "fusion", calls=[f"c{n - 1}"])]
-        read = opened(computations)
-        self.assertEqual(dot_of(read["top"]), Dot("bf16", "f32"))
-        self.assertEqual(read["top"].lines_inside(), {("m.py:1", "convolution"): 1})
+        self.assertEqual([operand.name for operand in read["op.0"].operands], ["op.1"])
 
     def test_noise_and_cuts_never_raise(self) -> None:
         dice = random.Random(7)
@@ -357,8 +305,8 @@ class Damaged(unittest.TestCase):
             if read.program is None:
                 self.assertEqual(len(read.notes), 1, case)
                 continue
-            for each in read.program.instructions():
-                ask_everything(each)
+            for instruction in read.program.instructions():
+                ask_everything(instruction)
             self.assertLessEqual(len(read.notes), 1, case)
             self.assertTrue(all(note.startswith(NOTE) for note in read.notes), read.notes)
 
@@ -403,16 +351,16 @@ def everything() -> dict[str, list[Op]]:
     }
 
 
-def ask_everything(each: Instruction) -> None:
+def ask_everything(one: Instruction) -> None:
     for producer_first in (False, True):
-        nearest_line(each, producer_first, {"copy.1": "x.py:1"})
-    _ = each.chain, each.on_sparse_core, each.tf_op, each.line, each.stack, each.users, each.shape
-    _ = each.arrays, each.declared_cost, each.parameter_number, each.leaves
-    _ = each.config, each.retried, each.is_kernel
-    dot_of(each)
-    collective_of(each)
-    plan_of(each)
-    each.lines_inside()
+        nearest_line(one, producer_first, {"copy.1": "x.py:1"})
+    _ = one.chain, one.on_sparse_core, one.tf_op, one.line, one.stack, one.users, one.shape
+    _ = one.arrays, one.declared_cost, one.parameter_number, one.leaves
+    _ = one.config, one.retried, one.is_kernel
+    dot_of(one)
+    collective_of(one)
+    plan_of(one)
+    one.lines_inside()
 
 
 class Lines(unittest.TestCase):
@@ -539,17 +487,6 @@ class Dots(unittest.TestCase):
         self.assertEqual(dtype_of("f16", "bf16"), Dot("fp16", "f16"))
         self.assertEqual(dtype_of("bf16", "s8"), Dot("other", "bf16"))
 
-    def test_converted_predicate_has_the_dtype_it_is_converted_to(self) -> None:
-        for dtype, dot in (("bf16", Dot("bf16", "bf16")), ("f32", Dot("bf16", "f32"))):
-            body = [
-                op("mask", "parameter", shape=array("pred", 8, 8)),
-                op("x", "parameter", shape=array("bf16", 8, 8)),
-                op("c", "convert", "mask", shape=array(dtype, 8, 8)),
-                op("d", "dot", "c", "x", shape=array("f32", 8, 8)),
-            ]
-            program = opened({"c": body, "main": [op("top", "fusion", calls=["c"])]})
-            self.assertEqual(dot_of(program["top"]), dot)
-
     def test_op_without_dot_or_with_unreadable_operands_has_none(self) -> None:
         read = opened({"c": [op("a", "add")], "main": [op("top", "fusion", calls=["c"])]})
         self.assertIsNone(dot_of(read["top"]))
@@ -655,20 +592,6 @@ class Chains(unittest.TestCase):
         for name in ("fusion.7", "async-collective-starter"):
             self.assertEqual(chain_names(read, name), [name])
 
-    def test_done_without_start_in_its_computation_is_alone(self) -> None:
-        read = opened(
-            {
-                "body": [
-                    op("p", "parameter"),
-                    op("gte.1", "get-tuple-element", "p"),
-                    op("recv-done.1", "recv-done", "gte.1"),
-                    op("recv.2", "recv", "recv-done.1"),
-                ]
-            }
-        )
-        self.assertEqual(chain_names(read, "recv-done.1"), ["recv-done.1"])
-        self.assertEqual(chain_names(read, "recv.2"), ["recv.2"])
-
     def test_thread_of_any_part_names_the_sparse_core(self) -> None:
         read = opened(
             {
@@ -702,18 +625,6 @@ class NearestLines(unittest.TestCase):
         self.assertEqual(nearest(read, "copy-done.1"), ("m.py:2", "own", 0))
         self.assertEqual(nearest(read, "copy-done.2"), ("m.py:3", "own", 0))
         self.assertEqual(nearest(read, "copy-start.2"), ("m.py:4", "consumer", 1))
-
-    def test_lines_of_the_trace_are_used_if_the_program_has_none(self) -> None:
-        read = opened(
-            {"main": [op("x", "abs"), op("copy.1", "copy", "x"), op("y", "abs", "copy.1")]}
-        )
-        self.assertEqual(
-            nearest(read, "copy.1", sources={"copy.1": "t.py:1"}), ("t.py:1", "own", 0)
-        )
-        self.assertEqual(
-            nearest(read, "copy.1", sources={"y": "t.py:2"}), ("t.py:2", "consumer", 1)
-        )
-        self.assertIsNone(nearest(read, "copy.1"))
 
     def test_collective_inside_comes_before_producer_and_consumer(self) -> None:
         def program(inner: list[Op], root: str | None, *before: Op) -> Opened:
@@ -829,21 +740,6 @@ class NearestLines(unittest.TestCase):
         # An instruction that calls it twice, as body and condition, is a single caller.
         read = self.body(op("while.1", "while", "x", calls=["body", "body"]))
         self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer", 3))
-
-    def test_computation_that_calls_itself_is_entered_once(self) -> None:
-        read = opened(
-            {
-                "body": [
-                    op("p", "parameter"),
-                    op("copy.1", "copy", "p"),
-                    op("call.1", "call", "copy.1", calls=["body"]),
-                    op("out", "abs", "call.1", line="m.py:1"),
-                    op("t", "tuple", "copy.1"),
-                ]
-            }
-        )
-        self.assertEqual(nearest(read, "copy.1"), ("m.py:1", "consumer", 2))
-        self.assertEqual(nearest(read, "copy.1", producer_first=True), ("m.py:1", "consumer", 2))
 
 
 class Groups(unittest.TestCase):
@@ -1028,21 +924,6 @@ class Shapes(unittest.TestCase):
         ):
             self.assertEqual(Array(dtype, dims).n_bytes, n_bytes, dtype)
 
-    def test_size_of_a_dynamic_shape_is_unknown(self) -> None:
-        for dynamic, n_bytes in (((), 64), ((False, False), 64), ((False, True), None)):
-            shape = Shape("f32", (2, 8), dynamic=dynamic)
-            (only,) = main_of(op("x", "abs", shape=shape))["x"].arrays or []
-            self.assertEqual((only.dims, only.n_bytes), ((2, 8), n_bytes))
-
-    def test_shape_nested_deeper_than_protobuf_parses_is_unreadable(self) -> None:
-        deep = int_field(2, 13)
-        for _ in range(5000):
-            deep = int_field(2, 13) + bytes_field(4, deep)
-        read = main_of(op("x", "abs", extra=bytes_field(3, deep)))
-        self.assertIsNone(read["x"].arrays)
-        self.assertIsNone(read["x"].shape)
-        self.assertEqual(len(read.notes), 1)
-
 
 SOME_BUFFERS = (
     buffer(14, 100, 1)
@@ -1101,108 +982,6 @@ class Buffers(unittest.TestCase):
                 (note,) = read.notes
                 self.assertIn("the buffer assignment", note)
                 self.assertTrue(read["x"])
-
-    def test_buffer_of_an_unknown_instruction_has_none(self) -> None:
-        read = opened({"main": [op("x", "abs")]}, buffers=buffer(1, 5, 99))
-        self.assertEqual(read.buffers and read.buffers.buffers[1].instruction, None)
-        self.assertEqual(len(read.notes), 1)
-
-
-class RealOp(NamedTuple):
-    instruction: Instruction
-    metadata: plane_module.Metadata
-
-    @property
-    def name(self) -> str:
-        return self.instruction.name
-
-    def nearest(self) -> NearestLine | None:
-        """Search producers first if the op is a sum or copies to the host."""
-        output = self.metadata.name.partition("(")[0]
-        sums = self.name.startswith(("reduce-scatter", "all-reduce"))
-        return nearest_line(self.instruction, sums or "S(5)" in output, {})
-
-
-@functools.cache
-def real(path: Path) -> tuple[list[RealOp], list[str]]:
-    """Read the ops of a real capture's first device, with their instructions, and the notes."""
-    if not path.exists():
-        raise unittest.SkipTest(f"{path.name} is missing")
-    with open_trace(str(path)) as (trace,):
-        plane = trace.plane("/device:TPU:0")
-        programs = Programs(trace)
-        ids = {
-            metadata_id
-            for line in plane.lines("XLA Ops")
-            for events in line.events(-(1 << 80), 1 << 80)
-            for metadata_id in events.metadata_ids
-        }
-        ops = []
-        for metadata_id in sorted(ids):
-            metadata = plane.metadata(metadata_id)
-            program_id = metadata.stats.get("program_id") if metadata else None
-            program = programs.program(program_id) if isinstance(program_id, int) else None
-            assert metadata is not None and program is not None, metadata_id
-            instruction = program.instruction(metadata.name.partition(" = ")[0])
-            assert instruction is not None, metadata.name
-            ops.append(RealOp(instruction, metadata))
-    return ops, programs.notes
-
-
-class RealPrograms(unittest.TestCase):
-    def test_every_op_has_an_instruction_that_agrees_with_the_trace(self) -> None:
-        for path, n_ops in ((TRAINING, 560), (OFFLOADING, 17)):
-            with self.subTest(path.name):
-                ops, notes = real(path)
-                self.assertEqual(len(ops), n_ops)
-                self.assertEqual(notes, [])
-                for each in ops:
-                    stats = each.metadata.stats
-                    self.assertEqual(each.instruction.line, stats.get("source"))
-                    stack = stats.get("source_stack")
-                    # The older capture has a line feed at the end.
-                    expected = stack.removesuffix("\n") if isinstance(stack, str) else None
-                    self.assertEqual(each.instruction.stack, expected)
-                    self.assertEqual(each.instruction.tf_op, stats.get("tf_op"))
-
-    def test_all_ops_without_a_stack_have_a_nearest_line(self) -> None:
-        how: dict[tuple[str, str], Counter[str]] = {}
-        for each in real(TRAINING)[0]:
-            if each.metadata.stats.get("source_stack") is None:
-                found = each.nearest()
-                assert found is not None, each.name
-                category = str(each.metadata.stats.get("hlo_category"))
-                kind = each.name.partition(".")[0], category
-                how.setdefault(kind, Counter())[found.how] += 1
-        self.assertEqual(how["reduce-scatter", "async-done"], {"producer": 13, "inside": 1})
-        self.assertEqual(how["slice-done", "async-done"], {"consumer": 30})
-        # The last copies have no consumer.
-        self.assertEqual(how["copy-done", "copy-done"], {"consumer": 86, "producer": 10})
-        for each in real(OFFLOADING)[0]:
-            self.assertIsNotNone(each.nearest(), each.name)
-
-    def test_every_start_has_a_done_and_every_collective_has_groups(self) -> None:
-        kinds: Counter[str] = Counter()
-        for each in real(TRAINING)[0]:
-            if each.instruction.opcode.endswith(("-start", "-done")):
-                chain = each.instruction.chain
-                self.assertEqual(chain[0].opcode[-6:] + chain[-1].opcode[-5:], "-start-done")
-            found = collective_of(each.instruction)
-            if found is not None and each.instruction.opcode.endswith("-done"):
-                kinds[found.opcode] += 1
-                assert found.who is not None and found.who.label is not None
-                is_permute = found.opcode == "collective-permute"
-                self.assertIn("8 pairs, " if is_permute else " x ", found.who.label)
-                self.assertTrue(found.inputs and found.outputs)
-        self.assertEqual(
-            kinds,
-            {"all-gather": 23, "reduce-scatter": 14, "all-reduce": 1, "collective-permute": 4},
-        )
-        summed = {each.name: each for each in real(OFFLOADING)[0]}.get("all-reduce")
-        reduced = collective_of(summed.instruction) if summed else None
-        assert reduced is not None
-        self.assertEqual(reduced.who, Participants(2, "4 x 2, stride 4"))
-        self.assertEqual([array.n_bytes for array in reduced.inputs or []], [5_368_709_120])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,278 @@
+"""Test that events decoded in columns equal events decoded one by one, and a model of both."""
+
+from __future__ import annotations
+
+import random
+import unittest
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from unittest import mock
+
+from _proto import columns_pb2 as columns
+from _proto.trace import lines, open_trace
+from _proto.trace.events import DeviceStats
+from tests.builders.xspace import (
+    Event,
+    EventMetadata,
+    Line,
+    Plane,
+    Space,
+    Stat,
+    StatMetadata,
+    bytes_field,
+    double_field,
+    encode,
+    int_field,
+    uint64,
+)
+from tests.harness import FULL, InFolder, answer, sampled
+
+# A message as its fields: numbers and values, in the order of the file.
+Fields = list[tuple[int, Any]]
+# Metadata id, offset, duration, and the offset and duration that the core measured.
+Row = tuple[int, int, int, tuple[int, int] | None]
+
+MAX = 2**63 - 1
+EDGES = (0, 1, 127, 128, 10**12, MAX, 2**63, 2**64 - 1)
+DEVICE = DeviceStats(frozenset({8}), frozenset({9}))
+# The ids of the offset and of the duration.
+DEVICES = (
+    DEVICE,
+    DeviceStats(frozenset({9}), frozenset({8})),
+    DeviceStats(frozenset({0}), frozenset({9})),
+    DeviceStats(frozenset({8, 300}), frozenset({9, 0})),
+    # These ids contain bytes that the decoder uses as signs for shapes.
+    DeviceStats(frozenset({0x62 << 7 | 0x60}), frozenset({0x7F << 7 | 0x7F})),
+    DeviceStats(frozenset({8}), frozenset()),
+)
+
+
+def encoded(fields: Fields) -> bytes:
+    parts = []
+    for number, value in fields:
+        match value:
+            case list():
+                parts.append(bytes_field(number, encoded(value)))
+            case bytes():
+                parts.append(bytes_field(number, value))
+            case float():
+                parts.append(double_field(number, value))
+            case _:
+                parts.append(int_field(number, value))
+    return b"".join(parts)
+
+
+def piece_of(events: Sequence[Fields]) -> bytes:
+    return b"".join(bytes_field(4, encoded(event)) for event in events)
+
+
+def signed(value: int) -> int:
+    return value - 2**64 if value >> 63 else value
+
+
+def row_of(event: Fields, device: DeviceStats) -> Row | None:
+    """Return the row of an event; None if it has no time. The last of repeated fields counts."""
+    last: dict[int, int] = {}
+    times: dict[str, int | None] = {}
+    for number, value in event:
+        if number == 4:
+            stat_id = next((v for n, v in reversed(value) if n == 1), 0)
+            values = [(n, v) for n, v in value if n in (2, 3, 4, 5)]
+            name = "offset" if stat_id in device.offset_ids else "duration"
+            if values and stat_id in device.offset_ids | device.duration_ids:
+                kind, time = values[-1]
+                time = {3: time, 4: signed(time) if kind == 4 else 0}.get(kind)
+                times[name] = time if time is not None and 0 <= time <= MAX else None
+        elif number <= 5:
+            if number in (2, 5):
+                last.pop(7 - number, None)
+            last[number] = value
+    if 5 in last:
+        return None
+    start, duration = times.get("offset"), times.get("duration")
+    measured = None if start is None or duration is None else (start, duration)
+    metadata_id, offset, length = (signed(last.get(i, 0)) for i in (1, 2, 3))
+    return metadata_id, offset, length, measured
+
+
+class Sampler(NamedTuple):
+    """Makes random events, most of them as profilers write them."""
+
+    rng: random.Random
+    device: DeviceStats
+
+    def ordinary(self, n_stats: int = 2) -> Fields:
+        rng = self.rng
+        event: Fields = [(1, rng.randrange(300)), (2, rng.randrange(2**45))]
+        event += [(3, rng.randrange(10**9))] * (rng.random() < 0.8)
+        usual = [*sorted(self.device.offset_ids)[:1], *sorted(self.device.duration_ids)[:1]]
+        ids = [*usual, 7, 8, 9, 0][:n_stats]
+        values = (0, 5, 127, rng.randrange(2**45))
+        return [*event, *((4, [(1, i), (3, rng.choice(values))]) for i in ids)]
+
+    def changed(self, fields: Fields) -> Fields:
+        """Repeat, drop, move, replace or add a field, in the event or in one of its stats."""
+        rng = self.rng
+        fields = list(fields)
+        place = rng.randrange(len(fields)) if fields else 0
+        if fields and isinstance(fields[place][1], list) and rng.random() < 0.6:
+            stat = list(fields[place][1])
+            if rng.random() < 0.5:
+                stat = self.changed(stat)
+            else:
+                other = rng.choice(((3, rng.choice(EDGES)), (4, rng.choice(EDGES)), (2, 70.0)))
+                stat = [field for field in stat if field[0] == 1] + [other]
+            return [*fields[:place], (4, stat), *fields[place + 1 :]]
+        match rng.randrange(5) if fields else 4:
+            case 0:
+                fields.insert(rng.randrange(len(fields) + 1), fields[place])
+            case 1:
+                del fields[place]
+            case 2:
+                rng.shuffle(fields)
+            case 3 if fields[place][0] in (1, 2, 3):
+                fields[place] = fields[place][0], rng.choice(EDGES[:6])
+            case _:
+                hidden = columns.LineShapes.FromString(piece_of([self.ordinary()]))
+                # Unknown fields may contain bytes that look like the shapes of events.
+                bytes_inside = rng.choice((b"", b"\xe0", b"\xe1")) + hidden.SerializeToString()
+                fields.insert(place, (15, bytes_inside[: rng.randrange(40)]))
+        return fields
+
+    def events(self) -> list[Fields]:
+        rng = self.rng
+        share_odd, share_other = rng.choice((0, 0, 0.1, 0.5)), rng.choice((0, 0.1, 0.5))
+        events = []
+        for _ in range(rng.randrange(1, 12)):
+            event = self.ordinary(rng.choice((0, 1, 3, 4)) if rng.random() < share_other else 2)
+            for _ in range(rng.randrange(1, 4) if rng.random() < share_odd else 0):
+                event = self.changed(event)
+            if rng.random() < share_odd / 4:
+                event.insert(rng.randrange(len(event) + 1), (5, 3))
+            events.append(event)
+        return events
+
+
+class Columns(InFolder):
+    def check(self, events: list[Fields], device: DeviceStats) -> bool:
+        """Compare the rows of events with the model; return True if they were read in columns."""
+        found = [row_of(event, device) for event in events]
+        expected = [row for row in found if row is not None]
+        data = piece_of(events)
+        self.assertEqual(list(lines._events_one_by_one(data, 0, device).rows()), expected)
+        in_columns = lines._events_in_columns(data, 0, device)
+        if in_columns is not None and len(in_columns) == len(events):
+            self.assertEqual(list(in_columns.rows()), expected)
+            return True
+        return False
+
+    def test_random_events_are_those_of_the_model(self) -> None:
+        n_in_columns = n_usual = 0
+        for seed in sampled(range(6000), 800):
+            rng = random.Random(seed)
+            sampler = Sampler(rng, rng.choice(DEVICES))
+            with self.subTest(seed=seed):
+                n_in_columns += self.check(sampler.events(), sampler.device)
+                usual = [sampler.ordinary(rng.choice((2, 2, 0, 3))) for _ in range(9)]
+                if len(sampler.device.duration_ids) == 1 and 8 in sampler.device.offset_ids:
+                    self.assertTrue(self.check(usual, sampler.device))
+                    n_usual += 1
+        self.assertGreater(n_in_columns, 1500 if FULL else 200)
+        self.assertGreater(n_usual, 20)
+
+    def test_repeated_field_does_not_replace_a_missing_one(self) -> None:
+        start: Fields = [(1, 8), (3, 70)]
+        length: Fields = [(1, 9), (3, 90)]
+        stats: Fields = [(4, start), (4, length)]
+        head: Fields = [(1, 1), (2, 5)]
+        plain = [*head, *stats]
+        # An event that lacks a field, and one that has the field twice.
+        cases: dict[str, tuple[Fields, Fields]] = {
+            "offset": ([(1, 1), *stats], [*head, (2, 7), *stats]),
+            "metadata id": ([(2, 5), *stats], [*head, (1, 3), *stats]),
+            "duration": ([*head, *stats], [*head, (3, 1), (3, 2), *stats]),
+            "id of a stat": (
+                [*head, (4, start[1:]), (4, length)],
+                [*head, (4, start), (4, [(1, 7), *length])],
+            ),
+            "value of a stat": (
+                [*head, (4, start[:1]), (4, length)],
+                [*head, (4, start), (4, [*length, (3, 7)])],
+            ),
+            "stat": ([*head, (4, length)], [*head, (4, start), *stats]),
+            "both stats": (head, [*head, *stats, *stats]),
+            "order of stats": ([*head, *stats[::-1]], plain),
+        }
+        for what, (lacking, surplus) in cases.items():
+            for order in ([lacking, surplus], [surplus, lacking], [plain, lacking, surplus, plain]):
+                with self.subTest(what=what, order=order):
+                    self.check(order, DEVICE)
+
+    def test_sign_inside_a_field_is_not_taken_for_an_event(self) -> None:
+        whole: Fields = [(1, 1), (2, 5), (4, [(1, 8), (3, 1)]), (4, [(1, 9), (3, 2)])]
+        lasting: Fields = [(1, 1), (2, 6), (3, 9)]
+        shapes = columns.LineShapes.FromString(piece_of([whole, lasting])).SerializeToString()
+        for begin in range(len(shapes)):
+            for sign in (b"", b"\xe0", b"\xe1"):
+                odd = [*lasting, (15, sign + shapes[begin:])]
+                for events in ([whole, lasting, odd], [odd, whole], [lasting, odd, lasting]):
+                    self.check(events, DEVICE)
+
+    def test_id_that_contains_a_sign_is_not_taken_for_an_event(self) -> None:
+        # The first byte of this id is the sign of the first shape.
+        device = DEVICES[4]
+        ((offset_id,), (duration_id,)) = device.offset_ids, device.duration_ids
+        bare: Fields = [(1, 1), (2, 5)]
+        stats: Fields = [(4, [(1, offset_id), (3, 7)]), (4, [(1, duration_id), (3, 7)])]
+        lasting: Fields = [*bare, (3, 6)]
+        for first in ([], [bare, bare], [lasting]):
+            events = [*first, [*bare, *stats], [*lasting, *stats], [*bare, *stats]]
+            # Once the sign is in use, such events are decoded one by one.
+            self.assertEqual(self.check(events, device), not first)
+
+    def test_events_that_count_occurrences_have_no_time(self) -> None:
+        timed: Fields = [(1, 1), (2, 7)]
+        counted: Fields = [(1, 1), (5, 3)]
+        for events in (
+            [timed, counted],
+            [counted, timed, timed],
+            # As many offsets as events; the count replaces the offset.
+            [[(2, 500), (5, 3)]],
+        ):
+            line_of_ops = Line("XLA Ops", extra=piece_of(events))
+            path = self.write("x.xplane.pb", encode(Space([Plane("/device:TPU:0", [line_of_ops])])))
+            rows = [row for event in events if (row := row_of(event, DEVICE))]
+            with self.subTest(events=events), open_trace(str(path)) as (trace,):
+                (line,) = trace.plane("/device:TPU:0").lines("XLA Ops")
+                starts = [start for part in line.starts() for start in part]
+                self.assertEqual(starts, sorted(row[1] for row in rows))
+                self.assertEqual(line.n_aggregated, len(events) - len(rows))
+                self.assertEqual([row for part in line.events(0, 9) for row in part.rows()], rows)
+
+    def test_events_with_a_foreign_field_are_still_read_in_columns(self) -> None:
+        """A newer profiler may add a field to every event. Columns take a quarter of the time."""
+
+        def totals(of_event: bytes, of_stat: bytes) -> dict[str, Any]:
+            events = []
+            for i in range(3000):
+                stats = b"".join(
+                    bytes_field(4, encode(Stat(j, uint64(value))) + of_stat)
+                    for j, value in ((1, 100 * i), (2, 50))
+                )
+                events.append(Event(1, 100 * i, 50, extra=stats + of_event))
+            names = [StatMetadata(1, "device_offset_ps"), StatMetadata(2, "device_duration_ps")]
+            ops = [EventMetadata(1, "%fusion.1 = f32[2]{0} fusion()")]
+            plane = Plane("/device:TPU:0", [Line("XLA Ops", events)], ops, names)
+            found: dict[str, Any] = answer(encode(Space([plane])), "summary")["totals"]
+            return found
+
+        plain = totals(b"", b"")
+        self.assertEqual(plain["n_events_total"], 3000)
+        for fields in ((int_field(9, 77), b""), (b"", int_field(9, 77))):
+            refused = mock.patch.object(lines, "_timed_events", side_effect=AssertionError)
+            with self.subTest(fields=fields), refused:
+                self.assertEqual(totals(*fields), plain)
+
+
+if __name__ == "__main__":
+    unittest.main()
