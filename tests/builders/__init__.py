@@ -1,1 +1,1 @@
-"""What traces, programs and records the tests are made of."""
+"""Builders of the traces, programs and records that the tests read."""

@@ -182,7 +182,7 @@ class Parser(unittest.TestCase):
 
 
 class OfOps(unittest.TestCase):
-    """What modes say about an op with a text."""
+    """Return the fields of modes for an op with a text."""
 
     def test_signature_is_the_name_the_target_or_the_opcode(self) -> None:
         call = ', custom_call_target="TODO(b/5)"'
