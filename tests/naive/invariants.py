@@ -330,7 +330,6 @@ def roofline_faults(said: Json) -> Faults:
     for row in rows:
         what, whole = row["agg_key"], row["total_dur_ps"]
         compute, hbm = row["t_compute_theory_ps"], row["t_hbm_theory_ps"]
-        yield from row_faults(what, row)
         yield from differs(f"{what} roof", row["t_roofline_theory_ps"], max(compute, hbm))
         yield from differs(f"{what} shortfall", row["shortfall_ps"], whole - max(compute, hbm))
         if compute != hbm:
@@ -494,6 +493,10 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
     for device, step in rows:
         if not step["used"]:
             continue
+        if has_kinds_on_events(device["device"], ask):
+            # An op's facts on its events are read from its first execution: in a record from the
+            # first of all steps, in the summary from the first of this step.
+            continue
         asked = {} if device["step_source"] is None else {"step": step["index"]}
         said = ask("summary", device=device["device"], **asked)
         totals, comm = said["totals"], said["comm_rollup"]
@@ -507,6 +510,13 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
             ("comm", step["comm_ps"], exposed_for(comm) - exposed_for(comm, *NO_COLLECTIVES)),
         ):
             yield from differs(f"{name} of step {step['index']}", ours, theirs)
+
+
+def has_kinds_on_events(device: str, ask: Ask) -> bool:
+    """Return True if executions have facts that decide the kind of an op."""
+    (plane,) = ask("anatomy", plane=device)["planes"]
+    names = {name for line in plane["lines"] for name in line["event_stats"]}
+    return not names.isdisjoint({"hlo_category", "program_id"})
 
 
 NO_COLLECTIVES = ("host", "dma", "sparse_core")

@@ -130,7 +130,7 @@ class Sampler(NamedTuple):
                 del fields[place]
             case 2:
                 rng.shuffle(fields)
-            case 3 if fields[place][0] in (1, 2, 3):
+            case 3 if fields[place][0] in (1, 2, 3) and isinstance(fields[place][1], int):
                 fields[place] = fields[place][0], rng.choice(EDGES[:6])
             case _:
                 hidden = columns.LineShapes.FromString(piece_of([self.ordinary()]))
