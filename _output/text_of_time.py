@@ -39,7 +39,7 @@ PEAKS = Says(
 )
 
 BOTTLENECK: tuple[Part, ...] = (
-    Says("\nwhy: causes, those with most gain first", when="causes"),
+    Says("\nwhy: causes, those with most gain first and recomputation last", when="causes"),
     Each(
         "causes",
         (

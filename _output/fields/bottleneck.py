@@ -172,7 +172,8 @@ class Cause(TypedDict):
     from a share of the time. Causes can overlap, so do not add up their gains."""
 
     rank: Count
-    """Place in the list, from 1: most gain first, causes that cost only memory last."""
+    """Place in the list, from 1: most gain first, then recomputation, then causes that cost only
+    memory."""
     cause: CauseName
     """Which pattern; see the table of causes."""
     gain_ps: Picoseconds
