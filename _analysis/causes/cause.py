@@ -18,7 +18,7 @@ LIKELY: Final = "likely"
 
 
 class Evidence(NamedTuple):
-    """What a cause rests on: the executions that its gain is computed from, and its own figures.
+    """The evidence of a cause: the executions that its gain is computed from, and its figures.
 
     `by_depth` maps the number of checkpoints around recomputed ops to their time.
     """
@@ -32,7 +32,7 @@ class Evidence(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """What costs time, and the most that is gained if it is removed.
+    """A cause of lost time, with the most time that removing it can gain.
 
     `unknown_ps` is the time of kernels that the cause slows by an amount nobody knows.
     `gain_bytes` is the memory gained, for causes that cost memory instead of time.

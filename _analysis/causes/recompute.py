@@ -41,7 +41,7 @@ _DOT = "dot_general"
 
 
 class _Recomputed(NamedTuple):
-    """What ran of a recomputed op; `checkpoints` are their places among the path's parts."""
+    """The executions of a recomputed op; `checkpoints` are places of parts of its path."""
 
     executions: Executions
     parts: tuple[str, ...]

@@ -48,7 +48,7 @@ _ELEMENTWISE = frozenset("add div max min mul select_n sub".split())
 
 
 class _Row(NamedTuple):
-    """What the collectives of a row have in common."""
+    """The properties that the collectives of a row share."""
 
     is_outside: bool
     label: str | None

@@ -1,4 +1,4 @@
-"""What ran in a step of one program's instructions, and for how long the core stood in it."""
+"""The executions of one program's instructions in a step, and their exposed time."""
 
 from __future__ import annotations
 

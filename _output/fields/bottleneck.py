@@ -144,7 +144,7 @@ class TimeOfDepth(TypedDict):
 
 
 class CauseEvidence(TypedDict):
-    """What a cause rests on."""
+    """The executions and figures that show a cause."""
 
     ops: list[str]
     """The ops that take most of the time, at most ten names. Example: `["flash_attention.3", …]`"""
@@ -192,11 +192,11 @@ class Cause(TypedDict):
     scope: str | None
     """Scope of the line, as in [by_scope](#by_scope); null if unknown."""
     says: str
-    """What happens there and what it costs, in one or two sentences."""
+    """One or two sentences: the pattern that was seen and its cost."""
     what_helps: str
-    """What to change."""
+    """The change to make."""
     evidence: CauseEvidence
-    """What it rests on."""
+    """The executions and figures that show it."""
     confidence: Confidence
     """`seen` if the pattern is unambiguous, `likely` if there can be another explanation."""
 

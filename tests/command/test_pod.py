@@ -35,7 +35,7 @@ ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-JOB = (ROOT / "examples/records.yaml").read_text(encoding="utf-8")
+JOB = (ROOT / "tests/examples/records.yaml").read_text(encoding="utf-8")
 
 
 class Pod(InFolder):
@@ -142,7 +142,7 @@ class Ray(Pod):
         calls = self.folder / "calls"
         self.install("compute-breakdown", f'echo "$1" >>{calls}\nexec {program} "$@"')
         traces = self.write_traces("traces", TRACE, TRACE, CUT_OFF)
-        example = str(ROOT / "examples/records_with_ray.py")
+        example = str(ROOT / "tests/examples/records_with_ray.py")
         self.write("cluster.py", CLUSTER.encode())
         variables = {
             **dict.fromkeys(("HOME", "RAY_TMPDIR"), str(self.folder)),
