@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import random
 import unittest
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
+from _pipeline.clocks import Piece, shifts_nearby
 from _proto.trace import lines
 from tests.builders.xspace import (
     NO_VALUE,
@@ -518,8 +520,25 @@ class Stats(unittest.TestCase):
         self.assertEqual(self.span([Stat(OFFSET, int64(-1)), start, duration]), (70, 160))
 
 
-# ----------------------------------------------------------------------------------------------
-# Events read as columns.
+def piece(*events: tuple[int, int, int]) -> Piece:
+    """Return measured events (start, duration, start on the device's clock) as one piece."""
+    starts, durations, device_starts = (array("q", column) for column in zip(*events, strict=True))
+    reach = max(start + duration for start, duration, _ in events)
+    ids = array("q", [1] * len(events))
+    return Piece(0, ids, starts, durations, device_starts, durations, [], min(starts), reach)
+
+
+class NearestMark(unittest.TestCase):
+    """An event that the core did not measure moves with the nearest start or end of an op."""
+
+    def test_of_two_marks_at_the_same_distance_the_later_counts(self) -> None:
+        pieces = [piece((0, 10, 100)), piece((20, 10, 220))]
+        self.assertEqual(shifts_nearby(pieces, [14, 15, 16]), {14: 100, 15: 200, 16: 200})
+        self.assertEqual(shifts_nearby([piece((0, 10, 100), (20, 10, 220))], [15]), {15: 200})
+
+    def test_times_outside_of_all_ops_move_with_the_first_and_the_last(self) -> None:
+        pieces = [piece((20, 10, 220)), piece((0, 10, 100))]
+        self.assertEqual(shifts_nearby(pieces, [-9, 99]), {-9: 100, 99: 200})
 
 
 if __name__ == "__main__":
