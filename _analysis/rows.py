@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from _analysis.likely_lines import LikelyLine
     from _analysis.roofs import Roofs
     from _output.fields.rows import (
+        ChipFields,
         Durations,
         GroupFields,
         GroupTail,
@@ -187,6 +188,10 @@ def idle_by_cause(step: Step) -> IdleByCause:
         "between_programs": times[BETWEEN_PROGRAMS],
         "in_program": times[IN_PROGRAM],
     }
+
+
+def chip_fields(roofs: Roofs) -> ChipFields:
+    return {"chip": roofs.choice.chip, "chip_is_assumed": roofs.choice.is_assumed}
 
 
 def peaks_used(roofs: Roofs) -> PeaksUsed:

@@ -20,7 +20,7 @@ from _analysis.ledger import (
 )
 from _analysis.likely_lines import LikelyLine, likely_line, line_of
 from _analysis.roofs import roofs_of, rounded
-from _analysis.rows import idle_by_cause, likely_fields, peaks_used, shortened
+from _analysis.rows import chip_fields, idle_by_cause, likely_fields, peaks_used, shortened
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import TPU_RE
 from _pipeline.groups import Group, how_most, percent, ranked_by, sum_known
@@ -57,6 +57,8 @@ AT_ROOF: Final = "at_roof"
 HIDEABLE = (COLLECTIVE, HOST, DATA_MOVEMENT)
 N_OVER_ROOF_NAMED = 3
 N_OPS_NAMED = 10
+# A step is at its roof if less than this part of it is lost, unknown or idle.
+LITTLE = 10
 
 
 class Finding:
@@ -130,7 +132,7 @@ def bottleneck(
     causes = causes_of(step, ledger, roofs, context)
     return {
         "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
-        "bottleneck": heaviest(by_class, idle, at_roof_of(ledger)),
+        "bottleneck": verdict(by_class, idle, step.duration),
         "speed_of_light": speed_of_light(ledger, step.duration),
         "mfu_at_least": utilization_of(ledger, step, lambda op: op.phase != "recompute"),
         "hfu_at_least": utilization_of(ledger, step, lambda op: True),
@@ -150,7 +152,7 @@ def bottleneck(
             finding_row(rank, finding, step) for rank, finding in enumerate(findings[:top], 1)
         ],
         "tail": tail_row(findings[top:]),
-        "chip": roofs.choice.chip,
+        **chip_fields(roofs),
         "peaks_used": peaks_used(roofs),
     }
 
@@ -188,24 +190,33 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
     }
 
 
-def heaviest(by_class: Mapping[OpClass, Sequence[Entry]], idle: int, at_roof: int) -> Bottleneck:
-    """Return the class with the most time; the first in the order of the budget wins a tie."""
+def verdict(by_class: Mapping[OpClass, Sequence[Entry]], idle: int, duration: int) -> Bottleneck:
+    """Return the class that loses most time, or `at_roof` if little is lost and unknown.
+
+    The first class in the order of the budget wins a tie.
+    """
     weights: dict[Bottleneck, int] = {
         name: sum(entry.weight for entry in entries) for name, entries in by_class.items()
     }
-    weights |= {IDLE: idle, AT_ROOF: at_roof}
+    weights[IDLE] = idle
+    lost = sum(weights.values())
+    if not lost or lost * LITTLE < duration:
+        return AT_ROOF
     return max(weights, key=weights.__getitem__)
 
 
 def speed_of_light(ledger: Sequence[Entry], duration: int) -> SpeedOfLight:
-    """Return the share of the step that the chip needs, between two bounds."""
+    """Return the time that the chip needs for the step, between two bounds."""
     at_roof = at_roof_of(ledger)
     unknown = sum(entry.weight for entry in ledger if not entry.is_certain)
+    at_least, at_most = at_roof_of(filter(counts_for_lower_bound, ledger)), at_roof + unknown
     return {
         "at_roof_ps": at_roof,
         "unknown_ps": unknown,
-        "pct_at_least": percent(at_roof_of(filter(counts_for_lower_bound, ledger)), duration),
-        "pct_at_most": percent(at_roof + unknown, duration),
+        "at_least_ps": at_least,
+        "at_most_ps": at_most,
+        "pct_at_least": percent(at_least, duration),
+        "pct_at_most": percent(at_most, duration),
     }
 
 

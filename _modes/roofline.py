@@ -7,7 +7,7 @@ from collections import Counter
 from _analysis.costs import DECLARED, OPAQUE, costs_by_kernel, declared_notes
 from _analysis.judging import Verdict, judge, parts_of, weighted_average
 from _analysis.roofs import roofs_of, rounded
-from _analysis.rows import operand_dtypes, peaks_used
+from _analysis.rows import chip_fields, operand_dtypes, peaks_used
 from _pipeline.groups import percent, ranked_by
 from _pipeline.vocabulary import COMPUTE
 
@@ -63,7 +63,7 @@ def roofline(
     tail: TailIfAsked = {} if top is None else {"tail": tail_row(ranked[top:])}
     context.notes += [*roofline_notes(verdicts), *roofs.choice.notes]
     return {
-        "chip": roofs.choice.chip,
+        **chip_fields(roofs),
         "peaks_used": {**peaks_used(roofs), "bytes": traffic},
         "step_summary": step_summary(ranked, compute.total),
         "groups": [roofline_row(verdict) for verdict in shown],

@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import StepAnswer
-from _output.fields.rows import IdleByCause, Line, PeaksUsed
+from _output.fields.rows import ChipFields, IdleByCause, Line, PeaksUsed
 from _output.fields.units import (
     Bytes,
     Count,
@@ -26,12 +26,16 @@ class SpeedOfLight(TypedDict):
     unknown_ps: Picoseconds
     """Time of `kernel` and `unjudged`, and the time above roofs that are made of one part only
     because the other is unknown. The latter is also part of `lost_ps`."""
+    at_least_ps: Picoseconds
+    """Time at the roof, without roofs that rest on declared costs and without ops that are over
+    their roof."""
+    at_most_ps: Picoseconds
+    """Time at the roof if everything unknown were at its roof and the declared costs were true:
+    `at_roof_ps` and `unknown_ps`."""
     pct_at_least: Percent | None
-    """Time at the roof in percent of the step, without roofs that rest on declared costs and
-    without ops that are over their roof."""
+    """`at_least_ps` in percent of the step."""
     pct_at_most: Percent | None
-    """Time at the roof in percent of the step if everything unknown were at its roof and the
-    declared costs were true."""
+    """`at_most_ps` in percent of the step."""
 
 
 class OverRoof(TypedDict):
@@ -212,13 +216,13 @@ class FindingsTail(TypedDict):
     """The part of it that is known to be lost."""
 
 
-class Fields(TypedDict):
+class Fields(ChipFields):
     causes: list[Cause]
     """Why time is lost: patterns in the program that gain at least 0.5 % of the step, or memory.
     Most patterns need the program in the capture; a note says so if it is missing."""
     bottleneck: Bottleneck
-    """The class with the most lost time (`kernel` and `unjudged` compete with all their time),
-    `idle` for idle time, or `at_roof` for time at the roof."""
+    """The class that loses most time; `kernel` and `unjudged` compete with all their time, and
+    `idle` is idle time. `at_roof` if all of this together is less than 10 % of the step."""
     speed_of_light: SpeedOfLight
     """The least time that the chip needs for the step."""
     mfu_at_least: Fraction | None
@@ -252,8 +256,6 @@ class Fields(TypedDict):
     two places has two findings."""
     tail: FindingsTail
     """Sums of the omitted findings."""
-    chip: str
-    """The chip whose peaks are used."""
     peaks_used: PeaksUsed
     """The peaks."""
 

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from _output.fields.common import StepAnswer
-from _output.fields.rows import Durations, Line, PeaksUsed
+from _output.fields.rows import ChipFields, Durations, Line, PeaksUsed
 from _output.fields.units import (
     Bytes,
     CostSource,
@@ -184,7 +184,7 @@ class OpIfAsked(TypedDict, total=False):
     """The op named by `--op`; only with that option."""
 
 
-class Fields(OpIfAsked):
+class Fields(OpIfAsked, ChipFields):
     ops: list[Op]
     """The leaf ops that take most time, at most `--top`; ties by name."""
     tail: OpsTail
@@ -192,8 +192,6 @@ class Fields(OpIfAsked):
     (`non_while_duration_ps_sum`)."""
     containers: list[Container]
     """All ops that enclose other ops, most time first."""
-    chip: str
-    """The chip that the peaks belong to."""
     peaks_used: PeaksUsed
     """The peaks."""
 

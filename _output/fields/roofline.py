@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import StepAnswer
-from _output.fields.rows import DtypeFields, PeaksUsed, SourceKey
+from _output.fields.rows import ChipFields, DtypeFields, PeaksUsed, SourceKey
 from _output.fields.units import (
     Bound,
     Bytes,
@@ -204,9 +204,7 @@ class TailIfAsked(TypedDict, total=False):
     """Sums of the omitted groups; only with `--top`."""
 
 
-class Fields(TailIfAsked):
-    chip: str
-    """The chip that the peaks belong to."""
+class Fields(TailIfAsked, ChipFields):
     peaks_used: RooflinePeaks
     """The peaks."""
     step_summary: StepSummary

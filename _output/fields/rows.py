@@ -157,6 +157,13 @@ class DtypeFields(TypedDict):
     Example: `{"bf16": 146272060, "fp32": 47149264}`"""
 
 
+class ChipFields(TypedDict):
+    chip: str
+    """The chip that the peaks belong to."""
+    chip_is_assumed: bool
+    """True if neither the trace nor `--chip` names a known chip, so the peaks may be wrong."""
+
+
 class PeaksUsed(TypedDict):
     """Peak rates that ops are compared with."""
 

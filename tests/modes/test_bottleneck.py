@@ -62,6 +62,48 @@ class Findings(unittest.TestCase):
             self.assertEqual([row["class"] for row in said["findings"]], [name])
 
 
+class Verdict(unittest.TestCase):
+    """A step of 1000 ps with a peak of 2 flops per picosecond."""
+
+    def test_most_lost_time_decides(self) -> None:
+        # The matmul needs 600 of its 700 ps, and the copy loses 150 ps.
+        ops = [matmul(0, 700, 1200, 0), op("copy.1", "copy", 700, 150)]
+        for more, name in (
+            ([], "data_movement"),
+            ([op("infeed.1", "infeed", 850, 149)], "data_movement"),
+            ([op("infeed.1", "infeed", 850, 150)], "host"),
+            ([matmul(850, 150, 60, 0, name="f.2")], "compute_bound"),
+        ):
+            with self.subTest(more=more):
+                self.assertEqual(bottleneck([*ops, *more])["bottleneck"], name)
+
+    def test_kernels_of_unknown_cost_and_idle_time_compete(self) -> None:
+        ops = [matmul(0, 700, 1200, 0)]
+        for more, name in (
+            ([kernel(700, 160)], "kernel"),
+            ([leaf(700, 160, "f.2")], "unjudged"),
+            ([kernel(700, 90), leaf(790, 90, "f.2")], "idle"),
+            ([], "idle"),
+        ):
+            with self.subTest(more=more):
+                self.assertEqual(bottleneck([*ops, *more])["bottleneck"], name)
+
+    def test_step_is_at_roof_if_less_than_a_tenth_is_lost_or_unknown(self) -> None:
+        for copied, name in ((99, "at_roof"), (100, "data_movement")):
+            # The matmul is at its roof.
+            ops = [matmul(0, 1000 - copied, 2000, 0), op("copy.1", "copy", 1000 - copied, copied)]
+            with self.subTest(copied=copied):
+                self.assertEqual(bottleneck(ops)["bottleneck"], name)
+        # No class reaches a tenth alone.
+        ops = [matmul(0, 860, 1720, 0), op("copy.1", "copy", 860, 50), kernel(910, 60)]
+        self.assertEqual(bottleneck(ops)["bottleneck"], "kernel")
+
+    def test_bounds_of_the_time_that_the_chip_needs(self) -> None:
+        said = bottleneck([matmul(0, 500, 200, 0), kernel(500, 150)])["speed_of_light"]
+        self.assertEqual((said["at_least_ps"], said["at_most_ps"]), (100, 250))
+        self.assertEqual((said["pct_at_least"], said["pct_at_most"]), (10, 25))
+
+
 class Hideable(unittest.TestCase):
     def test_hideable_time_is_limited_by_math(self) -> None:
         ops = [

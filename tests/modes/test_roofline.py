@@ -561,6 +561,20 @@ class RooflineNotes(unittest.TestCase):
                 )
         self.assertEqual(self.notes(data, "--chip", "profile"), [])
 
+    def test_chip_is_assumed_if_nothing_names_a_known_one(self) -> None:
+        for facts, options, is_assumed in (
+            ({}, (), True),
+            ({"device_type_string": "TPU v99"}, (), True),
+            ({"device_type_string": "TPU v99"}, ("--chip", "v7x"), False),
+            ({}, ("--chip", "v7x"), False),
+            ({"device_type_string": "TPU7x"}, (), False),
+            ({"device_type_string": "TPU v4"}, (), False),
+        ):
+            for mode in ("bottleneck", "by_op", "roofline"):
+                with self.subTest(mode=mode, facts=facts, options=options):
+                    said = answer(chip_trace(**facts), mode, *options)
+                    self.assertIs(said["chip_is_assumed"], is_assumed)
+
     def test_unknown_generation_is_noted(self) -> None:
         unknown = "the trace is of a 'TPU v99'"
         own = {"peak_teraflops_per_second": 1153.5, "peak_hbm_bw_gigabytes_per_second": 3962.1}
@@ -572,7 +586,7 @@ class RooflineNotes(unittest.TestCase):
             data = chip_trace(device_type_string="TPU v99", **facts)
             self.assertEqual(answer(data, "roofline")["chip"], "v7x")
             self.assertEqual(
-                self.notes(data), [f"{unknown}: peaks of v7x taken; --chip takes others"]
+                self.notes(data), [f"chip unknown, {unknown}: v7x assumed; pass --chip"]
             )
             self.assertEqual(
                 self.notes(data, "--chip", "v7x"),
@@ -591,7 +605,7 @@ class RooflineNotes(unittest.TestCase):
         self.assertEqual((said["chip"], said["device_type"]), ("v7x", None))
         self.assertEqual(
             said["notes"],
-            ["the trace is of a device without a type: peaks of v7x taken; --chip takes others"],
+            ["chip unknown, the trace is of a device without a type: v7x assumed; pass --chip"],
         )
         self.assertEqual(self.notes(chip_trace(), "--chip", "v4"), [])
 

@@ -298,9 +298,15 @@ def bottleneck_faults(said: Json) -> Faults:
     yield from differs("speed_of_light at_roof_ps", light["at_roof_ps"], roof)
     weights = {row["class"]: row["dur_ps"] for row in budget[:-1] if row["lost_ps"] is None}
     weights |= {row["class"]: row["lost_ps"] for row in classes if row["lost_ps"] is not None}
-    weights["at_roof"] = roof
-    if weights[said["bottleneck"]] != max(weights.values()):
-        yield f"the bottleneck is {said['bottleneck']}, but the classes weigh {weights}"
+    if said["bottleneck"] == "at_roof":
+        if sum(weights.values()) * 10 > said["step_duration_ps"]:
+            yield f"the step is not at its roof: the classes lose {weights}"
+    elif weights[said["bottleneck"]] != max(weights.values()):
+        yield f"the bottleneck is {said['bottleneck']}, but the classes lose {weights}"
+    for bound in ("least", "most"):
+        time, whole = light[f"at_{bound}_ps"], said["step_duration_ps"]
+        share = round(100 * time / whole, 3) if whole else None
+        yield from differs(f"pct_at_{bound}", light[f"pct_at_{bound}"], share)
     idle = said["totals"]["idle_duration_ps"]
     yield from differs("idle_by_cause", sum(said["idle_by_cause"].values()), idle)
     for row in (*classes, *findings):
