@@ -193,6 +193,7 @@ class Judge:
             "shape": op.hlo.shape or op.shape,
             "dtype": cost.precision.dtype,
             "dtype_source": cost.precision.source,
+            "operand_dtypes": op.dtypes_read,
             "cost_source": None if cost.source == OPAQUE else cost.source,
             "flops": flops,
             "bytes_accessed": cost.bytes_accessed,

@@ -305,6 +305,13 @@ class Op:
 
         return dot_of(self.instruction) if self.instruction else None
 
+    @property
+    def dtypes_read(self) -> list[str] | None:
+        """Return the dtypes of its dot's operands in memory, from its program."""
+        from _proto.hlo.dots import dtypes_read
+
+        return dtypes_read(self.instruction) if self.instruction else None
+
     @cached_property
     def dtype(self) -> DtypeClass:
         """Return the dtype of the output array with most elements."""

@@ -49,6 +49,10 @@ class OpFields(Durations, Line):
     """Dtype that decides the peak."""
     dtype_source: DtypeSource
     """Origin of `dtype`, as in [roofline](#roofline)."""
+    operand_dtypes: list[str] | None
+    """HLO dtypes that the op's dots read, each one once: those of their operands in memory, before
+    a fusion converts them. An operand that the fusion computes counts as it is multiplied. Null
+    without a dot or a program. Example: `["bf16"]`"""
     cost_source: CostSource | None
     """Origin of flops and bytes, as in [roofline](#roofline); null for a custom call of
     unknown flops."""
