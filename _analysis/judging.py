@@ -48,6 +48,12 @@ class Part:
         return sum_known((member.executions.n, fact(member.cost)) for member in self.members)
 
     @property
+    def time_with_flops(self) -> int:
+        return sum(
+            member.executions.total for member in self.members if member.cost.flops is not None
+        )
+
+    @property
     def hbm_bytes(self) -> int | None:
         """Sum the bytes in HBM; None if a member moves bytes and does not say in which memory."""
         costs = [member.cost for member in self.members]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         LikelySource,
         Line,
         PeaksUsed,
+        RecomputeTotal,
         StackKey,
     )
     from _output.fields.rows import Gap as GapRow
@@ -84,6 +85,10 @@ def group_fields(group: Group, step: Step) -> GroupFields:
         "pct_of_step": percent(group.total, step.duration),
         "hlo_categories": group.executions_by(lambda op: op.category),
         "flops_sum": group.sum_of(lambda op: op.flops),
+        # XLA can write 0 flops for a kernel.
+        "flops_known_pct": percent(
+            group.where(lambda op: op.flops is not None and not op.is_opaque).total, group.total
+        ),
         "bytes_accessed_sum": group.sum_of(lambda op: op.bytes_accessed),
         "phases": group.time_by(lambda op: op.phase),
         "example_hlo_op": longest.op.text,
@@ -176,6 +181,14 @@ def gap_row(gap: Gap, step: Step) -> GapRow:
         "after_hlo_op": gap.after.text if gap.after else None,
         "before_hlo_op": gap.before.text if gap.before else None,
         "inside": (gap.inside.name or None) if gap.inside else None,
+    }
+
+
+def recompute_fields(step: Step) -> RecomputeTotal:
+    time = Group(step.leaves).where(lambda op: op.phase == "recompute").total
+    return {
+        "recompute_total_dur_ps": time,
+        "recompute_total_pct_of_step": percent(time, step.duration),
     }
 
 

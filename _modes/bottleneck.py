@@ -20,7 +20,14 @@ from _analysis.ledger import (
 )
 from _analysis.likely_lines import LikelyLine, likely_line, line_of
 from _analysis.roofs import roofs_of, rounded
-from _analysis.rows import chip_fields, idle_by_cause, likely_fields, peaks_used, shortened
+from _analysis.rows import (
+    chip_fields,
+    idle_by_cause,
+    likely_fields,
+    peaks_used,
+    recompute_fields,
+    shortened,
+)
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import TPU_RE
 from _pipeline.groups import Group, how_most, percent, ranked_by, sum_known
@@ -148,6 +155,7 @@ def bottleneck(
         "idle_by_cause": idle_by_cause(step),
         "recompute_dur_ps": recompute,
         "recompute_pct_of_step": percent(recompute, step.duration),
+        **recompute_fields(step),
         "findings": [
             finding_row(rank, finding, step) for rank, finding in enumerate(findings[:top], 1)
         ],
@@ -223,7 +231,10 @@ def speed_of_light(ledger: Sequence[Entry], duration: int) -> SpeedOfLight:
 def utilization_of(
     ledger: Iterable[Entry], step: Step, counts: Callable[[Op], bool]
 ) -> float | None:
-    """Return a lower bound of the share of the step in which the matrix units are busy."""
+    """Return a lower bound of the share of the step in which the matrix units are busy.
+
+    None if the time that they need is unknown for all ops that count.
+    """
     t_compute = sum(
         (
             min(Fraction(entry.total), entry.t_compute)
@@ -232,7 +243,7 @@ def utilization_of(
         ),
         Fraction(0),
     )
-    return rounded(t_compute / step.duration, 6) if step.duration else None
+    return rounded(t_compute / step.duration, 6) if t_compute and step.duration else None
 
 
 def mfu_of(useful: int | Fraction | None, step: Step, roofs: Roofs) -> float | None:

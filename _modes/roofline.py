@@ -101,6 +101,7 @@ def roofline_row(verdict: Verdict) -> RooflineGroup:
         "n_executions": group.n,
         "total_dur_ps": total,
         "flops_sum": verdict.flops,
+        "flops_known_pct": percent(part.time_with_flops, total),
         "model_flops_sum": part.model_flops,
         "bytes_accessed_sum": part.bytes_accessed,
         "hbm_bytes_sum": part.hbm_bytes,

@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import StepAnswer
-from _output.fields.rows import ChipFields, IdleByCause, Line, PeaksUsed
+from _output.fields.rows import ChipFields, IdleByCause, Line, PeaksUsed, RecomputeTotal
 from _output.fields.units import (
     Bytes,
     Count,
@@ -216,7 +216,7 @@ class FindingsTail(TypedDict):
     """The part of it that is known to be lost."""
 
 
-class Fields(ChipFields):
+class Fields(ChipFields, RecomputeTotal):
     causes: list[Cause]
     """Why time is lost: patterns in the program that gain at least 0.5 % of the step, or memory.
     Most patterns need the program in the capture; a note says so if it is missing."""
@@ -227,8 +227,8 @@ class Fields(ChipFields):
     """The least time that the chip needs for the step."""
     mfu_at_least: Fraction | None
     """Lower bound of the MFU: time that the matrix units need for the known flops at the peak, over
-    the step. Recomputation, declared costs and ops over their roof are left out. Null if the step
-    has no length."""
+    the step. Recomputation, declared costs and ops over their roof are left out. Null if no other
+    op has known flops, or the step has no length."""
     hfu_at_least: Fraction | None
     """Like `mfu_at_least`, with recomputation."""
     mfu: Fraction | None

@@ -102,6 +102,8 @@ class RooflineGroup(SourceKey, DtypeFields):
     """T: their time, without opaque executions."""
     flops_sum: Flops
     """F: flops of all executions."""
+    flops_known_pct: Percent | None
+    """Time of the executions with known flops, in percent of `total_dur_ps`; null if that is 0."""
     model_flops_sum: Flops | None
     """Flops that the model asked for."""
     bytes_accessed_sum: Bytes | None

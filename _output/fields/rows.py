@@ -120,6 +120,9 @@ class GroupFields(StackKey, Durations):
     """Executions by category. Example: `{"custom-call": 8, "loop fusion": 8}`"""
     flops_sum: Flops | None
     """Flops of all executions; null if no member has a figure."""
+    flops_known_pct: Percent | None
+    """Time of the ops with known flops, in percent of the group. `flops_sum` leaves out the others,
+    such as kernels. Null if the group takes no time."""
     bytes_accessed_sum: Bytes | None
     """Bytes read and written in all memories together; null if no member has a figure."""
     phases: dict[str, Picoseconds]
@@ -185,6 +188,13 @@ class PeaksUsed(TypedDict):
     them. Example: `builtin v7x table`"""
     unit: str
     """Unit of the HBM peak."""
+
+
+class RecomputeTotal(TypedDict):
+    recompute_total_dur_ps: Picoseconds
+    """Time of all ops of phase `recompute`: math, communication, copies and others."""
+    recompute_total_pct_of_step: Percent | None
+    """`recompute_total_dur_ps` in percent of the step."""
 
 
 class IdleByCause(TypedDict):

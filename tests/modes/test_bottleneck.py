@@ -104,6 +104,42 @@ class Verdict(unittest.TestCase):
         self.assertEqual((said["pct_at_least"], said["pct_at_most"]), (10, 25))
 
 
+class Utilization(unittest.TestCase):
+    """The peak is 2 flops per picosecond."""
+
+    def test_unknown_flops_have_no_lower_bound(self) -> None:
+        again = matmul(0, 100, 100, 0, tf_op="jit(f)/rematted_computation/dot:")
+        for ops, mfu, hfu in (
+            ([], None, None),
+            ([kernel(0, 100)], None, None),
+            ([leaf(0, 100, bytes_accessed=8)], None, None),
+            ([matmul(0, 100, 100, 0, shape="f64[8]{0}")], None, None),
+            ([again], None, 0.05),
+            ([matmul(0, 100, 100, 0)], 0.05, 0.05),
+        ):
+            with self.subTest(ops=ops):
+                said = bottleneck([op("copy.1", "copy", 200, 70), *ops])
+                self.assertEqual((said["mfu_at_least"], said["hfu_at_least"]), (mfu, hfu))
+
+
+class Recomputed(unittest.TestCase):
+    def test_total_counts_all_kinds(self) -> None:
+        again = "jit(f)/checkpoint/rematted_computation/dot:"
+        ops = [
+            leaf(0, 100, tf_op=again),
+            leaf(100, 50, "f.2", tf_op="jit(f)/jvp()/dot:"),
+            op("all-gather.1", "all-gather", 200, 30, tf_op=again),
+            op("copy.1.remat", "copy", 300, 20, tf_op="jit(f)/jvp()/copy:"),
+            op("tuple.1", "mystery", 400, 7, tf_op=again),
+        ]
+        said = bottleneck(ops)
+        self.assertEqual((said["recompute_dur_ps"], said["recompute_pct_of_step"]), (100, 10))
+        for mode in ("bottleneck", "summary"):
+            found = answer(trace(ops, STEP), mode)
+            self.assertEqual(found["recompute_total_dur_ps"], 157)
+            self.assertEqual(found["recompute_total_pct_of_step"], 15.7)
+
+
 class Hideable(unittest.TestCase):
     def test_hideable_time_is_limited_by_math(self) -> None:
         ops = [

@@ -331,6 +331,13 @@ class KernelCost(unittest.TestCase):
         self.assertEqual(said["skipped_groups"]["total_dur_ps_skipped"], 50)
         self.assertEqual(said["step_summary"]["rooflined_pct_of_compute"], 89.13)  # 410 of 460
 
+    def test_share_of_time_with_known_flops(self) -> None:
+        ops = [matmul(0, 30, 4, 2, name="a"), matmul(30, 10, -1, 2, name="b")]
+        said = roofline([*ops, kernel(40, 60, stack=HERE)], "--kernel-cost", "flash=100,1e3")
+        self.assertEqual(
+            column(said["groups"], "kernel", "flops_known_pct"), [(None, 75), ("flash", 100)]
+        )
+
     def test_kernel_cost_accepts_scientific_notation(self) -> None:
         for cost, flops in (
             ("1.2e12,1", 12 * 10**11),
