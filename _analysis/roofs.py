@@ -30,6 +30,14 @@ class Roofs(NamedTuple):
     flops: dict[str, Fraction]
     hbm: Fraction | None
 
+    def t_compute(self, flops: int | None, dtype: str) -> Fraction | None:
+        """Return the exact picoseconds that flops take at the peak; None if unknown."""
+        return None if flops is None or dtype not in self.flops else flops / self.flops[dtype]
+
+    def t_memory(self, n_bytes: int | None) -> Fraction | None:
+        """Return the exact picoseconds that bytes take at the peak of the HBM; None if unknown."""
+        return None if n_bytes is None or self.hbm is None else n_bytes / self.hbm
+
     def ridge_point(self, dtype: str) -> float | None:
         """Return the flops per byte from which on ops are compute-bound; None if unknown."""
         if not self.hbm or dtype not in self.flops:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from _analysis.roofs import Roofs
     from _output.fields.rows import (
         ChipFields,
+        Declared,
         Durations,
         GroupFields,
         GroupTail,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
+    from _proto.hlo.backend_config import DeclaredCost
 
 N_BREAKDOWN = 8
 N_LIKELY = 8
@@ -181,6 +183,14 @@ def gap_row(gap: Gap, step: Step) -> GapRow:
         "after_hlo_op": gap.after.text if gap.after else None,
         "before_hlo_op": gap.before.text if gap.before else None,
         "inside": (gap.inside.name or None) if gap.inside else None,
+    }
+
+
+def declared_row(cost: DeclaredCost) -> Declared:
+    return {
+        "flops": cost.flops,
+        "bytes_accessed": cost.bytes_accessed,
+        "transcendentals": cost.transcendentals,
     }
 
 

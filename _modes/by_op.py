@@ -171,7 +171,7 @@ class Judge:
         cost = cost_of(op, self.by_user)
         # The trace's flops of an opaque op do not include what happens inside.
         flops = None if cost.source == OPAQUE else cost.flops
-        n_bytes = cost.bytes_accessed if cost.hbm_bytes is None else cost.hbm_bytes
+        n_bytes = cost.moved_bytes
         times = duration_fields(group)
         # The trace's figures of a container do not include how often its body runs.
         average = None if op.is_container else times["avg_dur_ps"]

@@ -206,11 +206,11 @@ def skipped_row(skipped: Skipped, utilization: float | None) -> SkippedGroup:
 
 def hbm_util(part: Part, roofs: Roofs, hbm_only: bool) -> float | None:
     """Return the HBM utilization of a part without a roof; None if its bytes are unknown."""
-    n_bytes, total = part.n_bytes(hbm_only), part.group.total
+    time, total = roofs.t_memory(part.n_bytes(hbm_only)), part.group.total
     # XLA writes 0 bytes for an opaque op, so 0 means unknown.
-    if not part.bytes_accessed or n_bytes is None or roofs.hbm is None or not total:
+    if not part.bytes_accessed or time is None or not total:
         return None
-    return rounded(n_bytes / roofs.hbm / total, 6)
+    return rounded(time / total, 6)
 
 
 def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:

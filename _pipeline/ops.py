@@ -312,6 +312,11 @@ class Op:
 
         return dtypes_read(self.instruction) if self.instruction else None
 
+    @property
+    def outputs(self) -> list[Array]:
+        """Return the arrays of its output, from its text or else from its shape."""
+        return self.hlo.outputs or parse_shape(self.shape or "")[0]
+
     @cached_property
     def dtype(self) -> DtypeClass:
         """Return the dtype of the output array with most elements."""

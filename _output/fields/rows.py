@@ -160,6 +160,25 @@ class DtypeFields(TypedDict):
     Example: `{"bf16": 146272060, "fp32": 47149264}`"""
 
 
+class Declared(TypedDict):
+    """The cost of one run as its author declares it."""
+
+    flops: Flops | None
+    """Floating-point operations."""
+    bytes_accessed: Bytes | None
+    """Bytes."""
+    transcendentals: Count | None
+    """Exponentials and similar operations."""
+
+
+class VmemFields(TypedDict):
+    vmem_used_bytes: Bytes | None
+    """Scoped VMEM that it uses, according to the compiler."""
+    vmem_limit_bytes: Bytes | None
+    """Scoped VMEM that it may use. Often null: present compilers list it only if the kernel sets
+    it."""
+
+
 class ChipFields(TypedDict):
     chip: str
     """The chip that the peaks belong to."""

@@ -292,8 +292,13 @@ def bottleneck_faults(said: Json) -> Faults:
     budget, findings, tail = said["budget"], said["findings"], said["tail"]
     yield from sums_to("budget", budget, "dur_ps", said["step_duration_ps"])
     classes = budget[:-2]
+    kernels = said["kernels_of_unknown_cost"]
+    of_kernels = [row for row in classes if row["class"] == "kernel"]
+    others = [row for row in classes if row["class"] != "kernel"]
     for figure in ("dur_ps", "lost_ps"):
-        yield from sums_to("findings", findings, figure, total(classes, figure), tail[figure])
+        yield from sums_to("findings", findings, figure, total(others, figure), tail[figure])
+    unknown = total(of_kernels, "dur_ps")
+    yield from sums_to("kernels", kernels, "dur_ps", unknown, tail["kernels_dur_ps"])
     light, roof = said["speed_of_light"], total(classes, "at_roof_ps")
     yield from differs("speed_of_light at_roof_ps", light["at_roof_ps"], roof)
     weights = {row["class"]: row["dur_ps"] for row in budget[:-1] if row["lost_ps"] is None}
@@ -313,9 +318,9 @@ def bottleneck_faults(said: Json) -> Faults:
         if row["lost_ps"] is not None:
             judged = row["at_roof_ps"] + row["lost_ps"]
             yield from differs(f"{row['class']} at_roof_ps and lost_ps", judged, row["dur_ps"])
-    for row in findings:
+    for row in (*findings, *kernels):
         yield from differs(f"{row['agg_key']} phases", sum(row["phases"].values()), row["dur_ps"])
-    for row in [] if tail["n_findings_omitted"] else classes:
+    for row in [] if tail["n_findings_omitted"] else others:
         found = [finding for finding in findings if finding["class"] == row["class"]]
         for figure in ("dur_ps", "n_executions"):
             yield from sums_to(f"{row['class']} findings", found, figure, row[figure])
