@@ -275,6 +275,10 @@ MODES = (
 )
 
 
+def mode_named(name: str) -> Mode:
+    return next(mode for mode in MODES if mode.name == name)
+
+
 # Arguments of argparse for each option. Defaults are in the functions of the modes.
 OPTIONS: dict[str, Json] = {
     "--device": {
@@ -425,6 +429,8 @@ OPTIONS: dict[str, Json] = {
     },
 }
 PIPELINE_OPTIONS = ("--device", "--host", "--format")
+# Options that a command in `next_steps` takes over, if its mode accepts them.
+KEPT = ("--device", *STEP_OPTIONS, *PEAK_OPTIONS, "--kernel-cost")
 
 
 class Parser(argparse.ArgumentParser):
@@ -513,7 +519,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         if not any(word.partition("=")[0] == "--mode" for word in words):
             refusal.fields["available_modes"] = {mode.name: mode.purpose for mode in MODES}
         raise
-    mode = next(mode for mode in MODES if mode.name == given["mode"])
+    mode = mode_named(given["mode"])
     for flag, dest in dest_of.items():
         if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
             names = [other.name for other in MODES if flag in other.options]
@@ -529,17 +535,36 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         mode_options={
             dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
         },
+        words=words,
     )
 
 
 def analyse(context: Context) -> Json:
     """Return the answer to a request, or raise NoAnswer."""
-    mode = next(mode for mode in MODES if mode.name == context.request.mode)
-    options = context.request.mode_options
+    request = context.request
+    mode = mode_named(request.mode)
     if mode.is_of_step:
-        return answer_on_step(mode, context, **options)
-    answer: Json = mode.load()(context, **options)
-    return answer
+        answer = answer_on_step(mode, context, **request.mode_options)
+    else:
+        answer = mode.load()(context, **request.mode_options)
+    return with_lead(answer, request)
+
+
+def with_lead(answer: Json, request: Request) -> Json:
+    """Return the answer with a sentence that says what matters, and commands to run next."""
+    from _output.leads.command import called_as, following
+    from _output.leads.lead import with_lead
+
+    def command(words: Sequence[str]) -> str:
+        mode = mode_named(words[1])
+        kept = {"--host", *(KEPT if mode.is_of_step else ())}.intersection(
+            (*PIPELINE_OPTIONS, *mode.options)
+        )
+        start = called_as(len(request.words)) if IS_COMMAND else ["compute_breakdown"]
+        return following(start, request.profile, request.words, words, kept)
+
+    # Standard input can be read only once.
+    return with_lead(answer, None if request.profile == "-" else command)
 
 
 class Outcome(NamedTuple):
