@@ -54,6 +54,7 @@ if HERE not in sys.path:
 
 import _peaks
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Request
+from _pipeline.names import suggestion, with_suggestion
 from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, unreadable
 from _pipeline.option_values import (
     TO_COST,
@@ -429,6 +430,10 @@ OPTIONS: dict[str, Json] = {
     },
 }
 PIPELINE_OPTIONS = ("--device", "--host", "--format")
+MODE_NAMES = [mode.name for mode in MODES]
+CHOICES = {"--mode": MODE_NAMES, "--schema": MODE_NAMES} | {
+    flag: arguments["choices"] for flag, arguments in OPTIONS.items() if "choices" in arguments
+}
 # Options that a command in `next_steps` takes over, if its mode accepts them.
 KEPT = ("--device", *STEP_OPTIONS, *PEAK_OPTIONS, "--kernel-cost")
 
@@ -437,11 +442,27 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         # argparse writes "argument --top: must be a whole number".
         message = re.sub(r"\Aargument (\S+): must", r"\1 must", message)
+        unknown = re.fullmatch(r"unrecognized arguments: (\S*).*", message, re.DOTALL)
+        if unknown:
+            message = unknown_argument(unknown[1])
+        choice = re.match(r"argument (\S+): invalid choice: '(.*)' \(", message)
+        if choice:
+            names = CHOICES[choice[1]]
+            message = f"{choice[1]} must be one of {', '.join(names)}, got {choice[2]!r}"
+            message += suggestion(choice[2], names)
         raise NoAnswer(BAD_ARGUMENTS, detail=message)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         # argparse prints --help and --version by this method.
         write(sys.stdout, message)
+
+
+def unknown_argument(word: str) -> str:
+    """Return the message about a word that is neither an option nor the first PROFILE."""
+    if word.startswith("-"):
+        flag = word.partition("=")[0]
+        return f"unknown option {flag}{suggestion(flag, OPTIONS)}"
+    return f"one PROFILE, got also {word!r}; for a second capture use --baseline"
 
 
 class PrintSchema(argparse.Action):
@@ -484,11 +505,10 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
         " .json or .json.gz, or a directory of records",
     )
     parser.add_argument(
-        "--mode", required=True, metavar="MODE", choices=[mode.name for mode in MODES],
-        help=", ".join(mode.name for mode in MODES),
-    )  # fmt: skip
+        "--mode", required=True, metavar="MODE", choices=MODE_NAMES, help=", ".join(MODE_NAMES)
+    )
     parser.add_argument(
-        "--schema", action=PrintSchema, metavar="MODE", choices=[mode.name for mode in MODES],
+        "--schema", action=PrintSchema, metavar="MODE", choices=MODE_NAMES,
         help="print the JSON Schema of a mode's answers; needs no PROFILE",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"compute_breakdown {__version__}")
@@ -610,6 +630,9 @@ def refusal(failure: NoAnswer, request: Request | None, notes: list[str]) -> Out
         "notes": notes,
         **failure.fields,
     }
+    if request:
+        asked = {"device": request.device, "host": request.host, **request.mode_options}
+        fields |= with_suggestion(fields, asked)
     cut_texts(fields)
     usage = usage_for(failure) if failure.reason == BAD_ARGUMENTS else ""
     details = [fields["detail"]] if "detail" in fields else available_in(failure.fields)
