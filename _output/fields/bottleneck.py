@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.rows import (
     ChipFields,
     Declared,
@@ -297,5 +297,5 @@ class Fields(ChipFields, RecomputeTotal):
     """The peaks."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.rows import Declared, VmemFields
 from _output.fields.units import Bytes, Count, Picoseconds
 
@@ -167,5 +167,5 @@ class Fields(TypedDict):
     """The flags that `--flags FILE` sets, and their visible effects; null without the option."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass
