@@ -9,7 +9,7 @@ import _peaks
 from _analysis.likely_lines import NO_LINE, LikelyGroup, likely_groups
 from _pipeline.groups import Group, group_by, percent, ranked_by
 from _pipeline.idle_causes import BARRIER, BETWEEN_PROGRAMS, DEPENDENCY, IN_CONTAINER, IN_PROGRAM
-from _pipeline.vocabulary import COMPUTE
+from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, OTHER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         HloOpBreakdown,
         HloOpBreakdownOverflow,
         IdleByCause,
+        LeftOut,
         LikelySource,
         Line,
         PeaksUsed,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
+    from _pipeline.vocabulary import LeafKind
     from _proto.hlo.backend_config import DeclaredCost
 
 N_BREAKDOWN = 8
@@ -156,6 +158,16 @@ def likely_fields(likely: LikelyLine) -> Line:
 
 def tail_row(omitted: Sequence[Group]) -> GroupTail:
     return {"n_groups_omitted": len(omitted), "dur_ps": sum(group.total for group in omitted)}
+
+
+def left_out(step: Step, listed: Iterable[Executions]) -> LeftOut:
+    """Return the time other than math that a mode does not list."""
+    times = group_by(listed, lambda op: op.kind)
+
+    def rest(kind: LeafKind) -> int:
+        return step.by_kind[kind].total - (times[kind].total if kind in times else 0)
+
+    return {"data_move": rest(DATA_MOVE), "comm": rest(COMM), "other": rest(OTHER)}
 
 
 def topmost(

@@ -150,6 +150,17 @@ class GroupTail(TypedDict):
     """Their time."""
 
 
+class LeftOut(TypedDict):
+    """Time other than math that the lists of this mode leave out."""
+
+    data_move: Picoseconds
+    """Copies, casts and layout changes."""
+    comm: Picoseconds
+    """Communication."""
+    other: Picoseconds
+    """Bookkeeping, and ops of unknown categories."""
+
+
 class DtypeFields(TypedDict):
     dtype_uncertain: bool
     """True if a matmul may have worked in another precision than its output shows."""

@@ -50,6 +50,22 @@ class GroupNumbers(unittest.TestCase):
             (row["flops_sum"], row["bytes_accessed_sum"], row["model_flops_sum"]), (32, 0, 9)
         )
 
+    def test_totals_say_what_is_left_out(self) -> None:
+        ops = [
+            leaf(0, 1),
+            op("copy.1", "copy", 10, 2),
+            op("all-reduce.1", "all-reduce", 20, 4),
+            op("tuple.1", "tuple", 30, 8),
+        ]
+        for options, data_move, comm in (
+            ((), 2, 4),
+            (("--include-comm",), 2, 0),
+            (("--include-data-move",), 0, 4),
+            (("--include-comm", "--include-data-move"), 0, 0),
+        ):
+            left_out = answer(trace(ops, STEP), "by_source", *options)["totals"]["left_out_ps"]
+            self.assertEqual(left_out, {"data_move": data_move, "comm": comm, "other": 8})
+
     def test_share_of_time_with_known_flops(self) -> None:
         known, unknown = leaf(0, 30, "a", flops=0, stack=HERE), leaf(30, 10, "b", stack=HERE)
         opaque = kernel(40, 60, flops=0, stack=HERE)

@@ -183,6 +183,9 @@ def non_compute_faults(said: Json) -> Faults:
     whole = said["totals"]["non_compute_duration_ps"]
     categories, sources = said["by_category"], said["by_source_within_category"]
     tail = said.get("tail", {"n_groups_omitted": 0, "dur_ps": 0})
+    rest = sum(said["totals"][f"{kind}_duration_ps"] for kind in ("data_move", "comm", "other"))
+    left_out = said["totals"]["left_out_ps"]
+    yield from differs("listed and left out", whole + sum(left_out.values()), rest)
     yield from sums_to("by_category", categories, "total_dur_ps", whole)
     yield from sums_to("sources", sources, "total_dur_ps", whole, tail["dur_ps"])
     n_groups = len(sources) + tail["n_groups_omitted"]
