@@ -10,9 +10,11 @@ import _peaks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from _pipeline.device import Device
+
+_N_LINES_NAMED = 3
 
 
 def rounded(number: Fraction, digits: int) -> float | None:
@@ -21,6 +23,13 @@ def rounded(number: Fraction, digits: int) -> float | None:
         return round(float(number), digits)
     except OverflowError:
         return None
+
+
+def over_roof_note(begin: str, lines: Iterable[str]) -> str:
+    """Return a note on impossible speeds that names the first lines."""
+    distinct = list(dict.fromkeys(lines))
+    named = distinct[:_N_LINES_NAMED]
+    return f"{begin}: {', '.join(named)}{', …' * (len(distinct) > len(named))}"
 
 
 class Roofs(NamedTuple):

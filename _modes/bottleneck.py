@@ -20,7 +20,7 @@ from _analysis.ledger import (
     ledger_of,
 )
 from _analysis.likely_lines import line_of
-from _analysis.roofs import roofs_of, rounded
+from _analysis.roofs import over_roof_note, roofs_of, rounded
 from _analysis.rows import (
     chip_fields,
     declared_row,
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
 IDLE: Final = "idle"
 OVERLAP: Final = "overlap"
 AT_ROOF: Final = "at_roof"
-N_OVER_ROOF_NAMED = 3
 N_OPS_NAMED = 10
 # A step is at its roof if less than this part of it is lost, unknown or idle.
 LITTLE = 10
@@ -225,13 +224,13 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
         return []
     over.sort(key=lambda entry: (-entry.total, entry.executions.op.agg_key))
     ops = [entry.executions.op for entry in over]
-    lines = dict.fromkeys(line_of(op).line or op.agg_key for op in ops)
-    named = list(lines)[:N_OVER_ROOF_NAMED]
     total = sum(entry.total for entry in over)
     return [
-        f"{len(over)} ops ({total} ps) are faster than their roof, by a wrong count of flops or"
-        " bytes, dtype or peak; pct_at_least, mfu_at_least and"
-        f" hfu_at_least leave them out: {', '.join(named)}{', …' * (len(lines) > len(named))}"
+        over_roof_note(
+            f"{len(over)} ops ({total} ps) are faster than their roof, by a wrong count of flops or"
+            " bytes, dtype or peak; pct_at_least, mfu_at_least and hfu_at_least leave them out",
+            (line_of(op).line or op.agg_key for op in ops),
+        )
     ]
 
 

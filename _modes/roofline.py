@@ -6,7 +6,7 @@ from collections import Counter
 
 from _analysis.costs import DECLARED, OPAQUE, costs_by_kernel, declared_notes
 from _analysis.judging import Verdict, judge, parts_of, weighted_average
-from _analysis.roofs import roofs_of, rounded
+from _analysis.roofs import over_roof_note, roofs_of, rounded
 from _analysis.rows import chip_fields, operand_dtypes, peaks_used
 from _pipeline.groups import percent, ranked_by
 from _pipeline.vocabulary import COMPUTE
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 N_TOP_SKIPPED = 10
 N_TOP_SHORTFALL = 10
-N_OVER_ROOF_NAMED = 3
 
 
 def roofline(
@@ -218,13 +217,13 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
     over = [verdict for verdict in verdicts if verdict.is_over_roof]
     if over:
         over.sort(key=lambda verdict: (-verdict.total, verdict.part.whole.op.agg_key))
-        named = [
-            verdict.part.whole.op.source_inner or verdict.part.whole.op.agg_key
-            for verdict in over[:N_OVER_ROOF_NAMED]
-        ]
+        ops = [verdict.part.whole.op for verdict in over]
         notes.append(
-            f"{len(over)} groups have a roofline_util above 1, a wrong dtype, peak or flop count:"
-            f" {', '.join(named)}{', …' * (len(over) > len(named))}"
+            over_roof_note(
+                f"{len(over)} groups have a roofline_util above 1, a wrong dtype, peak or flop"
+                " count",
+                (op.source_inner or op.agg_key for op in ops),
+            )
         )
     notes += declared_notes(
         {verdict.part.kernel for verdict in verdicts if verdict.source == DECLARED}
