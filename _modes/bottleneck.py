@@ -19,8 +19,9 @@ from _analysis.ledger import (
     ledger_of,
 )
 from _analysis.likely_lines import LikelyLine, likely_line, line_of
+from _analysis.periods import periods_of
 from _analysis.roofs import roofs_of, rounded
-from _analysis.rows import idle_by_cause, likely_fields, peaks_used, shortened
+from _analysis.rows import idle_by_cause, likely_fields, peaks_used, period_fields, shortened
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import TPU_RE
 from _pipeline.groups import Group, how_most, percent, ranked_by, sum_known
@@ -127,8 +128,10 @@ def bottleneck(
     context.notes += over_roof_notes(over)
     context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
     context.notes += roofs.choice.notes
+    periods = periods_of(step.device, step.picked)
     causes = causes_of(step, ledger, roofs, context)
     return {
+        **period_fields(periods),
         "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
         "bottleneck": heaviest(by_class, idle, at_roof_of(ledger)),
         "speed_of_light": speed_of_light(ledger, step.duration),

@@ -6,7 +6,8 @@ from operator import add
 
 from _analysis.gaps import Surroundings, longest_gaps
 from _analysis.host_activity import HostActivity
-from _analysis.rows import gap_row, idle_by_cause
+from _analysis.periods import periods_of
+from _analysis.rows import gap_row, idle_by_cause, period_fields
 from _pipeline.device import AFTER_ALL, BEFORE_ALL
 from _pipeline.host import Host
 from _pipeline.texts import exact
@@ -46,6 +47,7 @@ def idle(step: Step, context: Context, *, top: int = 10) -> Fields:
         context,
     )
     return {
+        **period_fields(periods_of(step.device, step.picked)),
         "idle_by_cause": idle_by_cause(step),
         "gaps": [idle_row(around.gap(*gap), window_of[gap], activity, step) for gap in longest],
         "host_events": event_rows(activity) if activity else None,

@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import StepAnswer
-from _output.fields.rows import IdleByCause, Line, PeaksUsed
+from _output.fields.rows import IdleByCause, Line, PeaksUsed, PeriodFields
 from _output.fields.units import (
     Bytes,
     Count,
@@ -212,7 +212,7 @@ class FindingsTail(TypedDict):
     """The part of it that is known to be lost."""
 
 
-class Fields(TypedDict):
+class Fields(PeriodFields):
     causes: list[Cause]
     """Why time is lost: patterns in the program that gain at least 0.5 % of the step, or memory.
     Most patterns need the program in the capture; a note says so if it is missing."""

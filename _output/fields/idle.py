@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from _output.fields.common import StepAnswer
-from _output.fields.rows import Gap, IdleByCause
+from _output.fields.rows import Gap, IdleByCause, PeriodFields
 from _output.fields.units import BigPicoseconds, Count, Picoseconds
 
 
@@ -48,7 +48,7 @@ class HostEvent(TypedDict):
     """Number of threads."""
 
 
-class Fields(TypedDict):
+class Fields(PeriodFields):
     idle_by_cause: IdleByCause
     """Idle time by cause; adds up to `idle_duration_ps`."""
     gaps: list[IdleGap]

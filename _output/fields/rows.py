@@ -197,6 +197,18 @@ class IdleByCause(TypedDict):
     """All other idle time."""
 
 
+class PeriodFields(TypedDict):
+    """The time from step to step, on the trace's clock."""
+
+    period_ps: Picoseconds | None
+    """Time from the start of a step to the start of the next step of the same name: the median over
+    all steps of the picked step's name, of an even number the lower of the two middle ones.
+    Numbered steps are one name. Null for a single step of its name and with `--step all`."""
+    between_steps_ps: Picoseconds | None
+    """The part of that time in which no step runs: its median over the same steps. Null as
+    `period_ps`."""
+
+
 class Gap(TypedDict):
     start_ps: Picoseconds
     """Start of the gap, on the scale of `step_window_ps`."""
