@@ -129,7 +129,7 @@ def bottleneck(
     context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
     context.notes += roofs.choice.notes
     periods = periods_of(step.device, step.picked)
-    causes = causes_of(step, ledger, roofs, context)
+    causes = causes_of(step, ledger, roofs, periods, context)
     return {
         **period_fields(periods),
         "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
@@ -168,7 +168,7 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
         "rank": rank,
         "cause": cause.cause,
         "gain_ps": cause.gain_ps,
-        "gain_pct_of_step": percent(cause.gain_ps, step.duration) or 0.0,
+        "gain_pct_of_step": percent(cause.gain_ps, cause.period_ps or step.duration) or 0.0,
         "unknown_ps": cause.unknown_ps,
         "gain_bytes": cause.gain_bytes,
         "source_inner": cause.source_inner,
