@@ -19,6 +19,7 @@ from _analysis.ledger import (
     ledger_of,
 )
 from _analysis.likely_lines import LikelyLine, likely_line, line_of
+from _analysis.loops import Loops
 from _analysis.periods import periods_of
 from _analysis.roofs import roofs_of, rounded
 from _analysis.rows import idle_by_cause, likely_fields, peaks_used, period_fields, shortened
@@ -128,6 +129,7 @@ def bottleneck(
     context.notes += over_roof_notes(over)
     context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
     context.notes += roofs.choice.notes
+    loops = Loops(step)
     periods = periods_of(step.device, step.picked)
     causes = causes_of(step, ledger, roofs, periods, context)
     return {
@@ -150,7 +152,8 @@ def bottleneck(
         "recompute_dur_ps": recompute,
         "recompute_pct_of_step": percent(recompute, step.duration),
         "findings": [
-            finding_row(rank, finding, step) for rank, finding in enumerate(findings[:top], 1)
+            finding_row(rank, finding, step, loops)
+            for rank, finding in enumerate(findings[:top], 1)
         ],
         "tail": tail_row(findings[top:]),
         "chip": roofs.choice.chip,
@@ -299,7 +302,7 @@ def rest_row(name: BudgetClass, duration: int, step: Step) -> BudgetRow:
     }
 
 
-def finding_row(rank: int, finding: Finding, step: Step) -> FindingRow:
+def finding_row(rank: int, finding: Finding, step: Step, loops: Loops) -> FindingRow:
     group = finding.group
     return {
         "rank": rank,
@@ -308,6 +311,7 @@ def finding_row(rank: int, finding: Finding, step: Step) -> FindingRow:
         "agg_key": group.op.agg_key,
         "tf_op": shortened(group.op.tf_op),
         "kernel": finding.kernel,
+        "loop": loops.row(group.members),
         "dur_ps": group.total,
         "pct_of_step": percent(group.total, step.duration),
         "at_roof_ps": finding.at_roof,

@@ -9,6 +9,7 @@ from _analysis.costs import DECLARED, OPAQUE, cost_of, costs_by_kernel, declared
 from _analysis.exposed import is_exposed
 from _analysis.ledger import entry_of
 from _analysis.likely_lines import line_of
+from _analysis.loops import Loops
 from _analysis.roofs import roofs_of
 from _analysis.rows import duration_fields, likely_fields, op_name, peaks_used
 from _pipeline.groups import group_by, percent, sum_if_known
@@ -138,6 +139,7 @@ class Judge:
         self.step = step
         self.roofs = roofs
         self.by_user = by_user
+        self.loops = Loops(step)
 
     def op_row(self, rank: int, group: Group) -> OpRow:
         entries = self._entries(group)
@@ -188,6 +190,7 @@ class Judge:
             "scope": op.scope.name if op.scope else None,
             "tf_op": op.tf_op,
             **likely_fields(line_of(op)),
+            "loop": self.loops.row(group.members),
             "shape": op.hlo.shape or op.shape,
             "dtype": cost.precision.dtype,
             "dtype_source": cost.precision.source,

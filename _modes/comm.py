@@ -7,6 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from _analysis.likely_lines import LikelyLine
+from _analysis.loops import Loops
 from _analysis.roofs import rounded
 from _analysis.rows import likely_fields, shortened
 from _analysis.transfers import cover_of, transfers_of
@@ -42,8 +43,9 @@ def comm(step: Step, context: Context, *, top: int = 20) -> Returned:
     among_devices = [transfer for transfer in transfers if transfer.op.waits_for != HOST]
     in_flight, host_in_flight = union_of(among_devices), union_of(with_host)
     context.notes += clock_notes(transfers)
+    loops = Loops(step)
     return {
-        "rows": [comm_row(alike, cover, step) for alike in ranked[:top]],
+        "rows": [comm_row(alike, cover, step, loops) for alike in ranked[:top]],
         "tail": {
             "n_rows_omitted": len(omitted),
             "sync_dur_ps": sync_of(tail),
@@ -175,7 +177,7 @@ def gbps_of(transfers: Sequence[Transfer], in_flight: InFlight | None) -> float 
     return rounded(1000 * Fraction(moved) / duration, 3)
 
 
-def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> CommRow:
+def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step, loops: Loops) -> CommRow:
     first = transfers[0]
     is_async = first.op.is_wait
     in_flight = in_flight_of(transfers, cover) if is_async else None
@@ -188,6 +190,7 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> CommRow
         **likely_fields(LikelyLine(first.likely.line, first.likely.line_user, how)),
         "agg_key": first.op.agg_key,
         "tf_op": shortened(first.op.tf_op),
+        "loop": loops.row([transfer.executions for transfer in transfers]),
         "n_executions": n_executions_of(transfers),
         "sync_dur_ps": sync_of(transfers),
         "wait_dur_ps": wait_of(transfers),

@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import StepAnswer
-from _output.fields.rows import IdleByCause, Line, PeaksUsed, PeriodFields
+from _output.fields.rows import IdleByCause, InLoop, Line, PeaksUsed, PeriodFields
 from _output.fields.units import (
     Bytes,
     Count,
@@ -83,7 +83,7 @@ FindingClassed = TypedDict("FindingClassed", {"class": OpClass})
 """The class of its ops; see the table of classes."""
 
 
-class Finding(FindingClassed, Line):
+class Finding(FindingClassed, Line, InLoop):
     """The time that one line loses in one class."""
 
     rank: Count

@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import StepFields, Totals
-from _output.fields.rows import Line
+from _output.fields.rows import InLoop, Line
 from _output.fields.units import Bytes, Count, Gbps, Percent, Picoseconds
 
 TransferMode = Literal["sync", "async"]
@@ -62,7 +62,7 @@ class Pairs(TypedDict):
     """The others: they began before the step, or their start is unknown."""
 
 
-class CommRow(Line):
+class CommRow(Line, InLoop):
     """Communication of one collective, mode, engine, group of ops, line and replica groups."""
 
     collective: str

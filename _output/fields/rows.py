@@ -6,6 +6,7 @@ from _output.fields.units import (
     AggKeyKind,
     Bytes,
     Count,
+    Executions,
     Flops,
     FlopsPerByte,
     Gibps,
@@ -25,6 +26,21 @@ class Durations(TypedDict):
     """Longest execution."""
     avg_dur_ps: Picoseconds
     """Mean duration of an execution."""
+
+
+class Loop(TypedDict):
+    """The innermost loop around an op, from the events of the trace alone."""
+
+    depth: Count
+    """Number of `while` events around the op."""
+    trips: Executions
+    """Executions of the op divided by the runs of that loop."""
+
+
+class InLoop(TypedDict):
+    loop: Loop | None
+    """The innermost loop around most of the time; of several ops in it, the trips are those of the
+    op that takes most time. Null if most of the time is in no loop."""
 
 
 class Line(TypedDict):
