@@ -13,7 +13,7 @@ from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from _output.fields.rows import Loop as LoopRow
     from _pipeline.clocks import Piece
@@ -59,14 +59,15 @@ class Events(NamedTuple):
 
 
 class Loops:
-    """The loops of a step. Nothing is read before the first question, nor in a step without loops.
+    """The loops around some ops of a step. Nothing is read in a step without loops.
 
     All executions of an op are in the same loop, unless its computation is called from several
     places. So only three of them are looked up, and all of them if these differ.
     """
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, members: Collection[Executions]) -> None:
         self._step = step
+        self._members = members
         whiles = [each for each in step.containers if each.op.category == WHILE]
         self._key_of = {each.metadata_id: key_of(each.op) for each in whiles}
         self._n_runs: dict[Key, int] = defaultdict(int)
@@ -117,19 +118,20 @@ class Loops:
     def _times_of(self) -> dict[int, dict[Loop | None, int]]:
         """Return the time of each op by loop, by metadata id."""
         step = self._step
-        pieces, executions = step.admitted.pieces, step.executions
-        half = len(pieces) // 2
+        pieces = step.admitted.pieces
+        total_of = {member.metadata_id: member.total for member in self._members}
+        repeated = [member.metadata_id for member in self._members if member.n > 1]
         samples = [
-            self._sampled(pieces, executions, 1),
-            self._sampled(pieces[half:], executions, 1, from_middle=True),
-            self._sampled(pieces[::-1], executions, -1),
+            self._sampled(pieces, total_of, 1),
+            self._sampled(pieces[len(pieces) // 2 :], repeated, 1, from_middle=True),
+            self._sampled(pieces[::-1], repeated, -1),
         ]
         times: dict[int, dict[Loop | None, int]] = {}
-        for metadata_id, entry in executions.items():
+        for metadata_id, total in total_of.items():
             loops = {found[metadata_id] for found in samples if metadata_id in found}
             if len(loops) == 1:
-                times[metadata_id] = {loops.pop(): entry.total}
-        differing = executions.keys() - times.keys()
+                times[metadata_id] = {loops.pop(): total}
+        differing = total_of.keys() - times.keys()
         for metadata_id in differing:
             times[metadata_id] = defaultdict(int)
         for start, duration, metadata_id in events_of(pieces, step.clock, differing):

@@ -129,7 +129,8 @@ def bottleneck(
     context.notes += over_roof_notes(over)
     context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
     context.notes += roofs.choice.notes
-    loops = Loops(step)
+    shown = findings[:top]
+    loops = Loops(step, [member for finding in shown for member in finding.group.members])
     periods = periods_of(step.device, step.picked)
     causes = causes_of(step, ledger, roofs, periods, context)
     return {
@@ -152,8 +153,7 @@ def bottleneck(
         "recompute_dur_ps": recompute,
         "recompute_pct_of_step": percent(recompute, step.duration),
         "findings": [
-            finding_row(rank, finding, step, loops)
-            for rank, finding in enumerate(findings[:top], 1)
+            finding_row(rank, finding, step, loops) for rank, finding in enumerate(shown, 1)
         ],
         "tail": tail_row(findings[top:]),
         "chip": roofs.choice.chip,

@@ -66,9 +66,13 @@ def by_op(
     op: str | None = None,
 ) -> Fields:
     roofs = roofs_of(step.device, chip, dict(peaks))
-    judge = Judge(step, roofs, costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context))
+    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     ranked = ranked_ops(step.leaves)
     containers = ranked_ops(step.containers)
+    asked = None if op is None else find_op(op, [*ranked, *containers], context)
+    shown = [*ranked[:top], *([asked] if asked else [])]
+    loops = Loops(step, [member for group in shown for member in group.members])
+    judge = Judge(step, roofs, by_user, loops)
     rows = [judge.op_row(rank, group) for rank, group in enumerate(ranked[:top], 1)]
     fields: Fields = {
         "ops": rows,
@@ -81,10 +85,9 @@ def by_op(
         "peaks_used": peaks_used(roofs),
     }
     declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
-    if op is not None:
-        group = find_op(op, [*ranked, *containers], context)
-        rank = ranked.index(group) + 1 if group in ranked else None
-        detail = fields["op"] = judge.detail_row(rank, group)
+    if asked:
+        rank = ranked.index(asked) + 1 if asked in ranked else None
+        detail = fields["op"] = judge.detail_row(rank, asked)
         if detail["cost_source"] == DECLARED:
             declared.add(detail["kernel"])
     context.notes += [*declared_notes(declared), *roofs.choice.notes]
@@ -135,11 +138,13 @@ def container_row(group: Group) -> Container:
 class Judge:
     """Makes the rows of ops: what an op costs, and how much of its time the chip needs."""
 
-    def __init__(self, step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> None:
+    def __init__(
+        self, step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost], loops: Loops
+    ) -> None:
         self.step = step
         self.roofs = roofs
         self.by_user = by_user
-        self.loops = Loops(step)
+        self.loops = loops
 
     def op_row(self, rank: int, group: Group) -> OpRow:
         entries = self._entries(group)

@@ -36,7 +36,7 @@ def by_source(
     if include_comm:
         kinds[COMM] = COMM
     groups, omitted = topmost(step.of_kinds(*kinds), source_key, top)
-    loops = Loops(step)
+    loops = Loops(step, [member for group in groups for member in group.members])
     tail: TailIfAsked = {} if top is None else {"tail": tail_row(omitted)}
     return {
         "groups": [group_row(group, kinds[group.op.kind], step, loops) for group in groups],

@@ -43,7 +43,8 @@ def comm(step: Step, context: Context, *, top: int = 20) -> Returned:
     among_devices = [transfer for transfer in transfers if transfer.op.waits_for != HOST]
     in_flight, host_in_flight = union_of(among_devices), union_of(with_host)
     context.notes += clock_notes(transfers)
-    loops = Loops(step)
+    shown = list(chain.from_iterable(ranked[:top]))
+    loops = Loops(step, [transfer.executions for transfer in shown])
     return {
         "rows": [comm_row(alike, cover, step, loops) for alike in ranked[:top]],
         "tail": {

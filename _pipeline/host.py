@@ -17,7 +17,7 @@ from _pipeline.intervals import union
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence, Set
     from typing import Any
 
     Column = array[int]
@@ -184,20 +184,31 @@ class Host:
                 for line in plane.lines(name):
                     lines_by_thread[name or str(line.id)].append(line)
                 for thread_name, lines in lines_by_thread.items():
-                    seen: set[int] = set()
-                    tracks = [self._track(line, plane, number_of, seen) for line in lines]
-                    ranks = (rank_of[metadata_id] for metadata_id in seen & rank_of.keys())
-                    rank = min(ranks, default=NO_LAUNCHER)
+                    launching: set[int] = set()
+                    tracks = [
+                        self._track(line, plane, number_of, rank_of.keys(), launching)
+                        for line in lines
+                    ]
+                    rank = min(map(rank_of.__getitem__, launching), default=NO_LAUNCHER)
                     yield Thread(thread_name, list(filter(None, tracks)), rank)
 
     def _track(
-        self, line: AnyLine, plane: AnyPlane, number_of: dict[int, int], seen: set[int]
+        self,
+        line: AnyLine,
+        plane: AnyPlane,
+        number_of: dict[int, int],
+        wanted: Set[int],
+        found: set[int],
     ) -> Track | None:
-        """Return the events of a line that overlap a window; add the ids of all its events."""
+        """Return the events of a line that overlap a window.
+
+        Of all its events, also the others, add those of the wanted ids to the found ones.
+        """
         shift = line.base_ps - self.start
         starts, ends, names = array("q"), array("q"), array("i")
         for ids, offsets, durations in line.spans():
-            seen.update(ids)
+            if wanted and not wanted.isdisjoint(ids):
+                found |= wanted & set(ids)
             shifted = list(map(add, offsets, repeat(shift)))
             events = ids, shifted, list(map(add, shifted, durations))
             if min(durations, default=0) < 0:
