@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.rows import Gap, IdleByCause, PeriodFields
 from _output.fields.units import BigPicoseconds, Count, Percent, Picoseconds
 
@@ -82,5 +82,5 @@ class Fields(PeriodFields):
     host is unknown; a note says why."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass

@@ -1,0 +1,67 @@
+"""Lead of spread: whether a device is slow, and what that costs."""
+
+from __future__ import annotations
+
+from _output.leads.phrases import Next, counted, joined, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from _output.fields.spread import Answer, Cohort
+
+
+IMBALANCES: Final = {
+    "balanced": "Balanced",
+    "slight": "Slightly unbalanced",
+    "large": "Unbalanced",
+}
+
+
+def headline(answer: Answer) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Answer) -> Iterator[str]:
+    if not answer["cohorts"]:
+        yield "No two devices ran the same program."
+        return
+    cohort = answer["cohorts"][0]
+    yield verdict(cohort)
+    others = len(answer["cohorts"]) - 1
+    if others:
+        yield f"{counted(others, 'other group')} of devices ran other programs."
+
+
+def verdict(cohort: Cohort) -> str:
+    verdict = cohort["verdict"]
+    if verdict["why_not"] == "one_device":
+        return "Only one device ran this program, so there is nothing to compare."
+    if verdict["why_not"] == "no_common_step":
+        return "The devices have no step in common, so their loads cannot be compared."
+    # A verdict comes with the slow device.
+    assert cohort["slowest_vs_median"] is not None
+    slow = cohort["slowest_vs_median"]["slow"]
+    name = f"{slow['device'].removeprefix('/device:')} of {slow['host']}"
+    step = cohort["hosts"][0]["step_duration_ps"] or 0
+    if verdict["host_gain_ps"] is not None:
+        host = verdict["slow_host"]["host"] if verdict["slow_host"] else slow["host"]
+        return (
+            f"Host {host} is slow: it costs {time(verdict['host_gain_ps'])} of a {time(step)} step."
+        )
+    cost = f"{time(verdict['gain_ps'] or 0)} of a {time(step)} step"
+    if verdict["straggler"]:
+        return (
+            f"{name} is slow: it costs {cost}, and has the largest load in {verdict['n_slowest']} of"
+            f" {counted(verdict['n_steps'], 'step')}."
+        )
+    imbalance = IMBALANCES[verdict["imbalance"] or "balanced"]
+    return f"{imbalance}: the slowest device, {name}, costs {cost}."
+
+
+def next_steps(answer: Answer) -> Iterator[Next]:
+    for cohort in answer["cohorts"][:1]:
+        if cohort["verdict"]["straggler"]:
+            device = cohort["verdict"]["straggler"]["device"]
+            yield Next("what this device does", ("--mode", "bottleneck", "--device", device))
