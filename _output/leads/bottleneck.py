@@ -68,8 +68,8 @@ def cause_says(cause: Cause, answer: Answer) -> str:
     if cause["cause"] == PAUSE:
         # The pause is no part of the step.
         waits = part_of(cause["gain_ps"], answer["period_ps"] or 0)
-        host = f"{'probably ' if likely else ''}for the host{at(cause['source_user'])}"
-        return f"From step to step the device waits {waits}{share}, {host}."
+        host = f"{', probably' if likely else ''} for the host{at(cause['source_user'])}"
+        return f"From step to step the device waits {waits}{share}{host}."
     costs = "probably costs" if likely else "costs"
     gain = part_of(cause["gain_ps"], answer["step_duration_ps"])
     return f"{CAUSES[cause['cause']]}{at(cause['source_user'])} {costs} up to {gain}{share}."

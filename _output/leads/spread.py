@@ -53,8 +53,8 @@ def verdict(cohort: Cohort) -> str:
     cost = f"{time(verdict['gain_ps'] or 0)} of a {time(step)} step"
     if verdict["straggler"]:
         return (
-            f"{name} is slow: it costs {cost}, and has the largest load in {verdict['n_slowest']} of"
-            f" {counted(verdict['n_steps'], 'step')}."
+            f"{name} is slow: it costs {cost}, and has the largest load in"
+            f" {verdict['n_slowest']} of {counted(verdict['n_steps'], 'step')}."
         )
     imbalance = IMBALANCES[verdict["imbalance"] or "balanced"]
     return f"{imbalance}: the slowest device, {name}, costs {cost}."
