@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
+from _output.leads.phrases import pause_sentence
 from tests.builders.xspace import Plane, Space, encode, tpu_plane
 from tests.harness import answer
 from tests.modes.small_steps import leaf
@@ -55,6 +56,19 @@ class PauseBetweenSteps(unittest.TestCase):
             " is in feed.py:17 get_batch > feed.py:44 tokenize. That call takes 94.0 ms.",
         )
         self.assertEqual((found["evidence"]["ops"], found["evidence"]["dur_ps"]), ([], 0))
+
+    def test_headlines_show_a_pause_above_one_percent(self) -> None:
+        data = encode(Space([device(), host(thread((FEED, 5, 99)))]))
+        self.assertIn(
+            "From step to step the device waits 20.0 of 100.0 ms (20.0 %) for the host at"
+            " feed.py:17.",
+            answer(data, "bottleneck")["headline"],
+        )
+        sentence = "A step starts every 100.0 ms, with a pause of 20.0 ms (20.0 %)."
+        for mode in ("summary", "idle"):
+            self.assertIn(sentence, answer(data, mode)["headline"])
+        self.assertEqual(pause_sentence(100, 1), "")
+        self.assertIn("(2.0 %)", pause_sentence(100, 2))
 
     def test_call_must_cover_half_of_the_pause(self) -> None:
         self.assertEqual(lines(thread((FEED, 50, 90))), ("feed.py:17", "feed.py:17"))

@@ -36,8 +36,20 @@ class Gain(InFolder):
                 for i, load in enumerate(devices)
             ]
             self.write(f"{name}.xplane.pb", encode(Space(planes)))
-        (found,) = answer(self.folder, "spread")["cohorts"]
+        said = answer(self.folder, "spread")
+        self.headline = said["headline"]
+        (found,) = said["cohorts"]
         return found
+
+    def test_headline_has_the_gain(self) -> None:
+        for hosts, says in (
+            ([[505, 500]], "TPU:0 of a is slow: it costs 5.00 ps of a 1.00 ns step"),
+            ([[504, 500]], "Balanced: the slowest device, TPU:0 of a, costs 4.00 ps of a 1.00 ns"),
+            ([[510, 509], [500, 499]], "Host a is slow: it costs 10.0 ps of a 1.00 ns step."),
+        ):
+            self.cohort(*hosts)
+            self.assertIn(says, self.headline)
+            (self.folder / "a.xplane.pb").unlink()
 
     def test_gain_is_up_to_the_next_device(self) -> None:
         found = self.cohort([[600, 700], [640, 650], [500, 510]])
