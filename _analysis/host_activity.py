@@ -57,14 +57,20 @@ class DoingsOfWindow:
         return self._by_level.setdefault(level, [])
 
     def ranked(self) -> list[Doing]:
-        """Return the longest, those of launching threads first."""
+        """Return the longest, those of launching threads first.
+
+        Launching threads have half of the rows, and what others leave of the rest.
+        """
         surest = min(self._by_level, default=NO_LAUNCH)
         for level, doings in self._by_level.items():
             for doing in doings:
                 doing.is_launching = level == surest < NO_LAUNCH
         found = [doing for doings in self._by_level.values() for doing in doings]
-        found.sort(key=lambda doing: (not doing.is_launching, doing.rank))
-        return found[:N_DOINGS]
+        found.sort(key=lambda doing: doing.rank)
+        launching = [doing for doing in found if doing.is_launching]
+        others = [doing for doing in found if not doing.is_launching]
+        n_launching = max(N_DOINGS // 2, N_DOINGS - len(others))
+        return [*launching[:n_launching], *others][:N_DOINGS]
 
 
 def times_of(thread: Thread, window: Window) -> dict[int, int]:

@@ -16,10 +16,10 @@ class HostActivity(TypedDict):
     event: str
     """The innermost event on it. With the Python tracer a frame, `$file.py:line function`."""
     is_launching: bool
-    """True if the thread launches programs of the device; its rows come first. These are threads
-    with events that have the `run_id` of both the programs before and after the gap, and threads
-    that hold `PjitFunction` events; only those with both, if there are any. Without them a thread
-    with events named `…ExecuteHelper…`, or else `Execute…`."""
+    """True if the thread launches programs of the device: its rows come first, and are half of the
+    rows or more. These are threads with events that have the `run_id` of both the programs before
+    and after the gap, and threads that hold `PjitFunction` events; only those with both, if there
+    are any. Without them a thread with events named `…ExecuteHelper…`, or else `Execute…`."""
     dur_ps: Picoseconds
     """Time for which it was the innermost event within the gap."""
     in_period_ps: Picoseconds | None

@@ -77,6 +77,16 @@ class Launching(unittest.TestCase):
                 self.assertEqual([name for name, launches in rows if launches], [first])
         self.assertEqual(self.launching(writer, threads[3])[0], ("writer", False))
 
+    def test_launching_threads_leave_half_of_the_rows_to_others(self) -> None:
+        calls = [(f"PjitFunction({i})", 100 + 5 * i, 105 + 5 * i) for i in range(10)]
+        others = [
+            ("others", [(f"o{i}", 100 + 2 * i, 102 + 2 * i) for i in range(n)]) for n in (9, 2)
+        ]
+        for other, n_launching in zip(others, (4, 6), strict=True):
+            rows = self.launching(("caller", calls), other)
+            self.assertEqual([launches for _, launches in rows].count(True), n_launching)
+            self.assertEqual(len(rows), 8)
+
     def test_worker_that_launches_for_a_caller_counts_beside_it(self) -> None:
         caller = "caller", [("PjitFunction(f)", 100, 190)]
         worker = "worker", [("enqueue", -20, -10), ("enqueue", 150, 160)]
