@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.builders.browser import Browser, browser
 from tests.harness import ROOT, answer
 
-# Name: first and last element, width, and the element to click before.
+# The columns are name, first and last element, width, and the element to click first.
 PICTURES: dict[str, tuple[str, str, int, str | None]] = {
     "page": ("header", "#findings tr:nth-child(7)", 980, None),
     "flame": ("#flame", "#flame", 1100, "input[value=scopes]"),
@@ -37,7 +37,7 @@ def shot(tab: Browser, first: str, last: str) -> bytes:
 def main() -> None:
     with browser() as tab, tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "step.html")
-        # As the pages call it; the picture is to show no path of this machine.
+        # The path is relative, so the picture shows no path of this machine.
         os.chdir(ROOT)
         answer("tests/data/demo", "page", "--out", str(page))
         for name, (first, last, width, clicked) in PICTURES.items():

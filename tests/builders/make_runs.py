@@ -32,7 +32,7 @@ def changed(program: Program) -> Program:
 
 
 def write_run(folder: Path, run: str, program: Program, seed: int) -> Path:
-    """Write a log directory with one run of one host and return its path."""
+    """Write a log directory with one run of one host and return the path of the trace."""
     there = folder / "plugins" / "profile" / run
     there.mkdir(parents=True, exist_ok=True)
     data = rewrite.trace(program, N_STEPS, host=HOST, devices=DEVICES, jitter=JITTER, seed=seed)
@@ -41,7 +41,7 @@ def write_run(folder: Path, run: str, program: Program, seed: int) -> Path:
 
 
 def write_runs(folder: Path) -> dict[str, Path]:
-    """Write both runs and return their paths by the names of their records in `tests/data`."""
+    """Write both runs; return their paths by the file names of their records in `tests/data`."""
     program = records.of_demo()
     return {
         "before": write_run(folder / "before", "2026_11_21_10_00_00", program, seed=1),
