@@ -1,11 +1,11 @@
-"""Measures wall time and peak memory of every mode, against the floor.
+"""Measure elapsed time and peak memory of every mode, compared with a floor.
 
     python3 tests/bench.py [FILE.xplane.pb]
 
-Without a file it builds the trace of tests/builders/make_trace.py. The floor is a process that
-starts Python, imports protobuf, reads the bytes of one `XLA Ops` line and decodes them with the C
-parser. Floor and mode take turns, so that other load on the machine affects both. The second table
-is about the same trace with all other planes doubled.
+Without a file, the benchmark builds the trace of tests/builders/make_trace.py. The floor is a
+process that starts Python, imports protobuf, reads the bytes of one `XLA Ops` line and decodes the
+line with the C parser. Floor and mode run alternately, so that other load on the machine affects
+both. The second table is about the same trace with all other planes doubled.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ upper layer describes a program in a few lines, refers to instructions by name a
         }
     )
 
-The last instruction of a computation is its root, the last computation is the entry.
+The last instruction of a computation is the root, and the last computation is the entry.
 """
 
 from __future__ import annotations

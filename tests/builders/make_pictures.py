@@ -2,7 +2,7 @@
 
     python3 -m tests.builders.make_pictures
 
-No test compares them with new ones, since pictures depend on fonts.
+No test compares the pictures with new screenshots, because screenshots depend on fonts.
 """
 
 from __future__ import annotations

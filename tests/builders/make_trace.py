@@ -1,13 +1,14 @@
-"""Writes large synthetic traces in the shape of real ones, for the benchmark and the tests.
+"""Write large synthetic traces in the shape of real traces, for the benchmark and the tests.
 
     python3 -m tests.builders.make_trace OUT.xplane.pb [--factor F]
 
-Each device runs the same program in every step: some ops, then a `while` with a repeated body,
-then the rest. At factor 1 each of 8 devices has 316 000 `XLA Ops` events; the file has 3.5 million
-events and about 120 MB. The factor scales the events, but not the 1000 ops. One event in twelve is
-instant. Equal shapes give equal bytes.
+Each device runs the same program in every step: some ops, then a `while` with a repeated body, then
+more ops. At factor 1, each of 8 devices has 316 000 `XLA Ops` events, and the file has 3.5 million
+events and about 120 MB. The factor scales the number of events, but not the number of ops (1000).
+One event in twelve is instant. Equal shapes give equal bytes.
 
-It is fast because a line is encoded once for all devices, from parts encoded once for all events.
+Writing is fast because a line is encoded once for all devices, and each common part of events is
+encoded once.
 """
 
 from __future__ import annotations

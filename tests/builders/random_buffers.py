@@ -1,9 +1,9 @@
-"""Random buffer assignments for random programs, as compilers write them.
+"""Make random buffer assignments for random programs, in the way compilers write them.
 
-A heap is simulated, instruction by instruction: buffers come and go, share the memory of others,
-and take over what was just freed. There are also parameters, results, constants, thread-local
-buffers and other memories. A heap may be spread over several allocations or have several traces or
-none.
+The module simulates a heap, instruction by instruction: buffers come and go, share memory with
+other buffers, and reuse freed memory. There are also parameters, results, constants, thread-local
+buffers and other memories. A heap may be spread over several allocations, and may have several
+traces or no trace.
 """
 
 from __future__ import annotations

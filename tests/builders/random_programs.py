@@ -1,8 +1,8 @@
-"""Random compiled programs for random traces, with an instruction for each op.
+"""Make random compiled programs for random traces, with an instruction for each op.
 
 `RandomPrograms` assigns a program to each op of a trace, then makes these programs and the plane
 that holds them: nested fusions, dots, asynchronous chains, loops and branches, kernels with
-declared costs, and stack frames. Now and then a program is missing.
+declared costs, and stack frames. Sometimes a program is missing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Random XSpaces: small and awkward, but such as profilers write.
+"""Make random XSpaces: small and awkward, but similar to real traces.
 
 `random_case(rng)` returns the bytes of a file, a mode and options, for comparing the program with
 the naive implementation. Times come from a coarse grid and names from small pools, so that ties,
-shared groups, touching and overlapping ops are frequent. Some files have only the trace's clock,
-some also the core's, which agrees with the trace's or is bent against it.
+shared groups, touching and overlapping ops are frequent. Some files have only the trace's clock;
+other files also have the core's clock, which either agrees with the trace's clock or differs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Programs as lists of ops, edits of their source, and the records of their runs.
+"""Represent programs as lists of ops, edit their source, and make the records of their runs.
 
-`of_demo()` is the program of the trace in tests/data, `made_up()` a random one. An edit turns a
-program into another; each op keeps its `origin`, the ops of the first program that it descends
-from, so a test knows which lines are the same. `record()` runs a program and prints the object
-that the mode `record` prints.
+`of_demo()` returns the program of the trace in tests/data, and `made_up()` a random program. An
+edit turns a program into a new program. Each op keeps as `origin` the ops of the first program that
+the op descends from, so a test knows which lines correspond. `record()` runs a program and returns
+the object that the mode `record` prints.
 """
 
 from __future__ import annotations
@@ -135,9 +135,7 @@ PRIMITIVES = (
 
 
 def made_up(seed: int, n_calls: int = 30) -> Program:
-    """Return a random tree of calls over some files; a leaf is a line with ops in up to three
-    phases.
-    """
+    """Return a random call tree over some files; a leaf is a line with ops in up to 3 phases."""
     rng = random.Random(seed)
     root = "/home/dev/" + rng.choice(["proj", "exp/model", "src"])
     names = ["train", "model", "layers/attention", "layers/mlp", "layers/norm", "nn/__init__",

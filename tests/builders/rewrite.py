@@ -1,12 +1,12 @@
-"""Run the program of the demo again, edited or not, and write traces of it.
+"""Run the demo's program again, edited or unedited, and write traces of the runs.
 
     trace(records.of_demo(), 6, jitter=0.01, seed=1)    the file of one host
     pod(records.of_demo(), names, 5, slow={...})        the files of all hosts of a run
 
 A program is a list of ops as in records.py, which also has the edits. Each step repeats the first
-step of the demo: an op takes the time that the program gives it, with jitter, later ops move, and
-loops stretch around them. Devices wait for each other in collectives. The traces have the lines of
-the core, on both clocks, but not the compiled program, which doesn't know of edits.
+step of the demo: an op takes the time that the program specifies, with jitter; later ops move, and
+loops stretch around their ops. Devices wait for each other in collectives. The traces have the
+lines of the core, on both clocks, but not the compiled program, which does not follow the edits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Build Riegeli files for tests, and cut traces into records as continuous profiling does.
 
-Chunks are not compressed unless a test asks for it, so most tests do not need brotli. The hashes in
-headers come from the program; other tests compare these with captures that JAX wrote.
+Chunks are not compressed unless a test asks for compression, so most tests do not need brotli. The
+program computes the hashes in headers; tests/proto/test_riegeli.py compares the hashes with
+captures that JAX wrote.
 """
 
 from __future__ import annotations

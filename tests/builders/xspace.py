@@ -1,8 +1,8 @@
-"""Build XSpace files for tests, byte by byte, with an encoder of its own.
+"""Build XSpace files for tests, byte by byte, without the protobuf library.
 
 The lower layer mirrors the messages of an xplane.pb: `Space`, `Plane`, `Line`, `Event`,
-`EventMetadata`, `StatMetadata`, `Stat`. A field that is None is not written; any other value is,
-zero too. `encode(message, arrange)` lets a test reorder the fields of every message.
+`EventMetadata`, `StatMetadata`, `Stat`. A field with the value None is not written; zeros are
+written. `encode(message, arrange)` lets a test reorder the fields of every message.
 
 The upper layer describes a trace in a few lines:
 
@@ -14,7 +14,7 @@ The upper layer describes a trace in a few lines:
         steps=[("0", 0, 200)],
     )
 
-The protobuf library is not involved, so the input of tests does not depend on the code under test.
+Because the encoder is separate, the input of tests does not depend on the code under test.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Help(unittest.TestCase):
 
 
 class UsageErrors(unittest.TestCase):
-    def test_two_hyphens_are_not_a_value(self) -> None:
+    def test_two_hyphens_are_not_accepted_as_a_value(self) -> None:
         for flag, told in {**compute_breakdown.OPTIONS, "--mode": {}}.items():
             if "action" not in told or told["action"] == "append":
                 with self.subTest(flag=flag):
@@ -72,7 +72,7 @@ class UsageErrors(unittest.TestCase):
         self.assertTrue(usage.startswith("usage: "))
         self.assertEqual(line, f"compute_breakdown: bad_arguments: {detail}")
 
-    def test_missing_mode_lists_the_modes(self) -> None:
+    def test_usage_error_without_a_mode_lists_the_modes(self) -> None:
         modes = {mode.name: mode.purpose for mode in compute_breakdown.MODES}
         for arguments, missing in (
             ((), "PROFILE, --mode"),
@@ -103,7 +103,7 @@ class UsageErrors(unittest.TestCase):
             *(DEMO, "--mode", "roofline", "--include-comm"),
         )
 
-    def test_two_costs_of_one_kernel_are_refused(self) -> None:
+    def test_second_cost_of_a_kernel_is_refused(self) -> None:
         for again in ("k=1,1", "k=2,3,fp8"):
             self.assert_usage_error(
                 "--kernel-cost was given twice for k; give one cost per kernel",
@@ -111,7 +111,7 @@ class UsageErrors(unittest.TestCase):
                 *("--kernel-cost", "j=1,1", "--kernel-cost", again),
             )
 
-    def test_abbreviated_options_are_not_guessed(self) -> None:
+    def test_abbreviated_options_are_refused(self) -> None:
         self.assert_usage_error("unrecognized arguments: --inc", DEMO, "--mode", "summary", "--inc")
 
 
@@ -154,7 +154,7 @@ class ShortNames(unittest.TestCase):
         for asked, name in {
             "eval": "eval",
             "e": "eval",
-            # Two steps have this name.
+            # Two steps have the name that the test asks for.
             "train 2": "train 2",
             "1x": "1x",
             "12": "12",
@@ -234,7 +234,7 @@ class ProgressLine(unittest.TestCase):
         text: str = self.stream.read()
         return text.split("\r\x1b[K")
 
-    def test_after_a_second_a_line_is_shown_and_erased(self) -> None:
+    def test_progress_line_appears_after_a_second_and_is_erased(self) -> None:
         with mock.patch("time.monotonic", side_effect=[0.0, 0.5, 1.5, 1.55, 1.7]):
             progress = streams.Progress(self.stream)
             for position in (1, 2, 3, 4):
@@ -255,7 +255,7 @@ class ProgressLine(unittest.TestCase):
                 self.assertEqual(any("reading" in line for line in shown), is_terminal)
                 self.assertEqual(shown[-1], "")
 
-    def test_progress_rises_to_the_end(self) -> None:
+    def test_progress_rises_to_100_percent(self) -> None:
         ops = [op(f"fusion.{i % 7}", "loop fusion", 10 * i, 5) for i in range(8000)]
         data = trace(ops, [(str(i), 20_000 * i, 20_000) for i in range(4)])
         folder = tempfile.TemporaryDirectory()
@@ -278,7 +278,7 @@ class ProgressLine(unittest.TestCase):
 
 
 class Shares(streams.Progress):
-    """Records the shares instead of showing them."""
+    """Record the shares of finished work instead of showing them."""
 
     of: ClassVar[dict[str, list[float]]] = {}
 

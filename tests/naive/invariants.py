@@ -1,7 +1,7 @@
-"""Invariants of answers: what must hold of every answer, whatever the trace.
+"""Check invariants: statements that must hold for every answer, whatever the trace.
 
-`faults(answer)` checks a single answer, `faults_between(data, options, run)` the answers that
-several modes give for the same step. Each yields a sentence for everything that doesn't hold.
+`faults(answer)` checks a single answer, and `faults_between(data, options, run)` checks the answers
+of several modes about the same step. Both functions yield a sentence for everything that is wrong.
 Times must neither be lost nor counted twice, and figures that several modes print must agree.
 """
 

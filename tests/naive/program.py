@@ -1,8 +1,8 @@
-"""The compiled programs that a trace contains.
+"""Read the compiled programs that a trace contains.
 
-A HloProto becomes plain objects, all of it at once, and each question is answered by going through
-them again: users are found by asking every instruction for its operands, callers likewise. Only
-what an id stands for is kept, so that real programs take seconds.
+A whole HloProto becomes plain objects. Each question is answered by searching all objects again:
+for example, users of an instruction are found by examining the operands of every instruction. Only
+lookups by id are cached, so that real programs take seconds.
 """
 
 from __future__ import annotations
