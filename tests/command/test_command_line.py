@@ -44,22 +44,22 @@ class Help(unittest.TestCase):
                 self.assertEqual(outcome.object["status"], "ok")
 
     def test_help_of_top_has_the_default_of_each_mode(self) -> None:
-        told = compute_breakdown.OPTIONS["--top"]["help"]
+        text = compute_breakdown.OPTIONS["--top"]["help"]
         for mode in compute_breakdown.MODES:
             if "--top" in mode.options:
                 with self.subTest(mode=mode.name):
                     default = keywords_of(mode)["top"].default
                     if default is None:
-                        self.assertIn("else all in order of appearance", told)
-                        self.assertNotIn(f" in {mode.name}", told)
+                        self.assertIn("else all in order of appearance", text)
+                        self.assertNotIn(f" in {mode.name}", text)
                     else:
-                        self.assertIn(f"{default} in {mode.name}", told)
+                        self.assertIn(f"{default} in {mode.name}", text)
 
 
 class UsageErrors(unittest.TestCase):
     def test_two_hyphens_are_not_accepted_as_a_value(self) -> None:
-        for flag, told in {**compute_breakdown.OPTIONS, "--mode": {}}.items():
-            if "action" not in told or told["action"] == "append":
+        for flag, option in {**compute_breakdown.OPTIONS, "--mode": {}}.items():
+            if "action" not in option or option["action"] == "append":
                 with self.subTest(flag=flag):
                     outcome = run(DEMO, "summary", f"{flag}=--")
                     self.assertEqual(outcome.object["reason"], "bad_arguments")

@@ -1,4 +1,6 @@
-"""Random traces: compare the core with the naive implementation, check all modes by invariants."""
+"""Compare the program with the naive implementation on random traces, and check the invariants of
+all modes.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def without_unread(value: Any) -> Any:
 
 
 def comparable(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return what the naive implementation reads, with notes of specified wording in any order."""
+    """Return the fields that the naive implementation reads, with notes of specified wording
+    sorted.
+    """
     kept: dict[str, Any] = without_unread({k: v for k, v in answer.items() if k not in FILE_FIELDS})
     kept["notes"] = sorted(
         note
@@ -58,7 +62,7 @@ def comparable(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
-    """Return a sentence for each place where two answers differ."""
+    """Yield a sentence for each place where two answers differ."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in {**ours, **theirs}:
             if key not in theirs:
@@ -80,7 +84,9 @@ class AgainstNaive(unittest.TestCase):
             self.fail("\n".join(["", case, *found[:10], advice]))
 
     def check(self, case: str, data: bytes, mode: str, options: dict[str, Any]) -> None:
-        """Check an answer by itself and, for a mode that both implement, against the naive one."""
+        """Check an answer by the invariants and, if both implement the mode, against the naive
+        answer.
+        """
         ours = run(data, mode, *command_line(options)).object
         found = list(invariants.faults(ours))
         if mode in naive.MODES:
@@ -102,7 +108,7 @@ class AgainstNaive(unittest.TestCase):
         found += invariants.faults_of_real_programs(ask) if is_real else []
         self.fail_with(f"{case}: {options}", found)
 
-    def test_random_xspaces(self) -> None:
+    def test_random_xspaces_give_the_naive_answers(self) -> None:
         for seed in sampled(range(N_CASES), 100):
             case = f"random_case(random.Random({seed}))"
             data, mode, options = random_case(random.Random(seed))
@@ -113,7 +119,7 @@ class AgainstNaive(unittest.TestCase):
             if seed % 5 == 0:
                 self.check_modes(case, data, asked)
 
-    def test_random_records(self) -> None:
+    def test_random_records_satisfy_the_invariants(self) -> None:
         for seed in sampled(range(N_RECORDS), 20):
             data, options = random_record_case(random.Random(seed))
 
@@ -129,7 +135,7 @@ class AgainstNaive(unittest.TestCase):
             with self.subTest(path=path.name):
                 self.check_modes(path.name, read(path), {}, is_real=True)
 
-    def test_real_captures(self) -> None:
+    def test_real_captures_give_the_naive_answers(self) -> None:
         # The naive implementation takes seconds for the larger captures.
         cases = [
             *(("v6e-host-offload", mode) for mode in naive.MODES),
@@ -144,8 +150,8 @@ class AgainstNaive(unittest.TestCase):
                     self.skipTest("the capture isn't here")
                 self.check(name, path.read_bytes(), mode, {})
 
-    def test_every_category_has_the_same_kind(self) -> None:
-        """Random traces would draw new categories rarely, or never."""
+    def test_every_category_has_the_same_kind_as_in_the_naive_implementation(self) -> None:
+        """Random traces rarely contain a new category."""
         for category in vocabulary.KIND_OF:
             for op_name in ("fusion.1", "slice-done.2", "async-collective-done", ""):
                 kind = naive_op.kind_of(category, op_name or None)
@@ -153,7 +159,7 @@ class AgainstNaive(unittest.TestCase):
                 found = vocabulary.kind_of(category, op_name)
                 self.assertEqual(found, expected, f"kind of {category!r} of an op {op_name!r}")
 
-    def test_every_option_is_drawn(self) -> None:
+    def test_every_option_has_random_values(self) -> None:
         of_step = [mode for mode in compute_breakdown.MODES if mode.name in MODES]
         taken = {flag for mode in of_step for flag in mode.options}
         self.assertEqual(
