@@ -15,8 +15,8 @@ from tests.naive.frames import (
     fits,
     frames_in,
     innermost_own,
-    line_of,
     known_order,
+    line_of,
 )
 from tests.naive.program import (
     COLLECTIVES,
