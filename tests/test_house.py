@@ -177,14 +177,14 @@ class Imports(unittest.TestCase):
 
     def test_declared_fields_are_imported_only_for_types(self) -> None:
         packages = ("_modes.", "_analysis.", "_pipeline.", "_proto.")
-        found = [each for each in imports() if each.by.startswith(packages)]
-        declared = [each for each in found if each.of.startswith("_output.fields.")]
+        found = [link for link in imports() if link.by.startswith(packages)]
+        declared = [link for link in found if link.of.startswith("_output.fields.")]
         self.assertGreater(len(declared), 20)
-        self.assertEqual([each for each in declared if not each.is_for_types], [])
+        self.assertEqual([link for link in declared if not link.is_for_types], [])
 
     def test_pipeline_and_analysis_import_no_presentation(self) -> None:
-        found = [each for each in imports() if each.of.startswith("_output.")]
-        users = {each.by for each in found if not each.of.startswith("_output.fields.")}
+        found = [link for link in imports() if link.of.startswith("_output.")]
+        users = {link.by for link in found if not link.of.startswith("_output.fields.")}
         self.assertEqual({user for user in users if room_of(user) in (2, 3, 4)}, set())
 
     def test_imports_form_no_cycle(self) -> None:

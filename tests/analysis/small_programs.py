@@ -22,8 +22,8 @@ FAST = ("--peak-hbm-gibps", "1e9")
 
 def bottleneck(program: Program, ran: Sequence[Op], *options: str, **more: Any) -> Json:
     """Return the answer of `bottleneck` for a step of 1000 ps."""
-    for each in ran:
-        each.stats["program_id"] = PROGRAM_ID
+    for execution in ran:
+        execution.stats["program_id"] = PROGRAM_ID
     beside = metadata_plane({PROGRAM_ID: ("jit_f(7)", hlo_proto.hlo_proto(program, **more))})
     data = encode(Space([tpu_plane(ran, [("0", 0, DURATION)]), beside]))
     said: Json = answer(data, "bottleneck", *(options or FAST))

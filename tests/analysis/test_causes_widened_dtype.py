@@ -31,16 +31,16 @@ def found(main: list[Op], **computations: list[Op]) -> list[Json]:
     """Return the causes if every op of the entry computation takes 40 ps and moves bytes."""
     ran = [
         event(
-            each.name,
-            "convolution fusion" if each.opcode == "dot" else "loop fusion",
+            instruction.name,
+            "convolution fusion" if instruction.opcode == "dot" else "loop fusion",
             40 * i,
             40,
             shape="f32[512,128]{1,0}",
             tf_op="jit(f)/jvp()/x:",
             bytes_accessed=2**21,
         )
-        for i, each in enumerate(main)
-        if each.opcode not in ("parameter", "reduce")
+        for i, instruction in enumerate(main)
+        if instruction.opcode not in ("parameter", "reduce")
     ]
     rows = causes({**computations, "main": main}, ran, frames=FRAMES)
     return [row for row in rows if row["cause"] == "widened_dtype"]
@@ -94,9 +94,9 @@ class Promotions(unittest.TestCase):
 
     def test_small_arrays_are_not_a_cause(self) -> None:
         small = [*widened(), DOT]
-        for each in small:
-            is_wide = each.instruction.shape == WIDE
-            each.instruction.shape = array("f32" if is_wide else "bf16", 8, 128)
+        for named in small:
+            is_wide = named.instruction.shape == WIDE
+            named.instruction.shape = array("f32" if is_wide else "bf16", 8, 128)
         self.assertEqual(found(small), [])
 
     def test_cause_is_found_through_fusions_and_collectives(self) -> None:

@@ -25,8 +25,8 @@ PICTURES: dict[str, tuple[str, str, int, str | None]] = {
 
 def shot(tab: Browser, first: str, last: str) -> bytes:
     clip = tab.value(
-        f"(() => {{ const [a, b] = ['{first}', '{last}'].map((each) =>"
-        " document.querySelector(each).getBoundingClientRect());"
+        f"(() => {{ const [a, b] = ['{first}', '{last}'].map((element) =>"
+        " document.querySelector(element).getBoundingClientRect());"
         " return {x: 0, y: a.top + scrollY, width: innerWidth, height: b.bottom - a.top + 8,"
         " scale: 1}; })()"
     )

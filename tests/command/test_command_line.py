@@ -181,7 +181,7 @@ class KernelNames(unittest.TestCase):
         kernels = [row["kernel"] for row in run(DEMO, "summary").object["kernels"]]
         kernel = kernels[-1]
         prefixes = (kernel[:n] for n in range(1, len(kernel)))
-        short = next(p for p in prefixes if sum(each.startswith(p) for each in kernels) == 1)
+        short = next(p for p in prefixes if sum(kernel.startswith(p) for kernel in kernels) == 1)
         for mode in sampled(("roofline", "bottleneck"), 1):
             whole = run(DEMO, mode, "--kernel-cost", f"{kernel}=1e12,1e9").object
             said = run(DEMO, mode, "--kernel-cost", f"{short}=1e12,1e9").object

@@ -367,7 +367,7 @@ class Figures(unittest.TestCase):
                 n_figures += 1
                 with self.subTest(heading=heading, figure=f"{figure} {unit}"):
                     if f"{figure} {unit}" not in told:
-                        found = any(is_rounded(figure, each) for each in figures_of(mode, unit))
+                        found = any(is_rounded(figure, value) for value in figures_of(mode, unit))
                         self.assertTrue(found, f"no such figure in the answer of {mode}")
         self.assertGreater(n_figures, 10)
 

@@ -155,10 +155,10 @@ class Planes(unittest.TestCase):
         data = encode(Space(planes))
         damaged = data + bytes_field(1, text_field(2, "more") + bytes_field(3, b"\x7f"))
         with mock.patch.object(processes, "n_cores", lambda: 2):
-            for each in (data, damaged):
-                alone = run(each, "anatomy").object
+            for capture in (data, damaged):
+                alone = run(capture, "anatomy").object
                 with mock.patch.object(anatomy, "SMALL_FILE", 0):
-                    several = run(each, "anatomy").object
+                    several = run(capture, "anatomy").object
                 self.assertEqual(several["planes"], alone["planes"])
                 self.assertEqual(several.get("detail"), alone.get("detail"))
 
@@ -355,7 +355,7 @@ class OnePlane(unittest.TestCase):
         self.assertEqual((line["first_start_ps"], line["last_end_ps"]), (10, 25))
         self.assertEqual((line["n_events"], line["busy_ps"]), (3, 5))
         self.assertEqual(line["names"], [{"name": "x", "n": 3, "total_dur_ps": 11}])
-        starts = [(each["start_ps"], each["dur_ps"]) for each in line["sample"]]
+        starts = [(event["start_ps"], event["dur_ps"]) for event in line["sample"]]
         self.assertEqual(starts, [(10, -4), (None, 6), (20, 5)])
         self.assertEqual(len(said["notes"]), 2, said["notes"])
 
@@ -474,7 +474,7 @@ class Damaged(InFolder):
         ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
         for end in sampled(range(1, len(data), 3), 60):
             with self.subTest(end=end):
-                n_whole = sum(each <= end for each in ends)
+                n_whole = sum(plane_end <= end for plane_end in ends)
                 if end in ends or end >= ends[-1]:
                     said = run(data[:end], "anatomy").object
                 else:

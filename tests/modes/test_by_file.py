@@ -33,7 +33,7 @@ def file_of(line: str | None) -> str | None:
 
 def mean_by_file(made: Json, device: str) -> Counter[str | None]:
     """Return the mean time per step of the groups of each file, with each group rounded."""
-    number = [each["device"] for each in made["devices"]].index(device)
+    number = [listed["device"] for listed in made["devices"]].index(device)
     steps = [s for s in made["steps"] if s["device"] == number and s["used"]]
     means: Counter[str | None] = Counter()
     for place, group in enumerate(made["groups"]):

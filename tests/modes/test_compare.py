@@ -683,7 +683,7 @@ class Noise(unittest.TestCase):
         # jitter.
         program = [replace(op, n=12 * op.n, duration=12 * op.duration) for op in records.of_demo()]
         times = [(sum(op.duration for op in ops), key) for key, ops in groups_of(program).items()]
-        tested = [each for each in times if each[0] * 1000 > sum(time for time, _ in times)]
+        tested = [pair for pair in times if pair[0] * 1000 > sum(time for time, _ in times)]
         _, median = sorted(tested)[len(tested) // 2]
         slower = records.slow_down(median, 1.05)(program)
         n_found = 0
@@ -803,7 +803,7 @@ class Figures(unittest.TestCase):
 
     def test_figures_follow_their_definitions(self) -> None:
         answer = compare(self.before, self.after)
-        step = mean([each["duration_ps"] for each in self.before["steps"]])
+        step = mean([s["duration_ps"] for s in self.before["steps"]])
         for row in answer["rows"]:
             for side, capture in (("before", self.before), ("after", self.after)):
                 keys = row[f"agg_keys_{side}"]
@@ -1023,7 +1023,9 @@ class Figures(unittest.TestCase):
             expected = ["same_places", "a.py:31", "a.py:10", "jit(f)/add3:", 3, 12]
             self.assertEqual([row[name] for name in names], expected)
             for side, program in (("before", before), ("after", after)):
-                self.assertEqual(row[f"agg_keys_{side}"], sorted(each.agg_key for each in program))
+                self.assertEqual(
+                    row[f"agg_keys_{side}"], sorted(group.agg_key for group in program)
+                )
                 self.assertEqual(row[f"n_executions_{side}"], len(program))
             found = {level: sums for level, sums in answer["by_match"].items() if sums["n_rows"]}
             sums = {"n_rows": 1, "n_groups_before": 2, "n_groups_after": 3,
@@ -1039,7 +1041,9 @@ class Figures(unittest.TestCase):
                 **{name: capture[name] for name in ("xplane_file", "host")},
                 **{name: device[name] for name in device.keys() - {"step_source"}},
                 "n_steps": 2,
-                "steps": [{name: each[name] for name in step} for each in capture["steps"][2:4]],
+                "steps": [
+                    {name: fields[name] for name in step} for fields in capture["steps"][2:4]
+                ],
             }
             self.assertEqual(answer[side], expected)
 

@@ -20,12 +20,12 @@ Json = dict[str, Any]
 
 # The rows of a table: the row's index in the JSON, then its exact figures.
 TABLE = """[...document.querySelectorAll('#%s-table tr[data-row]')].map((row) =>
-    [Number(row.dataset.row), ...[...row.querySelectorAll('[data-value]')].map((each) =>
-        JSON.parse(each.dataset.value))])"""
-BOXES = """[...document.querySelectorAll('.box')].map((each) =>
-    ({name: each.textContent, value: Number(each.dataset.value), depth: Number(each.dataset.depth),
-      found: each.classList.contains('found'), width: each.getBoundingClientRect().width}))"""
-TEXTS = "[...document.querySelectorAll('%s')].map((each) => each.innerText)"
+    [Number(row.dataset.row), ...[...row.querySelectorAll('[data-value]')].map((element) =>
+        JSON.parse(element.dataset.value))])"""
+BOXES = """[...document.querySelectorAll('.box')].map((box) =>
+    ({name: box.textContent, value: Number(box.dataset.value), depth: Number(box.dataset.depth),
+      found: box.classList.contains('found'), width: box.getBoundingClientRect().width}))"""
+TEXTS = "[...document.querySelectorAll('%s')].map((element) => element.innerText)"
 ACTIVE = "document.activeElement.closest('tr, div, circle, button, input')"
 
 
@@ -141,7 +141,7 @@ class Demo(InBrowser):
                 group["roofline_util"] for group in self.answers("roofline")["groups"]
             ),
             ".cell": sorted(
-                each["bytes"] for each in self.answers("memory")["buffers"] if each["bytes"]
+                row["bytes"] for row in self.answers("memory")["buffers"] if row["bytes"]
             ),
             ".column": sorted(step["duration_ps"] for step in self.answers("summary")["steps"]),
             ".track > div": sorted(
@@ -155,13 +155,13 @@ class Demo(InBrowser):
             with self.subTest(drawing=selector):
                 self.assertEqual(
                     self.tab.value(
-                        f"[...document.querySelectorAll('{selector}')].map((each) =>"
-                        " Number(each.dataset.value)).sort((a, b) => a - b)"
+                        f"[...document.querySelectorAll('{selector}')].map((element) =>"
+                        " Number(element.dataset.value)).sort((a, b) => a - b)"
                     ),
                     expected,
                 )
         widths = self.tab.value(
-            "[...document.querySelectorAll('.bar .part')].map((each) => each.style.width)"
+            "[...document.querySelectorAll('.bar .part')].map((element) => element.style.width)"
         )
         self.assertAlmostEqual(sum(float(width.rstrip("%")) for width in widths), 100, 3)
 

@@ -53,8 +53,8 @@ def traced(
     computations: dict[str, list[hlo_proto.Op]] | bytes, ran: Sequence[Op] = RAN, **more: Any
 ) -> bytes:
     """Return a trace of these ops with their program."""
-    for each in ran:
-        each.stats.setdefault("program_id", 7)
+    for execution in ran:
+        execution.stats.setdefault("program_id", 7)
     program = computations
     if isinstance(program, dict):
         program = hlo_proto.hlo_proto(program, **more)

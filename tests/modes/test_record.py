@@ -155,9 +155,9 @@ class Figures(unittest.TestCase):
             (op("slice-done.1", "async-done", 160, 32), (0, 0, 32)),
             (op("gather_offload_done", "async-done", 200, 64), (0, 0, 64)),
         )
-        for each, figures in ops_and_figures:
-            self.assertEqual(self.of(math, each), (1000, 100 + each.dur, *figures), each.text)
-        ops = [each for each, _ in ops_and_figures]
+        for wait, figures in ops_and_figures:
+            self.assertEqual(self.of(math, wait), (1000, 100 + wait.dur, *figures), wait.text)
+        ops = [wait for wait, _ in ops_and_figures]
         self.assertEqual(self.of(math, *ops), (1000, 227, 5, 24, 116))
 
     def test_containers_belong_to_no_group(self) -> None:
@@ -194,7 +194,7 @@ class Groups(unittest.TestCase):
                 tpu_plane([], steps, name="/device:TPU:2"),
             ]
         )
-        self.assertEqual([each["device"] for each in of["devices"]], ["/device:TPU:1", DEVICE])
+        self.assertEqual([device["device"] for device in of["devices"]], ["/device:TPU:1", DEVICE])
         self.assertEqual(of["frames"], ["m.py:9:1", "a.py:5:3", "b.py:5:3", "c.py:5:3"])
         self.assertEqual([group["frames"] for group in of["groups"]], [[0, 1], [0, 2], [0, 3]])
         self.assertEqual(

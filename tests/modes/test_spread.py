@@ -99,16 +99,16 @@ def split(run: Sequence[Json]) -> list[Json]:
     """Return a record for each device, with groups in a random order."""
     rng = random.Random(3)
     parts = []
-    for each in run:
-        for at, device in enumerate(each["devices"]):
-            order = rng.sample(range(len(each["groups"])), len(each["groups"]))
+    for record in run:
+        for at, device in enumerate(record["devices"]):
+            order = rng.sample(range(len(record["groups"])), len(record["groups"]))
             steps = [
                 {**step, "device": 0, **{n: [step[n][i] for i in order] for n in ("durs_ps", "ns")}}
-                for step in each["steps"]
+                for step in record["steps"]
                 if step["device"] == at
             ]
-            groups = [each["groups"][i] for i in order]
-            parts.append({**each, "devices": [device], "steps": steps, "groups": groups})
+            groups = [record["groups"][i] for i in order]
+            parts.append({**record, "devices": [device], "steps": steps, "groups": groups})
     return parts
 
 
@@ -352,7 +352,7 @@ class Exact(unittest.TestCase):
 
     def test_spread_of_a_step_is_relative_to_the_median(self) -> None:
         durations = dict(zip(names_of(2, 2), (1500, 1000, 1300, 1100), strict=True))
-        run = exact({name: [{"duration_ps": each}] for name, each in durations.items()})
+        run = exact({name: [{"duration_ps": duration}] for name, duration in durations.items()})
         [step] = cohort(run)["steps"]
         self.assertEqual(step["step_spread_pct"], round(100 * 500 / 1200, 3))
         # With an odd number of devices, a single device has the median.
@@ -475,16 +475,16 @@ class Joining(unittest.TestCase):
     def test_devices_are_grouped_by_program(self) -> None:
         other = pod(records.made_up(2), [("h8", f"/device:TPU:{d}") for d in range(2)])
         answer = spread([*self.records, *other])
-        self.assertEqual([each["n_devices"] for each in answer["cohorts"]], [6, 2])
+        self.assertEqual([cohort["n_devices"] for cohort in answer["cohorts"]], [6, 2])
         self.assertEqual((answer["n_hosts"], answer["n_devices"]), (4, 8))
         self.assertEqual(answer["cohorts"][0], cohort(self.records))
         self.assertEqual(answer["cohorts"][1], cohort(other))
         self.assertEqual(spread([*other, *self.records]), answer)
         # Programs with equally many devices are sorted by name.
         others = [*other, *pod(records.made_up(3), [("h9", "0"), ("h9", "1")])]
-        programs = sorted(each["devices"][0]["program"] for each in others)
+        programs = sorted(record["devices"][0]["program"] for record in others)
         for run in (others, others[::-1]):
-            self.assertEqual([each["program"] for each in spread(run)["cohorts"]], programs)
+            self.assertEqual([cohort["program"] for cohort in spread(run)["cohorts"]], programs)
 
     def test_unreadable_host_is_counted_and_noted(self) -> None:
         good = list(map(loader_of, self.records))
@@ -521,7 +521,7 @@ class Joining(unittest.TestCase):
             self.assertIn("changed", str(caught.exception.fields["detail"]))
 
     def test_damaged_record_is_read_or_counted_as_unreadable(self) -> None:
-        good = [json.dumps(each).encode() for each in pod(records.made_up(2), names_of(2, 2))]
+        good = [json.dumps(record).encode() for record in pod(records.made_up(2), names_of(2, 2))]
         rng = random.Random(9)
         for _ in range(50):
             data = bytearray(good[0])
@@ -561,7 +561,7 @@ class Joining(unittest.TestCase):
         ]
         pairs = [
             *(
-                [exact({("h1", "0"): [each]})[0] for each in (step, step | other)]
+                [exact({("h1", "0"): [figures]})[0] for figures in (step, step | other)]
                 for other in others
             ),
             [self.records[1], another],
@@ -597,8 +597,8 @@ class Joining(unittest.TestCase):
 
     def test_steps_are_aligned_by_name_and_repetition(self) -> None:
         run = json.loads(json.dumps(self.records))
-        for each in run:
-            for step in each["steps"]:
+        for record in run:
+            for step in record["steps"]:
                 step["name"] = "train" if step["index"] < 4 else "eval"
         # This host's capture began one step later, with an evaluation before the step.
         for step in run[2]["steps"]:
@@ -608,8 +608,8 @@ class Joining(unittest.TestCase):
         first = answer["steps"][0]
         loads = [
             step["duration_ps"] - step["comm_ps"]
-            for at, each in enumerate(run)
-            for step in each["steps"]
+            for at, record in enumerate(run)
+            for step in record["steps"]
             if step["index"] == (1 if at == 2 else 0)
         ]
         self.assertEqual(first["max_load_ps"], max(loads))
@@ -623,8 +623,8 @@ class Joining(unittest.TestCase):
                          ["step 0", "step 2", "step 3", "step 4"])  # fmt: skip
         self.assertEqual(len(answer["notes"]), 1)
         # An unused step still counts as the first step with its name.
-        for each in run:
-            for step in each["steps"]:
+        for record in run:
+            for step in record["steps"]:
                 step["name"] = "train"
         aligned = [{**step, "name": "train"} for step in answer["cohorts"][0]["steps"]]
         self.assertEqual(cohort(run)["steps"], aligned)
@@ -652,9 +652,11 @@ class Joining(unittest.TestCase):
         run += exact(
             {("h2", "0"): [step] * 2, ("h2", "1"): [step]}, records.record(records.made_up(2))
         )
-        for each in run:
-            each["devices"] = [{**device, "step_source": "modules"} for device in each["devices"]]
-        first, second = sorted({each["devices"][0]["program"] for each in run})
+        for record in run:
+            record["devices"] = [
+                {**device, "step_source": "modules"} for device in record["devices"]
+            ]
+        first, second = sorted({record["devices"][0]["program"] for record in run})
         n_left_out = {run[0]["devices"][0]["program"]: 2, run[2]["devices"][0]["program"]: 1}
         left_out = "steps left out that not all devices have used"
         offset = "executions are aligned by their place in the capture; captures may be offset"
@@ -674,8 +676,8 @@ class Joining(unittest.TestCase):
         answer = cohort(self.records, steps=some)
         self.assertEqual([step["name"] for step in answer["steps"]], ["step 1", "step 2", "step 3"])
         renumbered = json.loads(json.dumps(self.records))
-        for each in renumbered:
-            each["steps"] = [step for step in each["steps"] if 1 <= step["index"] <= 3]
+        for record in renumbered:
+            record["steps"] = [step for step in record["steps"] if 1 <= step["index"] <= 3]
         self.assertEqual(answer, cohort(renumbered))
 
 

@@ -50,8 +50,8 @@ def errors(mode: str, said: Json) -> list[str]:
 def fields_in(mode: str) -> Iterator[tuple[str, str, Json]]:
     """Yield the type, the name and the schema of every field of a mode's objects."""
     for name, of in schema(mode)["$defs"].items():
-        for field, each in of["properties"].items():
-            yield name, field, each
+        for field, field_schema in of["properties"].items():
+            yield name, field, field_schema
 
 
 def can_be_null(field: Json) -> bool:
@@ -85,7 +85,7 @@ class Answers(unittest.TestCase):
             if value is None:
                 cls.null.add((place_of(mode, of), name))
 
-        return [f"{mode}{each}" for each in Validator(schema(mode), on_field).errors(said)]
+        return [f"{mode}{error}" for error in Validator(schema(mode), on_field).errors(said)]
 
     def test_every_answer_and_refusal_is_valid(self) -> None:
         self.assertEqual(self.errors, [])
@@ -233,8 +233,8 @@ class Declarations(unittest.TestCase):
         for mode in ALL_MODES:
             module = declared.answer_of(mode).__module__
             own = {
-                name for name, each in vars(sys.modules[module]).items()
-                if is_typeddict(each) and each.__module__ == module
+                name for name, value in vars(sys.modules[module]).items()
+                if is_typeddict(value) and value.__module__ == module
             }  # fmt: skip
             self.assertEqual(own & shared, set())
 
