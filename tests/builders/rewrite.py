@@ -268,7 +268,7 @@ def pod(
 ) -> dict[str, bytes]:
     """Return the file of each host of a run; devices are given as (host, device).
 
-    `slow` has the factors of slowed ops by device. Early devices wait in collectives for the last
+    `slow` maps a device to the factors by which ops are slower. Early devices wait in collectives for the last
     device.
     """
     schedule = schedule_of(program)

@@ -66,7 +66,7 @@ def hashed(rest: bytes) -> bytes:
 
 
 def records_of(trace: bytes, n: int, seed: int = 0) -> list[bytes]:
-    """Cut a trace into records by the ends of its events; each record has its own ids.
+    """Split a trace into records at the ends of events; each record has its own ids.
 
     Like records of continuous profiling, the records have neither names of hosts nor programs.
     """

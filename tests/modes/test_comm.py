@@ -296,7 +296,7 @@ class Executions(unittest.TestCase):
         plane = Plane("/device:TPU:0", [Line("XLA Ops", events)], entries, stats)
         return answer(encode(Space([plane])), "comm")
 
-    def test_pairs_are_ordered_by_the_trace_clock_with_durations_of_the_device_clock(self) -> None:
+    def test_pairs_are_ordered_by_the_trace_clock(self) -> None:
         said = self.timed((0, 100, 2), (0, 130, 20), (0, 110, 5))
         (only,) = said["rows"]
         self.assertEqual((only["in_flight_ps"], only["wait_dur_ps"]), (50, 20))

@@ -43,7 +43,7 @@ EVEN = ("all-reduce", "all-to-all", "collective-permute", "collective-broadcast"
 
 
 def as_sets(groups: Sequence[Sequence[int]]) -> Sets | None:
-    """Return the groups as sets; None if a group is empty or two groups share a device."""
+    """Return the groups as sets, or None if a group is empty or two groups share a device."""
     members = [device for group in groups for device in group]
     if len(set(members)) < len(members) or not all(groups) or any(m < 0 for m in members):
         return None
@@ -221,7 +221,7 @@ def bits(dtype: str | None) -> int | None:
 
 
 def size_of(arrays: Iterable[tuple[str | None, Sequence[int]]]) -> Size | None:
-    """Return bytes and elements, with each array in whole bytes; None if a size is unknown."""
+    """Return bytes and elements, with each array in whole bytes, or None if a size is unknown."""
     sizes = []
     for dtype, dims in arrays:
         width = bits(dtype)
@@ -233,7 +233,7 @@ def size_of(arrays: Iterable[tuple[str | None, Sequence[int]]]) -> Size | None:
 
 
 def size_of_shapes(shapes: Sequence[Shape]) -> Size | None:
-    """Return the size of arrays in a text; None if a dimension is dynamic."""
+    """Return the size of arrays in a text, or None if a dimension is dynamic."""
     if any("<=" in shape.text for shape in shapes):
         return None
     return size_of((shape.dtype, shape.dims) for shape in shapes)
@@ -648,7 +648,7 @@ class Comm:
     def sum_of(
         self, events: list[Event], fact: Callable[[Transfer], int | Fraction | None]
     ) -> int | None:
-        """Return the sum, rounded at the end; None if the fact is unknown for any event."""
+        """Return the sum, rounded at the end, or None if the fact is unknown for any event."""
         facts = [fact(self.transfers[id(e.op)]) for e in events]
         known = [Fraction(value) for value in facts if value is not None]
         return round(sum(known, Fraction(0))) if len(known) == len(facts) else None

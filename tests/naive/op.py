@@ -419,7 +419,7 @@ def is_async_fusion(category: str, name: str | None, which: str) -> bool:
 
 
 def kind_of(category: str, name: str | None) -> str | None:
-    """Return the kind of a category that is not a container; None for an unknown category."""
+    """Return the kind of a category that is not a container, or None for an unknown category."""
     if any(is_async_fusion(category, name, which) for which in ("start", "done")):
         return "comm"
     if category in ASYNC:

@@ -137,7 +137,7 @@ class Computation:
 
 
 def with_id(wanted: int, items: Sequence[Identified]) -> Identified | None:
-    """Return the only item with the given id; None if several items have the id."""
+    """Return the only item with the given id, or None if several items have the id."""
     found = [item for item in items if item.id == wanted]
     return found[0] if len(found) == 1 else None
 

@@ -181,7 +181,8 @@ class Durations(unittest.TestCase):
         self.assertEqual((step["clock"], durations(step)), ("device", {"B": 10}))
         self.assertEqual(said(ops, steps, "--step", "2")["clock"], "trace")
         step = said(ops, steps, "--step", "all")
-        # A, before all marks, is shifted like B's start: 100 + 1100 to 110 + 1100.
+        # Op A precedes all marks, so A is shifted by the offset of B's start, 1100: from 1200 to
+        # 1210.
         self.assertEqual((step["clock"], durations(step)), ("device", {"A": 10, "B": 10}))
         self.assertEqual(step["step_window_ps"], [1200, 1310])
 
@@ -225,38 +226,40 @@ class OpsWithoutTimes(unittest.TestCase):
                 self.assertEqual(gaps(step), expected_gaps)
 
     def test_op_between_marks_is_shifted_like_the_preceding_mark(self) -> None:
-        # The offset is 920 after A's end: 1070 to 1080.
+        # After A's end the offset is 920, so the op lasts from 1070 to 1080.
         self.assert_moved((150, 160), 10, [(900, 100), (1030, 40), (1080, 220), (1310, 190)])
-        # The offset is 900 after A's start and 920 after A's end: 1005 to 1035.
+        # The offset is 900 after A's start and 920 after A's end, so the op lasts from 1005 to
+        # 1035.
         self.assert_moved((105, 115), 30, [(900, 100), (1035, 265), (1310, 190)])
-        # The offset is 1100 after B's start and 1090 after B's end: 1305 to 1315.
+        # The offset is 1100 after B's start and 1090 after B's end, so the op lasts from 1305 to
+        # 1315.
         self.assert_moved((205, 225), 10, [(900, 100), (1030, 270), (1315, 185)])
 
     def test_op_at_a_mark_is_shifted_like_the_mark(self) -> None:
-        # At A's end the offset is already 920: 1030 to 1035.
+        # At A's end the offset is already 920, so the op lasts from 1030 to 1035.
         self.assert_moved((110, 115), 5, [(900, 100), (1035, 265), (1310, 190)])
-        # At A's start the offset is 900: 1000 to 1005.
+        # At A's start the offset is 900, so the op lasts from 1000 to 1005.
         self.assert_moved((100, 105), 5, [(900, 100), (1030, 270), (1310, 190)])
-        # The op lasts from A's end to B's start: 1030 to 1300.
+        # The op lasts from A's end to B's start, from 1030 to 1300.
         self.assert_moved((110, 200), 270, [(900, 100), (1310, 190)])
 
     def test_op_before_all_marks_is_shifted_like_the_first_start(self) -> None:
-        # The offset is that of A's start, 900: 950 to 960.
+        # The op has the offset of A's start, 900, so it lasts from 950 to 960.
         self.assert_moved((50, 60), 10, [(900, 50), (960, 40), (1030, 270), (1310, 190)])
         # The shifted op lasts from 950 to 1005.
         self.assert_moved((50, 105), 55, [(900, 50), (1030, 270), (1310, 190)])
 
     def test_op_after_all_marks_is_shifted_like_the_last_mark(self) -> None:
-        # The offset is that of B's end, 1090: 1390 to 1400.
+        # The op has the offset of B's end, 1090, so it lasts from 1390 to 1400.
         self.assert_moved((300, 310), 10, [(900, 100), (1030, 270), (1310, 80), (1400, 100)])
 
     def test_shifted_end_does_not_precede_the_start(self) -> None:
-        # The shifted times are 215 + 1100 and 221 + 1090.
+        # The op is shifted to 215 + 1100 and 221 + 1090.
         self.assert_moved((215, 221), 0, [(900, 100), (1030, 270), (1310, 190)])
 
     def test_latest_of_several_marks_at_the_same_time_counts(self) -> None:
-        # C begins where A ends, 20 later on the core's clock: the offset is 940 from 110 on, and
-        # 932 from 120 on.
+        # Op C begins where A ends, 20 later on the core's clock. So the offset is 940 from 110 on,
+        # and 932 from 120 on.
         c = Drawn("C", (110, 120), (1050, 1052))
         expected = [(900, 100), (1030, 20), (1055, 445)]
         self.assert_moved((110, 115), 5, expected, A, c)
@@ -266,16 +269,16 @@ class OpsWithoutTimes(unittest.TestCase):
         self.assert_moved((110, 113), 3, [(900, 100), (1030, 10), (1055, 445)], A, instant)
 
     def test_earliest_of_several_first_starts_counts(self) -> None:
-        # The offsets are 990 - 100 and 1000 - 100: 940 to 950.
+        # The earlier start has the offset 990 - 100, so the op lasts from 940 to 950.
         c = Drawn("C", (100, 120), (990, 995))
         expected = [(900, 40), (950, 40), (995, 5), (1030, 470)]
         self.assert_moved((50, 60), 10, expected, A, c)
         self.assert_moved((50, 60), 10, expected, c, A)
 
     def test_first_start_is_first_on_the_trace_clock(self) -> None:
-        # C starts later on the trace's clock and earlier on the core's clock.
+        # Op C starts later than A on the trace's clock, and earlier than A on the core's clock.
         c = Drawn("C", (105, 106), (960, 961))
-        # The span from 50 + 900 to 60 + 900 touches C.
+        # The shifted op lasts from 950 to 960 and touches C.
         self.assert_moved((50, 60), 10, [(900, 50), (961, 39), (1030, 470)], A, c)
 
     def test_only_ops_of_the_step_are_marks(self) -> None:
@@ -290,8 +293,7 @@ class OpsWithoutTimes(unittest.TestCase):
         ops = [Drawn(f"m{i}", (10 * i, 10 * i + 4), (100 * i, 100 * i + 40)) for i in range(200)]
         ops += [Drawn(f"u{i}", (10 * i + 6, 10 * i + 9)) for i in range(0, 200, 7)]
         random.Random(3).shuffle(ops)
-        # At 10 i + 6 the offset is 90 i + 36, which is the offset of the end of m_i: 3 ps, 2 ps
-        # after that end.
+        # Op m_i ends 2 ps before 10 i + 6; its end has the offset 90 i + 36.
         expected = {o.name: 40 if o.core else 3 for o in ops}
         for size in (40, 500, GIB):
             with self.subTest(size=size), mock.patch.object(lines, "_PIECE_BYTES", size):
@@ -316,17 +318,17 @@ class Windows(unittest.TestCase):
         self.assertEqual(step["totals"]["busy_duration_ps"], 0)
 
     def test_unmeasured_step_is_shifted_with_its_first_and_last_op(self) -> None:
-        # The offset is 900 at A's start and 1090 at B's end.
+        # The step has the offset 900 at A's start and 1090 at B's end.
         self.assertEqual(self.window([A, B], [Drawn("s", (0, 1000))]), [900, 2090])
-        # The step ends within B: 1100.
+        # The step ends within B, where the offset is 1100.
         self.assertEqual(self.window([A, B], [Drawn("s", (30, 210))]), [930, 1310])
-        # The step starts with A and ends with B's start; B is outside the step, so the offset is
-        # 920.
+        # The step starts with A and ends where B starts; B is outside the step, so the end has the
+        # offset 920.
         self.assertEqual(self.window([A, B], [Drawn("s", (100, 200))]), [1000, 1120])
 
     def test_window_starts_with_the_first_op_on_the_core_clock(self) -> None:
-        # C starts first on the core's clock, with an offset of 750, although A starts first on the
-        # trace's clock; the offset of C's end is 740.
+        # Op C starts first on the core's clock, and A starts first on the trace's clock. The offset
+        # is 750 at C's start, and 740 at C's end.
         c = Drawn("C", (200, 220), (950, 960))
         for ops in ([A, c], [c, A]):
             self.assertEqual(self.window(ops, [Drawn("s", (0, 1000))]), [750, 1740])
@@ -347,9 +349,9 @@ class Windows(unittest.TestCase):
         # The window extends from A's start to B's end.
         self.assertEqual(self.window([A, B], None), [1000, 1310])
         self.assertEqual(self.window([A, B], [STEP], "--step", "all"), [1000, 1310])
-        # The op that ends last has the offset of B's end, 1090.
+        # The op that ends last has the offset 1090, as at B's end.
         self.assertEqual(self.window([A, B, Drawn("U", (300, 400))], None), [1000, 1490])
-        # The op that starts first has the offset of A's start, 900.
+        # The op that starts first has the offset 900, as at A's start.
         self.assertEqual(self.window([Drawn("U", (30, 40)), A, B], None), [930, 1310])
 
     def test_step_without_ops_uses_the_trace_clock(self) -> None:
@@ -367,7 +369,8 @@ class Windows(unittest.TestCase):
         self.assertEqual(step["step_window_ps"], [900, 2090])
         second = Line("XLA Ops", [Event(1, 1150, 10)], timestamp_ns=2)
         plane.lines.append(second)
-        # 1150 ps after 2 ns are 150 ps after 3 ns: the offset is 920, so 1070 to 1080.
+        # 1150 ps after 2 ns equal 150 ps after 3 ns. The offset is 920, so the op lasts from 1070
+        # to 1080.
         step = answer(encode(Space([plane])), "summary")
         self.assertEqual(gaps(step), [(900, 100), (1030, 40), (1080, 220), (1310, 780)])
 
@@ -377,18 +380,19 @@ class Containers(unittest.TestCase):
     STEP = Drawn("s", (0, 110))
 
     def test_unmeasured_container_is_shifted(self) -> None:
-        # The offset is 1000 before all marks and 1020 after them: 1000 to 1120.
+        # The offset is 1000 before all marks and 1020 after all marks, so the container lasts from
+        # 1000 to 1120.
         w = Drawn("w", (0, 100), None, "while")
         step = said([w, *self.LEAVES], [self.STEP])
         self.assertEqual(step["totals"]["while_container_duration_ps"], 120)
-        # The container starts first, with the offset 1000, and ends at 110 + 1020.
+        # The container starts first and has the offset 1000; it ends at 110 + 1020.
         self.assertEqual(step["step_window_ps"], [1000, 1130])
         self.assertEqual(step["totals"]["busy_duration_ps"], 50)
         self.assertEqual(step["totals"]["container_self_duration_ps"], 70)
         self.assertEqual(step["totals"]["while_pct_of_step"], 92.308)
 
     def test_measured_container_has_its_measured_time(self) -> None:
-        # The container starts first, with the offset 1005; its end is the last mark, with the
+        # The container starts first and has the offset 1005; its end is the last mark and has the
         # offset 990.
         w = Drawn("w", (0, 100), (1005, 1090), "while")
         step = said([w, *self.LEAVES], [self.STEP])
@@ -397,8 +401,8 @@ class Containers(unittest.TestCase):
         self.assertEqual(step["totals"]["container_self_duration_ps"], 35)
 
     def test_gaps_are_inside_containers_on_the_core_clock(self) -> None:
-        # On the trace's clock B is outside, and v starts after w; on the core's clock v starts
-        # before w.
+        # On the trace's clock B is outside the container, and v starts after w. On the core's clock
+        # v starts before w.
         w = Drawn("w", (0, 40), (1005, 1070), "while")
         v = Drawn("v", (5, 30), (1002, 1100), "while")
         step = said([w, v, *self.LEAVES], [Drawn("s", (0, 110), (1000, 1110))])
@@ -415,8 +419,7 @@ class Order(unittest.TestCase):
         self.assertEqual(neighbours(step), [(900, None, "B"), (1010, "B", "A"), (1060, "A", None)])
 
     def test_simultaneous_ops_are_in_the_order_of_the_file(self) -> None:
-        # The two ops follow each other on the trace's clock; on the core's clock both last from
-        # 1000 to 1010.
+        # The two ops follow each other on the trace's clock, and coincide on the core's clock.
         a, b = Drawn("A", (10, 20), (1000, 1010)), Drawn("B", (20, 30), (1000, 1010))
         # This op makes the file unsorted.
         last = Drawn("Z", (5, 6), (1100, 1110))
@@ -460,7 +463,8 @@ class Notes(unittest.TestCase):
         self.assertEqual(self.notes(ops), [note(40, 20)])
 
     def test_single_op_that_differs_by_one_percent_of_the_step_is_noted(self) -> None:
-        # With three simultaneous ops, one percent of the step is a third of one percent of the sum.
+        # If three ops run at once, one percent of the step is a third of one percent of the sum of
+        # durations.
         step = Drawn("s", (0, 2000), (0, 1000))
         for drawn_as, is_noted in ((1010, False), (1011, True), (1029, True), (989, True)):
             with self.subTest(drawn_as=drawn_as):

@@ -74,7 +74,7 @@ def signed(value: int) -> int:
 
 
 def row_of(event: Fields, device: DeviceStats) -> Row | None:
-    """Return the row of an event; None if the event has no time. The last of repeated fields
+    """Return the row of an event, or None if the event has no time. The last of repeated fields
     counts.
     """
     last: dict[int, int] = {}
