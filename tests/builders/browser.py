@@ -43,7 +43,7 @@ class Browser:
         assert PROGRAM
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
-        # The browser expects the pipes at the file descriptors 3 and 4, so these numbers must be free.
+        # The browser expects the pipes at file descriptors 3 and 4, so these numbers must be free.
         theirs = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (theirs_in, theirs_out)]
         command = [
             *(sys.executable, "-c", AS_3_AND_4, *map(str, theirs), PROGRAM),

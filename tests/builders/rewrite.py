@@ -268,8 +268,8 @@ def pod(
 ) -> dict[str, bytes]:
     """Return the file of each host of a run; devices are given as (host, device).
 
-    `slow` maps a device to the factors by which ops are slower. Early devices wait in collectives for the last
-    device.
+    `slow` maps a device to the factors by which ops are slower. Early devices wait in collectives
+    for the last device.
     """
     schedule = schedule_of(program)
     runs = run(schedule, names, n_steps, jitter, seed, slow or {})
