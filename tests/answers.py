@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -353,8 +354,14 @@ def captures() -> list[Json]:
 
 
 @functools.cache
+def outcome_on_demo(mode: str, *options: str) -> Outcome:
+    """Run a mode on the demo, with the path as on the pages if the folder is the clone."""
+    return run(os.path.relpath(DEMO), mode, *options)
+
+
 def demo(mode: str, *options: str) -> Json:
-    outcome = run(DEMO, mode, *options)
+    """Return the answer of a mode about the demo."""
+    outcome = outcome_on_demo(mode, *options)
     if outcome.object["status"] != "ok":
         raise AssertionError(outcome)
     return outcome.object

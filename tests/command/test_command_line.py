@@ -15,7 +15,7 @@ from unittest import mock
 
 import compute_breakdown
 from _pipeline import streams
-from tests.builders.xspace import op, trace
+from tests.builders.xspace import Space, encode, op, tpu_plane, trace
 from tests.harness import DEMO, ROOT, SCRIPT, command, keywords_of, run, sampled
 
 
@@ -120,15 +120,21 @@ class ShortNames(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         record = Path(folder.name, "record.json")
-        record.write_text(json.dumps(run(DEMO, "record").object), encoding="utf-8")
+        planes = [
+            tpu_plane([op("a", "loop fusion", 0, 5 + i)], [("0", 0, 9)], name=f"/device:TPU:{i}")
+            for i in range(2)
+        ]
+        capture = Path(folder.name, "capture.xplane.pb")
+        capture.write_bytes(encode(Space(planes)))
+        record.write_text(json.dumps(run(capture, "record").object), encoding="utf-8")
         names = {
             "1": "/device:TPU:1",
             "TPU:1": "/device:TPU:1",
             "/device:TPU:1": "/device:TPU:1",
             "0": "/device:TPU:0",
         }
-        pairs = ((DEMO, record), (record, DEMO))
-        for (profile, base), short in sampled(itertools.product(pairs, names), 2):
+        pairs = ((capture, record), (record, capture))
+        for (profile, base), short in itertools.product(pairs, names):
             baseline, name = ("--baseline", str(base)), names[short]
             said = run(profile, "compare", *baseline, "--device", short).object
             self.assertEqual(said["after"]["device"], name)
@@ -138,13 +144,13 @@ class ShortNames(unittest.TestCase):
             self.assertEqual(said["cohorts"][0]["devices"][0]["device"], name)
         for mode in ("summary", "record"):
             self.assertEqual(
-                run(DEMO, mode, "--device", "1").object,
-                run(DEMO, mode, "--device", "/device:TPU:1").object,
+                run(capture, mode, "--device", "1").object,
+                run(capture, mode, "--device", "/device:TPU:1").object,
             )
-        said = run(DEMO, "summary", "--device", "7").object
+        said = run(capture, "summary", "--device", "7").object
         self.assertEqual((said["reason"], said["device"]), ("device_not_found", "/device:TPU:7"))
         for other in ("TPU:", "TPU", "-1", "1.0", "tpu:1", "TPU:x", "device:TPU:1"):
-            said = run(DEMO, "summary", f"--device={other}").object
+            said = run(capture, "summary", f"--device={other}").object
             self.assertEqual((said["reason"], said["device"]), ("device_not_found", other))
 
     def test_step_is_found_by_a_unique_prefix_of_its_name(self) -> None:

@@ -42,7 +42,6 @@ from tests.harness import (
     AFTER,
     BEFORE,
     DEMO,
-    FLAG_FILE,
     PROFILES,
     SCRIPT,
     InFolder,
@@ -350,17 +349,8 @@ def on_demo(mode: str) -> Iterator[Json]:
         yield answer(AFTER, mode, "--baseline", str(BEFORE))
         yield answer(AFTER, mode, "--baseline", str(BEFORE), "--top", "3")
         return
-    of_mode = {
-        "bottleneck": ["--model-flops=1e12", "--tokens=1e6"],
-        "summary": ["--include-comm"],
-        "by_scope": ["--depth=1"],
-        "by_op": ["--op=fusion.365"],
-        "program": [f"--flags={FLAG_FILE}"],
-        "anatomy": ["--plane=0", "--sample=2"],
-    }
+    # `answers` has the answers with options.
     yield demo(mode)
-    top = [] if mode in ("by_scope", "anatomy") else ["--top=3"]
-    yield demo(mode, *of_mode.get(mode, ()), *top)
 
 
 class Figures(unittest.TestCase):
@@ -392,7 +382,7 @@ class Figures(unittest.TestCase):
                     self.assertGreater(reading.n_in_tables, 5)
                     met[mode] |= reading.met
         more = [answer(to_host(), "comm"), answer(with_complaints(), "anatomy")]
-        more += [demo("bottleneck", "--tokens=1e6")]
+        more += [demo("bottleneck", "--tokens=1e6"), demo("by_scope", "--depth=1")]
         for fields in (*answers(), *more):
             if fields["mode"] in met:
                 with self.subTest(mode=fields["mode"]):

@@ -101,8 +101,14 @@ class AgainstNaive(unittest.TestCase):
     def check_modes(
         self, case: str, data: bytes, options: dict[str, Any], *, is_real: bool = False
     ) -> None:
+        # Several invariants need the same answer.
+        answers: dict[str, dict[str, Any]] = {}
+
         def ask(mode: str, **more: Any) -> dict[str, Any]:
-            return run(data, mode, *command_line(more)).object
+            key = f"{mode} {more}"
+            if key not in answers:
+                answers[key] = run(data, mode, *command_line(more)).object
+            return answers[key]
 
         found = list(invariants.faults_between(data, options, ask))
         found += invariants.faults_of_real_programs(ask) if is_real else []
@@ -130,8 +136,8 @@ class AgainstNaive(unittest.TestCase):
             self.fail_with(f"random_record_case(random.Random({seed})): {options}", found)
 
     def test_modes_agree_on_the_demo_and_on_real_captures(self) -> None:
-        paths = [*DEMO.glob("plugins/profile/*/*.gz"), *sorted(PROFILES.glob("v6e*.xplane.pb"))]
-        for path in paths:
+        captures = sampled(sorted(PROFILES.glob("v6e*.xplane.pb")), 1)
+        for path in (*DEMO.glob("plugins/profile/*/*.gz"), *captures):
             with self.subTest(path=path.name):
                 self.check_modes(path.name, read(path), {}, is_real=True)
 
