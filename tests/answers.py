@@ -33,6 +33,7 @@ from tests.harness import (
     Outcome,
     answer,
     run,
+    run_as_printed,
 )
 from tests.modes import test_idle
 
@@ -356,7 +357,7 @@ def captures() -> list[Json]:
 @functools.cache
 def outcome_on_demo(mode: str, *options: str) -> Outcome:
     """Run a mode on the demo, with the path as on the pages if the folder is the clone."""
-    return run(os.path.relpath(DEMO), mode, *options)
+    return run_as_printed(os.path.relpath(DEMO), mode, *options)
 
 
 def demo(mode: str, *options: str) -> Json:

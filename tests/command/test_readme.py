@@ -49,6 +49,7 @@ from tests.harness import (
     answer,
     bound,
     run,
+    without_next_steps,
     sampled,
 )
 from tests.pages import (
@@ -86,7 +87,8 @@ def outcome(words: tuple[str, ...], capture: str = "") -> Outcome:
             # Tests of the text and of the schemas share these answers.
             if options[-2:] == ["--format", "text"]:
                 options[-2:] = []
-            return outcome_on_demo(words[at + 1], *options)
+            shared = outcome_on_demo(words[at + 1], *options)
+            return without_next_steps(shared._replace(object=dict(shared.object)))
         return run(profile, words[at + 1], *options)
 
 
