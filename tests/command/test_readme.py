@@ -49,8 +49,8 @@ from tests.harness import (
     answer,
     bound,
     run,
-    without_next_steps,
     sampled,
+    without_next_steps,
 )
 from tests.pages import (
     GUIDE,

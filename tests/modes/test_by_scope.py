@@ -219,7 +219,7 @@ class NoScope(unittest.TestCase):
         said = said_of([at(0, 5, "a/b:")])["no_scope"]
         self.assertEqual(said, {"n_executions": 0, "dur_ps": 0, "kinds": {}, "likely_sources": []})
 
-    def test_no_scope_covers_the_whole_tree_with_any_option(self) -> None:
+    def test_field_no_scope_is_the_same_with_all_options(self) -> None:
         ops = [at(0, 5, "a/b/c:"), at(5, 7, None)]
         for options in ((), ("--depth", "0"), ("--below", "a"), ("--below", "a/b")):
             self.assertEqual(said_of(ops, *options)["no_scope"]["dur_ps"], 7)

@@ -135,8 +135,8 @@ class Causes(unittest.TestCase):
             # op.
             ((22, 30), (1022, 1030)),
             ((50, 60), (1100, 1110)),
-            # The two ends of the wait are shifted differently; 40 is equally near to both ops and
-            # is shifted like the later op.
+            # The two ends of a wait can be shifted differently. The time 40 is equally near to both
+            # ops and is shifted like the later op.
             ((25, 50), (1025, 1100)),
             ((40, 41), (1090, 1091)),
             ((39, 40), (1039, 1090)),
