@@ -53,13 +53,15 @@ if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
 import _peaks
+from _output.gate import gate_status, gate_without_answer
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Request
 from _pipeline.names import suggestion, with_suggestion
-from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, unreadable
+from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, available_in, unreadable
 from _pipeline.option_values import (
     TO_COST,
     TO_COUNT,
     TO_DEPTH,
+    TO_LIMIT,
     TO_NATURAL,
     TO_POSITIVE,
     TO_REGEX,
@@ -144,6 +146,7 @@ class Mode(NamedTuple):
     is_of_step: bool = False
     # The default device; None for all devices.
     device: str | None = DEVICE
+    takes_several: bool = False
     # Name of a function that returns fields to print even if there is no answer.
     anyway: str = ""
 
@@ -256,8 +259,9 @@ MODES = (
     Mode(
         "compare",
         "what a change did: two captures line by line, and what of it is more than noise",
-        ("--baseline", "--baseline-device", "--baseline-host", "--steps", "--top"),
+        ("--baseline", "--baseline-device", "--baseline-host", "--steps", "--top", "--fail-over"),
         "--baseline BASELINE",
+        takes_several=True,
     ),
     Mode(
         "spread",
@@ -265,6 +269,7 @@ MODES = (
         ("--steps", "--top"),
         "--top 5",
         device=None,
+        takes_several=True,
     ),
     Mode(
         "anatomy",
@@ -320,7 +325,17 @@ OPTIONS: dict[str, Json] = {
         "help": "slice of the steps in order of time, as in Python; write a negative start as"
         " --steps=-3: (default: all)",
     },
-    "--baseline": {"metavar": "PROFILE", "help": "the capture before the change (required)"},
+    "--baseline": {
+        "metavar": "PROFILE",
+        "action": "append",
+        "help": "the capture before the change (required; repeatable)",
+    },
+    "--fail-over": {
+        "metavar": "PCT",
+        "type": TO_LIMIT,
+        "help": "exit with 3 if the step or the period is significantly slower by more than PCT"
+        " percent, and with 1 if that cannot be told",
+    },
     "--baseline-device": {
         "metavar": "NAME",
         "type": plane_of,
@@ -442,9 +457,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         # argparse writes "argument --top: must be a whole number".
         message = re.sub(r"\Aargument (\S+): must", r"\1 must", message)
-        unknown = re.fullmatch(r"unrecognized arguments: (\S*).*", message, re.DOTALL)
-        if unknown:
-            message = unknown_argument(unknown[1])
         choice = re.match(r"argument (\S+): invalid choice: '(.*)' \(", message)
         if choice:
             names = CHOICES[choice[1]]
@@ -502,7 +514,7 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
         metavar="PROFILE",
         help="an .xplane.pb file, plain or gzipped, or an .xplane.riegeli file, or a run or log"
         " directory with such files, or - for standard input; for compare and spread also a record,"
-        " .json or .json.gz, or a directory of records",
+        " .json or .json.gz, or a directory of records; these two modes take several PROFILEs",
     )
     parser.add_argument(
         "--mode", required=True, metavar="MODE", choices=MODE_NAMES, help=", ".join(MODE_NAMES)
@@ -534,7 +546,11 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
             # argparse would drop the value.
             parser.error(f"{word[:-3]} must not be --")
     try:
-        given = vars(parser.parse_args(argv))
+        namespace, more = parser.parse_known_args(argv)
+        given = vars(namespace)
+        several = mode_named(given["mode"]).takes_several
+        if wrong := [word for word in more if not several or word.startswith("-") and word != "-"]:
+            parser.error(unknown_argument(wrong[0]))
     except NoAnswer as refusal:
         if not any(word.partition("=")[0] == "--mode" for word in words):
             refusal.fields["available_modes"] = {mode.name: mode.purpose for mode in MODES}
@@ -544,7 +560,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
             names = [other.name for other in MODES if flag in other.options]
             parser.error(f"{flag} belongs to --mode {' or '.join(names)}")
-    for contradiction in contradictions_in(mode.name, given):
+    for contradiction in contradictions_in(mode.name, given, more):
         parser.error(contradiction)
     return Request(
         profile=given["profile"],
@@ -556,6 +572,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
             dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
         },
         words=words,
+        more_profiles=more,
     )
 
 
@@ -606,7 +623,8 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
     try:
         request = parse_command_line(argv)
         context = Context(request, progress)
-        return Outcome(analyse(context), OK, "", request.form)
+        answer = analyse(context)
+        return Outcome(answer, gate_status(answer) or OK, "", request.form)
     except NoAnswer as error:
         # Drop the traceback, since its frames keep the trace in memory.
         failure = error.with_traceback(None)
@@ -638,7 +656,10 @@ def refusal(failure: NoAnswer, request: Request | None, notes: list[str]) -> Out
     details = [fields["detail"]] if "detail" in fields else available_in(failure.fields)
     line = ": ".join(("compute_breakdown", failure.reason, *details))
     complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
-    return Outcome(fields, failure.exit_status, complaint, request.form if request else "json")
+    if request and "fail_over" in request.mode_options:
+        fields["gate"] = gate_without_answer(request.mode_options["fail_over"], failure.reason)
+    status = failure.exit_status or gate_status(fields)
+    return Outcome(fields, status, complaint, request.form if request else "json")
 
 
 def usage_for(failure: NoAnswer) -> str:
@@ -648,15 +669,6 @@ def usage_for(failure: NoAnswer) -> str:
         return usage
     listed = "".join(f"  {name:13}{purpose}\n" for name, purpose in modes.items())
     return f"{usage}modes:\n{listed}"
-
-
-def available_in(fields: Json) -> list[str]:
-    """Return the first available names of each kind."""
-    return [
-        f"{field} {', '.join(map(str, names[:9]))}"
-        for field, names in fields.items()
-        if field.startswith("available_")
-    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

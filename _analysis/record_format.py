@@ -63,7 +63,9 @@ class RecordedStep(NamedTuple):
     wait: int
     # Time and executions by group; trailing zeros are left out.
     durs: list[int]
-    ns: list[int]
+    ns: Sequence[float]
+    # Time until the next step starts; None if unknown.
+    period: int | None = None
 
 
 class RecordedDevice(NamedTuple):
@@ -177,6 +179,7 @@ def step_of(row: Row, n_groups: int) -> RecordedStep:
     duration = row.number("duration_ps")
     if not row.flag("used"):
         return RecordedStep(number, name, False, duration, 0, 0, 0, 0, [], [])
+    period = row.number_or_null("period_ps")
     busy, durs, ns = row.number("busy_ps"), row.numbers("durs_ps"), row.numbers("ns")
     if busy > duration:
         raise row.wrong("busy_ps", f"{busy} is longer than the step, {duration}")
@@ -184,7 +187,7 @@ def step_of(row: Row, n_groups: int) -> RecordedStep:
         if len(figures) > n_groups:
             raise row.wrong(field, f"{len(figures)} figures for {n_groups} groups")
     comm, host, wait = (row.number(f"{part}_ps") for part in ("comm", "host", "wait"))
-    return RecordedStep(number, name, True, duration, busy, comm, host, wait, durs, ns)
+    return RecordedStep(number, name, True, duration, busy, comm, host, wait, durs, ns, period)
 
 
 class Row:
@@ -230,6 +233,10 @@ class Row:
         if not 0 <= number < INT_LIMIT:
             raise self.wrong(name, "is out of range")
         return number
+
+    def number_or_null(self, name: str) -> int | None:
+        """Return a number; None also if the record is of a version that lacks the field."""
+        return None if self.get(name) is None else self.number(name)
 
     def texts(self, name: str) -> list[str]:
         return self.list_of(name, str)

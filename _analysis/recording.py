@@ -11,6 +11,7 @@ from itertools import chain, compress
 from typing import NamedTuple
 
 from _analysis.exposed import is_exposed
+from _analysis.periods import periods_by_index
 from _analysis.processes import SMALL_FILE, in_processes, in_turn
 from _analysis.record_format import FORMAT
 from _pipeline.clocks import ON_DEVICE, ON_TRACE
@@ -100,6 +101,8 @@ class StepOfDevice(NamedTuple):
     name: str | None
     n_events: int
     duration: int
+    # Time until the next step of its name starts; None if there is none.
+    period: int | None
     why_not: WhyNot | None
     figures: StepFigures | None
 
@@ -144,6 +147,7 @@ def record_device(
     if n_dropped:
         context.note(f"{n_dropped} XLA Ops events left out")
     asked_for = set(range(len(steps))[asked])
+    periods = periods_by_index(device)
     ran = dict.fromkeys(executions.op for step in read for executions in step.leaves)
     return DeviceFacts(
         device=device.plane.name,
@@ -152,8 +156,8 @@ def record_device(
         step_source=device.step_source if device.steps else None,
         program=digest_of_all(set(chain.from_iterable(map(texts_of_program, read)))),
         steps=[
-            record_step(step_event, step, why_not, step_event.index in asked_for)
-            for step_event, step, why_not in zip(steps, used, reasons, strict=True)
+            record_step(event, step, periods.get(event.index), why_not, event.index in asked_for)
+            for event, step, why_not in zip(steps, used, reasons, strict=True)
         ],
         groups=facts_of(ran, known),
         notes=context.notes,
@@ -161,14 +165,18 @@ def record_device(
 
 
 def record_step(
-    event: StepEvent, step: Step | None, why_not: WhyNot | None, is_asked: bool
+    event: StepEvent,
+    step: Step | None,
+    period: int | None,
+    why_not: WhyNot | None,
+    is_asked: bool,
 ) -> StepOfDevice:
     """Record a step, on the clock of its ops if they were read."""
     duration = step.duration if step else event.end - event.start
     if step and not is_asked:
         why_not = "not_asked"
     figures = figures_of(step) if step and is_asked else None
-    return StepOfDevice(event.index, event.name, event.n_events, duration, why_not, figures)
+    return StepOfDevice(event.index, event.name, event.n_events, duration, period, why_not, figures)
 
 
 def figures_of(step: Step) -> StepFigures:
@@ -399,6 +407,7 @@ def step_row(device: int, step: StepOfDevice, groups: Iterable[SourceKey]) -> Re
         "why_not": step.why_not,
         "n_xla_ops_events": step.n_events,
         "duration_ps": step.duration,
+        "period_ps": step.period,
         "busy_ps": figures.busy if figures else None,
         "comm_ps": figures.comm if figures else None,
         "host_ps": figures.host if figures else None,

@@ -1,12 +1,16 @@
-"""Compare two captures line by line, and tell changes from noise."""
+"""Compare captures of two programs line by line, and tell changes from noise."""
 
 from __future__ import annotations
 
+import os
+
 from _analysis.captures import find_captures, record_at
 from _analysis.comparison import agg_keys, compare_records
+from _analysis.gate import gate_of
 from _analysis.matching import MATCHED_BY
 from _analysis.record_format import KINDS
 from _analysis.recorded_steps import ALPHA, percent, rounded, source_of
+from _analysis.sides import mean_step
 from _pipeline.context import DEVICE, SCHEMA_VERSION
 from _pipeline.load import Candidates
 from _pipeline.no_answer import NoAnswer
@@ -19,9 +23,12 @@ if TYPE_CHECKING:
     from _analysis import comparison
     from _analysis.comparison import FileChange, LineChange
     from _analysis.record_format import Record
+    from _analysis.gate import Gate
     from _analysis.recorded_steps import Line, Run
+    from _analysis.sides import Side
     from _output.fields import compare as fields
     from _pipeline.context import Context
+    from _pipeline.load import Place
 
 N_SIGNATURES = 4
 # A note is given if lines without a counterpart take more percent of either side's time.
@@ -35,65 +42,90 @@ RUN_TO_RUN = (
 def compare(
     context: Context,
     *,
-    baseline: str,
+    baseline: Sequence[str],
     baseline_device: str = DEVICE,
     baseline_host: str | None = None,
     steps: slice = slice(None),
     top: int = 50,
+    fail_over: float | None = None,
 ) -> fields.Returned:
     request = context.request
     device = request.device or DEVICE
-    after = read_record(request.profile, request.host, device, context)
+    after = read_records(request.profiles, request.host, device, context)
     of_baseline = context.with_own_notes()
     try:
-        before = read_record(baseline, baseline_host, baseline_device, of_baseline)
+        before = read_records(baseline, baseline_host, baseline_device, of_baseline)
     except NoAnswer as failure:
         failure.fields["side"] = "baseline"
         raise
     finally:
         context.notes += [f"baseline: {note}" for note in of_baseline.notes]
     found = compare_records(
-        before, after, before_device=baseline_device, after_device=device, steps=steps
+        list(before.values()),
+        list(after.values()),
+        before_device=baseline_device,
+        after_device=device,
+        steps=steps,
     )
     context.notes += notes_of(found)
+    gate = None if fail_over is None else gate_of(found, fail_over)
     answer: fields.Returned = {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,
         "profile_dir": request.profile,
-        "baseline_dir": baseline,
+        "baseline_dir": baseline[0],
         "notes": context.notes,
-        **fields_of(found, top),
+        **fields_of(found, top, list(before), list(after)),
+        "gate": gate_row(gate, why_not_of(found)) if gate else None,
     }
     # Records may have been made by a program that cuts no texts.
     cut_texts(answer)
     return answer
 
 
-def read_record(profile: str, host: str | None, device: str, context: Context) -> Record:
+def read_records(
+    profiles: Sequence[str], host: str | None, device: str, context: Context
+) -> dict[str, Record]:
+    """Return the records of one side by profile; a capture that is given twice counts once."""
+    records: dict[str, Record] = {}
+    places: set[tuple[str, str | None]] = set()
+    notes: dict[str, None] = {}
+    for profile in profiles:
+        of_profile = context.with_own_notes()
+        place, record = read_record(profile, host, device, of_profile)
+        notes |= dict.fromkeys(of_profile.notes)
+        key = os.path.realpath(place.path), place.host
+        if key in places:
+            notes[f"{profile} was given twice and counts once"] = None
+            continue
+        places.add(key)
+        records[profile] = record
+    context.notes += notes
+    return records
+
+
+def read_record(
+    profile: str, host: str | None, device: str, context: Context
+) -> tuple[Place, Record]:
     """Return the record of the first file that can be read and has the device."""
     candidates = Candidates(find_captures(profile, context), host, context)
     for place in candidates.places:
         with candidates.attempt(place):
-            return record_at(place, device, context)
+            return place, record_at(place, device, context)
     raise candidates.no_answer()
 
 
 def notes_of(found: comparison.Comparison) -> Iterator[str]:
-    yield RUN_TO_RUN
-    before, after, noise = found.before.device, found.after.device, found.noise
-    for what, sides in (
-        ("device", (before.name, after.name)),
-        ("device_type", (before.device_type, after.device_type)),
-        ("clock", (before.clock, after.clock)),
-        ("program", (before.program, after.program)),
-        ("number of steps", (noise.n_before, noise.n_after)),
-    ):
-        if sides[0] != sides[1]:
-            yield f"another {what}: {sides[0]} before, {sides[1]} after"
-    if noise.too_few_steps:
+    noise, unit = found.noise, found.unit
+    if unit == "step":
+        yield RUN_TO_RUN
+    yield from notes_on_devices(found)
+    if unit == "step" and noise.n_before != noise.n_after:
+        yield f"another number of steps: {noise.n_before} before, {noise.n_after} after"
+    if noise.too_few_samples:
         yield (
-            f"{noise.n_before} + {noise.n_after} steps are too few to tell a difference from"
+            f"{noise.n_before} + {noise.n_after} {unit}s are too few to tell a difference from"
             " noise; 4 + 4 would do"
         )
     unmatched = unmatched_row(found.lines)
@@ -112,17 +144,43 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
         )
 
 
-def fields_of(found: comparison.Comparison, top: int) -> fields.Fields:
-    before, after = found.before.device, found.after.device
+def notes_on_devices(found: comparison.Comparison) -> Iterator[str]:
+    """Yield how the devices differ, between the sides and among the captures of a side."""
+    sides = {"before": found.before.runs, "after": found.after.runs}
+    for what, attribute in (
+        ("device", "name"),
+        ("device_type", "device_type"),
+        ("clock", "clock"),
+        ("program", "program"),
+    ):
+        values = {
+            side: list(dict.fromkeys(str(getattr(run.device, attribute)) for run in runs))
+            for side, runs in sides.items()
+        }
+        for side, of_side in values.items():
+            if len(of_side) > 1:
+                yield f"captures {side} differ in their {what}: {', '.join(of_side)}"
+        if set(values["before"]) != set(values["after"]):
+            before, after = (", ".join(of_side) for of_side in values.values())
+            yield f"another {what}: {before} before, {after} after"
+
+
+def fields_of(
+    found: comparison.Comparison,
+    top: int,
+    before_dirs: Sequence[str],
+    after_dirs: Sequence[str],
+) -> fields.Fields:
+    before, after = found.before.first.device, found.after.first.device
     step = found.totals["step_duration"].before.mean
     omitted = found.lines[top:]
     return {
-        "before": side_row(found.before),
-        "after": side_row(found.after),
+        "before": side_row(found.before, before_dirs),
+        "after": side_row(found.after, after_dirs),
         "same_device_type": before.device_type == after.device_type,
-        "same_program": before.program == after.program,
+        "same_program": same_texts(found),
         "noise": noise_row(found),
-        "totals": {name: change_row(change) for name, change in found.totals.items()},
+        "totals": totals_row(found),
         "by_file": [file_row(row) for row in found.files],
         "unmatched": unmatched_row(found.lines),
         "by_match": {
@@ -139,7 +197,14 @@ def fields_of(found: comparison.Comparison, top: int) -> fields.Fields:
     }
 
 
-def side_row(run: Run) -> fields.Side:
+def same_texts(found: comparison.Comparison) -> bool:
+    """Return True if all captures ran ops of the same HLO texts."""
+    runs = [*found.before.runs, *found.after.runs]
+    return len({run.device.program for run in runs}) == 1
+
+
+def side_row(side: Side, profiles: Sequence[str]) -> fields.Side:
+    run = side.first
     return {
         "xplane_file": run.record.xplane_file,
         "host": run.record.host,
@@ -152,6 +217,16 @@ def side_row(run: Run) -> fields.Side:
             {"index": step.number, "name": step.name, "duration_ps": step.duration}
             for step in run.steps
         ],
+        "n_captures": len(side.runs),
+        "captures": [
+            {
+                "profile_dir": profile,
+                "xplane_file": of_capture.record.xplane_file,
+                "n_steps": len(of_capture.steps),
+                "step_duration_ps": mean_step(of_capture),
+            }
+            for profile, of_capture in zip(profiles, side.runs, strict=True)
+        ],
     }
 
 
@@ -159,7 +234,8 @@ def noise_row(found: comparison.Comparison) -> fields.Noise:
     noise = found.noise
     return {
         "method": "permutation_max",
-        "covers": "step_to_step",
+        "noise_unit": found.unit,
+        "covers": "step_to_step" if found.unit == "step" else "run_to_run",
         "alpha": float(ALPHA),
         "n_before": noise.n_before,
         "n_after": noise.n_after,
@@ -167,7 +243,49 @@ def noise_row(found: comparison.Comparison) -> fields.Noise:
         "n_assignments": noise.n_assignments,
         "exact": noise.exact,
         "min_p_value": rounded(noise.min_p_value, 6),
-        "why_not": "too_few_steps" if noise.too_few_steps else None,
+        "run_to_run_pct": {"before": found.before.run_to_run, "after": found.after.run_to_run},
+        "why_not": why_not_of(found),
+    }
+
+
+def why_not_of(found: comparison.Comparison) -> fields.WhyNoTest | None:
+    if not found.noise.too_few_samples:
+        return None
+    return "too_few_steps" if found.unit == "step" else "too_few_captures"
+
+
+def gate_row(gate: Gate, why_not: str | None) -> fields.Gate:
+    return {
+        "fail_over_pct": gate.limit,
+        "passed": gate.passed,
+        "failed_by": list(gate.failed_by),
+        "says": "passed" if gate.passed else f"failed: {reason_of(gate, why_not)}",
+    }
+
+
+def reason_of(gate: Gate, why_not: str | None) -> str:
+    if not gate.failed_by:
+        return f"nothing can be significant ({why_not}); 4 + 4 would do"
+    slower = [
+        f"{name} is {change_row(change)['delta_pct']} % slower"
+        for name, change in gate.failed_by.items()
+    ]
+    return f"{' and '.join(slower)}; the limit is {gate.limit:g} %"
+
+
+def totals_row(found: comparison.Comparison) -> fields.Totals:
+    rows = {name: change_row(change) for name, change in found.totals.items()}
+    return {
+        "step_duration": rows["step_duration"],
+        "period": change_row(found.period) if found.period else None,
+        "busy": rows["busy"],
+        "idle": rows["idle"],
+        "compute": rows["compute"],
+        "data_move": rows["data_move"],
+        "comm": rows["comm"],
+        "other": rows["other"],
+        "overlap": rows["overlap"],
+        "wait": rows["wait"],
     }
 
 
@@ -178,8 +296,8 @@ def change_row(change: comparison.Change) -> fields.Total:
         "after_ps": after.mean,
         "delta_ps": change.delta,
         "delta_pct": percent(change.delta, before.mean),
-        "before_range_ps": [min(before.steps), max(before.steps)],
-        "after_range_ps": [min(after.steps), max(after.steps)],
+        "before_range_ps": [min(before.samples), max(before.samples)],
+        "after_range_ps": [min(after.samples), max(after.samples)],
         "p_value": None if change.p_value is None else rounded(change.p_value, 6),
         "significant": change.is_significant,
     }

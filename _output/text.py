@@ -40,6 +40,9 @@ NO_ANSWER = (
     ),
 )
 
+# The last line.
+GATE = Says("\ngate: {gate.says:whole}", when="gate")
+
 
 def parts_of(mode: str) -> tuple[Part, ...]:
     """Return the sentences and tables of a mode."""
@@ -69,3 +72,4 @@ def paragraphs(fields: Json, characters: Characters) -> Iterator[str]:
         yield from ("", "notes")
     for note in fields["notes"]:
         yield from wrapped(characters.seen(note), characters, f"{INDENT}- ", INDENT * 2)
+    yield from lines_of(GATE, fields, characters)

@@ -35,6 +35,12 @@ class Request(NamedTuple):
     mode_options: dict[str, Any]
     # The words of the command line.
     words: Sequence[str] = ()
+    # Further captures, in modes that take several.
+    more_profiles: Sequence[str] = ()
+
+    @property
+    def profiles(self) -> list[str]:
+        return [self.profile, *self.more_profiles]
 
 
 class Context:

@@ -57,6 +57,15 @@ class NoAnswer(Exception):
         return EXIT_STATUS[self.reason]
 
 
+def available_in(fields: dict[str, Any]) -> list[str]:
+    """Return the first available names of each kind."""
+    return [
+        f"{field} {', '.join(map(str, names[:9]))}"
+        for field, names in fields.items()
+        if field.startswith("available_")
+    ]
+
+
 def no_device(planes: Iterable[str]) -> NoAnswer:
     """Return the exception for a device that is missing; it lists the devices that exist."""
     devices = [name for name in dict.fromkeys(planes) if name.startswith(DEVICE_PLANE)]

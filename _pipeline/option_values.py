@@ -12,7 +12,7 @@ from _pipeline.folders import is_trace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     Json = dict[str, Any]
@@ -49,6 +49,14 @@ def count(text: str) -> int:
     if not (0 <= number < 1 << 63 and number == int(number)):
         raise ValueError
     return int(number)
+
+
+def limit(text: str) -> float:
+    """Parse a percentage from 0."""
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise ValueError
+    return number
 
 
 def positive(text: str) -> float:
@@ -98,6 +106,7 @@ TO_COST = converter(
 )
 TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits, such as 6e12")
 TO_POSITIVE = converter(positive, "a finite number above 0")
+TO_LIMIT = converter(limit, "a finite number from 0, in percent")
 TO_WHOLE = converter(whole, "a whole number above 0, such as 1e6")
 
 
@@ -110,7 +119,7 @@ def peak_of(name: str) -> Callable[[str], tuple[str, float]]:
 WITHOUT_TEXT = ("record", "page")
 
 
-def contradictions_in(mode: str, given: Json) -> Iterator[str]:
+def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[str]:
     """Yield a message for each rule that several options break together."""
     if "step" in given and "step_id" in given:
         yield "--step and --step-id exclude each other: give only one"
@@ -122,8 +131,8 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
         yield "--out must be a file, got '-'; stdout is used for the JSON answer"
     if is_trace(given.get("out", "")):
         yield f"--out {given['out']} would overwrite a trace; give a name such as step.html"
-    if given["profile"] == given.get("baseline") == "-":
-        yield "PROFILE and --baseline are both -, but there is only one stdin; give a file for one"
+    if [given["profile"], *more, *given.get("baseline", ())].count("-") > 1:
+        yield "- is given twice, but there is only one stdin; give a file for one"
     if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
         yield "--model-flops, --flops-per-token and --params exclude each other: give only one"
     per_token = {"flops_per_token", "params"} & given.keys()

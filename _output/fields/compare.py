@@ -3,7 +3,16 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import AbsentAnswer, Lead, OkAnswer
-from _output.fields.units import Clock, Count, Executions, Fraction, Kind, Percent, Picoseconds
+from _output.fields.units import (
+    Clock,
+    Count,
+    Executions,
+    Fraction,
+    Kind,
+    NoiseUnit,
+    Percent,
+    Picoseconds,
+)
 
 MatchedBy = Literal[
     "same_ops",
@@ -18,6 +27,9 @@ MatchedBy = Literal[
 ]
 
 
+WhyNoTest = Literal["too_few_steps", "too_few_captures"]
+
+
 class SideStep(TypedDict):
     """A step that is compared."""
 
@@ -29,8 +41,21 @@ class SideStep(TypedDict):
     """Length, as in [record](#record)."""
 
 
+class Capture(TypedDict):
+    """A capture of one side."""
+
+    profile_dir: str
+    """The capture as given on the command line."""
+    xplane_file: str
+    """Name of the trace file."""
+    n_steps: Count
+    """Steps that are compared."""
+    step_duration_ps: Picoseconds
+    """Mean length of these steps."""
+
+
 class Side(TypedDict):
-    """The trace and the steps of one side."""
+    """The captures of one side; all fields but the last two are about the first capture."""
 
     xplane_file: str
     """Name of the trace file."""
@@ -48,33 +73,52 @@ class Side(TypedDict):
     """Steps that are compared."""
     steps: list[SideStep]
     """These steps."""
+    n_captures: Count
+    """Captures of this side."""
+    captures: list[Capture]
+    """All captures of this side, as given."""
+
+
+class RunToRun(TypedDict):
+    """The range of the captures' mean step durations, in percent of their lower median."""
+
+    before: Percent | None
+    """Range before; null with one capture."""
+    after: Percent | None
+    """Range after; null with one capture."""
 
 
 class Noise(TypedDict):
     """The method by which p-values are computed, and its sample."""
 
     method: Literal["permutation_max"]
-    """Share of all assignments of the steps to the two sides in which some row differs as much."""
-    covers: Literal["step_to_step"]
-    """Which variation is covered: from step to step, not from run to run."""
+    """Share of all assignments of the samples to the two sides in which some row differs as
+    much."""
+    noise_unit: NoiseUnit
+    """The samples: `step` if each side has one capture, else `capture`, which counts with the mean
+    of its steps."""
+    covers: Literal["step_to_step", "run_to_run"]
+    """Which variation is covered: from step to step within a capture, or from run to run."""
     alpha: Fraction
     """Chance of even one false `significant` among all rows, again among all files, and again among
-    all totals, if only steps vary."""
+    all totals, if only samples vary."""
     n_before: Count
-    """Steps before."""
+    """Samples before."""
     n_after: Count
-    """Steps after."""
+    """Samples after."""
     n_tested: Count
     """Rows with at least 0.1 % of the time; the others are not tested."""
     n_assignments: Count
-    """Assignments of steps to sides that were examined."""
+    """Assignments of samples to sides that were examined."""
     exact: bool
     """True if these are all assignments; otherwise 5000 were drawn, always the same."""
     min_p_value: Fraction
-    """Smallest p-value that so many steps can give."""
-    why_not: Literal["too_few_steps"] | None
-    """`too_few_steps`: nothing can be significant and no p-value is given; 4 + 4 steps are
-    enough."""
+    """Smallest p-value that so many samples can give."""
+    run_to_run_pct: RunToRun
+    """How much runs of the same side differ."""
+    why_not: WhyNoTest | None
+    """`too_few_steps` or `too_few_captures`: nothing can be significant and no p-value is given;
+    4 + 4 are enough."""
 
 
 class Delta(TypedDict):
@@ -90,20 +134,61 @@ class Tested(TypedDict):
     delta_pct: Percent | None
     """`delta_ps` in percent of before."""
     p_value: Fraction | None
-    """Chance of such a difference if only steps vary; null if it was not tested."""
+    """Chance of such a difference if only samples vary; null if it was not tested."""
     significant: bool | None
     """True if `p_value` is at most `alpha`."""
 
 
 class Ranges(TypedDict):
     before_range_ps: list[Picoseconds]
-    """Least and most time of the steps before. Example: `[1092672370, 1107167451]`"""
+    """Least and most time of the samples before. Example: `[1092672370, 1107167451]`"""
     after_range_ps: list[Picoseconds]
-    """Least and most time of the steps after."""
+    """Least and most time of the samples after."""
 
 
 class Total(Delta, Tested, Ranges):
     """A part of the step on both sides."""
+
+
+class Totals(TypedDict):
+    """The step and its parts on both sides."""
+
+    step_duration: Total
+    """Length of the step."""
+    period: Total | None
+    """Time from the start of a step to the start of the next, of the steps that have a next one.
+    Its p-value is separate from the other totals. Null if a side does not have it: captures of one
+    step, and records of version 2.0."""
+    busy: Total
+    """Time in which some op runs."""
+    idle: Total
+    """The rest of the step."""
+    compute: Total
+    """Ops of this kind."""
+    data_move: Total
+    """Ops of this kind."""
+    comm: Total
+    """Ops of this kind."""
+    other: Total
+    """Ops of this kind."""
+    overlap: Total
+    """`busy` less the four kinds, with rounding errors."""
+    wait: Total
+    """As `wait_ps` of [record](#record)."""
+
+
+class Gate(TypedDict):
+    """The result of `--fail-over`."""
+
+    fail_over_pct: Percent
+    """The limit as given."""
+    passed: bool
+    """True if exit status is 0: no figure is significantly slower by more than the limit."""
+    failed_by: list[Literal["step_duration", "period"]]
+    """The totals that are slower: exit status 3. Empty and not passed: nothing can be significant,
+    exit status 1."""
+    says: str
+    """The result in words. Example: `passed`"""
 
 
 class FileDelta(Delta, Tested):
@@ -210,9 +295,8 @@ class Fields(TypedDict):
     fusions."""
     noise: Noise
     """The method by which p-values are computed, and its sample."""
-    totals: dict[str, Total]
-    """Parts of the step: `step_duration`, `busy`, `idle`, the four kinds, `overlap` (with rounding
-    errors) and `wait`."""
+    totals: Totals
+    """The step and its parts."""
     by_file: list[FileDelta]
     """All source files, the largest change first. They are right even if lines have no counterpart,
     as for code that was unrolled or rewritten."""
@@ -228,7 +312,9 @@ class Fields(TypedDict):
 
 class Compared(OkAnswer):
     baseline_dir: str
-    """The baseline as given."""
+    """The first baseline as given."""
+    gate: Gate | None
+    """The result of `--fail-over`; null without this option."""
 
 
 class Returned(Compared, Fields):
@@ -241,6 +327,9 @@ class Answer(Lead, Returned):
 
 class Absent(AbsentAnswer, total=False):
     """The object that is printed instead of an answer."""
+
+    gate: Gate
+    """The result of `--fail-over`, which fails without an answer."""
 
     side: Literal["baseline"]
     """`baseline` if the baseline cannot be read."""

@@ -71,6 +71,9 @@ class RecordStep(TypedDict):
     duration_ps: Picoseconds
     """Length on the clock of the device, also if it is `not_asked`; for other steps that are not
     used, on the trace's clock."""
+    period_ps: Picoseconds | None
+    """Time on the trace's clock until the next step of its name starts, where numbered steps are
+    one name; null if there is none."""
     busy_ps: Picoseconds | None
     """As `busy_duration_ps` of every mode of one step; null, like the next five, if the step is not
     used."""
