@@ -175,7 +175,7 @@ MODES = (
     of_step(
         "bottleneck",
         "where to look first: what the step's time is lost to, and on which lines",
-        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
+        ("--top", "--peers", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
         "--top 5",
     ),
     of_step(
@@ -217,8 +217,8 @@ MODES = (
     of_step(
         "comm",
         "what communication costs, what hides it, and what it moves",
-        ("--top",),
-        "--top 10",
+        ("--top", "--peers"),
+        "--peers",
     ),
     of_step(
         "memory",
@@ -342,6 +342,11 @@ OPTIONS: dict[str, Json] = {
     "--op": {
         "metavar": "NAME",
         "help": "show one op in detail, by its name or the beginning of exactly one name",
+    },
+    "--peers": {
+        "action": "store_true",
+        "help": "also read the other devices of the file, and tell waiting for a late device from"
+        " transfer",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},

@@ -19,6 +19,7 @@ from _analysis.ledger import (
     ledger_of,
 )
 from _analysis.likely_lines import LikelyLine, likely_line, line_of
+from _analysis.peer_rows import peer_totals
 from _analysis.roofs import roofs_of, rounded
 from _analysis.rows import idle_by_cause, likely_fields, peaks_used, shortened
 from _analysis.tokens import model_flops_of, tokens_per_s
@@ -33,18 +34,20 @@ if TYPE_CHECKING:
 
     from _analysis.causes.cause import Cause
     from _analysis.ledger import Entry
+    from _analysis.peers import Peers
     from _analysis.roofs import Roofs
     from _output.fields.bottleneck import (
         Bottleneck,
         BudgetClass,
         BudgetRow,
-        Fields,
         FindingsTail,
+        Returned,
         SpeedOfLight,
         TimeOfDepth,
     )
     from _output.fields.bottleneck import Cause as CauseRow
     from _output.fields.bottleneck import Finding as FindingRow
+    from _output.fields.rows import PeersOfStep
     from _output.fields.units import Dtype, OpClass
     from _pipeline.context import Context
     from _pipeline.normalize import Step
@@ -104,6 +107,7 @@ def bottleneck(
     context: Context,
     *,
     top: int = 8,
+    peers: bool = False,
     chip: str | None = None,
     peaks: Sequence[tuple[str, float]] = (),
     kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
@@ -112,7 +116,7 @@ def bottleneck(
     flops_per_token: float | None = None,
     params: float | None = None,
     n_devices: int | None = None,
-) -> Fields:
+) -> Returned:
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     useful: int | Fraction | None = model_flops
@@ -127,7 +131,8 @@ def bottleneck(
     context.notes += over_roof_notes(over)
     context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
     context.notes += roofs.choice.notes
-    causes = causes_of(step, ledger, roofs, context)
+    read, waits = read_peers(step, context) if peers else (None, None)
+    causes = causes_of(step, ledger, roofs, read, context)
     return {
         "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
         "bottleneck": heaviest(by_class, idle, at_roof_of(ledger)),
@@ -152,7 +157,18 @@ def bottleneck(
         "tail": tail_row(findings[top:]),
         "chip": roofs.choice.chip,
         "peaks_used": peaks_used(roofs),
+        "totals": {"peers": waits},
     }
+
+
+def read_peers(step: Step, context: Context) -> tuple[Peers, PeersOfStep | None]:
+    # These modules are needed with --peers only.
+    from _analysis.peers import peers_of
+    from _analysis.transfers import transfers_in
+
+    transfers = transfers_in(step, lambda op: op.waits_for != HOST)
+    peers = peers_of(step, transfers, context, with_loads=True)
+    return peers, peer_totals(peers, transfers)
 
 
 def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
@@ -183,6 +199,7 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
             "n_participants": evidence.n_participants,
             "trips": evidence.trips,
             "by_depth": by_depth,
+            "device": evidence.device,
         },
         "confidence": cause.confidence,
     }

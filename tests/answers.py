@@ -31,7 +31,7 @@ from tests.harness import (
     answer,
     run,
 )
-from tests.modes import test_idle
+from tests.modes import test_idle, test_peers
 
 Json = dict[str, Any]
 
@@ -225,14 +225,20 @@ def hand_made_traces() -> list[bytes]:
 
 
 ALL_OPTIONS = {
-    "bottleneck": ["--top=3", "--model-flops=1e12", "--tokens=1e6", "--peak-tflops-fp32=70"],
+    "bottleneck": [
+        "--top=3",
+        "--peers",
+        "--model-flops=1e12",
+        "--tokens=1e6",
+        "--peak-tflops-fp32=70",
+    ],
     "summary": ["--top=3", "--include-comm"],
     "by_source": ["--include-data-move", "--include-comm", "--top=3"],
     "by_scope": ["--depth=all", "--merge-layers", "--below="],
     "by_op": ["--top=3", "--peak-tflops-fp32=70"],
     "non_compute": ["--include-comm", "--top=3"],
     "roofline": ["--top=14", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
-    "comm": ["--top=3"],
+    "comm": ["--top=3", "--peers"],
     "memory": ["--top=3"],
     "idle": ["--top=3"],
     "program": ["--top=0", f"--flags={FLAG_FILE}"],
@@ -270,6 +276,7 @@ def answers() -> list[Json]:
     # The path of this op has a layer and no primitive.
     found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
     found.append(answer(not_donated(), "bottleneck"))
+    found.append(answer(test_peers.with_slow_device(), "bottleneck", "--peers"))
     found += single_ops()
     found += idle_hosts()
     found += captures()

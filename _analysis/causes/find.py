@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from _analysis.causes.cause import Cause
     from _analysis.ledger import Entry
+    from _analysis.peers import Peers
     from _analysis.roofs import Roofs
     from _pipeline.context import Context
     from _pipeline.normalize import Step
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 _SMALLEST_PART = 200
 
 
-def causes_of(step: Step, ledger: Sequence[Entry], roofs: Roofs, context: Context) -> list[Cause]:
+def causes_of(
+    step: Step, ledger: Sequence[Entry], roofs: Roofs, peers: Peers | None, context: Context
+) -> list[Cause]:
     """Return the causes, those with most gain first.
 
     Recomputation comes after all others that gain time, because its gain is only a bound: saving
@@ -27,6 +30,10 @@ def causes_of(step: Step, ledger: Sequence[Entry], roofs: Roofs, context: Contex
     the step without it was slower. Causes that gain only memory are last.
     """
     found = [*recompute.find(step), *_of_programs(step, ledger, roofs, context)]
+    if peers:
+        from _analysis.causes import slow_device
+
+        found += slow_device.find(step, peers)
     causes = [
         cause
         for cause in found
@@ -65,8 +72,8 @@ def _of_programs(
             found += causes_in_program(StepProgram(step, program, entries, roofs))
     if not has_program:
         context.note(
-            "the capture has no program of this step, so only recompute and"
-            " recomputed_repeatedly are looked for in causes"
+            "the capture has no program of this step, so only recompute, recomputed_repeatedly and"
+            " (with --peers) slow_device are looked for in causes"
         )
     return found
 

@@ -2,8 +2,8 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import StepAnswer
-from _output.fields.rows import IdleByCause, Line, PeaksUsed
+from _output.fields.common import StepFields, Totals
+from _output.fields.rows import IdleByCause, Line, PeaksUsed, PeersOfStep
 from _output.fields.units import (
     Bytes,
     Count,
@@ -126,6 +126,7 @@ CauseName = Literal[
     "recompute",
     "recomputed_repeatedly",
     "resharding",
+    "slow_device",
     "synchronous_collective",
     "widened_dtype",
 ]
@@ -165,6 +166,8 @@ class CauseEvidence(TypedDict):
     """Rounds of the loop of `collective_in_loop`; null for other causes."""
     by_depth: list[TimeOfDepth] | None
     """For `recompute` and `recomputed_repeatedly`; null for other causes."""
+    device: str | None
+    """The slow device of `slow_device`; null for other causes."""
 
 
 class Cause(TypedDict):
@@ -258,5 +261,25 @@ class Fields(TypedDict):
     """The peaks."""
 
 
-class Answer(StepAnswer, Fields):
+class OwnTotals(TypedDict):
+    peers: PeersOfStep | None
+    """Waiting for late devices, with `--peers`; null without it."""
+
+
+class BottleneckTotals(Totals, OwnTotals):
+    """Sums over the step."""
+
+
+class Returned(Fields):
+    """The fields of the mode, and what it adds to the totals of all modes."""
+
+    totals: OwnTotals
+
+
+class WithTotals(TypedDict):
+    totals: BottleneckTotals
+    """Sums over the step."""
+
+
+class Answer(StepFields, WithTotals, Fields):
     pass

@@ -860,6 +860,7 @@ def one_of(*values: Any) -> Draw:
 # For each option of a mode: how often it is given, and its values
 OPTIONS: dict[str, tuple[float, Draw]] = {
     "--include-comm": (0.5, one_of(True)),
+    "--peers": (0.5, one_of(True)),
     "--include-data-move": (0.5, one_of(True)),
     "--no-comm-stalls": (0.5, one_of(True)),
     "--top": (0.4, one_of(0, 1, 2, 3, 100)),
