@@ -6,7 +6,6 @@ from collections import Counter
 from operator import attrgetter
 from typing import NamedTuple
 
-from _analysis.cohorts import Load
 from _analysis.exposed import is_exposed
 from _analysis.processes import SMALL_FILE, in_processes, in_turn
 from _analysis.recording import reasons_not_used
@@ -16,7 +15,7 @@ from _pipeline.event_iterate import admit, read_events
 from _pipeline.idle_causes import BARRIER
 from _pipeline.make_ops import make_ops
 from _pipeline.no_answer import NoAnswer
-from _pipeline.normalize import step_of
+from _pipeline.normalize import measure, step_of
 from _pipeline.vocabulary import COMM, DMA, HOST, SPARSE_CORE
 
 TYPE_CHECKING = False
@@ -34,9 +33,12 @@ if TYPE_CHECKING:
 
 
 class Loads(NamedTuple):
-    """The used steps of a device, and the mean time of each line in them, without communication."""
+    """The loads of the used steps of a device, and the mean time of each line in them.
 
-    steps: dict[StepKey, Load]
+    The load is the step without communication; lines leave it out, too.
+    """
+
+    steps: dict[StepKey, int]
     lines: dict[str, int]
 
 
@@ -133,9 +135,10 @@ def _read_device(
     event = events[key] if key else None
     if not with_loads or event is None:
         admitted = read_events(device, event)
-        return _peer_of(
-            step_of(device, event, admitted, make_ops(device, [admitted], context)), wanted
-        )
+        if event is None and not admitted.pieces:
+            raise NoAnswer("empty_xla_ops_line")
+        ops = make_ops(device, [admitted], context)
+        return _peer_of(step_of(device, event, admitted, ops), wanted)
     of_steps = admit(device, [(step.start, step.end) for step in device.steps])
     ops = make_ops(device, of_steps, context)
     peer = _peer_of(step_of(device, event, of_steps[event.index], ops), wanted)
@@ -189,22 +192,25 @@ def _loads_of(
 ) -> Loads:
     for event, admitted in zip(events.values(), of_steps, strict=True):
         event.n_events = admitted.n_started
-    steps: dict[StepKey, Load] = {}
-    lines: Counter[str] = Counter()
     reasons = reasons_not_used(device.steps, are_modules=device.step_source == MODULES)
+    leaves = {metadata_id: op for metadata_id, op in ops.items() if not op.is_container}
+    comm = {
+        metadata_id
+        for metadata_id, op in leaves.items()
+        if is_exposed(op) and op.waits_for not in (HOST, SPARSE_CORE, DMA)
+    }
+    line_of = {metadata_id: op.source_user for metadata_id, op in leaves.items() if op.kind != COMM}
+    steps: dict[StepKey, int] = {}
+    lines: Counter[str | None] = Counter()
     for (key, event), admitted, why_not in zip(events.items(), of_steps, reasons, strict=True):
         if why_not:
             continue
-        step = step_of(device, event, admitted, ops)
-        comm = host = 0
-        for executions in step.leaves:
-            op = executions.op
-            if op.kind != COMM and op.source_user:
-                lines[op.source_user] += executions.total
-            if is_exposed(op) and op.waits_for == HOST:
-                host += executions.total
-            elif is_exposed(op) and op.waits_for not in (SPARSE_CORE, DMA):
-                comm += executions.total
-        idle = step.duration - step.timeline.busy
-        steps[key] = Load(event.name, step.duration, comm, host, idle)
-    return Loads(steps, {line: total // len(steps) for line, total in lines.items()})
+        _, (start, end), executions = measure(event, admitted, ops)
+        steps[key] = end - start
+        for metadata_id, of_op in executions.items():
+            if metadata_id in comm:
+                steps[key] -= of_op.total
+            if metadata_id in line_of:
+                lines[line_of[metadata_id]] += of_op.total
+    means = {line: total // len(steps) for line, total in lines.items() if line}
+    return Loads(steps, means)

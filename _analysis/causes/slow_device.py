@@ -15,7 +15,6 @@ from typing import NamedTuple
 from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.sentences import duration, percent_of, short
 from _analysis.causes.step_program import Place, place_of
-from _analysis.cohorts import total_of
 from _analysis.report import program_id_of
 from _pipeline.vocabulary import COMM
 
@@ -66,13 +65,12 @@ def slowest_of(loads: Mapping[str, Loads]) -> Slow | None:
     keys = [key for key in first.steps if all(key in other.steps for other in others)]
     if not keys:
         return None
-    slowest = [max(loads, key=lambda name: loads[name].steps[key].load) for key in keys]
+    slowest = [max(loads, key=lambda name: loads[name].steps[key]) for key in keys]
     device = max(loads, key=slowest.count)
     if 2 * slowest.count(device) <= len(keys):
         return None
     mean_load = {
-        name: total_of(of.steps[key] for key in keys).load // len(keys)
-        for name, of in loads.items()
+        name: sum(of.steps[key] for key in keys) // len(keys) for name, of in loads.items()
     }
     ranked = sorted(loads, key=mean_load.__getitem__)
     median = ranked[(len(ranked) - 1) // 2]
@@ -93,8 +91,8 @@ def slowest_of(loads: Mapping[str, Loads]) -> Slow | None:
 
 def gain_of(device: str, loads: Mapping[str, Loads], keys: Sequence[StepKey]) -> int:
     gains = sorted(
-        loads[device].steps[key].load
-        - max(of.steps[key].load for name, of in loads.items() if name != device)
+        loads[device].steps[key]
+        - max(of.steps[key] for name, of in loads.items() if name != device)
         for key in keys
     )
     return gains[(len(gains) - 1) // 2]
