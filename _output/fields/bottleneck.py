@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import StepFields, Totals
+from _output.fields.common import Lead, StepFields, Totals
 from _output.fields.rows import IdleByCause, Line, PeaksUsed, PeersOfStep
 from _output.fields.units import (
     Bytes,
@@ -281,5 +281,5 @@ class WithTotals(TypedDict):
     """Sums over the step."""
 
 
-class Answer(StepFields, WithTotals, Fields):
+class Answer(Lead, StepFields, WithTotals, Fields):
     pass
