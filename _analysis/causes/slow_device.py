@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from _analysis.causes.cause import SEEN, Cause, Evidence
+from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.sentences import duration, percent_of, short
 from _analysis.causes.step_program import Place, place_of
 from _analysis.report import program_id_of
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
 
 NAME: Final = "slow_device"
+# In fewer steps, one of equal devices often has the largest load in most of them.
+FEWEST_STEPS = 3
 
 
 class Slow(NamedTuple):
@@ -116,6 +118,9 @@ def cause_of(step: Step, slow: Slow) -> Cause:
             f" It takes {duration(slow.excess)} longer than {slow.median_device} at"
             f" {short(slow.line)}."
         )
+    is_sure = slow.n_steps >= FEWEST_STEPS
+    if not is_sure:
+        says += f" In fewer than {FEWEST_STEPS} steps this can be chance."
     return Cause(
         NAME,
         slow.gain,
@@ -123,7 +128,7 @@ def cause_of(step: Step, slow: Slow) -> Cause:
         "Share the work of this line evenly among devices (tokens per expert, sequence lengths,"
         " uneven shards); if all lines are slower by one factor (uniform_pct of --mode spread), the"
         " chip is slow: replace it.",
-        SEEN,
+        SEEN if is_sure else LIKELY,
         Evidence(at_line, device=slow.device),
         *place,
     )

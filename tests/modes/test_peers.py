@@ -7,6 +7,7 @@ import unittest
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from _output.leads import bottleneck, comm
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import metadata_plane
 from tests.builders.xspace import (
@@ -318,6 +319,42 @@ class Steps(unittest.TestCase):
         self.assertEqual([waits["barrier_ps"] for waits in by_device], [0, 300])
 
 
+class Headline(unittest.TestCase):
+    def test_headline_says_how_much_is_waiting(self) -> None:
+        planes = [device(i, durations(5000 + 3000 * (i == 0), 500)) for i in range(2)]
+        headlines = [said(planes, "--device", str(i))["headline"] for i in range(2)]
+        self.assertTrue(
+            headlines[0].startswith(
+                "Of 8.50 ns exposed communication 3.00 ns is waiting for a late device; the rest is"
+                " transfer. All devices together wait 3.00 ns for TPU:1."
+            ),
+            headlines[0],
+        )
+        self.assertIn("wait 3.00 ns for this device", headlines[1])
+
+    def test_headline_names_what_is_not_matched(self) -> None:
+        ops = [*durations(4000), collective(5000, 1000, name="send.1")]
+        headline = said([device(0, ops), device(1, durations(4000))])["headline"]
+        self.assertIn("4.00 ns is transfer, 1.00 ns is not known", headline)
+
+    def test_headline_names_barriers(self) -> None:
+        waiting = device(0, durations(10, 10))
+        waiting.event_metadata.append(EventMetadata(99, "barrier-cores"))
+        waiting.lines.append(Line("XLA TraceMe", [Event(99, 400, 300)]))
+        headline = said([waiting, device(1, durations(10, 10))])["headline"]
+        self.assertIn("This device waits 300.0 ps at barriers before collectives.", headline)
+
+    def test_bottleneck_leads_to_peers(self) -> None:
+        data = with_slow_device()
+        for lead in (bottleneck, comm):
+            mode = lead.__name__.rpartition(".")[2]
+            words = [step.words for step in lead.next_steps(answer(data, mode))]
+            self.assertIn(("--mode", "comm", "--peers"), words)
+            words = [step.words for step in lead.next_steps(answer(data, mode, "--peers"))]
+            self.assertNotIn(("--mode", "comm", "--peers"), words)
+            self.assertIn(("--mode", "spread"), words)
+
+
 class Alone(unittest.TestCase):
     NULLS = dict.fromkeys(("complete", "transfer_ps", "peer_wait_ps", "unmatched_ps"))
 
@@ -353,12 +390,12 @@ class Alone(unittest.TestCase):
         self.assertEqual(found["totals"]["peers"]["n_devices"], 1)
 
 
-def with_slow_device(*, slow: int = 1, n_devices: int = 3) -> bytes:
-    """Return five steps in which one device takes twice as long at one line, and others wait."""
+def with_slow_device(*, slow: int = 1, n_devices: int = 3, n_steps: int = 5) -> bytes:
+    """Return steps in which one device takes twice as long at one line, and others wait."""
     planes = []
     for number in range(n_devices):
         ops, steps = [], []
-        for i in range(5):
+        for i in range(n_steps):
             at = 10_000 * i
             fast, math = 1000, 2000 if number == slow else 1000 + number
             ops += [
@@ -393,11 +430,22 @@ class SlowDevice(unittest.TestCase):
         self.assertEqual(self.causes(with_slow_device(slow=9)), [])
         self.assertEqual(self.causes(with_slow_device(n_devices=1)), [])
 
+    def test_two_steps_can_be_chance(self) -> None:
+        (cause,) = self.causes(with_slow_device(n_steps=2))
+        self.assertEqual(cause["confidence"], "likely")
+        self.assertEqual(self.causes(with_slow_device(n_steps=3))[0]["confidence"], "seen")
+
+    def test_headline_names_the_device(self) -> None:
+        found = answer(with_slow_device(), "bottleneck", "--peers", "--chip", "v7x")
+        self.assertTrue(found["headline"].startswith("A slow device, TPU:1, at model.py:7 costs"))
+
     def test_bottleneck_has_the_totals_of_comm(self) -> None:
         data = with_slow_device()
-        bottleneck, comm = (answer(data, mode, "--peers") for mode in ("bottleneck", "comm"))
-        self.assertEqual(bottleneck["totals"]["peers"], comm["totals"]["peers"])
-        self.assertEqual(comm["totals"]["peers"]["peer_wait_ps"], 1000)
+        peers = [
+            answer(data, mode, "--peers")["totals"]["peers"] for mode in ("bottleneck", "comm")
+        ]
+        self.assertEqual(peers[0], peers[1])
+        self.assertEqual(peers[0]["peer_wait_ps"], 1000)
 
     def test_all_steps_have_no_slow_device(self) -> None:
         found = answer(with_slow_device(), "bottleneck", "--peers", "--step", "all")
