@@ -112,8 +112,7 @@ def read_peers(
     context.notes += [
         f"{name} left out of --peers: {why}" for name, why in found.items() if isinstance(why, str)
     ]
-    peers = [peer for peer in found.values() if isinstance(peer, PeerDevice)]
-    return sorted(peers, key=lambda peer: len(tpus) and number_of(peer.name))
+    return [peer for name in tpus or [own] if isinstance(peer := found[name], PeerDevice)]
 
 
 def _keys_of(steps: Iterable[StepEvent]) -> list[StepKey]:
