@@ -9,8 +9,9 @@ from _analysis.costs import DECLARED, OPAQUE, cost_of, costs_by_kernel, declared
 from _analysis.exposed import is_exposed
 from _analysis.ledger import entry_of
 from _analysis.likely_lines import line_of
+from _analysis.loops import Loops
 from _analysis.roofs import roofs_of
-from _analysis.rows import duration_fields, likely_fields, op_name, peaks_used
+from _analysis.rows import chip_fields, duration_fields, likely_fields, op_name, peaks_used
 from _pipeline.groups import group_by, percent, sum_if_known
 from _pipeline.names import nearest_names, resolve_name
 from _pipeline.no_answer import NoAnswer
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         Fields,
         OpDetail,
         OpFields,
+        OpIfAsked,
         OpInProgram,
     )
     from _output.fields.by_op import Instruction as InstructionRow
@@ -65,29 +67,33 @@ def by_op(
     op: str | None = None,
 ) -> Fields:
     roofs = roofs_of(step.device, chip, dict(peaks))
-    judge = Judge(step, roofs, costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context))
+    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     ranked = ranked_ops(step.leaves)
     containers = ranked_ops(step.containers)
+    asked = None if op is None else find_op(op, [*ranked, *containers], context)
+    shown = [*ranked[:top], *([asked] if asked else [])]
+    loops = Loops(step, [member for group in shown for member in group.members])
+    judge = Judge(step, roofs, by_user, loops)
     rows = [judge.op_row(rank, group) for rank, group in enumerate(ranked[:top], 1)]
-    fields: Fields = {
+    declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
+    detail: OpIfAsked = {}
+    if asked:
+        row = judge.detail_row(ranked.index(asked) + 1 if asked in ranked else None, asked)
+        detail = {"op": row}
+        if row["cost_source"] == DECLARED:
+            declared.add(row["kernel"])
+    context.notes += [*declared_notes(declared), *roofs.choice.notes]
+    return {
         "ops": rows,
         "tail": {
             "n_ops_omitted": len(ranked[top:]),
             "dur_ps": sum(group.total for group in ranked[top:]),
         },
         "containers": [container_row(group) for group in containers],
-        "chip": roofs.choice.chip,
+        **chip_fields(roofs),
         "peaks_used": peaks_used(roofs),
+        **detail,
     }
-    declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
-    if op is not None:
-        group = find_op(op, [*ranked, *containers], context)
-        rank = ranked.index(group) + 1 if group in ranked else None
-        detail = fields["op"] = judge.detail_row(rank, group)
-        if detail["cost_source"] == DECLARED:
-            declared.add(detail["kernel"])
-    context.notes += [*declared_notes(declared), *roofs.choice.notes]
-    return fields
 
 
 def ranked_ops(executions: Iterable[Executions]) -> list[Group]:
@@ -134,10 +140,13 @@ def container_row(group: Group) -> Container:
 class Judge:
     """Makes the rows of ops: what an op costs, and how much of its time the chip needs."""
 
-    def __init__(self, step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> None:
+    def __init__(
+        self, step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost], loops: Loops
+    ) -> None:
         self.step = step
         self.roofs = roofs
         self.by_user = by_user
+        self.loops = loops
 
     def op_row(self, rank: int, group: Group) -> OpRow:
         entries = self._entries(group)
@@ -169,7 +178,7 @@ class Judge:
         cost = cost_of(op, self.by_user)
         # The trace's flops of an opaque op do not include what happens inside.
         flops = None if cost.source == OPAQUE else cost.flops
-        n_bytes = cost.bytes_accessed if cost.hbm_bytes is None else cost.hbm_bytes
+        n_bytes = cost.moved_bytes
         times = duration_fields(group)
         # The trace's figures of a container do not include how often its body runs.
         average = None if op.is_container else times["avg_dur_ps"]
@@ -188,9 +197,11 @@ class Judge:
             "scope": op.scope.name if op.scope else None,
             "tf_op": op.tf_op,
             **likely_fields(line_of(op)),
+            "loop": self.loops.row(group.members),
             "shape": op.hlo.shape or op.shape,
             "dtype": cost.precision.dtype,
             "dtype_source": cost.precision.source,
+            "operand_dtypes": op.dtypes_read,
             "cost_source": None if cost.source == OPAQUE else cost.source,
             "flops": flops,
             "bytes_accessed": cost.bytes_accessed,

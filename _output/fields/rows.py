@@ -6,6 +6,7 @@ from _output.fields.units import (
     AggKeyKind,
     Bytes,
     Count,
+    Executions,
     Flops,
     FlopsPerByte,
     Gibps,
@@ -25,6 +26,21 @@ class Durations(TypedDict):
     """Longest execution."""
     avg_dur_ps: Picoseconds
     """Mean duration of an execution."""
+
+
+class Loop(TypedDict):
+    """The innermost loop around an op, from the events of the trace alone."""
+
+    depth: Count
+    """Number of `while` events around the op."""
+    trips: Executions
+    """Executions of the op divided by the runs of that loop."""
+
+
+class InLoop(TypedDict):
+    loop: Loop | None
+    """The innermost loop around most of the time; of several ops in it, the trips are those of the
+    op that takes most time. Null if most of the time is in no loop."""
 
 
 class Line(TypedDict):
@@ -120,6 +136,9 @@ class GroupFields(StackKey, Durations):
     """Executions by category. Example: `{"custom-call": 8, "loop fusion": 8}`"""
     flops_sum: Flops | None
     """Flops of all executions; null if no member has a figure."""
+    flops_known_pct: Percent | None
+    """Time of the ops with known flops, in percent of the group. `flops_sum` leaves out the others,
+    such as kernels. Null if the group takes no time."""
     bytes_accessed_sum: Bytes | None
     """Bytes read and written in all memories together; null if no member has a figure."""
     phases: dict[str, Picoseconds]
@@ -147,6 +166,17 @@ class GroupTail(TypedDict):
     """Their time."""
 
 
+class LeftOut(TypedDict):
+    """Time other than math that the lists of this mode leave out."""
+
+    data_move: Picoseconds
+    """Copies, casts and layout changes."""
+    comm: Picoseconds
+    """Communication."""
+    other: Picoseconds
+    """Bookkeeping, and ops of unknown categories."""
+
+
 class DtypeFields(TypedDict):
     dtype_uncertain: bool
     """True if a matmul may have worked in another precision than its output shows."""
@@ -155,6 +185,32 @@ class DtypeFields(TypedDict):
     dot in the program (a `pred` operand counts only if both are), otherwise its largest operand
     that is a float or a narrow integer. Ops without such an operand are left out.
     Example: `{"bf16": 146272060, "fp32": 47149264}`"""
+
+
+class Declared(TypedDict):
+    """The cost of one run as its author declares it."""
+
+    flops: Flops | None
+    """Floating-point operations."""
+    bytes_accessed: Bytes | None
+    """Bytes."""
+    transcendentals: Count | None
+    """Exponentials and similar operations."""
+
+
+class VmemFields(TypedDict):
+    vmem_used_bytes: Bytes | None
+    """Scoped VMEM that it uses, according to the compiler."""
+    vmem_limit_bytes: Bytes | None
+    """Scoped VMEM that it may use. Often null: present compilers list it only if the kernel sets
+    it."""
+
+
+class ChipFields(TypedDict):
+    chip: str
+    """The chip that the peaks belong to."""
+    chip_is_assumed: bool
+    """True if neither the trace nor `--chip` names a known chip, so the peaks may be wrong."""
 
 
 class PeaksUsed(TypedDict):
@@ -180,6 +236,13 @@ class PeaksUsed(TypedDict):
     """Unit of the HBM peak."""
 
 
+class RecomputeTotal(TypedDict):
+    recompute_total_dur_ps: Picoseconds
+    """Time of all ops of phase `recompute`: math, communication, copies and others."""
+    recompute_total_pct_of_step: Percent | None
+    """`recompute_total_dur_ps` in percent of the step."""
+
+
 class IdleByCause(TypedDict):
     """Idle time by cause."""
 
@@ -195,6 +258,18 @@ class IdleByCause(TypedDict):
     line."""
     in_program: Picoseconds
     """All other idle time."""
+
+
+class PeriodFields(TypedDict):
+    """The time from step to step, on the trace's clock."""
+
+    period_ps: Picoseconds | None
+    """Time from the start of a step to the start of the next step of the same name: the median over
+    all steps of the picked step's name, of an even number the lower of the two middle ones.
+    Numbered steps are one name. Null for a single step of its name and with `--step all`."""
+    between_steps_ps: Picoseconds | None
+    """The part of that time in which no step runs: its median over the same steps. Null as
+    `period_ps`."""
 
 
 class Gap(TypedDict):

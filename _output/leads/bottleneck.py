@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, joined, part_of, percent, short, time
+from _output.leads.phrases import (
+    Next,
+    at,
+    joined,
+    part_of,
+    pause_sentence,
+    percent,
+    short,
+    time,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from _output.fields.bottleneck import Answer, Cause, Finding
+    from _output.fields.bottleneck import Answer, Cause, Finding, UnknownKernel
 
 # The headline names no cause that gains less than this share of the step.
 WORTH_NAMING_PCT: Final = 5
@@ -26,6 +35,7 @@ CLASSES: Final = {
     "other": "ops of unknown kind",
     "idle": "idle time",
 }
+PAUSE: Final = "pause_between_steps"
 CAUSES: Final = {
     "collective_in_loop": "Communication that a loop repeats",
     "large_intermediate": "A large array written and read again",
@@ -46,18 +56,28 @@ def headline(answer: Answer) -> str:
 
 
 def sentences(answer: Answer) -> Iterator[str]:
-    step = answer["step_duration_ps"]
     cause = main_cause(answer)
     if cause:
-        what, device = CAUSES[cause["cause"]], cause["evidence"]["device"]
-        if device:
-            what += f", {device.removeprefix('/device:')},"
-        likely = "probably costs" if cause["confidence"] == "likely" else "costs"
-        yield (
-            f"{what}{at(cause['source_user'])} {likely} up to"
-            f" {part_of(cause['gain_ps'], step)}{percent(cause['gain_pct_of_step'])}."
-        )
+        yield cause_says(cause, answer)
     yield verdict(answer)
+    yield from bounds(answer)
+    if not cause or cause["cause"] != PAUSE:
+        yield pause_sentence(answer["period_ps"], answer["between_steps_ps"])
+
+
+def cause_says(cause: Cause, answer: Answer) -> str:
+    likely, share = cause["confidence"] == "likely", percent(cause["gain_pct_of_step"])
+    if cause["cause"] == PAUSE:
+        # The pause is no part of the step.
+        waits = part_of(cause["gain_ps"], answer["period_ps"] or 0)
+        host = f"{', probably' if likely else ''} for the host{at(cause['source_user'])}"
+        return f"From step to step the device waits {waits}{share}{host}."
+    what, device = CAUSES[cause["cause"]], cause["evidence"]["device"]
+    if device:
+        what += f", {device.removeprefix('/device:')},"
+    costs = "probably costs" if likely else "costs"
+    gain = part_of(cause["gain_ps"], answer["step_duration_ps"])
+    return f"{what}{at(cause['source_user'])} {costs} up to {gain}{share}."
 
 
 def main_cause(answer: Answer) -> Cause | None:
@@ -73,12 +93,24 @@ def verdict(answer: Answer) -> str:
         return "The step is close to what the chip can do."
     lost = time_of(name, answer)
     if name in ("kernel", "unjudged"):
-        return f"The largest part is {CLASSES[name]}: {part_of(lost, step)}."
+        kernel = next(iter(answer["kernels_of_unknown_cost"]), None) if name == "kernel" else None
+        where = f", of which {time(kernel['dur_ps'])}{place(kernel)}" if kernel else ""
+        return f"The largest part is {CLASSES[name]}: {part_of(lost, step)}{where}."
     worst = next((row for row in answer["findings"] if row["class"] == name), None)
     where = ""
     if worst and worst["lost_ps"]:
         where = f", of which {time(worst['lost_ps'])}{place(worst)}"
-    return f"The largest loss is {CLASSES[name]}: {part_of(lost, step)}{where}."
+    peaks = f" at {answer['chip']} peaks" if answer["chip_is_assumed"] else ""
+    return f"The largest loss{peaks} is {CLASSES[name]}: {part_of(lost, step)}{where}."
+
+
+def bounds(answer: Answer) -> Iterator[str]:
+    """Yield how fast the chip could run the step, if anything is known of that."""
+    light = answer["speed_of_light"]
+    if light["at_least_ps"] and answer["bottleneck"] != "at_roof":
+        chip = f"A {answer['chip']} chip" if answer["chip_is_assumed"] else "The chip"
+        most = min(light["at_most_ps"], answer["step_duration_ps"])
+        yield f"{chip} could run this step in {time(light['at_least_ps'])} to {time(most)}."
 
 
 def time_of(name: str, answer: Answer) -> int:
@@ -86,7 +118,7 @@ def time_of(name: str, answer: Answer) -> int:
     return row["dur_ps"] if row["lost_ps"] is None else row["lost_ps"]
 
 
-def place(row: Finding) -> str:
+def place(row: Finding | UnknownKernel) -> str:
     line = row["source_user"] or row["source_inner"]
     if row["kernel"]:
         return f" in {short(row['kernel'])}{at(line)}"
@@ -109,4 +141,6 @@ def next_steps(answer: Answer) -> Iterator[Next]:
         yield Next("why nothing runs, and what the host does then", ("--mode", "idle"))
     if (exposed and not has_peers) or (budget["host"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
         yield Next("what is communicated, and what hides it", ("--mode", "comm"))
+    if pause_sentence(answer["period_ps"], answer["between_steps_ps"]):
+        yield Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
     yield Next("the costliest ops, with their roofs", ("--mode", "by_op"))
