@@ -107,8 +107,7 @@ def bottleneck(
     context.notes += over_roof_notes(over)
     context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
     context.notes += roofs.choice.notes
-    shown = findings[:top]
-    loops = Loops(step, [member for finding in shown for member in finding.group.members])
+    loops = Loops(step, [each for finding in findings[:top] for each in finding.group.members])
     periods = periods_of(step.device, step.picked)
     read, waits = read_peers(step, context) if peers else (None, None)
     causes = causes_of(step, ledger, roofs, periods, read, context)
@@ -130,7 +129,7 @@ def bottleneck(
         **recompute_fields(step),
         "findings": [
             finding_row(rank, finding, hideable, loops, step)
-            for rank, finding in enumerate(shown, 1)
+            for rank, finding in enumerate(findings[:top], 1)
         ],
         "kernels_of_unknown_cost": [kernel_row(finding, step) for finding in kernels[:top]],
         "tail": tail_row(findings[top:], kernels[top:]),
