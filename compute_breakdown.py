@@ -240,6 +240,12 @@ MODES = (
         "--top 10",
     ),
     of_step(
+        "kernel",
+        "what goes on inside Pallas kernels: waiting for copies, computing, named regions",
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--kernel"),
+        "--kernel flash_attention",
+    ),
+    of_step(
         "page",
         "all of these in one HTML file, for people to look at",
         ("--out",),
@@ -325,9 +331,9 @@ OPTIONS: dict[str, Json] = {
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "number of rows (default: 8 in bottleneck, 10 in idle, 20 in comm, 20 in memory,"
-        " 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50 in spread, else all in"
-        " order of appearance)",
+        "help": "number of rows (default: 8 in bottleneck, 10 in idle, 10 in kernel, 20 in comm,"
+        " 20 in memory, 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50 in spread,"
+        " else all in order of appearance)",
     },
     "--depth": {
         "metavar": "D",
@@ -342,6 +348,11 @@ OPTIONS: dict[str, Json] = {
     "--op": {
         "metavar": "NAME",
         "help": "show one op in detail, by its name or the beginning of exactly one name",
+    },
+    "--kernel": {
+        "metavar": "NAME",
+        "help": "show the ops of one kernel: its name, the name of an op, or the beginning of"
+        " exactly one",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
