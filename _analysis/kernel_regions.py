@@ -8,6 +8,7 @@ the innermost region that is open then.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 from _pipeline.clocks import ON_DEVICE
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import TypeVar
 
+    from _pipeline.idle_causes import Event
     from _pipeline.normalize import Step
 
     T = TypeVar("T")
@@ -181,10 +183,14 @@ def starting_in(
 
 def inside_kernels(step: Step) -> Inside:
     """Read the regions of the step's kernels."""
-    executions = kernel_executions(step)
+    events = _region_events(step)
+    first = next(events, None)
+    # Most captures have no regions. Then looking for kernels, which takes milliseconds, is skipped.
+    executions = kernel_executions(step) if first else []
+    spans = _spans(step, executions, chain(filter(None, [first]), events))
     found: dict[int, Regions] = {}
     n_cut = cut_off = 0
-    for execution, start, (end, name) in starting_in(executions, _spans(step, executions)):
+    for execution, start, (end, name) in starting_in(executions, spans):
         opened = execution.opened
         while opened and opened[-1][0] <= start:
             opened.pop()
@@ -205,24 +211,30 @@ def inside_kernels(step: Step) -> Inside:
     return Inside(found, n_cut, cut_off)
 
 
-def _spans(step: Step, executions: Sequence[Execution]) -> Iterator[tuple[int, tuple[int, str]]]:
-    """Yield start, end and name of the regions that can begin in these executions, by start.
+def _region_events(step: Step) -> Iterator[Event]:
+    events = events_on(step.device, WAITS_LINE, None)
+    return (event for event in events if event.name not in (AT_BARRIER, FOR_INPUTS))
 
-    Of regions that begin together the longest comes first. Others are left out early, since a
+
+def _spans(
+    step: Step, executions: Sequence[Execution], events: Iterable[Event]
+) -> Iterator[tuple[int, tuple[int, str]]]:
+    """Yield start, end and name of the events that can begin in these executions, by start.
+
+    Of events that begin together the longest comes first. Others are left out early, since a
     capture of many steps can have millions.
     """
     if not executions:
         return
     first, last = executions[0].start, max(execution.end for execution in executions)
     is_on_device = step.clock.name == ON_DEVICE
-    events = []
-    for event in events_on(step.device, WAITS_LINE, None):
-        start = event.start
+
+    def can_begin(event: Event) -> bool:
         if is_on_device:
             # Times that the core did not measure are still to be shifted.
-            start = event.measured[0] if event.measured else first
-        if first <= start < last and event.name not in (AT_BARRIER, FOR_INPUTS):
-            events.append(event)
-    (spans,) = on_clock_of(step, [events])
+            return event.measured is None or first <= event.measured[0] < last
+        return first <= event.start < last
+
+    (spans,) = on_clock_of(step, [list(filter(can_begin, events))])
     for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
         yield start, (end, NO_NAME if name is None else name)

@@ -7,6 +7,7 @@ from fractions import Fraction
 from _analysis.causes.find import causes_of
 from _analysis.costs import costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
+from _analysis.kernel_regions import inside_kernels
 from _analysis.ledger import (
     CLASSES,
     COLLECTIVE,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from _analysis.causes.cause import Cause
+    from _analysis.kernel_regions import Inside
     from _analysis.ledger import Entry
     from _analysis.roofs import Roofs
     from _output.fields.bottleneck import (
@@ -127,7 +129,9 @@ def bottleneck(
     context.notes += over_roof_notes(over)
     context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
     context.notes += roofs.choice.notes
-    causes = causes_of(step, ledger, roofs, context)
+    inside = inside_kernels(step)
+    context.notes += inside.notes
+    causes = causes_of(step, ledger, inside, roofs, context)
     return {
         "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
         "bottleneck": heaviest(by_class, idle, at_roof_of(ledger)),
@@ -147,7 +151,8 @@ def bottleneck(
         "recompute_dur_ps": recompute,
         "recompute_pct_of_step": percent(recompute, step.duration),
         "findings": [
-            finding_row(rank, finding, step) for rank, finding in enumerate(findings[:top], 1)
+            finding_row(rank, finding, step, inside)
+            for rank, finding in enumerate(findings[:top], 1)
         ],
         "tail": tail_row(findings[top:]),
         "chip": roofs.choice.chip,
@@ -296,7 +301,15 @@ def rest_row(name: BudgetClass, duration: int, step: Step) -> BudgetRow:
     }
 
 
-def finding_row(rank: int, finding: Finding, step: Step) -> FindingRow:
+def waiting_of(finding: Finding, inside: Inside) -> int | None:
+    """Return how long a kernel of unknown cost waits for copies; None without regions."""
+    if finding.name != KERNEL:
+        return None
+    regions = inside.of(executions.metadata_id for executions in finding.group.members)
+    return regions.waiting if regions else None
+
+
+def finding_row(rank: int, finding: Finding, step: Step, inside: Inside) -> FindingRow:
     group = finding.group
     return {
         "rank": rank,
@@ -310,6 +323,7 @@ def finding_row(rank: int, finding: Finding, step: Step) -> FindingRow:
         "at_roof_ps": finding.at_roof,
         "lost_ps": finding.lost,
         "hideable_ps": hideable(finding.name, group.total, step),
+        "waiting_ps": waiting_of(finding, inside),
         "n_executions": group.n,
         "phases": group.time_by(lambda op: op.phase),
         "waits_for": (

@@ -105,6 +105,9 @@ class Finding(FindingClassed, Line):
     hideable_ps: Picoseconds | None
     """As in `budget`, for this line alone. Lines share the math that could hide them, so do not add
     these up."""
+    waiting_ps: Picoseconds | None
+    """Time in regions of the kernel that only wait for copies, as in [kernel](#kernel). Null in
+    other classes, and if the capture has no region of the kernel."""
     n_executions: Count
     """Executions."""
     phases: dict[str, Picoseconds]
@@ -119,6 +122,7 @@ class Finding(FindingClassed, Line):
 
 CauseName = Literal[
     "collective_in_loop",
+    "kernel_waits_for_input",
     "large_intermediate",
     "layout_change",
     "not_donated",

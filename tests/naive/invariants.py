@@ -460,7 +460,8 @@ def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
     yield from scopes_between(by_scope, merged, by_source)
     kernel = ask("kernel", top=10**6, **options)
     yield from faults(kernel)
-    yield from kernels_between(kernel, summary)
+    bottleneck_of_all = ask("bottleneck", top=10**6, **options)
+    yield from kernels_between(kernel, summary, bottleneck_of_all["findings"])
     program = ask("program", top=10**6, **options)
     if program["status"] == "ok":
         yield from faults(program)
@@ -494,12 +495,17 @@ def idle_between(summary: Json, idle: Json, bottleneck: Json) -> Faults:
     yield from differs("recompute_dur_ps", bottleneck["recompute_dur_ps"], recompute)
 
 
-def kernels_between(kernel: Json, summary: Json) -> Faults:
+def kernels_between(kernel: Json, summary: Json, findings: list[Json]) -> Faults:
     def times(said: Json) -> list[tuple[str, int, int]]:
         rows = said["kernels"]
         return [(row["kernel"], row["n_executions"], row["total_dur_ps"]) for row in rows]
 
     yield from differs("kernels", times(kernel), times(summary))
+    for row in kernel["kernels"]:
+        if row["class"] == "kernel":
+            its = [finding for finding in findings if finding["kernel"] == row["kernel"]]
+            waiting = sum(finding["waiting_ps"] or 0 for finding in its)
+            yield from differs(f"waiting of {row['kernel']}", waiting, row["waiting_ps"] or 0)
 
 
 def comm_between(summary: Json, bottleneck: Json, comm: Json) -> Faults:
