@@ -37,7 +37,6 @@ if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 import argparse
 import gc
 import json
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,7 +53,7 @@ if HERE not in sys.path:
 
 import _peaks
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Request
-from _pipeline.names import suggestion, with_suggestion
+from _pipeline.names import with_suggestion
 from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, unreadable
 from _pipeline.option_values import (
     TO_COST,
@@ -69,6 +68,7 @@ from _pipeline.option_values import (
     contradictions_in,
     peak_of,
     plane_of,
+    refusal_of_argument,
 )
 from _pipeline.streams import Progress, write
 from _pipeline.texts import cut_texts
@@ -451,29 +451,11 @@ KEPT = ("--device", *STEP_OPTIONS, *PEAK_OPTIONS, "--kernel-cost")
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        # argparse writes "argument --top: must be a whole number".
-        message = re.sub(r"\Aargument (\S+): must", r"\1 must", message)
-        unknown = re.fullmatch(r"unrecognized arguments: (\S*).*", message, re.DOTALL)
-        if unknown:
-            message = unknown_argument(unknown[1])
-        choice = re.match(r"argument (\S+): invalid choice: '(.*)' \(", message)
-        if choice:
-            names = CHOICES[choice[1]]
-            message = f"{choice[1]} must be one of {', '.join(names)}, got {choice[2]!r}"
-            message += suggestion(choice[2], names)
-        raise NoAnswer(BAD_ARGUMENTS, detail=message)
+        raise NoAnswer(BAD_ARGUMENTS, detail=refusal_of_argument(message, CHOICES, OPTIONS))
 
     def _print_message(self, message: str, file: Any = None) -> None:
         # argparse prints --help and --version by this method.
         write(sys.stdout, message)
-
-
-def unknown_argument(word: str) -> str:
-    """Return the message about a word that is neither an option nor the first PROFILE."""
-    if word.startswith("-"):
-        flag = word.partition("=")[0]
-        return f"unknown option {flag}{suggestion(flag, OPTIONS)}"
-    return f"one PROFILE, got also {word!r}; for a second capture use --baseline"
 
 
 class PrintSchema(argparse.Action):
