@@ -56,6 +56,15 @@ class Region:
         return self.name.rpartition("/")[2] == RUN
 
 
+class Row(NamedTuple):
+    """A region with the number of regions around it."""
+
+    region: Region
+    depth: int
+    # True if it, or a region around it, only waits.
+    waits: bool
+
+
 class Regions:
     """The regions of executions of kernels, as a tree."""
 
@@ -80,46 +89,41 @@ class Regions:
         """Return the time in any region."""
         return sum(region.total for region in self.outermost.values())
 
-    def rows(self) -> Iterator[tuple[int, Region]]:
-        """Yield regions with their depth, outer ones first; side by side, the longest first."""
-        pending = [(0, region) for region in _ranked(self.outermost.values())[::-1]]
+    def rows(self) -> Iterator[Row]:
+        """Yield regions, outer ones first; of regions side by side the longest first."""
+        pending = [Row(region, 0, region.only_waits) for region in _ranked(self.outermost)[::-1]]
         while pending:
-            depth, region = pending.pop()
-            yield depth, region
-            pending += [(depth + 1, inner) for inner in _ranked(region.inner.values())[::-1]]
+            row = pending.pop()
+            yield row
+            pending += [
+                Row(inner, row.depth + 1, row.waits or inner.only_waits)
+                for inner in _ranked(row.region.inner)[::-1]
+            ]
 
     @property
     def waiting(self) -> int:
         """Return the time in regions that only wait."""
-        return self._times()[0]
+        return sum(row.region.self_time for row in self.rows() if row.waits)
 
     @property
     def computing(self) -> int | None:
         """Return the time in the body, less what is waiting inside; None without such a region."""
-        return self._times()[1]
-
-    def _times(self) -> tuple[int, int | None]:
-        """Return the time that is waiting, and the time in bodies that is not."""
-        waiting = computing = 0
-        has_body = False
-        # Each with what is around it: waiting, a body.
-        pending = [(region, False, False) for region in self.outermost.values()]
-        while pending:
-            region, waits, runs = pending.pop()
-            if region.only_waits and not waits:
-                waiting += region.total
-                computing -= region.total if runs else 0
-                waits = True
+        computing = None
+        # The depth of the body around the row, if any.
+        body = None
+        for region, depth, waits in self.rows():
+            if body is not None and depth <= body:
+                body = None
             if region.is_body:
-                has_body = True
-                computing += 0 if waits or runs else region.total
-                runs = True
-            pending += [(inner, waits, runs) for inner in region.inner.values()]
-        return waiting, computing if has_body else None
+                body = depth if body is None else body
+                computing = computing or 0
+            if body is not None and not waits:
+                computing = (computing or 0) + region.self_time
+        return computing
 
 
-def _ranked(regions: Iterable[Region]) -> list[Region]:
-    return sorted(regions, key=lambda region: (-region.total, region.name))
+def _ranked(regions: dict[str, Region]) -> list[Region]:
+    return sorted(regions.values(), key=lambda region: (-region.total, region.name))
 
 
 class Inside(NamedTuple):

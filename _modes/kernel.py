@@ -194,13 +194,14 @@ def region_fields(inside: Regions | None, total: int) -> Inside:
             {
                 "region": region.name,
                 "depth": depth,
+                "waits": waits,
                 "n": region.n,
                 "total_dur_ps": region.total,
                 "self_dur_ps": region.self_time,
                 # A kernel with regions takes time.
                 "pct_of_kernel": percent(region.total, total) or 0.0,
             }
-            for depth, region in inside.rows()
+            for region, depth, waits in inside.rows()
         ],
         "waiting_ps": inside.waiting,
         "waiting_pct": percent(inside.waiting, total),

@@ -42,6 +42,9 @@ class Region(TypedDict):
     """Name; `<none>` for a region without one."""
     depth: Count
     """Number of regions around it. A row is inside the last row before it of a smaller depth."""
+    waits: bool
+    """True if it, or a region around it, only waits for a copy. The self times of these rows add up
+    to `waiting_ps`."""
     n: Count
     """Number of regions."""
     total_dur_ps: Picoseconds

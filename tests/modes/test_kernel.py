@@ -248,10 +248,15 @@ class Waiting(unittest.TestCase):
             ("ep_copy_in", 90, 99),
         )
         self.assertEqual((row["waiting_ps"], row["waiting_pct"]), (63, 31.5))
+        self.assertEqual(
+            [region["region"] for region in row["regions"] if not region["waits"]],
+            ["await", "wait/math", "ep_copy_in"],
+        )
 
     def test_waiting_inside_waiting_counts_once(self) -> None:
         row = self.row(("ep_wait_in", 0, 50), ("wait", 10, 20), ("x", 20, 30), ("wait", 22, 24))
         self.assertEqual(row["waiting_ps"], 50)
+        self.assertEqual(column(row["regions"], "waits"), [True] * 4)
 
     def test_computing_is_the_body_without_waiting_inside(self) -> None:
         row = self.row(

@@ -386,6 +386,8 @@ def region_faults(what: str, row: Json) -> Faults:
     yield from sums_to(f"{what} regions", regions, "self_dur_ps", whole, outside)
     outer = [region for region in regions if not region["depth"]]
     yield from sums_to(f"{what} outer regions", outer, "total_dur_ps", whole, outside)
+    waits = [region for region in regions if region["waits"]]
+    yield from sums_to(f"{what} waiting", waits, "self_dur_ps", waiting)
     depths = [-1, *(region["depth"] for region in regions)]
     if any(after > before + 1 for before, after in pairwise(depths)):
         yield f"{what}: a region without a parent: {depths}"
