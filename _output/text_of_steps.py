@@ -268,6 +268,7 @@ KERNEL: tuple[Part, ...] = (
                 "regions",
                 (
                     Column("region", "region", depth="depth"),
+                    Column("waits", "waits"),
                     Column("time", "total_dur_ps", "time"),
                     Column("self", "self_dur_ps", "time"),
                     Column("%", "pct_of_kernel", "percent"),

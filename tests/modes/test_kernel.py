@@ -467,6 +467,10 @@ class Asked(unittest.TestCase):
         answered = said(ops, options=["--kernel", "flash.3"])
         self.assertEqual(column(answered["kernels"], "total_dur_ps"), [20, 10])
 
+    def test_misspelled_name_is_suggested(self) -> None:
+        outcome = run(traced(Rows.OPS), "kernel", "--kernel", "flahs")
+        self.assertRegex(outcome.object["detail"], r"'flahs'.*; did you mean flash\?\Z")
+
     def test_unknown_and_ambiguous_names_are_refused(self) -> None:
         for name in ("nowhere", "", "flash.", "f.1"):
             outcome = run(traced(Rows.OPS), "kernel", "--kernel", name)
