@@ -82,8 +82,8 @@ def kernel_counters(step: Step) -> KernelCounters:
     starts = (start for start, _, _ in spans)
     in_order = sorted(zip(starts, numbers, strict=True), key=itemgetter(0))
     for execution, _, values_of_event in starting_in(executions, in_order):
-        of_kernel = found.setdefault(execution.metadata_id, {})
         for key, value in values_of_event.items():
+            of_kernel = found.setdefault(execution.metadata_id, {})
             add(of_kernel, key, Extent(1, value, value))
     return KernelCounters(found)
 
