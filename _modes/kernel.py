@@ -8,7 +8,7 @@ from _analysis.kernel_regions import inside_kernels
 from _analysis.ledger import entry_of
 from _analysis.likely_lines import line_of
 from _analysis.roofs import roofs_of
-from _analysis.rows import duration_fields, op_name, peaks_used
+from _analysis.rows import chip_fields, duration_fields, op_name, peaks_used
 from _pipeline.groups import percent, ranked_by, sum_if_known
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from _analysis.kernel_counters import Extent
     from _analysis.kernel_regions import Regions
     from _analysis.roofs import Roofs
-    from _output.fields.kernel import CostOfRun, Counter, Fields, Inside, Kernel, Memory
+    from _output.fields.kernel import CostOfRun, Counter, Fields, Inside, Kernel
+    from _output.fields.rows import VmemFields
     from _output.fields.units import Dtype
     from _pipeline.context import Context
     from _pipeline.groups import Group
@@ -83,7 +84,7 @@ def kernel(
             "n_kernels_omitted": len(groups[top:]),
             "dur_ps": sum(group.total for group in groups[top:]),
         },
-        "chip": roofs.choice.chip,
+        **chip_fields(roofs),
         "peaks_used": peaks_used(roofs),
     }
 
@@ -172,7 +173,7 @@ def cost_fields(costs: Sequence[Cost]) -> CostOfRun:
     }
 
 
-def memory_fields(ops: Iterable[Op]) -> Memory:
+def memory_fields(ops: Iterable[Op]) -> VmemFields:
     configs = [op.instruction.config if op.instruction else None for op in ops]
     return {
         "vmem_used_bytes": common(config.vmem_used if config else None for config in configs),

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import Durations, Line, PeaksUsed
+from _output.fields.rows import ChipFields, Durations, Line, PeaksUsed, VmemFields
 from _output.fields.units import (
     Bytes,
     CostSource,
@@ -24,15 +24,6 @@ class CostOfRun(TypedDict):
     """Bytes that one execution reads and writes, in all memories."""
     cost_source: CostSource | None
     """Origin of flops and bytes, as in [roofline](#roofline); null if the cost is unknown."""
-
-
-class Memory(TypedDict):
-    """The VMEM of a kernel."""
-
-    vmem_used_bytes: Bytes | None
-    """Scoped VMEM that the kernel uses, as in [program](#program); null if unknown."""
-    vmem_limit_bytes: Bytes | None
-    """Scoped VMEM that it may use; often null, because it is listed only if the kernel set it."""
 
 
 class Region(TypedDict):
@@ -94,7 +85,7 @@ KernelClassed = TypedDict("KernelClassed", {"class": OpClass | None})
 """Class, as in [bottleneck](#bottleneck)."""
 
 
-class Kernel(KernelClassed, Line, Durations, CostOfRun, Memory, Inside):
+class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
     """A kernel; with `--kernel` one of its ops. A fact that differs between the ops of a row is
     null."""
 
@@ -133,14 +124,12 @@ class KernelsTail(TypedDict):
     """Their time."""
 
 
-class Fields(TypedDict):
+class Fields(ChipFields):
     kernels: list[Kernel]
     """The kernels that take most time, at most `--top`; ties by name. Each custom call of the
     target `tpu_custom_call` is a kernel."""
     tail: KernelsTail
     """Sums of the omitted rows."""
-    chip: str
-    """The chip that the peaks belong to."""
     peaks_used: PeaksUsed
     """The peaks."""
 

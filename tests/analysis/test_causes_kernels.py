@@ -69,20 +69,18 @@ class WaitsForInput(unittest.TestCase):
 
 
 class WaitingOfFindings(unittest.TestCase):
-    def waiting(self, *options: str) -> dict[tuple[str, str | None], int | None]:
+    def waiting(self, rows: str, *options: str) -> dict[str | None, int | None]:
         ops = [kernel(0, 100, "a.1"), kernel(100, 50, "b.1"), leaf(150, 50)]
         answered = said(ops, [("x", 0, 90), ("wait", 10, 20), ("wait", 150, 160)], *options)
-        return {(row["class"], row["kernel"]): row["waiting_ps"] for row in answered["findings"]}
+        return {row.get("kernel"): row["waiting_ps"] for row in answered[rows]}
 
-    def test_waiting_is_null_without_regions_and_in_other_classes(self) -> None:
-        found = self.waiting()
-        self.assertEqual(found[("kernel", "a")], 10)
-        self.assertIsNone(found[("kernel", "b")])
-        self.assertEqual([found[key] for key in found if key[0] != "kernel"], [None])
+    def test_waiting_of_a_kernel_without_regions_is_unknown(self) -> None:
+        self.assertEqual(self.waiting("kernels_of_unknown_cost"), {"a": 10, "b": None})
+        self.assertEqual(self.waiting("findings"), {None: None})
 
-    def test_waiting_is_null_for_a_kernel_of_known_cost(self) -> None:
-        found = self.waiting(*PEAKS, "--kernel-cost", "a=20,0,bf16")
-        self.assertIsNone(found[("compute_bound", "a")])
+    def test_kernel_of_known_cost_waits_too(self) -> None:
+        options = (*PEAKS, "--kernel-cost", "a=20,0,bf16")
+        self.assertEqual(self.waiting("findings", *options), {"a": 10, None: None})
 
     def test_cut_regions_are_noted(self) -> None:
         notes = said([kernel(0, 100)], [("wait", 90, 130)])["notes"]
