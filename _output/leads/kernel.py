@@ -29,7 +29,8 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield "Its flops and bytes are unknown."
     else:
         cost = " by its declared cost" if top["cost_source"] == "declared" else ""
-        yield f"It takes {time(top['lost_ps'])} more than the chip needs{cost}."
+        chip = f"a {answer['chip']} chip" if answer["chip_is_assumed"] else "the chip"
+        yield f"It takes {time(top['lost_ps'])} more than {chip} needs{cost}."
 
 
 def inside(kernel: Kernel) -> Iterator[str]:
