@@ -9,6 +9,7 @@ from _analysis.costs import costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
 from _analysis.findings import findings_of
 from _analysis.hideable import Hideable
+from _analysis.kernel_regions import inside_kernels
 from _analysis.ledger import (
     CLASSES,
     COLLECTIVE,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from _analysis.causes.cause import Cause
     from _analysis.findings import Finding
+    from _analysis.kernel_regions import Inside
     from _analysis.ledger import Entry
     from _analysis.peers import Peers
     from _analysis.roofs import Roofs
@@ -94,9 +96,7 @@ def bottleneck(
 ) -> Returned:
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
-    useful: int | Fraction | None = model_flops
-    if tokens is not None and (flops_per_token or params):
-        useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
+    useful = useful_flops(step, model_flops, tokens, flops_per_token, params, n_devices)
     ledger = ledger_of(step, roofs, by_user)
     hideable = Hideable(ledger)
     findings, kernels = findings_of(ledger)
@@ -109,8 +109,10 @@ def bottleneck(
     context.notes += roofs.choice.notes
     loops = Loops(step, [each for finding in findings[:top] for each in finding.group.members])
     periods = periods_of(step.device, step.picked)
+    inside = inside_kernels(step)
+    context.notes += inside.notes
     read, waits = read_peers(step, context) if peers else (None, None)
-    causes = causes_of(step, ledger, roofs, periods, read, context)
+    causes = causes_of(step, ledger, inside, roofs, periods, read, context)
     return {
         **period_fields(periods),
         "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
@@ -128,15 +130,29 @@ def bottleneck(
         "recompute_pct_of_step": percent(recompute, step.duration),
         **recompute_fields(step),
         "findings": [
-            finding_row(rank, finding, hideable, loops, step)
+            finding_row(rank, finding, hideable, loops, inside, step)
             for rank, finding in enumerate(findings[:top], 1)
         ],
-        "kernels_of_unknown_cost": [kernel_row(finding, step) for finding in kernels[:top]],
+        "kernels_of_unknown_cost": [kernel_row(finding, step, inside) for finding in kernels[:top]],
         "tail": tail_row(findings[top:], kernels[top:]),
         **chip_fields(roofs),
         "peaks_used": peaks_used(roofs),
         "totals": {"peers": waits},
     }
+
+
+def useful_flops(
+    step: Step,
+    model_flops: int | None,
+    tokens: int | None,
+    flops_per_token: float | None,
+    params: float | None,
+    n_devices: int | None,
+) -> int | Fraction | None:
+    """Return the useful flops of the step on one device; None if no option gives them."""
+    if tokens is not None and (flops_per_token or params):
+        return model_flops_of(step, tokens, flops_per_token, params, n_devices)
+    return model_flops
 
 
 def read_peers(step: Step, context: Context) -> tuple[Peers, PeersOfStep | None]:
@@ -311,13 +327,13 @@ def rest_row(name: BudgetClass, duration: int, step: Step) -> BudgetRow:
 
 
 def finding_row(
-    rank: int, finding: Finding, hideable: Hideable, loops: Loops, step: Step
+    rank: int, finding: Finding, hideable: Hideable, loops: Loops, inside: Inside, step: Step
 ) -> FindingRow:
     group = finding.group
     return {
         "rank": rank,
         "class": finding.name,
-        **common_fields(finding, step),
+        **common_fields(finding, step, inside),
         "loop": loops.row(finding.group.members),
         "at_roof_ps": finding.at_roof,
         "lost_ps": finding.lost,
@@ -333,11 +349,11 @@ def finding_row(
     }
 
 
-def kernel_row(finding: Finding, step: Step) -> KernelRow:
+def kernel_row(finding: Finding, step: Step, inside: Inside) -> KernelRow:
     op = finding.costliest.executions.op
     config = op.instruction.config if op.instruction else None
     return {
-        **common_fields(finding, step),
+        **common_fields(finding, step, inside),
         "kernel": op.kernel or op.name,
         "declared": declared_row(op.declared_cost) if op.declared_cost else None,
         "vmem_used_bytes": config.vmem_used if config else None,
@@ -345,8 +361,9 @@ def kernel_row(finding: Finding, step: Step) -> KernelRow:
     }
 
 
-def common_fields(finding: Finding, step: Step) -> FindingFields:
+def common_fields(finding: Finding, step: Step, inside: Inside) -> FindingFields:
     group = finding.group
+    regions = inside.of(executions.metadata_id for executions in finding.group.members)
     return {
         **likely_fields(finding.likely),
         "scope": finding.scope,
@@ -357,4 +374,5 @@ def common_fields(finding: Finding, step: Step) -> FindingFields:
         "pct_of_step": percent(group.total, step.duration),
         "n_executions": group.n,
         "phases": group.time_by(lambda op: op.phase),
+        "waiting_ps": regions.waiting if regions else None,
     }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from _analysis.causes import recompute
+from _analysis.causes import kernel_waits_for_input, recompute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from _analysis.causes.cause import Cause
+    from _analysis.kernel_regions import Inside
     from _analysis.ledger import Entry
     from _analysis.peers import Peers
     from _analysis.periods import Periods
@@ -24,6 +25,7 @@ _SMALLEST_PART = 200
 def causes_of(
     step: Step,
     ledger: Sequence[Entry],
+    inside: Inside,
     roofs: Roofs,
     periods: Periods | None,
     peers: Peers | None,
@@ -35,7 +37,11 @@ def causes_of(
     the activations takes time, too. In both pairs of captures that differ in recomputation alone
     the step without it was slower. Causes that gain only memory are last.
     """
-    found = [*recompute.find(step), *_of_programs(step, ledger, roofs, context)]
+    found = [
+        *recompute.find(step),
+        *kernel_waits_for_input.find(step, inside),
+        *_of_programs(step, ledger, roofs, context),
+    ]
     if peers:
         from _analysis.causes import slow_device
 
@@ -84,7 +90,8 @@ def _of_programs(
     if not has_program:
         context.note(
             "the capture has no program of this step, so only pause_between_steps, recompute,"
-            " recomputed_repeatedly and (with --peers) slow_device are looked for in causes"
+            " recomputed_repeatedly, kernel_waits_for_input and (with --peers) slow_device are"
+            " looked for in causes"
         )
     return found
 
