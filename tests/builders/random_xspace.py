@@ -692,9 +692,7 @@ def random_plane(
     numbers: Sequence[int] = FEW,
     clock: TraceClock | None = None,
 ) -> Plane:
-    """Return a device that runs ops in a few rounds, with one round for each step if steps are
-    tidy.
-    """
+    """Return a device that runs ops in a few rounds, one for each step if steps are tidy."""
     names = StatNames(rng.choice((1, 1, 2**44)))
     pool = OpPool(rng, names, programs)
     ids = random_metadata_ids(rng, rng.choice((1, 3, 6, 12, 30)))
