@@ -176,7 +176,7 @@ MODES = (
     of_step(
         "bottleneck",
         "where to look first: what the step's time is lost to, and on which lines",
-        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
+        ("--top", "--peers", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
         "--top 5",
     ),
     of_step(
@@ -218,8 +218,8 @@ MODES = (
     of_step(
         "comm",
         "what communication costs, what hides it, and what it moves",
-        ("--top",),
-        "--top 10",
+        ("--top", "--peers"),
+        "--peers",
     ),
     of_step(
         "memory",
@@ -358,6 +358,11 @@ OPTIONS: dict[str, Json] = {
         "metavar": "NAME",
         "help": "show the ops of one kernel: its name, the name of an op, or the beginning of"
         " exactly one",
+    },
+    "--peers": {
+        "action": "store_true",
+        "help": "also read the other devices of the file, and tell waiting for a late device from"
+        " transfer",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},

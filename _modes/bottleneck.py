@@ -22,6 +22,7 @@ from _analysis.ledger import (
 )
 from _analysis.likely_lines import line_of
 from _analysis.loops import Loops
+from _analysis.peer_rows import peer_totals
 from _analysis.periods import periods_of
 from _analysis.roofs import over_roof_note, roofs_of, rounded
 from _analysis.rows import (
@@ -48,21 +49,23 @@ if TYPE_CHECKING:
     from _analysis.findings import Finding
     from _analysis.kernel_regions import Inside
     from _analysis.ledger import Entry
+    from _analysis.peers import Peers
     from _analysis.roofs import Roofs
     from _output.fields.bottleneck import (
         Bottleneck,
         BudgetClass,
         BudgetRow,
         Capture,
-        Fields,
         FindingFields,
         FindingsTail,
+        Returned,
         SpeedOfLight,
         TimeOfDepth,
     )
     from _output.fields.bottleneck import Cause as CauseRow
     from _output.fields.bottleneck import Finding as FindingRow
     from _output.fields.bottleneck import UnknownKernel as KernelRow
+    from _output.fields.rows import PeersOfStep
     from _output.fields.units import Dtype, OpClass
     from _pipeline.context import Context
     from _pipeline.normalize import Step
@@ -81,6 +84,7 @@ def bottleneck(
     context: Context,
     *,
     top: int = 8,
+    peers: bool = False,
     chip: str | None = None,
     peaks: Sequence[tuple[str, float]] = (),
     kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
@@ -89,7 +93,7 @@ def bottleneck(
     flops_per_token: float | None = None,
     params: float | None = None,
     n_devices: int | None = None,
-) -> Fields:
+) -> Returned:
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     useful: int | Fraction | None = model_flops
@@ -110,7 +114,8 @@ def bottleneck(
     periods = periods_of(step.device, step.picked)
     inside = inside_kernels(step)
     context.notes += inside.notes
-    causes = causes_of(step, ledger, inside, roofs, periods, context)
+    read, waits = read_peers(step, context) if peers else (None, None)
+    causes = causes_of(step, ledger, inside, roofs, periods, read, context)
     return {
         **period_fields(periods),
         "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
@@ -135,7 +140,18 @@ def bottleneck(
         "tail": tail_row(findings[top:], kernels[top:]),
         **chip_fields(roofs),
         "peaks_used": peaks_used(roofs),
+        "totals": {"peers": waits},
     }
+
+
+def read_peers(step: Step, context: Context) -> tuple[Peers, PeersOfStep | None]:
+    # These modules are needed with --peers only.
+    from _analysis.peers import peers_of
+    from _analysis.transfers import transfers_in
+
+    transfers = transfers_in(step, lambda op: op.waits_for != HOST)
+    peers = peers_of(step, transfers, context, with_loads=True)
+    return peers, peer_totals(peers, transfers)
 
 
 def capture_row(step: Step) -> Capture:
@@ -174,6 +190,7 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
             "n_participants": evidence.n_participants,
             "trips": evidence.trips,
             "by_depth": by_depth,
+            "device": evidence.device,
         },
         "confidence": cause.confidence,
     }

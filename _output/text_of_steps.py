@@ -12,6 +12,7 @@ from _output.text_of_time import (
     LIKELY,
     OP_LINE,
     PEAKS,
+    PEERS,
     RUNS,
     STEP_SHARE,
     TIME,
@@ -33,6 +34,32 @@ COMM: tuple[Part, ...] = (
         "host: exposed {totals.host_ps:time}; in flight {totals.host_in_flight_union_ps:time},"
         " hidden {totals.host_hidden_union_ps:time}",
         when="totals.host_in_flight_union_ps",
+    ),
+    PEERS,
+    Table(
+        "by device; caused is what all devices together wait for it",
+        "totals.peers.by_device",
+        (
+            Column("device", "device"),
+            Column("waits", "peer_wait_ps", "time"),
+            Column("last", "n_last", "count"),
+            Column("caused", "caused_ps", "time"),
+            Column("at barriers", "barrier_ps", "time"),
+        ),
+    ),
+    Table(
+        "waiting for a late device, by line",
+        "rows",
+        (
+            Column("transfer", "transfer_ps", "time"),
+            Column("waits", "peer_wait_ps", "time"),
+            Column("collective", "collective"),
+            Column("last device", "last_device", null=""),
+            Column("% of it", "last_pct", "percent", null=""),
+            LIKELY,
+        ),
+        by="peer_wait_ps",
+        unless_0="peer_wait_ps",
     ),
     Table(
         "by collective; run is time on the core, wait is waiting for asynchronous ones",

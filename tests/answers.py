@@ -35,7 +35,7 @@ from tests.harness import (
     run,
     run_as_printed,
 )
-from tests.modes import test_idle, test_kernel
+from tests.modes import test_idle, test_kernel, test_peers
 
 Json = dict[str, Any]
 
@@ -248,14 +248,20 @@ def hand_made_traces() -> list[bytes]:
 
 
 ALL_OPTIONS = {
-    "bottleneck": ["--top=3", "--model-flops=1e12", "--tokens=1e6", "--peak-tflops-fp32=70"],
+    "bottleneck": [
+        "--top=3",
+        "--peers",
+        "--model-flops=1e12",
+        "--tokens=1e6",
+        "--peak-tflops-fp32=70",
+    ],
     "summary": ["--top=3", "--include-comm"],
     "by_source": ["--include-data-move", "--include-comm", "--top=3"],
     "by_scope": ["--depth=all", "--merge-layers", "--below="],
     "by_op": ["--top=3", "--peak-tflops-fp32=70"],
     "non_compute": ["--include-comm", "--top=3"],
     "roofline": ["--top=14", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
-    "comm": ["--top=3"],
+    "comm": ["--top=3", "--peers"],
     "memory": ["--top=3"],
     "idle": ["--top=3"],
     "kernel": ["--top=3", "--peak-tflops-fp32=70"],
@@ -296,6 +302,7 @@ def answers() -> list[Json]:
     found.append(answer(not_donated(), "bottleneck"))
     found += [answer(data, "bottleneck") for data in hand_made_kernels()]
     found.append(demo("kernel", "--kernel=flash_attention"))
+    found.append(answer(test_peers.with_slow_device(), "bottleneck", "--peers"))
     found += single_ops()
     found += idle_hosts()
     found += captures()

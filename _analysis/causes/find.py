@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from _analysis.causes.cause import Cause
     from _analysis.kernel_regions import Inside
     from _analysis.ledger import Entry
+    from _analysis.peers import Peers
     from _analysis.periods import Periods
     from _analysis.roofs import Roofs
     from _pipeline.context import Context
@@ -27,6 +28,7 @@ def causes_of(
     inside: Inside,
     roofs: Roofs,
     periods: Periods | None,
+    peers: Peers | None,
     context: Context,
 ) -> list[Cause]:
     """Return the causes, those with most gain first.
@@ -40,6 +42,10 @@ def causes_of(
         *kernel_waits_for_input.find(step, inside),
         *_of_programs(step, ledger, roofs, context),
     ]
+    if peers:
+        from _analysis.causes import slow_device
+
+        found += slow_device.find(step, peers)
     causes = [
         cause
         for cause in found
@@ -84,7 +90,8 @@ def _of_programs(
     if not has_program:
         context.note(
             "the capture has no program of this step, so only pause_between_steps, recompute,"
-            " recomputed_repeatedly and kernel_waits_for_input are looked for in causes"
+            " recomputed_repeatedly, kernel_waits_for_input and (with --peers) slow_device are"
+            " looked for in causes"
         )
     return found
 

@@ -692,9 +692,7 @@ def random_plane(
     numbers: Sequence[int] = FEW,
     clock: TraceClock | None = None,
 ) -> Plane:
-    """Return a device that runs ops in a few rounds, with one round for each step if steps are
-    tidy.
-    """
+    """Return a device that runs ops in a few rounds, one for each step if steps are tidy."""
     names = StatNames(rng.choice((1, 1, 2**44)))
     pool = OpPool(rng, names, programs)
     ids = random_metadata_ids(rng, rng.choice((1, 3, 6, 12, 30)))
@@ -740,7 +738,6 @@ def random_plane(
         core.measure(waits)
     lines += clock.random_lines("XLA TraceMe", waits)
     if chance(rng, 0.3):
-        # Their stats are the counters.
         lines += clock.random_lines("_counters_", waits)
     lines.append(clock.random_line("Async XLA Ops", random_ops(rng, metadata)))
     if chance(rng, 0.2):
@@ -878,6 +875,7 @@ def one_of(*values: Any) -> Draw:
 # Each option of a mode has a probability and possible values.
 OPTIONS: dict[str, tuple[float, Draw]] = {
     "--include-comm": (0.5, one_of(True)),
+    "--peers": (0.5, one_of(True)),
     "--include-data-move": (0.5, one_of(True)),
     "--no-comm-stalls": (0.5, one_of(True)),
     "--top": (0.4, one_of(0, 1, 2, 3, 100)),

@@ -54,6 +54,7 @@ OUT = os.path.join(tempfile.gettempdir(), f"step-{os.getpid()}.html")
 class OptionsOfModes(unittest.TestCase):
     # Each option has an example of its use and the modes that accept the option.
     OPTIONS: dict[tuple[str, ...], str] = {  # noqa: RUF012
+        ("--peers",): "bottleneck comm",
         ("--include-comm",): "summary by_source non_compute",
         ("--step", "0"): " ".join(STEP_MODES),
         ("--step-id", "s"): " ".join(STEP_MODES),

@@ -365,6 +365,36 @@ def comm_faults(said: Json) -> Faults:
         if row["pairs"] is not None:
             n = row["pairs"]["paired"] + row["pairs"]["unpaired"]
             yield from differs(f"{row['collective']} pairs", n, row["n_executions"])
+    if totals["peers"]:
+        yield from peers_faults(said)
+
+
+def peers_faults(said: Json) -> Faults:
+    """Compare what waits for late devices with what is exposed."""
+    peers, rows = said["totals"]["peers"], said["rows"]
+    for row in rows:
+        split = sum(row[name] or 0 for name in ("transfer_ps", "peer_wait_ps"))
+        exposed = row["sync_dur_ps"] + row["wait_dur_ps"]
+        n = row["n_matched"] + row["n_unmatched"]
+        yield from differs("matched and unmatched", n, row["n_executions"])
+        if split > exposed or (not row["n_unmatched"] and split < exposed):
+            yield f"transfer and wait of {row['collective']}: {split} of {exposed}"
+        if (row["last_pct"] or 100) <= 50:
+            yield f"{row['last_device']} causes {row['last_pct']} % only"
+    devices = peers["by_device"]
+    if not devices:
+        yield from differs("n_devices", peers["n_devices"], 1)
+        return
+    yield from differs("n_devices", peers["n_devices"], len(devices))
+    for name in ("transfer_ps", "peer_wait_ps"):
+        if not said["tail"]["n_rows_omitted"]:
+            yield from sums_to("rows", rows, name, peers[name])
+    split = sum(peers[name] for name in ("transfer_ps", "peer_wait_ps", "unmatched_ps"))
+    yield from differs("split of peers", split, said["totals"]["exposed_ps"])
+    own = [waits["peer_wait_ps"] for waits in devices if waits["device"] == said["device"]]
+    yield from differs("wait of the device", own, [peers["peer_wait_ps"]])
+    if total(devices, "caused_ps") > total(devices, "peer_wait_ps"):
+        yield f"devices cause more waiting than there is: {devices}"
 
 
 def idle_faults(said: Json) -> Faults:
@@ -563,6 +593,10 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
     if record["status"] != "ok":
         return
     rows = [(record["devices"][step["device"]], step) for step in record["steps"]]
+    for device in record["devices"]:
+        comm = ask("comm", device=device["device"], peers=True, top=10**6)
+        if comm["status"] == "ok":
+            yield from comm_faults(comm)
     for device, step in rows:
         if not step["used"]:
             continue
