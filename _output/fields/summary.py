@@ -3,7 +3,14 @@
 from typing import TypedDict
 
 from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import Durations, Gap, GroupFields, GroupTail, PeriodFields
+from _output.fields.rows import (
+    Durations,
+    Gap,
+    GroupFields,
+    GroupTail,
+    PeriodFields,
+    RecomputeTotal,
+)
 from _output.fields.units import (
     Count,
     Kind,
@@ -159,7 +166,7 @@ class Step(PickedIfPicked):
     """Events that start in it, containers included."""
 
 
-class Fields(PeriodFields):
+class Fields(PeriodFields, RecomputeTotal):
     top_compute_groups: list[ComputeGroup]
     """The groups that take most time, at most `--top`."""
     tail_compute: GroupTail
