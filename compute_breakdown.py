@@ -354,15 +354,15 @@ OPTIONS: dict[str, Json] = {
         "metavar": "NAME",
         "help": "show one op in detail, by its name or the beginning of exactly one name",
     },
-    "--peers": {
-        "action": "store_true",
-        "help": "also read the other devices of the file, and tell waiting for a late device from"
-        " transfer",
-    },
     "--kernel": {
         "metavar": "NAME",
         "help": "show the ops of one kernel: its name, the name of an op, or the beginning of"
         " exactly one",
+    },
+    "--peers": {
+        "action": "store_true",
+        "help": "also read the other devices of the file, and tell waiting for a late device from"
+        " transfer",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},

@@ -300,9 +300,9 @@ def answers() -> list[Json]:
     # The path of this op has a layer and no primitive.
     found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
     found.append(answer(not_donated(), "bottleneck"))
-    found.append(answer(test_peers.with_slow_device(), "bottleneck", "--peers"))
     found += [answer(data, "bottleneck") for data in hand_made_kernels()]
     found.append(demo("kernel", "--kernel=flash_attention"))
+    found.append(answer(test_peers.with_slow_device(), "bottleneck", "--peers"))
     found += single_ops()
     found += idle_hosts()
     found += captures()

@@ -100,7 +100,7 @@ FindingClassed = TypedDict("FindingClassed", {"class": OpClass})
 """The class of its ops; see the table of classes. Kernels of unknown cost are no findings."""
 
 
-class FindingFields(Line):
+class FindingFields(Line, InLoop):
     scope: str | None
     """Scope that takes most of the time, as in [by_scope](#by_scope); null if unknown."""
     shape: str | None
@@ -123,7 +123,7 @@ class FindingFields(Line):
     Null for other ops, and if the capture has no region of the kernel."""
 
 
-class Finding(FindingClassed, FindingFields, InLoop):
+class Finding(FindingClassed, FindingFields):
     """The time that one line loses in one class."""
 
     rank: Count
@@ -263,7 +263,14 @@ class FindingsTail(TypedDict):
     """Their time."""
 
 
-class Fields(ChipFields, RecomputeTotal, PeriodFields):
+class RecomputedMath(TypedDict):
+    recompute_dur_ps: Picoseconds
+    """Compute time of phase `recompute`. It is part of the budget's classes, not a class itself."""
+    recompute_pct_of_step: Percent | None
+    """`recompute_dur_ps` in percent of the step."""
+
+
+class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     causes: list[Cause]
     """Why time is lost: patterns in the program that gain at least 0.5 % of the step, or memory.
     Most patterns need the program in the capture; a note says so if it is missing."""
@@ -293,10 +300,6 @@ class Fields(ChipFields, RecomputeTotal, PeriodFields):
     """Time by class: the eight classes, `idle` and `overlap`. Adds up to the step."""
     idle_by_cause: IdleByCause
     """Idle time by cause; see [idle](#idle)."""
-    recompute_dur_ps: Picoseconds
-    """Compute time of phase `recompute`. It is part of the budget's classes, not a class itself."""
-    recompute_pct_of_step: Percent | None
-    """`recompute_dur_ps` in percent of the step."""
     findings: list[Finding]
     """Lost time by class and line (and kernel), at most `--top` rows: most lost time first, for
     unknown costs most time. Ops without a stack go by their likely line. A line that is called from

@@ -738,7 +738,6 @@ def random_plane(
         core.measure(waits)
     lines += clock.random_lines("XLA TraceMe", waits)
     if chance(rng, 0.3):
-        # Their stats are the counters.
         lines += clock.random_lines("_counters_", waits)
     lines.append(clock.random_line("Async XLA Ops", random_ops(rng, metadata)))
     if chance(rng, 0.2):

@@ -64,7 +64,7 @@ class Demo(unittest.TestCase):
             for name, run_folder in write_runs(Path(folder)).items():
                 kept = json.loads(gzip.decompress((DATA / f"{name}.json.gz").read_bytes()))
                 said = {**answer(run_folder, "record"), "profile_dir": name}
-                # Version 2.0 wrote the stored records, which have neither of these fields.
+                # Version 2.0 wrote the stored records, which have no schema version.
                 del said["schema_version"]
                 for group in said["groups"]:
                     del group["kernel"]
