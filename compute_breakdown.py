@@ -37,7 +37,6 @@ if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 import argparse
 import gc
 import json
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,9 +52,9 @@ if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
 import _peaks
-from _output.gate import gate_status, gate_without_answer
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Request
-from _pipeline.names import suggestion, with_suggestion
+from _pipeline.gate import gate_status, gate_without_answer
+from _pipeline.names import with_suggestion
 from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, available_in, unreadable
 from _pipeline.option_values import (
     TO_COST,
@@ -71,6 +70,8 @@ from _pipeline.option_values import (
     contradictions_in,
     peak_of,
     plane_of,
+    refusal_of_argument,
+    wrong_words,
 )
 from _pipeline.streams import Progress, write
 from _pipeline.texts import cut_texts
@@ -146,7 +147,6 @@ class Mode(NamedTuple):
     is_of_step: bool = False
     # The default device; None for all devices.
     device: str | None = DEVICE
-    takes_several: bool = False
     # Name of a function that returns fields to print even if there is no answer.
     anyway: str = ""
 
@@ -179,7 +179,7 @@ MODES = (
     of_step(
         "bottleneck",
         "where to look first: what the step's time is lost to, and on which lines",
-        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
+        ("--top", "--peers", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
         "--top 5",
     ),
     of_step(
@@ -221,8 +221,8 @@ MODES = (
     of_step(
         "comm",
         "what communication costs, what hides it, and what it moves",
-        ("--top",),
-        "--top 10",
+        ("--top", "--peers"),
+        "--peers",
     ),
     of_step(
         "memory",
@@ -244,6 +244,12 @@ MODES = (
         "--top 10",
     ),
     of_step(
+        "kernel",
+        "what goes on inside Pallas kernels: waiting for copies, computing, named regions",
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--kernel"),
+        "--kernel flash_attention",
+    ),
+    of_step(
         "page",
         "all of these in one HTML file, for people to look at",
         ("--out",),
@@ -261,7 +267,6 @@ MODES = (
         "what a change did: two captures line by line, and what of it is more than noise",
         ("--baseline", "--baseline-device", "--baseline-host", "--steps", "--top", "--fail-over"),
         "--baseline BASELINE",
-        takes_several=True,
     ),
     Mode(
         "spread",
@@ -269,7 +274,6 @@ MODES = (
         ("--steps", "--top"),
         "--top 5",
         device=None,
-        takes_several=True,
     ),
     Mode(
         "anatomy",
@@ -325,16 +329,11 @@ OPTIONS: dict[str, Json] = {
         "help": "slice of the steps in order of time, as in Python; write a negative start as"
         " --steps=-3: (default: all)",
     },
-    "--baseline": {
-        "metavar": "PROFILE",
-        "action": "append",
-        "help": "the capture before the change (required; repeatable)",
-    },
+    "--baseline": {"metavar": "PROFILE", "action": "append", "help": "a capture before the change"},
     "--fail-over": {
         "metavar": "PCT",
         "type": TO_LIMIT,
-        "help": "exit with 3 if the step or the period is significantly slower by more than PCT"
-        " percent, and with 1 if that cannot be told",
+        "help": "exit with 3 if the step is significantly slower, by more than PCT percent",
     },
     "--baseline-device": {
         "metavar": "NAME",
@@ -345,9 +344,9 @@ OPTIONS: dict[str, Json] = {
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "number of rows (default: 8 in bottleneck, 10 in idle, 20 in comm, 20 in memory,"
-        " 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50 in spread, else all in"
-        " order of appearance)",
+        "help": "number of rows (default: 8 in bottleneck, 10 in idle, 10 in kernel, 20 in comm,"
+        " 20 in memory, 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50 in spread,"
+        " else all in order of appearance)",
     },
     "--depth": {
         "metavar": "D",
@@ -362,6 +361,16 @@ OPTIONS: dict[str, Json] = {
     "--op": {
         "metavar": "NAME",
         "help": "show one op in detail, by its name or the beginning of exactly one name",
+    },
+    "--kernel": {
+        "metavar": "NAME",
+        "help": "show the ops of one kernel: its name, the name of an op, or the beginning of"
+        " exactly one",
+    },
+    "--peers": {
+        "action": "store_true",
+        "help": "also read the other devices of the file, and tell waiting for a late device from"
+        " transfer",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
@@ -455,26 +464,11 @@ KEPT = ("--device", *STEP_OPTIONS, *PEAK_OPTIONS, "--kernel-cost")
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        # argparse writes "argument --top: must be a whole number".
-        message = re.sub(r"\Aargument (\S+): must", r"\1 must", message)
-        choice = re.match(r"argument (\S+): invalid choice: '(.*)' \(", message)
-        if choice:
-            names = CHOICES[choice[1]]
-            message = f"{choice[1]} must be one of {', '.join(names)}, got {choice[2]!r}"
-            message += suggestion(choice[2], names)
-        raise NoAnswer(BAD_ARGUMENTS, detail=message)
+        raise NoAnswer(BAD_ARGUMENTS, detail=refusal_of_argument(message, CHOICES, OPTIONS))
 
     def _print_message(self, message: str, file: Any = None) -> None:
         # argparse prints --help and --version by this method.
         write(sys.stdout, message)
-
-
-def unknown_argument(word: str) -> str:
-    """Return the message about a word that is neither an option nor the first PROFILE."""
-    if word.startswith("-"):
-        flag = word.partition("=")[0]
-        return f"unknown option {flag}{suggestion(flag, OPTIONS)}"
-    return f"one PROFILE, got also {word!r}; for a second capture use --baseline"
 
 
 class PrintSchema(argparse.Action):
@@ -548,9 +542,8 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     try:
         namespace, more = parser.parse_known_args(argv)
         given = vars(namespace)
-        several = mode_named(given["mode"]).takes_several
-        if wrong := [word for word in more if not several or word.startswith("-") and word != "-"]:
-            parser.error(unknown_argument(wrong[0]))
+        if wrong := wrong_words(more, given["mode"]):
+            parser.error(f"unrecognized arguments: {wrong[0]}")
     except NoAnswer as refusal:
         if not any(word.partition("=")[0] == "--mode" for word in words):
             refusal.fields["available_modes"] = {mode.name: mode.purpose for mode in MODES}

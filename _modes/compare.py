@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from _analysis import comparison
     from _analysis.comparison import FileChange, LineChange
-    from _analysis.record_format import Record
     from _analysis.gate import Gate
-    from _analysis.recorded_steps import Line, Run
+    from _analysis.record_format import Record
+    from _analysis.recorded_steps import Line
     from _analysis.sides import Side
     from _output.fields import compare as fields
     from _pipeline.context import Context
@@ -267,7 +267,7 @@ def reason_of(gate: Gate, why_not: str | None) -> str:
     if not gate.failed_by:
         return f"nothing can be significant ({why_not}); 4 + 4 would do"
     slower = [
-        f"{name} is {change_row(change)['delta_pct']} % slower"
+        f"{name} is {100 * change.delta / change.before.mean:.1f} % slower"
         for name, change in gate.failed_by.items()
     ]
     return f"{' and '.join(slower)}; the limit is {gate.limit:g} %"

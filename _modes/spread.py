@@ -45,11 +45,11 @@ def spread(
     top: int = 50,
 ) -> fields.Returned:
     request = context.request
-    places = of_host(find_captures(request.profile, context), request.host)
+    places = of_host(captures_of(request.profiles, context), request.host)
     # Lines are read again, of two devices of each cohort. Standard input can be read only once.
     load_again = lru_cache(maxsize=2)(partial(load, context))
     found = spread_of_records(
-        {os.path.basename(place.path): partial(load_again, place) for place in places},
+        {name_in(place, places): partial(load_again, place) for place in places},
         device=request.device,
         steps=steps,
         on_each=in_processes if sum(map(size_of, places)) > SMALL_FILE else in_turn,
@@ -67,6 +67,29 @@ def spread(
     # Records may have been made by a program that cuts no texts.
     cut_texts(answer)
     return answer
+
+
+def captures_of(profiles: Sequence[str], context: Context) -> dict[str, str]:
+    """Return the captures of all profiles by host, as if they were in one folder."""
+    captures: dict[str, str] = {}
+    seen: set[str] = set()
+    for profile in profiles:
+        for host, path in find_captures(profile, context).items():
+            real = os.path.realpath(path)
+            if real in seen:
+                context.note(f"{path} was given twice and counts once")
+                continue
+            seen.add(real)
+            # Files of equal names are of different hosts, or the answer is duplicate_host.
+            captures[path if host in captures else host] = path
+    return captures
+
+
+def name_in(place: Place, places: Sequence[Place]) -> str:
+    """Return the file's name, or its path if several files have this name."""
+    name = os.path.basename(place.path)
+    n = sum(os.path.basename(other.path) == name for other in places)
+    return place.path if n > 1 else name
 
 
 def load(context: Context, place: Place) -> Sequence[Record | NoAnswer]:
@@ -250,6 +273,9 @@ def lines_row(compared: stragglers.SlowVsMedian) -> fields.SlowestVsMedian:
                 "kind": line.kind,
                 "agg_key": line.agg_key,
                 "source_inner": line.source,
+                "source_user": line.source_user,
+                "kernel": line.kernel,
+                "scope": line.scope,
                 "median_ps": line.median,
                 "slow_ps": line.slow,
                 "delta_ps": line.delta,

@@ -38,7 +38,15 @@ PEAKS = Says(
     " {peaks_used.peak_hbm_gibps} GiB/s of HBM"
 )
 
+PEERS = Says(
+    "\nof communication with other devices {totals.peers.transfer_ps:time} is transfer,"
+    " {totals.peers.peer_wait_ps:time} waiting for a late device,"
+    " {totals.peers.unmatched_ps:time} not known",
+    when="totals.peers.by_device",
+)
+
 BOTTLENECK: tuple[Part, ...] = (
+    PEERS,
     Says("\nwhy: causes, those with most gain first and recomputation last", when="causes"),
     Each(
         "causes",

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import Lead, StepAnswer
+from _output.fields.common import Lead, StepFields, Totals
 from _output.fields.rows import (
     ChipFields,
     Declared,
@@ -10,6 +10,7 @@ from _output.fields.rows import (
     InLoop,
     Line,
     PeaksUsed,
+    PeersOfStep,
     PeriodFields,
     RecomputeTotal,
     VmemFields,
@@ -99,7 +100,7 @@ FindingClassed = TypedDict("FindingClassed", {"class": OpClass})
 """The class of its ops; see the table of classes. Kernels of unknown cost are no findings."""
 
 
-class FindingFields(Line):
+class FindingFields(Line, InLoop):
     scope: str | None
     """Scope that takes most of the time, as in [by_scope](#by_scope); null if unknown."""
     shape: str | None
@@ -117,9 +118,12 @@ class FindingFields(Line):
     """Executions."""
     phases: dict[str, Picoseconds]
     """Time by phase. Example: `{"forward": 2263430715, "recompute": 2272238509}`"""
+    waiting_ps: Picoseconds | None
+    """For a kernel, the time in its regions that only wait for copies, as in [kernel](#kernel).
+    Null for other ops, and if the capture has no region of the kernel."""
 
 
-class Finding(FindingClassed, FindingFields, InLoop):
+class Finding(FindingClassed, FindingFields):
     """The time that one line loses in one class."""
 
     rank: Count
@@ -156,6 +160,7 @@ class UnknownKernel(FindingFields, VmemFields):
 
 CauseName = Literal[
     "collective_in_loop",
+    "kernel_waits_for_input",
     "large_intermediate",
     "layout_change",
     "not_donated",
@@ -164,6 +169,7 @@ CauseName = Literal[
     "recompute",
     "recomputed_repeatedly",
     "resharding",
+    "slow_device",
     "synchronous_collective",
     "widened_dtype",
 ]
@@ -203,6 +209,8 @@ class CauseEvidence(TypedDict):
     """Rounds of the loop of `collective_in_loop`; null for other causes."""
     by_depth: list[TimeOfDepth] | None
     """For `recompute` and `recomputed_repeatedly`; null for other causes."""
+    device: str | None
+    """The slow device of `slow_device`; null for other causes."""
 
 
 class Cause(TypedDict):
@@ -255,7 +263,14 @@ class FindingsTail(TypedDict):
     """Their time."""
 
 
-class Fields(ChipFields, RecomputeTotal, PeriodFields):
+class RecomputedMath(TypedDict):
+    recompute_dur_ps: Picoseconds
+    """Compute time of phase `recompute`. It is part of the budget's classes, not a class itself."""
+    recompute_pct_of_step: Percent | None
+    """`recompute_dur_ps` in percent of the step."""
+
+
+class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     causes: list[Cause]
     """Why time is lost: patterns in the program that gain at least 0.5 % of the step, or memory.
     Most patterns need the program in the capture; a note says so if it is missing."""
@@ -285,10 +300,6 @@ class Fields(ChipFields, RecomputeTotal, PeriodFields):
     """Time by class: the eight classes, `idle` and `overlap`. Adds up to the step."""
     idle_by_cause: IdleByCause
     """Idle time by cause; see [idle](#idle)."""
-    recompute_dur_ps: Picoseconds
-    """Compute time of phase `recompute`. It is part of the budget's classes, not a class itself."""
-    recompute_pct_of_step: Percent | None
-    """`recompute_dur_ps` in percent of the step."""
     findings: list[Finding]
     """Lost time by class and line (and kernel), at most `--top` rows: most lost time first, for
     unknown costs most time. Ops without a stack go by their likely line. A line that is called from
@@ -301,5 +312,25 @@ class Fields(ChipFields, RecomputeTotal, PeriodFields):
     """The peaks."""
 
 
-class Answer(Lead, StepAnswer, Fields):
+class OwnTotals(TypedDict):
+    peers: PeersOfStep | None
+    """Waiting for late devices, with `--peers`; null without it."""
+
+
+class BottleneckTotals(Totals, OwnTotals):
+    """Sums over the step."""
+
+
+class Returned(Fields):
+    """The fields of the mode, and what it adds to the totals of all modes."""
+
+    totals: OwnTotals
+
+
+class WithTotals(TypedDict):
+    totals: BottleneckTotals
+    """Sums over the step."""
+
+
+class Answer(Lead, StepFields, WithTotals, Fields):
     pass
