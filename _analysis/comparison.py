@@ -8,6 +8,7 @@ from typing import NamedTuple
 from _analysis.changes_by_file import Files
 from _analysis.matching import matches_of
 from _analysis.noise import noise_of, p_values_of
+from _analysis.program_changes import program_changes
 from _analysis.record_format import KINDS
 from _analysis.recorded_steps import ALPHA, mean, run_of, source_of
 from _analysis.sides import sides_of
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from _analysis.changes_by_file import FileLines
     from _analysis.matching import Match
     from _analysis.noise import Noise
+    from _analysis.program_changes import ProgramChanges
     from _analysis.record_format import Record
     from _analysis.recorded_steps import Line, Run
     from _analysis.sides import Side
@@ -98,6 +100,7 @@ class Comparison(NamedTuple):
     unit: NoiseUnit
     # Lines that are large enough to be tested.
     n_tested: int
+    program: ProgramChanges
     totals: dict[str, Change]
     # From the start of a step to the next; None if a side does not have it.
     period: Change | None
@@ -140,6 +143,7 @@ def compare_records(
         noise=noise,
         unit="step" if sides[0].samples is sides[0].first else "capture",
         n_tested=0 if noise.too_few_samples else len(tested),
+        program=program_changes(*([run.device.hlo for run in side.runs] for side in sides)),
         totals=totals,
         period=change_of_period(*samples),
         lines=line_changes,

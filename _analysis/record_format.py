@@ -16,15 +16,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Final, TypeVar
 
+    from _output.fields.compare import ProgramWhat
+    from _output.fields.record import CollectiveFact, KernelFact, ParameterFact
     from _output.fields.units import AggKeyKind, Clock, Kind, StepSource
 
     T = TypeVar("T")
+    # A fact about a program: an object with several figures, a hash, or a number.
+    Fact = CollectiveFact | KernelFact | ParameterFact | str | int
 
 FORMAT: Final = 1
 KINDS: tuple[Kind, ...] = ("compute", "data_move", "comm", "other")
 AGG_KEY_KINDS: tuple[AggKeyKind, ...] = ("stack", "tf_op", "no_source")
 CLOCKS: tuple[Clock, ...] = ("device", "trace")
 STEP_SOURCES: tuple[StepSource | None, ...] = ("steps", "modules", None)
+# The types of facts about programs; None for a number without a name.
+KINDS_OF_FACTS: dict[ProgramWhat, type | None] = {
+    "collective": dict,
+    "kernel": dict,
+    "kernel_code": str,
+    "parameter": dict,
+    "donation": None,
+    "memory": None,
+    "opcode": int,
+    "fusion": None,
+}
 # No sum of picoseconds comes near this limit, and floats hold its square.
 INT_LIMIT = 1 << 100
 GZIP_MAGIC = b"\x1f\x8b"
@@ -49,6 +64,17 @@ class RecordedGroup(NamedTuple):
     kernel: str | None
     # Hash of the HLO texts.
     ops: str
+
+
+class RecordedProgram(NamedTuple):
+    """The digest of a compiled program; `facts` are by what they are about, then by name."""
+
+    fingerprint: str
+    facts: dict[ProgramWhat, dict[str, Fact]]
+
+    @property
+    def kernel_code(self) -> dict[str, Fact]:
+        return self.facts["kernel_code"]
 
 
 class RecordedStep(NamedTuple):
@@ -79,6 +105,8 @@ class RecordedDevice(NamedTuple):
     step_source: StepSource | None
     # Hash of the HLO texts.
     program: str
+    # Records of version 2.0 have none.
+    hlo: RecordedProgram | None
     steps: list[RecordedStep]
 
 
@@ -133,7 +161,8 @@ def record_of(value: Any) -> Record:
     groups = [group_of(row, frames) for row in top.rows("groups")]
     if len({(group.kind, group.agg_key) for group in groups}) < len(groups):
         raise top.wrong("groups", "a group occurs twice")
-    devices = [device_of(row) for row in top.rows("devices")]
+    programs = [program_of(row) for row in top.rows("programs")] if top.has("programs") else []
+    devices = [device_of(row, programs) for row in top.rows("devices")]
     if len({device.name for device in devices}) < len(devices):
         raise top.wrong("devices", "a device occurs twice")
     for row in top.rows("steps"):
@@ -165,14 +194,30 @@ def group_of(row: Row, frames: Sequence[str]) -> RecordedGroup:
     )
 
 
-def device_of(row: Row) -> RecordedDevice:
+def program_of(row: Row) -> RecordedProgram:
+    facts: dict[ProgramWhat, dict[str, Fact]] = {}
+    for what, wanted in KINDS_OF_FACTS.items():
+        if wanted is None:
+            # A single number has no name.
+            number = row.number_or_null(what)
+            facts[what] = {} if number is None else {"": number}
+        else:
+            facts[what] = row.map_of(what, wanted)
+    return RecordedProgram(row.text("fingerprint"), facts)
+
+
+def device_of(row: Row, programs: Sequence[RecordedProgram]) -> RecordedDevice:
     """Return a device that has no steps yet."""
+    place = row.number_or_null("hlo")
+    if place is not None and place >= len(programs):
+        raise row.wrong("hlo", f"there is no program {place}")
     return RecordedDevice(
         name=row.text("device"),
         device_type=row.text_or_null("device_type"),
         clock=row.choice("clock", CLOCKS),
         step_source=row.choice("step_source", STEP_SOURCES),
         program=row.text("program"),
+        hlo=None if place is None else programs[place],
         steps=[],
     )
 
@@ -255,6 +300,12 @@ class Row:
         values: list[T] = self.of_type(name, list)
         # All types at once, since records have many figures.
         if not set(map(type, values)) <= {wanted}:
+            raise self.wrong(name, f"not all values in it are of the type {wanted.__name__}")
+        return values
+
+    def map_of(self, name: str, wanted: type) -> dict[str, Any]:
+        values: dict[str, Any] = self.of_type(name, dict)
+        if not set(map(type, values.values())) <= {wanted}:
             raise self.wrong(name, f"not all values in it are of the type {wanted.__name__}")
         return values
 

@@ -34,7 +34,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
-    from _output.fields.record import Answer, RecordDevice, RecordGroup, RecordStep, WhyNot
+    from _output.fields.record import (
+        Answer,
+        RecordDevice,
+        RecordGroup,
+        RecordProgram,
+        RecordStep,
+        WhyNot,
+    )
     from _output.fields.units import Clock, StepSource
     from _pipeline.context import Context
     from _pipeline.device import Device
@@ -119,6 +126,8 @@ class DeviceFacts(NamedTuple):
     clock: Clock
     step_source: StepSource | None
     program: str
+    # The id of the program that takes most time in the used steps.
+    program_id: int | None
     steps: list[StepOfDevice]
     groups: dict[SourceKey, GroupFacts]
     notes: list[str]
@@ -159,6 +168,7 @@ def record_device(
         clock=ON_DEVICE if any(step.clock.name == ON_DEVICE for step in read) else ON_TRACE,
         step_source=device.step_source if device.steps else None,
         program=digest_of_all(set(chain.from_iterable(map(texts_of_program, read)))),
+        program_id=main_program_of(read),
         steps=[
             record_step(event, step, periods.get(event.index), why_not, event.index in asked_for)
             for event, step, why_not in zip(steps, used, reasons, strict=True)
@@ -166,6 +176,16 @@ def record_device(
         groups=facts_of(ran, known),
         notes=context.notes,
     )
+
+
+def main_program_of(steps: Iterable[Step]) -> int | None:
+    """Return the id of the program that takes most time; None if no op has one."""
+    times: Counter[int] = Counter()
+    for step in steps:
+        for executions in step.leaves:
+            if executions.op.program_id is not None:
+                times[executions.op.program_id] += executions.total
+    return max(times, key=times.__getitem__, default=None)
 
 
 def record_step(
@@ -340,6 +360,7 @@ def record_of_host(
     for of_device in devices:
         for key, facts in of_device.groups.items():
             groups.setdefault(key, facts).merge(facts)
+    digests = digests_of_programs(trace, devices, context)
     frames: dict[str, int] = {}
     group_rows = [group_row(facts, frames) for facts in groups.values()]
     answer: Answer = {
@@ -354,7 +375,8 @@ def record_of_host(
         "host": host,
         "frames": list(frames),
         "groups": group_rows,
-        "devices": [device_row(of_device) for of_device in devices],
+        "programs": list(digests.values()),
+        "devices": [device_row(of_device, list(digests)) for of_device in devices],
         "steps": [
             step_row(number, step, groups)
             for number, of_device in enumerate(devices)
@@ -391,13 +413,37 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> RecordGroup:
     }
 
 
-def device_row(device: DeviceFacts) -> RecordDevice:
+def digests_of_programs(
+    trace: Trace, devices: Iterable[DeviceFacts], context: Context
+) -> dict[int, RecordProgram]:
+    """Return the digests of the devices' programs by id, as far as the trace has the programs."""
+    from _analysis.program_digest import digest_of_program
+    from _proto.hlo.programs import Programs
+
+    notes: list[str] = []
+    digests: dict[int, RecordProgram] = {}
+    for device in devices:
+        program_id = device.program_id
+        if program_id is None or program_id in digests:
+            continue
+        program = Programs(trace, device.device, notes).program(program_id)
+        digest = digest_of_program(program) if program else None
+        if digest:
+            digests[program_id] = digest
+    # A damaged program was noted when its ops were read, unless no op needed it.
+    context.notes += [note for note in dict.fromkeys(notes) if note not in context.notes]
+    return digests
+
+
+def device_row(device: DeviceFacts, program_ids: list[int]) -> RecordDevice:
+    program_id = device.program_id
     return {
         "device": device.device,
         "device_type": device.device_type,
         "clock": device.clock,
         "step_source": device.step_source,
         "program": device.program,
+        "hlo": program_ids.index(program_id) if program_id in program_ids else None,
     }
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from _analysis import comparison
     from _analysis.comparison import FileChange, LineChange
     from _analysis.gate import Gate
+    from _analysis.program_changes import ProgramChange
     from _analysis.record_format import Record
     from _analysis.recorded_steps import Line
     from _analysis.sides import Side
@@ -178,7 +179,11 @@ def fields_of(
         "before": side_row(found.before, before_dirs),
         "after": side_row(found.after, after_dirs),
         "same_device_type": before.device_type == after.device_type,
-        "same_program": same_texts(found),
+        "same_program": found.program.same if has_programs(found) else same_texts(found),
+        "program_changes": {
+            "same_program": found.program.same,
+            "rows": [program_row(row) for row in found.program.rows],
+        },
         "noise": noise_row(found),
         "totals": totals_row(found),
         "by_file": [file_row(row) for row in found.files],
@@ -195,6 +200,14 @@ def fields_of(
             },
         },
     }
+
+
+def has_programs(found: comparison.Comparison) -> bool:
+    return all(run.device.hlo for run in (*found.before.runs, *found.after.runs))
+
+
+def program_row(row: ProgramChange) -> fields.ProgramChange:
+    return {"what": row.what, "name": row.name, "before": row.before, "after": row.after}
 
 
 def same_texts(found: comparison.Comparison) -> bool:

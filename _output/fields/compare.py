@@ -3,6 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import AbsentAnswer, Lead, OkAnswer
+from _output.fields.record import CollectiveFact, KernelFact, ParameterFact
 from _output.fields.units import (
     Clock,
     Count,
@@ -28,6 +29,19 @@ MatchedBy = Literal[
 
 
 WhyNoTest = Literal["too_few_steps", "too_few_captures"]
+
+
+ProgramWhat = Literal[
+    "collective",
+    "kernel",
+    "kernel_code",
+    "parameter",
+    "donation",
+    "memory",
+    "opcode",
+    "fusion",
+    "other",
+]
 
 
 class SideStep(TypedDict):
@@ -86,6 +100,31 @@ class RunToRun(TypedDict):
     """Range before; null with one capture."""
     after: Percent | None
     """Range after; null with one capture."""
+
+
+class ProgramChange(TypedDict):
+    """A fact about the compiled program that differs, as in `programs` of [record](#record)."""
+
+    what: ProgramWhat
+    """The kind of fact; `other`: only the fingerprints show the difference."""
+    name: str | None
+    """Collective, kernel, parameter or opcode; null for other kinds."""
+    before: CollectiveFact | KernelFact | ParameterFact | str | int | None
+    """The fact before; null if the program lacked it."""
+    after: CollectiveFact | KernelFact | ParameterFact | str | int | None
+    """The fact after; null if the program lacks it."""
+
+
+class ProgramChanges(TypedDict):
+    """The changes of the compiled program."""
+
+    same_program: bool | None
+    """True if the fingerprints of all captures are equal: the change did not reach the device. Null
+    if a record lacks its program, or if only the code of kernels differs, which includes source
+    lines."""
+    rows: list[ProgramChange]
+    """The facts that differ between the first captures, by kind in the order of `what`, the largest
+    change first. Empty if nothing is known."""
 
 
 class Noise(TypedDict):
@@ -290,9 +329,11 @@ class Fields(TypedDict):
     """The trace and the steps of PROFILE."""
     same_device_type: bool
     """True if both sides have the same type of device."""
-    same_program: bool
-    """True if both sides ran ops of the very same HLO texts; these do not include the inside of
-    fusions."""
+    same_program: bool | None
+    """As in `program_changes` if both sides have programs. Otherwise true if both sides ran ops of
+    the very same HLO texts; these do not include the inside of fusions."""
+    program_changes: ProgramChanges
+    """The changes of the compiled program."""
     noise: Noise
     """The method by which p-values are computed, and its sample."""
     totals: Totals

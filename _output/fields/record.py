@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import FileAnswer
-from _output.fields.units import AggKeyKind, Clock, Count, Kind, Picoseconds, StepSource
+from _output.fields.units import AggKeyKind, Bytes, Clock, Count, Kind, Picoseconds, StepSource
 
 WhyNot = Literal["no_ops", "other_op_count", "other_program", "not_asked"]
 
@@ -52,6 +52,66 @@ class RecordDevice(TypedDict):
     program: str
     """Hash of the HLO texts of all used steps, without branches of conditionals: devices of equal
     programs ran the same. Example: `d1695dee8bdd240e`"""
+    hlo: Count | None
+    """Place in the list `programs` of the program that takes most time in the used steps; null if
+    the trace does not have it."""
+
+
+class CollectiveFact(TypedDict):
+    """Collectives of a program that run in the same way."""
+
+    n: Count
+    """Instructions."""
+    bytes: Bytes | None
+    """Bytes of their outputs; null if unknown."""
+
+
+class KernelFact(TypedDict):
+    """Kernels of one name."""
+
+    n: Count
+    """Instructions."""
+    vmem_used_bytes: Bytes | None
+    """Scoped VMEM that they use, as a sum; null if unknown."""
+    shapes: list[str]
+    """Shapes of their outputs, at most four."""
+
+
+class ParameterFact(TypedDict):
+    """An array that a program is called with."""
+
+    shape: str | None
+    """Shape on one device; null if unreadable."""
+    sharding: str | None
+    """Sharding as in HLO texts; null without one."""
+    donated: bool
+    """True if an output may take its memory."""
+
+
+class RecordProgram(TypedDict):
+    """A compiled program, as far as `compare` tells changes by it."""
+
+    fingerprint: str
+    """Hash of the optimized HLO in schedule order: opcodes, shapes and layouts, operands by place,
+    called computations, constants with their values, replica groups, threads, backend
+    configuration, shardings of parameters, aliasing. Names, ids, channels, metadata with source
+    lines and the code of kernels are left out."""
+    collective: dict[str, CollectiveFact]
+    """By opcode and how they run, such as `all-gather async`."""
+    kernel: dict[str, KernelFact]
+    """By name of the kernel."""
+    kernel_code: dict[str, str]
+    """Hash of the code of each kernel, which includes source lines."""
+    parameter: dict[str, ParameterFact]
+    """By path, else by number."""
+    donation: Bytes | None
+    """Bytes of parameters in HBM of which outputs take the memory; null if unknown."""
+    memory: Bytes | None
+    """The peak of the HBM, as in [memory](#memory); null without a buffer assignment."""
+    opcode: dict[str, Count]
+    """Instructions by opcode, without those inside fusions."""
+    fusion: Count
+    """Fusions."""
 
 
 class RecordStep(TypedDict):
@@ -105,6 +165,8 @@ class Answer(FileAnswer):
     """All different frames, `file:line:column`. Example: `["/home/dev/model/train.py:67:0", …]`"""
     groups: list[RecordGroup]
     """Groups in order of appearance."""
+    programs: list[RecordProgram]
+    """Digests of compiled programs."""
     devices: list[RecordDevice]
     """The TPU planes that have ops."""
     steps: list[RecordStep]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, joined, time
+from _output.leads.phrases import Next, at, joined, short, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from _output.fields.compare import Answer, Gate, Total
+    from _output.fields.compare import Answer, Gate, ProgramChanges, Total
 
 FIGURES = {"step_duration": "step", "period": "period"}
 
@@ -20,6 +20,7 @@ def headline(answer: Answer) -> str:
 def sentences(answer: Answer) -> Iterator[str]:
     if answer["gate"]:
         yield gate_sentence(answer["gate"])
+    yield from program_sentences(answer["program_changes"])
     total, unit = answer["totals"]["step_duration"], answer["noise"]["noise_unit"]
     if total["delta_ps"]:
         yield f"The step is {change(total)}, {noise(total['significant'], unit)}."
@@ -43,6 +44,19 @@ def gate_sentence(gate: Gate) -> str:
         return "The gate fails, because nothing can be significant."
     failed = " and the ".join(FIGURES[name] for name in gate["failed_by"])
     return f"The gate fails: the {failed} got slower by more than {gate['fail_over_pct']:g} %."
+
+
+def program_sentences(found: ProgramChanges) -> Iterator[str]:
+    """Yield what is known if the compiled program is the same, or may be."""
+    if found["same_program"]:
+        yield "The compiled program is the same: no change reached the device."
+    elif found["same_program"] is None and found["rows"]:
+        kernels = [short(row["name"] or "") for row in found["rows"]]
+        more = f" and {len(kernels) - 1} more" if len(kernels) > 1 else ""
+        yield (
+            "The compiled program is the same but for the code, or only the source lines, of"
+            f" kernel {kernels[0]}{more}."
+        )
 
 
 def change(total: Total) -> str:
