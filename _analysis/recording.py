@@ -23,10 +23,10 @@ from _pipeline.groups import source_key
 from _pipeline.load import opened, opened_hosts
 from _pipeline.make_ops import make_ops
 from _pipeline.no_answer import NoAnswer, no_device
-from _pipeline.normalize import step_of
 from _pipeline.texts import LONGEST_TEXT, cut_texts, digest_of
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import CONTAINER, DMA, HOST, SPARSE_CORE
+from _pipeline.window_sums import sums_of
 from _proto.trace import STDIN
 
 TYPE_CHECKING = False
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from _pipeline.device import Device
     from _pipeline.groups import SourceKey
     from _pipeline.load import Place
-    from _pipeline.normalize import Step
     from _pipeline.ops import Op
+    from _pipeline.window_sums import WindowSums
     from _proto.trace.trace import Trace
 
 # Number of texts that a list of a group holds.
@@ -150,8 +150,9 @@ def record_device(
     reasons = reasons_not_used(steps, are_modules=device.step_source == MODULES)
     is_used = [not why_not for why_not in reasons]
     ops = make_ops(device, list(compress(admitted, is_used)), context)
+    containers = {metadata_id for metadata_id, op in ops.items() if op.is_container}
     used = [
-        None if why_not else step_of(device, step_event if device.steps else None, of_step, ops)
+        None if why_not else sums_of(step_event if device.steps else None, of_step, ops, containers)
         for step_event, of_step, why_not in zip(steps, admitted, reasons, strict=True)
     ]
     read = [step for step in used if step]
@@ -178,7 +179,7 @@ def record_device(
     )
 
 
-def main_program_of(steps: Iterable[Step]) -> int | None:
+def main_program_of(steps: Iterable[WindowSums]) -> int | None:
     """Return the id of the program that takes most time; None if no op has one."""
     times: Counter[int] = Counter()
     for step in steps:
@@ -190,7 +191,7 @@ def main_program_of(steps: Iterable[Step]) -> int | None:
 
 def record_step(
     event: StepEvent,
-    step: Step | None,
+    step: WindowSums | None,
     period: int | None,
     why_not: WhyNot | None,
     is_asked: bool,
@@ -203,7 +204,7 @@ def record_step(
     return StepOfDevice(event.index, event.name, event.n_events, duration, period, why_not, figures)
 
 
-def figures_of(step: Step) -> StepFigures:
+def figures_of(step: WindowSums) -> StepFigures:
     times: dict[SourceKey, tuple[int, int]] = {}
     for executions in step.leaves:
         key = source_key(executions.op)
@@ -220,7 +221,7 @@ def figures_of(step: Step) -> StepFigures:
             comm += executions.total
         if op.is_wait:
             wait += executions.total
-    return StepFigures(step.timeline.busy, comm, host, wait, times)
+    return StepFigures(step.busy, comm, host, wait, times)
 
 
 def facts_of(ops: Iterable[Op], known: dict[SourceKey, GroupFacts]) -> dict[SourceKey, GroupFacts]:
@@ -259,16 +260,16 @@ def reasons_not_used(steps: Sequence[StepEvent], are_modules: bool) -> list[WhyN
     return [reason(step) for step in steps]
 
 
-def texts_of_program(step: Step) -> set[str]:
+def texts_of_program(step: WindowSums) -> set[str]:
     """Return the texts of all ops outside branches: taking another branch is the same program."""
-    ops = step.ops
+    ops = [executions.op for executions in step.sums.values()]
     if not any(op.category == CONDITIONAL for op in ops):
         return {op.text for op in ops}
     ids = set(chain.from_iterable(piece.metadata_ids for piece in step.admitted.pieces))
     events = [
         (start, -duration, op.category != CONDITIONAL, op.text)
         for start, duration, metadata_id in events_of(step.admitted.pieces, step.clock, ids)
-        for op in [step.executions[metadata_id].op]
+        for op in [step.sums[metadata_id].op]
     ]
     texts = set()
     branch_end = BEFORE_ALL

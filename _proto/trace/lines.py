@@ -325,8 +325,8 @@ def _events_in_columns(data: bytes, at: int, device: DeviceStats) -> Events | No
         return None
     # A duration of 0 is not written.
     instants = {sign for sign, shape in shape_of.items() if not shape.has_duration}
-    for i in _indices(signs, instants):
-        durations.insert(i, 0)
+    if instants:
+        durations = _with_zeros(durations, _indices(signs, instants))
     events = Events(
         column.metadata_id[:],
         column.offset_ps[:],
@@ -337,6 +337,20 @@ def _events_in_columns(data: bytes, at: int, device: DeviceStats) -> Events | No
     # Values that are no times have to be told from times one by one.
     is_odd = has_negative(events.device_offsets) or has_negative(events.device_durations)
     return None if is_odd else events
+
+
+def _with_zeros(durations: Sequence[int], places: Iterable[int]) -> list[int]:
+    """Insert zeros so that they get these places in the result."""
+    # Inserting one by one takes 3 % of the time of a record.
+    found: list[int] = []
+    begin = 0
+    for n_before, place in enumerate(places):
+        end = place - n_before
+        found += durations[begin:end]
+        found.append(0)
+        begin = end
+    found += durations[begin:]
+    return found
 
 
 def _has_only_foreign_fields(merged: pb.LineMerged.Event) -> bool:
