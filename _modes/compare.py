@@ -286,7 +286,7 @@ def reason_of(gate: Gate, why_not: str | None) -> str:
     return f"{' and '.join(slower)}; the limit is {gate.limit:g} %"
 
 
-def totals_row(found: comparison.Comparison) -> fields.Totals:
+def totals_row(found: comparison.Comparison) -> fields.CompareTotals:
     rows = {name: change_row(change) for name, change in found.totals.items()}
     return {
         "step_duration": rows["step_duration"],

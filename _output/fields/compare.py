@@ -189,7 +189,7 @@ class Total(Delta, Tested, Ranges):
     """A part of the step on both sides."""
 
 
-class Totals(TypedDict):
+class CompareTotals(TypedDict):
     """The step and its parts on both sides."""
 
     step_duration: Total
@@ -227,7 +227,7 @@ class Gate(TypedDict):
     """The totals that are slower: exit status 3. Empty and not passed: nothing can be significant,
     exit status 1."""
     says: str
-    """The result in words. Example: `passed`"""
+    """The result in words: `passed`, or `failed: …` with the reason."""
 
 
 class FileDelta(Delta, Tested):
@@ -336,7 +336,7 @@ class Fields(TypedDict):
     """The changes of the compiled program."""
     noise: Noise
     """The method by which p-values are computed, and its sample."""
-    totals: Totals
+    totals: CompareTotals
     """The step and its parts."""
     by_file: list[FileDelta]
     """All source files, the largest change first. They are right even if lines have no counterpart,

@@ -31,6 +31,7 @@ PROGRAM_ID = 7
 LITERAL, CHANNEL, DIMENSIONS, ATTRIBUTES = 8, 26, 14, 68
 
 
+# The function is long because each of its arguments changes one thing in the program.
 def capture(
     *,
     numbers: int = 0,
