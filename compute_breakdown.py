@@ -275,6 +275,9 @@ MODES = (
 )
 
 
+# Output formats.
+FORMS = ("json", "text", "markdown", "csv")
+
 # Arguments of argparse for each option. Defaults are in the functions of the modes.
 OPTIONS: dict[str, Json] = {
     "--device": {
@@ -290,8 +293,23 @@ OPTIONS: dict[str, Json] = {
         " (default: the first file by name that can be read and has the device)",
     },
     "--format": {
-        "choices": ["json", "text"],
-        "help": "output format: json, or tables as text (default: json)",
+        "choices": [*FORMS],
+        "help": "output format: json, tables as text or Markdown, or the main table as CSV"
+        " (default: json)",
+    },
+    "--text": {
+        "dest": "format",
+        "action": "store_const",
+        "const": "text",
+        "help": "short for --format text",
+    },
+    "--all": {
+        "action": "store_true",
+        "help": "in text and Markdown, also list what takes less than 0.1 %% of the step",
+    },
+    "--no-merge": {
+        "action": "store_true",
+        "help": "in text and Markdown of by_op, list ops one by one that differ only in numbers",
     },
     "--step": {
         "metavar": "N",
@@ -424,7 +442,7 @@ OPTIONS: dict[str, Json] = {
         " name (repeatable)",
     },
 }
-PIPELINE_OPTIONS = ("--device", "--host", "--format")
+PIPELINE_OPTIONS = ("--device", "--host", "--format", "--text", "--all", "--no-merge")
 
 
 class Parser(argparse.ArgumentParser):
@@ -520,16 +538,36 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
             parser.error(f"{flag} belongs to --mode {' or '.join(names)}")
     for contradiction in contradictions_in(mode.name, given):
         parser.error(contradiction)
+    options = {
+        dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
+    }
+    form = given.get("format", "json")
+    if mode.name == "by_op" and form in ("text", "markdown") and given.get("top") != 0:
+        # Ops are merged before they are cut.
+        options["top"] = sys.maxsize
     return Request(
         profile=given["profile"],
         mode=mode.name,
         device=given.get("device", mode.device),
         host=given.get("host"),
-        form=given.get("format", "json"),
-        mode_options={
-            dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
-        },
+        form=form,
+        mode_options=options,
+        shows_all=given.get("all", False),
+        merges=not given.get("no_merge", False),
+        top=given.get("top"),
     )
+
+
+def form_among(words: Sequence[str]) -> str:
+    """Return the output format in words that may not be a valid command line."""
+    forms = ["json"]
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        option, equals, value = word.partition("=")
+        if option == "--format":
+            forms.append(value if equals else following)
+        elif option == "--text":
+            forms.append("text")
+    return [form for form in forms if form in FORMS][-1]
 
 
 def analyse(context: Context) -> Json:
@@ -550,6 +588,7 @@ class Outcome(NamedTuple):
     # Printed to stderr.
     complaint: str = ""
     form: str = "json"
+    request: Request | None = None
 
 
 HINT = "compute_breakdown: --format text shows tables, `| jq .totals` a part, --top 5 fewer rows\n"
@@ -561,7 +600,7 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
     try:
         request = parse_command_line(argv)
         context = Context(request, progress)
-        return Outcome(analyse(context), OK, "", request.form)
+        return Outcome(analyse(context), OK, "", request.form, request)
     except NoAnswer as error:
         # Drop the traceback, since its frames keep the trace in memory.
         failure = error.with_traceback(None)
@@ -570,10 +609,11 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
     finally:
         if progress:
             progress.erase()
-    return refusal(failure, request, context.notes if context else [])
+    form = request.form if request else form_among(sys.argv[1:] if argv is None else argv)
+    return refusal(failure, request, context.notes if context else [], form)
 
 
-def refusal(failure: NoAnswer, request: Request | None, notes: list[str]) -> Outcome:
+def refusal(failure: NoAnswer, request: Request | None, notes: list[str], form: str) -> Outcome:
     """Return the outcome of a run without an answer."""
     fields = {
         "status": "absent",
@@ -590,7 +630,7 @@ def refusal(failure: NoAnswer, request: Request | None, notes: list[str]) -> Out
     details = [fields["detail"]] if "detail" in fields else available_in(failure.fields)
     line = ": ".join(("compute_breakdown", failure.reason, *details))
     complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
-    return Outcome(fields, failure.exit_status, complaint, request.form if request else "json")
+    return Outcome(fields, failure.exit_status, complaint, form, request)
 
 
 def usage_for(failure: NoAnswer) -> str:
@@ -638,9 +678,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def printed(outcome: Outcome, for_people: bool) -> str:
     if outcome.form == "json":
         return encoded(outcome.fields, for_people)
-    from _output.text import text_of
+    from _output.forms import in_form
 
-    return text_of(outcome.fields, sys.stdout.encoding if sys.stdout else "ascii")
+    return in_form(outcome.form, outcome.fields, outcome.request, sys.stdout)
 
 
 def encoded(fields: Json, for_people: bool) -> str:

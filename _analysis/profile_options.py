@@ -40,7 +40,7 @@ def profile_options_of(survey: Survey, context: Context) -> Options | None:
     try:
         return fields_of(decode(pb.ProfileOptions, data, 0))
     except Damage as damage:
-        context.note(
+        context.warn(
             f"{OPTIONS} can't be decoded: byte {damage.offset} of its value: {damage.what}"
         )
         return None

@@ -142,7 +142,7 @@ def record_device(
     n_aggregated = admitted[0].n_aggregated
     n_dropped = n_aggregated + sum(step.admitted.n_dropped - n_aggregated for step in read)
     if n_dropped:
-        context.note(f"{n_dropped} XLA Ops events left out")
+        context.warn(f"{n_dropped} XLA Ops events left out")
     asked_for = set(range(len(steps))[asked])
     ran = dict.fromkeys(executions.op for step in read for executions in step.leaves)
     return DeviceFacts(

@@ -24,6 +24,7 @@ from _analysis.rows import idle_by_cause, likely_fields, peaks_used, shortened
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import TPU_RE
 from _pipeline.groups import Group, how_most, percent, ranked_by, sum_known
+from _pipeline.units import with_unit
 from _pipeline.vocabulary import COMPUTE, HOST
 
 TYPE_CHECKING = False
@@ -124,9 +125,9 @@ def bottleneck(
     idle = step.duration - step.timeline.busy
     recompute = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
     over = [entry for entry in ledger if entry.is_over_roof]
-    context.notes += over_roof_notes(over)
-    context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
-    context.notes += roofs.choice.notes
+    context.warn(*over_roof_notes(over))
+    context.warn(*declared_notes({entry.kernel for entry in ledger if is_declared(entry)}))
+    context.note(*roofs.choice.notes)
     causes = causes_of(step, ledger, roofs, context)
     return {
         "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
@@ -241,8 +242,8 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     named = list(lines)[:N_OVER_ROOF_NAMED]
     total = sum(entry.total for entry in over)
     return [
-        f"{len(over)} ops ({total} ps) are faster than their roof, by a wrong count of flops or"
-        " bytes, dtype or peak; pct_at_least, mfu_at_least and"
+        f"{len(over)} ops ({with_unit(total)}) are faster than their roof, by a wrong count of"
+        " flops or bytes, dtype or peak; pct_at_least, mfu_at_least and"
         f" hfu_at_least leave them out: {', '.join(named)}{', …' * (len(lines) > len(named))}"
     ]
 

@@ -86,7 +86,8 @@ def by_op(
         detail = fields["op"] = judge.detail_row(rank, group)
         if detail["cost_source"] == DECLARED:
             declared.add(detail["kernel"])
-    context.notes += [*declared_notes(declared), *roofs.choice.notes]
+    context.warn(*declared_notes(declared))
+    context.note(*roofs.choice.notes)
     return fields
 
 

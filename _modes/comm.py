@@ -41,7 +41,7 @@ def comm(step: Step, context: Context, *, top: int = 20) -> Returned:
     with_host = [transfer for transfer in transfers if transfer.op.waits_for == HOST]
     among_devices = [transfer for transfer in transfers if transfer.op.waits_for != HOST]
     in_flight, host_in_flight = union_of(among_devices), union_of(with_host)
-    context.notes += clock_notes(transfers)
+    context.warn(*clock_notes(transfers))
     return {
         "rows": [comm_row(alike, cover, step) for alike in ranked[:top]],
         "tail": {

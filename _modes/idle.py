@@ -95,18 +95,18 @@ def host_activity(
         why = "this file merges several ranks, and the device's rank is unknown"
         if device.rank:
             why = f"there is no plane {THREADS}"
-        context.note(f"{why}; the host's activity is unknown")
+        context.warn(f"{why}; the host's activity is unknown")
         return None
     try:
         host = Host([device.trace.plane(name) for name in planes], [*shown, *counted])
         activity = HostActivity(host, shown, counted)
     except Damage as error:
         where = device.trace.in_file(error)
-        context.note(f"the host's plane can't be read: {where}; answered without it")
+        context.warn(f"the host's plane can't be read: {where}; answered without it")
         return None
     first, last = span
     if not (host.overlaps(first + device.base, last + device.base) or has_overlap(host, device)):
-        context.note("the host's events and the device's ops have no time in common")
+        context.warn("the host's events and the device's ops have no time in common")
         return None
     return activity
 

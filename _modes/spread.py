@@ -54,8 +54,7 @@ def spread(
         steps=steps,
         on_each=in_processes if sum(map(size_of, places)) > SMALL_FILE else in_turn,
     )
-    context.notes += [f"a host can't be read: {why}" for why in found.unreadable]
-    context.notes += found.notes
+    context.warn(*(f"a host can't be read: {why}" for why in found.unreadable), *found.notes)
     answer: fields.Answer = {
         "status": "ok",
         "mode": request.mode,

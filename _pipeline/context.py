@@ -33,18 +33,36 @@ class Request(NamedTuple):
     # Output format.
     form: str
     mode_options: dict[str, Any]
+    # Choices of text and Markdown: also list what is small, and merge what differs in numbers.
+    shows_all: bool = False
+    merges: bool = True
+    # The number of rows, if it was given.
+    top: int | None = None
 
 
 class Context:
-    """Holds the request, collects notes for the answer, and passes progress on."""
+    """Holds the request, collects notes for the answer, and passes progress on.
+
+    A note says where figures come from: which file, step and peaks were chosen. A warning says what
+    is missing, assumed or doubtful.
+    """
 
     def __init__(self, request: Request, on_progress: OnProgress | None = None) -> None:
         self.request = request
-        self.notes: list[str] = []
         self.on_progress = on_progress
+        self.warnings: list[str] = []
+        self.provenance: list[str] = []
 
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+    @property
+    def notes(self) -> list[str]:
+        """Return all notes, each once: warnings first."""
+        return list(dict.fromkeys((*self.warnings, *self.provenance)))
+
+    def note(self, *texts: str) -> None:
+        self.provenance += texts
+
+    def warn(self, *texts: str) -> None:
+        self.warnings += texts
 
     def with_own_notes(self) -> Context:
         """Return a context for a part of the run that decides itself which notes to keep."""

@@ -12,6 +12,7 @@ from _pipeline.idle_causes import Causes
 from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import timeline_of
+from _pipeline.units import with_unit
 from _pipeline.vocabulary import KINDS
 from _proto.cached import cached_property
 
@@ -90,10 +91,10 @@ def normalize(
     device: Device, picked: StepEvent | None, admitted: Admitted, context: Context
 ) -> Step:
     """Return the step with its ops, executions and timeline, and add notes on its events."""
-    context.notes += admitted.notes
+    context.warn(*admitted.notes)
     if picked and picked.n_events != admitted.n_started:
         # Starts are counted more coarsely than events are read.
-        context.note(
+        context.warn(
             f"{picked.n_events} events counted in this step, {admitted.n_started} start in it: some"
             " events of the line have two times; counts of other steps may be as wrong"
         )
@@ -103,12 +104,12 @@ def normalize(
             raise NoAnswer("empty_xla_ops_line")
         if not device.steps:
             context.note("no Steps line; using the whole XLA Ops window")
-    of_stacks = context.with_own_notes()
-    step = step_of(device, picked, admitted, make_ops(device, [admitted], of_stacks))
-    context.notes += [*clock_notes(step), *of_stacks.notes, *false_stack_notes(step)]
+    step = step_of(device, picked, admitted, make_ops(device, [admitted], context))
+    context.note(*clock_notes(step))
+    context.warn(*false_stack_notes(step))
     n_infinite = sum(op.has_infinite_fact for op in step.ops)
     if n_infinite:
-        context.note(f"flops or bytes of {n_infinite} ops are not finite: treated as absent")
+        context.warn(f"flops or bytes of {n_infinite} ops are not finite: treated as absent")
     return step
 
 
@@ -157,7 +158,7 @@ def clock_notes(step: Step) -> list[str]:
         return []
     return [
         "durations are the device's; by the trace's clock, which trace viewers draw and `steps`"
-        f" lists, those of ops differ by {off} ps in all, one by {worst} ps"
+        f" lists, those of ops differ by {with_unit(off)} in all, one by {with_unit(worst)}"
     ]
 
 
@@ -167,6 +168,6 @@ def false_stack_notes(step: Step) -> list[str]:
     if not false.members:
         return []
     return [
-        f"{len(false.members)} ops ({false.total} ps) have a source that is not their stack's"
-        " innermost frame: the stack may be false"
+        f"{len(false.members)} ops ({with_unit(false.total)}) have a source that is not their"
+        " stack's innermost frame: the stack may be false"
     ]

@@ -135,8 +135,14 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
     for kernel in dict.fromkeys(kernels):
         if kernels.count(kernel) > 1:
             yield f"--kernel-cost was given twice for {kernel}; give one cost per kernel"
-    if given.get("format") == "text" and mode in WITHOUT_TEXT:
-        yield f"--mode {mode} has no --format text; leave it out"
+    form = given.get("format", "json")
+    if form != "json" and mode in WITHOUT_TEXT:
+        yield f"--mode {mode} has no --format {form}; leave it out"
+    for option in ("all", "no_merge"):
+        if option in given and form not in ("text", "markdown"):
+            yield f"--{option.replace('_', '-')} requires --format text or --format markdown"
+    if "no_merge" in given and mode != "by_op":
+        yield f"--no-merge belongs to --mode by_op, got --mode {mode}"
     if mode == "anatomy" and "device" in given:
         yield "--mode anatomy does not take --device; use --plane"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:

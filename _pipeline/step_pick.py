@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _pipeline.device import count_starts
-from _pipeline.groups import percent
 from _pipeline.intervals import length_of, union
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
+from _pipeline.units import with_unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def pick_step(device: Device, choice: StepChoice, context: Context) -> StepEvent
     """Return the requested step, else the busiest; None if the step is all ops."""
     count_starts(device)
     picked = pick_among(device, choice, context)
-    context.notes += notes_on_time_outside(device.steps)
+    context.warn(*notes_on_time_outside(device.steps))
     return picked
 
 
@@ -66,11 +66,11 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
                 f" of {device.n_events} in {len(steps)} steps{typical})"
             )
         else:
-            context.note(f"no op starts in any step; took the middle one (idx={picked.index})")
+            context.warn(f"no op starts in any step; took the middle one (idx={picked.index})")
     else:
         return None
     if not picked.n_events:
-        context.note("no op starts in this step: it shows idle time only")
+        context.warn("no op starts in this step: it shows idle time only")
     return picked
 
 
@@ -80,11 +80,13 @@ def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
     without_ops = [step for step in steps if not step.n_events]
     if without_ops:
         idle = sum(step.duration for step in without_ops)
-        notes.append(f"{len(without_ops)} of {len(steps)} steps have no op ({idle} ps)")
+        notes.append(f"{len(without_ops)} of {len(steps)} steps have no op ({with_unit(idle)})")
     between, whole = time_between(steps)
     if 100 * between > whole:
-        share = percent(between, whole)
-        notes.append(f"{between} ps between steps ({share} % of the capture) are in no step")
+        share = 100 * between / whole
+        notes.append(
+            f"{with_unit(between)} between steps ({share:.1f} % of the capture) are in no step"
+        )
     return notes
 
 

@@ -40,7 +40,7 @@ def causes_of(step: Step, ledger: Sequence[Entry], roofs: Roofs, context: Contex
             -(cause.gain_bytes or 0),
         )
     )
-    context.notes += _overlap_notes(causes)
+    context.warn(*_overlap_notes(causes))
     return causes
 
 
@@ -64,7 +64,7 @@ def _of_programs(
             has_program = True
             found += causes_in_program(StepProgram(step, program, entries, roofs))
     if not has_program:
-        context.note(
+        context.warn(
             "the capture has no program of this step, so only recompute and"
             " recomputed_repeatedly are looked for in causes"
         )

@@ -20,10 +20,11 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
+from _output.layout import Column, Each, Says, Table
+
 import compute_breakdown
 from _output import layout
 from _output.characters import Characters
-from _output.layout import Column, Each, Says, Table
 from _output.text import HEAD, parts_of, text_of
 from tests.answers import BATCH, answers, demo, refusals
 from tests.builders.random_xspace import command_line, random_case

@@ -1,0 +1,68 @@
+"""Describe what each mode shows to people; `_output/screen.py` says what the parts mean.
+
+Each mode has a file with its sentences and tables, `PARTS`, and the path of its main table, `MAIN`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from _output.screen import Says, filled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from _output.screen import Block, Part, View
+
+    Json = dict[str, Any]
+
+# The head of modes of one step. A sentence with a field that the object lacks is left out.
+HEAD = (
+    Says("{mode:word}: {trace:file}, {device} ({device_type})"),
+    Says(
+        "step {step_name} (index {step_id:word}): {step_duration_ps:time} on the {clock:word}'s clock;"
+        " program {program.name}",
+        when="step_source",
+    ),
+    Says(
+        "all ops of the device: {step_duration_ps:time} on the {clock:word}'s clock;"
+        " program {program.name}",
+        when="!step_source",
+    ),
+)
+NO_ANSWER = (
+    Says("{mode:word}: no answer for {profile_dir:file}: {reason:word}", when="mode"),
+    Says("no answer: {reason:word}", when="!mode"),
+    Says("{detail:whole}"),
+    *(
+        Says(f"available {what}: {{available_{what}:whole}}", when=f"available_{what}")
+        for what in ("devices", "hosts", "lines", "planes", "steps", "kernels", "ops", "scopes")
+    ),
+    Says("modes: {available_modes:values}"),
+)
+
+
+def blocks_of(fields: Json, view: View) -> Iterator[Block]:
+    """Yield the sentences and tables of an answer."""
+    is_absent = fields["status"] == "absent"
+    name, file = fields["profile_dir"], fields.get("xplane_file")
+    if file:
+        fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
+    for part in (*(NO_ANSWER if is_absent else HEAD), *parts_of(fields["mode"])):
+        yield from filled(part, fields, view)
+    if is_absent:
+        advice = getattr(screen_of(fields["mode"]), "WITHOUT_ANSWER", {}).get(fields["reason"])
+        if advice:
+            yield from filled(Says(advice), fields, view)
+
+
+def screen_of(mode: str | None) -> Any:
+    return import_module(f"_output.screens.{mode}") if mode else None
+
+
+def parts_of(mode: str | None) -> tuple[Part, ...]:
+    """Return the sentences and tables of a mode."""
+    parts: tuple[Part, ...] = screen_of(mode).PARTS if mode else ()
+    return parts

@@ -1,0 +1,68 @@
+"""Show comm: what communication costs, by collective and by line."""
+
+from __future__ import annotations
+
+from _output.screen import Column, Says, Section, Table
+from _output.screens.shared import LIKELY, RUNS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from _output.screen import Part
+
+MAIN: Final = "rows"
+
+PARTS: tuple[Part, ...] = (
+    Says(
+        "\nNo communication ran in this step. If other steps communicate, pick one with --step N"
+        " (--mode summary lists them) or take --step all.",
+        when="!rows !totals.host_in_flight_union_ps",
+    ),
+    Section(
+        (
+            Says(
+                "\nexposed {totals.exposed_ps:time} ({totals.exposed_pct_of_step:percent} of the"
+                " step); in flight {totals.in_flight_union_ps:time}, of this"
+                " {totals.hidden_union_ps:time} hidden by math or copies",
+                when="totals.by_collective",
+            ),
+            Says(
+                "host: exposed {totals.host_ps:time}; in flight"
+                " {totals.host_in_flight_union_ps:time}, hidden"
+                " {totals.host_hidden_union_ps:time}",
+                when="totals.host_in_flight_union_ps",
+            ),
+            Table(
+                "by collective; run is time on the core, wait is waiting for asynchronous ones",
+                "totals.by_collective",
+                (
+                    Column("collective", "key", "word"),
+                    Column("run", "sync_dur_ps", "time"),
+                    Column("wait", "wait_dur_ps", "time"),
+                    RUNS,
+                    Column("payload", "payload_bytes", "bytes"),
+                ),
+            ),
+        )
+    ),
+    Table(
+        "by line; moved is the bytes on the bus, GB/s a lower bound of their rate",
+        "rows",
+        (
+            Column("run", "sync_dur_ps", "time"),
+            Column("wait", "wait_dur_ps", "time"),
+            RUNS,
+            Column("hidden", "covered_ps", "time", null=""),
+            Column("moved", "bus_bytes", "bytes"),
+            Column("GB/s", "bus_gbps", "number"),
+            Column("collective", "collective", "word", also=(" in a loop of {loop.trips:count}",)),
+            Column("groups", "groups", "word", null=""),
+            LIKELY,
+        ),
+        size="exposed_ps",
+        what="row",
+        omitted="tail.n_rows_omitted",
+        tail={"run": "tail.sync_dur_ps", "wait": "tail.wait_dur_ps"},
+    ),
+)

@@ -1,0 +1,31 @@
+"""Columns and sentences that several modes share."""
+
+from __future__ import annotations
+
+from _output.screen import Column, Says
+
+# The line is the user's own, else the innermost, else the key.
+LINE = Column("line", ("source_user", "source_inner", "agg_key"), "file", least=24)
+# Ops and kernels have no key.
+OP_LINE = Column("line", ("source_user", "source_inner"), "file", least=24)
+LIKELY = Column("line", ("source_user", "source_inner"), "file", "(none known)", least=18)
+LOOP = " in a loop of {loop.trips:count}"
+KIND = Column("kind", "kind", "word", least=9)
+CLASS = Column("class", "class", "word", least=13)
+STEP_SHARE = Column("% step", "pct_of_step", "percent")
+RUNS = Column("runs", "n_executions", "count")
+TOTAL = Column("time", "total_dur_ps", "time")
+TIME = Column("time", "dur_ps", "time")
+LOST = Column("lost", "lost_ps", "time")
+AVERAGE = Column("each", "avg_dur_ps", "time")
+CATEGORY = Column("category", "hlo_category")
+PHASES = Column("phases", "phases", "initials", null="")
+SCOPE = Column("scope", "scope", "file", null="", least=12)
+MOSTLY = Column("mostly", "hlo_op_breakdown.0.signature", "what", also=(LOOP,))
+BYTES = Column("size", "bytes", "bytes")
+
+PEAKS = Says(
+    "\npeaks of {chip:word}: {peaks_used.peak_tflops_bf16:decimal} TFLOP/s in bf16,"
+    " {peaks_used.peak_tflops_fp8:decimal} in fp8, {peaks_used.peak_tflops_fp32:decimal} in fp32;"
+    " {peaks_used.peak_hbm_gibps:decimal} GiB/s of HBM"
+)
