@@ -41,7 +41,7 @@ def compare(
     baseline_host: str | None = None,
     steps: slice = slice(None),
     top: int = 50,
-) -> fields.Answer:
+) -> fields.Returned:
     request = context.request
     device = request.device or DEVICE
     after = read_record(request.profile, request.host, device, context)
@@ -59,7 +59,7 @@ def compare(
     )
     context.warn(*notes_of(found))
     context.note(RUN_TO_RUN)
-    answer: fields.Answer = {
+    answer: fields.Returned = {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,

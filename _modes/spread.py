@@ -43,7 +43,7 @@ def spread(
     *,
     steps: slice = slice(None),
     top: int = 50,
-) -> fields.Answer:
+) -> fields.Returned:
     request = context.request
     places = of_host(find_captures(request.profile, context), request.host)
     # Lines are read again, of two devices of each cohort. Standard input can be read only once.
@@ -55,7 +55,7 @@ def spread(
         on_each=in_processes if sum(map(size_of, places)) > SMALL_FILE else in_turn,
     )
     context.warn(*(f"a host can't be read: {why}" for why in found.unreadable), *found.notes)
-    answer: fields.Answer = {
+    answer: fields.Returned = {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,

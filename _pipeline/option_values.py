@@ -12,7 +12,7 @@ from _pipeline.folders import is_trace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     Json = dict[str, Any]
@@ -106,6 +106,29 @@ def peak_of(name: str) -> Callable[[str], tuple[str, float]]:
     return converter(lambda text: (name, float(positive(text))), "a finite number above 0")
 
 
+FORMS = ("json", "text", "markdown", "csv")
+# Arguments of argparse for the options that say how an answer is printed.
+FORM_OPTIONS: dict[str, Json] = {
+    "--format": {
+        "choices": FORMS,
+        "help": "output format: json, tables as text or Markdown, or the main table as CSV"
+        " (default: json)",
+    },
+    "--text": {
+        "dest": "format",
+        "action": "store_const",
+        "const": "text",
+        "help": "short for --format text",
+    },
+    "--all": {
+        "action": "store_true",
+        "help": "in text and Markdown, also list what takes less than 0.1 %% of the step",
+    },
+    "--no-merge": {
+        "action": "store_true",
+        "help": "in text and Markdown of by_op, list ops one by one that differ only in numbers",
+    },
+}
 # `record` is machine-readable only and `page` is HTML; neither has text output.
 WITHOUT_TEXT = ("record", "page")
 
@@ -147,3 +170,15 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
         yield "--mode anatomy does not take --device; use --plane"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
         yield "--line, --grep and --sample require --plane"
+
+
+def form_among(words: Sequence[str]) -> str:
+    """Return the output format in words that may not be a valid command line."""
+    forms = ["json"]
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        option, equals, value = word.partition("=")
+        if option == "--format":
+            forms.append(value if equals else following)
+        elif option == "--text":
+            forms.append("text")
+    return [form for form in forms if form in FORMS][-1]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 HEAD = (
     Says("{mode:word}: {trace:file}, {device} ({device_type})"),
     Says(
-        "step {step_name} (index {step_id:word}): {step_duration_ps:time} on the {clock:word}'s clock;"
-        " program {program.name}",
+        "step {step_name} (index {step_id:word}): {step_duration_ps:time} on the {clock:word}'s"
+        " clock; program {program.name}",
         when="step_source",
     ),
     Says(
