@@ -112,7 +112,8 @@ def costs_by_kernel(
 def declared_notes(kernels: Set[str | None]) -> list[str]:
     if not kernels:
         return []
+    which = "1 kernel" if len(kernels) == 1 else f"each of {len(kernels)} kernels"
     return [
-        f"kernels judged by what their authors declared: {len(kernels)}; that is a claim, and twice"
-        " too high for a causal kernel that declares the full square"
+        f"{which} judged by its declared cost: twice too high if it is causal and declares the full"
+        " square"
     ]

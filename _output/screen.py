@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     Part: TypeAlias = "Says | Table | Section | Each"
     Span: TypeAlias = "str | Figure | Name"
 
-# Rows of less than a thousandth of the whole are hidden.
-SMALLEST_SHARE: Final = 1000
+# Rows of less than a thousandth of the whole are hidden, if a table does not say otherwise.
+SMALLEST_PART: Final = 1000
 INDENT: Final = "  "
 # The depth beyond which names are not indented further.
 DEEPEST: Final = 10
@@ -88,9 +88,10 @@ class Table(NamedTuple):
     by: str = ""
     # Leave out rows where this field is zero or null.
     unless_0: str = ""
-    # Hide rows in which this field is less than a thousandth of the field `whole`.
+    # Hide rows in which this field is less than a part of the field `whole`.
     size: str = ""
     whole: str = "step_duration_ps"
+    part: int = SMALLEST_PART
     # Show at most so many rows; `takes_top` replaces this by `--top`.
     most: int = 0
     takes_top: bool = False
@@ -106,6 +107,8 @@ class Table(NamedTuple):
     # A sentence below each row, and another one for `--all`.
     below: str = ""
     below_all: str = ""
+    # Show the table right after the one before it.
+    follows: bool = False
     # Show the table only with the option `--all` or `--top`, or only if it has so many rows.
     only: str = ""
     fewest: int = 0
@@ -170,9 +173,7 @@ class Grid(NamedTuple):
     columns: Sequence[Column]
     cells: Sequence[Sequence[Span]]
     below: Mapping[int, Sequence[Span]]
-
-    def rows(self) -> Iterator[Sequence[Span]]:
-        return zip(*self.cells, strict=True)
+    follows: bool
 
 
 class Block(NamedTuple):
@@ -370,7 +371,7 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
     template = table.below_all if view.shows_all else table.below
     below = {i: spans_of(template, row) for i, row in enumerate(rows)} if template else {}
     title = spans_of(table.title, fields)
-    return Grid(title, [columns[i] for i in kept], [cells[i] for i in kept], below)
+    return Grid(title, [columns[i] for i in kept], [cells[i] for i in kept], below, table.follows)
 
 
 def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list[Json]]:
@@ -388,8 +389,8 @@ def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list
         most = view.top if table.takes_top and view.top is not None else len(rows)
     elif table.size:
         whole = int(known_at(fields, table.whole) or 0)
-        hidden = [row for row in rows if is_small(at(row, table.size), whole)]
-        rows = [row for row in rows if not is_small(at(row, table.size), whole)]
+        hidden = [row for row in rows if is_small(at(row, table.size), whole, table.part)]
+        rows = [row for row in rows if not is_small(at(row, table.size), whole, table.part)]
     if most:
         rows, hidden = rows[:most], [*rows[most:], *hidden]
     elif table.takes_top:
@@ -398,8 +399,8 @@ def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list
     return rows, hidden
 
 
-def is_small(value: Any, whole: int) -> bool:
-    return value is not None and abs(int(value)) * SMALLEST_SHARE < whole
+def is_small(value: Any, whole: int, part: int) -> bool:
+    return value is not None and abs(int(value)) * part < whole
 
 
 def is_figure(column: Column) -> bool:
@@ -459,7 +460,7 @@ def more_cell(
     n_hidden = sum(row.get("n_merged", 1) for row in hidden)
     n_more = n_hidden + int((known_at(fields, table.omitted) if table.omitted else 0) or 0)
     more = "" if is_first else "more "
-    option = "" if not n_hidden else " (--all)" if n_hidden == n_more else f" ({n_hidden} by --all)"
+    option = "" if not n_hidden else " (--all)" if n_hidden == n_more else f" ({n_hidden} with --all)"
     return Name(f"{n_more} {more}{plural(table.what, n_more)}{option}", "word")
 
 

@@ -78,17 +78,19 @@ class Page:
                 yield from self.lines_of_sentence(block.part, block.unit)
         if fields.get("next_steps"):
             yield ""
-            yield from self.bold(["next"])
         for step in fields.get("next_steps", ()):
             # A command is not broken, so that it can be copied.
             command = self.seen(step["command"])
-            both = f"{INDENT}{command}  # {self.seen(step['why'])}"
-            yield both if self.characters.width(both) <= self.width else f"{INDENT}{command}"
+            why = f"  # {self.seen(step['why'])}"
+            is_short = self.characters.width(f"next: {command}{why}") <= self.width
+            yield f"next: {command}{why if is_short else ''}"
+            if not is_short:
+                yield f"{INDENT * 2}{why}"
         if fields["notes"]:
             yield ""
             yield from self.bold(["notes"])
         for note in dict.fromkeys(fields["notes"]):
-            yield from self.wrapped(self.seen(note), f"{INDENT}- ", INDENT * 2)
+            yield from self.wrapped(self.seen(note), "- ")
 
     def seen(self, text: str) -> str:
         return self.characters.seen(text)
@@ -150,7 +152,8 @@ class Page:
     # Tables.
 
     def lines_of_table(self, grid: Grid, time: Unit) -> Iterator[str]:
-        yield ""
+        if not grid.follows:
+            yield ""
         if grid.title:
             yield from self.bold(self.wrapped(self.sentence(grid.title, time)))
         columns = []

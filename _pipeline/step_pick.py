@@ -56,17 +56,19 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
         picked, n_busy = busiest(named)
         if len(named) > 1:
             busy = f"typical of {n_busy} as busy" if n_busy else "the middle one"
-            context.note(f"{len(named)} steps are named {name!r}; took idx={picked.index}, {busy}")
+            context.note(
+                f"{len(named)} steps are named {name!r}; took index {picked.index}, {busy}"
+            )
     elif steps:
         picked, n_busy = busiest(steps)
         if n_busy:
             typical = f"; typical of {n_busy} as busy" if n_busy > 1 else ""
             context.note(
-                f"auto-picked busiest step (idx={picked.index}, n_xla_ops_events={picked.n_events}"
-                f" of {device.n_events} in {len(steps)} steps{typical})"
+                f"auto-picked the busiest step (index {picked.index}, {picked.n_events} of"
+                f" {device.n_events} ops in {len(steps)} steps{typical})"
             )
         else:
-            context.warn(f"no op starts in any step; took the middle one (idx={picked.index})")
+            context.warn(f"no op starts in any step; took the middle one (index {picked.index})")
     else:
         return None
     if not picked.n_events:

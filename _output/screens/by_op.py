@@ -131,7 +131,7 @@ PARTS: tuple[Part, ...] = (
         ),
         derive=listed,
         size="total_dur_ps",
-        most=15,
+        most=10,
         takes_top=True,
         what="op",
         omitted="tail.n_ops_omitted",
@@ -144,6 +144,7 @@ PARTS: tuple[Part, ...] = (
         size="total_dur_ps",
         what="container",
         tail={"time": ""},
+        only="all",
     ),
     PEAKS,
 )
