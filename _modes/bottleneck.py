@@ -243,7 +243,8 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     total = sum(entry.total for entry in over)
     return [
         f"{len(over)} ops ({with_unit(total)}) are faster than their roof (wrong flops, bytes,"
-        f" dtype or peak); the lower bounds leave them out: {', '.join(named)}{', …' * (len(lines) > len(named))}"
+        " dtype or peak); the lower bounds leave them out:"
+        f" {', '.join(named)}{', …' * (len(lines) > len(named))}"
     ]
 
 

@@ -10,7 +10,8 @@ import re
 
 from _output.characters import Characters
 from _output.figures import WORDS
-from _output.screen import Figure, Grid, Name, View, is_figure, texts_of, with_unit
+from _output.fill import Figure, Grid, Name, is_figure, texts_of, with_unit
+from _output.screen import View
 from _output.screens import blocks_of
 
 TYPE_CHECKING = False
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from _output.figures import Unit
-    from _output.screen import Span
+    from _output.fill import Span
 
     Json = dict[str, Any]
 

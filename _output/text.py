@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 from _output.characters import Characters
 from _output.figures import FIGURES
-from _output.screen import (
+from _output.fill import (
     INDENT,
     Figure,
     Grid,
     Name,
     Paragraph,
-    View,
     is_figure,
     texts_of,
     with_unit,
 )
+from _output.screen import View
 from _output.screens import blocks_of
 
 TYPE_CHECKING = False
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from _output.figures import Unit
-    from _output.screen import Column, Span
+    from _output.fill import Span
+    from _output.screen import Column
 
     Json = dict[str, Any]
 

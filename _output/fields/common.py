@@ -24,7 +24,7 @@ class OkAnswer(TypedDict):
     """PROFILE as given on the command line."""
     notes: list[str]
     """Choices, assumptions, omissions and doubts behind the figures. Read them.
-    Example: `["run 2026_11_21_00_00_00 taken", "auto-picked busiest step (idx=1, …"]`"""
+    Example: `["run 2026_11_21_00_00_00 taken", "auto-picked the busiest step (index 1, …"]`"""
 
 
 class NextStep(TypedDict):

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from _output.screen import Says, filled
+from _output.fill import filled
+from _output.screen import Says
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from _output.screen import Block, Part, View
+    from _output.fill import Block
+    from _output.screen import Part, View
 
     Json = dict[str, Any]
 
