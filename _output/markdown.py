@@ -31,7 +31,7 @@ BACKTICKS_RE = re.compile(r"`+")
 PARTS_RE = re.compile(r"\A([\"'(]*)(.*?)([\"').,;:!?]*)\Z", re.DOTALL)
 # A word without markup: no emphasis, tag, link, mention or reference.
 PLAIN_RE = re.compile(r"[^\W_]*(?:(?:[-+/.,:'%=…]|(?<=[^\W_])_(?=[^\W_]))[^\W_]*)*")
-EMOJI_RE = re.compile(r":\w+")
+EMOJI_RE = re.compile(r":\w+:")
 # The start of a list, heading or quotation.
 BLOCK_RE = re.compile(r"(?:[-+*>#]|\d+[.)])(?= |\Z)")
 
@@ -116,6 +116,8 @@ class Page:
         return f"\\{text}" if BLOCK_RE.match(text) else text
 
     def word(self, word: str) -> str:
+        if EMOJI_RE.search(word):
+            return self.code(word)
         before, core, after = PARTS_RE.findall(word)[0]
         return f"{before}{core if is_plain(core) else self.code(core)}{after}"
 
@@ -140,7 +142,7 @@ class Page:
 def is_plain(word: str) -> bool:
     """Return True for a word that GitHub shows as it is."""
     is_link = "://" in word or word.startswith("www.")
-    return PLAIN_RE.fullmatch(word) is not None and not is_link and not EMOJI_RE.search(word)
+    return PLAIN_RE.fullmatch(word) is not None and not is_link
 
 
 def is_word(cell: Span) -> bool:

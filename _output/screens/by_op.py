@@ -51,18 +51,20 @@ def without_numbers(name: str) -> str:
 def of_several(members: list[Json]) -> Json:
     """Return one row for ops: sums, and facts of the longest op."""
     first, n_ops = members[0], len(members)
-    row = {**first, **{name: sum(one[name] or 0 for one in members) for name in SUMS}}
-    for name in ("at_roof_ps", "lost_ps"):
-        values = [one[name] for one in members]
-        row[name] = None if None in values else sum(values)
-    for name in ("hlo_op", "scope") if n_ops > 1 else ():
-        if len({one[name] for one in members}) > 1:
-            row[name] = without_numbers(first[name])
+    row = {**first}
+    if n_ops > 1:
+        row |= {name: sum(one[name] or 0 for one in members) for name in SUMS}
+        for name in ("at_roof_ps", "lost_ps"):
+            values = [one[name] for one in members]
+            row[name] = None if None in values else sum(values)
+        for name in ("hlo_op", "scope"):
+            if len({one[name] for one in members}) > 1:
+                row[name] = without_numbers(first[name])
+        row["avg_dur_ps"] = row["total_dur_ps"] // (row["n_executions"] or 1)
     runs = {one["n_executions"] for one in members}
     known = row["at_roof_ps"] and row["total_dur_ps"]
     return {
         **row,
-        "avg_dur_ps": row["total_dur_ps"] // (row["n_executions"] or 1),
         "pct_of_roof": 100 * row["at_roof_ps"] / row["total_dur_ps"] if known else None,
         "ops_x_runs": f"{n_ops} x {first['n_executions']}"
         if len(runs) == 1

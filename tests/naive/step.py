@@ -233,8 +233,8 @@ class Picked:
         doubtful = [e for e in self.leaves if e.op.is_stack_doubtful]
         if doubtful:
             self.notes.append(
-                f"{len(ops_of(doubtful))} ops ({readable(duration(doubtful))}) have a source that is"
-                " not their stack's innermost frame: the stack may be false"
+                f"{len(ops_of(doubtful))} ops ({readable(duration(doubtful))}) have a source that"
+                " is not their stack's innermost frame: the stack may be false"
             )
 
     @property
