@@ -7,6 +7,7 @@ lacks.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 TYPE_CHECKING = False
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 # What is shown instead of characters that the encoding lacks.
 IN_ASCII = {"…": "...", "µ": "u", "·": "-"}
+MICROSECONDS_RE = re.compile(r"(?<=\d) us\b")
 # The number of marks over one letter that languages need; further marks are escaped.
 MOST_MARKS = 2
 
@@ -37,6 +39,10 @@ class Characters:
 
     def unit(self, name: str) -> str:
         return f"{self.micro}s" if name == "us" else name
+
+    def prose(self, text: str) -> str:
+        """Escape a sentence, and write its microseconds as tables do."""
+        return MICROSECONDS_RE.sub(f" {self.micro}s", self.seen(text))
 
     def seen(self, text: str, longest: int = 0) -> str:
         """Escape characters that can't be shown; keep only both ends of a far too long text."""

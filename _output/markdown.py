@@ -33,7 +33,7 @@ PARTS_RE = re.compile(r"\A([\"'(]*)(.*?)([\"').,;:!?]*)\Z", re.DOTALL)
 PLAIN_RE = re.compile(r"[^\W_]*(?:(?:[-+/.,:'%=…]|(?<=[^\W_])_(?=[^\W_]))[^\W_]*)*")
 EMOJI_RE = re.compile(r":\w+:")
 # The start of a list, heading or quotation.
-BLOCK_RE = re.compile(r"(?:[-+*>#]|\d+[.)])(?= |\Z)")
+BLOCK_RE = re.compile(r"\A(\d*)([-+*>#]|(?<=\d)[.)])(?= |\Z)")
 
 
 def markdown_of(fields: Json, encoding: str, view: View | None = None) -> str:
@@ -88,15 +88,15 @@ class Page:
         if title:
             yield f"**{title}**"
         yield "\n".join(f"| {' | '.join(cells)} |" for cells in zip(*columns, strict=True))
-        for sentence in grid.below.values():
-            yield self.sentence(sentence, time)
+        if grid.below:
+            yield "\n".join(f"- {self.sentence(below, time)}" for below in grid.below.values())
 
     def cell(self, text: str, is_plain: bool) -> str:
         return self.prose(text) if is_plain else self.code(text.strip(), is_in_table=True)
 
     def sentence(self, spans: Sequence[Span], unit: Unit) -> str:
         text = "".join(self.span(span, unit) for span in spans)
-        return f"\\{text}" if BLOCK_RE.match(text) else text
+        return BLOCK_RE.sub(r"\1\\\2", text)
 
     def span(self, span: Span, unit: Unit) -> str:
         if isinstance(span, Figure):
@@ -111,9 +111,9 @@ class Page:
 
     def prose(self, text: str) -> str:
         """Return a sentence with code spans for words that could be markup."""
-        seen = self.characters.seen(text)
+        seen = self.characters.prose(text)
         text = " ".join(map(self.word, seen.split(" ")))
-        return f"\\{text}" if BLOCK_RE.match(text) else text
+        return BLOCK_RE.sub(r"\1\\\2", text)
 
     def word(self, word: str) -> str:
         if EMOJI_RE.search(word):

@@ -41,7 +41,8 @@ GAP: Final = "  "
 TIED: Final = "\0"
 # Limits on a sentence and on one name in it, in columns of the terminal.
 LONGEST_SENTENCE, LONGEST_NAME = 1000, 70
-WHOLE = ("whole", "clause", "stack", "values")
+PROSE = ("whole", "clause")
+WHOLE = (*PROSE, "stack", "values")
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 WARNING: Final = "\x1b[33m"
 
@@ -71,7 +72,7 @@ class Page:
 
     def lines_of(self, fields: Json, view: View) -> Iterator[str]:
         if fields.get("headline"):
-            yield from self.bold(self.wrapped(self.seen(fields["headline"]), rest=""))
+            yield from self.bold(self.wrapped(self.characters.prose(fields["headline"]), rest=""))
         for block in blocks_of(fields, view):
             if isinstance(block.part, Grid):
                 yield from self.lines_of_table(block.part, block.unit)
@@ -91,7 +92,7 @@ class Page:
             yield ""
             yield from self.bold(["notes"])
         for note in dict.fromkeys(fields["notes"]):
-            yield from self.wrapped(self.seen(note), "- ")
+            yield from self.wrapped(self.characters.prose(note), "- ")
 
     def seen(self, text: str) -> str:
         return self.characters.seen(text)
@@ -122,6 +123,8 @@ class Page:
 
     def name(self, text: str, kind: str) -> str:
         longest = LONGEST_SENTENCE if kind in WHOLE else LONGEST_NAME
+        if kind in PROSE:
+            text = self.characters.prose(text)
         return self.cut(self.characters.seen(text, longest), kind, longest)
 
     def cut(self, text: str, kind: str, width: int) -> str:

@@ -1,4 +1,4 @@
-"""Golden answers: what some modes say of the demo, as committed JSON.
+"""Golden answers: what some modes say of the demo, as committed JSON, and all modes as text.
 
     python -m tests.goldens
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import compute_breakdown
+from _output.text import text_of as text_of_answer
 from tests.harness import DEMO, answer
 
 FOLDER = DEMO.parent / "goldens"
@@ -35,6 +37,22 @@ GOLDENS: dict[str, tuple[Any, tuple[str, ...], str]] = {
 }
 
 
+TEXTS = tuple(
+    mode.name for mode in compute_breakdown.MODES if mode.name not in ("record", "page", "export")
+)
+
+
+def text_made(mode: str) -> str:
+    """Return what the program says of the demo as text, without the commands to run next."""
+    if mode == "compare":
+        fields = answer(AFTER, mode, "--baseline", str(BEFORE))
+    else:
+        fields = answer(DEMO, mode, "--format", "text")
+    # Commands and paths depend on where the tests run.
+    fixed: dict[str, Any] = {"next_steps": [], "profile_dir": "demo", "baseline_dir": "before"}
+    return text_of_answer(fields | fixed, "utf-8")
+
+
 def made(name: str) -> dict[str, Any]:
     """Return what the program says now."""
     profile, words, kept = GOLDENS[name]
@@ -56,3 +74,5 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in GOLDENS:
         (FOLDER / f"{name}.json").write_text(text_of(made(name)) + "\n")
+    for mode in TEXTS:
+        (FOLDER / f"{mode}.txt").write_text(text_made(mode), encoding="utf-8")
