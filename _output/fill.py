@@ -96,7 +96,8 @@ def filled(part: Part, fields: Json, view: View) -> Iterator[Block]:
                         and one.continues
                         and isinstance(before, Paragraph)
                     ):
-                        found[-1] = before._replace(spans=[*before.spans, " ", *one.spans])
+                        gap = "" if str(one.spans[0]).startswith(";") else " "
+                        found[-1] = before._replace(spans=[*before.spans, gap, *one.spans])
                     else:
                         found.append(one)
             unit = unit_of((time for one in found for time in _times_in(one)), "time")
@@ -264,9 +265,15 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
     # Leave out columns without any value.
     kept = [i for i, texts in enumerate(cells) if any(texts)]
     template = table.below_all if view.shows_all else table.below
-    below = {i: spans_of(template, row) for i, row in enumerate(rows)} if template else {}
+    below = {i: spans_of(template, row) for i, row in enumerate(rows) if knows(row, template)}
     title = spans_of(table.title, fields)
     return Grid(title, [columns[i] for i in kept], [cells[i] for i in kept], below, table.follows)
+
+
+def knows(row: Json, template: str) -> bool:
+    """Return True if a row has a value for each field of a sentence."""
+    paths = [path for path, _ in FIELD_RE.findall(template)]
+    return bool(paths) and all(known_at(row, path) is not None for path in paths)
 
 
 def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list[Json]]:
@@ -283,7 +290,7 @@ def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list
     if view.shows_all:
         most = view.top if table.takes_top and view.top is not None else len(rows)
     elif table.size:
-        whole = int(known_at(fields, table.whole) or 0)
+        whole = int(known_at(fields, table.whole) or 0) if table.whole else 100
         hidden = [row for row in rows if is_small(at(row, table.size), whole, table.part)]
         rows = [row for row in rows if not is_small(at(row, table.size), whole, table.part)]
     if most:
@@ -295,7 +302,8 @@ def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list
 
 
 def is_small(value: Any, whole: int, part: int) -> bool:
-    return value is not None and abs(int(value)) * part < whole
+    number = int(value) if isinstance(value, str) else value
+    return number is not None and abs(number) * part < whole
 
 
 def is_figure(column: Column) -> bool:
@@ -317,7 +325,8 @@ def cell_of(column: Column, row: Json) -> Span:
         text = INDENT * min(at(row, column.depth), DEEPEST) + text
     for template in column.also:
         path = FIELD_RE.findall(template)[0][0]
-        if known_at(row, path) not in (None, "", [], {}):
+        # A loop of one trip is none.
+        if known_at(row, path) not in (None, "", [], {}, 1):
             text += plain(spans_of(template, row))
     return Name(text, column.kind) if text else ""
 
@@ -355,8 +364,7 @@ def more_cell(
     n_hidden = sum(row.get("n_merged", 1) for row in hidden)
     n_more = n_hidden + int((known_at(fields, table.omitted) if table.omitted else 0) or 0)
     more = "" if is_first else "more "
-    which = "" if n_hidden == n_more else f"{n_hidden} with "
-    option = f" ({which}--all)" if n_hidden else ""
+    option = " (--all)" if n_hidden else ""
     return Name(f"{n_more} {more}{plural(table.what, n_more)}{option}", "word")
 
 

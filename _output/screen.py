@@ -67,7 +67,7 @@ class Table(NamedTuple):
     by: str = ""
     # Leave out rows where this field is zero or null.
     unless_0: str = ""
-    # Hide rows in which this field is less than a part of the field `whole`.
+    # Hide rows in which this field is less than a part of the field `whole`, or of 100 without it.
     size: str = ""
     whole: str = "step_duration_ps"
     part: int = SMALLEST_PART

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from _output.fill import filled
-from _output.screen import Says
+from _output.screen import Says, Section
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
 # The head of modes of one step. A sentence with a field that the object lacks is left out.
 HEAD = (
-    Says("{mode:word}: {trace:file}, {device} ({device_type})"),
+    Section(
+        (
+            Says("{mode:word}: {trace:file}, {device} ({device_type})"),
+            Says(
+                "; chip unknown, {chip:word} assumed (--chip)",
+                when="chip_is_assumed",
+                continues=True,
+            ),
+        )
+    ),
     Says(
         "step {step_name} (index {step_id:word}): {step_duration_ps:time} on the {clock:word}'s"
         " clock; program {program.name}",
@@ -32,6 +41,10 @@ HEAD = (
         "all ops of the device: {step_duration_ps:time} on the {clock:word}'s clock;"
         " program {program.name}",
         when="!step_source",
+    ),
+    Says(
+        "a step starts every {period_ps:time}, with a pause of {between_steps_ps:time}",
+        when="has_pause",
     ),
 )
 NO_ANSWER = (
@@ -52,6 +65,12 @@ def blocks_of(fields: Json, view: View) -> Iterator[Block]:
     name, file = fields["profile_dir"], fields.get("xplane_file")
     if file:
         fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
+    # A pause of less than one percent does not matter.
+    pause = fields.get("between_steps_ps")
+    fields = {**fields, "has_pause": bool(pause) and 100 * pause > fields["period_ps"]}
+    prepare = getattr(screen_of(fields["mode"]), "prepared", None)
+    if prepare:
+        fields = prepare(fields)
     for part in (*(NO_ANSWER if is_absent else HEAD), *parts_of(fields["mode"])):
         yield from filled(part, fields, view)
     if is_absent:

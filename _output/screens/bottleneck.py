@@ -45,7 +45,7 @@ PARTS: tuple[Part, ...] = (
         "causes",
         (
             Column("gain", "gain_ps", "time", of="gain_ps"),
-            Column("% step", "gain_pct_of_step", "percent", of="gain_ps"),
+            Column("%", "gain_pct_of_step", "percent", of="gain_ps"),
             Column("why", "cause", "word", also=(" ({confidence})",)),
             Column("line", ("source_user", "source_inner"), "file", null=""),
         ),
@@ -78,7 +78,7 @@ PARTS: tuple[Part, ...] = (
                 tail={"time": ""},
             ),
             Says(
-                "The chip needs {speed_of_light.at_least_ps:time} to"
+                "The chip could do this step in {speed_of_light.at_least_ps:time} to"
                 " {speed_of_light.at_most_ps:time}."
             ),
             Says(
@@ -92,6 +92,7 @@ PARTS: tuple[Part, ...] = (
                 when="mfu_at_least recompute_total_dur_ps",
                 continues=True,
             ),
+            Says("MFU unknown: no flops are known.", when="!mfu_at_least", continues=True),
             Says("MFU {mfu:share} by the flops that were given.", when="mfu", continues=True),
             Says("{tokens_per_s:number} tokens a second.", when="tokens_per_s", continues=True),
         )
@@ -105,7 +106,12 @@ PARTS: tuple[Part, ...] = (
             STEP_SHARE,
             Column("the lines that lose most", LINE.path, "file", least=24),
             CLASS,
-            Column("what", ("kernel", "waits_for", "top_signature"), "what", also=(LOOP,)),
+            Column(
+                "what",
+                ("kernel", "waits_for", "top_signature"),
+                "what",
+                also=(" {shape:shape}", LOOP),
+            ),
             SCOPE,
         ),
         size="dur_ps",
@@ -115,6 +121,7 @@ PARTS: tuple[Part, ...] = (
         omitted="tail.n_findings_omitted",
         tail={"time": "tail.dur_ps", "lost": "tail.lost_ps"},
         group=with_sums,
+        below_all="What helps: {what_helps:whole}",
     ),
     Table(
         "",
@@ -131,7 +138,8 @@ PARTS: tuple[Part, ...] = (
         most=3,
         takes_top=True,
         what="kernel",
-        tail={"time": ""},
+        omitted="tail.n_kernels_omitted",
+        tail={"time": "tail.kernels_dur_ps"},
         follows=True,
     ),
 )

@@ -13,6 +13,7 @@ from _output.screens.shared import (
     RUNS,
     STEP_SHARE,
     TOTAL,
+    with_reads,
 )
 
 TYPE_CHECKING = False
@@ -28,6 +29,11 @@ NUMBER_RE: Final = re.compile(r"\d+")
 # Sums over ops that are shown as one, and facts in which they agree.
 SUMS: Final = ("n_executions", "total_dur_ps", "pct_of_step")
 SAME: Final = ("class", "kind", "hlo_category", "phase", "dtype")
+
+
+def prepared(fields: Json) -> Json:
+    """Add what `op` reads to an answer that has one."""
+    return {**fields, "op": with_reads(fields["op"])} if fields.get("op") else fields
 
 
 def listed(ops: list[Json], view: View) -> list[Json]:
@@ -94,7 +100,13 @@ ONE_OP: tuple[Part, ...] = (
         "each {op.flops:flops}, {op.hbm_bytes:bytes} of HBM:"
         " {op.achieved_tflops:number} TFLOP/s, {op.achieved_gbps:number} GB/s"
     ),
-    Says("in a loop of {op.loop.trips:count}", when="op.loop"),
+    Section(
+        (
+            Says("dtype {op.dtype:word}"),
+            Says("(reads {op.reads})", when="op.reads", continues=True),
+            Says("; in a loop of {op.loop.trips:number}", when="op.loop", continues=True),
+        )
+    ),
     Says("line: {op.source_user:file} ({op.source_is:word}), innermost {op.source_inner:file}"),
     Says("stack: {op.source_stack:stack}", when="op.source_stack"),
     Says("text: {op.text:whole}"),

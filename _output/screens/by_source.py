@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _output.screen import Column, Table
+from _output.screen import Column, Says, Section, Table
 from _output.screens.shared import KIND, LINE, MOSTLY, PHASES, RUNS, STEP_SHARE, TOTAL
 
 TYPE_CHECKING = False
@@ -14,8 +14,21 @@ if TYPE_CHECKING:
 MAIN: Final = "groups"
 
 PARTS: tuple[Part, ...] = (
+    Section(
+        (
+            Says(
+                "left out: {totals.left_out_ps.comm:time} of communication (--include-comm)",
+                when="totals.left_out_ps.comm",
+            ),
+            Says(
+                "left out: {totals.left_out_ps.data_move:time} of data movement"
+                " (--include-data-move)",
+                when="totals.left_out_ps.data_move",
+            ),
+        )
+    ),
     Table(
-        "{totals.n_groups_total:count} groups of ops of one stack and kind; compute takes"
+        "{totals.n_groups_total:count} groups of ops of one stack and kind; math takes"
         " {totals.compute_duration_ps:time}",
         "groups",
         (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _output.screen import Column, Says, Section, Table
-from _output.screens.shared import LIKELY, RUNS
+from _output.screens.shared import LIKELY, LOOP, RUNS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ PARTS: tuple[Part, ...] = (
         (
             Says(
                 "\nexposed {totals.exposed_ps:time} ({totals.exposed_pct_of_step:percent} of the"
-                " step); in flight {totals.in_flight_union_ps:time}, of this"
+                " step); under way {totals.in_flight_union_ps:time}, of this"
                 " {totals.hidden_union_ps:time} hidden by math or copies",
-                when="totals.by_collective",
+                when="totals.exposed_ps",
             ),
             Says(
-                "host: exposed {totals.host_ps:time}; in flight"
-                " {totals.host_in_flight_union_ps:time}, hidden"
+                "host: exposed {totals.host_ps:time} ({totals.host_pct_of_step:percent} of the"
+                " step); under way {totals.host_in_flight_union_ps:time}, hidden"
                 " {totals.host_hidden_union_ps:time}",
                 when="totals.host_in_flight_union_ps",
             ),
@@ -56,11 +56,12 @@ PARTS: tuple[Part, ...] = (
             Column("hidden", "covered_ps", "time", null=""),
             Column("moved", "bus_bytes", "bytes"),
             Column("GB/s", "bus_gbps", "number"),
-            Column("collective", "collective", "word", also=(" in a loop of {loop.trips:count}",)),
+            Column("collective", "collective", "word", also=(LOOP,)),
             Column("groups", "groups", "word", null=""),
             LIKELY,
         ),
-        size="exposed_ps",
+        size="pct_of_step",
+        whole="",
         what="row",
         omitted="tail.n_rows_omitted",
         tail={"run": "tail.sync_dur_ps", "wait": "tail.wait_dur_ps"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _output.screen import Column, End, Section, Table
+from _output.screen import Column, End, Says, Section, Table
 from _output.screens.shared import STEP_SHARE, TIME
 
 TYPE_CHECKING = False
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 MAIN: Final = "gaps"
 
 PARTS: tuple[Part, ...] = (
+    Says(
+        "this step is 1 of {capture.n_steps:count}; between steps the chip stood still for"
+        " {capture.in_no_step_ps:time} of {capture.dur_ps:time}"
+        " ({capture.in_no_step_pct:percent})",
+        when="step_source capture.n_steps",
+    ),
     Section(
         (
             Table(
@@ -51,7 +57,9 @@ PARTS: tuple[Part, ...] = (
         (
             Column("gap", "^", "count"),
             TIME,
+            Column("in period", "in_period_ps", "time", null=""),
             Column("only waits", "still", "word"),
+            Column("launches", "is_launching", "word", null=""),
             Column("thread", "thread"),
             Column("event", "event"),
             Column("within", "within", null=""),

@@ -24,8 +24,8 @@ BUFFERS = Column("buffers", "n_buffers", "count")
 def by(title: str, rows: str, what: str, column: Column) -> Table:
     """Return a table that sums the buffers by a property."""
     return Table(
-        title, rows, (BYTES, BUFFERS, column),
-        size="bytes", whole="peak_bytes", what=what, tail={"size": ""},
+        title, rows, (BYTES, BUFFERS, column), by="bytes",
+        size="bytes", whole="peak_bytes", most=10, what=what, tail={"size": ""},
     )  # fmt: skip
 
 
@@ -72,6 +72,8 @@ PARTS: tuple[Part, ...] = (
         "other_spaces",
         (Column("size", "value", "bytes"), Column("space", "key", "word")),
         by="value",
-        unless_0="value",
+        size="value",
+        whole="peak_bytes",
+        what="space",
     ),
 )

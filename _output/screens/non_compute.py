@@ -19,6 +19,11 @@ PARTS: tuple[Part, ...] = (
         " out: --include-comm lists them, and --mode comm shows all communication.",
         when="!by_category",
     ),
+    Says(
+        "left out: {totals.left_out_ps.comm:time} of collectives that stop the core"
+        " (--include-comm)",
+        when="totals.left_out_ps.comm",
+    ),
     Table(
         "{totals.non_compute_duration_ps:time} is not math,"
         " {totals.non_compute_pct_of_step:percent} of the step",

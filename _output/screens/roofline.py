@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _output.screen import Column, End, Says, Table
-from _output.screens.shared import LINE, PEAKS, TOTAL
+from _output.screens.shared import LINE, PEAKS, TOTAL, with_reads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,11 +24,12 @@ PARTS: tuple[Part, ...] = (
             Column("hbm", "hbm_util", "share"),
             Column("roof", "roofline_util", "share"),
             Column("bound", "bound", "word", least=7),
-            Column("dtype", "dtype", "word", also=(" (reads {operand_dtypes})",)),
+            Column("dtype", "dtype", "word", also=(" (reads {reads})",)),
             Column("flop/byte", "arithmetic_intensity", "number"),
             Column("kernel", "kernel", null=""),
             LINE,
         ),
+        derive=lambda rows, _: [with_reads(row) for row in rows],
         by="shortfall_ps",
         size="total_dur_ps",
         what="group",

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from _output.screen import Column, Says
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
+
 # The line is the user's own, else the innermost, else the key.
 LINE = Column("line", ("source_user", "source_inner", "agg_key"), "file", least=24)
 # Ops and kernels have no key.
 OP_LINE = Column("line", ("source_user", "source_inner"), "file", least=24)
-LIKELY = Column("line", ("source_user", "source_inner"), "file", "(none known)", least=18)
-LOOP = " in a loop of {loop.trips:count}"
+LIKELY = Column("line", ("source_user", "source_inner"), "file", "(none known)", least=20)
+LOOP = " in a loop of {loop.trips:number}"
 KIND = Column("kind", "kind", "word", least=9)
 CLASS = Column("class", "class", "word", least=13)
 STEP_SHARE = Column("% step", "pct_of_step", "percent")
@@ -23,6 +29,13 @@ PHASES = Column("phases", "phases", "initials", null="")
 SCOPE = Column("scope", "scope", "file", null="", least=12)
 MOSTLY = Column("mostly", "hlo_op_breakdown.0.signature", "what", also=(LOOP,))
 BYTES = Column("size", "bytes", "bytes")
+
+
+def with_reads(row: Json) -> Json:
+    """Add the dtypes in memory that differ from the one that decides the peak."""
+    of_operands = row.get("operand_dtypes") or ()
+    return {**row, "reads": sorted({name for name in of_operands if name != row["dtype"]})}
+
 
 PEAKS = Says(
     "\npeaks of {chip:word}: {peaks_used.peak_tflops_bf16:decimal} TFLOP/s in bf16,"

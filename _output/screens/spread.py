@@ -39,9 +39,13 @@ PARTS: tuple[Part, ...] = (
             Says("no verdict: {verdict.why_not:word}", when="verdict.why_not"),
             Says("imbalance: {verdict.imbalance:word}", when="verdict.imbalance"),
             Says(
-                "if the slowest device became like the rest, the step would gain"
-                " {verdict.gain_ps:time} ({verdict.gain_pct_of_step:percent})",
+                "the step gains {verdict.gain_ps:time} ({verdict.gain_pct_of_step:percent}) if the"
+                " slowest device becomes like the rest",
                 when="verdict.gain_ps",
+            ),
+            Says(
+                "the step gains {verdict.host_gain_ps:time} if the slow host becomes like the rest",
+                when="verdict.host_gain_ps",
             ),
             Says(
                 "straggler: {verdict.straggler.device} of {verdict.straggler.host}, slowest in"
@@ -105,9 +109,7 @@ PARTS: tuple[Part, ...] = (
                     Column("step", "name"),
                     Column("most load", "max_load_ps", "time"),
                     Column("mean", "mean_load_ps", "time"),
-                    Column("imbalance", "imbalance_ps", "time"),
                     Column("gain", "gain_ps", "time"),
-                    Column("% step", "imbalance_pct_of_step", "percent"),
                     Column("slowest", "slowest.device"),
                     Column("host", "slowest.host"),
                 ),

@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 MAIN: Final = "top_compute_groups"
 
 PARTS: tuple[Part, ...] = (
-    Says(
-        "a step begins every {period_ps:time}, after a pause of {between_steps_ps:time}",
-        when="between_steps_ps",
-    ),
     Table(
         "where the step goes",
         "by_kind_rollup",

@@ -173,6 +173,9 @@ class Reading:
         rows = rows_of(fields, table)
         if not rows:
             return
+        if table.size and not table.derive:
+            assert all(is_there(row, table.size) for row in rows), table.size
+            assert not table.whole or is_there(fields, table.whole), table.whole
         columns = [
             column
             for column in table.columns
@@ -573,7 +576,7 @@ class HiddenRows(unittest.TestCase):
         fields = {"step": 10**9, "rows": rows, "tail": {"n": 4, "t": 10**8}}
         self.assertEqual(table_of(self.TABLE, fields)[-1], "    0.100  4 more rows")
         rows.append({"t": 5, "n": "b"})
-        self.assertEqual(table_of(self.TABLE, fields)[-1], "    0.100  5 more rows (1 with --all)")
+        self.assertEqual(table_of(self.TABLE, fields)[-1], "    0.100  5 more rows (--all)")
 
     def test_unknown_times_are_not_hidden(self) -> None:
         fields = {"step": 10**9, "rows": [{"t": None, "n": "a"}], "tail": {"n": 0, "t": 0}}
