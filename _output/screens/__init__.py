@@ -66,8 +66,8 @@ def blocks_of(fields: Json, view: View) -> Iterator[Block]:
     if file:
         fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
     # A pause of less than one percent does not matter.
-    pause = fields.get("between_steps_ps")
-    fields = {**fields, "has_pause": bool(pause) and 100 * pause > fields["period_ps"]}
+    pause = fields.get("between_steps_ps") or 0
+    fields = {**fields, "has_pause": 100 * pause > (fields.get("period_ps") or 0)}
     prepare = getattr(screen_of(fields["mode"]), "prepared", None)
     if prepare:
         fields = prepare(fields)

@@ -39,6 +39,10 @@ def lost_by(findings: list[Json]) -> int:
     return sum(row["lost_ps"] or 0 for row in findings)
 
 
+WHAT = Column(
+    "what", ("kernel", "waits_for", "top_signature"), "what", also=(" {shape:shape}", LOOP)
+)
+
 PARTS: tuple[Part, ...] = (
     Table(
         "",
@@ -106,12 +110,7 @@ PARTS: tuple[Part, ...] = (
             STEP_SHARE,
             Column("the lines that lose most", LINE.path, "file", least=24),
             CLASS,
-            Column(
-                "what",
-                ("kernel", "waits_for", "top_signature"),
-                "what",
-                also=(" {shape:shape}", LOOP),
-            ),
+            WHAT,
             SCOPE,
         ),
         size="dur_ps",
