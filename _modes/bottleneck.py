@@ -242,9 +242,8 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     named = list(lines)[:N_OVER_ROOF_NAMED]
     total = sum(entry.total for entry in over)
     return [
-        f"{len(over)} ops ({with_unit(total)}) are faster than their roof (wrong flops, bytes,"
-        " dtype or peak); the lower bounds leave them out:"
-        f" {', '.join(named)}{', …' * (len(lines) > len(named))}"
+        f"{len(over)} ops ({with_unit(total)}) are faster than their roof, so lower bounds leave"
+        f" them out: {', '.join(named)}{', …' * (len(lines) > len(named))}"
     ]
 
 

@@ -24,7 +24,7 @@ from _output.screens import blocks_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, Final
 
     from _output.figures import Unit
@@ -89,10 +89,22 @@ class Page:
             if not is_short:
                 yield f"{INDENT * 2}{why}"
         if fields["notes"]:
-            yield ""
+            if not fields.get("next_steps"):
+                yield ""
             yield from self.bold(["notes"])
-        for note in dict.fromkeys(fields["notes"]):
-            yield from self.wrapped(self.characters.prose(note), "- ")
+        for line in self.joined(dict.fromkeys(fields["notes"])):
+            yield from self.wrapped(line, "- ")
+
+    def joined(self, notes: Iterable[str]) -> list[str]:
+        """Put short notes on one line."""
+        lines: list[str] = []
+        for note in map(self.characters.prose, notes):
+            both = f"{lines[-1]}; {note}" if lines else note
+            if lines and self.characters.width(both) + len(INDENT) <= self.width:
+                lines[-1] = both
+            else:
+                lines.append(note)
+        return lines
 
     def seen(self, text: str) -> str:
         return self.characters.seen(text)

@@ -39,9 +39,7 @@ def lost_by(findings: list[Json]) -> int:
     return sum(row["lost_ps"] or 0 for row in findings)
 
 
-WHAT = Column(
-    "what", ("kernel", "waits_for", "top_signature"), "what", also=(" {shape:shape}", LOOP)
-)
+WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=18, also=(LOOP,))
 
 PARTS: tuple[Part, ...] = (
     Table(
@@ -82,7 +80,7 @@ PARTS: tuple[Part, ...] = (
                 tail={"time": ""},
             ),
             Says(
-                "The chip could do this step in {speed_of_light.at_least_ps:time} to"
+                "The chip needs {speed_of_light.at_least_ps:time} to"
                 " {speed_of_light.at_most_ps:time}."
             ),
             Says(
@@ -92,7 +90,7 @@ PARTS: tuple[Part, ...] = (
             ),
             Says(
                 "MFU {mfu_at_least:share} at least, {hfu_at_least:share} with recomputation"
-                " ({recompute_total_dur_ps:time}, {recompute_total_pct_of_step:percent}).",
+                " ({recompute_total_dur_ps:time}).",
                 when="mfu_at_least recompute_total_dur_ps",
                 continues=True,
             ),
@@ -114,13 +112,14 @@ PARTS: tuple[Part, ...] = (
             SCOPE,
         ),
         size="dur_ps",
-        most=4,
+        most=3,
         takes_top=True,
         what="finding",
         omitted="tail.n_findings_omitted",
         tail={"time": "tail.dur_ps", "lost": "tail.lost_ps"},
         group=with_sums,
-        below_all="What helps: {what_helps:whole}",
+        follows=True,
+        below_all="{shape:shape}: {what_helps:whole}",
     ),
     Table(
         "",
