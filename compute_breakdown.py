@@ -36,7 +36,6 @@ if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 
 import argparse
 import gc
-import json
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -73,7 +72,7 @@ from _pipeline.option_values import (
     plane_of,
 )
 from _pipeline.streams import Progress, write
-from _pipeline.texts import cut_texts
+from _pipeline.texts import cut_texts, encoded
 
 __version__ = "2.0.0"
 
@@ -202,7 +201,7 @@ MODES = (
     of_step(
         "by_op",
         "what each op costs, and what it is made of",
-        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op"),
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op", "--no-merge"),
         "--top 0 --op fusion.115",
     ),
     of_step(
@@ -428,7 +427,7 @@ OPTIONS: dict[str, Json] = {
         " name (repeatable)",
     },
 }
-PIPELINE_OPTIONS = ("--device", "--host", *FORM_OPTIONS)
+PIPELINE_OPTIONS = ("--device", "--host", "--format", "--text", "--all")
 MODE_NAMES = [mode.name for mode in MODES]
 CHOICES = {"--mode": MODE_NAMES, "--schema": MODE_NAMES} | {
     flag: arguments["choices"] for flag, arguments in OPTIONS.items() if "choices" in arguments
@@ -698,13 +697,6 @@ def printed(outcome: Outcome, for_people: bool) -> str:
     from _output.forms import in_form
 
     return in_form(outcome.form, outcome.fields, outcome.request, sys.stdout)
-
-
-def encoded(fields: Json, for_people: bool) -> str:
-    form: Json = {"indent": 2} if for_people else {"separators": (",", ":")}
-    text = json.dumps(fields, allow_nan=False, **form)
-    # `</` could end a script in a page.
-    return text.replace("</", r"<\/") + "\n"
 
 
 def command() -> NoReturn:

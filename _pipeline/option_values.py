@@ -164,8 +164,6 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
     for option in ("all", "no_merge"):
         if option in given and form not in ("text", "markdown"):
             yield f"--{option.replace('_', '-')} requires --format text or --format markdown"
-    if "no_merge" in given and mode != "by_op":
-        yield f"--no-merge belongs to --mode by_op, got --mode {mode}"
     if mode == "anatomy" and "device" in given:
         yield "--mode anatomy does not take --device; use --plane"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
@@ -175,7 +173,7 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
 def form_among(words: Sequence[str]) -> str:
     """Return the output format in words that may not be a valid command line."""
     forms = ["json"]
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         option, equals, value = word.partition("=")
         if option == "--format":
             forms.append(value if equals else following)

@@ -1,6 +1,8 @@
-"""Texts of an answer: their greatest length, and digests that identify them."""
+"""Texts of an answer: its JSON, their greatest length, and digests that identify them."""
 
 from __future__ import annotations
+
+import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +46,14 @@ def _cut_in(value: Any, longest: int) -> int:
                 short += "…"
             value[short] = item
     return n_cut
+
+
+def encoded(fields: Mapping[str, Any], for_people: bool) -> str:
+    """Return the JSON as it is printed."""
+    form: dict[str, Any] = {"indent": 2} if for_people else {"separators": (",", ":")}
+    text = json.dumps(fields, allow_nan=False, **form)
+    # `</` could end a script in a page.
+    return text.replace("</", r"<\/") + "\n"
 
 
 def digest_of(text: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from _analysis import comparison, matching, record_format
 from _analysis import recorded_steps as runs
 from _analysis.noise import assignments, noise_of, p_values_of
-from _modes.compare import RUN_TO_RUN, fields_of, notes_of
+from _modes.compare import fields_of, notes_of
 from _pipeline.no_answer import NoAnswer
 from tests.builders import records
 from tests.builders.edits import busiest_file, edits_of
@@ -752,7 +752,7 @@ class Figures(unittest.TestCase):
                 self.assertEqual(figure["before_range_ps"], figure["after_range_ps"])
             self.assertTrue(answer["same_program"])
             self.assertEqual(answer["by_match"]["same_ops"]["n_rows"], len(answer["rows"]))
-            self.assertEqual(answer["notes"], [RUN_TO_RUN])
+            self.assertEqual(answer["notes"], [])
 
     def test_exchanged_sides_change_the_sign(self) -> None:
         there, back = compare(self.before, self.after), compare(self.after, self.before)
@@ -930,7 +930,6 @@ class Figures(unittest.TestCase):
         self.assertEqual(
             answer["notes"],
             [
-                RUN_TO_RUN,
                 "another device_type: TPU7x before, TPU v6e after",
                 "another clock: device before, trace after",
                 f"another program: {programs[0]} before, {programs[1]} after",
