@@ -78,20 +78,13 @@ class Page:
                 yield from self.lines_of_table(block.part, block.unit)
             else:
                 yield from self.lines_of_sentence(block.part, block.unit)
-        if fields.get("next_steps"):
+        if fields.get("next_steps") or fields["notes"]:
             yield ""
         for step in fields.get("next_steps", ()):
             # A command is not broken, so that it can be copied.
-            command = self.seen(step["command"])
-            why = f"  # {self.seen(step['why'])}"
-            is_short = self.characters.width(f"next: {command}{why}") <= self.width
-            yield f"next: {command}{why if is_short else ''}"
-            if not is_short:
-                yield f"{INDENT * 2}{why}"
-        if fields["notes"]:
-            if not fields.get("next_steps"):
-                yield ""
-            yield from self.bold(["notes"])
+            command = f"next: {self.seen(step['command'])}"
+            both = f"{command}  # {self.seen(step['why'])}"
+            yield both if view.shows_all or self.characters.width(both) <= self.width else command
         for line in self.joined(dict.fromkeys(fields["notes"])):
             yield from self.wrapped(line, "- ")
 

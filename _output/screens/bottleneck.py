@@ -106,7 +106,7 @@ PARTS: tuple[Part, ...] = (
             LOST,
             TIME,
             STEP_SHARE,
-            Column("the lines that lose most", LINE.path, "file", least=24),
+            Column("lines that lose most", LINE.path, "file", least=22),
             CLASS,
             WHAT,
             SCOPE,

@@ -70,6 +70,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--below", ""): "by_scope",
         ("--merge-layers",): "by_scope",
         ("--op", "flash.3"): "by_op",
+        ("--no-merge",): "by_op",
         ("--chip", "v7x"): "bottleneck roofline by_op",
         ("--bytes", "hbm"): "roofline",
         ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op",

@@ -747,8 +747,8 @@ class Lines(unittest.TestCase):
         ]
         lines = text_of(fields, "utf-8").splitlines()
         self.assertEqual(lines[0], "It idles.")
-        end = ["next: x --mode idle  # short", f"next: {'x' * 120}", "      # long"]
-        self.assertEqual(lines[-7:], [*end, "", "notes", "- b", "- a"])
+        end = ["", "next: x --mode idle  # short", f"next: {'x' * 120}", "- b; a"]
+        self.assertEqual(lines[-4:], end)
 
 
 # ----------------------------------------------------------------------------------------------
