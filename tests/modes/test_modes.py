@@ -1,4 +1,4 @@
-"""Test what all modes share: options, `--top`, and fusions that are collectives."""
+"""Test the features that all modes share: options, `--top`, and fusions that are collectives."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OUT = os.path.join(tempfile.gettempdir(), f"step-{os.getpid()}.html")
 
 
 class OptionsOfModes(unittest.TestCase):
-    # A use of each option, and the modes that take it.
+    # Each option has an example of its use and the modes that accept the option.
     OPTIONS: dict[tuple[str, ...], str] = {  # noqa: RUF012
         ("--include-comm",): "summary by_source non_compute",
         ("--step", "0"): " ".join(STEP_MODES),
@@ -70,7 +70,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--below", ""): "by_scope",
         ("--merge-layers",): "by_scope",
         ("--op", "flash.3"): "by_op",
-        ("--no-merge",): "by_op",
+        ("--no-merge", "--text"): "by_op",
         ("--chip", "v7x"): "bottleneck roofline by_op",
         ("--bytes", "hbm"): "roofline",
         ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op",
@@ -91,7 +91,7 @@ class OptionsOfModes(unittest.TestCase):
         },
     }
 
-    def test_every_option_is_listed(self) -> None:
+    def test_every_option_is_listed_in_this_table(self) -> None:
         self.assertEqual(
             {use[0] for use in self.OPTIONS},
             {flag for mode in compute_breakdown.MODES for flag in mode.options},
@@ -99,7 +99,7 @@ class OptionsOfModes(unittest.TestCase):
             " the user's page, and draw it in tests/builders/random_xspace.py",
         )
 
-    def test_option_of_another_mode_is_refused(self) -> None:
+    def test_option_of_a_different_mode_is_refused(self) -> None:
         data = with_program([kernel(0, 5)])
         self.addCleanup(Path(OUT).unlink, missing_ok=True)
         for option, modes in sampled(self.OPTIONS.items(), 6):
@@ -117,8 +117,8 @@ class OptionsOfModes(unittest.TestCase):
                     self.assertEqual(outcome.object.get("reason"), reason)
                     self.assertEqual(outcome.status, 0 if is_own else 2)
 
-    def test_mode_takes_the_options_that_its_row_lists(self) -> None:
-        """No type checker sees the call of a mode with its options."""
+    def test_mode_function_takes_the_options_that_the_table_lists(self) -> None:
+        """Type checkers do not check the call of a mode with options."""
         parser = compute_breakdown.Parser(argument_default=argparse.SUPPRESS)
         dest_of = {
             flag: parser.add_argument(flag, **told).dest
@@ -137,7 +137,8 @@ class OptionsOfModes(unittest.TestCase):
                         self.assertIsNot(keyword.default, keyword.empty, f"{keyword}: no default")
                 self.assertEqual(
                     {keyword.name for keyword in keywords},
-                    {dest_of[flag] for flag in mode.options} - {"step", "step_id", "own"},
+                    {dest_of[flag] for flag in mode.options}
+                    - {"step", "step_id", "own", "no_merge"},
                     f"the keyword parameters of {mode.name} are not what its options give",
                 )
                 self.assertEqual(len(set(mode.options)), len(mode.options))
@@ -148,7 +149,7 @@ class OptionsOfModes(unittest.TestCase):
         self.assertFalse(taken & pipeline)
         self.assertEqual(taken | pipeline, set(compute_breakdown.OPTIONS))
 
-    def test_invalid_values_are_refused(self) -> None:
+    def test_invalid_option_values_are_refused(self) -> None:
         for mode, option, values in (
             ("summary", "--top", ("-1", "x", "1.5", "")),
             ("summary", "--step", ("x", "1.5", "")),
@@ -175,7 +176,7 @@ class OptionsOfModes(unittest.TestCase):
 
 
 class TopRows(unittest.TestCase):
-    """`--top` ranks the rows and counts what it leaves out."""
+    """Test that `--top` ranks the rows and sums the omitted rows."""
 
     OPS = (
         op("a", "copy", 0, 10, tf_op="b"),
@@ -193,7 +194,7 @@ class TopRows(unittest.TestCase):
             ("tfop:c", "data_move"),
             ("tfop:c", "compute"),
             ("tfop:a", "compute"),
-            # Ties are in order of key and kind.
+            # Rows of equal time are ordered by key and kind.
             ("tfop:b", "compute"),
             ("tfop:b", "data_move"),
         ]
@@ -218,12 +219,12 @@ class TopRows(unittest.TestCase):
             said = self.said("non_compute", "--top", str(top))
             self.assertEqual(column(said["by_source_within_category"], "agg_key"), keys)
             self.assertEqual(tuple(said["tail"].values()), tail)
-            # --top does not cut the table of categories.
+            # The option --top does not cut the table of categories.
             self.assertEqual(column(said["by_category"], "total_dur_ps"), [40])
 
 
 class AsyncCollectiveFusions(unittest.TestCase):
-    """On v5e an asynchronous collective is a pair of fusions around math."""
+    """Test asynchronous collectives of v5e, which are pairs of fusions around math."""
 
     OPS = (
         op("async-collective-start.1", "loop fusion", 0, 1, stack=HERE),
@@ -236,7 +237,7 @@ class AsyncCollectiveFusions(unittest.TestCase):
         op("async-collective-done.4", "megacore fusion", 200, 128),
     )
 
-    def test_ends_are_communication_and_the_middle_is_math(self) -> None:
+    def test_start_and_done_are_communication_and_the_middle_is_math(self) -> None:
         said = summary(list(self.OPS))
         self.assertEqual(
             column(said["by_hlo_category"], "hlo_category", "kind", "total_dur_ps"),
@@ -252,14 +253,14 @@ class AsyncCollectiveFusions(unittest.TestCase):
         )
         self.assertEqual(said["totals"]["unknown_categories"], {})
 
-    def test_done_is_a_wait(self) -> None:
+    def test_done_counts_as_a_wait(self) -> None:
         said = summary(list(self.OPS))
         self.assertEqual(said["totals"]["wait_duration_ps"], 12)
         self.assertEqual(
             [tuple(row.values())[:4] for row in said["comm_rollup"]], [("collective", 2, 0, 12)]
         )
 
-    def test_done_is_a_stall(self) -> None:
+    def test_done_counts_as_a_stall(self) -> None:
         for options, stalls, comm in (
             ([], 12, []),
             (["--no-comm-stalls"], 0, []),

@@ -1,12 +1,12 @@
-"""A second, naive implementation of the core, which random tests compare with the program.
+"""Implement the core a second time, naively; random tests compare the results with the program.
 
-It follows the specification alone and shares no code with the program. It decodes the whole file
-with a slow wire decoder, keeps every event as a plain object, and computes each figure by its own
-comprehension over those objects. It has no accumulators and no fast paths and accepts quadratic
-time, so its mistakes differ from those of fast code.
+The naive implementation follows the specification alone and shares no code with the program. The
+whole file is decoded with a slow wire decoder, every event is a plain object, and each figure is
+computed by a separate comprehension over those objects. Accumulators and fast paths are avoided,
+and quadratic time is acceptable, so the mistakes differ from mistakes in fast code.
 
-`analyse(data, mode, **options)` returns what the program prints, without the fields that name
-files and without `UNREAD`. Notes of unspecified wording begin with "~".
+`analyse(data, mode, **options)` returns the answer that the program should print, without the
+fields that name files and without `UNREAD`. Notes of unspecified wording begin with "~".
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from tests.naive.wire import Message, every, fields
 # the goldens test them.
 UNREAD = frozenset(
     "also_fused bytes_accessed_sum capture causes dtype_uncertain dtypes flops_known_pct flops_sum "
-    "hbm_bytes_sum "
-    "hlo_op_breakdown hlo_op_breakdown_overflow likely_sources model_flops_sum operand_dtypes plan "
-    "runtime scopes shapes shapes_truncated signatures tf_ops top_signature truncated".split()
+    "hbm_bytes_sum hlo_op_breakdown hlo_op_breakdown_overflow likely_sources loop model_flops_sum "
+    "operand_dtypes plan runtime scopes shapes shapes_truncated signatures tf_ops top_signature "
+    "truncated".split()
 )
 # What each mode of one step adds to the common part of its answer.
 MODES: dict[str, Callable[[Picked], Json]] = {
