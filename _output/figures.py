@@ -27,7 +27,7 @@ FLOPS: Units = (("MFLOP", 10**6), ("GFLOP", 10**9), ("TFLOP", 10**12))
 UNITS = {"time": TIME, "delta": TIME, "bytes": BYTES, "flops": FLOPS}
 PERCENTS = ("percent", "change", "share")
 # Kinds of figures, which are aligned to the right. All other kinds are names.
-FIGURES = (*UNITS, *PERCENTS, "number", "decimal", "chance", "count")
+FIGURES = (*UNITS, *PERCENTS, "number", "decimal", "trips", "chance", "count")
 # Names of closed vocabularies, which Markdown shows as words, not as code.
 WORDS = ("word", "initials")
 SIGNED = ("delta", "change")
@@ -78,7 +78,7 @@ def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
         text = _scaled(number, size, decimals)
     elif kind == "count":
         text = str(number)
-    elif kind == "number":
+    elif kind in ("number", "trips"):
         text = _with_4_digits(number)
     elif kind == "chance":
         text = f"{number:.3f}"

@@ -317,6 +317,8 @@ def cell_of(column: Column, row: Json) -> Span:
         # A row that sums others has no field for columns that cannot be summed.
         is_blank = is_blank or not any(has(row, path) for path in paths_of(column))
         is_blank = is_blank or (value is None and not column.null)
+        # A loop of one trip is none.
+        is_blank = is_blank or (column.kind == "trips" and value == 1)
         return "" if is_blank else Figure(value, column.kind, column.null)
     text = name_of(value, column.kind, column.null)
     if not any(has(row, path) for path in paths_of(column)):
@@ -325,8 +327,7 @@ def cell_of(column: Column, row: Json) -> Span:
         text = INDENT * min(at(row, column.depth), DEEPEST) + text
     for template in column.also:
         path = FIELD_RE.findall(template)[0][0]
-        # A loop of one trip is none.
-        if known_at(row, path) not in (None, "", [], {}, 1):
+        if known_at(row, path) not in (None, "", [], {}):
             text += plain(spans_of(template, row))
     return Name(text, column.kind) if text else ""
 

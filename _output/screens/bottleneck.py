@@ -39,7 +39,7 @@ def lost_by(findings: list[Json]) -> int:
     return sum(row["lost_ps"] or 0 for row in findings)
 
 
-WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=18, also=(LOOP,))
+WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=18)
 
 PARTS: tuple[Part, ...] = (
     Table(
@@ -109,6 +109,7 @@ PARTS: tuple[Part, ...] = (
             Column("lines that lose most", LINE.path, "file", least=22),
             CLASS,
             WHAT,
+            LOOP,
             SCOPE,
         ),
         size="dur_ps",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _output.screen import Column, Says, Section, Table
-from _output.screens.shared import KIND, LINE, MOSTLY, PHASES, RUNS, STEP_SHARE, TOTAL
+from _output.screens.shared import KIND, LINE, LOOP, MOSTLY, PHASES, RUNS, STEP_SHARE, TOTAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ PARTS: tuple[Part, ...] = (
             KIND,
             PHASES,
             MOSTLY,
+            LOOP,
             Column("scope", "scopes.0.scope", "file", null=""),
             LINE,
         ),
