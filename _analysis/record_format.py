@@ -45,6 +45,8 @@ class RecordedGroup(NamedTuple):
     source: str | None
     tf_ops: list[str]
     signatures: list[str]
+    # Of its custom kernel; records of version 2.0 lack it.
+    kernel: str | None
     # Hash of the HLO texts.
     ops: str
 
@@ -156,6 +158,7 @@ def group_of(row: Row, frames: Sequence[str]) -> RecordedGroup:
         source=row.text_or_null("source"),
         tf_ops=row.texts("tf_ops"),
         signatures=row.texts("signatures"),
+        kernel=row.text_or_null("kernel") if row.has("kernel") else None,
         ops=row.text("ops"),
     )
 
@@ -195,6 +198,7 @@ class Row:
         if not isinstance(value, dict):
             raise UnreadableRecord(f"not a record: {where} is not an object")
         self.get = value.get
+        self.has = value.__contains__
 
     def wrong(self, name: str, what: str) -> UnreadableRecord:
         return UnreadableRecord(f"not a record: {self.where}.{name}: {what}")

@@ -61,6 +61,7 @@ class GroupFacts:
         self.sources: set[str] = set()
         self.tf_ops: set[str] = set()
         self.signatures: set[str] = set()
+        self.kernels: set[str] = set()
         self.shapes: set[str] = set()
         self.texts: set[str] = set()
 
@@ -70,6 +71,8 @@ class GroupFacts:
         if op.tf_op:
             self.tf_ops.add(op.tf_op)
         self.signatures.add(op.signature)
+        if op.kernel:
+            self.kernels.add(op.kernel)
         self.shapes.update(f"{array.dtype}[{array.dims}]" for array in op.hlo.outputs)
         self.texts.add(op.text)
 
@@ -77,6 +80,7 @@ class GroupFacts:
         self.sources |= other.sources
         self.tf_ops |= other.tf_ops
         self.signatures |= other.signatures
+        self.kernels |= other.kernels
         self.shapes |= other.shapes
         self.texts |= other.texts
 
@@ -373,6 +377,7 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> RecordGroup:
         "tf_ops": tf_ops[:N_LISTED],
         "signatures": signatures[:N_LISTED],
         "shapes": shapes[:N_LISTED],
+        "kernel": min(facts.kernels, default=None),
         "truncated": max(len(tf_ops), len(signatures), len(shapes)) > N_LISTED,
         "ops": digest_of_all(facts.texts),
     }

@@ -10,6 +10,8 @@ from _analysis.cohorts import Cohort, crew_of, found_in, slowest, total_of, twic
 from _analysis.processes import in_turn
 from _analysis.recorded_steps import ALPHA, mean, percent, ratio, rounded_mean, source_of
 from _pipeline.device import MODULES
+from _pipeline.frames import innermost_own, is_not_library
+from _pipeline.scopes import scope_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -276,6 +278,9 @@ class LineDelta(NamedTuple):
     kind: Kind
     agg_key: str
     source: str | None
+    source_user: str | None
+    kernel: str | None
+    scope: str | None
     median: int
     slow: int
 
@@ -304,11 +309,16 @@ def slow_vs_median(cohort: Cohort, slow: Member, median: Member) -> SlowVsMedian
     for key in of_slow.keys() | of_median.keys():
         ours, theirs = of_slow.get(key), of_median.get(key)
         there = [line for line in (ours, theirs) if line]
+        source, group = source_of(there), there[0].group
+        frames = group.frames or ([source] if source else [])
         lines.append(
             LineDelta(
                 kind=there[0].kind,
-                agg_key=there[0].group.agg_key,
-                source=source_of(there),
+                agg_key=group.agg_key,
+                source=source,
+                source_user=innermost_own(frames, is_not_library),
+                kernel=group.kernel,
+                scope=scope_of(group.tf_ops[0]).name if group.tf_ops else None,
                 median=theirs.mean if theirs else 0,
                 slow=ours.mean if ours else 0,
             )

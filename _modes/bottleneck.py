@@ -9,6 +9,7 @@ from _analysis.costs import costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
 from _analysis.findings import findings_of
 from _analysis.hideable import Hideable
+from _analysis.kernel_regions import inside_kernels
 from _analysis.ledger import (
     CLASSES,
     COLLECTIVE,
@@ -21,6 +22,7 @@ from _analysis.ledger import (
 )
 from _analysis.likely_lines import line_of
 from _analysis.loops import Loops
+from _analysis.peer_rows import peer_totals
 from _analysis.periods import periods_of
 from _analysis.roofs import over_roof_note, roofs_of, rounded
 from _analysis.rows import (
@@ -46,22 +48,25 @@ if TYPE_CHECKING:
 
     from _analysis.causes.cause import Cause
     from _analysis.findings import Finding
+    from _analysis.kernel_regions import Inside
     from _analysis.ledger import Entry
+    from _analysis.peers import Peers
     from _analysis.roofs import Roofs
     from _output.fields.bottleneck import (
         Bottleneck,
         BudgetClass,
         BudgetRow,
         Capture,
-        Fields,
         FindingFields,
         FindingsTail,
+        Returned,
         SpeedOfLight,
         TimeOfDepth,
     )
     from _output.fields.bottleneck import Cause as CauseRow
     from _output.fields.bottleneck import Finding as FindingRow
     from _output.fields.bottleneck import UnknownKernel as KernelRow
+    from _output.fields.rows import PeersOfStep
     from _output.fields.units import Dtype, OpClass
     from _pipeline.context import Context
     from _pipeline.normalize import Step
@@ -80,6 +85,7 @@ def bottleneck(
     context: Context,
     *,
     top: int = 8,
+    peers: bool = False,
     chip: str | None = None,
     peaks: Sequence[tuple[str, float]] = (),
     kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
@@ -88,7 +94,7 @@ def bottleneck(
     flops_per_token: float | None = None,
     params: float | None = None,
     n_devices: int | None = None,
-) -> Fields:
+) -> Returned:
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     useful: int | Fraction | None = model_flops
@@ -107,7 +113,10 @@ def bottleneck(
     shown = findings[:top]
     loops = Loops(step, [member for finding in shown for member in finding.group.members])
     periods = periods_of(step.device, step.picked)
-    causes = causes_of(step, ledger, roofs, periods, context)
+    inside = inside_kernels(step)
+    context.warn(*inside.notes)
+    read, waits = read_peers(step, context) if peers else (None, None)
+    causes = causes_of(step, ledger, inside, roofs, periods, read, context)
     return {
         **period_fields(periods),
         "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
@@ -125,14 +134,25 @@ def bottleneck(
         "recompute_pct_of_step": percent(recompute, step.duration),
         **recompute_fields(step),
         "findings": [
-            finding_row(rank, finding, hideable, loops, step)
+            finding_row(rank, finding, hideable, loops, inside, step)
             for rank, finding in enumerate(shown, 1)
         ],
-        "kernels_of_unknown_cost": [kernel_row(finding, step) for finding in kernels[:top]],
+        "kernels_of_unknown_cost": [kernel_row(finding, step, inside) for finding in kernels[:top]],
         "tail": tail_row(findings[top:], kernels[top:]),
         **chip_fields(roofs),
         "peaks_used": peaks_used(roofs),
+        "totals": {"peers": waits},
     }
+
+
+def read_peers(step: Step, context: Context) -> tuple[Peers, PeersOfStep | None]:
+    # These modules are needed with --peers only.
+    from _analysis.peers import peers_of
+    from _analysis.transfers import transfers_in
+
+    transfers = transfers_in(step, lambda op: op.waits_for != HOST)
+    peers = peers_of(step, transfers, context, with_loads=True)
+    return peers, peer_totals(peers, transfers)
 
 
 def capture_row(step: Step) -> Capture:
@@ -171,6 +191,7 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
             "n_participants": evidence.n_participants,
             "trips": evidence.trips,
             "by_depth": by_depth,
+            "device": evidence.device,
         },
         "confidence": cause.confidence,
     }
@@ -296,13 +317,13 @@ def rest_row(name: BudgetClass, duration: int, step: Step) -> BudgetRow:
 
 
 def finding_row(
-    rank: int, finding: Finding, hideable: Hideable, loops: Loops, step: Step
+    rank: int, finding: Finding, hideable: Hideable, loops: Loops, inside: Inside, step: Step
 ) -> FindingRow:
     group = finding.group
     return {
         "rank": rank,
         "class": finding.name,
-        **common_fields(finding, step),
+        **common_fields(finding, step, inside),
         "loop": loops.row(finding.group.members),
         "at_roof_ps": finding.at_roof,
         "lost_ps": finding.lost,
@@ -318,11 +339,11 @@ def finding_row(
     }
 
 
-def kernel_row(finding: Finding, step: Step) -> KernelRow:
+def kernel_row(finding: Finding, step: Step, inside: Inside) -> KernelRow:
     op = finding.costliest.executions.op
     config = op.instruction.config if op.instruction else None
     return {
-        **common_fields(finding, step),
+        **common_fields(finding, step, inside),
         "kernel": op.kernel or op.name,
         "declared": declared_row(op.declared_cost) if op.declared_cost else None,
         "vmem_used_bytes": config.vmem_used if config else None,
@@ -330,8 +351,9 @@ def kernel_row(finding: Finding, step: Step) -> KernelRow:
     }
 
 
-def common_fields(finding: Finding, step: Step) -> FindingFields:
+def common_fields(finding: Finding, step: Step, inside: Inside) -> FindingFields:
     group = finding.group
+    regions = inside.of(executions.metadata_id for executions in finding.group.members)
     return {
         **likely_fields(finding.likely),
         "scope": finding.scope,
@@ -342,4 +364,5 @@ def common_fields(finding: Finding, step: Step) -> FindingFields:
         "pct_of_step": percent(group.total, step.duration),
         "n_executions": group.n,
         "phases": group.time_by(lambda op: op.phase),
+        "waiting_ps": regions.waiting if regions else None,
     }

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from _analysis.likely_lines import LikelyLine
 from _analysis.loops import Loops
+from _analysis.peer_rows import peer_fields, peer_totals
 from _analysis.roofs import rounded
 from _analysis.rows import likely_fields, shortened
 from _analysis.transfers import cover_of, transfers_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from _analysis.peers import Peers
     from _analysis.transfers import Transfer
     from _output.fields.comm import Collective, CommRow, Pairs, Returned
     from _pipeline.context import Context
@@ -27,8 +29,13 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
 
 
-def comm(step: Step, context: Context, *, top: int = 20) -> Returned:
+def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) -> Returned:
     transfers = transfers_of(step)
+    found = None
+    if peers:
+        from _analysis.peers import peers_of
+
+        found = peers_of(step, transfers, context)
     hiding = Group(step.leaves).where(lambda op: not op.is_wait and op.kind != COMM)
     cover = cover_of(step, {executions.metadata_id for executions in hiding.members})
     by_key: dict[Any, list[Transfer]] = {}
@@ -46,7 +53,7 @@ def comm(step: Step, context: Context, *, top: int = 20) -> Returned:
     shown = list(chain.from_iterable(ranked[:top]))
     loops = Loops(step, [transfer.executions for transfer in shown])
     return {
-        "rows": [comm_row(alike, cover, step, loops) for alike in ranked[:top]],
+        "rows": [comm_row(alike, cover, step, loops, found) for alike in ranked[:top]],
         "tail": {
             "n_rows_omitted": len(omitted),
             "sync_dur_ps": sync_of(tail),
@@ -62,6 +69,7 @@ def comm(step: Step, context: Context, *, top: int = 20) -> Returned:
             "host_in_flight_union_ps": length_of(host_in_flight),
             "host_hidden_union_ps": hidden_in(host_in_flight, cover),
             "by_collective": {name: collective_row(alike) for name, alike in by_collective.items()},
+            "peers": peer_totals(found, among_devices),
         },
     }
 
@@ -186,7 +194,9 @@ def gbps_of(transfers: Sequence[Transfer], in_flight: InFlight | None) -> float 
     return rounded(1000 * Fraction(moved) / duration, 3)
 
 
-def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step, loops: Loops) -> CommRow:
+def comm_row(
+    transfers: Sequence[Transfer], cover: Cover, step: Step, loops: Loops, peers: Peers | None
+) -> CommRow:
     first = transfers[0]
     is_async = first.op.is_wait
     in_flight = in_flight_of(transfers, cover) if is_async else None
@@ -216,5 +226,6 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step, loops: Loo
         "groups_from": first.exchange.who_is,
         "bus_gbps": gbps_of(transfers, in_flight),
         "bus_gbps_over": "in_flight_union" if is_async else "duration",
+        **peer_fields(peers, transfers),
         "plan": sorted(set().union(*(transfer.plan for transfer in transfers))) or None,
     }

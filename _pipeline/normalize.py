@@ -117,13 +117,19 @@ def step_of(
     device: Device, picked: StepEvent | None, admitted: Admitted, ops: Mapping[int, Op]
 ) -> Step:
     """Return the step of a window; `ops` may hold more ops than run in it."""
+    clock, window, executions = measure(picked, admitted, ops)
+    timeline = timeline_of(admitted, clock, ops, window)
+    return Step(device, picked, admitted, clock, timeline, executions)
+
+
+def measure(
+    picked: StepEvent | None, admitted: Admitted, ops: Mapping[int, Op]
+) -> tuple[Clock, tuple[int, int], dict[int, Executions]]:
+    """Return the clock of a window, the window on that clock, and the executions of its ops."""
     first, last = admitted.span if picked is None else (picked.start, picked.end)
     # A step with measured times needs no shifted end.
     clock = clock_of(admitted.pieces, [] if picked and picked.device_span else [last])
-    window = window_of(admitted, clock, picked, first, last)
-    executions = fold(ops, admitted, clock)
-    timeline = timeline_of(admitted, clock, ops, window)
-    return Step(device, picked, admitted, clock, timeline, executions)
+    return clock, window_of(admitted, clock, picked, first, last), fold(ops, admitted, clock)
 
 
 def window_of(

@@ -83,12 +83,19 @@ class CollectiveDeviceList(_message.Message):
     def __init__(self, replica_groups: _Optional[_Iterable[_Union[ReplicaGroup, _Mapping]]] = ..., iota_replica_group_list: _Optional[_Union[IotaReplicaGroupList, _Mapping]] = ...) -> None: ...
 
 class DeviceAssignment(_message.Message):
-    __slots__ = ["computation_count", "replica_count"]
+    __slots__ = ["computation_count", "computation_devices", "replica_count"]
+    class ComputationDevice(_message.Message):
+        __slots__ = ["replica_device_ids"]
+        REPLICA_DEVICE_IDS_FIELD_NUMBER: _ClassVar[int]
+        replica_device_ids: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, replica_device_ids: _Optional[_Iterable[int]] = ...) -> None: ...
     COMPUTATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    COMPUTATION_DEVICES_FIELD_NUMBER: _ClassVar[int]
     REPLICA_COUNT_FIELD_NUMBER: _ClassVar[int]
     computation_count: int
+    computation_devices: _containers.RepeatedCompositeFieldContainer[DeviceAssignment.ComputationDevice]
     replica_count: int
-    def __init__(self, replica_count: _Optional[int] = ..., computation_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, replica_count: _Optional[int] = ..., computation_count: _Optional[int] = ..., computation_devices: _Optional[_Iterable[_Union[DeviceAssignment.ComputationDevice, _Mapping]]] = ...) -> None: ...
 
 class FileLocation(_message.Message):
     __slots__ = ["column", "file_name_id", "line"]

@@ -35,7 +35,7 @@ from tests.harness import (
     run,
     run_as_printed,
 )
-from tests.modes import test_idle
+from tests.modes import test_idle, test_kernel, test_peers
 
 Json = dict[str, Any]
 
@@ -152,6 +152,7 @@ def hand_made(mode: str) -> list[bytes]:
         return [*hand_made_traces(), measurements()]
     of_its_own = {
         "idle": hand_made_idleness,
+        "kernel": hand_made_kernels,
         "memory": hand_made_memories,
         "program": hand_made_programs,
     }
@@ -178,6 +179,22 @@ def hand_made_idleness() -> list[bytes]:
         *hand_made_traces(),
         *(encode(Space([plane, host])) for plane in (apart, busy)),
     ]
+
+
+def hand_made_kernels() -> list[bytes]:
+    """Return kernels with regions, one without a body, one with two unlike ops, and counters."""
+    ops = [
+        op("a.1", "custom-call", 0, 10, attributes=KERNEL),
+        op("b.1", "custom-call", 10, 10, attributes=KERNEL),
+        op("b.2", "custom-call", 20, 10, attributes=KERNEL, shape="bf16[8]{0}", flops=8),
+    ]
+    regions: list[test_idle.Drawn] = [
+        ("ep_run_kernel", 0, 5),
+        ("ep_wait_in", 1, 3),
+        ("wait", 10, 12),
+    ]
+    inside = test_kernel.traced(ops, regions, [("MXU", 0, 61.5)])
+    return [*hand_made_traces(), inside, test_kernel.traced(ops, regions, [("MXU", 0, 2**60)])]
 
 
 def measurements() -> bytes:
@@ -231,16 +248,23 @@ def hand_made_traces() -> list[bytes]:
 
 
 ALL_OPTIONS = {
-    "bottleneck": ["--top=3", "--model-flops=1e12", "--tokens=1e6", "--peak-tflops-fp32=70"],
+    "bottleneck": [
+        "--top=3",
+        "--peers",
+        "--model-flops=1e12",
+        "--tokens=1e6",
+        "--peak-tflops-fp32=70",
+    ],
     "summary": ["--top=3", "--include-comm"],
     "by_source": ["--include-data-move", "--include-comm", "--top=3"],
     "by_scope": ["--depth=all", "--merge-layers", "--below="],
     "by_op": ["--top=3", "--peak-tflops-fp32=70"],
     "non_compute": ["--include-comm", "--top=3"],
     "roofline": ["--top=14", "--chip=profile", "--bytes=hbm", "--peak-tflops-fp32=70"],
-    "comm": ["--top=3"],
+    "comm": ["--top=3", "--peers"],
     "memory": ["--top=3"],
     "idle": ["--top=3"],
+    "kernel": ["--top=3", "--peak-tflops-fp32=70"],
     "program": ["--top=0", f"--flags={FLAG_FILE}"],
     "page": [],
     "record": ["--steps=1:"],
@@ -276,6 +300,9 @@ def answers() -> list[Json]:
     # The path of this op has a layer and no primitive.
     found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
     found.append(answer(not_donated(), "bottleneck"))
+    found += [answer(data, "bottleneck") for data in hand_made_kernels()]
+    found.append(demo("kernel", "--kernel=flash_attention"))
+    found.append(answer(test_peers.with_slow_device(), "bottleneck", "--peers"))
     found += single_ops()
     found += idle_hosts()
     found += captures()

@@ -30,6 +30,7 @@ GOLDENS: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "n_computations n_instructions n_fusions n_devices opcodes collectives kernels retries "
         "parameters tail aliased_bytes donated_unused_bytes",
     ),
+    "kernel": (DEMO, ("kernel",), "kernels tail"),
     "anatomy": (DEMO, ("anatomy",), "hostnames versions profile_options planes programs"),
     "anatomy_of_plane": (DEMO, ("anatomy", "--plane", "0", "--sample", "1"), "planes"),
     "non_compute": (DEMO, ("non_compute", "--top", "6"), "by_category by_source_within_category"),

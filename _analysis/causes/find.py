@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from _analysis.causes import recompute
+from _analysis.causes import kernel_waits_for_input, recompute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from _analysis.causes.cause import Cause
+    from _analysis.kernel_regions import Inside
     from _analysis.ledger import Entry
+    from _analysis.peers import Peers
     from _analysis.periods import Periods
     from _analysis.roofs import Roofs
     from _pipeline.context import Context
@@ -23,8 +25,10 @@ _SMALLEST_PART = 200
 def causes_of(
     step: Step,
     ledger: Sequence[Entry],
+    inside: Inside,
     roofs: Roofs,
     periods: Periods | None,
+    peers: Peers | None,
     context: Context,
 ) -> list[Cause]:
     """Return the causes, those with most gain first.
@@ -33,7 +37,15 @@ def causes_of(
     the activations takes time, too. In both pairs of captures that differ in recomputation alone
     the step without it was slower. Causes that gain only memory are last.
     """
-    found = [*recompute.find(step), *_of_programs(step, ledger, roofs, context)]
+    found = [
+        *recompute.find(step),
+        *kernel_waits_for_input.find(step, inside),
+        *_of_programs(step, ledger, roofs, context),
+    ]
+    if peers:
+        from _analysis.causes import slow_device
+
+        found += slow_device.find(step, peers)
     causes = [
         cause
         for cause in found
@@ -77,8 +89,9 @@ def _of_programs(
             found += causes_in_program(StepProgram(step, program, entries, roofs))
     if not has_program:
         context.warn(
-            "the capture has no program of this step, so only pause_between_steps, recompute and"
-            " recomputed_repeatedly are looked for in causes"
+            "the capture has no program of this step, so only pause_between_steps, recompute,"
+            " recomputed_repeatedly, kernel_waits_for_input and (with --peers) slow_device are"
+            " looked for in causes"
         )
     return found
 

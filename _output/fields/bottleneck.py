@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import Lead, StepAnswer
+from _output.fields.common import Lead, StepFields, Totals
 from _output.fields.rows import (
     ChipFields,
     Declared,
@@ -10,6 +10,7 @@ from _output.fields.rows import (
     InLoop,
     Line,
     PeaksUsed,
+    PeersOfStep,
     PeriodFields,
     RecomputeTotal,
     VmemFields,
@@ -117,6 +118,9 @@ class FindingFields(Line):
     """Executions."""
     phases: dict[str, Picoseconds]
     """Time by phase. Example: `{"forward": 2263430715, "recompute": 2272238509}`"""
+    waiting_ps: Picoseconds | None
+    """For a kernel, the time in its regions that only wait for copies, as in [kernel](#kernel).
+    Null for other ops, and if the capture has no region of the kernel."""
 
 
 class Finding(FindingClassed, FindingFields, InLoop):
@@ -156,6 +160,7 @@ class UnknownKernel(FindingFields, VmemFields):
 
 CauseName = Literal[
     "collective_in_loop",
+    "kernel_waits_for_input",
     "large_intermediate",
     "layout_change",
     "not_donated",
@@ -164,6 +169,7 @@ CauseName = Literal[
     "recompute",
     "recomputed_repeatedly",
     "resharding",
+    "slow_device",
     "synchronous_collective",
     "widened_dtype",
 ]
@@ -203,6 +209,8 @@ class CauseEvidence(TypedDict):
     """Rounds of the loop of `collective_in_loop`; null for other causes."""
     by_depth: list[TimeOfDepth] | None
     """For `recompute` and `recomputed_repeatedly`; null for other causes."""
+    device: str | None
+    """The slow device of `slow_device`; null for other causes."""
 
 
 class Cause(TypedDict):
@@ -301,5 +309,25 @@ class Fields(ChipFields, RecomputeTotal, PeriodFields):
     """The peaks."""
 
 
-class Answer(Lead, StepAnswer, Fields):
+class OwnTotals(TypedDict):
+    peers: PeersOfStep | None
+    """Waiting for late devices, with `--peers`; null without it."""
+
+
+class BottleneckTotals(Totals, OwnTotals):
+    """Sums over the step."""
+
+
+class Returned(Fields):
+    """The fields of the mode, and what it adds to the totals of all modes."""
+
+    totals: OwnTotals
+
+
+class WithTotals(TypedDict):
+    totals: BottleneckTotals
+    """Sums over the step."""
+
+
+class Answer(Lead, StepFields, WithTotals, Fields):
     pass

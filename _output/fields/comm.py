@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import Lead, StepFields, Totals
-from _output.fields.rows import InLoop, Line
+from _output.fields.rows import InLoop, Line, PeersOfRow, PeersOfStep
 from _output.fields.units import Bytes, Count, Gbps, Percent, Picoseconds
 
 TransferMode = Literal["sync", "async"]
@@ -47,6 +47,8 @@ class OwnTotals(TypedDict):
     communicate."""
     by_collective: dict[str, Collective]
     """Sums by collective, in order of first appearance."""
+    peers: PeersOfStep | None
+    """Waiting for late devices, with `--peers`; null without it."""
 
 
 class CommTotals(Totals, OwnTotals):
@@ -65,7 +67,7 @@ class Pairs(TypedDict):
     """The others: they began before the step, or their start is unknown."""
 
 
-class CommRow(Line, InLoop):
+class CommRow(Line, InLoop, PeersOfRow):
     """Communication of one collective, mode, engine, group of ops, line and replica groups."""
 
     collective: str

@@ -29,6 +29,9 @@ class RecordGroup(TypedDict):
     shapes: list[str]
     """Distinct dtypes and dimensions of their outputs, sorted, at most 32.
     Example: `["bf16[16000,1024]", …]`"""
+    kernel: str | None
+    """Name of the custom kernel among its ops, the first by name if there are several; null without
+    one. Example: `flash_attention`"""
     truncated: bool
     """True if one of the three lists was cut."""
     ops: str

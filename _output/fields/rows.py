@@ -295,3 +295,64 @@ class DeviceName(TypedDict):
     """Name of the host."""
     device: str
     """Name of the device's plane."""
+
+
+class PeersOfRow(TypedDict):
+    """Whether a row's communication waits for a late device or for the network."""
+
+    transfer_ps: Picoseconds | None
+    """With `--peers`: the part of the time that is transfer. Of each matched execution it is the
+    shortest duration among the devices that take part, since the device that arrives last waits
+    for nobody. Null if nothing is matched, and without `--peers`."""
+    peer_wait_ps: Picoseconds | None
+    """With `--peers`: what this device takes beyond `transfer_ps`, waiting for the last device. An
+    upper bound for `async`, because a device with more math before the wait waits less, too."""
+    n_matched: Count | None
+    """With `--peers`: executions that were matched with those of other devices."""
+    n_unmatched: Count | None
+    """With `--peers`: the other executions: only this device takes part, devices ran the op in
+    different numbers, who takes part is unknown, or it is a `send`, `recv` or transfer of the
+    host."""
+    last_device: str | None
+    """With `--peers`: the device that arrived last in so many executions that it causes more than
+    half of the waiting of all devices that take part; null if none does."""
+    last_pct: Percent | None
+    """Its share of that waiting."""
+
+
+class WaitsOfDevice(TypedDict):
+    """A device in the matched executions of the picked device's communication in which it takes
+    part."""
+
+    device: str
+    """Name of the device."""
+    peer_wait_ps: Picoseconds
+    """Time that it waits for the last device."""
+    n_last: Count
+    """Executions in which it is the last device. If several take the same shortest time, none
+    is."""
+    caused_ps: Picoseconds
+    """Time that all devices together wait for it."""
+    barrier_ps: Picoseconds
+    """Idle time of its step at barriers, as `barrier` in [idle](#idle): waiting for other devices
+    before a collective instead of in it."""
+
+
+class PeersOfStep(TypedDict):
+    """Exposed communication with other devices, as transfer and as waiting for late devices. The
+    three times add up to the time of all communication but that of the host."""
+
+    n_devices: Count
+    """Devices of the file that have the step."""
+    complete: bool | None
+    """True if all devices that take part in the matched executions are known to be in the file.
+    Otherwise the true transfers can be shorter and the waits longer. Null, like the next three, if
+    there is one device."""
+    transfer_ps: Picoseconds | None
+    """Sum of `transfer_ps`."""
+    peer_wait_ps: Picoseconds | None
+    """Sum of `peer_wait_ps`."""
+    unmatched_ps: Picoseconds | None
+    """Time of the executions that are not matched."""
+    by_device: list[WaitsOfDevice]
+    """The devices by number; empty if there is one."""

@@ -136,6 +136,14 @@ class LineDelta(TypedDict):
     """Key of the group."""
     source_inner: str | None
     """Source line."""
+    source_user: str | None
+    """Innermost line of the user's own code in the stack, without a stack the source line if it is
+    the user's own. Null if there is none."""
+    kernel: str | None
+    """Name of the custom kernel among its ops; null without one, and if the record is older than
+    version 3.1."""
+    scope: str | None
+    """Scope, as in [by_scope](#by_scope), of the first path by name; null without a path."""
     median_ps: Picoseconds
     """Mean time on the median device."""
     slow_ps: Picoseconds

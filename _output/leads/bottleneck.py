@@ -38,6 +38,7 @@ CLASSES: Final = {
 PAUSE: Final = "pause_between_steps"
 CAUSES: Final = {
     "collective_in_loop": "Communication that a loop repeats",
+    "kernel_waits_for_input": "A kernel that waits for copies",
     "large_intermediate": "A large array written and read again",
     "layout_change": "Changing the layout of arrays",
     "not_donated": "Arguments that are not donated",
@@ -45,6 +46,7 @@ CAUSES: Final = {
     "recompute": "Recomputation of forward work",
     "recomputed_repeatedly": "Recomputing the same work more than once",
     "resharding": "Changing how arrays are sharded",
+    "slow_device": "A slow device",
     "synchronous_collective": "Communication that could run beside math",
     "widened_dtype": "Values widened to f32",
 }
@@ -71,9 +73,12 @@ def cause_says(cause: Cause, answer: Answer) -> str:
         waits = part_of(cause["gain_ps"], answer["period_ps"] or 0)
         host = f"{', probably' if likely else ''} for the host{at(cause['source_user'])}"
         return f"From step to step the device waits {waits}{share}{host}."
+    what, device = CAUSES[cause["cause"]], cause["evidence"]["device"]
+    if device:
+        what += f", {device.removeprefix('/device:')},"
     costs = "probably costs" if likely else "costs"
     gain = part_of(cause["gain_ps"], answer["step_duration_ps"])
-    return f"{CAUSES[cause['cause']]}{at(cause['source_user'])} {costs} up to {gain}{share}."
+    return f"{what}{at(cause['source_user'])} {costs} up to {gain}{share}."
 
 
 def main_cause(answer: Answer) -> Cause | None:
@@ -124,12 +129,21 @@ def place(row: Finding | UnknownKernel) -> str:
 def next_steps(answer: Answer) -> Iterator[Next]:
     budget = {row["class"]: row for row in answer["budget"]}
     exposed = (budget["collective"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT
-    if exposed and len(answer["capture"]["devices"]) > 1:
-        yield Next("which device the others wait for", ("--mode", "spread"))
+    has_peers = len(answer["capture"]["devices"]) > 1
+    if exposed and has_peers:
+        if answer["totals"]["peers"]:
+            yield Next("which device the others wait for", ("--mode", "spread"))
+        else:
+            yield Next(
+                "if communication waits for a slow device, or for the network",
+                ("--mode", "comm", "--peers"),
+            )
     if (budget["idle"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
         yield Next("why nothing runs, and what the host does then", ("--mode", "idle"))
-    if exposed or (budget["host"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
+    if (exposed and not has_peers) or (budget["host"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
         yield Next("what is communicated, and what hides it", ("--mode", "comm"))
     if pause_sentence(answer["period_ps"], answer["between_steps_ps"]):
         yield Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
+    if (budget["kernel"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
+        yield Next("what goes on inside kernels", ("--mode", "kernel"))
     yield Next("the costliest ops, with their roofs", ("--mode", "by_op"))

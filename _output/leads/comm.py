@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from _output.fields.comm import Answer
+    from _output.fields.rows import PeersOfStep
 
 WORTH_A_LOOK_PCT: Final = 3
 
@@ -23,12 +24,14 @@ def sentences(answer: Answer) -> Iterator[str]:
     exposed, host = totals["exposed_ps"], totals["host_ps"]
     if not exposed and not host:
         yield "Nothing in this step waits for communication."
-    if exposed:
+    if exposed and totals["peers"] and totals["peers"]["by_device"]:
+        yield from waiting(answer, totals["peers"])
+    elif exposed:
         share = percent(totals["exposed_pct_of_step"])
         yield f"Communication stops the step for {part_of(exposed, step)}{share}."
     if host:
         share = percent(totals["host_pct_of_step"])
-        yield f"Transfers between host and device stop it for {part_of(host, step)}{share}."
+        yield f"Transfers between host and device stop the step for {part_of(host, step)}{share}."
     if rows and (exposed or host):
         top = max(rows, key=lambda row: row["sync_dur_ps"] + row["wait_dur_ps"])
         line = at(top["source_user"] or top["source_inner"])
@@ -36,7 +39,37 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield f"The largest part is {top['collective']}{line}: {took}."
 
 
+def waiting(answer: Answer, peers: PeersOfStep) -> Iterator[str]:
+    """Say if communication waits for a late device or for the network."""
+    exposed, unmatched = answer["totals"]["exposed_ps"], peers["unmatched_ps"] or 0
+    wait, transfer = peers["peer_wait_ps"] or 0, peers["transfer_ps"] or 0
+    own = next(row for row in peers["by_device"] if row["device"] == answer["device"])
+    last = max(peers["by_device"], key=lambda row: row["caused_ps"])
+    if not wait + transfer:
+        yield f"None of {time(exposed)} exposed communication could be matched with other devices."
+    else:
+        rest = "the rest is transfer"
+        if 100 * unmatched > exposed:
+            rest = f"{time(transfer)} is transfer, {time(unmatched)} is not known"
+        yield (
+            f"Of {time(exposed)} exposed communication {time(wait)} is waiting for a late device;"
+            f" {rest}."
+        )
+    if last["caused_ps"] * 100 > exposed and last["caused_ps"] > 2 * last["peer_wait_ps"]:
+        whom = "this device" if last is own else last["device"].removeprefix("/device:")
+        yield f"All devices together wait {time(last['caused_ps'])} for {whom}."
+    if own["barrier_ps"] > wait:
+        yield f"This device waits {time(own['barrier_ps'])} at barriers before collectives."
+
+
 def next_steps(answer: Answer) -> Iterator[Next]:
+    peers = answer["totals"]["peers"]
     if (answer["totals"]["exposed_pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
-        yield Next("which device the others wait for", ("--mode", "spread"))
+        if peers is None:
+            yield Next("if it waits for a late device", ("--mode", "comm", "--peers"))
+        elif (
+            20 * sum(row["caused_ps"] for row in peers["by_device"])
+            > answer["totals"]["exposed_ps"]
+        ):
+            yield Next("on which lines the late device is slow", ("--mode", "spread"))
         yield Next("how the compiler moves each collective", ("--mode", "program"))

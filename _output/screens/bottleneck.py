@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _output.screen import Column, Says, Section, Table
-from _output.screens.shared import CLASS, LINE, LOOP, LOST, RUNS, SCOPE, STEP_SHARE, TIME
+from _output.screens.shared import CLASS, LINE, LOOP, LOST, PEERS, RUNS, SCOPE, STEP_SHARE, TIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def lost_by(findings: list[Json]) -> int:
 WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=18)
 
 PARTS: tuple[Part, ...] = (
+    PEERS,
     Table(
         "",
         "causes",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _output.screen import Column, Says, Section, Table
-from _output.screens.shared import LIKELY, LOOP, RUNS
+from _output.screens.shared import LIKELY, LOOP, PEERS, RUNS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +45,35 @@ PARTS: tuple[Part, ...] = (
                 ),
             ),
         )
+    ),
+    PEERS,
+    Table(
+        "by device; caused is what all devices together wait for it",
+        "totals.peers.by_device",
+        (
+            Column("device", "device"),
+            Column("waits", "peer_wait_ps", "time"),
+            Column("last", "n_last", "count"),
+            Column("caused", "caused_ps", "time"),
+            Column("at barriers", "barrier_ps", "time"),
+        ),
+    ),
+    Table(
+        "waiting for a late device, by line",
+        "rows",
+        (
+            Column("transfer", "transfer_ps", "time"),
+            Column("waits", "peer_wait_ps", "time"),
+            Column("collective", "collective", "word"),
+            Column("last device", "last_device", null=""),
+            Column("% of it", "last_pct", "percent", null=""),
+            LIKELY,
+        ),
+        by="peer_wait_ps",
+        unless_0="peer_wait_ps",
+        size="peer_wait_ps",
+        what="row",
+        tail={"waits": ""},
     ),
     Table(
         "by line; moved is the bytes on the bus, GB/s a lower bound of their rate",

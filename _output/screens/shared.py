@@ -37,6 +37,13 @@ def with_reads(row: Json) -> Json:
     return {**row, "reads": sorted({name for name in of_operands if name != row["dtype"]})}
 
 
+# With --peers.
+PEERS = Says(
+    "\nof communication with other devices {totals.peers.transfer_ps:time} is transfer,"
+    " {totals.peers.peer_wait_ps:time} waiting for a late device,"
+    " {totals.peers.unmatched_ps:time} not known",
+    when="totals.peers.by_device",
+)
 PEAKS = Says(
     "\npeaks of {chip:word}: {peaks_used.peak_tflops_bf16:decimal} TFLOP/s in bf16,"
     " {peaks_used.peak_tflops_fp8:decimal} in fp8, {peaks_used.peak_tflops_fp32:decimal} in fp32;"

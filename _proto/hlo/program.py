@@ -117,10 +117,31 @@ class Program:
     @cached_property
     def n_devices(self) -> int | None:
         """Count the devices that run the program together; None if it does not say."""
-        assignment = self.read(pb.DeviceAssignment, self.message.device_assignment)
+        assignment = self._assignment
         if assignment is None:
             return None
         return max(0, assignment.replica_count) * max(0, assignment.computation_count) or None
+
+    @cached_property
+    def device_ids(self) -> list[int] | None:
+        """Return the device at each place of the device assignment; None if it does not say.
+
+        Replica groups name places. A place is replica x partitions + partition. If there are
+        several replicas and several partitions, some groups name only one of the two, so None.
+        """
+        assignment = self._assignment
+        if assignment is None or min(assignment.replica_count, assignment.computation_count) != 1:
+            return None
+        ids = [
+            device_id
+            for partition in assignment.computation_devices
+            for device_id in partition.replica_device_ids
+        ]
+        return ids if len(ids) == len(set(ids)) == self.n_devices else None
+
+    @cached_property
+    def _assignment(self) -> pb.DeviceAssignment | None:
+        return self.read(pb.DeviceAssignment, self.message.device_assignment)
 
     @cached_property
     def has_lines(self) -> bool:

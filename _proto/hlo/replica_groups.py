@@ -116,34 +116,54 @@ class Participants(NamedTuple):
     """The size of each group, None if groups differ in it, and a label of the groups.
 
     Equal sets of groups have equal labels. `mark` tells sets apart if labels leave something out.
+    `groups` are the groups themselves, None if unknown; of a permute the sets of devices that its
+    pairs connect. `is_even` is False for a permute in which devices differ in what they do.
     """
 
     size: int | None
     label: str | None
     mark: int = 0
+    groups: Groups | None = None
+    is_even: bool = True
 
 
 def in_groups(groups: Groups, n_devices: int | None) -> Participants:
     """Label groups; `()` means that all devices are one group."""
     if not groups:
-        return Participants(n_devices, _even(1, n_devices, 1) if n_devices else None)
+        label = _even(1, n_devices, 1) if n_devices else None
+        return Participants(n_devices, label, groups=())
     sizes = set(map(len, groups))
     if len(sizes) > 1:
-        return Participants(None, _listed_sets(groups), hash(groups))
+        return Participants(None, _listed_sets(groups), hash(groups), groups)
     size = sizes.pop()
     stride = groups[0][1] - groups[0][0] if size > 1 else 1
     is_even = max(group[-1] for group in groups) == size * len(groups) - 1 and all(
         group == tuple(range(group[0], group[0] + size * stride, stride)) for group in groups
     )
     if is_even:
-        return Participants(size, _even(len(groups), size, stride))
-    return Participants(size, _listed_sets(groups), hash(groups))
+        return Participants(size, _even(len(groups), size, stride), groups=groups)
+    return Participants(size, _listed_sets(groups), hash(groups), groups)
 
 
 def in_pairs(pairs: Iterable[tuple[int, int]]) -> Participants:
     distinct = set(pairs)
     n_to_self = sum(source == target for source, target in distinct)
-    return Participants(None, f"{len(distinct)} pairs, {n_to_self} to self")
+    sources, targets = zip(*sorted(distinct), strict=True)
+    is_even = not n_to_self and sources == tuple(sorted(targets)) == tuple(sorted(set(sources)))
+    label = f"{len(distinct)} pairs, {n_to_self} to self"
+    return Participants(None, label, groups=_connected(distinct), is_even=is_even)
+
+
+def _connected(pairs: Iterable[tuple[int, int]]) -> Groups:
+    """Return the sets of ids that pairs connect, directly or through others."""
+    group_of: dict[int, list[int]] = {}
+    for pair in pairs:
+        small, large = sorted((group_of.setdefault(i, [i]) for i in pair), key=len)
+        if small is not large:
+            large += small
+            group_of |= dict.fromkeys(small, large)
+    distinct = {id(group): tuple(sorted(group)) for group in group_of.values()}
+    return tuple(sorted(distinct.values()))
 
 
 def _even(n_groups: int, size: int, stride: int) -> str:

@@ -24,8 +24,8 @@ from _proto.trace.source import Source
 from _proto.trace.wire import VARINT, Held, decode, fields, known_fields, signed, text
 
 _MODULES_LINE, _RUN_ID = "XLA Modules", "run_id"
-# A stat of a device's plane, and a field of the message in it.
-_CORE_DETAILS, _DEVICE_ORDINAL = "core_details", 2
+# A stat of a device's plane, and fields of the message in it.
+_CORE_DETAILS, _DEVICE_ORDINAL, _GLOBAL_CORE_ID = "core_details", 2, 6
 
 # The parts of a plane by its name, one for each record that has one.
 _Planes = dict[str, list[Span]]
@@ -131,12 +131,19 @@ class Trace:
 
     def device_ordinal(self, device: str) -> int | None:
         """Return the number of the device on its host, which merging does not change."""
+        return self._core_detail(device, _DEVICE_ORDINAL)
+
+    def global_core_id(self, device: str) -> int | None:
+        """Return the id of the device among those of all hosts."""
+        return self._core_detail(device, _GLOBAL_CORE_ID)
+
+    def _core_detail(self, device: str, field: int) -> int | None:
         details = self.plane(device).stats().get(_CORE_DETAILS)
         if not isinstance(details, bytes):
             return None
         with suppress(Damage):
             for _, number, wire, value, _ in fields(Held(details), 0, len(details)):
-                if number == _DEVICE_ORDINAL and wire == VARINT:
+                if number == field and wire == VARINT:
                     return value
             return 0
         return None

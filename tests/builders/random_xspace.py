@@ -647,13 +647,16 @@ DEVICE_TYPES = [
 
 
 WAITS = 2**47  # Ids of waits start here.
-WAIT_NAMES = ("barrier-cores", "barrier-cores", "dependency-wait", "dependency-wait", "other", None)
+WAIT_NAMES = (
+    *("barrier-cores", "barrier-cores", "dependency-wait", "dependency-wait", "other", None),
+    *("ep_run_kernel", "ep_wait_in", "part/wait"),
+)
 
 
 def random_waits(
     rng: random.Random, metadata: list[EventMetadata], ops: Sequence[TimedEvent], span: int
 ) -> list[TimedEvent]:
-    """Return events for the line of waits, before or after ops or across the whole span."""
+    """Return waits and regions of kernels, at an edge of ops or across the whole span."""
     out = []
     for i, name in enumerate(rng.choices(WAIT_NAMES, k=rng.choice((1, 2, 5, 10)))):
         if name is not None:
@@ -662,7 +665,7 @@ def random_waits(
         time = rng.randrange(0, min(span, 600) + 40, 10)
         if ops and chance(rng, 0.5):
             op, start = rng.choice(ops)
-            time = rng.choice((start - length, start + max(0, op.duration_ps or 0)))
+            time = rng.choice((start - length, start, start + max(0, op.duration_ps or 0)))
         if chance(rng, 0.1):
             time, length = 0, span
         out.append((Event(WAITS + i, duration_ps=length), max(0, time)))
@@ -689,9 +692,7 @@ def random_plane(
     numbers: Sequence[int] = FEW,
     clock: TraceClock | None = None,
 ) -> Plane:
-    """Return a device that runs ops in a few rounds, with one round for each step if steps are
-    tidy.
-    """
+    """Return a device that runs ops in a few rounds, one for each step if steps are tidy."""
     names = StatNames(rng.choice((1, 1, 2**44)))
     pool = OpPool(rng, names, programs)
     ids = random_metadata_ids(rng, rng.choice((1, 3, 6, 12, 30)))
@@ -736,6 +737,8 @@ def random_plane(
     if chance(rng, 0.5):
         core.measure(waits)
     lines += clock.random_lines("XLA TraceMe", waits)
+    if chance(rng, 0.3):
+        lines += clock.random_lines("_counters_", waits)
     lines.append(clock.random_line("Async XLA Ops", random_ops(rng, metadata)))
     if chance(rng, 0.2):
         rng.shuffle(lines)
@@ -845,6 +848,11 @@ def random_scope(rng: random.Random, data: bytes) -> str:
     return name.replace("0", "*") if chance(rng, 0.3) else name
 
 
+def random_kernel(rng: random.Random, data: bytes) -> str:
+    """Return the name of a kernel or op, or a beginning of one."""
+    return rng.choice((*KERNELS, "my", "nowhere", random_op_name(rng, data)))
+
+
 def random_op_name(rng: random.Random, data: bytes) -> str:
     """Return the name of an op in the file, or a prefix of the name."""
     names = [name.decode() for name in OP_NAME_RE.findall(data)]
@@ -867,6 +875,7 @@ def one_of(*values: Any) -> Draw:
 # Each option of a mode has a probability and possible values.
 OPTIONS: dict[str, tuple[float, Draw]] = {
     "--include-comm": (0.5, one_of(True)),
+    "--peers": (0.5, one_of(True)),
     "--include-data-move": (0.5, one_of(True)),
     "--no-comm-stalls": (0.5, one_of(True)),
     "--top": (0.4, one_of(0, 1, 2, 3, 100)),
@@ -877,6 +886,7 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
     },
     "--bytes": (0.3, one_of("hbm", "accessed")),
     "--kernel-cost": (0.5, random_kernel_costs),
+    "--kernel": (0.3, random_kernel),
     "--flags": (0.5, one_of(*sorted(map(str, FLAG_FILES.iterdir())))),
     "--depth": (0.5, one_of(0, 1, 2, 3, "all", "all")),
     "--below": (0.4, random_scope),

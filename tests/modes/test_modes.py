@@ -54,12 +54,13 @@ OUT = os.path.join(tempfile.gettempdir(), f"step-{os.getpid()}.html")
 class OptionsOfModes(unittest.TestCase):
     # Each option has an example of its use and the modes that accept the option.
     OPTIONS: dict[tuple[str, ...], str] = {  # noqa: RUF012
+        ("--peers",): "bottleneck comm",
         ("--include-comm",): "summary by_source non_compute",
         ("--step", "0"): " ".join(STEP_MODES),
         ("--step-id", "s"): " ".join(STEP_MODES),
         ("--own", "m.py"): " ".join(STEP_MODES),
         ("--top", "3"): "bottleneck summary by_source by_op non_compute roofline comm memory idle "
-        "program compare spread",
+        "program kernel compare spread",
         ("--steps", ":1"): "record compare spread",
         ("--baseline", str(DEMO)): "compare",
         ("--baseline-device", "/device:TPU:0"): "compare",
@@ -71,9 +72,10 @@ class OptionsOfModes(unittest.TestCase):
         ("--merge-layers",): "by_scope",
         ("--op", "flash.3"): "by_op",
         ("--no-merge", "--text"): "by_op",
-        ("--chip", "v7x"): "bottleneck roofline by_op",
+        ("--chip", "v7x"): "bottleneck roofline by_op kernel",
         ("--bytes", "hbm"): "roofline",
-        ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op",
+        ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op kernel",
+        ("--kernel", "flash"): "kernel",
         ("--model-flops", "1e9"): "bottleneck",
         ("--tokens", "8"): "bottleneck",
         ("--flops-per-token", "1e9", "--tokens", "8", "--n-devices", "2"): "bottleneck",
@@ -86,7 +88,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--grep", "fl.sh"): "anatomy",
         ("--sample", "1"): "anatomy",
         **{
-            (f"--peak-{peak}", "5"): "bottleneck roofline by_op"
+            (f"--peak-{peak}", "5"): "bottleneck roofline by_op kernel"
             for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
         },
     }

@@ -13,7 +13,8 @@ from typing import Any
 from tests.builders import browser
 from tests.builders.xspace import op, trace
 from tests.harness import answer
-from tests.modes.small_steps import STEP, leaf
+from tests.modes.small_steps import STEP, kernel, leaf
+from tests.modes.test_kernel import traced
 from tests.modes.test_page import HOSTILE, data_of, hostile_trace, page_of_demo
 
 Json = dict[str, Any]
@@ -121,6 +122,8 @@ class Demo(InBrowser):
             "collectives": ("program", "collectives", "n_instructions n_executions sync_dur_ps "
                             "wait_dur_ps payload_bytes"),
             "parameters": ("program", "parameters", "number bytes"),
+            "inside": ("kernel", "kernels", "total_dur_ps pct_of_step n_executions waiting_ps "
+                       "computing_ps lost_ps vmem_used_bytes"),
         }  # fmt: skip
         for table, (mode, rows, columns) in names.items():
             self.tab.value(f"document.querySelector('#{table}-table .more').click()")
@@ -366,11 +369,23 @@ class OtherPages(InBrowser):
             self.tab.press("Escape")
         self.tab.hover(".strip-holder")
 
+    def test_bar_of_a_kernel_has_its_regions(self) -> None:
+        regions = [("ep_wait_in", 0, 60), ("ep_run_kernel", 60, 90), ("<b>", 65, 70)]
+        self.show_page(traced([kernel(0, 100), kernel(100, 10, "other.1")], regions))
+        drawn = self.tab.value(
+            "[...document.querySelectorAll('#kernels .track > div')].map((part) =>"
+            " [Number(part.dataset.value), part.style.width, part.classList.contains('hatched')])"
+        )
+        expected = [[60, True], [25, False], [5, False], [10, False]]
+        self.assertEqual([[value, waits] for value, _, waits in drawn], expected)
+        self.assertEqual([width for _, width, _ in drawn], ["60%", "25%", "5%", "10%"])
+
     def test_small_captures_are_shown_with_reasons(self) -> None:
         self.show_page(trace([leaf(0, 0)], STEP))
         page = self.tab.value("document.querySelector('main').innerText")
         self.assertIn("No answer (no_program): the capture has no program", page)
         self.assertIn("No line has known flops, bytes and peak", page)
+        self.assertIn("No kernel ran in this step", page)
         self.assertIn("?", page)
         self.show_page(trace([op("a", "copy", 0, 5)]))
         self.assertIn("The trace marks no steps", self.tab.value("document.body.innerText"))

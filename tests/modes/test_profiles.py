@@ -205,6 +205,42 @@ class PallasKernel(unittest.TestCase):
         figures = (kernel["kernel"], kernel["vmem_used_bytes"])
         self.assertEqual(figures, ("matmul_optimized", 9 << 20))
 
+    def test_kernel_waits_for_its_input_three_quarters_of_the_time(self) -> None:
+        (row,) = say(PALLAS, "kernel")["kernels"]
+        self.assertEqual((row["kernel"], row["n_executions"]), ("matmul_optimized", 1))
+        figures = ("total_dur_ps", "waiting_ps", "waiting_pct", "computing_ps")
+        self.assertEqual([row[name] for name in figures], [75785000, 57990000, 76.519, 14492500])
+        self.assertEqual(
+            [
+                (region["region"], region["depth"], region["n"], region["total_dur_ps"])
+                for region in row["regions"]
+            ],
+            [
+                ("ep_wait_in", 0, 32, 57936250),
+                ("ep_run_kernel", 0, 16, 14492500),
+                ("init", 1, 8, 7236250),
+                ("acc", 1, 8, 7201250),
+                ("ep_finalize", 0, 1, 1785000),
+                ("ep_copy_in", 0, 30, 517500),
+                ("ep_copy_out", 0, 8, 101250),
+                ("ep_wait_out", 0, 7, 53750),
+                ("ep_initialize_0", 0, 1, 7500),
+                ("ep_initialize_1", 0, 1, 5000),
+            ],
+        )
+        self.assertEqual(sum(region["n"] for region in row["regions"]), 112)
+
+    def test_all_three_executions_of_the_kernel_are_added_up(self) -> None:
+        (row,) = say(PALLAS, "kernel", "--step", "all")["kernels"]
+        self.assertEqual((row["n_executions"], row["total_dur_ps"]), (3, 227262500))
+        self.assertEqual(row["waiting_ps"], 173375000 + 161250)
+        regions = row["regions"]
+        times = sum_of(regions, "self_dur_ps") + row["outside_regions_ps"]
+        self.assertEqual(times, row["total_dur_ps"])
+        self.assertEqual(sum_of(regions, "n"), 336)
+        (mxu,) = [counter for counter in row["counters"] if counter["name"] == "MXU"]
+        self.assertEqual((mxu["n"], mxu["min"]), (294, 0))
+
 
 if __name__ == "__main__":
     unittest.main()

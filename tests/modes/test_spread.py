@@ -19,7 +19,7 @@ from _modes.spread import fields_of
 from _pipeline.no_answer import NoAnswer
 from tests.builders import records
 from tests.builders.records import Json, Name, groups_of, pod
-from tests.harness import FULL, sampled, within
+from tests.harness import BEFORE, DEMO, FULL, answer, sampled, within
 
 Loader = Callable[[], list[record_format.Record | NoAnswer]]
 
@@ -444,6 +444,37 @@ class Exact(unittest.TestCase):
 
 
 # --- joining records ------------------------------------------------------------------------------
+
+
+class Lines(unittest.TestCase):
+    """What the lines of the slow device are known by."""
+
+    def rows(self, profile: Any) -> list[Json]:
+        found: list[Json] = answer(profile, "spread")["cohorts"][0]["slowest_vs_median"]["rows"]
+        return found
+
+    def test_own_line_and_scope_are_those_of_by_source(self) -> None:
+        groups = {
+            (group["kind"], group["agg_key"]): group
+            for group in answer(DEMO, "by_source", "--include-data-move")["groups"]
+        }
+        rows = self.rows(DEMO)
+        self.assertEqual(len(rows), 20)
+        for row in rows:
+            group = groups[row["kind"], row["agg_key"]]
+            self.assertEqual(row["source_user"], group["source_user"])
+            if row["scope"] is not None:
+                self.assertIn(row["scope"], [scope["scope"] for scope in group["scopes"]])
+
+    def test_kernel_is_named_at_its_line(self) -> None:
+        kernels = {row["kernel"]: row["source_user"] for row in self.rows(DEMO) if row["kernel"]}
+        self.assertEqual(kernels["flash_attention"], "/home/dev/model/layers/attention.py:15")
+
+    def test_record_of_version_2_0_has_no_kernels(self) -> None:
+        rows = self.rows(BEFORE)
+        self.assertEqual({row["kernel"] for row in rows}, {None})
+        lines = [row["source_user"] for row in rows]
+        self.assertIn("/home/dev/model/layers/attention.py:15", lines)
 
 
 class Joining(unittest.TestCase):

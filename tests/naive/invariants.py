@@ -11,6 +11,7 @@ import gzip
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from _proto import xplane_pb2
@@ -55,6 +56,7 @@ def faults(said: Json) -> Faults:
         "by_source": by_source_faults,
         "comm": comm_faults,
         "idle": idle_faults,
+        "kernel": kernel_faults,
         "memory": memory_faults,
         "non_compute": non_compute_faults,
         "program": program_faults,
@@ -363,6 +365,36 @@ def comm_faults(said: Json) -> Faults:
         if row["pairs"] is not None:
             n = row["pairs"]["paired"] + row["pairs"]["unpaired"]
             yield from differs(f"{row['collective']} pairs", n, row["n_executions"])
+    if totals["peers"]:
+        yield from peers_faults(said)
+
+
+def peers_faults(said: Json) -> Faults:
+    """Compare what waits for late devices with what is exposed."""
+    peers, rows = said["totals"]["peers"], said["rows"]
+    for row in rows:
+        split = sum(row[name] or 0 for name in ("transfer_ps", "peer_wait_ps"))
+        exposed = row["sync_dur_ps"] + row["wait_dur_ps"]
+        n = row["n_matched"] + row["n_unmatched"]
+        yield from differs("matched and unmatched", n, row["n_executions"])
+        if split > exposed or (not row["n_unmatched"] and split < exposed):
+            yield f"transfer and wait of {row['collective']}: {split} of {exposed}"
+        if (row["last_pct"] or 100) <= 50:
+            yield f"{row['last_device']} causes {row['last_pct']} % only"
+    devices = peers["by_device"]
+    if not devices:
+        yield from differs("n_devices", peers["n_devices"], 1)
+        return
+    yield from differs("n_devices", peers["n_devices"], len(devices))
+    for name in ("transfer_ps", "peer_wait_ps"):
+        if not said["tail"]["n_rows_omitted"]:
+            yield from sums_to("rows", rows, name, peers[name])
+    split = sum(peers[name] for name in ("transfer_ps", "peer_wait_ps", "unmatched_ps"))
+    yield from differs("split of peers", split, said["totals"]["exposed_ps"])
+    own = [waits["peer_wait_ps"] for waits in devices if waits["device"] == said["device"]]
+    yield from differs("wait of the device", own, [peers["peer_wait_ps"]])
+    if total(devices, "caused_ps") > total(devices, "peer_wait_ps"):
+        yield f"devices cause more waiting than there is: {devices}"
 
 
 def idle_faults(said: Json) -> Faults:
@@ -371,6 +403,42 @@ def idle_faults(said: Json) -> Faults:
     yield from gaps_faults(said["gaps"], idle)
     for gap in said["gaps"]:
         yield from differs("causes of a gap", sum(gap["cause"].values()), gap["dur_ps"])
+
+
+def kernel_faults(said: Json) -> Faults:
+    rows = said["kernels"]
+    times = [row["total_dur_ps"] for row in rows]
+    if times != sorted(times, reverse=True):
+        yield f"kernels aren't ordered by time: {times}"
+    for rank, row in enumerate(rows, 1):
+        what = f"kernel {row['kernel']}"
+        yield from row_faults(what, row)
+        yield from differs(f"rank of {what}", row["rank"], rank)
+        if row["lost_ps"] is not None:
+            judged = row["at_roof_ps"] + row["lost_ps"]
+            yield from differs(f"{what} at_roof_ps and lost_ps", judged, row["total_dur_ps"])
+        yield from region_faults(what, row)
+
+
+def region_faults(what: str, row: Json) -> Faults:
+    regions, waiting = row["regions"], row["waiting_ps"]
+    if regions is None:
+        figures = (waiting, row["waiting_pct"], row["computing_ps"], row["outside_regions_ps"])
+        yield from differs(f"{what} without regions", figures, (None,) * 4)
+        return
+    outside, whole = row["outside_regions_ps"], row["total_dur_ps"]
+    yield from sums_to(f"{what} regions", regions, "self_dur_ps", whole, outside)
+    outer = [region for region in regions if not region["depth"]]
+    yield from sums_to(f"{what} outer regions", outer, "total_dur_ps", whole, outside)
+    waits = [region for region in regions if region["waits"]]
+    yield from sums_to(f"{what} waiting", waits, "self_dur_ps", waiting)
+    depths = [-1, *(region["depth"] for region in regions)]
+    if any(after > before + 1 for before, after in pairwise(depths)):
+        yield f"{what}: a region without a parent: {depths}"
+    if min(outside, *(region["self_dur_ps"] for region in regions), waiting) < 0:
+        yield f"{what}: a negative time"
+    if waiting + (row["computing_ps"] or 0) + outside > whole:
+        yield f"{what} waits and computes longer than it runs"
 
 
 def memory_faults(said: Json) -> Faults:
@@ -439,6 +507,11 @@ def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
     moved = ask("non_compute", include_comm=True, no_comm_stalls=True, **options)
     yield from faults(moved)
     yield from scopes_between(by_scope, merged, by_source)
+    kernel = ask("kernel", top=10**6, **options)
+    yield from faults(kernel)
+    bottleneck_of_all = ask("bottleneck", top=10**6, **options)
+    rows = [*bottleneck_of_all["findings"], *bottleneck_of_all["kernels_of_unknown_cost"]]
+    yield from kernels_between(kernel, summary, rows)
     program = ask("program", top=10**6, **options)
     if program["status"] == "ok":
         yield from faults(program)
@@ -470,6 +543,19 @@ def idle_between(summary: Json, idle: Json, bottleneck: Json) -> Faults:
         yield from differs("gap of idle", {name: theirs[name] for name in ours}, ours)
     recompute = summary["by_phase_rollup"]["recompute"]["dur_ps"]
     yield from differs("recompute_dur_ps", bottleneck["recompute_dur_ps"], recompute)
+
+
+def kernels_between(kernel: Json, summary: Json, findings: list[Json]) -> Faults:
+    def times(said: Json) -> list[tuple[str, int, int]]:
+        rows = said["kernels"]
+        return [(row["kernel"], row["n_executions"], row["total_dur_ps"]) for row in rows]
+
+    yield from differs("kernels", times(kernel), times(summary))
+    for row in kernel["kernels"]:
+        if row["class"] is not None:
+            its = [finding for finding in findings if finding["kernel"] == row["kernel"]]
+            waiting = sum(finding["waiting_ps"] or 0 for finding in its)
+            yield from differs(f"waiting of {row['kernel']}", waiting, row["waiting_ps"] or 0)
 
 
 def comm_between(summary: Json, bottleneck: Json, comm: Json) -> Faults:
@@ -507,6 +593,10 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
     if record["status"] != "ok":
         return
     rows = [(record["devices"][step["device"]], step) for step in record["steps"]]
+    for device in record["devices"]:
+        comm = ask("comm", device=device["device"], peers=True, top=10**6)
+        if comm["status"] == "ok":
+            yield from comm_faults(comm)
     for device, step in rows:
         if not step["used"]:
             continue

@@ -39,6 +39,7 @@ class Options:
     top: int | None = None
     include_comm: bool = False
     include_data_move: bool = False
+    peers: bool = False
 
 
 class AbsentError(Exception):

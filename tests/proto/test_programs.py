@@ -851,7 +851,7 @@ class Collectives(unittest.TestCase):
             "all-gather",
             [Array("bf16", (4, 512), 0)],
             [Array("bf16", (4, 1024), 1)],
-            Participants(2, "4 x 2, stride 1"),
+            Participants(2, "4 x 2, stride 1", groups=((0, 1), (2, 3), (4, 5), (6, 7))),
         )
         for name in ("ag-start", "ag-update", "ag-done"):
             self.assertEqual(collective_of(read[name]), expected)
@@ -885,12 +885,14 @@ class Collectives(unittest.TestCase):
                     "collective-permute",
                     arrays,
                     arrays,
-                    Participants(None, "2 pairs, 1 to self"),
+                    Participants(None, "2 pairs, 1 to self", groups=((0,), (1, 2)), is_even=False),
                 ),
             )
         self.assertEqual(
             collective_of(read["lone-start"]),
-            Collective("lone-start", "all-gather", arrays, None, Participants(None, None)),
+            Collective(
+                "lone-start", "all-gather", arrays, None, Participants(None, None, groups=())
+            ),
         )
         # The operands of a done are not the data; the start would have the groups.
         self.assertEqual(

@@ -1,0 +1,134 @@
+"""A device that is slower than the others, so that all of them wait for it in collectives.
+
+    device 0   |--math--|=======wait=======|--math--|=======wait=======|
+    device 1   |-----------math------------|-----------math------------|
+
+It gets more work (an expert that gets most tokens, a longer shard), or its chip is slower. It is
+seen where one device has the largest load in more than half of the steps that all devices have
+used. The load is the step without communication, as in `spread`. Only `--peers` reads the loads.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
+from _analysis.causes.sentences import duration, percent_of, short
+from _analysis.causes.step_program import Place, place_of
+from _analysis.report import program_id_of
+from _pipeline.vocabulary import COMM
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Final
+
+    from _analysis.peer_devices import Loads, StepKey
+    from _analysis.peers import Peers
+    from _pipeline.normalize import Step
+
+NAME: Final = "slow_device"
+# In fewer steps, one of equal devices often has the largest load in most of them.
+FEWEST_STEPS = 3
+
+
+class Slow(NamedTuple):
+    """The device with the largest load in most steps; times are picoseconds."""
+
+    device: str
+    n_slowest: int
+    n_steps: int
+    # The median, over the steps, of its load less the largest load of the others.
+    gain: int
+    median_device: str
+    # Its mean load.
+    load: int
+    # The line that differs most from the median device, and by how much.
+    line: str | None
+    excess: int
+
+
+def find(step: Step, peers: Peers) -> list[Cause]:
+    program = program_id_of(step)
+    loads = {
+        waits.device.name: waits.device.loads
+        for waits in peers.devices
+        if waits.device.loads and program in waits.device.programs
+    }
+    slow = slowest_of(loads)
+    return [cause_of(step, slow)] if slow and slow.gain > 0 else []
+
+
+def slowest_of(loads: Mapping[str, Loads]) -> Slow | None:
+    """Return the device with the largest load in more than half of the common steps."""
+    if len(loads) < 2:
+        return None
+    first, *others = loads.values()
+    keys = [key for key in first.steps if all(key in other.steps for other in others)]
+    if not keys:
+        return None
+    slowest = [max(loads, key=lambda name: loads[name].steps[key]) for key in keys]
+    device = max(loads, key=slowest.count)
+    if 2 * slowest.count(device) <= len(keys):
+        return None
+    mean_load = {
+        name: sum(of.steps[key] for key in keys) // len(keys) for name, of in loads.items()
+    }
+    ranked = sorted(loads, key=mean_load.__getitem__)
+    median = ranked[(len(ranked) - 1) // 2]
+    lines, usual = loads[device].lines, loads[median].lines
+    excess = {line: time - usual.get(line, 0) for line, time in lines.items()}
+    line = max(excess, key=excess.__getitem__, default=None)
+    return Slow(
+        device,
+        slowest.count(device),
+        len(keys),
+        gain_of(device, loads, keys),
+        median,
+        mean_load[device],
+        line if line and excess[line] > 0 else None,
+        excess[line] if line else 0,
+    )
+
+
+def gain_of(device: str, loads: Mapping[str, Loads], keys: Sequence[StepKey]) -> int:
+    gains = sorted(
+        loads[device].steps[key]
+        - max(of.steps[key] for name, of in loads.items() if name != device)
+        for key in keys
+    )
+    return gains[(len(gains) - 1) // 2]
+
+
+def cause_of(step: Step, slow: Slow) -> Cause:
+    at_line = [
+        executions
+        for executions in step.leaves
+        if slow.line and executions.op.kind != COMM and executions.op.source_user == slow.line
+    ]
+    longest = max(at_line, key=lambda executions: executions.total, default=None)
+    place = place_of(longest.op) if longest else Place(slow.line, None, None)
+    says = (
+        f"{slow.device} has the largest load in {slow.n_slowest} of {slow.n_steps} steps: without"
+        f" communication {duration(slow.load)}, {duration(slow.gain)}"
+        f" ({percent_of(slow.gain, step)} of the step) more than the next device."
+    )
+    if slow.line:
+        says += (
+            f" It takes {duration(slow.excess)} longer than {slow.median_device} at"
+            f" {short(slow.line)}."
+        )
+    is_sure = slow.n_steps >= FEWEST_STEPS
+    if not is_sure:
+        says += f" In fewer than {FEWEST_STEPS} steps this can be chance."
+    return Cause(
+        NAME,
+        slow.gain,
+        says,
+        "Share the work of this line evenly among devices (tokens per expert, sequence lengths,"
+        " uneven shards); if all lines are slower by one factor (uniform_pct of --mode spread), the"
+        " chip is slow: replace it.",
+        SEEN if is_sure else LIKELY,
+        Evidence(at_line, device=slow.device),
+        *place,
+    )

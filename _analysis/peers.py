@@ -1,0 +1,219 @@
+"""Find out if communication waits for a late device or for the network.
+
+The k-th execution of a collective is one event on all devices that take part. The device that
+arrives last waits for nobody, so the shortest execution is the transfer alone. What another device
+takes beyond it is waiting for the last one:
+
+    device 0   |---math---|============all-reduce============|   transfer + waiting
+    device 1   |----------math----------|=====all-reduce=====|   transfer
+    device 2   |---math----|===========all-reduce============|   transfer + waiting
+
+Durations are the cores' own, so the clocks of the devices need not agree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from _analysis.peer_devices import executions_by_place, number_of, read_peers, tpus_of
+from _pipeline.vocabulary import HOST
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Final
+
+    from _analysis.peer_devices import Execution, PeerDevice
+    from _analysis.transfers import Transfer
+    from _pipeline.context import Context
+    from _pipeline.device import Device
+    from _pipeline.normalize import Step
+    from _pipeline.ops import Op, Place
+
+PERMUTE: Final = "collective-permute"
+# Each has one partner, which the trace does not name.
+_WITHOUT_PEERS = (HOST, "send", "recv")
+
+
+class Waits:
+    """Sums over the executions of collectives on the picked device, in picoseconds."""
+
+    __slots__ = ("caused", "n_matched", "n_unmatched", "peer_wait", "transfer", "waiting")
+
+    def __init__(self) -> None:
+        self.n_matched = self.n_unmatched = self.transfer = self.peer_wait = 0
+        # The waiting of all members, and the part of it that each device causes.
+        self.waiting = 0
+        self.caused: Counter[str] = Counter()
+
+    def add(self, other: Waits) -> None:
+        self.n_matched += other.n_matched
+        self.n_unmatched += other.n_unmatched
+        self.transfer += other.transfer
+        self.peer_wait += other.peer_wait
+        self.waiting += other.waiting
+        self.caused += other.caused
+
+    @property
+    def last_device(self) -> str | None:
+        """Return the device that causes more than half of the waiting."""
+        return next((name for name, time in self.caused.items() if 2 * time > self.waiting), None)
+
+
+class DeviceWaits:
+    """The waiting of a device, and the waiting of all members that it causes, in picoseconds."""
+
+    def __init__(self, device: PeerDevice) -> None:
+        self.device = device
+        self.peer_wait = self.caused = 0
+        # Executions in which it alone was the last one.
+        self.n_last = 0
+
+
+class Peers(NamedTuple):
+    """The waits of the picked device's collectives, and of all devices of the file."""
+
+    # By metadata id.
+    of_ops: dict[int, Waits]
+    # By number. The picked device is one of them.
+    devices: list[DeviceWaits]
+    # True if all members of all matched groups are known to be in the file.
+    is_complete: bool
+
+    def waits_of(self, transfers: Iterable[Transfer]) -> Waits:
+        waits = Waits()
+        for transfer in transfers:
+            waits.add(self.of_ops[transfer.executions.metadata_id])
+        return waits
+
+
+def peers_of(
+    step: Step, transfers: Sequence[Transfer], context: Context, *, with_loads: bool = False
+) -> Peers:
+    """Read the other devices of the file, and match their executions with those of the step."""
+    places = {transfer.executions.metadata_id: transfer.op.place for transfer in transfers}
+    found = read_peers(step, set(places.values()), context, with_loads=with_loads)
+    devices = [DeviceWaits(peer) for peer in found]
+    of_ops = {metadata_id: Waits() for metadata_id in places}
+    # Several entries of one place are the same op.
+    transfer_at = {transfer.op.place: transfer for transfer in reversed(transfers)}
+    groups = _Members(step.device, found)
+    is_complete = True
+    for place, executions in executions_by_place(step, places).items():
+        names, has_all = groups.of(transfer_at[place])
+        members = [member for member in devices if member.device.name in names]
+        if _match(place, step.device.plane.name, executions, members, of_ops):
+            is_complete &= has_all
+    context.warn(*_notes(found, is_complete=is_complete))
+    return Peers(of_ops, devices, is_complete)
+
+
+def _match(
+    place: Place,
+    own: str,
+    executions: Sequence[Execution],
+    members: Sequence[DeviceWaits],
+    of_ops: Mapping[int, Waits],
+) -> bool:
+    """Add the executions of a collective to the sums of its ops and members, if they match."""
+    durations = [member.device.durations.get(place, []) for member in members]
+    if len(members) < 2 or any(len(of_member) != len(executions) for of_member in durations):
+        for execution in executions:
+            of_ops[execution.metadata_id].n_unmatched += 1
+        return False
+    for execution, lasted in zip(executions, zip(*durations, strict=True), strict=True):
+        waits = of_ops[execution.metadata_id]
+        shortest = min(lasted)
+        waiting = sum(lasted) - shortest * len(lasted)
+        waits.n_matched += 1
+        waits.transfer += shortest
+        waits.peer_wait += execution.duration - shortest
+        waits.waiting += waiting
+        for member, duration in zip(members, lasted, strict=True):
+            member.peer_wait += duration - shortest
+        if lasted.count(shortest) == 1:
+            last = members[lasted.index(shortest)]
+            last.n_last += 1
+            last.caused += waiting
+            waits.caused[last.device.name] += waiting
+    return True
+
+
+class _Members:
+    """Finds the devices that take part in a collective of the picked device."""
+
+    def __init__(self, device: Device, peers: Sequence[PeerDevice]) -> None:
+        self._device = device
+        self._peers = {peer.name: peer for peer in peers}
+        # By program: the device at each place of its device assignment.
+        self._devices_at: dict[int | None, dict[int, str]] = {}
+
+    def of(self, transfer: Transfer) -> tuple[set[str], bool]:
+        """Return the members, and whether all of them are known to be in the file.
+
+        Without the picked device's group the members are all devices that ran the program: groups
+        of one collective move the same number of bytes, so the shortest execution of all is the
+        transfer of each.
+        """
+        op, who = transfer.op, transfer.exchange.who
+        is_permute = transfer.collective == PERMUTE
+        if transfer.collective in _WITHOUT_PEERS or op.waits_for == HOST or not op.name:
+            return set(), False
+        if is_permute and not who.groups:
+            return set(), False
+        ran = {peer.name for peer in self._peers.values() if op.program_id in peer.programs}
+        n_devices = sum(map(len, who.groups or ()))
+        if not n_devices and op.program:
+            n_devices = op.program.n_devices or 0
+        has_all = 0 < n_devices <= len(ran)
+        devices_at = self._places(op)
+        own = next((i for i, name in devices_at.items() if name == self._device.plane.name), None)
+        if own is not None and who.groups and (is_permute or len(who.groups) > 1):
+            group = next((group for group in who.groups if own in group), (own,))
+            if all(place in devices_at for place in group):
+                return {devices_at[place] for place in group}, True
+            has_all = False
+        return (ran, has_all) if who.is_even else (set(), False)
+
+    def _places(self, op: Op) -> dict[int, str]:
+        """Return the devices at places of the program's device assignment that the file has.
+
+        Devices are known by their global ids, or by their numbers if the assignment has the same
+        ones.
+        """
+        if op.program_id not in self._devices_at:
+            names, trace = tpus_of(self._device), self._device.trace
+            ids = (op.program and op.program.device_ids) or []
+            by_id = {trace.global_core_id(name): name for name in names}
+            if None in by_id or len(by_id) < len(names):
+                by_id = {number_of(name): name for name in names}
+                if by_id.keys() != set(ids):
+                    by_id = {}
+            self._devices_at[op.program_id] = {
+                place: by_id[device_id]
+                for place, device_id in enumerate(ids)
+                if by_id.get(device_id) in self._peers
+            }
+        return self._devices_at[op.program_id]
+
+
+def _notes(peers: Sequence[PeerDevice], *, is_complete: bool) -> list[str]:
+    if len(peers) < 2:
+        return ["--peers: no other device in this file has the step, so nothing can be compared"]
+    notes = []
+    if not is_complete:
+        notes.append(
+            "--peers: members of the groups may be missing in this file; transfers may then be"
+            " shorter, and waits for peers longer"
+        )
+    fitted = [peer.name for peer in peers if not peer.is_measured]
+    if fitted:
+        notes.append(
+            f"--peers: durations of {', '.join(fitted)} are fitted to the host's clock, which can"
+            " make them 0"
+        )
+    for note in dict.fromkeys(note for peer in peers for note in peer.notes):
+        names = [peer.name for peer in peers if note in peer.notes]
+        notes.append(f"--peers: {', '.join(names)}: {note}")
+    return notes

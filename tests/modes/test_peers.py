@@ -1,0 +1,580 @@
+"""`--peers`: waiting for a late device or for the network, on small traces and on real captures."""
+
+from __future__ import annotations
+
+import random
+import unittest
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from _output.leads import bottleneck, comm
+from tests.builders import hlo_proto
+from tests.builders.hlo_proto import metadata_plane
+from tests.builders.xspace import (
+    Event,
+    EventMetadata,
+    Line,
+    Op,
+    Plane,
+    Space,
+    StatValue,
+    bytes_field,
+    encode,
+    int_field,
+    op,
+    tpu_plane,
+    varint,
+)
+from tests.harness import DEMO, OFFLOADING, PROFILES, answer, run, sampled
+
+PROGRAM_ID = 77
+STEP = ("s", 0, 10_000)
+
+Json = dict[str, Any]
+
+
+def collective(at: int, dur: int, *, name: str = "all-reduce.1", **more: Any) -> Op:
+    """Return a collective of all devices; `groups` and `pairs` say otherwise."""
+    groups = more.pop("groups", "{}")
+    attributes = f", replica_groups={groups}"
+    if pairs := more.pop("pairs", None):
+        attributes = f", source_target_pairs={pairs}"
+    program_id = more.pop("program_id", PROGRAM_ID)
+    kind = more.pop("category", name.partition(".")[0])
+    return op(name, kind, at, dur, attributes=attributes, program_id=program_id, **more)
+
+
+def durations(*lasted: int, **more: Any) -> list[Op]:
+    """Return executions of one collective."""
+    return [collective(1000 * i, dur, **more) for i, dur in enumerate(lasted)]
+
+
+def device(
+    number: int,
+    ops: Sequence[Op],
+    *,
+    steps: Sequence[tuple[str, int, int]] | None = (STEP,),
+    core: int | None = None,
+) -> Plane:
+    """Return a device; `core` is its global id."""
+    stats: dict[str, StatValue] = {} if core is None else {"core_details": int_field(6, core)}
+    return tpu_plane(ops, steps, name=f"/device:TPU:{number}", stats=stats)
+
+
+def assigned(*device_ids: int) -> Plane:
+    """Return a program that runs on these devices, in this order."""
+    assignment = int_field(1, 1) + int_field(2, len(device_ids))
+    for device_id in device_ids:
+        assignment += bytes_field(3, bytes_field(1, varint(device_id)))
+    main = {"main": [hlo_proto.op("x", "parameter")]}
+    program = hlo_proto.hlo_proto(main, extra=bytes_field(15, assignment))
+    return metadata_plane({PROGRAM_ID: ("jit_f(77)", program)})
+
+
+def said(planes: Sequence[Plane], *options: str, mode: str = "comm") -> Json:
+    return answer(encode(Space(list(planes))), mode, "--peers", *options)
+
+
+def row(planes: Sequence[Plane], *options: str) -> Json:
+    (only,) = said(planes, *options)["rows"]
+    found: Json = only
+    return found
+
+
+def figures(planes: Sequence[Plane], *options: str) -> tuple[int | None, ...]:
+    """Return the transfer, the wait, and the numbers of matched and unmatched executions."""
+    only = row(planes, *options)
+    return tuple(only[key] for key in ("transfer_ps", "peer_wait_ps", "n_matched", "n_unmatched"))
+
+
+class Waiting(unittest.TestCase):
+    def test_planted_wait_is_found_to_the_picosecond(self) -> None:
+        late = 1234
+        planes = [device(i, durations(50 + late * (i != 1), 50)) for i in range(3)]
+        found = said(planes)
+        (only,) = found["rows"]
+        self.assertEqual((only["transfer_ps"], only["peer_wait_ps"]), (100, late))
+        self.assertEqual((only["last_device"], only["last_pct"]), ("/device:TPU:1", 100.0))
+        peers = found["totals"]["peers"]
+        self.assertEqual(
+            (peers["transfer_ps"], peers["peer_wait_ps"], peers["unmatched_ps"]), (100, late, 0)
+        )
+        keys = ("device", "peer_wait_ps", "n_last", "caused_ps", "barrier_ps")
+        self.assertEqual(
+            [tuple(waits[key] for key in keys) for waits in peers["by_device"]],
+            [
+                ("/device:TPU:0", late, 0, 0, 0),
+                ("/device:TPU:1", 0, 1, 2 * late, 0),
+                ("/device:TPU:2", late, 0, 0, 0),
+            ],
+        )
+
+    def test_late_device_is_named_when_it_is_the_picked_one(self) -> None:
+        planes = [device(0, durations(10, 10)), device(1, durations(30, 40))]
+        only = row(planes)
+        self.assertEqual((only["transfer_ps"], only["peer_wait_ps"]), (20, 0))
+        self.assertEqual((only["last_device"], only["last_pct"]), ("/device:TPU:0", 100.0))
+
+    def test_shortest_time_that_several_share_is_caused_by_none(self) -> None:
+        planes = [device(i, durations(dur)) for i, dur in enumerate((30, 10, 10))]
+        only = row(planes)
+        self.assertEqual(
+            (only["peer_wait_ps"], only["last_device"], only["last_pct"]), (20,) + (None,) * 2
+        )
+
+    def test_device_that_causes_half_of_the_waiting_is_not_named(self) -> None:
+        planes = [device(0, durations(10, 30)), device(1, durations(30, 10))]
+        self.assertIsNone(row(planes)["last_device"])
+
+    def test_executions_are_matched_by_their_start_not_by_their_place_in_the_file(self) -> None:
+        first, second = durations(10, 500)
+        planes = [device(0, [first, second]), device(1, [second, first])]
+        self.assertEqual(figures(planes), (510, 0, 2, 0))
+
+    def test_waits_of_asynchronous_collectives_are_matched(self) -> None:
+        def ops(wait: int) -> list[Op]:
+            name = "all-gather-start.5"
+            return [
+                collective(0, 7, name=name, category="all-gather-start"),
+                op("fusion.1", "loop fusion", 100, 50, program_id=PROGRAM_ID),
+                op("all-gather-done.5", "all-gather-done", 200, wait,
+                   operands=f"f32[8]{{0}} %{name}", program_id=PROGRAM_ID),
+            ]  # fmt: skip
+
+        self.assertEqual(figures([device(0, ops(40)), device(1, ops(15))]), (15, 25, 1, 0))
+
+    def test_ops_of_another_program_are_not_matched(self) -> None:
+        planes = [device(0, durations(30)), device(1, durations(10, program_id=78))]
+        self.assertEqual(figures(planes), (None, None, 0, 1))
+
+    def test_device_that_ran_another_program_is_no_member(self) -> None:
+        other = [op("fusion.1", "loop fusion", 0, 10, program_id=78)]
+        planes = [device(0, durations(30)), device(1, durations(10)), device(2, other)]
+        self.assertEqual(figures(planes), (10, 20, 1, 0))
+
+    def test_unequal_counts_are_not_matched(self) -> None:
+        planes = [device(0, durations(30, 30)), device(1, durations(10))]
+        found = said(planes)
+        self.assertEqual(figures(planes), (None, None, 0, 2))
+        self.assertEqual(found["totals"]["peers"]["unmatched_ps"], 60)
+
+    def test_send_and_host_transfers_are_not_matched(self) -> None:
+        ops = [collective(0, 10, name="send.1"), collective(50, 20, name="infeed.1")]
+        found = said([device(0, ops), device(1, ops)])
+        self.assertEqual([only["n_matched"] for only in found["rows"]], [0, 0])
+        # Transfers of the host are not among devices.
+        self.assertEqual(found["totals"]["peers"]["unmatched_ps"], 10)
+
+    def test_instant_executions_are_matched(self) -> None:
+        planes = [device(0, durations(0)), device(1, durations(0))]
+        self.assertEqual(figures(planes), (0, 0, 1, 0))
+
+    def test_durations_on_the_trace_clock_are_noted(self) -> None:
+        notes = said([device(0, durations(5)), device(1, durations(5))])["notes"]
+        self.assertTrue(any("/device:TPU:0, /device:TPU:1 are fitted" in note for note in notes))
+
+
+class Groups(unittest.TestCase):
+    """Who takes part."""
+
+    PAIRS_OF_FOUR = "{{0,1},{2,3}}"
+
+    def four(self, *cores: int | None, **more: Any) -> list[Plane]:
+        """Return four devices that take 40, 30, 20 and 10 ps."""
+        more = more or {"groups": self.PAIRS_OF_FOUR}
+        return [
+            device(i, durations(40 - 10 * i, **more), core=core) for i, core in enumerate(cores)
+        ]
+
+    def test_group_is_found_by_global_core_ids(self) -> None:
+        planes = [*self.four(14, 12, 13, 11), assigned(14, 13, 12, 11)]
+        # Places 0 and 1 are the devices 0 and 2.
+        found = said(planes)
+        self.assertEqual(figures(planes), (20, 20, 1, 0))
+        self.assertIs(found["totals"]["peers"]["complete"], True)
+        by_device = found["totals"]["peers"]["by_device"]
+        self.assertEqual([waits["peer_wait_ps"] for waits in by_device], [20, 0, 0, 0])
+        self.assertEqual([waits["n_last"] for waits in by_device], [0, 0, 1, 0])
+
+    def test_group_is_found_by_numbers_of_planes(self) -> None:
+        for cores in ((None,) * 4, (5, 5, 5, 5)):
+            planes = [*self.four(*cores), assigned(0, 3, 1, 2)]
+            self.assertEqual(figures(planes), (10, 30, 1, 0), cores)
+
+    def test_all_devices_are_members_if_places_are_unknown(self) -> None:
+        for ids in ((4, 5, 6, 7), (0, 1, 2, 3, 4), (0, 1, 2, 2)):
+            planes = [*self.four(*(None,) * 4), assigned(*ids)]
+            self.assertEqual(figures(planes), (10, 30, 1, 0), ids)
+        self.assertEqual(figures(self.four(*(None,) * 4)), (10, 30, 1, 0))
+
+    def test_all_devices_are_members_if_the_group_is_not_all_in_the_file(self) -> None:
+        groups = "{{0,4},{1,5},{2,6},{3,7}}"
+        planes = [*self.four(0, 1, 2, 3, groups=groups), assigned(*range(8))]
+        found = said(planes)
+        self.assertEqual(figures(planes), (10, 30, 1, 0))
+        self.assertIs(found["totals"]["peers"]["complete"], False)
+        self.assertTrue(any("may be missing in this file" in note for note in found["notes"]))
+
+    def test_one_group_is_all_devices_of_the_file(self) -> None:
+        for groups in ("{}", "{{0,1,2,3}}", "[1,4]<=[4]"):
+            found = said([*self.four(*(None,) * 4, groups=groups), assigned(9, 8, 7, 6)])
+            self.assertEqual(found["rows"][0]["transfer_ps"], 10)
+            self.assertIs(found["totals"]["peers"]["complete"], True, groups)
+
+    def test_group_of_one_is_not_matched(self) -> None:
+        planes = [*self.four(0, 1, 2, 3, groups="{{0},{1},{2},{3}}"), assigned(0, 1, 2, 3)]
+        self.assertEqual(figures(planes), (None, None, 0, 1))
+
+    def test_device_of_the_group_without_the_step_is_as_if_not_in_the_file(self) -> None:
+        planes = [
+            device(0, durations(40, groups="{{0,1},{2}}")),
+            device(1, durations(20, groups="{{0,1},{2}}"), steps=[("other", 0, 10_000)]),
+            device(2, durations(10, groups="{{0,1},{2}}")),
+            assigned(0, 1, 2),
+        ]
+        found = said(planes)
+        self.assertEqual(found["rows"][0]["transfer_ps"], 10)
+        self.assertIs(found["totals"]["peers"]["complete"], False)
+        self.assertIn("/device:TPU:1 left out of --peers: it has no step 's'", found["notes"])
+
+    def test_program_of_several_replicas_and_partitions_has_no_places(self) -> None:
+        assignment = int_field(1, 2) + int_field(2, 2)
+        for ids in ((0, 1), (2, 3)):
+            assignment += bytes_field(3, bytes_field(1, b"".join(map(varint, ids))))
+        program = hlo_proto.hlo_proto(
+            {"main": [hlo_proto.op("x", "parameter")]}, extra=bytes_field(15, assignment)
+        )
+        planes = [*self.four(*range(4)), metadata_plane({PROGRAM_ID: ("f", program)})]
+        self.assertEqual(figures(planes), (10, 30, 1, 0))
+
+
+class Permutes(unittest.TestCase):
+    def three(self, pairs: str, *, program: Plane | None = None) -> tuple[int | None, ...]:
+        lasted = (40, 30, 20)
+        planes = [
+            device(i, durations(dur, name="collective-permute.1", pairs=pairs))
+            for i, dur in enumerate(lasted)
+        ]
+        return figures([*planes, program] if program else planes)
+
+    def test_members_are_the_devices_that_pairs_connect(self) -> None:
+        pairs = "{{0,1},{1,0},{2,2}}"
+        self.assertEqual(self.three(pairs, program=assigned(0, 1, 2)), (30, 10, 1, 0))
+        self.assertEqual(self.three("{{0,1},{1,2}}", program=assigned(0, 1, 2)), (20, 20, 1, 0))
+
+    def test_device_that_sends_to_itself_is_not_matched(self) -> None:
+        pairs = "{{0,0},{1,2},{2,1}}"
+        self.assertEqual(self.three(pairs, program=assigned(0, 1, 2)), (None, None, 0, 1))
+
+    def test_device_in_no_pair_is_not_matched(self) -> None:
+        found = self.three("{{1,2},{2,1}}", program=assigned(0, 1, 2))
+        self.assertEqual(found, (None, None, 0, 1))
+
+    def test_unknown_places_are_matched_if_each_sends_to_and_receives_from_another(self) -> None:
+        self.assertEqual(self.three("{{0,1},{1,2},{2,0}}"), (20, 20, 1, 0))
+        for pairs in ("{{0,1},{1,2}}", "{{0,1},{1,0},{2,2}}", "{{0,1},{1,0},{2,0}}"):
+            self.assertEqual(self.three(pairs), (None, None, 0, 1), pairs)
+
+    def test_permute_without_pairs_is_not_matched(self) -> None:
+        self.assertEqual(self.three(""), (None, None, 0, 1))
+
+
+class Steps(unittest.TestCase):
+    TWO = (("s", 0, 1000), ("t", 1000, 1000), ("s", 2000, 1000))
+
+    def test_kth_step_of_a_name_is_the_kth_of_that_name_elsewhere(self) -> None:
+        at = [("u", 0, 500), ("s", 500, 500), ("s", 2000, 1000), ("t", 3000, 100)]
+        one = [collective(100, 70), collective(1500, 80), collective(2100, 90)]
+        other = [collective(100, 1), collective(600, 20), collective(2100, 30)]
+        planes = [device(0, one, steps=self.TWO), device(1, other, steps=at)]
+        self.assertEqual(figures(planes, "--step", "0"), (20, 50, 1, 0))
+        self.assertEqual(figures(planes, "--step", "2"), (30, 60, 1, 0))
+        # The device has the step, but the op doesn't run in it.
+        self.assertEqual(figures(planes, "--step", "1"), (None, None, 0, 1))
+
+    def test_missing_kth_step_is_noted(self) -> None:
+        planes = [
+            device(0, durations(10, 10, 10), steps=self.TWO),
+            device(1, durations(10, 10, 10), steps=self.TWO[:2]),
+        ]
+        found = said(planes, "--step", "2")
+        note = "/device:TPU:1 left out of --peers: it has no step 's' number 2"
+        self.assertIn(note, found["notes"])
+        self.assertEqual(found["totals"]["peers"]["n_devices"], 1)
+
+    def test_all_steps_match_all_ops(self) -> None:
+        other = [collective(5, 4), collective(700, 4), collective(8100, 5)]
+        planes = [device(0, durations(10, 10, 10), steps=self.TWO), device(1, other)]
+        self.assertEqual(figures(planes, "--step", "all"), (13, 17, 3, 0))
+
+    def test_device_without_ops_line_is_noted(self) -> None:
+        planes = [device(0, durations(10)), Plane("/device:TPU:1", [Line("Steps")])]
+        self.assertIn("/device:TPU:1 left out of --peers: no_xla_ops_line", said(planes)["notes"])
+
+    def test_barrier_of_each_device_is_that_of_idle(self) -> None:
+        late = device(1, durations(10, 10))
+        late.event_metadata.append(EventMetadata(99, "barrier-cores"))
+        late.lines.append(Line("XLA TraceMe", [Event(99, 400, 300)]))
+        by_device = said([device(0, durations(10, 10)), late])["totals"]["peers"]["by_device"]
+        self.assertEqual([waits["barrier_ps"] for waits in by_device], [0, 300])
+
+
+class Headline(unittest.TestCase):
+    def test_headline_says_how_much_is_waiting(self) -> None:
+        planes = [device(i, durations(5000 + 3000 * (i == 0), 500)) for i in range(2)]
+        headlines = [said(planes, "--device", str(i))["headline"] for i in range(2)]
+        self.assertTrue(
+            headlines[0].startswith(
+                "Of 8.50 ns exposed communication 3.00 ns is waiting for a late device; the rest is"
+                " transfer. All devices together wait 3.00 ns for TPU:1."
+            ),
+            headlines[0],
+        )
+        self.assertIn("wait 3.00 ns for this device", headlines[1])
+
+    def test_headline_names_what_is_not_matched(self) -> None:
+        ops = [*durations(4000), collective(5000, 1000, name="send.1")]
+        headline = said([device(0, ops), device(1, durations(4000))])["headline"]
+        self.assertIn("4.00 ns is transfer, 1.00 ns is not known", headline)
+
+    def test_headline_names_barriers(self) -> None:
+        waiting = device(0, durations(10, 10))
+        waiting.event_metadata.append(EventMetadata(99, "barrier-cores"))
+        waiting.lines.append(Line("XLA TraceMe", [Event(99, 400, 300)]))
+        headline = said([waiting, device(1, durations(10, 10))])["headline"]
+        self.assertIn("This device waits 300.0 ps at barriers before collectives.", headline)
+
+    def test_bottleneck_leads_to_peers(self) -> None:
+        data = with_slow_device()
+        for lead in (bottleneck, comm):
+            mode = lead.__name__.rpartition(".")[2]
+            words = [step.words for step in lead.next_steps(answer(data, mode))]
+            self.assertIn(("--mode", "comm", "--peers"), words)
+            words = [step.words for step in lead.next_steps(answer(data, mode, "--peers"))]
+            self.assertNotIn(("--mode", "comm", "--peers"), words)
+            self.assertIn(("--mode", "spread"), words)
+
+
+class Alone(unittest.TestCase):
+    NULLS = dict.fromkeys(("complete", "transfer_ps", "peer_wait_ps", "unmatched_ps"))
+
+    def test_one_device_has_no_figures(self) -> None:
+        found = said([device(0, durations(10))])
+        self.assertEqual(found["totals"]["peers"], {"n_devices": 1, **self.NULLS, "by_device": []})
+        self.assertTrue(any("no other device in this file" in note for note in found["notes"]))
+
+    def test_all_is_null_without_the_option(self) -> None:
+        planes = [device(0, durations(10)), device(1, durations(5))]
+        found = answer(encode(Space(planes)), "comm")
+        self.assertIsNone(found["totals"]["peers"])
+        keys = (
+            "transfer_ps",
+            "peer_wait_ps",
+            "n_matched",
+            "n_unmatched",
+            "last_device",
+            "last_pct",
+        )
+        self.assertEqual({found["rows"][0][key] for key in keys}, {None})
+
+    def test_option_belongs_to_comm_and_bottleneck(self) -> None:
+        self.assertEqual(run(DEMO, "summary", "--peers").status, 2)
+
+    def test_sparse_core_is_no_peer(self) -> None:
+        sparse = device(0, durations(5))
+        sparse.name = "/device:TPU:0 SparseCore 0"
+        self.assertEqual(
+            said([device(0, durations(10)), sparse])["totals"]["peers"]["n_devices"], 1
+        )
+        found = said([sparse, device(0, durations(10))], "--device", str(sparse.name))
+        self.assertEqual(found["totals"]["peers"]["n_devices"], 1)
+
+
+def with_slow_device(*, slow: int = 1, n_devices: int = 3, n_steps: int = 5) -> bytes:
+    """Return steps in which one device takes twice as long at one line, and others wait."""
+    planes = []
+    for number in range(n_devices):
+        ops, steps = [], []
+        for i in range(n_steps):
+            at = 10_000 * i
+            fast, math = 1000, 2000 if number == slow else 1000 + number
+            ops += [
+                op("fusion.1", "loop fusion", at, fast, stack="model.py:3:1", program_id=7),
+                op("fusion.2", "loop fusion", at + 1000, math, stack="model.py:7:1", program_id=7),
+                op("all-reduce.1", "all-reduce", at + 1000 + math, 8000 - math, program_id=7,
+                   attributes=", replica_groups={}"),
+            ]  # fmt: skip
+            steps.append((str(i), at, 9000))
+        planes.append(device(number, ops, steps=steps))
+    return encode(Space(planes))
+
+
+class SlowDevice(unittest.TestCase):
+    def causes(self, data: bytes, *options: str) -> list[Json]:
+        found = answer(data, "bottleneck", "--peers", *options)["causes"]
+        return [cause for cause in found if cause["cause"] == "slow_device"]
+
+    def test_line_and_gain_are_found_on_any_picked_device(self) -> None:
+        for picked in "012":
+            (cause,) = self.causes(with_slow_device(), "--device", picked)
+            self.assertEqual(cause["source_user"], "model.py:7")
+            self.assertEqual(cause["gain_ps"], 2000 - 1002)
+            self.assertEqual(cause["evidence"]["device"], "/device:TPU:1")
+            self.assertEqual(cause["evidence"]["ops"], ["fusion.2"])
+            self.assertIn("/device:TPU:1 has the largest load in 5 of 5 steps", cause["says"])
+            self.assertIn("longer than /device:TPU:2 at model.py:7", cause["says"])
+
+    def test_no_cause_without_the_option_or_without_a_difference(self) -> None:
+        found = answer(with_slow_device(), "bottleneck")
+        self.assertFalse([c for c in found["causes"] if c["cause"] == "slow_device"])
+        self.assertEqual(self.causes(with_slow_device(slow=9)), [])
+        self.assertEqual(self.causes(with_slow_device(n_devices=1)), [])
+
+    def test_two_steps_can_be_chance(self) -> None:
+        (cause,) = self.causes(with_slow_device(n_steps=2))
+        self.assertEqual(cause["confidence"], "likely")
+        self.assertEqual(self.causes(with_slow_device(n_steps=3))[0]["confidence"], "seen")
+
+    def test_headline_names_the_device(self) -> None:
+        found = answer(with_slow_device(), "bottleneck", "--peers", "--chip", "v7x")
+        self.assertTrue(found["headline"].startswith("A slow device, TPU:1, at model.py:7 costs"))
+
+    def test_bottleneck_has_the_totals_of_comm(self) -> None:
+        data = with_slow_device()
+        peers = [
+            answer(data, mode, "--peers")["totals"]["peers"] for mode in ("bottleneck", "comm")
+        ]
+        self.assertEqual(peers[0], peers[1])
+        self.assertEqual(peers[0]["peer_wait_ps"], 1000)
+
+    def test_all_steps_have_no_slow_device(self) -> None:
+        found = answer(with_slow_device(), "bottleneck", "--peers", "--step", "all")
+        self.assertTrue(any("with a single step only" in note for note in found["notes"]))
+
+
+@unittest.skipUnless(PROFILES.exists(), "the captures aren't here")
+class Captures(unittest.TestCase):
+    def test_nearly_all_of_a_vllm_step_is_transfer(self) -> None:
+        found = answer(PROFILES / "vllm-bf16.xplane.pb", "comm", "--peers")
+        peers = found["totals"]["peers"]
+        self.assertEqual(found["totals"]["exposed_ps"], 3_433_750_300)
+        self.assertEqual(peers["transfer_ps"], 3_370_861_949)
+        self.assertEqual(peers["peer_wait_ps"], 62_888_351)
+        self.assertEqual(peers["unmatched_ps"], 0)
+
+    def test_barriers_are_those_of_idle(self) -> None:
+        for number in range(4):
+            options = "--step", "all", "--device", str(number)
+            found = answer(OFFLOADING, "comm", "--peers", *options)
+            waits = found["totals"]["peers"]["by_device"][number]
+            idle = answer(OFFLOADING, "idle", *options)["idle_by_cause"]
+            self.assertEqual(waits["barrier_ps"], idle["barrier"])
+
+
+class Drawn(NamedTuple):
+    """A collective as it was drawn, and its executions by device."""
+
+    op: dict[str, Any]
+    # The sets of places, or None for all; for a permute its pairs.
+    groups: list[list[int]] | None
+    pairs: list[tuple[int, int]] | None
+    durations: list[list[int]]
+
+
+class AgainstDefinition(unittest.TestCase):
+    """Random collectives, and what the definition makes of each of them by hand."""
+
+    def drawn(self, rng: random.Random, number: int, n: int, n_places: int) -> Drawn:
+        count = rng.choice((1, 1, 2, 5))
+        lasted = [[rng.choice((0, 1, 10, 20, 35)) for _ in range(count)] for _ in range(n)]
+        if rng.random() < 0.2:
+            rng.choice(lasted).pop()
+        ids = rng.sample(range(n_places), n_places)
+        if rng.random() < 0.3:
+            targets = rng.sample(ids, n_places)
+            pairs = list(zip(ids, targets, strict=True))[: rng.choice((n_places, n_places, 1))]
+            text = ",".join(f"{{{a},{b}}}" for a, b in pairs)
+            name = f"collective-permute.{number}"
+            return Drawn({"name": name, "pairs": f"{{{text}}}"}, None, pairs, lasted)
+        size = rng.choice([size for size in (1, 2, n_places) if n_places % size == 0])
+        groups = [ids[i : i + size] for i in range(0, n_places, size)]
+        text = ",".join(f"{{{','.join(map(str, group))}}}" for group in groups)
+        is_all = rng.random() < 0.2
+        op = {"name": f"all-reduce.{number}", "groups": "{}" if is_all else f"{{{text}}}"}
+        return Drawn(op, None if is_all else groups, None, lasted)
+
+    def members(self, drawn: Drawn, n: int, at: list[int] | None) -> set[int]:
+        """Return the devices that take part with device 0; `at` is the device at each place."""
+        everyone = set(range(n))
+        if drawn.pairs is not None:
+            sources, targets = zip(*drawn.pairs, strict=True)
+            is_even = sorted(sources) == sorted(targets) and not any(a == b for a, b in drawn.pairs)
+            fallback = everyone if is_even else set()
+            if at is None:
+                return fallback
+            found = {at.index(0)}
+            for _ in drawn.pairs:
+                found |= {p for pair in drawn.pairs if found & set(pair) for p in pair}
+        elif drawn.groups is None or len(drawn.groups) == 1 or at is None:
+            return everyone
+        else:
+            fallback = everyone
+            (found,) = (set(group) for group in drawn.groups if at.index(0) in group)
+        inside = {at[place] for place in found}
+        return inside if inside <= everyone else fallback
+
+    def test_random_collectives(self) -> None:
+        for seed in sampled(range(400), 100):
+            rng = random.Random(seed)
+            n = rng.choice((2, 3, 4))
+            n_places = rng.choice((n, n, n, 2 * n))
+            collectives = [self.drawn(rng, i, n, n_places) for i in range(rng.randint(1, 6))]
+            has_places = rng.random() < 0.7
+            at = rng.sample(range(n_places), n_places) if has_places else None
+            cores = [100 + i if at else None for i in range(n)]
+            planes = []
+            for number in range(n):
+                ops = [
+                    collective(100 * k + 1000 * i, lasted, **drawn.op)
+                    for i, drawn in enumerate(collectives)
+                    for k, lasted in enumerate(drawn.durations[number])
+                ]
+                # An op without communication, so that each device ran the program.
+                ops.append(op("fusion.1", "loop fusion", 9000, 1, program_id=PROGRAM_ID))
+                rng.shuffle(ops)
+                planes.append(device(number, ops, core=cores[number]))
+            if at is not None:
+                planes.append(assigned(*(100 + i for i in at)))
+            found = said(planes, "--top", "100")
+            case = f"random.Random({seed})"
+            sums = {"transfer_ps": 0, "peer_wait_ps": 0, "unmatched_ps": 0}
+            waits, caused, n_last = [0] * n, [0] * n, [0] * n
+            for drawn in collectives:
+                members = self.members(drawn, n, at)
+                own = drawn.durations[0]
+                counts = {len(drawn.durations[i]) for i in members}
+                if len(members) < 2 or counts != {len(own)}:
+                    sums["unmatched_ps"] += sum(own)
+                    continue
+                for k, lasted in enumerate(own):
+                    of = {i: drawn.durations[i][k] for i in members}
+                    shortest = min(of.values())
+                    sums["transfer_ps"] += shortest
+                    sums["peer_wait_ps"] += lasted - shortest
+                    last = [i for i in of if of[i] == shortest]
+                    for i in of:
+                        waits[i] += of[i] - shortest
+                    if len(last) == 1:
+                        caused[last[0]] += sum(of.values()) - shortest * len(of)
+                        n_last[last[0]] += 1
+            peers = found["totals"]["peers"]
+            self.assertEqual({name: peers[name] for name in sums}, sums, case)
+            self.assertEqual(
+                [(d["peer_wait_ps"], d["caused_ps"], d["n_last"]) for d in peers["by_device"]],
+                list(zip(waits, caused, n_last, strict=True)),
+                case,
+            )
+
+
+if __name__ == "__main__":
+    unittest.main()
