@@ -18,6 +18,7 @@ from _output.figures import (
     figure,
     is_time,
     name_of,
+    rounded,
     unit_of,
 )
 from _output.screen import Each, Says, Section
@@ -228,6 +229,10 @@ def with_unit(span: Figure, unit: Unit) -> Iterator[tuple[str, str, str]]:
             yield key, span.null, ""
             continue
         decimals = decimals_of(int(value), size) if span.kind in UNITS else 0
+        if value and span.kind in UNITS and not rounded(int(value), size, decimals):
+            # A figure that is too small for the common unit has its own.
+            name, size = unit_of([value], span.kind)
+            decimals = decimals_of(int(value), size)
         shown = figure(value, span.kind, size, decimals)
         no_unit = span.kind in UNITS and not int(value)
         yield key, shown, "%" if span.kind in PERCENTS else "" if no_unit else name

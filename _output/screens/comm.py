@@ -73,7 +73,6 @@ PARTS: tuple[Part, ...] = (
         unless_0="peer_wait_ps",
         size="peer_wait_ps",
         what="row",
-        tail={"waits": ""},
     ),
     Table(
         "by line; moved is the bytes on the bus, GB/s a lower bound of their rate",

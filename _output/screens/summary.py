@@ -79,7 +79,8 @@ PARTS: tuple[Part, ...] = (
             Column("runs", "n", "count"),
             Column("longest op", "longest_hlo_op", "op"),
         ),
-        size="dur_ps",
+        size="pct_of_step",
+        whole="",
         tail={"is waited for": "", "runs on core": ""},
     ),
     Table(
