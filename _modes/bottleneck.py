@@ -107,14 +107,13 @@ def bottleneck(
     idle = step.duration - step.timeline.busy
     recompute = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
     over = [entry for entry in ledger if entry.is_over_roof]
-    context.warn(*over_roof_notes(over))
-    context.warn(*declared_notes({entry.kernel for entry in ledger if is_declared(entry)}))
+    declared = {entry.kernel for entry in ledger if is_declared(entry)}
     context.note(*roofs.choice.notes)
     shown = findings[:top]
     loops = Loops(step, [member for finding in shown for member in finding.group.members])
     periods = periods_of(step.device, step.picked)
     inside = inside_kernels(step)
-    context.warn(*inside.notes)
+    context.warn(*over_roof_notes(over), *declared_notes(declared), *inside.notes)
     read, waits = read_peers(step, context) if peers else (None, None)
     causes = causes_of(step, ledger, inside, roofs, periods, read, context)
     return {

@@ -828,7 +828,7 @@ class Command(InFolder):
 
     def test_columns_sets_the_width(self) -> None:
         for columns, width in (("70", 70), ("120", 120), ("", 100), ("10", 60), ("x", 100)):
-            text, _, _ = self.printed(str(DEMO), "--mode=comm", "--text", COLUMNS=columns)
+            text, _, _ = self.printed(str(DEMO), "--mode=idle", "--text", COLUMNS=columns)
             longest = max(map(len, without_commands(text)))
             with self.subTest(columns=columns):
                 self.assertTrue(width - 15 < longest <= width, longest)
@@ -859,7 +859,7 @@ class Command(InFolder):
 
     def test_width_is_that_of_the_terminal(self) -> None:
         for columns in (64, 120):
-            lines = self.on_terminal({"NO_COLOR": "1"}, columns, "comm").split("\r\n")
+            lines = self.on_terminal({"NO_COLOR": "1"}, columns, "idle").split("\r\n")
             longest = max(len(line) for line in lines if not line.startswith("next: "))
             self.assertTrue(columns - 15 < longest <= columns, longest)
 
