@@ -44,3 +44,8 @@ def line_says(place: Place) -> str:
 
 def plural(n: int, singular: str, several: str | None = None) -> str:
     return f"{n} {singular if n == 1 else several or singular + 's'}"
+
+
+def listed(names: list[str]) -> str:
+    """Return names as a list in a sentence: `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

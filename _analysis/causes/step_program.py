@@ -84,6 +84,19 @@ class StepProgram:
         }
 
     @cached_property
+    def _time_of_loop(self) -> dict[Instruction, int]:
+        return {
+            each.op.instruction: each.total
+            for each in self.step.containers
+            if each.op.program is self.program and each.op.instruction
+        }
+
+    def time_of(self, instruction: Instruction) -> int:
+        """Return the time of an instruction; of a loop with all that ran in it."""
+        executed = self.ran.get(instruction)
+        return executed.total if executed else self._time_of_loop.get(instruction, 0)
+
+    @cached_property
     def n_of_loop(self) -> dict[Instruction, int]:
         """Map each `while` that ran to its executions."""
         return {
