@@ -5,6 +5,7 @@ from __future__ import annotations
 from _analysis.causes import (
     collective_in_loop,
     large_intermediate,
+    larger_array,
     layout_change,
     not_donated,
     one_hot_matmul,
@@ -30,6 +31,7 @@ def causes_in_program(of: StepProgram) -> list[Cause]:
         *in_loops,
         *widened_dtype.find(of),
         *resharded,
+        *larger_array.find(of),
         *one_hot_matmul.find(of),
         *large_intermediate.find(of),
         *synchronous_collective.find(of, seen),
