@@ -182,10 +182,13 @@ def _taken_by(user: Instruction, here: Instruction, path: Path) -> Iterator[Valu
             yield Value(user, path)
         else:
             last = user.chain[-1]
-            parts = last.leaves or ()
             # A collective of several arrays gives each back at its own place.
-            at_place = [each for each, _ in parts if each == (place,)] if len(ids) > 1 else []
-            yield Value(last, at_place[0] if at_place and last is user else ())
+            has_parts = len(ids) > 1 and last is user and _has_part(user, (place,))
+            yield Value(last, (place,) if has_parts else ())
+
+
+def _has_part(instruction: Instruction, path: Path) -> bool:
+    return any(each == path for each, _ in instruction.leaves or ())
 
 
 def origins(value: Value, passes: Callable[[Value], bool]) -> set[Value]:

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 def causes_in_program(of: StepProgram) -> list[Cause]:
     in_loops = collective_in_loop.find(of)
     resharded = resharding.find(of)
+    one_hot = one_hot_matmul.find(of)
     seen = _executions_of(each for each in (*in_loops, *resharded) if each.confidence == SEEN)
     return [
         *in_loops,
         *widened_dtype.find(of),
         *resharded,
-        *larger_array.find(of),
-        *one_hot_matmul.find(of),
+        *larger_array.find(of, _executions_of(one_hot)),
+        *one_hot,
         *large_intermediate.find(of),
         *synchronous_collective.find(of, seen),
         *layout_change.find(of, _executions_of(resharded)),

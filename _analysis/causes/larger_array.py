@@ -24,7 +24,7 @@ from _analysis.causes.step_program import collective_name_of, place_of_longest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from _analysis.causes.step_program import StepProgram
     from _pipeline.executions import Executions
@@ -49,10 +49,11 @@ class _Moved(NamedTuple):
         return self.executions.total * (self.n_bytes - self.n_others) // self.n_bytes
 
 
-def find(of: StepProgram) -> list[Cause]:
+def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
+    """Find such matmuls; `left_out` has the ids of executions that belong to other causes."""
     gathered, reduced = [], []
     for executions in of.collectives:
-        if executions.total * 20 < of.floor:
+        if executions.total * 20 < of.floor or id(executions) in left_out:
             continue
         name = collective_name_of(executions.op)
         if name == _GATHER and (moved := _gathered(executions)):

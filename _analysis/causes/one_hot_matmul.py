@@ -3,10 +3,10 @@
     x = one_hot(tokens, vocab) @ table      # x = table[tokens] reads one row for each token
 
 The matmul reads the whole table for each token and multiplies by zeros, and the matrix may be
-written to memory first. It is seen where an operand of a dot comes, through converts and layout ops
-alone, from a comparison for equality with an iota, which may have the offset of a shard added. The
-gain is the time of these dots and of the ops that only make the matrix, less the bytes of a gather
-at the HBM peak.
+written to memory or gathered from other devices first. It is seen where an operand of a dot comes,
+through converts, collectives and layout ops alone, from a comparison for equality with an iota,
+which may have the offset of a shard added. The gain is the time of these dots and of the ops that
+only make or move the matrix, less the bytes of a gather at the HBM peak.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.graph import DOTS, Value, is_layout, origins
 from _analysis.causes.sentences import duration, line_says, percent_of
 from _analysis.causes.step_program import own_line_of, place_of_longest, total_of
+from _proto.hlo.collectives import collective_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ def find(of: StepProgram) -> list[Cause]:
 
 
 def _is_kept(value: Value) -> bool:
-    opcode = value.instruction.opcode
-    return opcode in ("convert", "broadcast") or is_layout(value.instruction)
+    here = value.instruction
+    is_moved = here.is_asynchronous or collective_name(here.opcode) is not None
+    return is_moved or here.opcode in ("convert", "broadcast") or is_layout(here)
 
 
 def _is_one_hot(matrix: Value) -> bool:
@@ -100,7 +102,7 @@ def _cause(of: StepProgram, row: list[tuple[Instruction, Value]]) -> Cause | Non
         gain,
         f"{line_says(place)} multiplies a table by a one-hot matrix "
         f"({shape.text if shape else 'of unknown shape'}): {duration(total)} in matmuls and in "
-        f"writing the matrix; looking the rows up would save up to {duration(gain)} "
+        f"making the matrix; looking the rows up would save up to {duration(gain)} "
         f"({percent_of(gain, of.step)} of the step).",
         "Index the table with the numbers instead of multiplying by one_hot: `table[tokens]`, or "
         "`jnp.take` along the axis.",

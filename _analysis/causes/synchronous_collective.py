@@ -16,7 +16,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
-from _analysis.causes.sentences import duration, line_says, listed, percent_of, plural
+from _analysis.causes.sentences import duration, line_says, listed, only, percent_of, plural
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
 
 TYPE_CHECKING = False
@@ -72,7 +72,7 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
             f"Set {listed(list(flags))} to true in the compiler's options, or look for what "
             "switches this off.",
             LIKELY,
-            Evidence(members, collective=by_time[0] if len(by_time) == 1 else None),
+            Evidence(members, collective=only(by_time)),
             *place,
         )
     ]

@@ -19,14 +19,11 @@ line f32, the second is a symptom.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import (
     DOTS,
     ELEMENTWISE,
     STRUCTURE,
-    Reached,
     Value,
     consumers,
     is_layout,
@@ -35,6 +32,7 @@ from _analysis.causes.graph import (
 from _analysis.causes.sentences import duration, percent_of, short
 from _analysis.causes.step_program import own_line_of
 from _analysis.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND
+from _proto.cached import cached_property
 from _proto.hlo.collectives import collective_name
 
 TYPE_CHECKING = False
@@ -57,36 +55,59 @@ _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
 _USERS_CONVERT = "convert_element_type"
 
 
-class _Widening(NamedTuple):
-    """A convert that widens a value, the op that takes the result, and where the result goes."""
+class _Widening:
+    """The converts of a line that widen values, and where these values go."""
 
-    convert: Instruction
-    join: Instruction
-    reached: Reached
+    def __init__(self, line: str | None, converts: list[Instruction]) -> None:
+        self.line, self.converts = line, converts
+        walk = reach(map(Value, converts), consumers, _stays_wide)
+        self.passed, self.values = walk.passed, walk.passed | walk.stopped
+
+    @cached_property
+    def joins(self) -> list[Instruction]:
+        return [_join_of(convert) for convert in self.converts]
+
+    @cached_property
+    def instructions(self) -> set[Instruction]:
+        return {value.instruction for value in self.passed}
 
     @property
-    def is_implicit(self) -> bool:
-        frame = self.convert.message.metadata.stack_frame_id
-        is_join = self.join.opcode in ELEMENTWISE and len(self.join.operands) > 1
-        return is_join and frame != 0 and self.join.message.metadata.stack_frame_id == frame
+    def dots(self) -> set[Instruction]:
+        return {value.instruction for value in self.values if value.instruction.opcode in DOTS}
 
-    def array_text(self) -> str:
-        source = Value(self.convert.operands[0]).array
-        return source.text if source else ""
+    @property
+    def first(self) -> tuple[Instruction, Instruction, bool]:
+        """Return a convert, its join and if the convert is an implicit promotion; one if any."""
+        found = [
+            (convert, join, _is_implicit(convert, join))
+            for convert, join in zip(self.converts, self.joins, strict=True)
+        ]
+        return next((each for each in found if each[2]), found[0])
+
+    def makes(self, other: _Widening) -> bool:
+        """Return True if the other line is a symptom of this one."""
+        return self._feeds(other) and not other._feeds(self)
+
+    def _feeds(self, other: _Widening) -> bool:
+        return all(join in self.instructions for join in other.joins)
 
 
 def find(of: StepProgram) -> list[Cause]:
-    by_line: dict[str | None, list[_Widening]] = {}
-    for each in of.program.instructions():
-        if each.opcode == "convert" and _is_widening(each):
-            reached = reach([Value(each)], consumers, _stays_wide)
-            if any(_multiplies(value.instruction) for value in reached.passed | reached.stopped):
-                line = own_line_of(each, of.is_own) or each.line
-                by_line.setdefault(line, []).append(_Widening(each, _join_of(each), reached))
+    converts: dict[str | None, list[Instruction]] = {}
+    for instruction in of.program.instructions():
+        if instruction.opcode == "convert" and _is_widening(instruction):
+            line = own_line_of(instruction, of.is_own) or instruction.line
+            converts.setdefault(line, []).append(instruction)
+    found = [_Widening(line, of_line) for line, of_line in converts.items()]
+    multiplied = [
+        widening
+        for widening in found
+        if any(_multiplies(value.instruction) for value in widening.values)
+    ]
     causes = [
-        _cause(of, line, widenings)
-        for line, widenings in by_line.items()
-        if not any(_makes(by_line[other], widenings) for other in by_line if other != line)
+        _cause(of, widening)
+        for widening in multiplied
+        if not any(other.makes(widening) for other in multiplied if other is not widening)
     ]
     return [cause for cause in causes if cause]
 
@@ -145,36 +166,55 @@ def _join_of(convert: Instruction) -> Instruction:
     )
 
 
-def _makes(first: list[_Widening], second: list[_Widening]) -> bool:
-    """Tell if the second line is a symptom of the first."""
-
-    def feeds(some: list[_Widening], others: list[_Widening]) -> bool:
-        passed = {value.instruction for each in some for value in each.reached.passed}
-        return all(each.join in passed for each in others)
-
-    return feeds(first, second) and not feeds(second, first)
+def _is_implicit(convert: Instruction, join: Instruction) -> bool:
+    frame = convert.message.metadata.stack_frame_id
+    is_join = join.opcode in ELEMENTWISE and len(join.operands) > 1
+    return is_join and frame != 0 and join.message.metadata.stack_frame_id == frame
 
 
-def _cause(of: StepProgram, line: str | None, widenings: list[_Widening]) -> Cause | None:
-    smallest = min(array.n_elements for w in widenings if (array := Value(w.convert).array))
-    values = {v for each in widenings for v in each.reached.passed | each.reached.stopped}
-    affected = _affected(of, values, smallest / 4)
+def _source_text(convert: Instruction) -> str:
+    source = Value(convert.operands[0]).array
+    return source.text if source else ""
+
+
+def _with_backward(of: StepProgram, widening: _Widening) -> set[Value]:
+    """Return the wide values, with those of the backward pass of the same matmuls.
+
+    Its matmuls are on the same lines. The compiler narrows their operands, so that no convert
+    leads to them.
+    """
+    lines = {own_line_of(dot, of.is_own) for dot in widening.dots} - {None}
+    others = [
+        Value(instruction)
+        for instruction in of.program.instructions()
+        if instruction.opcode in DOTS
+        and _is_wide(instruction)
+        and own_line_of(instruction, of.is_own) in lines
+    ]
+    walk = reach(others, consumers, _stays_wide)
+    return widening.values | walk.passed | walk.stopped
+
+
+def _cause(of: StepProgram, widening: _Widening) -> Cause | None:
+    smallest = min(array.n_elements for w in widening.converts if (array := Value(w).array))
+    affected = _affected(of, _with_backward(of, widening), smallest / 4)
     kernels = sum(each.total for each in affected if each.name == KERNEL)
     total = sum(each.total for each in affected) - kernels
     gain = total // 2
-    dots = {v.instruction for v in values if v.instruction.opcode in DOTS}
-    first = next((each for each in widenings if each.is_implicit), widenings[0])
+    dots, line = widening.dots, widening.line
+    convert, join, is_implicit = widening.first
+    source = _source_text(convert)
     where = short(line) if line else "an unknown line"
     after = f"{len(dots)} matmuls" if dots else "its kernels"
-    confidence: Confidence = SEEN if first.is_implicit else LIKELY
-    if first.is_implicit:
-        what = f"{where} combines {first.array_text()} with an f32 operand ({first.join.opcode})"
+    confidence: Confidence = SEEN if is_implicit else LIKELY
+    if is_implicit:
+        what = f"{where} combines {source} with an f32 operand ({join.opcode})"
         helps = (
             "Cast the f32 operand of this line to the dtype of the other one, for example with "
             "`.astype(x.dtype)`, or cast the result back."
         )
     else:
-        what = f"{where} casts {first.array_text()} to f32"
+        what = f"{where} casts {source} to f32"
         helps = "Cast back to the narrower dtype before the matmuls, unless they need f32."
     says = (
         f"{what}, and the result stays f32 through {after} and what follows: {duration(total)} of "
@@ -185,7 +225,6 @@ def _cause(of: StepProgram, line: str | None, widenings: list[_Widening]) -> Cau
         says += f" and a part of {duration(kernels)} in kernels that read f32"
     if confidence == LIKELY:
         says += ". The cast is explicit, so f32 may be intended here"
-    convert = first.convert
     owner = of.executed(convert)
     scope = owner.op.scope.name if owner and owner.op.scope else None
     return Cause(
@@ -194,7 +233,7 @@ def _cause(of: StepProgram, line: str | None, widenings: list[_Widening]) -> Cau
         f"{says}.",
         helps,
         confidence,
-        Evidence([each.executions for each in affected], shape=first.array_text()),
+        Evidence([each.executions for each in affected], shape=source),
         own_line_of(convert, of.is_own),
         convert.line,
         scope,

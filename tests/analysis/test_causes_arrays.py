@@ -6,7 +6,7 @@ import unittest
 from typing import Any
 
 from tests.analysis.small_programs import DURATION, Json, bottleneck, causes, equal, take
-from tests.builders.hlo_proto import Op, aliases, array, donors, op, tuple_of
+from tests.builders.hlo_proto import Op, aliases, array, donors, listed_groups, op, tuple_of
 from tests.builders.xspace import op as event
 
 # A byte takes a thousandth of a picosecond.
@@ -51,6 +51,16 @@ class OneHot(unittest.TestCase):
     def test_converted_matrix_is_found(self) -> None:
         wide = op("hot", "convert", "eq.1", shape=array("bf16", 64, 1000))
         self.assertEqual(len(looked_up(lookup(wide, matrix="hot"))), 1)
+
+    def test_gathering_the_matrix_counts_with_it(self) -> None:
+        whole = op("whole", "all-gather", "eq.1", shape=MATRIX, extra=listed_groups((0, 1)))
+        ran = [
+            event("eq.1", "non-fusion elementwise", 0, 100),
+            event("whole", "all-gather", 100, 300),
+            event("dot.1", "convolution fusion", 400, 200),
+        ]
+        (row,) = causes({"main": lookup(whole, matrix="whole")}, ran, *HBM)
+        self.assertEqual((row["cause"], row["gain_ps"]), ("one_hot_matmul", 600 - 4))
 
     def test_masked_scores_are_no_lookup(self) -> None:
         scores = op("scores", "parameter", shape=array("f32", 64, 1000), number=2)
