@@ -112,35 +112,55 @@ class LargeArrays(unittest.TestCase):
         self.assertEqual(len(self.found(output=array("f32", 7812))), 1)
         self.assertEqual(self.found(output=array("f32", 7813)), [])
 
-    def test_scores_of_attention_are_likely(self) -> None:
+    @staticmethod
+    def attention(*extra: Op, squash: str = "exponential", peak: str = "1e9") -> list[Json]:
+        """Return the causes in a program where an op after the scores does not read them whole."""
         head, scores = array("bf16", 400, 64), array("bf16", 400, 400)
         main = [
             op("q", "parameter", shape=head),
             op("k", "parameter", shape=head, number=1),
             op("scores", "dot", "q", "k", shape=scores, line="attn.py:3", tf_op="jit(f)/x"),
-            op("exp.1", "exponential", "scores", shape=scores),
+            *extra,
+            op(
+                "exp.1",
+                squash,
+                extra[-1].name if extra else "scores",
+                shape=scores,
+                line="attn.py:4",
+            ),
             op("sum.1", "reduce", "exp.1", shape=array("bf16", 400)),
             op("wide", "broadcast", "sum.1", shape=scores),
             op("share", "divide", "exp.1", "wide", shape=scores),
             op("out", "dot", "share", "k", shape=head, tf_op="jit(f)/y"),
+            op("block", "negate", "q", shape=head, line="attn.py:4"),
         ]
+        whole, part = "bf16[400,400]{1,0}", "bf16[400,64]{1,0}"
         ran = [
-            event(
-                name,
-                "loop fusion",
-                200 * i,
-                150,
-                shape="bf16[400,400]{1,0}",
-                bytes_accessed=10000,
+            event(name, "loop fusion", start, 150, shape=shape, bytes_accessed=10000, flops=40)
+            for name, start, shape in (
+                ("exp.1", 0, whole),
+                ("share", 200, whole),
+                ("block", 400, part),
             )
-            for i, name in enumerate(("exp.1", "share"))
         ]
-        (row,) = causes({"main": main}, ran, *HBM)
+        return causes({"main": main}, ran, *HBM, "--peak-tflops-bf16", peak)
+
+    def test_scores_of_attention_are_likely(self) -> None:
+        (row,) = self.attention()
         self.assertEqual((row["cause"], row["confidence"]), ("large_intermediate", "likely"))
-        self.assertEqual((row["gain_ps"], row["source_user"]), (300, "attn.py:3"))
-        # Without a softmax it is a hidden layer.
-        main[3] = op("exp.1", "tanh", "scores", shape=scores)
-        self.assertEqual(causes({"main": main}, ran, *HBM), [])
+        # A part of the scores on the line of the exponential counts with them.
+        self.assertEqual((row["gain_ps"], row["source_user"]), (450, "attn.py:3"))
+
+    def test_scores_without_a_softmax_are_a_hidden_layer(self) -> None:
+        self.assertEqual(self.attention(squash="tanh"), [])
+
+    def test_matmuls_of_masked_scores_need_half_the_flops(self) -> None:
+        # Each op takes 40 ps of flops.
+        (row,) = self.attention(peak="1")
+        self.assertEqual(row["gain_ps"], 450 - 120)
+        masked = op("masked", "select", "scores", "scores", shape=array("bf16", 400, 400))
+        (row,) = self.attention(masked, peak="1")
+        self.assertEqual(row["gain_ps"], 450 - 60)
 
 
 class NotDonated(unittest.TestCase):
