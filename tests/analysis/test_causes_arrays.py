@@ -52,6 +52,22 @@ class OneHot(unittest.TestCase):
         wide = op("hot", "convert", "eq.1", shape=array("bf16", 64, 1000))
         self.assertEqual(len(looked_up(lookup(wide, matrix="hot"))), 1)
 
+    def test_weighted_one_hot_rows_are_likely(self) -> None:
+        weights = op("weights", "parameter", shape=array("f32", 64, 1000), number=2)
+        zero = op("zero", "constant", shape=array("f32"))
+        zeros = op("zeros", "broadcast", "zero", shape=array("f32", 64, 1000))
+        hot = op("hot", "select", "eq.1", "weights", "zeros", shape=array("f32", 64, 1000))
+        (row,) = looked_up(lookup(weights, zero, zeros, hot, matrix="hot"))
+        self.assertEqual((row["confidence"], row["gain_ps"]), ("likely", 300 - 4))
+        # A mask of rows is smaller than what it masks.
+        few = array("s32", 64, 10)
+        main = lookup(weights, zero, zeros, hot, matrix="hot")
+        for i, name in ((2, "spread"), (3, "iota.1"), (4, "shard"), (5, "place")):
+            main[i].instruction.shape = few
+            self.assertEqual(main[i].name, name)
+        main[6] = equal("eq.1", "spread", "place", shape=array("pred", 64, 10))
+        self.assertEqual(looked_up(main), [])
+
     def test_gathering_the_matrix_counts_with_it(self) -> None:
         whole = op("whole", "all-gather", "eq.1", shape=MATRIX, extra=listed_groups((0, 1)))
         ran = [
