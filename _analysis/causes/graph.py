@@ -183,8 +183,9 @@ def _taken_by(user: Instruction, here: Instruction, path: Path) -> Iterator[Valu
         else:
             last = user.chain[-1]
             # A collective of several arrays gives each back at its own place.
-            has_parts = len(ids) > 1 and last is user and _has_part(user, (place,))
-            yield Value(last, (place,) if has_parts else ())
+            may_have_parts = len(ids) > 1 and last is user and opcode not in ELEMENTWISE
+            is_part = may_have_parts and _has_part(user, (place,))
+            yield Value(last, (place,) if is_part else ())
 
 
 def _has_part(instruction: Instruction, path: Path) -> bool:

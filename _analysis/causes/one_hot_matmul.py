@@ -55,16 +55,17 @@ def find(of: StepProgram) -> list[Cause]:
 
 
 def _lookup(dot: Instruction) -> _Lookup | None:
-    matrices = [Value(each) for each in dot.operands]
-    for matrix in matrices:
-        values = origins(matrix, _is_kept)
-        if any(_is_one_hot(value) for value in values):
-            return _Lookup(dot, matrix, values, SEEN)
-    for matrix in matrices:
+    for matrix in map(Value, dot.operands):
         values = origins(matrix, _is_weighted)
+        hot = [value.array for value in values if _is_one_hot(value)]
+        if not hot:
+            continue
+        kept = origins(matrix, _is_kept)
+        if any(_is_one_hot(value) for value in kept):
+            return _Lookup(dot, matrix, kept, SEEN)
         # A smaller comparison is a mask of rows.
         n_elements = matrix.array.n_elements if matrix.array else 0
-        if any(_is_one_hot(v) and v.array and v.array.n_elements >= n_elements for v in values):
+        if any(array and array.n_elements >= n_elements for array in hot):
             return _Lookup(dot, matrix, values, LIKELY)
     return None
 

@@ -55,12 +55,35 @@ _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
 _USERS_CONVERT = "convert_element_type"
 
 
+class _Wide(dict["Instruction", int]):
+    """Map instructions to the elements of their largest f32 array; reading shapes takes time."""
+
+    def __missing__(self, instruction: Instruction) -> int:
+        arrays = instruction.arrays or ()
+        n = max((array.n_elements for array in arrays if array.dtype == _WIDE), default=0)
+        self[instruction] = n
+        return n
+
+    def has(self, instruction: Instruction) -> bool:
+        return self[instruction] >= _MIN_ELEMENTS
+
+    def stays(self, value: Value) -> bool:
+        """Return True if an op hands on f32 that it is given."""
+        here = value.instruction
+        if here.opcode == "convert":
+            # The compiler narrows operands of dots without a name.
+            return not here.op_name or self.has(here)
+        if _multiplies(here):
+            return self.has(here)
+        return here.opcode in ELEMENTWISE or _only_moves(here)
+
+
 class _Widening:
     """The converts of a line that widen values, and where these values go."""
 
-    def __init__(self, line: str | None, converts: list[Instruction]) -> None:
+    def __init__(self, line: str | None, converts: list[Instruction], wide: _Wide) -> None:
         self.line, self.converts = line, converts
-        walk = reach(map(Value, converts), consumers, _stays_wide)
+        walk = reach(map(Value, converts), consumers, wide.stays)
         self.passed, self.values = walk.passed, walk.passed | walk.stopped
 
     @cached_property
@@ -98,14 +121,15 @@ def find(of: StepProgram) -> list[Cause]:
         if instruction.opcode == "convert" and _is_widening(instruction):
             line = own_line_of(instruction, of.is_own) or instruction.line
             converts.setdefault(line, []).append(instruction)
-    found = [_Widening(line, of_line) for line, of_line in converts.items()]
+    wide = _Wide()
+    found = [_Widening(line, of_line, wide) for line, of_line in converts.items()]
     multiplied = [
         widening
         for widening in found
         if any(_multiplies(value.instruction) for value in widening.values)
     ]
     causes = [
-        _cause(of, widening)
+        _cause(of, widening, wide)
         for widening in multiplied
         if not any(other.makes(widening) for other in multiplied if other is not widening)
     ]
@@ -127,11 +151,6 @@ def _is_widening(convert: Instruction) -> bool:
     )
 
 
-def _is_wide(instruction: Instruction) -> bool:
-    arrays = instruction.arrays or ()
-    return any(each.dtype == _WIDE and each.n_elements >= _MIN_ELEMENTS for each in arrays)
-
-
 def _only_moves(instruction: Instruction) -> bool:
     return (
         instruction.opcode in _MOVING
@@ -143,16 +162,6 @@ def _only_moves(instruction: Instruction) -> bool:
 
 def _multiplies(instruction: Instruction) -> bool:
     return instruction.opcode in DOTS or instruction.is_kernel
-
-
-def _stays_wide(value: Value) -> bool:
-    here = value.instruction
-    if here.opcode == "convert":
-        # The compiler narrows operands of dots without a name.
-        return not here.op_name or _is_wide(here)
-    if _multiplies(here):
-        return _is_wide(here)
-    return here.opcode in ELEMENTWISE or _only_moves(here)
 
 
 def _join_of(convert: Instruction) -> Instruction:
@@ -177,7 +186,7 @@ def _source_text(convert: Instruction) -> str:
     return source.text if source else ""
 
 
-def _with_backward(of: StepProgram, widening: _Widening) -> set[Value]:
+def _with_backward(of: StepProgram, widening: _Widening, wide: _Wide) -> set[Value]:
     """Return the wide values, with those of the backward pass of the same matmuls.
 
     Its matmuls are on the same lines. The compiler narrows their operands, so that no convert
@@ -188,16 +197,20 @@ def _with_backward(of: StepProgram, widening: _Widening) -> set[Value]:
         Value(instruction)
         for instruction in of.program.instructions()
         if instruction.opcode in DOTS
-        and _is_wide(instruction)
+        and instruction not in widening.instructions
+        and wide.has(instruction)
         and own_line_of(instruction, of.is_own) in lines
     ]
-    walk = reach(others, consumers, _stays_wide)
-    return widening.values | walk.passed | walk.stopped
+    known = widening.values
+    walk = reach(others, consumers, lambda value: value not in known and wide.stays(value))
+    return known | walk.passed | walk.stopped
 
 
-def _cause(of: StepProgram, widening: _Widening) -> Cause | None:
-    smallest = min(array.n_elements for w in widening.converts if (array := Value(w).array))
-    affected = _affected(of, _with_backward(of, widening), smallest / 4)
+def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
+    smallest = min(wide[convert] for convert in widening.converts)
+    values = _with_backward(of, widening, wide)
+    made = {v.instruction for v in values if wide[v.instruction] >= smallest / 4}
+    affected = _affected(of, made)
     kernels = sum(each.total for each in affected if each.name == KERNEL)
     total = sum(each.total for each in affected) - kernels
     gain = total // 2
@@ -241,17 +254,15 @@ def _cause(of: StepProgram, widening: _Widening) -> Cause | None:
     )
 
 
-def _affected(of: StepProgram, values: set[Value], min_elements: float) -> list[Entry]:
-    """Return what ran of the ops that make or read an f32 array of the walk, but the optimizer."""
+def _affected(of: StepProgram, made: set[Instruction]) -> list[Entry]:
+    """Return what ran of the ops that make or read f32 arrays, but the optimizer."""
+    passing = STRUCTURE - {"fusion"}
+    readers = {user for here in made for user in here.users if user.opcode not in passing}
     found: dict[int, Entry] = {}
-    for here in {value.instruction for value in values}:
-        arrays = here.arrays or ()
-        if not any(each.dtype == _WIDE and each.n_elements >= min_elements for each in arrays):
-            continue
-        for each in (here, *(u for u in here.users if u.opcode not in STRUCTURE - {"fusion"})):
-            executed = of.executed(each)
-            if executed and executed.op.phase != "other" and executed.op.instruction:
-                entry = of.entry_of[executed.op.instruction]
-                if entry.name in _SLOWED:
-                    found[id(entry)] = entry
+    for here in made | readers:
+        executed = of.executed(here)
+        if executed and executed.op.phase != "other" and executed.op.instruction:
+            entry = of.entry_of[executed.op.instruction]
+            if entry.name in _SLOWED:
+                found[id(entry)] = entry
     return list(found.values())
