@@ -183,6 +183,7 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
             "n_participants": evidence.n_participants,
             "trips": evidence.trips,
             "by_depth": by_depth,
+            "hbm_free_bytes": evidence.hbm_free,
         },
         "confidence": cause.confidence,
     }

@@ -20,7 +20,8 @@ LIKELY: Final = "likely"
 class Evidence(NamedTuple):
     """The evidence of a cause: the executions that its gain is computed from, and its figures.
 
-    `by_depth` maps the number of checkpoints around recomputed ops to their time.
+    `by_depth` maps the number of checkpoints around recomputed ops to their time. `hbm_free` is the
+    memory that was never taken.
     """
 
     executions: Sequence[Executions]
@@ -29,6 +30,7 @@ class Evidence(NamedTuple):
     n_participants: int | None = None
     trips: int | None = None
     by_depth: dict[int, int] | None = None
+    hbm_free: int | None = None
 
 
 class Cause(NamedTuple):

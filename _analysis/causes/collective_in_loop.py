@@ -64,13 +64,13 @@ class _Row(NamedTuple):
 
 def find(of: StepProgram) -> list[Cause]:
     rows: dict[_Row, list[Executions]] = {}
-    for each in of.collectives:
+    for executions in of.collectives:
         # A collective of little time can only add to a row, never make one.
-        if each.total * 20 < of.floor or each.op.instruction is None:
+        if executions.total * 20 < of.floor or executions.op.instruction is None:
             continue
-        found = _repeated_by(each.op.instruction)
+        found = _repeated_by(executions.op.instruction)
         if found:
-            rows.setdefault(_Row(*found), []).append(each)
+            rows.setdefault(_Row(*found), []).append(executions)
     return [cause for row, members in rows.items() if (cause := _cause(of, row, members))]
 
 
@@ -146,21 +146,21 @@ def _same_each_round(collective: Instruction, loop: Instruction) -> Instruction 
         elements = _elements_of(starts, state) if state else None
         if not elements or state is None:
             return None
-        changed = {each for each in elements if not _is_handed_on(state, each)}
+        changed = {element for element in elements if not _is_handed_on(state, element)}
         if not changed:
             return within
-        arrays = [Value(state, (each,)).array for each in changed]
+        arrays = [Value(state, (element,)).array for element in changed]
         if any(array is None or array.dims or array.dtype not in _COUNTERS for array in arrays):
             return None
         before = operand(within, 0)
-        starts = [Value(before, (each,)) for each in elements - changed] if before else []
+        starts = [Value(before, (element,)) for element in elements - changed] if before else []
     return None
 
 
 def _loops_from(loop: Instruction) -> Iterator[Instruction]:
     """Yield a loop and those around it, from the inside outwards."""
     yield loop
-    yield from (each for each in callers(loop.computation) if each.opcode == WHILE)
+    yield from (caller for caller in callers(loop.computation) if caller.opcode == WHILE)
 
 
 def _elements_of(values: list[Value], state: Instruction) -> set[int] | None:

@@ -26,7 +26,7 @@ def causes_of(step: Step, ledger: Sequence[Entry], roofs: Roofs, context: Contex
     the activations takes time, too. In both pairs of captures that differ in recomputation alone
     the step without it was slower. Causes that gain only memory are last.
     """
-    found = [*recompute.find(step), *_of_programs(step, ledger, roofs, context)]
+    found = [*recompute.find(step, context), *_of_programs(step, ledger, roofs, context)]
     causes = [
         cause
         for cause in found
@@ -73,7 +73,7 @@ def _of_programs(
 
 def _overlap_notes(causes: Sequence[Cause]) -> list[str]:
     """Note which causes share executions."""
-    members = [{id(each) for each in cause.evidence.executions} for cause in causes]
+    members = [{id(executions) for executions in cause.evidence.executions} for cause in causes]
     overlapping = [
         f"{i}"
         for i, mine in enumerate(members, 1)

@@ -27,7 +27,7 @@ def causes_in_program(of: StepProgram) -> list[Cause]:
     in_loops = collective_in_loop.find(of)
     resharded = resharding.find(of)
     one_hot = one_hot_matmul.find(of)
-    seen = _executions_of(each for each in (*in_loops, *resharded) if each.confidence == SEEN)
+    seen = _executions_of(cause for cause in (*in_loops, *resharded) if cause.confidence == SEEN)
     return [
         *in_loops,
         *widened_dtype.find(of),
@@ -43,4 +43,4 @@ def causes_in_program(of: StepProgram) -> list[Cause]:
 
 def _executions_of(causes: Iterable[Cause]) -> set[int]:
     """Return the ids of the executions that causes rest on."""
-    return {id(each) for cause in causes for each in cause.evidence.executions}
+    return {id(executions) for cause in causes for executions in cause.evidence.executions}

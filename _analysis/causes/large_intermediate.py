@@ -68,7 +68,7 @@ def _reduced(of: StepProgram) -> list[Cause]:
                 continue
             readers = _readers(of, Value(instruction, path), n_bytes)
             if readers and writer.op.dot is None:
-                n_whole = sum(not _picks(each) for each in readers)
+                n_whole = sum(not _picks(reader) for reader in readers)
                 gain = round(writer.n * n_bytes * (1 + n_whole) / hbm)
                 causes.append(_reduced_cause(of, writer, readers, array, gain))
     return causes
@@ -96,7 +96,7 @@ def _readers(of: StepProgram, value: Value, n_bytes: int) -> list[Executions] | 
             )
             if executed is None or not output or executed.op.dot or executed.op.kernel:
                 return None
-            if _SHRINKING * sum(each.n_bytes or n_bytes for each in output) > n_bytes:
+            if _SHRINKING * sum(array.n_bytes or n_bytes for array in output) > n_bytes:
                 return None
             readers[id(executed)] = executed
         if here.instruction.computation.root is here.instruction:
@@ -179,7 +179,7 @@ def _scores_cause(of: StepProgram, line: str | None, dots: list[Instruction]) ->
     if not entries:
         return None
     members = [entry.executions for entry in entries]
-    dot = next((each for each in dots if of.executed(each)), dots[0])
+    dot = next((candidate for candidate in dots if of.executed(candidate)), dots[0])
     total = total_of(members)
     needed = sum((entry.t_compute for entry in entries), Fraction(0))
     is_masked = any(v.instruction.opcode == "select" for v in _walk_of_scores(dot).passed)

@@ -115,14 +115,14 @@ def _moved(
 
 
 def _bytes_of(instructions: Iterable[Instruction]) -> int | None:
-    sizes = [each.n_bytes for i in instructions for each in i.arrays or ()]
+    sizes = [array.n_bytes for i in instructions for array in i.arrays or ()]
     return sum(n for n in sizes if n) if sizes and None not in sizes else None
 
 
 def _cause(of: StepProgram, rows: list[_Moved], action: str, others: str) -> Cause:
     members = [moved.executions for moved in rows]
     gain = sum(moved.saved for moved in rows)
-    total = sum(each.total for each in members)
+    total = sum(executions.total for executions in members)
     largest = max(rows, key=lambda moved: moved.executions.total)
     place = place_of_longest(members)
     name = collective_name_of(largest.executions.op)

@@ -93,7 +93,7 @@ def _is_one_hot(value: Value) -> bool:
     return (
         here.opcode == "compare"
         and here.message.comparison_direction == _EQUAL
-        and any(_is_place(Value(each)) for each in here.operands)
+        and any(_is_place(Value(source)) for source in here.operands)
     )
 
 

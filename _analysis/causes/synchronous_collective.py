@@ -46,13 +46,15 @@ _FLAGS: dict[str, dict[str, tuple[str, ...]]] = {
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
     """Find collectives that math could hide; `left_out` has the ids of executions to skip."""
     flags_of = {**_FLAGS.get(of.roofs.choice.chip, {}), "collective-permute": _PERMUTE_FLAGS}
-    asynchronous = {collective_name_of(each.op) for each in of.collectives if each.op.is_wait}
+    asynchronous = {
+        collective_name_of(executions.op) for executions in of.collectives if executions.op.is_wait
+    }
     by_name: dict[str, list[Executions]] = {}
-    for each in of.collectives:
-        name = collective_name_of(each.op)
-        if name in flags_of and name not in asynchronous and id(each) not in left_out:
-            by_name.setdefault(name, []).append(each)
-    members = [each for group in by_name.values() for each in group]
+    for executions in of.collectives:
+        name = collective_name_of(executions.op)
+        if name in flags_of and name not in asynchronous and id(executions) not in left_out:
+            by_name.setdefault(name, []).append(executions)
+    members = [executions for group in by_name.values() for executions in group]
     if total_of(members) < of.floor:
         return []
     by_time = sorted(by_name, key=lambda name: -total_of(by_name[name]))
@@ -60,7 +62,7 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
         flag.format(name=name.replace("-", "_")) for name in by_time for flag in flags_of[name]
     )
     place, total, gain = place_of_longest(members), total_of(members), _hidden(of, members)
-    counts = [plural(sum(each.n for each in by_name[name]), name) for name in by_time]
+    counts = [plural(sum(executions.n for executions in by_name[name]), name) for name in by_time]
     return [
         Cause(
             NAME,
@@ -81,10 +83,10 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
 def _hidden(of: StepProgram, members: Sequence[Executions]) -> int:
     """Return the time that the step loses if collectives run beside the math."""
     by_computation: dict[Computation, set[Instruction]] = {}
-    for each in members:
-        if each.op.instruction:
-            place = each.op.instruction.computation
-            by_computation.setdefault(place, set()).add(each.op.instruction)
+    for executions in members:
+        if executions.op.instruction:
+            place = executions.op.instruction.computation
+            by_computation.setdefault(place, set()).add(executions.op.instruction)
     return sum(
         _total(of, computation.instructions) - _shortest(of, computation, on_links)
         for computation, on_links in by_computation.items()
@@ -92,7 +94,7 @@ def _hidden(of: StepProgram, members: Sequence[Executions]) -> int:
 
 
 def _total(of: StepProgram, instructions: Iterable[Instruction]) -> int:
-    return sum(of.time_of(each) for each in instructions)
+    return sum(of.time_of(instruction) for instruction in instructions)
 
 
 def _shortest(of: StepProgram, computation: Computation, on_links: set[Instruction]) -> int:
@@ -100,13 +102,15 @@ def _shortest(of: StepProgram, computation: Computation, on_links: set[Instructi
 
     Both take the first op of the program that has its operands.
     """
-    order = {each: i for i, each in enumerate(computation.instructions)}
-    missing = {each: len({o for o in each.operands if o in order}) for each in order}
+    order = {instruction: i for i, instruction in enumerate(computation.instructions)}
+    missing = {
+        instruction: len({o for o in instruction.operands if o in order}) for instruction in order
+    }
     waiting: dict[bool, list[tuple[int, Instruction]]] = {False: [], True: []}
     running: list[tuple[int, int, Instruction]] = []
     is_busy = {False: False, True: False}
     now = 0
-    ready = [each for each in order if not missing[each]]
+    ready = [instruction for instruction in order if not missing[instruction]]
     while True:
         while ready:
             here = ready.pop()

@@ -105,7 +105,7 @@ class _Widening:
             (convert, join, _is_implicit(convert, join))
             for convert, join in zip(self.converts, self.joins, strict=True)
         ]
-        return next((each for each in found if each[2]), found[0])
+        return next((choice for choice in found if choice[2]), found[0])
 
     def makes(self, other: _Widening) -> bool:
         """Return True if the other line is a symptom of this one."""
@@ -170,7 +170,11 @@ def _join_of(convert: Instruction) -> Instruction:
     taking = [value.instruction for value in reached.stopped]
     same = convert.message.metadata.stack_frame_id
     return next(
-        (each for each in taking if each.message.metadata.stack_frame_id == same),
+        (
+            instruction
+            for instruction in taking
+            if instruction.message.metadata.stack_frame_id == same
+        ),
         next(iter(taking), convert),
     )
 
@@ -211,8 +215,8 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     values = _with_backward(of, widening, wide)
     made = {v.instruction for v in values if wide[v.instruction] >= smallest / 4}
     affected = _affected(of, made)
-    kernels = sum(each.total for each in affected if each.name == KERNEL)
-    total = sum(each.total for each in affected) - kernels
+    kernels = sum(entry.total for entry in affected if entry.name == KERNEL)
+    total = sum(entry.total for entry in affected) - kernels
     gain = total // 2
     dots, line = widening.dots, widening.line
     convert, join, is_implicit = widening.first
@@ -246,7 +250,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
         f"{says}.",
         helps,
         confidence,
-        Evidence([each.executions for each in affected], shape=source),
+        Evidence([entry.executions for entry in affected], shape=source),
         own_line_of(convert, of.is_own),
         convert.line,
         scope,

@@ -165,6 +165,9 @@ class CauseEvidence(TypedDict):
     """Rounds of the loop of `collective_in_loop`; null for other causes."""
     by_depth: list[TimeOfDepth] | None
     """For `recompute` and `recomputed_repeatedly`; null for other causes."""
+    hbm_free_bytes: Bytes | None
+    """For `recompute`: HBM that the allocator never gave out during the capture. Null for other
+    causes and if the capture has no reports of the allocator."""
 
 
 class Cause(TypedDict):
