@@ -23,7 +23,7 @@ WORDS = {int: "integer", float: "number", str: "text", bool: "boolean", NoneType
 # The fields of a shared class with fewer fields are repeated where they are inherited.
 FEW_FIELDS = 4
 # Classes with a section of their own, by its anchor.
-SECTIONS = {common.StepAnswer: "step", common.AbsentAnswer: "absent"}
+SECTIONS = {common.StepAnswer: "step", common.Lead: "lead", common.AbsentAnswer: "absent"}
 # Classes that are not repeated, with the link to their fields.
 LINKS = {
     common.StepAnswer: "all fields of [every mode of one step](#step)",
@@ -31,6 +31,7 @@ LINKS = {
     common.Totals: "all fields of [`totals` in every mode of one step](#step-totals)",
     common.AbsentAnswer: "all fields of [every refusal](#absent)",
     common.OkAnswer: "the first five fields of [every mode of one step](#step)",
+    common.Lead: "[what matters in the answer](#lead): `headline` and `next_steps`",
     common.FileAnswer: "the first six fields of [every mode of one step](#step)",
 }
 HEADER = ["| field | type | meaning |", "|---|---|---|"]

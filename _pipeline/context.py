@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     # Called with the current activity, the bytes done, and the bytes in all (0 if unknown).
     OnProgress = Callable[[str, int, int], None]
@@ -33,6 +33,8 @@ class Request(NamedTuple):
     # Output format.
     form: str
     mode_options: dict[str, Any]
+    # The words of the command line.
+    words: Sequence[str] = ()
 
 
 class Context:

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from _output.fields.common import AbsentAnswer, FileAnswer
+from _output.fields.common import AbsentAnswer, FileAnswer, Lead
 from _output.fields.units import BigNanoseconds, BigPicoseconds, Bytes, Count
 
 
@@ -140,7 +140,7 @@ class AnatomyPlane(TypedDict):
     """All lines in the order of the file, or those named by `--line`."""
 
 
-class Answer(FileAnswer):
+class Returned(FileAnswer):
     file_bytes: Bytes
     """Size of the file: unpacked for gzip data, as stored for a `.xplane.riegeli`."""
     n_records: Count
@@ -165,6 +165,10 @@ class Answer(FileAnswer):
     """All planes in the order of the file, or the one named by `--plane`."""
     programs: list[AnatomyProgram]
     """Programs with their HLO in the file."""
+
+
+class Answer(Lead, Returned):
+    pass
 
 
 class Absent(AbsentAnswer, total=False):

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.rows import Durations, Line, PeaksUsed
 from _output.fields.units import (
     Bytes,
@@ -198,5 +198,5 @@ class Fields(OpIfAsked):
     """The peaks."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass

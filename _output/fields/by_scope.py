@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.rows import LikelySource
 from _output.fields.units import Count, Percent, Picoseconds
 
@@ -79,5 +79,5 @@ class Fields(TypedDict):
     """Ops without a path. With the root they are all leaf ops (`non_while_duration_ps_sum`)."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass

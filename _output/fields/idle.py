@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.rows import Gap, IdleByCause
 from _output.fields.units import BigPicoseconds, Count, Picoseconds
 
@@ -58,5 +58,5 @@ class Fields(TypedDict):
     host is unknown; a note says why."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass

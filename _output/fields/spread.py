@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import OkAnswer
+from _output.fields.common import Lead, OkAnswer
 from _output.fields.rows import DeviceName
 from _output.fields.units import Count, Fraction, Kind, Percent, Picoseconds
 
@@ -189,5 +189,9 @@ class Fields(TypedDict):
     """Devices by program, most devices first."""
 
 
-class Answer(OkAnswer, Fields):
+class Returned(OkAnswer, Fields):
+    pass
+
+
+class Answer(Lead, Returned):
     pass
