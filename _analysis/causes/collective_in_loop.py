@@ -38,6 +38,7 @@ from _analysis.causes.graph import (
 )
 from _analysis.causes.sentences import duration, line_says, listed, only, percent_of, plural
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
+from _analysis.remedies import CAUSES
 from _pipeline.groups import group_by
 
 TYPE_CHECKING = False
@@ -204,15 +205,10 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause | Non
     saved = f"would save {duration(gain)} ({percent_of(gain, of.step)} of the step)"
     if row.confidence == SEEN:
         says = f"{runs} and only adds up the results. Reducing the sum once, after it, {saved}."
-        helps = (
-            "Add up the local values in the loop and run the collective once on the sum, after "
-            "the loop."
-        )
-        if "reduce-scatter" in by_name:
-            helps += " The sum then has its full size on each device until it is scattered."
+        helps = CAUSES["collective_in_loop, summed"]
     else:
         says = f"{runs} on the same data in each round. Running them once, before it, {saved}."
-        helps = "Run the collective before the loop and pass its result in, if memory allows."
+        helps = CAUSES["collective_in_loop, same data"]
     return Cause(
         NAME,
         gain,

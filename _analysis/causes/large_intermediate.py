@@ -26,6 +26,7 @@ from _analysis.causes.graph import DOTS, ELEMENTWISE, Reached, Value, consumers,
 from _analysis.causes.sentences import duration, line_says, percent_of, size
 from _analysis.causes.step_program import own_line_of, place_of, place_of_longest, total_of
 from _analysis.ledger import COMPUTE_BOUND, DATA_MOVEMENT, MEMORY_BOUND, UNJUDGED
+from _analysis.remedies import CAUSES
 from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
@@ -122,8 +123,7 @@ def _reduced_cause(
         f"{line_says(place)} writes {array.text} ({size(array.n_bytes or 0)}) to memory, and all "
         f"that reads it reduces it to an eighth or less: writing and reading it takes at least "
         f"{duration(gain)} ({percent_of(gain, of.step)} of the step).",
-        "Reduce before writing: compute only the elements that are used, for example logsumexp "
-        "less the picked logit instead of log_softmax, or work on chunks.",
+        CAUSES["large_intermediate, reduced"],
         SEEN,
         Evidence([writer, *readers], shape=array.text),
         *place,
@@ -199,7 +199,7 @@ def _scores_cause(of: StepProgram, line: str | None, dots: list[Instruction]) ->
         f"{duration(total - gain)} for the matmuls{', half of them masked,' if is_masked else ''} "
         f"at the peak, so up to {duration(gain)} ({percent_of(gain, of.step)} of the step) would "
         "be saved.",
-        "Use a fused attention kernel (flash or splash attention), or compute attention in blocks.",
+        CAUSES["large_intermediate, scores"],
         LIKELY,
         Evidence(members, shape=result.text),
         *place,

@@ -21,6 +21,7 @@ from _analysis.causes.graph import DOTS, Value, consumers, is_layout, producers,
 from _analysis.causes.resharding import NAME
 from _analysis.causes.sentences import duration, line_says, percent_of, size
 from _analysis.causes.step_program import collective_name_of, place_of_longest
+from _analysis.remedies import CAUSES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,9 +135,7 @@ def _cause(of: StepProgram, rows: list[_Moved], action: str, others: str) -> Cau
         f"{largest.n_devices} devices, although {others} are only {size(largest.n_others)} on all "
         f"of them together{more}. {duration(total)} are exposed, and with another sharding "
         f"{duration(gain)} ({percent_of(gain, of.step)} of the step) would be saved.",
-        "Split the weight by the dimension that it shares with the activations as they are split, "
-        'for example P("tp", "fsdp") for the second matmul of an MLP, or constrain the '
-        "activations before this line (with_sharding_constraint, in_specs).",
+        CAUSES["resharding, matmul"],
         LIKELY,
         Evidence(members, collective=name, n_participants=largest.n_devices),
         *place,

@@ -15,6 +15,7 @@ from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.graph import operand
 from _analysis.causes.sentences import duration, line_says, percent_of, plural
 from _analysis.causes.step_program import Place, place_of, total_of
+from _analysis.remedies import CAUSES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,8 +66,7 @@ def _cause(of: StepProgram, row: list[tuple[Place, Executions]]) -> Cause:
         gain,
         f"{plural(n, 'copy', 'copies')} at {line_says(place)} only change the layout of arrays "
         f"such as {shape}: {duration(gain)} ({percent_of(gain, of.step)} of the step).",
-        "Write the ops around this line so that both use the same order of dimensions: avoid "
-        "transposes, and reshapes that split or interleave the last dimension.",
+        CAUSES[NAME],
         SEEN,
         Evidence(members, shape=shape),
         *place,

@@ -15,6 +15,7 @@ from collections import Counter
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.sentences import plural, size
+from _analysis.remedies import CAUSES
 from _proto.hlo.parameters import Parameter, read_parameters
 from _proto.hlo.text import HBM
 
@@ -68,8 +69,7 @@ def find(of: StepProgram) -> list[Cause]:
             f"{plural(len(wasted), 'argument')} ({names}{more}) and outputs of the same shapes are "
             f"both kept: donating the arguments, if they are not used after the call, would free "
             f"{size(n_bytes)} of HBM on each device.",
-            "Pass donate_argnums or donate_argnames to jax.jit for arguments that are not used "
-            "after the call, such as the old state.",
+            CAUSES[NAME],
             LIKELY,
             Evidence([]),
             gain_bytes=n_bytes,

@@ -18,6 +18,7 @@ from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import DOTS, Value, is_layout, operand, origins
 from _analysis.causes.sentences import duration, line_says, percent_of
 from _analysis.causes.step_program import own_line_of, place_of_longest, total_of
+from _analysis.remedies import CAUSES
 from _proto.hlo.collectives import collective_name
 
 TYPE_CHECKING = False
@@ -143,20 +144,14 @@ def _cause(of: StepProgram, row: list[_Lookup]) -> Cause | None:
             f"{duration(total)} in matmuls and in making the matrix. Looking the rows up would "
             f"save {saved}."
         )
-        helps = (
-            "Index the table with the numbers instead of multiplying by one_hot: `table[tokens]`, "
-            "or `jnp.take` along the axis."
-        )
+        helps = CAUSES["one_hot_matmul, lookup"]
     else:
         says = (
             f"{line_says(place)} multiplies by a matrix of weighted one-hot rows ({matrix}): "
             f"{duration(total)} in matmuls and in making the matrix, which is mostly zeros. "
             f"Gathering or scattering rows, such as tokens of an expert, would save {saved}."
         )
-        helps = (
-            "Compute the places of the tokens (cumsum or argsort of the experts' numbers) and "
-            "move rows with take_along_axis and .at[].set or .add instead of einsum."
-        )
+        helps = CAUSES["one_hot_matmul, weighted"]
     return Cause(
         NAME,
         gain,

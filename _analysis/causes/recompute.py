@@ -22,6 +22,7 @@ from _analysis.allocator import runtime_of
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.sentences import duration, line_says, percent_of, size
 from _analysis.causes.step_program import Place, place_of_longest, total_of
+from _analysis.remedies import CAUSES
 from _pipeline import frames
 from _pipeline.groups import group_by
 
@@ -155,8 +156,7 @@ def _repeated(
         gain,
         f"{which}, so the same forward work is recomputed twice: the second time takes "
         f"{duration(gain)} ({percent_of(gain, step)} of the step).",
-        f"Remove the {'outer' if is_outer else 'inner'} checkpoint; the "
-        f"{'inner ones already save' if is_outer else 'outer one already saves'} the memory.",
+        CAUSES["recomputed_repeatedly, outer" if is_outer else "recomputed_repeatedly, inner"],
         SEEN,
         Evidence(excess, by_depth=_by_depth(recomputed)),
         *place,
@@ -175,8 +175,7 @@ def _recompute(step: Step, recomputed: list[_Recomputed], context: Context) -> C
         f"The checkpoint at {line_says(place)} runs forward work again in the backward pass: "
         f"{duration(gain)} ({percent_of(gain, step)} of the step). Saving activations instead "
         f"{memory} and the time to write and read them, so less or nothing may be won.",
-        "If memory is free, save more: a checkpoint policy that keeps the outputs of matmuls, or "
-        "no checkpoint for some layers.",
+        CAUSES[RECOMPUTE],
         LIKELY,
         Evidence(members, by_depth=_by_depth(recomputed), hbm_free=free),
         *place,

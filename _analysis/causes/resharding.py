@@ -26,6 +26,7 @@ from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
 from _analysis.causes.sentences import duration, line_says, percent_of, plural
 from _analysis.causes.step_program import collective_name_of, place_of, place_of_longest, total_of
+from _analysis.remedies import CAUSES
 from _pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
 
 TYPE_CHECKING = False
@@ -119,23 +120,16 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
     )
     if constraints:
         says += "The sharding constraint at this line asks for it."
-        helps = "Give the constraint the sharding that the array has, or remove it."
+        helps = CAUSES["resharding, constraint"]
     elif row.is_outside:
         says += "No collective is written there, so its operands are sharded in different ways."
-        helps = (
-            "Give all operands of this line the same sharding, such as parameters, gradients and "
-            "the optimizer's state."
-        )
+        helps = CAUSES["resharding, optimizer"]
     else:
         says += (
             "No all_to_all is written there, so shardings before and after disagree; a dispatch to "
             "experts also looks like this."
         )
-        helps = (
-            "Look near this line for a with_sharding_constraint, in_specs or parameter spec that "
-            "splits another dimension than its neighbours, or constrain the activations if nothing "
-            "does."
-        )
+        helps = CAUSES["resharding, model"]
     return Cause(
         NAME,
         gain,

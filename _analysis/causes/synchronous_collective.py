@@ -18,6 +18,7 @@ from heapq import heappop, heappush
 from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.sentences import duration, line_says, listed, only, percent_of, plural
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
+from _analysis.remedies import CAUSES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
             f"{duration(total)}. Math that needs none of their results could hide up to "
             f"{duration(gain)} of it ({percent_of(gain, of.step)} of the step) if they ran "
             "asynchronously.",
-            f"Set {listed(list(flags))} to true in the compiler's options, or look for what "
-            "switches this off.",
+            CAUSES[NAME].format(flags=listed(list(flags))),
             LIKELY,
             Evidence(members, collective=only(by_time)),
             *place,

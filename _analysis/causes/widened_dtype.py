@@ -32,6 +32,7 @@ from _analysis.causes.graph import (
 from _analysis.causes.sentences import duration, percent_of, short
 from _analysis.causes.step_program import own_line_of
 from _analysis.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND
+from _analysis.remedies import CAUSES
 from _proto.cached import cached_property
 from _proto.hlo.collectives import collective_name
 
@@ -226,13 +227,10 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     confidence: Confidence = SEEN if is_implicit else LIKELY
     if is_implicit:
         what = f"{where} combines {source} with an f32 operand ({join.opcode})"
-        helps = (
-            "Cast the f32 operand of this line to the dtype of the other one, for example with "
-            "`.astype(x.dtype)`, or cast the result back."
-        )
+        helps = CAUSES["widened_dtype, promotion"]
     else:
         what = f"{where} casts {source} to f32"
-        helps = "Cast back to the narrower dtype before the matmuls, unless they need f32."
+        helps = CAUSES["widened_dtype, cast"]
     says = (
         f"{what}, and the result stays f32 through {after} and what follows: {duration(total)} of "
         f"memory-bound, copying and communicating ops move twice the bytes. Staying narrow would "
