@@ -112,7 +112,9 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
     what_moves = names[0] if len(names) == 1 else None
     what = plural(n, what_moves or "collective")
     groups = f" among {row.size} devices" if row.size else ""
-    copied = f" and {duration(copying)} of copies before and after them" if copying else ""
+    copied = ""
+    if 100 * copying >= exposed:
+        copied = f" and {duration(copying)} of copies before and after them"
     verb = "changes" if n == 1 else "change"
     says = (
         f"{what}{groups} {verb} how arrays are sharded, with most time at {line_says(place)}: "

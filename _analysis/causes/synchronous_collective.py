@@ -56,7 +56,7 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
         if name in flags_of and name not in asynchronous and id(executions) not in left_out:
             by_name.setdefault(name, []).append(executions)
     members = [executions for group in by_name.values() for executions in group]
-    if total_of(members) < of.floor:
+    if not members or total_of(members) < of.floor:
         return []
     by_time = sorted(by_name, key=lambda name: -total_of(by_name[name]))
     flags = dict.fromkeys(

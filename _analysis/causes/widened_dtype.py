@@ -239,7 +239,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     if kernels:
         says += f" and a part of {duration(kernels)} in kernels that read f32"
     if confidence == LIKELY:
-        says += ". The cast is explicit, so f32 may be intended here"
+        says += ", unless the explicit cast is intended"
     owner = of.executed(convert)
     scope = owner.op.scope.name if owner and owner.op.scope else None
     return Cause(

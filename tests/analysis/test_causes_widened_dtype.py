@@ -59,7 +59,7 @@ class Promotions(unittest.TestCase):
     def test_explicit_cast_is_likely(self) -> None:
         (row,) = found([*widened(frame=2), DOT])
         self.assertEqual((row["source_user"], row["confidence"]), ("gate.py:6", "likely"))
-        self.assertIn("f32 may be intended", row["says"])
+        self.assertIn("unless the explicit cast is intended", row["says"])
 
     def test_operand_that_the_compiler_narrows_still_counts(self) -> None:
         main = [
