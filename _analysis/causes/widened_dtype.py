@@ -117,22 +117,18 @@ class _Widening:
 
 
 def find(of: StepProgram) -> list[Cause]:
+    wide = _Wide()
     converts: dict[str | None, list[Instruction]] = {}
     for instruction in of.program.instructions():
-        if instruction.opcode == "convert" and _is_widening(instruction):
+        is_widening = instruction.opcode == "convert" and _is_widening(instruction)
+        if is_widening and _leads_to_matmul(instruction, wide):
             line = own_line_of(instruction, of.is_own) or instruction.line
             converts.setdefault(line, []).append(instruction)
-    wide = _Wide()
-    found = [_Widening(line, of_line, wide) for line, of_line in converts.items()]
-    multiplied = [
-        widening
-        for widening in found
-        if any(_multiplies(value.instruction) for value in widening.values)
-    ]
+    widenings = [_Widening(line, of_line, wide) for line, of_line in converts.items()]
     causes = [
         _cause(of, widening, wide)
-        for widening in multiplied
-        if not any(other.makes(widening) for other in multiplied if other is not widening)
+        for widening in widenings
+        if not any(other.makes(widening) for other in widenings if other is not widening)
     ]
     return [cause for cause in causes if cause]
 
@@ -163,6 +159,21 @@ def _only_moves(instruction: Instruction) -> bool:
 
 def _multiplies(instruction: Instruction) -> bool:
     return instruction.opcode in DOTS or instruction.is_kernel
+
+
+def _leads_to_matmul(convert: Instruction, wide: _Wide) -> bool:
+    """Tell if a wide value is multiplied; most are within a few steps, so this is no `reach`."""
+    to_do = [Value(convert)]
+    seen = set(to_do)
+    while to_do:
+        for value in consumers(to_do.pop()):
+            if _multiplies(value.instruction):
+                return True
+            is_passed = value.instruction.opcode in STRUCTURE or wide.stays(value)
+            if is_passed and value not in seen:
+                seen.add(value)
+                to_do.append(value)
+    return False
 
 
 def _join_of(convert: Instruction) -> Instruction:
