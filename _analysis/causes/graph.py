@@ -166,6 +166,9 @@ def _taken_by(user: Instruction, here: Instruction, path: Path) -> Iterator[Valu
         if not path or path[0] == user.message.tuple_index:
             yield Value(user, path[1:])
         return
+    if opcode in ELEMENTWISE:
+        yield Value(user)
+        return
     ids = user.message.operand_ids
     places = [i for i, operand_id in enumerate(ids) if operand_id == here.message.id]
     for place in places:
@@ -183,8 +186,7 @@ def _taken_by(user: Instruction, here: Instruction, path: Path) -> Iterator[Valu
         else:
             last = user.chain[-1]
             # A collective of several arrays gives each back at its own place.
-            may_have_parts = len(ids) > 1 and last is user and opcode not in ELEMENTWISE
-            is_part = may_have_parts and _has_part(user, (place,))
+            is_part = len(ids) > 1 and last is user and _has_part(user, (place,))
             yield Value(last, (place,) if is_part else ())
 
 
