@@ -99,9 +99,13 @@ def chip_of(device_type: str) -> str | None:
 
 
 class Choice(NamedTuple):
-    """The peaks in use, their row of CHIPS, and notes if they may not fit the device."""
+    """The peaks in use, their row of CHIPS, and notes if they may not fit the device.
+
+    `is_assumed` is true if neither an option nor the trace names a known chip.
+    """
 
     chip: str
+    is_assumed: bool
     peaks: Peaks
     notes: list[str]
 
@@ -110,11 +114,11 @@ def choose(
     requested: str | None, device_type: str | None, own: Peaks, overrides: Mapping[str, float]
 ) -> Choice:
     """Return the requested peaks, else those of the device; the trace gives the peaks `own`."""
-    chip = requested or chip_of(device_type or "") or DEFAULT_CHIP
+    known = requested or chip_of(device_type or "")
+    chip = known or DEFAULT_CHIP
     used = override(own if chip == PROFILE_CHIP else builtin(chip), overrides)
-    return Choice(
-        chip, used, [*_chip_notes(requested, device_type, chip, own), *_own_notes(own, used)]
-    )
+    notes = [*_chip_notes(requested, device_type, chip, own), *_own_notes(own, used)]
+    return Choice(chip, known is None, used, notes)
 
 
 def _chip_notes(requested: str | None, device_type: str | None, chip: str, own: Peaks) -> list[str]:
@@ -123,6 +127,8 @@ def _chip_notes(requested: str | None, device_type: str | None, chip: str, own: 
     if requested is None:
         if chip == fits == DEFAULT_CHIP:
             return []
+        if fits is None:
+            return [f"chip unknown, the trace is of {device}: {chip} assumed; pass --chip"]
         return [f"the trace is of {device}: peaks of {chip} taken; --chip takes others"]
     if not device_type or chip in (fits, PROFILE_CHIP):
         return []

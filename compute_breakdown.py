@@ -187,7 +187,7 @@ MODES = (
     ),
     of_step(
         "by_source",
-        "every source line, complete",
+        "the math of every source line, complete; the rest if asked for",
         ("--include-data-move", "--include-comm", "--top"),
         "--include-data-move",
     ),

@@ -3,7 +3,15 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import IdleByCause, Line, PeaksUsed
+from _output.fields.rows import (
+    ChipFields,
+    Declared,
+    IdleByCause,
+    Line,
+    PeaksUsed,
+    RecomputeTotal,
+    VmemFields,
+)
 from _output.fields.units import (
     Bytes,
     Count,
@@ -26,12 +34,16 @@ class SpeedOfLight(TypedDict):
     unknown_ps: Picoseconds
     """Time of `kernel` and `unjudged`, and the time above roofs that are made of one part only
     because the other is unknown. The latter is also part of `lost_ps`."""
+    at_least_ps: Picoseconds
+    """Time at the roof, without roofs that rest on declared costs and without ops that are over
+    their roof."""
+    at_most_ps: Picoseconds
+    """Time at the roof if everything unknown were at its roof and the declared costs were true:
+    `at_roof_ps` and `unknown_ps`."""
     pct_at_least: Percent | None
-    """Time at the roof in percent of the step, without roofs that rest on declared costs and
-    without ops that are over their roof."""
+    """`at_least_ps` in percent of the step."""
     pct_at_most: Percent | None
-    """Time at the roof in percent of the step if everything unknown were at its roof and the
-    declared costs were true."""
+    """`at_most_ps` in percent of the step."""
 
 
 class OverRoof(TypedDict):
@@ -72,32 +84,44 @@ class BudgetRow(BudgetClassed):
     lost_ps: Picoseconds | None
     """Time beyond `at_roof_ps`; null if unknown."""
     hideable_ps: Picoseconds | None
-    """For `collective`, `host` and `data_movement`: the most that overlapping with math can save,
-    which is their time, but no more than the step's math takes. To save more of `lost_ps`, move
-    fewer bytes or overlap with the next step's math. Null for other classes."""
+    """For `collective`, `host` and `data_movement`: the most that overlapping with math can save.
+    For a collective that stops the core it is the smaller of its time and of the time of the math
+    in the same computation that neither feeds it nor needs it; null for the row if such a
+    collective has no program. For all else it is the time, but no more than the step's math takes.
+    To save more of `lost_ps`, move fewer bytes. Null for other classes."""
     n_executions: Count | None
     """Executions; null for `idle` and `overlap`."""
 
 
 FindingClassed = TypedDict("FindingClassed", {"class": OpClass})
-"""The class of its ops; see the table of classes."""
+"""The class of its ops; see the table of classes. Kernels of unknown cost are no findings."""
 
 
-class Finding(FindingClassed, Line):
-    """The time that one line loses in one class."""
-
-    rank: Count
-    """Place in the list, from 1."""
+class FindingFields(Line):
+    scope: str | None
+    """Scope that takes most of the time, as in [by_scope](#by_scope); null if unknown."""
+    shape: str | None
+    """Output of the costliest op, without layout; at most three parts of a tuple.
+    Example: `bf16[4,2048,1024]`"""
     agg_key: str
     """Key of the group, or of the first op."""
     tf_op: str | None
     """Path of the first op; the last 200 characters."""
-    kernel: str | None
-    """Name of the kernel, in class `kernel` and if its cost is given or declared."""
     dur_ps: Picoseconds
     """Time of the line in this class."""
     pct_of_step: Percent | None
     """Time in percent of the step."""
+    n_executions: Count
+    """Executions."""
+    phases: dict[str, Picoseconds]
+    """Time by phase. Example: `{"forward": 2263430715, "recompute": 2272238509}`"""
+
+
+class Finding(FindingClassed, FindingFields):
+    """The time that one line loses in one class."""
+
+    rank: Count
+    """Place in the list, from 1."""
     at_roof_ps: Picoseconds | None
     """Time that the chip needs at least; null if unknown."""
     lost_ps: Picoseconds | None
@@ -105,16 +129,27 @@ class Finding(FindingClassed, Line):
     hideable_ps: Picoseconds | None
     """As in `budget`, for this line alone. Lines share the math that could hide them, so do not add
     these up."""
-    n_executions: Count
-    """Executions."""
-    phases: dict[str, Picoseconds]
-    """Time by phase. Example: `{"forward": 2263430715, "recompute": 2272238509}`"""
+    kernel: str | None
+    """Name of the kernel if its cost is given or declared."""
     waits_for: dict[str, Picoseconds] | None
     """Time by what the core waits for, as in `comm_rollup` of summary; empty if there are only
     starts. Null in classes other than `collective` and `host`.
     Example: `{"all-gather": 83870, …, "all-to-all": 1526751862, …}`"""
     top_signature: str
     """Signature that takes most of the time. Example: `all-to-all [all-to-all]`"""
+    what_helps: str | None
+    """What to change, by the class and kind of the costliest op; null if nothing is known to help.
+    The table above has all of these sentences."""
+
+
+class UnknownKernel(FindingFields, VmemFields):
+    """A Pallas kernel whose flops are unknown, at one line. Nobody knows what it loses, so it has
+    no rank among the findings."""
+
+    kernel: str
+    """Name of the kernel."""
+    declared: Declared | None
+    """What its author declares for one run, without flops; null if nothing."""
 
 
 CauseName = Literal[
@@ -205,7 +240,7 @@ class Cause(TypedDict):
 
 
 class FindingsTail(TypedDict):
-    """The findings that the list leaves out."""
+    """The findings and kernels that the lists leave out."""
 
     n_findings_omitted: Count
     """Findings beyond `--top`."""
@@ -213,21 +248,25 @@ class FindingsTail(TypedDict):
     """Their time."""
     lost_ps: Picoseconds
     """The part of it that is known to be lost."""
+    n_kernels_omitted: Count
+    """Rows of `kernels_of_unknown_cost` beyond `--top`."""
+    kernels_dur_ps: Picoseconds
+    """Their time."""
 
 
-class Fields(TypedDict):
+class Fields(ChipFields, RecomputeTotal):
     causes: list[Cause]
     """Why time is lost: patterns in the program that gain at least 0.5 % of the step, or memory.
     Most patterns need the program in the capture; a note says so if it is missing."""
     bottleneck: Bottleneck
-    """The class with the most lost time (`kernel` and `unjudged` compete with all their time),
-    `idle` for idle time, or `at_roof` for time at the roof."""
+    """The class that loses most time; `kernel` and `unjudged` compete with all their time, and
+    `idle` is idle time. `at_roof` if all of this together is less than 10 % of the step."""
     speed_of_light: SpeedOfLight
     """The least time that the chip needs for the step."""
     mfu_at_least: Fraction | None
     """Lower bound of the MFU: time that the matrix units need for the known flops at the peak, over
-    the step. Recomputation, declared costs and ops over their roof are left out. Null if the step
-    has no length."""
+    the step. Recomputation, declared costs and ops over their roof are left out. Null if no other
+    op has known flops, or the step has no length."""
     hfu_at_least: Fraction | None
     """Like `mfu_at_least`, with recomputation."""
     mfu: Fraction | None
@@ -253,10 +292,10 @@ class Fields(TypedDict):
     """Lost time by class and line (and kernel), at most `--top` rows: most lost time first, for
     unknown costs most time. Ops without a stack go by their likely line. A line that is called from
     two places has two findings."""
+    kernels_of_unknown_cost: list[UnknownKernel]
+    """The time of class `kernel` by line and kernel, at most `--top` rows, most time first."""
     tail: FindingsTail
-    """Sums of the omitted findings."""
-    chip: str
-    """The chip whose peaks are used."""
+    """Sums of the findings and kernels that are left out."""
     peaks_used: PeaksUsed
     """The peaks."""
 

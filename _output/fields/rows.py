@@ -120,6 +120,9 @@ class GroupFields(StackKey, Durations):
     """Executions by category. Example: `{"custom-call": 8, "loop fusion": 8}`"""
     flops_sum: Flops | None
     """Flops of all executions; null if no member has a figure."""
+    flops_known_pct: Percent | None
+    """Time of the ops with known flops, in percent of the group. `flops_sum` leaves out the others,
+    such as kernels. Null if the group takes no time."""
     bytes_accessed_sum: Bytes | None
     """Bytes read and written in all memories together; null if no member has a figure."""
     phases: dict[str, Picoseconds]
@@ -147,6 +150,17 @@ class GroupTail(TypedDict):
     """Their time."""
 
 
+class LeftOut(TypedDict):
+    """Time other than math that the lists of this mode leave out."""
+
+    data_move: Picoseconds
+    """Copies, casts and layout changes."""
+    comm: Picoseconds
+    """Communication."""
+    other: Picoseconds
+    """Bookkeeping, and ops of unknown categories."""
+
+
 class DtypeFields(TypedDict):
     dtype_uncertain: bool
     """True if a matmul may have worked in another precision than its output shows."""
@@ -155,6 +169,32 @@ class DtypeFields(TypedDict):
     dot in the program (a `pred` operand counts only if both are), otherwise its largest operand
     that is a float or a narrow integer. Ops without such an operand are left out.
     Example: `{"bf16": 146272060, "fp32": 47149264}`"""
+
+
+class Declared(TypedDict):
+    """The cost of one run as its author declares it."""
+
+    flops: Flops | None
+    """Floating-point operations."""
+    bytes_accessed: Bytes | None
+    """Bytes."""
+    transcendentals: Count | None
+    """Exponentials and similar operations."""
+
+
+class VmemFields(TypedDict):
+    vmem_used_bytes: Bytes | None
+    """Scoped VMEM that it uses, according to the compiler."""
+    vmem_limit_bytes: Bytes | None
+    """Scoped VMEM that it may use. Often null: present compilers list it only if the kernel sets
+    it."""
+
+
+class ChipFields(TypedDict):
+    chip: str
+    """The chip that the peaks belong to."""
+    chip_is_assumed: bool
+    """True if neither the trace nor `--chip` names a known chip, so the peaks may be wrong."""
 
 
 class PeaksUsed(TypedDict):
@@ -178,6 +218,13 @@ class PeaksUsed(TypedDict):
     them. Example: `builtin v7x table`"""
     unit: str
     """Unit of the HBM peak."""
+
+
+class RecomputeTotal(TypedDict):
+    recompute_total_dur_ps: Picoseconds
+    """Time of all ops of phase `recompute`: math, communication, copies and others."""
+    recompute_total_pct_of_step: Percent | None
+    """`recompute_total_dur_ps` in percent of the step."""
 
 
 class IdleByCause(TypedDict):
