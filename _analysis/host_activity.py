@@ -7,12 +7,14 @@ from bisect import bisect_right
 from operator import indexOf, sub
 from typing import NamedTuple
 
+from _analysis.launches import NO_LAUNCH, launch_level
 from _pipeline.host import NEVER, NOBODY, NOTHING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from _analysis.launches import Launches
     from _pipeline.host import Host, Thread, Track
 
     # Start and end, from the start of the host's window.
@@ -29,7 +31,10 @@ class Doing:
         self.event = event
         # True if nothing begins or ends on the thread during the window.
         self.is_still = is_still
+        self.is_launching = False
         self.duration = 0
+        # The time in the period of the step; None without a period.
+        self.in_period: int | None = None
         # Where the longest stretch is: the track, and the index of the event in it.
         self.track: Track | None = None
         self.place = 0
@@ -38,6 +43,43 @@ class Doing:
     @property
     def rank(self) -> tuple[bool, int, str, str]:
         return self.is_still, -self.duration, self.event, self.thread
+
+
+class DoingsOfWindow:
+    """The longest doings in a window, by how surely their threads launch programs."""
+
+    def __init__(self, carriers: set[str]) -> None:
+        # Threads with events of the launches around the window.
+        self.carriers = carriers
+        self._by_level: dict[int, list[Doing]] = {}
+
+    def of_level(self, level: int) -> list[Doing]:
+        return self._by_level.setdefault(level, [])
+
+    def ranked(self) -> list[Doing]:
+        """Return the longest, those of launching threads first.
+
+        Launching threads have half of the rows, and what others leave of the rest.
+        """
+        surest = min(self._by_level, default=NO_LAUNCH)
+        for level, doings in self._by_level.items():
+            for doing in doings:
+                doing.is_launching = level == surest < NO_LAUNCH
+        found = [doing for doings in self._by_level.values() for doing in doings]
+        found.sort(key=lambda doing: doing.rank)
+        launching = [doing for doing in found if doing.is_launching]
+        others = [doing for doing in found if not doing.is_launching]
+        n_launching = max(N_DOINGS // 2, N_DOINGS - len(others))
+        return [*launching[:n_launching], *others][:N_DOINGS]
+
+
+def times_of(thread: Thread, window: Window) -> dict[int, int]:
+    """Return for how long the events of a thread are innermost in a window, by name."""
+    times: dict[int, int] = {}
+    for track in thread.tracks:
+        for name, (starts, ends) in track.between(*window).items():
+            times[name] = times.get(name, 0) + sum(ends) - sum(starts)
+    return times
 
 
 class EventTime(NamedTuple):
@@ -70,26 +112,50 @@ class Stretches:
 
 
 class HostActivity:
-    """The events of a host in each of the shown windows, and in all counted windows together."""
+    """The events of a host in each of the shown windows, and in all counted windows together.
 
-    def __init__(self, host: Host, shown: Iterable[Window], counted: Iterable[Window]) -> None:
+    `period` is the period of the step, if it has one.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        launches: Launches,
+        shown: Iterable[Window],
+        counted: Iterable[Window],
+        period: Window | None,
+    ) -> None:
         self._host = host
-        self._doings: dict[Window, list[Doing]] = {self._within(*window): [] for window in shown}
+        self._shown = {
+            self._within(*window): DoingsOfWindow(launches.threads_around(*window))
+            for window in shown
+        }
         self._windows = Windows(self._within(*window) for window in counted)
         self._stretches: dict[int, Stretches] = {}
         for thread in host.threads():
-            for window in self._doings:
-                self._add_doings(window, thread)
+            in_period = times_of(thread, self._within(*period)) if period else None
+            for window, doings in self._shown.items():
+                level = launch_level(thread, doings.carriers)
+                self._add_doings(window, thread, doings.of_level(level), in_period)
             self._add_stretches(thread)
 
     def _within(self, start: int, end: int) -> Window:
         return start - self._host.start, end - self._host.start
 
     def during(self, window: tuple[int, int]) -> list[Doing]:
-        """Return the longest doings in a shown window; threads that are still come last."""
-        return self._doings[self._within(*window)]
+        """Return the longest doings in a shown window.
 
-    def _add_doings(self, window: Window, thread: Thread) -> None:
+        Threads that launch programs come first, threads that are still last.
+        """
+        return self._shown[self._within(*window)].ranked()
+
+    def _add_doings(
+        self,
+        window: Window,
+        thread: Thread,
+        ranked: list[Doing],
+        in_period: Mapping[int, int] | None,
+    ) -> None:
         names = self._host.names
         is_still = not thread.is_changing(*window)
         doings: dict[int, Doing] = {}
@@ -103,10 +169,13 @@ class HostActivity:
                     longest[name] = most
                     at = starts[indexOf(map(sub, ends, starts), most)]
                     doing.track, doing.place = track, track.place_at(at)
-        ranked = [*self._doings[window], *(doing for doing in doings.values() if doing.track)]
+        for name, doing in doings.items():
+            if in_period is not None:
+                doing.in_period = in_period.get(name, 0)
+        ranked += [doing for doing in doings.values() if doing.track]
         ranked.sort(key=lambda doing: doing.rank)
-        self._doings[window] = ranked[:N_DOINGS]
-        for doing in self._doings[window]:
+        del ranked[N_DOINGS:]
+        for doing in ranked:
             if doing.track:
                 around = doing.track.enclosing(doing.place, N_WITHIN)
                 doing.within = [names[doing.track.names[place]] for place in around]

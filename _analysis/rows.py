@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from _analysis.gaps import Gap
     from _analysis.likely_lines import LikelyLine
+    from _analysis.periods import Periods
     from _analysis.roofs import Roofs
     from _output.fields.rows import (
         ChipFields,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         LikelySource,
         Line,
         PeaksUsed,
+        PeriodFields,
         RecomputeTotal,
         StackKey,
     )
@@ -184,6 +186,13 @@ def operand_dtypes(group: Group) -> dict[str, int]:
     """Return the time by the dtype that the matrix unit was fed with, where that is known."""
     fed = group.where(lambda op: op.operand_dtype)
     return fed.time_by(lambda op: op.operand_dtype or "")
+
+
+def period_fields(periods: Periods | None) -> PeriodFields:
+    return {
+        "period_ps": periods.median if periods else None,
+        "between_steps_ps": periods.typical.pause if periods else None,
+    }
 
 
 def gap_row(gap: Gap, step: Step) -> GapRow:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 from typing import NamedTuple
 
-from _analysis.cohorts import Cohort, crew_of, found_in, slowest, twice_median
+from _analysis.cohorts import Cohort, crew_of, found_in, slowest, total_of, twice_median
 from _analysis.processes import in_turn
 from _analysis.recorded_steps import ALPHA, mean, percent, ratio, rounded_mean, source_of
 from _pipeline.device import MODULES
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Percent of the step below which an imbalance is balanced, or slight.
 BALANCED, SLIGHT = 1, 5
+# A straggler costs at least this part of the step.
+SMALLEST_COST = Fraction(1, 200)
 # The part of the excess that a cause must cover.
 CAUSE_COVERS = Fraction(4, 5)
 
@@ -87,6 +89,8 @@ class StepSpread(NamedTuple):
     name: str | None
     slowest: Member
     max_load: int
+    # The largest load of the other devices; None if there are none.
+    next_load: int | None
     mean_load: int
     # In percent of the mean step.
     imbalance: Fraction | None
@@ -102,6 +106,10 @@ def step_spread(cohort: Cohort, key: Hashable) -> StepSpread:
         name=steps[0].step_name,
         slowest=slow,
         max_load=slow.steps[key].load,
+        next_load=max(
+            (member.steps[key].load for member in cohort.members if member is not slow),
+            default=None,
+        ),
         mean_load=mean([step.load for step in steps]),
         imbalance=imbalance_of(steps),
         duration_spread=percent(2 * (max(durations) - min(durations)), twice_median(durations)),
@@ -125,6 +133,10 @@ class Verdict(NamedTuple):
     """The slow device or host of a cohort of several devices, and the lines that show it."""
 
     imbalance: Imbalance | None
+    # The time that a step gains if the slowest device, or the slow host, becomes like the next.
+    gain: int
+    gain_pct: float | None
+    host_gain: int | None
     n_slowest: int
     p_value: Fraction
     straggler: Member | None
@@ -138,19 +150,51 @@ def verdict_of(cohort: Cohort) -> Verdict:
     suspect, median = cohort.suspect(), cohort.median()
     n_slowest = cohort.n_slowest[suspect.name]
     p_value = chance_of_slowest(n_slowest, len(cohort.keys), len(cohort.members))
+    scope = scope_of_straggler(cohort, suspect)
+    lead = lead_of_host(cohort, suspect.host) if scope == "host" else lead_of(cohort, suspect)
     # If all devices are equal, the first by name is the slowest every time, but none is slow.
-    is_slow = p_value <= ALPHA and cohort.load(suspect) > cohort.load(median)
+    is_slow = (
+        p_value <= ALPHA and cohort.load(suspect) > cohort.load(median) and costs(cohort, lead)
+    )
+    slow_host = None if is_slow else slow_host_of(cohort)
+    slow_name = slow_host.host if slow_host else None
+    if is_slow and scope == "host":
+        slow_name = suspect.host
     totals = cohort.totals
+    n = len(cohort.keys)
+    gain = rounded_mean(lead_of(cohort, cohort.ranked[0]), n)
+    all_steps = total_of(totals.values()).step_duration
     return Verdict(
         imbalance=imbalance_verdict(cohort),
+        gain=gain,
+        gain_pct=percent(gain, rounded_mean(all_steps, n * len(cohort.members))),
+        host_gain=rounded_mean(lead_of_host(cohort, slow_name), n) if slow_name else None,
         n_slowest=n_slowest,
         p_value=p_value,
         straggler=suspect if is_slow else None,
-        scope=scope_of_straggler(cohort, suspect) if is_slow else None,
+        scope=scope if is_slow else None,
         cause=cause_of(totals[suspect.name], totals[median.name]) if is_slow else None,
-        slow_host=None if is_slow else slow_host_of(cohort),
+        slow_host=slow_host,
         lines=slow_vs_median(cohort, suspect if is_slow else cohort.ranked[0], median),
     )
+
+
+def lead_of(cohort: Cohort, device: Member) -> int:
+    """Return the load of a device less the largest of the others, over all steps."""
+    others = (cohort.load(member) for member in cohort.members if member is not device)
+    return cohort.load(device) - max(others)
+
+
+def lead_of_host(cohort: Cohort, host: str) -> int:
+    """Return the largest load on a host less the largest on the others, over all steps."""
+    largest = {name: max(map(cohort.load, members)) for name, members in cohort.by_host.items()}
+    return largest.pop(host) - max(largest.values())
+
+
+def costs(cohort: Cohort, lead: int) -> bool:
+    """Return whether a lead over all steps costs enough of the mean step to be named."""
+    duration = total_of(cohort.totals.values()).step_duration
+    return lead * len(cohort.members) >= SMALLEST_COST * duration
 
 
 def chance_of_slowest(k: int, n: int, n_devices: int) -> Fraction:
@@ -187,7 +231,9 @@ def slow_host_of(cohort: Cohort) -> SlowHost | None:
             n_slowest[first] += 1
     host, n = max(n_slowest.items(), key=lambda host_and_n: host_and_n[1], default=("", 0))
     p_value = chance_of_slowest(n, len(cohort.keys), len(by_host))
-    return None if p_value > ALPHA else SlowHost(host, n, p_value)
+    if p_value > ALPHA or not costs(cohort, lead_of_host(cohort, host)):
+        return None
+    return SlowHost(host, n, p_value)
 
 
 def imbalance_verdict(cohort: Cohort) -> Imbalance | None:

@@ -20,6 +20,8 @@ from _analysis.ledger import (
     ledger_of,
 )
 from _analysis.likely_lines import line_of
+from _analysis.loops import Loops
+from _analysis.periods import periods_of
 from _analysis.roofs import over_roof_note, roofs_of, rounded
 from _analysis.rows import (
     chip_fields,
@@ -27,6 +29,7 @@ from _analysis.rows import (
     idle_by_cause,
     likely_fields,
     peaks_used,
+    period_fields,
     recompute_fields,
     shortened,
 )
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
         Bottleneck,
         BudgetClass,
         BudgetRow,
+        Capture,
         Fields,
         FindingFields,
         FindingsTail,
@@ -99,8 +103,12 @@ def bottleneck(
     context.notes += over_roof_notes(over)
     context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
     context.notes += roofs.choice.notes
-    causes = causes_of(step, ledger, roofs, context)
+    shown = findings[:top]
+    loops = Loops(step, [member for finding in shown for member in finding.group.members])
+    periods = periods_of(step.device, step.picked)
+    causes = causes_of(step, ledger, roofs, periods, context)
     return {
+        **period_fields(periods),
         "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
         "bottleneck": verdict(by_class, idle, step.duration),
         "speed_of_light": speed_of_light(ledger, step.duration),
@@ -109,24 +117,28 @@ def bottleneck(
         "mfu": mfu_of(useful, step, roofs),
         "tokens_per_s": tokens_per_s(step, tokens),
         "over_roof": {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)},
-        "capture": {
-            "hosts": step.device.hosts,
-            "devices": [name for name in step.device.planes if TPU_RE.match(name)],
-            "n_steps": len(step.device.steps),
-        },
+        "capture": capture_row(step),
         "budget": budget_of(by_class, idle, hideable, step),
         "idle_by_cause": idle_by_cause(step),
         "recompute_dur_ps": recompute,
         "recompute_pct_of_step": percent(recompute, step.duration),
         **recompute_fields(step),
         "findings": [
-            finding_row(rank, finding, hideable, step)
-            for rank, finding in enumerate(findings[:top], 1)
+            finding_row(rank, finding, hideable, loops, step)
+            for rank, finding in enumerate(shown, 1)
         ],
         "kernels_of_unknown_cost": [kernel_row(finding, step) for finding in kernels[:top]],
         "tail": tail_row(findings[top:], kernels[top:]),
         **chip_fields(roofs),
         "peaks_used": peaks_used(roofs),
+    }
+
+
+def capture_row(step: Step) -> Capture:
+    return {
+        "hosts": step.device.hosts,
+        "devices": [name for name in step.device.planes if TPU_RE.match(name)],
+        "n_steps": len(step.device.steps),
     }
 
 
@@ -140,7 +152,7 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
         "rank": rank,
         "cause": cause.cause,
         "gain_ps": cause.gain_ps,
-        "gain_pct_of_step": percent(cause.gain_ps, step.duration) or 0.0,
+        "gain_pct_of_step": percent(cause.gain_ps, cause.period_ps or step.duration) or 0.0,
         "unknown_ps": cause.unknown_ps,
         "gain_bytes": cause.gain_bytes,
         "source_inner": cause.source_inner,
@@ -283,12 +295,15 @@ def rest_row(name: BudgetClass, duration: int, step: Step) -> BudgetRow:
     }
 
 
-def finding_row(rank: int, finding: Finding, hideable: Hideable, step: Step) -> FindingRow:
+def finding_row(
+    rank: int, finding: Finding, hideable: Hideable, loops: Loops, step: Step
+) -> FindingRow:
     group = finding.group
     return {
         "rank": rank,
         "class": finding.name,
         **common_fields(finding, step),
+        "loop": loops.row(finding.group.members),
         "at_roof_ps": finding.at_roof,
         "lost_ps": finding.lost,
         "hideable_ps": hideable.time_of(finding.name, finding.entries),

@@ -9,6 +9,7 @@ from _analysis.costs import DECLARED, OPAQUE, cost_of, costs_by_kernel, declared
 from _analysis.exposed import is_exposed
 from _analysis.ledger import entry_of
 from _analysis.likely_lines import line_of
+from _analysis.loops import Loops
 from _analysis.roofs import roofs_of
 from _analysis.rows import chip_fields, duration_fields, likely_fields, op_name, peaks_used
 from _pipeline.groups import group_by, percent, sum_if_known
@@ -66,15 +67,18 @@ def by_op(
     op: str | None = None,
 ) -> Fields:
     roofs = roofs_of(step.device, chip, dict(peaks))
-    judge = Judge(step, roofs, costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context))
+    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
     ranked = ranked_ops(step.leaves)
     containers = ranked_ops(step.containers)
+    asked = None if op is None else find_op(op, [*ranked, *containers], context)
+    shown = [*ranked[:top], *([asked] if asked else [])]
+    loops = Loops(step, [member for group in shown for member in group.members])
+    judge = Judge(step, roofs, by_user, loops)
     rows = [judge.op_row(rank, group) for rank, group in enumerate(ranked[:top], 1)]
     declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
     detail: OpIfAsked = {}
-    if op is not None:
-        group = find_op(op, [*ranked, *containers], context)
-        row = judge.detail_row(ranked.index(group) + 1 if group in ranked else None, group)
+    if asked:
+        row = judge.detail_row(ranked.index(asked) + 1 if asked in ranked else None, asked)
         detail = {"op": row}
         if row["cost_source"] == DECLARED:
             declared.add(row["kernel"])
@@ -136,10 +140,13 @@ def container_row(group: Group) -> Container:
 class Judge:
     """Makes the rows of ops: what an op costs, and how much of its time the chip needs."""
 
-    def __init__(self, step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> None:
+    def __init__(
+        self, step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost], loops: Loops
+    ) -> None:
         self.step = step
         self.roofs = roofs
         self.by_user = by_user
+        self.loops = loops
 
     def op_row(self, rank: int, group: Group) -> OpRow:
         entries = self._entries(group)
@@ -190,6 +197,7 @@ class Judge:
             "scope": op.scope.name if op.scope else None,
             "tf_op": op.tf_op,
             **likely_fields(line_of(op)),
+            "loop": self.loops.row(group.members),
             "shape": op.hlo.shape or op.shape,
             "dtype": cost.precision.dtype,
             "dtype_source": cost.precision.source,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from _analysis.loops import Loops
 from _analysis.rows import group_fields, left_out, operand_dtypes, tail_row, topmost
 from _pipeline.groups import group_by, source_key
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE
@@ -36,9 +37,10 @@ def by_source(
         kinds[COMM] = COMM
     listed = step.of_kinds(*kinds)
     groups, omitted = topmost(listed, source_key, top)
+    loops = Loops(step, [member for group in groups for member in group.members])
     tail: TailIfAsked = {} if top is None else {"tail": tail_row(omitted)}
     return {
-        "groups": [group_row(group, kinds[group.op.kind], step) for group in groups],
+        "groups": [group_row(group, kinds[group.op.kind], step, loops) for group in groups],
         **tail,
         "totals": {
             "n_groups_total": len(groups) + len(omitted),
@@ -47,11 +49,12 @@ def by_source(
     }
 
 
-def group_row(group: Group, kind: ListedKind, step: Step) -> GroupRow:
+def group_row(group: Group, kind: ListedKind, step: Step, loops: Loops) -> GroupRow:
     shapes = group.distinct(lambda op: op.shape)
     return {
         "kind": kind,
         **group_fields(group, step),
+        "loop": loops.row(group.members),
         "model_flops_sum": group.sum_of(lambda op: op.model_flops),
         "hbm_bytes_sum": group.hbm_bytes(),
         "dtypes": group.executions_by(lambda op: op.dtype),

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from _analysis.likely_lines import LikelyLine
+from _analysis.loops import Loops
 from _analysis.roofs import rounded
 from _analysis.rows import likely_fields, shortened
 from _analysis.transfers import cover_of, transfers_of
@@ -40,10 +41,12 @@ def comm(step: Step, context: Context, *, top: int = 20) -> Returned:
     tail = list(chain.from_iterable(omitted))
     with_host = [transfer for transfer in transfers if transfer.op.waits_for == HOST]
     among_devices = [transfer for transfer in transfers if transfer.op.waits_for != HOST]
-    in_flight, host_in_flight = union_of(among_devices), union_of(with_host)
+    in_flight, host_in_flight = under_way(among_devices, step), under_way(with_host, step)
     context.notes += clock_notes(transfers)
+    shown = list(chain.from_iterable(ranked[:top]))
+    loops = Loops(step, [transfer.executions for transfer in shown])
     return {
-        "rows": [comm_row(alike, cover, step) for alike in ranked[:top]],
+        "rows": [comm_row(alike, cover, step, loops) for alike in ranked[:top]],
         "tail": {
             "n_rows_omitted": len(omitted),
             "sync_dur_ps": sync_of(tail),
@@ -53,6 +56,7 @@ def comm(step: Step, context: Context, *, top: int = 20) -> Returned:
             "exposed_ps": total_of(among_devices),
             "exposed_pct_of_step": percent(total_of(among_devices), step.duration),
             "host_ps": total_of(with_host),
+            "host_pct_of_step": percent(total_of(with_host), step.duration),
             "in_flight_union_ps": length_of(in_flight),
             "hidden_union_ps": hidden_in(in_flight, cover),
             "host_in_flight_union_ps": length_of(host_in_flight),
@@ -92,6 +96,13 @@ def union_of(transfers: Iterable[Transfer]) -> list[tuple[int, int]]:
     """Return the stretches in which at least one of the transfers is in flight."""
     flights = chain.from_iterable(transfer.flights for transfer in transfers)
     return union((flight.start, flight.end) for flight in flights if flight.start < flight.end)
+
+
+def under_way(transfers: Iterable[Transfer], step: Step) -> list[tuple[int, int]]:
+    """Return the stretches in which transfers are in flight or run on the core."""
+    found = list(transfers)
+    on_core = {each.executions.metadata_id for each in found if not each.op.is_wait}
+    return union([*union_of(found), *cover_of(step, on_core)])
 
 
 def hidden_in(stretches: Iterable[tuple[int, int]], cover: Cover) -> int:
@@ -175,7 +186,7 @@ def gbps_of(transfers: Sequence[Transfer], in_flight: InFlight | None) -> float 
     return rounded(1000 * Fraction(moved) / duration, 3)
 
 
-def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> CommRow:
+def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step, loops: Loops) -> CommRow:
     first = transfers[0]
     is_async = first.op.is_wait
     in_flight = in_flight_of(transfers, cover) if is_async else None
@@ -188,6 +199,7 @@ def comm_row(transfers: Sequence[Transfer], cover: Cover, step: Step) -> CommRow
         **likely_fields(LikelyLine(first.likely.line, first.likely.line_user, how)),
         "agg_key": first.op.agg_key,
         "tf_op": shortened(first.op.tf_op),
+        "loop": loops.row([transfer.executions for transfer in transfers]),
         "n_executions": n_executions_of(transfers),
         "sync_dur_ps": sync_of(transfers),
         "wait_dur_ps": wait_of(transfers),

@@ -6,9 +6,13 @@ from operator import add
 
 from _analysis.gaps import Surroundings, longest_gaps
 from _analysis.host_activity import HostActivity
-from _analysis.rows import gap_row, idle_by_cause
+from _analysis.launches import Launches
+from _analysis.periods import periods_of
+from _analysis.rows import gap_row, idle_by_cause, period_fields
 from _pipeline.device import AFTER_ALL, BEFORE_ALL
+from _pipeline.groups import percent
 from _pipeline.host import Host
+from _pipeline.step_pick import time_between
 from _pipeline.texts import exact
 from _proto.errors import Damage
 from _proto.trace.events import INT64_END
@@ -20,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from _analysis.gaps import Gap
-    from _output.fields.idle import Fields, HostEvent, IdleGap
+    from _output.fields.idle import Capture, Fields, HostEvent, IdleGap
     from _output.fields.idle import HostActivity as HostActivityRow
     from _pipeline.context import Context
-    from _pipeline.device import Device
+    from _pipeline.device import Device, StepEvent
     from _pipeline.normalize import Step
 
     # Start and end.
@@ -38,17 +42,32 @@ def idle(step: Step, context: Context, *, top: int = 10) -> Fields:
     counted = [(start, end) for start, end in step.timeline.gaps if end - start >= COUNTED]
     around = Surroundings(step, {*longest, *counted})
     window_of = {gap: around.window(*gap) for gap in (*longest, *counted)}
+    periods = periods_of(step.device, step.picked)
+    base = step.device.base
     activity = host_activity(
         step.device,
         [window for gap in longest if (window := window_of[gap])],
         [window for gap in counted if (window := window_of[gap])],
+        (base + periods.of_picked[0], base + periods.of_picked[1]) if periods else None,
         step.admitted.span,
         context,
     )
     return {
+        **period_fields(periods),
+        "capture": capture_row(step.device.steps),
         "idle_by_cause": idle_by_cause(step),
         "gaps": [idle_row(around.gap(*gap), window_of[gap], activity, step) for gap in longest],
         "host_events": event_rows(activity) if activity else None,
+    }
+
+
+def capture_row(steps: Sequence[StepEvent]) -> Capture:
+    between, whole = time_between(steps)
+    return {
+        "n_steps": len(steps),
+        "dur_ps": whole,
+        "in_no_step_ps": between,
+        "in_no_step_pct": percent(between, whole),
     }
 
 
@@ -67,7 +86,9 @@ def activity_rows(activity: HostActivity, window: Window) -> list[HostActivityRo
         {
             "thread": doing.thread,
             "event": doing.event,
+            "is_launching": doing.is_launching,
             "dur_ps": doing.duration,
+            "in_period_ps": doing.in_period,
             "still": doing.is_still,
             "within": doing.within,
         }
@@ -86,6 +107,7 @@ def host_activity(
     device: Device,
     shown: Sequence[Window],
     counted: Sequence[Window],
+    period: Window | None,
     span: Window,
     context: Context,
 ) -> HostActivity | None:
@@ -97,9 +119,11 @@ def host_activity(
             why = f"there is no plane {THREADS}"
         context.note(f"{why}; the host's activity is unknown")
         return None
+    windows = [*shown, *counted, *([period] if period else [])]
     try:
-        host = Host([device.trace.plane(name) for name in planes], [*shown, *counted])
-        activity = HostActivity(host, shown, counted)
+        threads = [device.trace.plane(name) for name in planes]
+        host = Host(threads, windows)
+        activity = HostActivity(host, Launches(device, threads), shown, counted, period)
     except Damage as error:
         where = device.trace.in_file(error)
         context.note(f"the host's plane can't be read: {where}; answered without it")

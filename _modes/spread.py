@@ -188,6 +188,7 @@ def step_row(step: stragglers.StepSpread) -> fields.SpreadStep:
         "slowest": name_of(step.slowest),
         "max_load_ps": step.max_load,
         "mean_load_ps": step.mean_load,
+        "gain_ps": None if step.next_load is None else step.max_load - step.next_load,
         "imbalance_ps": step.max_load - step.mean_load,
         "imbalance_pct_of_step": None if step.imbalance is None else rounded(step.imbalance, 3),
         "step_spread_pct": step.duration_spread,
@@ -198,6 +199,9 @@ def verdict_row(verdict: stragglers.Verdict | None, n_steps: int) -> fields.Verd
     if verdict is None:
         return {
             "imbalance": None,
+            "gain_ps": None,
+            "gain_pct_of_step": None,
+            "host_gain_ps": None,
             "straggler": None,
             "n_slowest": None,
             "n_steps": n_steps,
@@ -211,6 +215,9 @@ def verdict_row(verdict: stragglers.Verdict | None, n_steps: int) -> fields.Verd
     uniform = verdict.lines.uniform
     return {
         "imbalance": verdict.imbalance,
+        "gain_ps": verdict.gain,
+        "gain_pct_of_step": verdict.gain_pct,
+        "host_gain_ps": verdict.host_gain,
         "straggler": name_of(verdict.straggler) if verdict.straggler else None,
         "n_slowest": verdict.n_slowest,
         "n_steps": n_steps,

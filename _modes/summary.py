@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from _analysis.exposed import exposed
 from _analysis.gaps import Surroundings, longest_gaps
-from _analysis.rows import duration_fields, gap_row, group_fields, recompute_fields, tail_row
-from _pipeline.device import STEPS
+from _analysis.periods import common_name, periods_of
+from _analysis.rows import (
+    duration_fields,
+    gap_row,
+    group_fields,
+    period_fields,
+    recompute_fields,
+    tail_row,
+)
 from _pipeline.groups import Group, group_by, percent, ranked_by, source_key
 from _pipeline.step_pick import time_between
 from _pipeline.vocabulary import COMM, COMPUTE, PHASES
@@ -43,6 +50,7 @@ def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool =
     gaps = longest_gaps(step, N_GAPS)
     around = Surroundings(step, gaps)
     return {
+        **period_fields(periods_of(step.device, step.picked)),
         "top_compute_groups": [
             ranked_row(rank, group, step, include_comm)
             for rank, group in enumerate(groups[:top], 1)
@@ -151,10 +159,7 @@ def steps_rollup(device: Device) -> StepsRollup:
     between, whole = time_between(steps)
     by_name: dict[str | None, list[int]] = {}
     for step in steps:
-        name = step.name or "<none>"
-        # The profiler numbers the steps of a loop, so numbered steps are one name.
-        is_number = device.step_source == STEPS and name.isascii() and name.isdecimal()
-        by_name.setdefault(None if is_number else name, []).append(step.duration)
+        by_name.setdefault(common_name(device, step), []).append(step.duration)
     ranked = sorted(by_name.items(), key=lambda item: (-sum(item[1]), item[0] is None, item[0]))
     return {
         "n": len(steps),

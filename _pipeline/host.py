@@ -17,7 +17,7 @@ from _pipeline.intervals import union
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence, Set
     from typing import Any
 
     Column = array[int]
@@ -32,6 +32,13 @@ NOBODY, NOTHING = -1, -1
 NEVER = 1 << 80
 # Number of events that are searched at once.
 BLOCK = 1024
+# Names of events of a thread that launches programs, the surest first: JAX's call of a program, and
+# the runtime's. The first and the last begin a name, the other can be anywhere in it.
+CALLS_PROGRAM = "PjitFunction"
+EXECUTE_HELPER = "ExecuteHelper"
+EXECUTE = "Execute"
+# Ranks of threads by the surest name that they have.
+CALLER, HELPER, EXECUTOR, NO_LAUNCHER = range(4)
 
 
 class Changes(NamedTuple):
@@ -107,9 +114,20 @@ class Track(NamedTuple):
         return innermost[i - 1] if i else NOBODY
 
 
+def launch_rank(name: str) -> int:
+    """Return how surely an event of this name shows that its thread launches programs."""
+    if name.startswith(CALLS_PROGRAM):
+        return CALLER
+    if EXECUTE_HELPER in name:
+        return HELPER
+    return EXECUTOR if name.startswith(EXECUTE) else NO_LAUNCHER
+
+
 class Thread(NamedTuple):
     name: str
     tracks: list[Track]
+    # The surest sign among all its events that it launches programs.
+    launch_rank: int
 
     def is_changing(self, start: int, end: int) -> bool:
         return any(track.is_changing(start, end) for track in self.tracks)
@@ -156,19 +174,41 @@ class Host:
         """
         for plane in self._planes:
             number_of: dict[int, int] = {}
+            rank_of = {
+                metadata_id: rank
+                for metadata_id, name in plane.metadata_names()
+                if (rank := launch_rank(name)) < NO_LAUNCHER
+            }
             for name in plane.line_names:
                 lines_by_thread = defaultdict(list)
                 for line in plane.lines(name):
                     lines_by_thread[name or str(line.id)].append(line)
                 for thread_name, lines in lines_by_thread.items():
-                    tracks = (self._track(line, plane, number_of) for line in lines)
-                    yield Thread(thread_name, list(filter(None, tracks)))
+                    launching: set[int] = set()
+                    tracks = [
+                        self._track(line, plane, number_of, rank_of.keys(), launching)
+                        for line in lines
+                    ]
+                    rank = min(map(rank_of.__getitem__, launching), default=NO_LAUNCHER)
+                    yield Thread(thread_name, list(filter(None, tracks)), rank)
 
-    def _track(self, line: AnyLine, plane: AnyPlane, number_of: dict[int, int]) -> Track | None:
-        """Return the events of a line that overlap a window."""
+    def _track(
+        self,
+        line: AnyLine,
+        plane: AnyPlane,
+        number_of: dict[int, int],
+        wanted: Set[int],
+        found: set[int],
+    ) -> Track | None:
+        """Return the events of a line that overlap a window.
+
+        Of all its events, also the others, add those of the wanted ids to the found ones.
+        """
         shift = line.base_ps - self.start
         starts, ends, names = array("q"), array("q"), array("i")
         for ids, offsets, durations in line.spans():
+            if wanted and not wanted.isdisjoint(ids):
+                found |= wanted & set(ids)
             shifted = list(map(add, offsets, repeat(shift)))
             events = ids, shifted, list(map(add, shifted, durations))
             if min(durations, default=0) < 0:

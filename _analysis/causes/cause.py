@@ -37,7 +37,8 @@ class Cause(NamedTuple):
     """A cause of lost time, with the most time that removing it can gain.
 
     `unknown_ps` is the time of kernels that the cause slows by an amount nobody knows.
-    `gain_bytes` is the memory gained, for causes that cost memory instead of time.
+    `gain_bytes` is the memory gained, for causes that cost memory instead of time. `period_ps` is
+    the time from step to step, for causes that cost time between steps.
     """
 
     cause: CauseName
@@ -51,3 +52,4 @@ class Cause(NamedTuple):
     scope: str | None = None
     unknown_ps: int | None = None
     gain_bytes: int | None = None
+    period_ps: int | None = None

@@ -10,16 +10,23 @@ if TYPE_CHECKING:
 
     from _analysis.causes.cause import Cause
     from _analysis.ledger import Entry
+    from _analysis.periods import Periods
     from _analysis.roofs import Roofs
     from _pipeline.context import Context
     from _pipeline.normalize import Step
 
-# Causes that gain less than this part of the step are left out, and programs that take less are
-# not looked at.
+# Causes that gain less than this part of the step, or of its period, are left out, and programs
+# that take less are not looked at.
 _SMALLEST_PART = 200
 
 
-def causes_of(step: Step, ledger: Sequence[Entry], roofs: Roofs, context: Context) -> list[Cause]:
+def causes_of(
+    step: Step,
+    ledger: Sequence[Entry],
+    roofs: Roofs,
+    periods: Periods | None,
+    context: Context,
+) -> list[Cause]:
     """Return the causes, those with most gain first.
 
     Recomputation comes after all others that gain time, because its gain is only a bound: saving
@@ -32,6 +39,11 @@ def causes_of(step: Step, ledger: Sequence[Entry], roofs: Roofs, context: Contex
         for cause in found
         if cause.gain_bytes or (cause.gain_ps and cause.gain_ps * _SMALLEST_PART >= step.duration)
     ]
+    if periods and periods.typical.pause * _SMALLEST_PART >= periods.median > 0:
+        # Reading the host's events takes time, so they are read only if there is a pause.
+        from _analysis.causes import pause_between_steps
+
+        causes.append(pause_between_steps.find(step.device, periods))
     causes.sort(
         key=lambda cause: (
             not cause.gain_ps,
@@ -65,7 +77,7 @@ def _of_programs(
             found += causes_in_program(StepProgram(step, program, entries, roofs))
     if not has_program:
         context.note(
-            "the capture has no program of this step, so only recompute and"
+            "the capture has no program of this step, so only pause_between_steps, recompute and"
             " recomputed_repeatedly are looked for in causes"
         )
     return found

@@ -7,8 +7,10 @@ from _output.fields.rows import (
     ChipFields,
     Declared,
     IdleByCause,
+    InLoop,
     Line,
     PeaksUsed,
+    PeriodFields,
     RecomputeTotal,
     VmemFields,
 )
@@ -117,7 +119,7 @@ class FindingFields(Line):
     """Time by phase. Example: `{"forward": 2263430715, "recompute": 2272238509}`"""
 
 
-class Finding(FindingClassed, FindingFields):
+class Finding(FindingClassed, FindingFields, InLoop):
     """The time that one line loses in one class."""
 
     rank: Count
@@ -158,6 +160,7 @@ CauseName = Literal[
     "layout_change",
     "not_donated",
     "one_hot_matmul",
+    "pause_between_steps",
     "recompute",
     "recomputed_repeatedly",
     "resharding",
@@ -179,7 +182,7 @@ class TimeOfDepth(TypedDict):
 
 
 class CauseEvidence(TypedDict):
-    """The executions and figures that show a cause."""
+    """The executions and figures that show a cause; none for `pause_between_steps`."""
 
     ops: list[str]
     """The ops that take most of the time, at most ten names. Example: `["flash_attention.3", …]`"""
@@ -216,9 +219,9 @@ class Cause(TypedDict):
     """Which pattern; see the table of causes."""
     gain_ps: Picoseconds
     """Time that would be saved at most without the cause, computed from the executions in
-    `evidence` alone."""
+    `evidence` alone; for `pause_between_steps` it is `between_steps_ps`."""
     gain_pct_of_step: Percent
-    """`gain_ps` in percent of the step."""
+    """`gain_ps` in percent of the step; for `pause_between_steps` in percent of `period_ps`."""
     unknown_ps: Picoseconds | None
     """Time of kernels that the cause slows by an unknown amount; null if there are none."""
     gain_bytes: Bytes | None
@@ -226,7 +229,8 @@ class Cause(TypedDict):
     source_inner: str | None
     """The innermost line, which can be a library's; null if unknown."""
     source_user: str | None
-    """The line of your code to change; null if unknown."""
+    """The line of your code to change; null if unknown. For `pause_between_steps` the outermost
+    Python function of the host in the pause, without the folder of its file."""
     scope: str | None
     """Scope of the line, as in [by_scope](#by_scope); null if unknown."""
     says: str
@@ -254,7 +258,7 @@ class FindingsTail(TypedDict):
     """Their time."""
 
 
-class Fields(ChipFields, RecomputeTotal):
+class Fields(ChipFields, RecomputeTotal, PeriodFields):
     causes: list[Cause]
     """Why time is lost: patterns in the program that gain at least 0.5 % of the step, or memory.
     Most patterns need the program in the capture; a note says so if it is missing."""

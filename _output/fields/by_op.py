@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import ChipFields, Durations, Line, PeaksUsed
+from _output.fields.rows import ChipFields, Durations, InLoop, Line, PeaksUsed
 from _output.fields.units import (
     Bytes,
     CostSource,
@@ -21,7 +21,7 @@ from _output.fields.units import (
 )
 
 
-class OpFields(Durations, Line):
+class OpFields(Durations, Line, InLoop):
     """An op: a name in a program. Facts are those of its first execution, figures are of all
     executions in the step."""
 

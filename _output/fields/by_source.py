@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import Lead, StepFields, Totals
-from _output.fields.rows import DtypeFields, GroupFields, GroupTail, LeftOut
+from _output.fields.rows import DtypeFields, GroupFields, GroupTail, InLoop, LeftOut
 from _output.fields.units import Bytes, Count, Flops, Picoseconds
 
 ListedKind = Literal["compute", "data_move", "comm"]
@@ -31,7 +31,7 @@ class AlsoFused(TypedDict):
     cannot be split among its instructions."""
 
 
-class Group(GroupFields, DtypeFields):
+class Group(GroupFields, DtypeFields, InLoop):
     """Ops of one kind and key."""
 
     kind: ListedKind

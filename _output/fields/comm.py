@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import Lead, StepFields, Totals
-from _output.fields.rows import Line
+from _output.fields.rows import InLoop, Line
 from _output.fields.units import Bytes, Count, Gbps, Percent, Picoseconds
 
 TransferMode = Literal["sync", "async"]
@@ -31,14 +31,17 @@ class OwnTotals(TypedDict):
     exposed_pct_of_step: Percent | None
     """`exposed_ps` in percent of the step."""
     host_ps: Picoseconds
-    """Time during which the core runs transfers to and from the host, or waits for them."""
+    """Time during which the core runs transfers to and from the host, or waits for them. It is not
+    part of `exposed_ps`."""
+    host_pct_of_step: Percent | None
+    """`host_ps` in percent of the step."""
     in_flight_union_ps: Picoseconds
-    """Wall-clock time during which at least one paired asynchronous collective is in flight,
-    without transfers to and from the host."""
+    """Wall-clock time during which at least one collective is under way: a paired asynchronous one
+    in flight, or a synchronous one on the core. Transfers to and from the host are left out."""
     hidden_union_ps: Picoseconds
     """The part of `in_flight_union_ps` during which ops run that neither wait nor communicate."""
     host_in_flight_union_ps: Picoseconds
-    """Wall-clock time during which at least one transfer to or from the host is in flight."""
+    """Wall-clock time during which at least one transfer to or from the host is under way."""
     host_hidden_union_ps: Picoseconds
     """The part of `host_in_flight_union_ps` during which ops run that neither wait nor
     communicate."""
@@ -62,7 +65,7 @@ class Pairs(TypedDict):
     """The others: they began before the step, or their start is unknown."""
 
 
-class CommRow(Line):
+class CommRow(Line, InLoop):
     """Communication of one collective, mode, engine, group of ops, line and replica groups."""
 
     collective: str

@@ -3,8 +3,8 @@
 from typing import TypedDict
 
 from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import Gap, IdleByCause
-from _output.fields.units import BigPicoseconds, Count, Picoseconds
+from _output.fields.rows import Gap, IdleByCause, PeriodFields
+from _output.fields.units import BigPicoseconds, Count, Percent, Picoseconds
 
 
 class HostActivity(TypedDict):
@@ -15,11 +15,20 @@ class HostActivity(TypedDict):
     its line's id."""
     event: str
     """The innermost event on it. With the Python tracer a frame, `$file.py:line function`."""
+    is_launching: bool
+    """True if the thread launches programs of the device: its rows come first, and are half of the
+    rows or more. These are threads with events that have the `run_id` of both the programs before
+    and after the gap, and threads that hold `PjitFunction` events; only those with both, if there
+    are any. Without them a thread with events named `…ExecuteHelper…`, or else `Execute…`."""
     dur_ps: Picoseconds
     """Time for which it was the innermost event within the gap."""
+    in_period_ps: Picoseconds | None
+    """Time for which it was the innermost event of the thread from the start of this step to the
+    start of the next one of its name (for the last step, from the end of the one before it to its
+    own end). Null if `period_ps` is null."""
     still: bool
-    """True if nothing begins or ends on the thread during the gap: it only waits, and is listed
-    after the others."""
+    """True if nothing begins or ends on the thread during the gap: it only waits. Such threads come
+    last, but for launching ones."""
     within: list[str]
     """Up to eight events around it at its longest stretch, innermost first. The line that made the
     device wait is one of them, unless all threads are `still`."""
@@ -48,7 +57,22 @@ class HostEvent(TypedDict):
     """Number of threads."""
 
 
-class Fields(TypedDict):
+class Capture(TypedDict):
+    """All steps of the capture, on the trace's clock: what this step shows is not all."""
+
+    n_steps: Count
+    """Number of steps."""
+    dur_ps: Picoseconds
+    """Time from the first start of a step to the last end."""
+    in_no_step_ps: Picoseconds
+    """The part of it that is in no step: the device stood still between steps."""
+    in_no_step_pct: Percent | None
+    """`in_no_step_ps` in percent of `dur_ps`; null without steps."""
+
+
+class Fields(PeriodFields):
+    capture: Capture
+    """All steps of the capture."""
     idle_by_cause: IdleByCause
     """Idle time by cause; adds up to `idle_duration_ps`."""
     gaps: list[IdleGap]

@@ -6,6 +6,7 @@ from _output.fields.units import (
     AggKeyKind,
     Bytes,
     Count,
+    Executions,
     Flops,
     FlopsPerByte,
     Gibps,
@@ -25,6 +26,21 @@ class Durations(TypedDict):
     """Longest execution."""
     avg_dur_ps: Picoseconds
     """Mean duration of an execution."""
+
+
+class Loop(TypedDict):
+    """The innermost loop around an op, from the events of the trace alone."""
+
+    depth: Count
+    """Number of `while` events around the op."""
+    trips: Executions
+    """Executions of the op divided by the runs of that loop."""
+
+
+class InLoop(TypedDict):
+    loop: Loop | None
+    """The innermost loop around most of the time; of several ops in it, the trips are those of the
+    op that takes most time. Null if most of the time is in no loop."""
 
 
 class Line(TypedDict):
@@ -242,6 +258,18 @@ class IdleByCause(TypedDict):
     line."""
     in_program: Picoseconds
     """All other idle time."""
+
+
+class PeriodFields(TypedDict):
+    """The time from step to step, on the trace's clock."""
+
+    period_ps: Picoseconds | None
+    """Time from the start of a step to the start of the next step of the same name: the median over
+    all steps of the picked step's name, of an even number the lower of the two middle ones.
+    Numbered steps are one name. Null for a single step of its name and with `--step all`."""
+    between_steps_ps: Picoseconds | None
+    """The part of that time in which no step runs: its median over the same steps. Null as
+    `period_ps`."""
 
 
 class Gap(TypedDict):

@@ -24,9 +24,18 @@ class Verdict(TypedDict):
     imbalance: Literal["balanced", "slight", "large"] | None
     """The most that perfect balance could save: `balanced` below 1 % of the step, `slight` below
     5 %, otherwise `large`."""
+    gain_ps: Picoseconds | None
+    """What a step gains if the slowest device becomes like the rest: the largest mean load less the
+    largest mean load of the other devices. Null without a verdict."""
+    gain_pct_of_step: Percent | None
+    """`gain_ps` in percent of the mean step; null without a verdict, or if steps have no length."""
+    host_gain_ps: Picoseconds | None
+    """The same for a slow host, the one of a straggler with scope `host` or `slow_host`: its
+    largest mean load less the largest of the other hosts. Null without one."""
     straggler: DeviceName | None
-    """The device that is the slowest in more steps than chance explains. Equally slow devices share
-    the steps, so there may be none: see `slow_host`."""
+    """The device that is the slowest in more steps than chance explains, and costs at least 0.5 %
+    of the step: its mean load less the largest of the other devices, or `host_gain_ps` with scope
+    `host`. Equally slow devices share the steps, so there may be none: see `slow_host`."""
     n_slowest: Count | None
     """Steps in which the straggler, or the device that is most often the slowest, was the
     slowest."""
@@ -44,8 +53,8 @@ class Verdict(TypedDict):
     faulty chip, low if some lines are slow, such as unbalanced experts."""
     slow_host: SlowHost | None
     """Without a straggler: the host whose fastest device is slower than those of all other hosts,
-    in more steps than chance explains. Only if all hosts have the same number of devices, two or
-    more."""
+    in more steps than chance explains, if `host_gain_ps` is at least 0.5 % of the step. Only if all
+    hosts have the same number of devices, two or more."""
     why_not: Literal["one_device", "no_common_step"] | None
     """Why there is no verdict."""
 
@@ -61,6 +70,9 @@ class SpreadStep(TypedDict):
     """Its load."""
     mean_load_ps: Picoseconds
     """Mean load of all devices."""
+    gain_ps: Picoseconds | None
+    """What the step gains if this device becomes like the rest: its load less the largest of the
+    other devices. Null if it is the only one."""
     imbalance_ps: Picoseconds
     """The most that perfect balance could save."""
     imbalance_pct_of_step: Percent | None

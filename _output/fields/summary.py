@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import Durations, Gap, GroupFields, GroupTail, RecomputeTotal
+from _output.fields.rows import Durations, Gap, GroupFields, GroupTail, PeriodFields, RecomputeTotal
 from _output.fields.units import (
     Count,
     Kind,
@@ -159,7 +159,7 @@ class Step(PickedIfPicked):
     """Events that start in it, containers included."""
 
 
-class Fields(RecomputeTotal):
+class Fields(RecomputeTotal, PeriodFields):
     top_compute_groups: list[ComputeGroup]
     """The groups that take most time, at most `--top`."""
     tail_compute: GroupTail

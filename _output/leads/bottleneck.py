@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, joined, part_of, percent, short, time
+from _output.leads.phrases import (
+    Next,
+    at,
+    joined,
+    part_of,
+    pause_sentence,
+    percent,
+    short,
+    time,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +35,7 @@ CLASSES: Final = {
     "other": "ops of unknown kind",
     "idle": "idle time",
 }
+PAUSE: Final = "pause_between_steps"
 CAUSES: Final = {
     "collective_in_loop": "Communication that a loop repeats",
     "large_intermediate": "A large array written and read again",
@@ -45,16 +55,25 @@ def headline(answer: Answer) -> str:
 
 
 def sentences(answer: Answer) -> Iterator[str]:
-    step = answer["step_duration_ps"]
     cause = main_cause(answer)
     if cause:
-        likely = "probably costs" if cause["confidence"] == "likely" else "costs"
-        yield (
-            f"{CAUSES[cause['cause']]}{at(cause['source_user'])} {likely} up to"
-            f" {part_of(cause['gain_ps'], step)}{percent(cause['gain_pct_of_step'])}."
-        )
+        yield cause_says(cause, answer)
     yield verdict(answer)
     yield from bounds(answer)
+    if not cause or cause["cause"] != PAUSE:
+        yield pause_sentence(answer["period_ps"], answer["between_steps_ps"])
+
+
+def cause_says(cause: Cause, answer: Answer) -> str:
+    likely, share = cause["confidence"] == "likely", percent(cause["gain_pct_of_step"])
+    if cause["cause"] == PAUSE:
+        # The pause is no part of the step.
+        waits = part_of(cause["gain_ps"], answer["period_ps"] or 0)
+        host = f"{', probably' if likely else ''} for the host{at(cause['source_user'])}"
+        return f"From step to step the device waits {waits}{share}{host}."
+    costs = "probably costs" if likely else "costs"
+    gain = part_of(cause["gain_ps"], answer["step_duration_ps"])
+    return f"{CAUSES[cause['cause']]}{at(cause['source_user'])} {costs} up to {gain}{share}."
 
 
 def main_cause(answer: Answer) -> Cause | None:
@@ -118,4 +137,6 @@ def next_steps(answer: Answer) -> Iterator[Next]:
         yield Next("why nothing runs, and what the host does then", ("--mode", "idle"))
     if exposed or (budget["host"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
         yield Next("what is communicated, and what hides it", ("--mode", "comm"))
+    if pause_sentence(answer["period_ps"], answer["between_steps_ps"]):
+        yield Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
     yield Next("the costliest ops, with their roofs", ("--mode", "by_op"))

@@ -27,7 +27,8 @@ def sentences(answer: Answer) -> Iterator[str]:
         share = percent(totals["exposed_pct_of_step"])
         yield f"Communication stops the step for {part_of(exposed, step)}{share}."
     if host:
-        yield f"Transfers between host and device stop it for {part_of(host, step)}."
+        share = percent(totals["host_pct_of_step"])
+        yield f"Transfers between host and device stop it for {part_of(host, step)}{share}."
     if rows and (exposed or host):
         top = max(rows, key=lambda row: row["sync_dur_ps"] + row["wait_dur_ps"])
         line = at(top["source_user"] or top["source_inner"])

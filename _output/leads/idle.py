@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, joined, part_of, percent, time
+from _output.leads.phrases import Next, joined, part_of, pause_sentence, percent, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,16 @@ def headline(answer: Answer) -> str:
 
 
 def sentences(answer: Answer) -> Iterator[str]:
+    yield from within_step(answer)
+    yield pause_sentence(answer["period_ps"], answer["between_steps_ps"])
+    capture = answer["capture"]
+    if answer["step_id"] is not None and (capture["in_no_step_pct"] or 0) > HARDLY_PCT:
+        still = part_of(capture["in_no_step_ps"], capture["dur_ps"])
+        share = percent(capture["in_no_step_pct"])
+        yield f"Between steps the chip stood still for {still} of the capture{share}."
+
+
+def within_step(answer: Answer) -> Iterator[str]:
     totals = answer["totals"]
     idle = totals["idle_duration_ps"]
     taken = part_of(idle, answer["step_duration_ps"])

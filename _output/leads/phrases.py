@@ -60,6 +60,14 @@ def percent(share: float | None) -> str:
     return "" if share is None else f" ({share:.1f} %)"
 
 
+def pause_sentence(period_ps: int | None, pause_ps: int | None) -> str:
+    """Return a sentence on the pause between steps; empty if it is below 1 % of the period."""
+    if not period_ps or not pause_ps or 100 * pause_ps <= period_ps:
+        return ""
+    share = percent(100 * pause_ps / period_ps)
+    return f"A step starts every {time(period_ps)}, with a pause of {time(pause_ps)}{share}."
+
+
 def short_path(place: str) -> str:
     """Return the last two parts of a path: `…/layers/attention.py:15`."""
     parts = place.rsplit("/", 2)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, counted, joined
+from _output.leads.phrases import Next, counted, joined, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Final
 
     from _output.fields.spread import Answer, Cohort
+
+
+IMBALANCES: Final = {
+    "balanced": "Balanced",
+    "slight": "Slightly unbalanced",
+    "large": "Unbalanced",
+}
 
 
 def headline(answer: Answer) -> str:
@@ -32,16 +40,24 @@ def verdict(cohort: Cohort) -> str:
         return "Only one device ran this program, so there is nothing to compare."
     if verdict["why_not"] == "no_common_step":
         return "The devices have no step in common, so their loads cannot be compared."
-    slowest = cohort["devices"][0]
-    name = f"{slowest['device'].removeprefix('/device:')} of {slowest['host']}"
-    straggler = verdict["straggler"]
-    if straggler:
-        name = f"{straggler['device'].removeprefix('/device:')} of {straggler['host']}"
+    # A verdict comes with the slow device.
+    assert cohort["slowest_vs_median"] is not None
+    slow = cohort["slowest_vs_median"]["slow"]
+    name = f"{slow['device'].removeprefix('/device:')} of {slow['host']}"
+    step = cohort["hosts"][0]["step_duration_ps"] or 0
+    if verdict["host_gain_ps"] is not None:
+        host = verdict["slow_host"]["host"] if verdict["slow_host"] else slow["host"]
         return (
-            f"{name} is slow: it has the largest load in {verdict['n_slowest']} of"
-            f" {counted(verdict['n_steps'], 'step')}."
+            f"Host {host} is slow: it costs {time(verdict['host_gain_ps'])} of a {time(step)} step."
         )
-    return f"{(verdict['imbalance'] or 'unknown').capitalize()} load; the slowest device is {name}."
+    cost = f"{time(verdict['gain_ps'] or 0)} of a {time(step)} step"
+    if verdict["straggler"]:
+        return (
+            f"{name} is slow: it costs {cost}, and has the largest load in"
+            f" {verdict['n_slowest']} of {counted(verdict['n_steps'], 'step')}."
+        )
+    imbalance = IMBALANCES[verdict["imbalance"] or "balanced"]
+    return f"{imbalance}: the slowest device, {name}, costs {cost}."
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, joined, part_of, percent, time
+from _output.leads.phrases import Next, at, joined, part_of, pause_sentence, percent, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         line = at(top["source_user"] or top["source_inner"]) or " unknown"
         taken = part_of(top["total_dur_ps"], step) + percent(top["pct_of_step"])
         yield f"The costliest line that is listed is{line}: {taken}."
+    yield pause_sentence(answer["period_ps"], answer["between_steps_ps"])
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:

@@ -48,7 +48,7 @@ function comm() {
     "comm",
     figures([
       ["exposed", figure("time", totals.exposed_ps)],
-      ["in flight", figure("time", totals.in_flight_union_ps), "time with at least one asynchronous collective in flight"],
+      ["in flight", figure("time", totals.in_flight_union_ps), "time with at least one collective under way"],
       ["hidden", figure("time", totals.hidden_union_ps), "in flight while ops run that neither wait nor communicate"],
       ["with the host", figure("time", totals.host_ps)],
     ]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
@@ -26,6 +27,16 @@ EventNumbers = tuple[int, dict[str, float]]
 _INTEGERS = ("uint64_value", "int64_value")
 _NUMBERS = ("double_value", *_INTEGERS)
 _UNSIGNED = 1 << 64
+
+
+class EventInteger(NamedTuple):
+    """The unsigned value of a stat of an event. A line without a name goes by its id."""
+
+    line: str
+    # Absolute.
+    start: int
+    duration: int
+    value: int
 
 
 def first_stats(
@@ -119,25 +130,42 @@ def numbers_of_events(
                         yield line.base_ps + event.offset_ps, _numbers(event.stats, name_of)
 
 
+def integers_of_events(
+    plane: AnyPlane, stat: str, line_names: Collection[str] | None = None
+) -> Iterator[EventInteger]:
+    """Yield the events that have an integer stat, line after line."""
+    for part in plane.parts:
+        ids = part.stat_ids(stat)
+        names = part.line_names if line_names is None else line_names
+        for line in (line for name in names if ids for line in part.lines(name)):
+            for data, at in line.pieces():
+                if not _has_stat(ids, data):
+                    continue
+                for event in decode(pb.LineEvents, data, at).events:
+                    for written in event.stats:
+                        kind = written.WhichOneof("value")
+                        if written.metadata_id in ids and kind in _INTEGERS:
+                            yield EventInteger(
+                                line.name or str(line.id),
+                                line.base_ps + event.offset_ps,
+                                event.duration_ps,
+                                getattr(written, kind) % _UNSIGNED,
+                            )
+
+
+def _has_stat(stat_ids: Collection[int], data: bytes) -> bool:
+    """Check in a column whether a piece of a line may have an event with one of these stats."""
+    column = parse(columns.LineStatIds, data)
+    # An id of 0 need not be written.
+    return column is None or not {0, *column.events.stats.metadata_id}.isdisjoint(stat_ids)
+
+
 def integers_in(plane: AnyPlane, stat: str, line_names: Collection[str] | None = None) -> set[int]:
     """Return the unsigned values that events have of a stat; none if they can't be read."""
-    found: set[int] = set()
     try:
-        for part in plane.parts:
-            ids = part.stat_ids(stat)
-            names = part.line_names if line_names is None else line_names
-            for line in (line for name in names if ids for line in part.lines(name)):
-                for data, at in line.pieces():
-                    for event in decode(pb.LineEvents, data, at).events:
-                        found.update(
-                            getattr(stat, kind) % _UNSIGNED
-                            for stat in event.stats
-                            if stat.metadata_id in ids
-                            and (kind := stat.WhichOneof("value")) in _INTEGERS
-                        )
+        return {event.value for event in integers_of_events(plane, stat, line_names)}
     except Damage:
         return set()
-    return found
 
 
 def _numbers(stats: Iterable[pb.LineEvents.Stat], name_of: dict[int, str]) -> dict[str, float]:

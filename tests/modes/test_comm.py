@@ -371,7 +371,20 @@ class Time(unittest.TestCase):
         self.assertEqual(totals["host_in_flight_union_ps"], 30)
         self.assertEqual(totals["host_hidden_union_ps"], 10)
         self.assertEqual((totals["exposed_ps"], totals["host_ps"]), (20, 10))
-        self.assertEqual(totals["exposed_pct_of_step"], 2)
+        self.assertEqual((totals["exposed_pct_of_step"], totals["host_pct_of_step"]), (2, 1))
+
+    def test_synchronous_collective_is_under_way_while_it_runs(self) -> None:
+        ops = [
+            start("all-gather-start.1", 0),
+            op("all-reduce.2", "all-reduce", 90, 30),
+            done("all-gather-start.1", 120, 10),
+            op("all-reduce.2", "all-reduce", 200, 30),
+            op("send.3", "host send", 300, 40),
+        ]
+        totals = answer(file_of(ops), "comm")["totals"]
+        self.assertEqual(totals["in_flight_union_ps"], 130 + 30)
+        self.assertEqual((totals["hidden_union_ps"], totals["exposed_ps"]), (0, 70))
+        self.assertEqual((totals["host_ps"], totals["host_in_flight_union_ps"]), (40, 40))
 
 
 PAIRS_OF_TWO = ", channel_id=1, replica_groups={{0,1},{2,3}}"
@@ -1047,7 +1060,7 @@ class Offloading(unittest.TestCase):
                 (copies,) = [entry for entry in said["rows"] if entry["collective"] == name]
                 self.assertEqual(copies["pairs"], {"paired": 300, "ambiguous": 0, "unpaired": 0})
                 self.assertEqual(copies["payload_bytes"], 300 * 5_368_709_120)
-            self.assertEqual(said["totals"]["in_flight_union_ps"], 0)
+            self.assertEqual(said["totals"]["in_flight_union_ps"], said["totals"]["exposed_ps"])
 
 
 @unittest.skipUnless(TRAINING.exists(), "the capture is not available")

@@ -223,7 +223,9 @@ def row_of(thread: str, event: str, dur: int, *within: str, still: bool = False)
     return {
         "thread": thread,
         "event": event,
+        "is_launching": False,
         "dur_ps": dur,
+        "in_period_ps": None,
         "still": still,
         "within": list(within),
     }
@@ -443,6 +445,16 @@ class Captures(unittest.TestCase):
         self.assertEqual(gap["host"][0]["event"], "TfrtTpuLoadedExecutable::Execute")
         self.assertIn("PjitFunction(f)", gap["host"][0]["within"])
         self.assertEqual(found["host_events"][0]["event"], "MapDmaBuffer")
+
+    def test_thread_that_calls_programs_comes_first(self) -> None:
+        for name, thread in (
+            ("v6e-host-offload", "main/3116817"),
+            ("v6e-pallas-kernel", "python"),
+            ("vllm-bf16", "VLLM::EngineCor"),
+        ):
+            for gap in self.said(name, "--step", "all", "--top", "2")["gaps"]:
+                first = gap["host"][0]
+                self.assertEqual((first["thread"], first["is_launching"]), (thread, True))
 
     def test_python_lines_between_programs_are_named(self) -> None:
         found = self.said("vllm-bf16", "--step", "all", "--top", "3")

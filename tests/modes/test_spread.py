@@ -240,8 +240,10 @@ class Stragglers(unittest.TestCase):
 
         h1 = ("h01", 8, 0.007812)
         self.assertEqual(slow_host((10, 10), (11, 11)), h1)
-        self.assertEqual(slow_host((10, 99), (11, 11)), h1)
+        self.assertEqual(slow_host((10, 11), (12, 12)), h1)
         for hosts in (
+            # The slowest device of the other host is as slow.
+            [(10, 12), (11, 12)],
             *([(10, 10), (10, 99)], [(10, 10), (10, 10)]),
             # Hosts of one device, of unequal numbers of devices, or a single host.
             *([(10,), (11,)], [(10, 10, 10), (11, 11)], [(10, 10), (11, 11), (9,)], [(10, 11)]),

@@ -38,9 +38,9 @@ from tests.naive.wire import Message, every, fields
 # the goldens test them.
 UNREAD = frozenset(
     "also_fused bytes_accessed_sum capture causes dtype_uncertain dtypes flops_known_pct flops_sum "
-    "hbm_bytes_sum "
-    "hlo_op_breakdown hlo_op_breakdown_overflow likely_sources model_flops_sum operand_dtypes plan "
-    "runtime scopes shapes shapes_truncated signatures tf_ops top_signature truncated".split()
+    "hbm_bytes_sum hlo_op_breakdown hlo_op_breakdown_overflow likely_sources loop model_flops_sum "
+    "operand_dtypes plan runtime scopes shapes shapes_truncated signatures tf_ops top_signature "
+    "truncated".split()
 )
 # What each mode of one step adds to the common part of its answer.
 MODES: dict[str, Callable[[Picked], Json]] = {

@@ -601,6 +601,7 @@ class Comm:
         top = 20 if self.step.options.top is None else self.step.options.top
         left_out = [e for events in ranked[top:] for e in events]
         for_devices = [e for e in self.ours if e.op.waits_for != "host"]
+        for_host = [e for e in self.ours if e.op.waits_for == "host"]
         with_host = [p for p in self.pairs if p.end.op.waits_for == "host"]
         among_devices = [p for p in self.pairs if p not in with_host]
         if any(p.end.end < p.begin.start for p in self.pairs):
@@ -609,11 +610,12 @@ class Comm:
         totals = {
             "exposed_ps": duration(for_devices),
             "exposed_pct_of_step": pct(duration(for_devices), self.step.duration),
-            "host_ps": duration(self.ours) - duration(for_devices),
-            "in_flight_union_ps": length(under_way(among_devices)),
-            "hidden_union_ps": sum(self.covered(*flight) for flight in under_way(among_devices)),
-            "host_in_flight_union_ps": length(under_way(with_host)),
-            "host_hidden_union_ps": sum(self.covered(*flight) for flight in under_way(with_host)),
+            "host_ps": duration(for_host),
+            "host_pct_of_step": pct(duration(for_host), self.step.duration),
+            "in_flight_union_ps": length(under_way(among_devices, for_devices)),
+            "hidden_union_ps": self.hidden_during(under_way(among_devices, for_devices)),
+            "host_in_flight_union_ps": length(under_way(with_host, for_host)),
+            "host_hidden_union_ps": self.hidden_during(under_way(with_host, for_host)),
             "by_collective": {
                 name: {
                     "n_executions": len(events),
@@ -628,6 +630,9 @@ class Comm:
             "tail": {"n_rows_omitted": len(ranked[top:]), **by_mode(left_out)},
             "totals": totals,
         }
+
+    def hidden_during(self, stretches: list[tuple[int, int]]) -> int:
+        return sum(self.covered(*stretch) for stretch in stretches)
 
     def once(self, events: list[Event]) -> list[Event]:
         """Return the events without starts that have a wait among them."""
@@ -734,8 +739,10 @@ def pairs_in(order: list[Event], ended: list[Event]) -> list[Pair]:
     return [Pair(begin, end, begin in shared) for begin, end in found]
 
 
-def under_way(pairs: list[Pair]) -> list[tuple[int, int]]:
-    return union((pair.begin.start, max(pair.begin.start, pair.end.end)) for pair in pairs)
+def under_way(pairs: list[Pair], events: Sequence[Event] = ()) -> list[tuple[int, int]]:
+    """Return when pairs are in flight, or events run that are no waits."""
+    flights = [(pair.begin.start, max(pair.begin.start, pair.end.end)) for pair in pairs]
+    return union([*flights, *((e.start, e.end) for e in events if not e.op.is_wait)])
 
 
 def by_mode(events: list[Event]) -> Json:

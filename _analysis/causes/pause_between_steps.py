@@ -1,0 +1,141 @@
+"""The device waits between steps for the host.
+
+    for batch in loader:               # the device waits here
+        state, loss = train_step(state, batch)
+        log(float(loss))               # and here
+
+The pause is that of a typical period: the time in which no step runs, from the start of a step to
+the start of the next one of its name. The line is the outermost call of a launching thread that
+covers at least half of the pause and is not longer than the period: longer calls, such as the
+loop itself, are around all periods. A thread starts its next call before the device is done, so
+the call need not begin within the period.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
+from _analysis.causes.sentences import duration
+from _analysis.launches import Launches, launch_level
+from _pipeline.groups import percent
+from _pipeline.host import Host
+from _pipeline.intervals import complement, union
+from _proto.errors import Damage
+from _proto.trace.trace import thread_planes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from _analysis.periods import Period, Periods
+    from _pipeline.device import Device
+    from _pipeline.host import Track
+
+PAUSE: Final = "pause_between_steps"
+N_CALLS_NAMED = 6
+# A frame of the Python tracer. It has the file's name without its folder.
+PYTHON_FRAME = re.compile(r"\$(?P<line>.+:\d+) (?P<function>.+)")
+
+
+class Call(NamedTuple):
+    """An event of a thread that covers at least half of a pause."""
+
+    start: int
+    end: int
+    name: str
+
+    @property
+    def line(self) -> str | None:
+        frame = PYTHON_FRAME.fullmatch(self.name)
+        return frame["line"] if frame else None
+
+    @property
+    def says(self) -> str:
+        return self.name.removeprefix("$")
+
+
+class HostInPause(NamedTuple):
+    """The calls of launching threads during a pause, outermost first."""
+
+    calls: list[Call]
+    # True if any thread has an event at that time.
+    is_known: bool
+
+
+def find(device: Device, periods: Periods) -> Cause:
+    pause = periods.typical.pause
+    host = host_in(device, periods.typical)
+    lines = [call.line for call in host.calls if call.line]
+    share = percent(pause, periods.median) or 0
+    return Cause(
+        PAUSE,
+        pause,
+        f"The device waits {duration(pause)} between steps, {share:.1f} % of the period of"
+        f" {duration(periods.median)}{what_host_does(host)}",
+        "Let the host work ahead: load and transfer the next batch in another thread while the"
+        " step runs, and do not wait for results (block_until_ready, float(loss), logging) after"
+        " each step.",
+        SEEN if host.calls else LIKELY,
+        Evidence([]),
+        source_user=lines[0] if lines else None,
+        source_inner=lines[-1] if lines else None,
+        period_ps=periods.median,
+    )
+
+
+def what_host_does(host: HostInPause) -> str:
+    """Return the end of the sentence on the pause."""
+    if host.calls:
+        outermost, *inner = host.calls
+        chain = "".join(f" > {call.says}" for call in inner[:N_CALLS_NAMED])
+        took = duration(outermost.end - outermost.start)
+        return f", while the host is in {outermost.says}{chain}. That call takes {took}."
+    if host.is_known:
+        return (
+            ". No call of the thread that launches the steps covers half of this time and fits into"
+            " one period; `idle --step all` lists what the host did."
+        )
+    return (
+        ". The capture has no events of the host at that time, so the reason is unknown: it can"
+        " also be another device or host."
+    )
+
+
+def host_in(device: Device, period: Period) -> HostInPause:
+    window = longest_pause(device, period)
+    names = thread_planes(device.rank) if device.rank else []
+    by_level: dict[int, list[Call]] = {}
+    try:
+        planes = [device.trace.plane(name) for name in names]
+        host = Host(planes, [window])
+        carriers = Launches(device, planes).threads_around(*window)
+        for thread in host.threads():
+            calls = by_level.setdefault(launch_level(thread, carriers), [])
+            for track in thread.tracks:
+                calls += calls_covering(track, host, window, period.duration)
+    except Damage:
+        return HostInPause([], is_known=False)
+    launching = by_level[min(by_level)] if by_level else []
+    launching.sort(key=lambda call: (call.start, -call.end))
+    return HostInPause(launching, is_known=host.overlaps(*window))
+
+
+def longest_pause(device: Device, period: Period) -> tuple[int, int]:
+    """Return the longest stretch of a period in which no step runs, absolute."""
+    running = union((step.start, step.end) for step in device.steps)
+    pauses = complement(running, (period.step.start, period.following.start))
+    start, end = max(pauses, key=lambda pause: pause[1] - pause[0])
+    return start + device.base, end + device.base
+
+
+def calls_covering(
+    track: Track, host: Host, window: tuple[int, int], longest: int
+) -> Iterator[Call]:
+    """Yield the events that cover half of a window and are not longer than `longest`."""
+    first, last = window[0] - host.start, window[1] - host.start
+    for start, end, name in zip(track.starts, track.ends, track.names):  # noqa: B905
+        if 2 * (min(end, last) - max(start, first)) >= last - first and end - start <= longest:
+            yield Call(start, end, host.names[name])

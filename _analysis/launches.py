@@ -1,0 +1,74 @@
+"""Which threads of the host launch the programs of a device."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from itertools import accumulate
+from operator import itemgetter
+
+from _pipeline.device import MODULES_LINE
+from _pipeline.host import CALLER, NO_LAUNCHER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from _pipeline.device import Device
+    from _pipeline.host import Thread
+    from _proto.trace.joined import AnyPlane
+
+RUN_ID = "run_id"
+
+
+class Launches:
+    """The launches of a device's programs, and the threads that have an event of them.
+
+    Such an event has the `run_id` of the execution and begins before that ends. Later events with
+    it handle its completion.
+    """
+
+    def __init__(self, device: Device, planes: Sequence[AnyPlane]) -> None:
+        # This imports protobuf, which may be missing.
+        from _proto.trace.event_stats import integers_of_events
+
+        executions = sorted(
+            (event.start, event.start + event.duration, event.value)
+            for event in integers_of_events(device.plane, RUN_ID, [MODULES_LINE])
+        )
+        self._starts = [start for start, _, _ in executions]
+        # The latest end so far, which is in order even if executions overlap.
+        self._ends = list(accumulate(map(itemgetter(1), executions), max))
+        self._ids = [run_id for _, _, run_id in executions]
+        end_of = {run_id: end for _, end, run_id in executions}
+        self._threads: dict[int, set[str]] = defaultdict(set)
+        for plane in planes if end_of else ():
+            for event in integers_of_events(plane, RUN_ID):
+                if event.start < end_of.get(event.value, event.start):
+                    self._threads[event.value].add(event.line)
+
+    def threads_around(self, start: int, end: int) -> set[str]:
+        """Return the threads that launched both the program before and the one after a gap.
+
+        Both are the same program if the gap is inside of it.
+        """
+        before = bisect_right(self._starts, start) - 1
+        after = bisect_left(self._ends, end)
+        if before < 0 or after == len(self._ids):
+            return set()
+        return self._threads[self._ids[before]] & self._threads[self._ids[after]]
+
+
+def launch_level(thread: Thread, carriers: set[str]) -> int:
+    """Rank a thread by how surely it launches programs, the surest first.
+
+    JAX can call a program on one thread and launch it on another. Both count then. If one thread
+    does both, only such threads count.
+    """
+    is_carrier, is_caller = thread.name in carriers, thread.launch_rank == CALLER
+    if is_carrier and is_caller:
+        return 0
+    return 1 if is_carrier or is_caller else thread.launch_rank + 1
+
+
+NO_LAUNCH = NO_LAUNCHER + 1

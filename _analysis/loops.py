@@ -1,0 +1,184 @@
+"""Which loop an op runs in, and how often in each run of the loop: from events alone."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from typing import NamedTuple
+
+from _analysis.rows import op_name
+from _pipeline.groups import group_by
+from _pipeline.timeline import columns_of, events_of
+from _proto.cached import cached_property
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from _output.fields.rows import Loop as LoopRow
+    from _pipeline.clocks import Piece
+    from _pipeline.executions import Executions
+    from _pipeline.normalize import Step
+    from _pipeline.ops import Op
+
+    # The program and the name of an op.
+    Key = tuple[int | None, str]
+
+# The category of loops.
+WHILE = "while"
+# The place of no event.
+NONE = -1
+
+
+class Loop(NamedTuple):
+    """The innermost loop around an op."""
+
+    while_op: Key
+    # The number of loops around the op.
+    depth: int
+
+
+class Events(NamedTuple):
+    """The executions of loops, sorted by start, then longest first."""
+
+    starts: list[int]
+    ends: list[int]
+    metadata_ids: list[int]
+    # The place of the innermost execution in which each of them starts, or NONE.
+    parents: list[int]
+
+    def around(self, time: int) -> list[int]:
+        """Return the metadata ids of the loops that run at a time, innermost first."""
+        found = []
+        place = bisect_right(self.starts, time) - 1
+        while place != NONE:
+            if self.ends[place] > time:
+                found.append(self.metadata_ids[place])
+            place = self.parents[place]
+        return found
+
+
+class Loops:
+    """The loops around some ops of a step. Nothing is read in a step without loops.
+
+    All executions of an op are in the same loop, unless its computation is called from several
+    places. So only three of them are looked up, and all of them if these differ.
+    """
+
+    def __init__(self, step: Step, members: Collection[Executions]) -> None:
+        self._step = step
+        self._members = members
+        whiles = [each for each in step.containers if each.op.category == WHILE]
+        self._key_of = {each.metadata_id: key_of(each.op) for each in whiles}
+        self._n_runs: dict[Key, int] = defaultdict(int)
+        for each in whiles:
+            self._n_runs[key_of(each.op)] += each.n
+
+    def row(self, members: Sequence[Executions]) -> LoopRow | None:
+        """Return the innermost loop around most of the time of some ops; None without one.
+
+        The trips are those of the op that takes most time in it.
+        """
+        if not self._key_of:
+            return None
+        time_in: dict[Loop | None, int] = defaultdict(int)
+        for member in members:
+            for loop, time in self._times_of[member.metadata_id].items():
+                time_in[loop] += time
+        most = max(time_in, key=time_in.__getitem__, default=None)
+        if most is None:
+            return None
+        inside = [each for each in members if most in self._times_of[each.metadata_id]]
+        # Some captures have an entry for each execution of an op.
+        longest = max(group_by(inside, key_of).values(), key=lambda group: group.total)
+        n, runs = longest.n, self._n_runs[most.while_op]
+        return {"depth": most.depth, "trips": n // runs if n % runs == 0 else round(n / runs, 3)}
+
+    @cached_property
+    def _events(self) -> Events:
+        step = self._step
+        events = sorted(
+            (start, -duration, metadata_id)
+            for start, duration, metadata_id in events_of(
+                step.admitted.pieces, step.clock, self._key_of.keys()
+            )
+        )
+        starts = [start for start, _, _ in events]
+        ends = [start - negative for start, negative, _ in events]
+        parents = []
+        open_events: list[int] = []
+        for i, start in enumerate(starts):
+            while open_events and ends[open_events[-1]] <= start:
+                open_events.pop()
+            parents.append(open_events[-1] if open_events else NONE)
+            open_events.append(i)
+        return Events(starts, ends, [metadata_id for _, _, metadata_id in events], parents)
+
+    @cached_property
+    def _times_of(self) -> dict[int, dict[Loop | None, int]]:
+        """Return the time of each op by loop, by metadata id."""
+        step = self._step
+        pieces = step.admitted.pieces
+        total_of = {member.metadata_id: member.total for member in self._members}
+        repeated = [member.metadata_id for member in self._members if member.n > 1]
+        samples = [
+            self._sampled(pieces, total_of, 1),
+            self._sampled(pieces[len(pieces) // 2 :], repeated, 1, from_middle=True),
+            self._sampled(pieces[::-1], repeated, -1),
+        ]
+        times: dict[int, dict[Loop | None, int]] = {}
+        for metadata_id, total in total_of.items():
+            loops = {found[metadata_id] for found in samples if metadata_id in found}
+            if len(loops) == 1:
+                times[metadata_id] = {loops.pop(): total}
+        differing = total_of.keys() - times.keys()
+        for metadata_id in differing:
+            times[metadata_id] = defaultdict(int)
+        for start, duration, metadata_id in events_of(pieces, step.clock, differing):
+            times[metadata_id][self._loop_at(start, duration, metadata_id)] += duration
+        return times
+
+    def _sampled(
+        self,
+        pieces: Iterable[Piece],
+        wanted: Iterable[int],
+        order: int,
+        *,
+        from_middle: bool = False,
+    ) -> dict[int, Loop | None]:
+        """Return the loop around one execution of each op: in the first of the pieces that has it,
+        the first execution in an order of 1, the last in one of -1. The first half of the first
+        piece can be left out."""
+        missing = set(wanted)
+        found: dict[int, Loop | None] = {}
+        for piece in pieces:
+            if missing.isdisjoint(piece.metadata_ids):
+                continue
+            starts, durations, metadata_ids = columns_of(piece, self._step.clock)
+            skipped = len(starts) // 2 if from_middle else 0
+            from_middle = False
+            # Of equal keys a dict keeps the last.
+            places = range(skipped, len(starts))[::-order]
+            last_first = zip(metadata_ids[skipped:][::-order], places, strict=True)
+            for metadata_id, i in dict(last_first).items():
+                if metadata_id in missing:
+                    found[metadata_id] = self._loop_at(starts[i], durations[i], metadata_id)
+            missing -= found.keys()
+            if not missing:
+                break
+        return found
+
+    def _loop_at(self, start: int, duration: int, metadata_id: int) -> Loop | None:
+        """Return the loop around an execution.
+
+        Its middle counts: the edges of loops are often not measured, and can be off by a little.
+        """
+        around = self._events.around(start + duration // 2)
+        if metadata_id in around:
+            # A loop is not around itself, nor are those in it.
+            around = around[around.index(metadata_id) + 1 :]
+        return Loop(self._key_of[around[0]], len(around)) if around else None
+
+
+def key_of(op: Op) -> Key:
+    return op.program_id, op_name(op)

@@ -1,0 +1,95 @@
+"""Periods: the time from the start of a step to the next of its name, and the pause in it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from operator import attrgetter
+from typing import NamedTuple
+
+from _pipeline.device import STEPS
+from _pipeline.intervals import Cover, union
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from _pipeline.device import Device, StepEvent
+
+
+class Period(NamedTuple):
+    """A step and the time until the next step of its name starts, on the trace's clock."""
+
+    step: StepEvent
+    following: StepEvent
+    # The part of the period in which no step runs.
+    pause: int
+
+    @property
+    def duration(self) -> int:
+        return self.following.start - self.step.start
+
+
+class Periods(NamedTuple):
+    """The periods of the picked step's name, by time."""
+
+    periods: list[Period]
+    picked: StepEvent
+
+    @property
+    def median(self) -> int:
+        """Return the median length of the periods."""
+        return lower_median(self.periods, attrgetter("duration")).duration
+
+    @property
+    def typical(self) -> Period:
+        """Return the period with the median pause; its pause is the time between steps."""
+        return lower_median(self.periods, attrgetter("pause"))
+
+    @property
+    def of_picked(self) -> tuple[int, int]:
+        """Return the start and end of the period of the picked step.
+
+        The last step has no following step. Its period begins where the preceding step ends.
+        """
+        for period in self.periods:
+            if period.step is self.picked:
+                return period.step.start, period.following.start
+        last = self.periods[-1]
+        return min(last.step.end, self.picked.start), self.picked.end
+
+
+def lower_median(periods: Sequence[Period], figure: Callable[[Period], int]) -> Period:
+    """Return the period with the median figure; the lower middle one of an even number."""
+    return sorted(periods, key=figure)[(len(periods) - 1) // 2]
+
+
+def periods_of(device: Device, picked: StepEvent | None) -> Periods | None:
+    """Return the periods of the picked step's name; None without a step and for a single one."""
+    if picked is None:
+        return None
+    name = common_name(device, picked)
+    steps = [step for step in device.steps if common_name(device, step) == name]
+    if len(steps) < 2:
+        return None
+    running = Cover.of(union((step.start, step.end) for step in device.steps))
+    return Periods(
+        [
+            Period(step, following, unused(running, step.start, following.start))
+            for step, following in pairwise(steps)
+        ],
+        picked,
+    )
+
+
+def unused(running: Cover, start: int, end: int) -> int:
+    return end - start - running.within(start, end)
+
+
+def common_name(device: Device, step: StepEvent) -> str | None:
+    """Return the name that a step shares with others; None if it is a number.
+
+    The profiler numbers the steps of a loop, so numbered steps are one name.
+    """
+    name = step.name or "<none>"
+    is_number = device.step_source == STEPS and name.isascii() and name.isdecimal()
+    return None if is_number else name

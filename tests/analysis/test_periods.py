@@ -1,0 +1,63 @@
+"""Periods: the time from step to step, and the pause between them."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.builders.xspace import op, trace
+from tests.harness import answer, within
+
+Steps = list[tuple[str, int, int]]
+
+
+def figures(steps: Steps, *options: str, mode: str = "summary") -> tuple[Any, Any]:
+    """Return `period_ps` and `between_steps_ps` of steps (name, start, duration)."""
+    ops = [op("f", "loop fusion", start, 1) for _, start, _ in steps]
+    said = answer(trace(ops, steps), mode, *options)
+    return said["period_ps"], said["between_steps_ps"]
+
+
+class TestPeriods(unittest.TestCase):
+    def test_modes_print_the_period_and_its_pause(self) -> None:
+        steps = [("0", 0, 80), ("1", 100, 80)]
+        for mode in ("summary", "bottleneck", "idle"):
+            with self.subTest(mode):
+                self.assertEqual(figures(steps, mode=mode), (100, 20))
+
+    def test_lower_of_two_middle_figures_is_the_median(self) -> None:
+        # Periods 100, 130, 90, 200; pauses 20, 50, 10, 100.
+        starts = [0, 100, 230, 320, 520]
+        steps = [(str(i), start, 80 if i != 3 else 100) for i, start in enumerate(starts)]
+        self.assertEqual(figures(steps), (100, 20))
+
+    def test_median_period_and_median_pause_can_be_of_different_steps(self) -> None:
+        # Periods 100, 110, 120; pauses 60, 10, 20.
+        steps = [("0", 0, 40), ("1", 100, 100), ("2", 210, 100), ("3", 330, 10)]
+        self.assertEqual(figures(steps), (110, 20))
+
+    def test_time_of_other_steps_is_no_pause(self) -> None:
+        steps = [("train", 0, 80), ("eval", 85, 10), ("train", 100, 80), ("eval", 150, 40)]
+        self.assertEqual(figures(steps, "--step-id", "train"), (100, 10))
+        self.assertEqual(figures(steps, "--step-id", "eval"), (65, 5))
+
+    def test_steps_that_overlap_have_no_pause(self) -> None:
+        self.assertEqual(figures([("0", 0, 80), ("1", 50, 80)]), (50, 0))
+
+    def test_single_step_of_its_name_has_no_period(self) -> None:
+        steps = [("train", 0, 80), ("eval", 100, 10), ("train", 200, 80)]
+        self.assertEqual(figures(steps, "--step-id", "eval"), (None, None))
+        self.assertEqual(figures([("0", 0, 80)]), (None, None))
+
+    def test_all_steps_together_have_no_period(self) -> None:
+        steps = [("0", 0, 80), ("1", 100, 80)]
+        self.assertEqual(figures(steps, "--step", "all"), (None, None))
+
+    def test_cost_grows_with_the_number_of_steps(self) -> None:
+        steps = [(str(i), 100 * i, 80) for i in range(20_000)]
+        with within(2):
+            self.assertEqual(figures(steps), (100, 20))
+
+
+if __name__ == "__main__":
+    unittest.main()

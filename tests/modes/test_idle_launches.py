@@ -1,0 +1,134 @@
+"""The mode idle: threads that launch programs, their time in the period, and the whole capture."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.builders.xspace import Plane, Stat, StatMetadata, tpu_plane, uint64
+from tests.modes.small_steps import leaf
+from tests.modes.test_idle import Calls, drawn_line, host, said
+
+RUN_ID = 950
+# A gap in the step from 100 to 200, between two executions of programs.
+GAP = (100, 200)
+PROGRAMS = [("m", 0, 100), ("m", 200, 300)]
+
+
+def device() -> Plane:
+    plane = tpu_plane([leaf(0, 100), leaf(200, 100)], [("s", 0, 300)])
+    plane.lines.append(drawn_line("XLA Modules", PROGRAMS, plane))
+    give_run_ids(plane, {"XLA Modules": [7, 8]})
+    return plane
+
+
+def give_run_ids(plane: Plane, ids: dict[str, list[int | None]]) -> Plane:
+    """Give the events of some lines a `run_id`, in their order."""
+    plane.stat_metadata.append(StatMetadata(RUN_ID, "run_id"))
+    for line in plane.lines:
+        for event, run_id in zip(line.events, ids.get(line.name or "", []), strict=False):
+            if run_id is not None:
+                event.stats.append(Stat(RUN_ID, uint64(run_id)))
+    return plane
+
+
+class Launching(unittest.TestCase):
+    def launching(self, *threads: Calls, **ids: list[int | None]) -> list[tuple[str, bool]]:
+        """Return the threads of the rows of the gap, and which of them launch programs."""
+        found = said(device(), give_run_ids(host(*threads), dict(ids)))
+        (gap,) = (row for row in found["gaps"] if row["dur_ps"] == 100)
+        return [(row["thread"], row["is_launching"]) for row in gap["host"]]
+
+    def test_thread_with_the_run_ids_around_the_gap_comes_first(self) -> None:
+        writer = "writer", [("write", 100, 190)]
+        caller = "caller", [("launch", -20, -10), ("launch", 150, 160)]
+        self.assertEqual(
+            self.launching(writer, caller, caller=[7, 8]), [("caller", True), ("writer", False)]
+        )
+        # One of the two programs is not enough.
+        one_of_two: list[list[int | None]] = [[7, None], [None, 8], [7, 9]]
+        for ids in one_of_two:
+            self.assertEqual(
+                self.launching(writer, caller, caller=ids),
+                [("writer", False), ("caller", False)],
+            )
+
+    def test_thread_that_handles_completion_does_not_launch(self) -> None:
+        threads: list[Calls] = [
+            ("done", [("Done", 101, 110), ("Done", 301, 310)]),
+            ("writer", [("write", 100, 190)]),
+        ]
+        rows = self.launching(*threads, done=[7, 8])
+        self.assertEqual(rows, [("writer", False), ("done", False)])
+
+    def test_names_of_events_tell_if_run_ids_do_not(self) -> None:
+        writer = "writer", [("write", 100, 190)]
+        threads: list[Calls] = [
+            # The names need not be of events in the gap.
+            ("jax", [("PjitFunction(f)", -20, -10), ("x", 150, 152)]),
+            ("helper", [("Tpu::ExecuteHelperOnSingleDevice", 150, 153)]),
+            ("executor", [("ExecuteReplicated", 150, 154)]),
+            ("other", [("Tpu::Execute", 150, 155)]),
+        ]
+        for i, first in enumerate(("jax", "helper", "executor")):
+            with self.subTest(first=first):
+                rows = self.launching(writer, *threads[i:])
+                self.assertEqual(rows[:2], [(first, True), ("writer", False)])
+                self.assertEqual([name for name, launches in rows if launches], [first])
+        self.assertEqual(self.launching(writer, threads[3])[0], ("writer", False))
+
+    def test_launching_threads_leave_half_of_the_rows_to_others(self) -> None:
+        calls = [(f"PjitFunction({i})", 100 + 5 * i, 105 + 5 * i) for i in range(10)]
+        others = [
+            ("others", [(f"o{i}", 100 + 2 * i, 102 + 2 * i) for i in range(n)]) for n in (9, 2)
+        ]
+        for other, n_launching in zip(others, (4, 6), strict=True):
+            rows = self.launching(("caller", calls), other)
+            self.assertEqual([launches for _, launches in rows].count(True), n_launching)
+            self.assertEqual(len(rows), 8)
+
+    def test_worker_that_launches_for_a_caller_counts_beside_it(self) -> None:
+        caller = "caller", [("PjitFunction(f)", 100, 190)]
+        worker = "worker", [("enqueue", -20, -10), ("enqueue", 150, 160)]
+        eval_thread = "eval", [("PjitFunction(g)", 100, 199)]
+        self.assertEqual(
+            self.launching(worker, caller, worker=[7, 8]), [("caller", True), ("worker", True)]
+        )
+        # A thread that both calls and launches them is surer.
+        one_thread = "caller", [("PjitFunction(f)", -20, -10), ("PjitFunction(f)", 150, 160)]
+        self.assertEqual(
+            self.launching(eval_thread, one_thread, caller=[7, 8]),
+            [("caller", True), ("eval", False)],
+        )
+
+
+class Period(unittest.TestCase):
+    STEPS = (("0", 0, 100), ("1", 150, 100), ("2", 320, 100))
+
+    def rows(self, step: int) -> list[tuple[str, int, int | None]]:
+        """Return the host's events in the second half of a step, which is idle."""
+        plane = tpu_plane([leaf(start, 50) for _, start, _ in self.STEPS], self.STEPS)
+        calls = [("feed", 60, 140), ("log", 80, 90), ("feed", 180, 300), ("feed", 330, 400)]
+        found = said(plane, host(("t", calls)), options=["--step", str(step)])
+        rows = found["gaps"][0]["host"]
+        return [(row["event"], row["dur_ps"], row["in_period_ps"]) for row in rows]
+
+    def test_time_in_the_period_reaches_to_the_next_step(self) -> None:
+        self.assertEqual(self.rows(0), [("feed", 30, 70), ("log", 10, 10)])
+        self.assertEqual(self.rows(1), [("feed", 50, 120)])
+
+    def test_period_of_the_last_step_begins_after_the_preceding_one(self) -> None:
+        self.assertEqual(self.rows(2), [("feed", 30, 120)])
+
+    def test_capture_has_the_time_in_no_step(self) -> None:
+        plane = tpu_plane([leaf(0, 50)], self.STEPS)
+        whole = {"n_steps": 3, "dur_ps": 420, "in_no_step_ps": 120, "in_no_step_pct": 28.571}
+        self.assertEqual(said(plane)["capture"], whole)
+
+    def test_capture_without_steps_has_no_time(self) -> None:
+        none: dict[str, Any] = {"n_steps": 0, "dur_ps": 0, "in_no_step_ps": 0}
+        self.assertEqual(said(tpu_plane([leaf(0, 50)]))["capture"], none | {"in_no_step_pct": None})
+
+
+if __name__ == "__main__":
+    unittest.main()

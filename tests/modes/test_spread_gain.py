@@ -1,0 +1,108 @@
+"""The mode spread: what a step gains if the slow device, or the slow host, is like the others."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Sequence
+from typing import Any
+
+from tests.builders.xspace import Plane, Space, encode, op, tpu_plane
+from tests.harness import InFolder, answer
+
+STEP = 1000
+N_STEPS = 8
+
+
+def device(number: int, loads: Sequence[int]) -> Plane:
+    """Return a device with these loads; communication fills the rest of each step."""
+    ops = [
+        part
+        for i, load in enumerate(loads)
+        for part in (
+            op("f", "loop fusion", STEP * i, load),
+            op("all-reduce.1", "all-reduce", STEP * i + load, STEP - load),
+        )
+    ]
+    steps = [(str(i), STEP * i, STEP) for i in range(len(loads))]
+    return tpu_plane(ops, steps, name=f"/device:TPU:{number}")
+
+
+class Gain(InFolder):
+    def cohort(self, *hosts: Sequence[int | Sequence[int]]) -> Any:
+        """Return the cohort of hosts with the loads of their devices, in each step or in all."""
+        for name, devices in zip("abc", hosts, strict=False):
+            planes = [
+                device(i, [load] * N_STEPS if isinstance(load, int) else load)
+                for i, load in enumerate(devices)
+            ]
+            self.write(f"{name}.xplane.pb", encode(Space(planes)))
+        said = answer(self.folder, "spread")
+        self.headline = said["headline"]
+        (found,) = said["cohorts"]
+        return found
+
+    def test_headline_has_the_gain(self) -> None:
+        for hosts, says in (
+            ([[505, 500]], "TPU:0 of a is slow: it costs 5.00 ps of a 1.00 ns step"),
+            ([[504, 500]], "Balanced: the slowest device, TPU:0 of a, costs 4.00 ps of a 1.00 ns"),
+            ([[510, 509], [500, 499]], "Host a is slow: it costs 10.0 ps of a 1.00 ns step."),
+        ):
+            self.cohort(*hosts)
+            self.assertIn(says, self.headline)
+            (self.folder / "a.xplane.pb").unlink()
+
+    def test_gain_is_up_to_the_next_device(self) -> None:
+        found = self.cohort([[600, 700], [640, 650], [500, 510]])
+        # Mean loads are 650, 645 and 505.
+        verdict = found["verdict"]
+        self.assertEqual((verdict["gain_ps"], verdict["gain_pct_of_step"]), (5, 0.5))
+        first, second = found["steps"]
+        self.assertEqual((first["slowest"]["device"], first["gain_ps"]), ("/device:TPU:1", 40))
+        self.assertEqual((second["slowest"]["device"], second["gain_ps"]), ("/device:TPU:0", 50))
+        self.assertEqual(second["imbalance_ps"], 700 - 620)
+
+    def test_straggler_costs_half_a_percent_of_the_step(self) -> None:
+        for slow, is_named in ((505, True), (504, False)):
+            with self.subTest(slow=slow):
+                verdict = self.cohort([slow, 500, 400])["verdict"]
+                self.assertEqual(verdict["n_slowest"], N_STEPS)
+                straggler = {"host": "a", "device": "/device:TPU:0"} if is_named else None
+                self.assertEqual(verdict["straggler"], straggler)
+                self.assertEqual(verdict["host_gain_ps"], None)
+
+    def test_device_that_is_often_but_little_slower_is_no_straggler(self) -> None:
+        most = [510] * (N_STEPS - 1)
+        verdict = self.cohort([[*most, 500], [*[500] * (N_STEPS - 1), 900]])["verdict"]
+        self.assertEqual((verdict["straggler"], verdict["gain_ps"]), (None, 41))
+
+    def test_straggler_on_a_slow_host_costs_what_its_host_does(self) -> None:
+        for slow, is_named in ((505, True), (504, False)):
+            with self.subTest(slow=slow):
+                # The siblings are nearly as slow, so the device alone costs little.
+                verdict = self.cohort([slow, slow - 1], [500, 499])["verdict"]
+                self.assertEqual(verdict["gain_ps"], 1)
+                self.assertEqual(verdict["scope"], "host" if is_named else None)
+                self.assertEqual(verdict["host_gain_ps"], slow - 500 if is_named else None)
+
+    def test_slow_host_costs_half_a_percent_of_the_step(self) -> None:
+        for slow, is_named in ((505, True), (504, False)):
+            with self.subTest(slow=slow):
+                # Its devices take turns, so none of them is a straggler.
+                turns = [slow + 1, slow - 1] * (N_STEPS // 2)
+                verdict = self.cohort([turns, turns[::-1]], [495, 495])["verdict"]
+                self.assertIsNone(verdict["straggler"])
+                self.assertEqual(verdict["slow_host"]["host"], "a")
+                self.assertEqual(verdict["host_gain_ps"], slow - 495)
+                verdict = self.cohort([turns, turns[::-1]], [500, 500])["verdict"]
+                self.assertEqual(verdict["slow_host"] is not None, is_named)
+
+    def test_single_device_has_no_gain(self) -> None:
+        found = self.cohort([500])
+        verdict = found["verdict"]
+        for name in ("gain_ps", "gain_pct_of_step", "host_gain_ps"):
+            self.assertIsNone(verdict[name], name)
+        self.assertIsNone(found["steps"][0]["gain_ps"])
+
+
+if __name__ == "__main__":
+    unittest.main()
