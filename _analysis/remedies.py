@@ -199,6 +199,11 @@ CAUSES: dict[str, str] = {
         "Compute the places of the tokens (cumsum or argsort of the experts' numbers) and move "
         "rows with take_along_axis and .at[].set or .add instead of einsum."
     ),
+    "pause_between_steps": (
+        "Let the host work ahead: load and transfer the next batch in another thread while the "
+        "step runs, and do not wait for results (block_until_ready, float(loss), logging) after "
+        "each step."
+    ),
     "recompute": (
         "If memory is free, save more: a checkpoint policy that keeps the outputs of matmuls, or "
         "no checkpoint for some layers."
