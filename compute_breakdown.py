@@ -37,7 +37,6 @@ if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 import argparse
 import gc
 import json
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,7 +53,7 @@ if HERE not in sys.path:
 
 import _peaks
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Request
-from _pipeline.names import suggestion, with_suggestion
+from _pipeline.names import with_suggestion
 from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, unreadable
 from _pipeline.option_values import (
     TO_COST,
@@ -69,6 +68,7 @@ from _pipeline.option_values import (
     contradictions_in,
     peak_of,
     plane_of,
+    refusal_of_argument,
 )
 from _pipeline.streams import Progress, write
 from _pipeline.texts import cut_texts
@@ -241,6 +241,12 @@ MODES = (
         "--top 10",
     ),
     of_step(
+        "kernel",
+        "what goes on inside Pallas kernels: waiting for copies, computing, named regions",
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--kernel"),
+        "--kernel flash_attention",
+    ),
+    of_step(
         "page",
         "all of these in one HTML file, for people to look at",
         ("--out",),
@@ -330,9 +336,9 @@ OPTIONS: dict[str, Json] = {
     "--top": {
         "metavar": "K",
         "type": TO_NATURAL,
-        "help": "number of rows (default: 8 in bottleneck, 10 in idle, 20 in comm, 20 in memory,"
-        " 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50 in spread, else all in"
-        " order of appearance)",
+        "help": "number of rows (default: 8 in bottleneck, 10 in idle, 10 in kernel, 20 in comm,"
+        " 20 in memory, 20 in program, 50 in summary, 50 in by_op, 50 in compare, 50 in spread,"
+        " else all in order of appearance)",
     },
     "--depth": {
         "metavar": "D",
@@ -347,6 +353,11 @@ OPTIONS: dict[str, Json] = {
     "--op": {
         "metavar": "NAME",
         "help": "show one op in detail, by its name or the beginning of exactly one name",
+    },
+    "--kernel": {
+        "metavar": "NAME",
+        "help": "show the ops of one kernel: its name, the name of an op, or the beginning of"
+        " exactly one",
     },
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
@@ -440,29 +451,11 @@ KEPT = ("--device", *STEP_OPTIONS, *PEAK_OPTIONS, "--kernel-cost")
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        # argparse writes "argument --top: must be a whole number".
-        message = re.sub(r"\Aargument (\S+): must", r"\1 must", message)
-        unknown = re.fullmatch(r"unrecognized arguments: (\S*).*", message, re.DOTALL)
-        if unknown:
-            message = unknown_argument(unknown[1])
-        choice = re.match(r"argument (\S+): invalid choice: '(.*)' \(", message)
-        if choice:
-            names = CHOICES[choice[1]]
-            message = f"{choice[1]} must be one of {', '.join(names)}, got {choice[2]!r}"
-            message += suggestion(choice[2], names)
-        raise NoAnswer(BAD_ARGUMENTS, detail=message)
+        raise NoAnswer(BAD_ARGUMENTS, detail=refusal_of_argument(message, CHOICES, OPTIONS))
 
     def _print_message(self, message: str, file: Any = None) -> None:
         # argparse prints --help and --version by this method.
         write(sys.stdout, message)
-
-
-def unknown_argument(word: str) -> str:
-    """Return the message about a word that is neither an option nor the first PROFILE."""
-    if word.startswith("-"):
-        flag = word.partition("=")[0]
-        return f"unknown option {flag}{suggestion(flag, OPTIONS)}"
-    return f"one PROFILE, got also {word!r}; for a second capture use --baseline"
 
 
 class PrintSchema(argparse.Action):

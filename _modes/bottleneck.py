@@ -9,6 +9,7 @@ from _analysis.costs import costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
 from _analysis.findings import findings_of
 from _analysis.hideable import Hideable
+from _analysis.kernel_regions import inside_kernels
 from _analysis.ledger import (
     CLASSES,
     COLLECTIVE,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from _analysis.causes.cause import Cause
     from _analysis.findings import Finding
+    from _analysis.kernel_regions import Inside
     from _analysis.ledger import Entry
     from _analysis.roofs import Roofs
     from _output.fields.bottleneck import (
@@ -106,7 +108,9 @@ def bottleneck(
     shown = findings[:top]
     loops = Loops(step, [member for finding in shown for member in finding.group.members])
     periods = periods_of(step.device, step.picked)
-    causes = causes_of(step, ledger, roofs, periods, context)
+    inside = inside_kernels(step)
+    context.notes += inside.notes
+    causes = causes_of(step, ledger, inside, roofs, periods, context)
     return {
         **period_fields(periods),
         "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
@@ -124,10 +128,10 @@ def bottleneck(
         "recompute_pct_of_step": percent(recompute, step.duration),
         **recompute_fields(step),
         "findings": [
-            finding_row(rank, finding, hideable, loops, step)
+            finding_row(rank, finding, hideable, loops, inside, step)
             for rank, finding in enumerate(shown, 1)
         ],
-        "kernels_of_unknown_cost": [kernel_row(finding, step) for finding in kernels[:top]],
+        "kernels_of_unknown_cost": [kernel_row(finding, step, inside) for finding in kernels[:top]],
         "tail": tail_row(findings[top:], kernels[top:]),
         **chip_fields(roofs),
         "peaks_used": peaks_used(roofs),
@@ -296,13 +300,13 @@ def rest_row(name: BudgetClass, duration: int, step: Step) -> BudgetRow:
 
 
 def finding_row(
-    rank: int, finding: Finding, hideable: Hideable, loops: Loops, step: Step
+    rank: int, finding: Finding, hideable: Hideable, loops: Loops, inside: Inside, step: Step
 ) -> FindingRow:
     group = finding.group
     return {
         "rank": rank,
         "class": finding.name,
-        **common_fields(finding, step),
+        **common_fields(finding, step, inside),
         "loop": loops.row(finding.group.members),
         "at_roof_ps": finding.at_roof,
         "lost_ps": finding.lost,
@@ -318,11 +322,11 @@ def finding_row(
     }
 
 
-def kernel_row(finding: Finding, step: Step) -> KernelRow:
+def kernel_row(finding: Finding, step: Step, inside: Inside) -> KernelRow:
     op = finding.costliest.executions.op
     config = op.instruction.config if op.instruction else None
     return {
-        **common_fields(finding, step),
+        **common_fields(finding, step, inside),
         "kernel": op.kernel or op.name,
         "declared": declared_row(op.declared_cost) if op.declared_cost else None,
         "vmem_used_bytes": config.vmem_used if config else None,
@@ -330,8 +334,9 @@ def kernel_row(finding: Finding, step: Step) -> KernelRow:
     }
 
 
-def common_fields(finding: Finding, step: Step) -> FindingFields:
+def common_fields(finding: Finding, step: Step, inside: Inside) -> FindingFields:
     group = finding.group
+    regions = inside.of(executions.metadata_id for executions in finding.group.members)
     return {
         **likely_fields(finding.likely),
         "scope": finding.scope,
@@ -342,4 +347,5 @@ def common_fields(finding: Finding, step: Step) -> FindingFields:
         "pct_of_step": percent(group.total, step.duration),
         "n_executions": group.n,
         "phases": group.time_by(lambda op: op.phase),
+        "waiting_ps": regions.waiting if regions else None,
     }

@@ -22,6 +22,7 @@ from _modes.by_scope import by_scope
 from _modes.by_source import by_source
 from _modes.comm import comm
 from _modes.idle import idle
+from _modes.kernel import kernel
 from _modes.memory import memory, runtime_anyway
 from _modes.non_compute import non_compute
 from _modes.program import program
@@ -58,6 +59,7 @@ ASKED: dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]] = {
     "memory": (memory, {"top": 300}),
     "idle": (idle, {"top": 50}),
     "program": (program, {"top": 100}),
+    "kernel": (kernel, {"top": 50}),
     "by_scope": (by_scope, {"depth": 12}),
     "by_op": (by_op, {"top": 400}),
 }

@@ -45,7 +45,7 @@ def parts_of(mode: str) -> tuple[Part, ...]:
     """Return the sentences and tables of a mode."""
     if mode in ("compare", "spread", "anatomy"):
         from _output.text_of_captures import PARTS
-    elif mode in ("comm", "memory", "idle", "program"):
+    elif mode in ("comm", "memory", "idle", "program", "kernel"):
         from _output.text_of_steps import PARTS
     else:
         from _output.text_of_time import PARTS

@@ -5,8 +5,19 @@ This is data alone; `_output/layout.py` says what the parts mean.
 
 from __future__ import annotations
 
-from _output.layout import Column, End, Says, Table
-from _output.text_of_time import KIND, LIKELY, RUNS, STEP_SHARE, TIME, TOTAL, more
+from _output.layout import Column, Each, End, Says, Table
+from _output.text_of_time import (
+    AVERAGE,
+    KIND,
+    LIKELY,
+    OP_LINE,
+    PEAKS,
+    RUNS,
+    STEP_SHARE,
+    TIME,
+    TOTAL,
+    more,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -231,9 +242,59 @@ PROGRAM: tuple[Part, ...] = (
     Says("flags set: {flags.set:values}", when="flags.set"),
 )
 
+KERNEL: tuple[Part, ...] = (
+    Table(
+        "kernels; waits is time in regions that only wait for copies, body that of ep_run_kernel",
+        "kernels",
+        (
+            TOTAL,
+            STEP_SHARE,
+            RUNS,
+            AVERAGE,
+            Column("% waits", "waiting_pct", "percent", null=""),
+            Column("body", "computing_ps", "time", null=""),
+            Column("lost", "lost_ps", "time"),
+            Column("VMEM", "vmem_used_bytes", "bytes"),
+            Column("kernel", "kernel"),
+            OP_LINE,
+        ),
+        ends=(more("kernels", "tail.n_kernels_omitted", time="tail.dur_ps"),),
+    ),
+    Each(
+        "kernels",
+        (
+            Table(
+                "inside {kernel}; {outside_regions_ps:time} are in no region",
+                "regions",
+                (
+                    Column("region", "region", depth="depth"),
+                    Column("waits", "waits"),
+                    Column("time", "total_dur_ps", "time"),
+                    Column("self", "self_dur_ps", "time"),
+                    Column("%", "pct_of_kernel", "percent"),
+                    Column("times", "n", "count"),
+                ),
+            ),
+            Table(
+                "counters during {kernel}, static estimates of the compiler",
+                "counters",
+                (
+                    Column("counter", "name"),
+                    Column("stat", "stat"),
+                    Column("n", "n", "count"),
+                    Column("least", "min", "number"),
+                    Column("most", "max", "number"),
+                ),
+            ),
+        ),
+    ),
+    PEAKS,
+)
+
 PARTS = {
     "comm": COMM,
     "memory": MEMORY,
     "idle": IDLE,
     "program": PROGRAM,
+    "kernel": KERNEL,
 }

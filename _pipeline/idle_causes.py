@@ -12,7 +12,7 @@ from _proto.cached import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from _pipeline.device import Device
     from _pipeline.normalize import Step
@@ -94,13 +94,17 @@ class Event(NamedTuple):
 def spans_on_lines(
     step: Step, lines: Iterable[tuple[str, Container[str] | None]]
 ) -> list[list[NamedSpan]]:
-    """Return the events of some lines on the clock of the step; None selects all names of a line.
+    """Return events of lines on the clock of the step; None selects all names of a line."""
+    return on_clock_of(step, [list(events_on(step.device, line, names)) for line, names in lines])
+
+
+def on_clock_of(step: Step, events_of_lines: Sequence[Sequence[Event]]) -> list[list[NamedSpan]]:
+    """Return the events of each line on the clock of the step.
 
     An event without device times belongs to the nearest op, as a barrier belongs to the op that
     waited for it. So the event's start and end are shifted like the nearest start or end of an op.
     Times at an edge of the step move with that edge.
     """
-    events_of_lines = [list(events_on(step.device, line, names)) for line, names in lines]
     if step.clock.name != ON_DEVICE:
         return [
             [(event.start, event.end, event.name) for event in events] for events in events_of_lines

@@ -9,10 +9,11 @@ import re
 import _peaks
 from _pipeline.context import forms_of_device
 from _pipeline.folders import is_trace
+from _pipeline.names import suggestion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from typing import Any
 
     Json = dict[str, Any]
@@ -104,6 +105,30 @@ TO_WHOLE = converter(whole, "a whole number above 0, such as 1e6")
 def peak_of(name: str) -> Callable[[str], tuple[str, float]]:
     """Return the converter of an option that overrides a peak."""
     return converter(lambda text: (name, float(positive(text))), "a finite number above 0")
+
+
+def refusal_of_argument(
+    message: str, choices: Mapping[str, Collection[str]], options: Collection[str]
+) -> str:
+    """Return the plain form of a message by argparse; `choices` are values of some options."""
+    unknown = re.fullmatch(r"unrecognized arguments: (\S*).*", message, re.DOTALL)
+    if unknown:
+        return unknown_argument(unknown[1], options)
+    choice = re.match(r"argument (\S+): invalid choice: '(.*)' \(", message)
+    if choice:
+        names = choices[choice[1]]
+        message = f"{choice[1]} must be one of {', '.join(names)}, got {choice[2]!r}"
+        return message + suggestion(choice[2], names)
+    # argparse writes "argument --top: must be a whole number".
+    return re.sub(r"\Aargument (\S+): must", r"\1 must", message)
+
+
+def unknown_argument(word: str, options: Collection[str]) -> str:
+    """Return the message about a word that is neither an option nor the first PROFILE."""
+    if word.startswith("-"):
+        flag = word.partition("=")[0]
+        return f"unknown option {flag}{suggestion(flag, options)}"
+    return f"one PROFILE, got also {word!r}; for a second capture use --baseline"
 
 
 # `record` is machine-readable only and `page` is HTML; neither has text output.

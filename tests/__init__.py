@@ -1,7 +1,7 @@
-"""Tests. `python -m unittest discover -s tests -t .` runs them on all cores.
+"""Tests of the program; `python -m unittest discover -s tests -t .` runs them on all cores.
 
-Random tests run a sample of their cases, the same in each run. Set COMPUTE_BREAKDOWN_TESTS=full to
-run all cases.
+Random tests run the same sample of their cases every time. Set COMPUTE_BREAKDOWN_TESTS=full to run
+all cases.
 """
 
 from __future__ import annotations

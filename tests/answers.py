@@ -1,6 +1,8 @@
-"""Answers and refusals that between them print every declared field, and every null.
+"""Collect answers and refusals that together print every declared field, and null in every nullable
+field.
 
-Tests of the pages, of the schemas and of the text share them: see `BATCH` and tests/parallel.py.
+Tests of the pages, of the schemas and of the text share the answers: see `BATCH` and
+tests/parallel.py.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -32,11 +35,11 @@ from tests.harness import (
     run,
     run_as_printed,
 )
-from tests.modes import test_idle
+from tests.modes import test_idle, test_kernel
 
 Json = dict[str, Any]
 
-# Test classes of this batch run in one process, which computes the answers once.
+# All test classes with this batch run in one process, which computes the answers once.
 BATCH = "answers of all modes"
 
 ALL_SIZES: dict[str, StatValue] = dict.fromkeys((*SIZES, "fragmentation"), 1)
@@ -49,7 +52,7 @@ def mixed_trace() -> bytes:
     stack = "model.py:7:3"
     ops = [
         UNTRACED,
-        # One group with ten signatures has more shapes than an answer lists.
+        # A group with ten signatures has more shapes than an answer lists.
         *(
             op(f"f{'x' * i}", "loop fusion", 10 * i, 10, stack=stack, shape=f"f32[{i + 1}]{{0}}")
             for i in range(10)
@@ -76,7 +79,7 @@ def unnamed_steps() -> bytes:
 
 
 def sourceless() -> bytes:
-    """Return ops without a line, also in their program."""
+    """Return ops without a line in the trace and in the program."""
     program = hlo_proto.hlo_proto({"main": [hlo_proto.op("a", "negate")]})
     ops = [
         op("a", category, 10 * i, 10, program_id=7)
@@ -87,34 +90,35 @@ def sourceless() -> bytes:
 
 
 def holding(buffers: bytes | None) -> bytes:
-    """Return an op of a program that has this buffer assignment."""
+    """Return a trace of an op, with a program that has this buffer assignment."""
     program = hlo_proto.hlo_proto({"main": [hlo_proto.op("a", "negate")]}, buffers=buffers)
     plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
     return encode(Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
 
 
 def hand_made_memories() -> list[bytes]:
-    """Return buffers of which little is known."""
+    """Return buffer assignments in which most facts are missing."""
     return [
-        # The first allocator has all stats, the second has none.
+        # The first allocator has all stats, and the second allocator has no stats.
         *(
             with_host(holding(hlo_proto.allocation(0, 64, live_out=True)), allocator((5, 0, says)))
             for says in (ALL_SIZES, {})
         ),
-        # The peak has no buffer, a buffer has no instruction, the trace names a missing one.
+        # The peak has no buffer, a buffer has no instruction, and the heap trace names an unknown
+        # buffer.
         holding(
             hlo_proto.buffer(1, 512, 99)
             + hlo_proto.allocation(0, 64, live_out=True)
             + hlo_proto.allocation(1, 512, (1, 0, 512))
             + hlo_proto.heap_trace((hlo_proto.ALLOC, 1, "gone", 0))
         ),
-        # All sizes are 0, and no heap trace tells when the peak is.
+        # All sizes are 0, and no heap trace shows when the peak occurs.
         holding(hlo_proto.buffer(1, 0, 1) + hlo_proto.allocation(0, 0, (1, 0, 0), constant=True)),
     ]
 
 
 def hand_made_programs() -> list[bytes]:
-    """Return programs of which little is known, down to their parameters."""
+    """Return programs in which most facts are missing, even facts of parameters."""
     nothing_declared = b'{"custom_call_config": {"cost_estimate": {}}}'
     main = [
         hlo_proto.op("p", "parameter", extra=b"\x1a\x01\xff"),
@@ -136,7 +140,7 @@ def hand_made_programs() -> list[bytes]:
 
 
 def not_donated() -> bytes:
-    """Return a program that could give an argument's memory to its output; it has no lines."""
+    """Return a program without lines that could write an output into the memory of an argument."""
     main = [hlo_proto.op("x", "parameter"), hlo_proto.op("a", "negate", "x")]
     plane = tpu_plane([op("a", "loop fusion", 0, 10, program_id=7)])
     program = hlo_proto.hlo_proto({"main": main})
@@ -148,6 +152,7 @@ def hand_made(mode: str) -> list[bytes]:
         return [*hand_made_traces(), measurements()]
     of_its_own = {
         "idle": hand_made_idleness,
+        "kernel": hand_made_kernels,
         "memory": hand_made_memories,
         "program": hand_made_programs,
     }
@@ -155,7 +160,7 @@ def hand_made(mode: str) -> list[bytes]:
 
 
 def hand_made_idleness() -> list[bytes]:
-    """Return gaps during which the host works, and one of no length on the trace's clock."""
+    """Return idle gaps with host activity, and a gap that is empty on the trace's clock."""
     ops = [op("a", "loop fusion", 0, 10), op("b", "loop fusion", 10, 10)]
     apart = tpu_plane(ops)
     apart.stat_metadata += [
@@ -176,8 +181,24 @@ def hand_made_idleness() -> list[bytes]:
     ]
 
 
+def hand_made_kernels() -> list[bytes]:
+    """Return kernels with regions, one without a body, one with two unlike ops, and counters."""
+    ops = [
+        op("a.1", "custom-call", 0, 10, attributes=KERNEL),
+        op("b.1", "custom-call", 10, 10, attributes=KERNEL),
+        op("b.2", "custom-call", 20, 10, attributes=KERNEL, shape="bf16[8]{0}", flops=8),
+    ]
+    regions: list[test_idle.Drawn] = [
+        ("ep_run_kernel", 0, 5),
+        ("ep_wait_in", 1, 3),
+        ("wait", 10, 12),
+    ]
+    inside = test_kernel.traced(ops, regions, [("MXU", 0, 61.5)])
+    return [*hand_made_traces(), inside, test_kernel.traced(ops, regions, [("MXU", 0, 2**60)])]
+
+
 def measurements() -> bytes:
-    """Return counters, and events and stats without values."""
+    """Return a trace with counters, and with events and stats that have no values."""
     reading = xspace.Stat(1, xspace.double(61.5))
     lines = [
         xspace.Line("_counters_", [xspace.Event(1, 5, 1, stats=[reading])], 2**62),
@@ -198,7 +219,7 @@ def hand_made_traces() -> list[bytes]:
         mixed_trace(),
         unnamed_steps(),
         sourceless(),
-        # All ops are instant, so there is nothing to divide by.
+        # All ops are instant, so rates and shares are null.
         trace(
             [
                 op("v", "convolution fusion", 0, shape="bf16[8]{0}", flops=8, bytes_accessed=8,
@@ -208,11 +229,12 @@ def hand_made_traces() -> list[bytes]:
                 op("mystery.1-done", "async-done", 0, tf_op="jit(f)/x:"),
             ]
         ),
-        # A gap at the start of the step.
+        # The step starts with a gap.
         trace([op("a", "loop fusion", 10, 10)], steps=[("0", 0, 30)]),
-        # A step of no length; no compute.
+        # The first step has no duration, and the second step has no compute.
         trace([], steps=[("0", 5, 0)]),
-        # Without HBM traffic --bytes hbm has no intensity, without an fp32 peak an op no roof.
+        # Without HBM traffic, --bytes hbm gives no intensity; without an fp32 peak, an op has no
+        # roof.
         trace(
             [
                 op("v", "convolution fusion", 0, 10, shape="bf16[8]{0}", flops=8, stack="m.py:1",
@@ -236,6 +258,7 @@ ALL_OPTIONS = {
     "comm": ["--top=3"],
     "memory": ["--top=3"],
     "idle": ["--top=3"],
+    "kernel": ["--top=3", "--peak-tflops-fp32=70"],
     "program": ["--top=0", f"--flags={FLAG_FILE}"],
     "page": [],
     "record": ["--steps=1:"],
@@ -271,6 +294,8 @@ def answers() -> list[Json]:
     # The path of this op has a layer and no primitive.
     found.append(answer(trace([op("f", "loop fusion", 0, 5, tf_op="jit(f)/jit(g):")]), "by_scope"))
     found.append(answer(not_donated(), "bottleneck"))
+    found += [answer(data, "bottleneck") for data in hand_made_kernels()]
+    found.append(demo("kernel", "--kernel=flash_attention"))
     found += single_ops()
     found += idle_hosts()
     found += captures()
@@ -278,7 +303,7 @@ def answers() -> list[Json]:
 
 
 def single_ops() -> list[Json]:
-    """Return answers about single ops of most kinds, also of ops of which little is known."""
+    """Return answers about single ops of most kinds, also of ops with missing facts."""
     of_demo = ("flash_attention.3", "fusion.365", "while.43", "all-gather.116.cloned.1.call-done")
     found = [demo("by_op", f"--op={name}") for name in of_demo]
     for data in hand_made_traces():
@@ -302,7 +327,9 @@ def single_ops() -> list[Json]:
 
 
 def idle_hosts() -> list[Json]:
-    """Return answers on gaps with host activity, and on a gap that the trace's clock lacks."""
+    """Return answers about gaps with host activity, and about a gap that is empty on the trace's
+    clock.
+    """
     us = test_idle.US
     threads = (
         ("t", [("outer", 0, 99 * us), ("inner", 12 * us, 18 * us)]),
@@ -348,8 +375,14 @@ def captures() -> list[Json]:
 
 
 @functools.cache
+def outcome_on_demo(mode: str, *options: str) -> Outcome:
+    """Run a mode on the demo, with the path as on the pages if the folder is the clone."""
+    return run_as_printed(os.path.relpath(DEMO), mode, *options)
+
+
 def demo(mode: str, *options: str) -> Json:
-    outcome = run_as_printed(DEMO, mode, *options)
+    """Return the answer of a mode about the demo."""
+    outcome = outcome_on_demo(mode, *options)
     if outcome.object["status"] != "ok":
         raise AssertionError(outcome)
     return outcome.object

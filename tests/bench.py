@@ -1,11 +1,11 @@
-"""Measures wall time and peak memory of every mode, against the floor.
+"""Measure elapsed time and peak memory of every mode, compared with a floor.
 
     python3 tests/bench.py [FILE.xplane.pb]
 
-Without a file it builds the trace of tests/builders/make_trace.py. The floor is a process that
-starts Python, imports protobuf, reads the bytes of one `XLA Ops` line and decodes them with the C
-parser. Floor and mode take turns, so that other load on the machine affects both. The second table
-is about the same trace with all other planes doubled.
+Without a file, the benchmark builds the trace of tests/builders/make_trace.py. The floor is a
+process that starts Python, imports protobuf, reads the bytes of one `XLA Ops` line and decodes the
+line with the C parser. Floor and mode run alternately, so that other load on the machine affects
+both. The second table is about the same trace with all other planes doubled.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ROUNDS = 5
 # ru_maxrss is in KiB, on macOS in bytes.
 MAXRSS_PER_MIB = 1 << (20 if sys.platform == "darwin" else 10)
 
-# This process imports neither protobuf nor the program, because the peak memory of a child includes
-# that of the process that forked it.
+# This process imports neither protobuf nor the program, because the peak memory of a child process
+# includes the memory of the process that forked the child.
 ABOUT = """
 import google.protobuf, os, platform
 from google.protobuf.internal import api_implementation
@@ -65,7 +65,7 @@ def ask(code: str, *arguments: str) -> str:
 
 
 def measure(*arguments: str) -> tuple[float, float]:
-    """Run Python with these arguments; return seconds and peak MiB."""
+    """Run Python with these arguments; return the seconds and the peak memory in MiB."""
     to_null = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
     begin = time.perf_counter()
     pid = os.posix_spawn(
@@ -79,7 +79,7 @@ def measure(*arguments: str) -> tuple[float, float]:
 
 
 def print_table(title: str, path: str) -> None:
-    """Print the table of one file; a ratio is the median over the turns."""
+    """Print the table of a file; ratios are medians over the turns."""
     floor = ("-c", FLOOR, path, *ask(LOCATE, path).split())
     print(f"\n{title}, {os.path.getsize(path) / 1e6:.0f} MB\n")
     print("mode          wall s   x floor   peak MiB")
@@ -111,7 +111,7 @@ def main() -> None:
     given: str | None = parser.parse_args().file
     print(ask(ABOUT))
     with tempfile.TemporaryDirectory() as folder:
-        # Compiled modules are kept between runs, as for a user, but not in the repository.
+        # Compiled modules are kept between runs, as for a user, but outside the repository.
         os.environ |= {"PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": folder}
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         path = os.path.abspath(given or Path(folder, "bench.xplane.pb"))
@@ -120,7 +120,8 @@ def main() -> None:
                 [sys.executable, "-m", "tests.builders.make_trace", path], cwd=ROOT, check=True
             )
         print_table("As it is", path)
-        # Concatenated messages merge: all planes are there twice, and the first of a name counts.
+        # Concatenated messages merge, so every plane occurs twice, and the program reads the first
+        # plane of each name.
         doubled = str(Path(folder, "doubled.xplane.pb"))
         with open(doubled, "wb") as out:
             for _ in range(2):

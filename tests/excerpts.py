@@ -1,4 +1,4 @@
-"""Compares excerpts on the pages with whole answers: a bare `…` stands for what was left out."""
+"""Compare excerpts on the pages with whole answers; a bare `…` marks omitted parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOKEN_RE = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
 
 
 def parse_excerpt(text: str) -> Any:
-    """Parse JSON in which a bare `…` stands for elements or members."""
+    """Parse JSON in which a bare `…` marks omitted elements or members."""
     out = []
     open_brackets = ""
     for token in TOKEN_RE.findall(text):
@@ -27,7 +27,9 @@ def parse_excerpt(text: str) -> Any:
 
 
 def is_excerpt(excerpt: Any, whole: Any) -> bool:
-    """Return True if `whole` has all that the excerpt shows, in order, and more only at a `…`."""
+    """Return True if `whole` contains the excerpt in order, and more only where the excerpt has
+    `…`.
+    """
     match excerpt, whole:
         case dict(), dict():
             shown = [name for name in excerpt if name != ELLIPSIS]
@@ -56,7 +58,7 @@ def is_part_of_list(excerpt: Sequence[Any], whole: Sequence[Any]) -> bool:
 
 
 def first_difference(excerpt: Any, whole: Any, path: str = "") -> str:
-    """Return the path and the text of the first part that is not in `whole`."""
+    """Return the path and the text of the first part of the excerpt that is not in `whole`."""
     if isinstance(excerpt, dict) and isinstance(whole, dict):
         for name, value in excerpt.items():
             if name != ELLIPSIS and not is_excerpt(value, whole.get(name)):
@@ -65,7 +67,7 @@ def first_difference(excerpt: Any, whole: Any, path: str = "") -> str:
 
 
 def missing_text(shown: str, printed: str) -> str | None:
-    """Return the first passage that `printed` lacks; lines of `…` alone divide passages.
+    """Return the first passage that `printed` lacks; lines of `…` alone separate passages.
 
     The first passage must begin the printed text.
     """

@@ -2,12 +2,12 @@
 
     python3 -m tests.fuzz [--seed N] [--first N] [--cases N]
 
-Every case follows from the seed and its number. A failing case is printed with the command that
-repeats it.
+The seed and the number of a case determine the case. A failing case is printed with the command
+that repeats the case.
 
-Protobuf itself is the judge. If it decodes a file without dropping a field, the answer must have
-as many events as that of its own encoding. If it refuses a file, so must the program, unless the
-damage is where no answer looks.
+Protobuf decides what is right. If protobuf decodes a file without dropping a field, the answer must
+have as many events as the answer about the file encoded again by protobuf. If protobuf refuses a
+file, the program must refuse the file, too, unless no answer needs the damaged part.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from tests.naive.wire import every, fields, read_varint
 
 DEVICE = "/device:TPU:0"
 N_CASES = 400
-# CPU time of one run.
+# This limits the CPU time of a run.
 SECONDS = 2
 VARINT, FIXED64, LENGTH, GROUP, GROUP_END, FIXED32 = range(6)
 FIXED_SIZE = {FIXED64: 8, FIXED32: 4}
@@ -71,7 +71,7 @@ def check(condition: object, complaint: str) -> None:
 
 
 def check_outcome(outcome: harness.Outcome) -> None:
-    """Check that status, reason, exit status and stderr of an outcome fit together."""
+    """Check that status, reason, exit status and stderr of an outcome are consistent."""
     said = outcome.object
     if said["status"] == "ok":
         check(outcome.status == 0 and not outcome.stderr, f"ok, but {outcome[1:]}")
@@ -89,7 +89,7 @@ def check_outcome(outcome: harness.Outcome) -> None:
 
 
 def damaged_at(outcome: harness.Outcome) -> int | None:
-    """Return the offset of the damage that was reported; None if none was."""
+    """Return the offset of the reported damage, or None without damage."""
     if outcome.object.get("reason") != "unreadable_xplane_pb":
         return None
     detail = DETAIL_RE.fullmatch(outcome.object["detail"])
@@ -99,7 +99,7 @@ def damaged_at(outcome: harness.Outcome) -> int | None:
 
 # --- damage --------------------------------------------------------------------------------------
 
-# The fields of messages that are messages themselves.
+# These fields contain messages.
 MESSAGES = {
     "space": {1: "plane"},
     "plane": {3: "line", 4: "event entry", 5: "stat entry", 6: "stat"},
@@ -117,7 +117,7 @@ BAD_TEXTS = (
 
 
 class Node:
-    """A field that can be changed and encoded again."""
+    """Represent a field that can be changed and encoded again."""
 
     def __init__(
         self, tag: bytes, wire: int, payload: bytes, children: list[Node] | None = None
@@ -126,7 +126,7 @@ class Node:
         self.wire = wire
         self.payload = payload
         self.children = children
-        # Written instead of the true length.
+        # This number is written instead of the true length.
         self.length: bytes | None = None
 
     def encode(self) -> bytes:
@@ -177,7 +177,7 @@ def wrong_wire(rng: random.Random, siblings: list[Node], i: int) -> None:
     number, _ = read_varint(node.tag, 0)
     node.tag = varint(number & ~7 | wire_type)
     if rng.random() < 0.7:
-        # Give it a payload of the new type, so that the framing stays whole.
+        # The field gets a payload of the new type, so that the framing stays valid.
         node.wire, node.children, node.length = wire_type, None, None
         fixed = bytes(FIXED_SIZE.get(wire_type, 1))
         packed = b"".join(varint(rng.randrange(300)) for _ in range(rng.randrange(4)))
@@ -239,7 +239,7 @@ RAW_MUTATORS = (truncate, flip, flip, insert, delete)
 
 
 def mutate(rng: random.Random, data: bytes) -> tuple[bytes, list[str]]:
-    """Damage a legal file in one to three ways; return the file and the names of the ways."""
+    """Damage a valid file in one to three ways; return the file and the names of the ways."""
     done = []
     tree = parse(data)
     for _ in range(rng.choice((0, 1, 1, 1, 2))):
@@ -256,7 +256,7 @@ def mutate(rng: random.Random, data: bytes) -> tuple[bytes, list[str]]:
 
 
 def sample() -> bytes:
-    """Return a small file with some of everything."""
+    """Return a small file that contains every kind of message."""
     stack = "train.py:1:2\nmodel.py:7:3"
     tpu = tpu_plane(
         [
@@ -278,18 +278,20 @@ def sample() -> bytes:
 
 
 class StuckError(BaseException):
-    """The program takes too long. It is no Exception, which the program could catch."""
+    """Signal that the program takes too long; the class is no Exception, so that the program cannot
+    catch the signal.
+    """
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Allow so many seconds of CPU time and a minute in all, scaled by `harness.bound`."""
+    """Limit the CPU seconds and allow one minute of elapsed time, scaled by `harness.bound`."""
     most_work, most_waiting = harness.bound(seconds), harness.bound(60)
 
     def stop(*_: object) -> None:
         raise StuckError(f"still busy after {most_work:.0f} s")
 
-    # CPU time counts, so that a busy machine makes nothing fail.
+    # The limit applies to CPU time, so that a busy machine causes no failure.
     limits = (
         (signal.SIGPROF, signal.ITIMER_PROF, most_work),
         (signal.SIGALRM, signal.ITIMER_REAL, most_waiting),
@@ -307,7 +309,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def small_pieces(rng: random.Random) -> Iterator[None]:
-    """In half of the cases, read in tiny pieces, so that a small file has many."""
+    """Read in tiny pieces in half of the cases, so that a small file has many pieces."""
     if rng.random() < 0.5:
         yield
         return
@@ -321,7 +323,7 @@ def small_pieces(rng: random.Random) -> Iterator[None]:
 def judge(data: bytes, folder: Path, device: str, run: Callable[[Path], harness.Outcome]) -> str:
     """Run the program on the bytes and compare with protobuf; return the reason or ok.
 
-    Only events are compared: protobuf's own encoding orders and merges entries of maps anew.
+    Only events are compared, because protobuf's own encoding reorders and merges entries of maps.
     """
     path = folder / "test.xplane.pb"
     path.write_bytes(data)
@@ -339,10 +341,10 @@ def judge(data: bytes, folder: Path, device: str, run: Callable[[Path], harness.
     try:
         wire.explain(pb.XSpace.DESCRIPTOR, data, 0)
     except Damage:
-        # Protobuf ignores fields of a wrong type and takes groups; the program may refuse both.
+        # Protobuf ignores fields of a wrong type and accepts groups; the program may refuse both.
         return word
     if any(len(UnknownFieldSet(plane)) for plane in space.planes):
-        # Protobuf ignores an entry of a map if it has unknown fields.
+        # Protobuf ignores a map entry that has unknown fields.
         return word
     space.DiscardUnknownFields()
     path.write_bytes(space.SerializeToString())
@@ -361,7 +363,7 @@ def n_events_in(answer: dict[str, Any]) -> int | None:
 
 
 def check_needed_parts(data: bytes, device: str) -> None:
-    """Check that all parts that every answer needs are readable."""
+    """Check that the parts that every answer needs are readable."""
     try:
         for plane in every(fields(data), 1):
             if name_of(pb.XPlane, plane) == device:
@@ -374,7 +376,7 @@ def check_needed_parts(data: bytes, device: str) -> None:
 
 
 def name_of(kind: type[Message], data: bytes) -> str:
-    """Return the first name in a plane or line, which may be damaged after it."""
+    """Return the first name in a plane or line; later bytes may be damaged."""
     for _, name, start, end in wire.known_fields(kind, wire.Held(data), 0, len(data)):
         if name == "name":
             return data[start:end].decode(errors="replace")
@@ -382,7 +384,7 @@ def name_of(kind: type[Message], data: bytes) -> str:
 
 
 def run_case(seed: int, number: int, folder: Path) -> str:
-    """Run a case; return the reason or ok."""
+    """Run a fuzz case; return the reason or ok."""
     rng = random.Random(f"{seed}:{number}")
     data, mode, device = sample(), rng.choice(MODES), DEVICE
     options = list(rng.choice(((), (), ("--step", "0"), ("--step", "-1"), ("--step-id", "1"))))
@@ -400,7 +402,7 @@ def run_case(seed: int, number: int, folder: Path) -> str:
 
 
 def fuzz(seed: int, cases: Iterable[int], complain: Callable[[str], None]) -> Counter[str]:
-    """Run the cases; count their reasons."""
+    """Run the cases and return the number of cases by reason."""
     words: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         for number in cases:

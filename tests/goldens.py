@@ -1,8 +1,9 @@
-"""Golden answers: what some modes say of the demo, as committed JSON.
+"""Compare answers on the demo with golden answers, which are committed as JSON.
 
     python -m tests.goldens
 
-writes them anew into tests/data/goldens/. Look at the difference before you commit it.
+The command writes the golden answers again into tests/data/goldens/. Look at the difference before
+you commit.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tests.harness import DEMO, answer
 
 FOLDER = DEMO.parent / "goldens"
 BEFORE, AFTER = (DEMO.parent / f"{name}.json.gz" for name in ("before", "after"))
-# The file, the profile and the command line, and which fields of the answer are kept.
+# Each entry has the file, the profile, the command line, and the fields of the answer to keep.
 GOLDENS: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "by_scope": (DEMO, ("by_scope", "--depth", "all"), "scopes n_scopes_omitted no_scope"),
     "by_scope_merged": (DEMO, ("by_scope", "--merge-layers", "--depth", "3"), "scopes"),
@@ -27,6 +28,7 @@ GOLDENS: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "n_computations n_instructions n_fusions n_devices opcodes collectives kernels retries "
         "parameters tail aliased_bytes donated_unused_bytes",
     ),
+    "kernel": (DEMO, ("kernel",), "kernels tail"),
     "anatomy": (DEMO, ("anatomy",), "hostnames versions profile_options planes programs"),
     "anatomy_of_plane": (DEMO, ("anatomy", "--plane", "0", "--sample", "1"), "planes"),
     "non_compute": (DEMO, ("non_compute", "--top", "6"), "by_category by_source_within_category"),
@@ -36,14 +38,14 @@ GOLDENS: dict[str, tuple[Any, tuple[str, ...], str]] = {
 
 
 def made(name: str) -> dict[str, Any]:
-    """Return what the program says now."""
+    """Return the program's present answer."""
     profile, words, kept = GOLDENS[name]
     said = answer(profile, *words)
     return {field: said[field] for field in kept.split()}
 
 
 def text_of(value: Any, depth: int = 0) -> str:
-    """Return JSON in which fields of the answer and rows of its tables have their own lines."""
+    """Return JSON with a line for each field of the answer and each row of a table."""
     if depth < 2 and isinstance(value, dict):
         parts = [f"{json.dumps(key)}: {text_of(part, depth + 1)}" for key, part in value.items()]
         return "{\n" + ",\n".join(parts) + "\n}"

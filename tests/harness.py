@@ -1,4 +1,4 @@
-"""Runs the program, in this process for speed or as a command."""
+"""Run the program, in the test process for speed or as a command."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "compute_breakdown.py"
 DATA = ROOT / "tests" / "data"
 DEMO = DATA / "demo"
-# Records of two runs of the demo's program, made by tests/builders/make_runs.py.
+# Records of two runs of the demo's program, written by tests/builders/make_runs.py.
 BEFORE, AFTER = DATA / "before.json.gz", DATA / "after.json.gz"
 FLAG_FILE = DATA / "flags" / "launch.sh"
-# Captures that are not part of the repository; tests that need them are skipped without.
+# These captures are not part of the repository; tests that need a missing capture are skipped.
 PROFILES = ROOT.parent / "shared" / "profiles"
 TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
 OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
 PALLAS = PROFILES / "v6e-pallas-kernel.xplane.pb"
 ALL_MODES = tuple(mode.name for mode in compute_breakdown.MODES)
-# The modes of one step; MODES lacks the page, which shows the others and has its own tests.
+# Modes of one step; MODES excludes the page, which combines other modes and has its own tests.
 STEP_MODES = tuple(mode.name for mode in compute_breakdown.MODES if "--step" in mode.options)
 MODES = tuple(mode for mode in STEP_MODES if mode != "page")
-# The modes that need no program in the trace.
+# Modes that need no program in the trace.
 MODES_OF_TRACE = tuple(mode for mode in MODES if mode not in ("memory", "program"))
 
 # True to run all random cases at full size instead of a sample.
@@ -47,22 +47,22 @@ FULL = os.environ.get("COMPUTE_BREAKDOWN_TESTS") == "full"
 
 
 def context_of(profile: str) -> Context:
-    """Return a context for stages that are called directly."""
+    """Return a context for stages that tests call directly."""
     return Context(Request(profile, "summary", None, None, "json", {}))
 
 
 def sampled(cases: Iterable[T], n: int) -> list[T]:
-    """Return all cases in a full run, else a sample of `n`, the same in each run."""
+    """Return all cases in a full run, else the same sample of `n` cases in each run."""
     every = list(cases)
     if FULL or n >= len(every):
         return every
     return [every[i] for i in sorted(random.Random(1).sample(range(len(every)), n))]
 
 
-# CPU time of `_work` on the machine on which the bounds of time were set.
+# CPU time of `_work` on the reference machine, on which the limits of time were set.
 _WORK_SECONDS = 0.00275
-# CPU time grows when other processes share the caches. Quadratic cost, which the bounds exist to
-# find, exceeds them anyway.
+# CPU time grows when other processes share the caches. Quadratic cost, which the limits are meant
+# to find, exceeds even the scaled limits.
 _ROOM = 3
 
 
@@ -75,12 +75,12 @@ def _work() -> float:
 
 @functools.cache
 def _slowness() -> float:
-    """Return the time of this machine relative to that one, at least 1."""
+    """Return the time of `_work` here divided by the time on the reference machine, at least 1."""
     return max(1.0, min(_work() for _ in range(5)) / _WORK_SECONDS)
 
 
 def bound(seconds: float) -> float:
-    """Convert a bound in seconds on that machine to a bound on this one."""
+    """Convert a limit in seconds on the reference machine to a limit on this machine."""
     return _ROOM * _slowness() * seconds
 
 
@@ -96,7 +96,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 class Outcome(NamedTuple):
-    """The printed object, the exit status, and stderr."""
+    """Hold the printed object, the exit status, and stderr."""
 
     object: dict[str, Any]
     status: int
@@ -104,7 +104,7 @@ class Outcome(NamedTuple):
 
 
 class InFolder(unittest.TestCase):
-    """A test with a temporary folder."""
+    """Provide a temporary folder to a test."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -118,9 +118,9 @@ class InFolder(unittest.TestCase):
         return path
 
 
-# The parser is always the same, and making it takes as long as reading a small trace.
+# The parser never changes, and building a parser takes as long as reading a small trace.
 _parser_of_modes = functools.cache(compute_breakdown.parser_of_modes)
-# One folder for all traces: making and removing a folder takes as long as reading a trace.
+# All traces share a folder, because making and removing a folder takes as long as reading a trace.
 _FOLDER = tempfile.TemporaryDirectory()
 
 
@@ -132,7 +132,7 @@ def _folder_of(pid: int) -> Path:
 
 
 def run(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
-    """Run in this process; leave out the next steps, since their commands have the path."""
+    """Run in the test process without the next steps, because their commands contain the path."""
     return without_next_steps(run_as_printed(profile, mode, *options))
 
 
@@ -143,7 +143,7 @@ def without_next_steps(outcome: Outcome) -> Outcome:
 
 
 def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Outcome:
-    """Run in this process; write bytes to a file first."""
+    """Run in the test process; write a profile given as bytes to a file first."""
     if isinstance(profile, bytes):
         path = _folder_of(os.getpid()) / "test.xplane.pb"
         path.write_bytes(profile)
@@ -158,7 +158,7 @@ def run_as_printed(profile: str | Path | bytes, mode: str, *options: str) -> Out
 
 
 def function_of(mode: compute_breakdown.Mode) -> Callable[..., Any]:
-    """Return the function of a mode."""
+    """Return the function that implements a mode."""
     return mode.load()
 
 
@@ -167,7 +167,7 @@ def keywords_of(mode: compute_breakdown.Mode) -> Mapping[str, inspect.Parameter]
 
 
 def answer(profile: str | Path | bytes, mode: str, *options: str) -> dict[str, Any]:
-    """Run in this process; fail without an answer."""
+    """Run the program in the test process; fail if there is no answer."""
     outcome = run(profile, mode, *options)
     if outcome.object["status"] != "ok":
         raise AssertionError(outcome.object)
@@ -175,7 +175,7 @@ def answer(profile: str | Path | bytes, mode: str, *options: str) -> dict[str, A
 
 
 def command(*arguments: str | Path, timeout: float = 60) -> Outcome:
-    """Run as a command; fail unless stdout is one line with one JSON object."""
+    """Run the program as a command; fail unless stdout is one line with one JSON object."""
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *map(str, arguments)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Validates JSON against the keywords of JSON Schema that `--schema` uses."""
+"""Validate JSON with the keywords of JSON Schema that `--schema` uses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 Json = dict[str, Any]
 
-# Keywords that restrict nothing.
+# These keywords restrict nothing.
 ANNOTATIONS = {"$schema", "$defs", "title", "description", "x-unit"}
-# The standard accepts 1.0 as an integer.
+# The JSON Schema standard accepts 1.0 as an integer.
 IS_OF_TYPE: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
@@ -22,7 +22,7 @@ IS_OF_TYPE: dict[str, Callable[[Any], bool]] = {
 
 
 class Validator:
-    """Checks values; `on_field` gets the type, name and value of each field of each object."""
+    """Check values; call `on_field` with the type, name and value of each field of each object."""
 
     def __init__(self, schema: Json, on_field: Callable[[str, str, Any], None] | None = None):
         self.schema, self.on_field = schema, on_field
@@ -49,7 +49,7 @@ class Validator:
 
     def check_type(self, value: Any, wanted: str | list[str], _: Json, where: str) -> Iterator[str]:
         types = [wanted] if isinstance(wanted, str) else wanted
-        if not any(IS_OF_TYPE[each](value) for each in types):
+        if not any(IS_OF_TYPE[name](value) for name in types):
             yield f"{where}: {value!r:.60} is not of type {wanted}"
 
     def check_enum(self, value: Any, wanted: list[Any], _: Json, where: str) -> Iterator[str]:
@@ -61,13 +61,13 @@ class Validator:
             yield f"{where}: {value} is less than {wanted}"
 
     def check_items(self, value: Any, wanted: Json, _: Json, where: str) -> Iterator[str]:
-        for i, each in enumerate(value if isinstance(value, list) else []):
-            yield from self.check(each, wanted, f"{where}[{i}]")
+        for i, element in enumerate(value if isinstance(value, list) else []):
+            yield from self.check(element, wanted, f"{where}[{i}]")
 
     def check_properties(self, value: Any, wanted: Json, _: Json, where: str) -> Iterator[str]:
-        for name, each in wanted.items():
+        for name, property_schema in wanted.items():
             if isinstance(value, dict) and name in value:
-                yield from self.check(value[name], each, f"{where}.{name}")
+                yield from self.check(value[name], property_schema, f"{where}.{name}")
 
     def check_required(self, value: Any, wanted: list[str], _: Json, where: str) -> Iterator[str]:
         for name in wanted:
@@ -93,13 +93,13 @@ class Validator:
         yield from self.matching(value, wanted, where, at_most=len(wanted))
 
     def matching(self, value: Any, wanted: list[Json], where: str, at_most: int) -> Iterator[str]:
-        """Yield an error unless between one and `at_most` of the schemas match."""
-        found = [list(Validator(self.schema).check(value, each, where)) for each in wanted]
-        matching = [each for each, errors in zip(wanted, found, strict=True) if not errors]
+        """Yield an error unless at least one and at most `at_most` of the schemas match."""
+        found = [list(Validator(self.schema).check(value, schema, where)) for schema in wanted]
+        matching = [schema for schema, errors in zip(wanted, found, strict=True) if not errors]
         if not matching:
             yield min(found, key=len)[0]
         elif len(matching) > at_most:
             yield f"{where}: more than {at_most} schemas match"
         else:
-            # This second check records the fields of the matching schema.
+            # The schema is checked again to record the fields of the matching schema.
             yield from self.check(value, matching[0], where)

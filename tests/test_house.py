@@ -1,6 +1,6 @@
 """Test the rules of CONTRIBUTING.md on packages, imports and lengths.
 
-Imports point downwards only: script, modes, analysis, pipeline, bytes. `_output` imports only
+Imports must point downwards: script, modes, analysis, pipeline, bytes. `_output` may import only
 itself. Imports inside functions count, too. Imports for type checkers must point downwards, but
 cannot form cycles.
 """
@@ -25,16 +25,16 @@ from tests.builders.xspace import op, trace
 from tests.harness import ROOT, sampled
 
 SCRIPT = "compute_breakdown"
-# From the bottom to the top.
+# The packages are listed from the bottom to the top.
 ROOMS = ("_peaks", "_output", "_proto", "_pipeline", "_analysis", "_modes", SCRIPT)
 PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
 MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in compute_breakdown.MODES}
-# This mode calls the others.
+# The mode page calls other modes.
 SHOWS_OTHERS = "page"
-# Only `--format text` loads these, and of the tables only those of the mode.
+# Only `--format text` loads these modules, and only the table module of the mode.
 TEXT = {f"_output.{path.stem}" for path in ROOT.glob("_output/text*.py")}
 TEXT |= {"_output.layout", "_output.characters"}
-# These classes run in one process, which parses the sources once.
+# Test classes of this batch run in one process, which parses the sources once.
 BATCH = "sources"
 LONGEST_SCRIPT, LONGEST_SOURCE, LONGEST_FUNCTION = 720, 500, 60
 
@@ -46,7 +46,7 @@ class Import(NamedTuple):
 
 
 class Source:
-    """A source file."""
+    """Represent a source file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.relative_to(ROOT)
@@ -66,7 +66,7 @@ class Source:
                     yield Import(name.name, self.module, is_for_types)
             elif isinstance(node, ast.ImportFrom):
                 for name in node.names:
-                    # A name imported from a package may be a module.
+                    # A name imported from a package can be a module.
                     whole = f"{node.module}.{name.name}"
                     of = whole if whole in modules() else f"{node.module}"
                     yield Import(of, self.module, is_for_types)
@@ -80,7 +80,7 @@ class Source:
         return guarded
 
     def long_functions(self) -> Iterator[str]:
-        """Yield the long functions without a comment above them that gives a reason."""
+        """Yield the long functions that have no comment above them with a reason."""
         lines = self.text.splitlines()
         for node in statements(self.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -101,7 +101,7 @@ def statements(of: ast.AST) -> Iterator[ast.AST]:
 
 @functools.cache
 def sources() -> list[Source]:
-    """Return all files written by hand, without tests."""
+    """Return all hand-written files outside of tests."""
     paths = [*ROOT.glob("*.py")]
     for room in ROOMS:
         paths += ROOT.glob(f"{room}/**/*.py")
@@ -122,23 +122,23 @@ def room_of(module: str) -> int:
     return ROOMS.index(module.partition(".")[0])
 
 
-class Rooms(unittest.TestCase):
+class Packages(unittest.TestCase):
     batch = BATCH
 
-    def test_top_folder_holds_the_script_and_the_peaks(self) -> None:
+    def test_top_folder_holds_only_the_script_and_the_peaks(self) -> None:
         at_the_top = {path.name for path in ROOT.glob("*.py")}
         self.assertEqual(at_the_top, {f"{SCRIPT}.py", "_peaks.py"})
         packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
         self.assertEqual(packages, set(PACKAGES))
 
-    def test_each_mode_has_its_own_file(self) -> None:
+    def test_each_mode_has_a_file(self) -> None:
         self.assertEqual(len(MODULES_OF_MODES), len(compute_breakdown.MODES))
         for module in MODULES_OF_MODES:
             self.assertIn(module, modules())
         files = {module for module in modules() if module.startswith("_modes.")}
         self.assertEqual(files, set(MODULES_OF_MODES), "_modes holds modes and nothing else")
 
-    def test_files_are_short(self) -> None:
+    def test_source_files_are_short(self) -> None:
         for source in sources():
             longest = LONGEST_SCRIPT if source.module == SCRIPT else LONGEST_SOURCE
             self.assertLessEqual(len(source.text.splitlines()), longest, source.path)
@@ -154,11 +154,15 @@ class Imports(unittest.TestCase):
     batch = BATCH
 
     def test_each_kind_of_import_is_found(self) -> None:
-        """Find an import of each way to write one."""
+        """Each import is written in a different way."""
         for of, by, is_for_types in (
             ("_peaks", SCRIPT, False),
-            ("_analysis.report", SCRIPT, False),  # in a function
-            ("_pipeline.frames", "_pipeline.device", False),  # from the package
+            ("_analysis.report", SCRIPT, False),  # The import is in a function.
+            (
+                "_pipeline.frames",
+                "_pipeline.device",
+                False,
+            ),  # The module is imported from the package.
             ("_pipeline.normalize", "_analysis.report", True),
         ):
             self.assertIn(Import(of, by, is_for_types), imports())
@@ -171,16 +175,16 @@ class Imports(unittest.TestCase):
         found = [link for link in imports() if link.by.startswith("_output.")]
         self.assertEqual([link for link in found if not link.of.startswith("_output.")], [])
 
-    def test_declared_fields_are_imported_for_types_only(self) -> None:
+    def test_declared_fields_are_imported_only_for_types(self) -> None:
         packages = ("_modes.", "_analysis.", "_pipeline.", "_proto.")
-        found = [each for each in imports() if each.by.startswith(packages)]
-        declared = [each for each in found if each.of.startswith("_output.fields.")]
+        found = [link for link in imports() if link.by.startswith(packages)]
+        declared = [link for link in found if link.of.startswith("_output.fields.")]
         self.assertGreater(len(declared), 20)
-        self.assertEqual([each for each in declared if not each.is_for_types], [])
+        self.assertEqual([link for link in declared if not link.is_for_types], [])
 
     def test_pipeline_and_analysis_import_no_presentation(self) -> None:
-        found = [each for each in imports() if each.of.startswith("_output.")]
-        users = {each.by for each in found if not each.of.startswith("_output.fields.")}
+        found = [link for link in imports() if link.of.startswith("_output.")]
+        users = {link.by for link in found if not link.of.startswith("_output.fields.")}
         self.assertEqual({user for user in users if room_of(user) in (2, 3, 4)}, set())
 
     def test_imports_form_no_cycle(self) -> None:
@@ -200,7 +204,7 @@ class Imports(unittest.TestCase):
         self.assertEqual(found, [])
 
 
-# Prints the modules that are loaded after an answer.
+# The code prints the modules that are loaded after an answer.
 LOADED = f"""
 import json, sys
 import {SCRIPT} as program
@@ -229,7 +233,7 @@ class Loaded(unittest.TestCase):
         )
         return set(json.loads(done.stdout.splitlines()[-1]))
 
-    def test_mode_loads_no_other_mode(self) -> None:
+    def test_mode_loads_no_unrelated_mode(self) -> None:
         path = self.folder / "small.xplane.pb"
         path.write_bytes(trace([op("f", "loop fusion", 0, 5)], [("0", 0, 10)]))
         for module, name in sampled(MODULES_OF_MODES.items(), 4):

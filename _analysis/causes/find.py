@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from _analysis.causes import recompute
+from _analysis.causes import kernel_waits_for_input, recompute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from _analysis.causes.cause import Cause
+    from _analysis.kernel_regions import Inside
     from _analysis.ledger import Entry
     from _analysis.periods import Periods
     from _analysis.roofs import Roofs
@@ -23,6 +24,7 @@ _SMALLEST_PART = 200
 def causes_of(
     step: Step,
     ledger: Sequence[Entry],
+    inside: Inside,
     roofs: Roofs,
     periods: Periods | None,
     context: Context,
@@ -33,7 +35,11 @@ def causes_of(
     the activations takes time, too. In both pairs of captures that differ in recomputation alone
     the step without it was slower. Causes that gain only memory are last.
     """
-    found = [*recompute.find(step, context), *_of_programs(step, ledger, roofs, context)]
+    found = [
+        *recompute.find(step, context),
+        *kernel_waits_for_input.find(step, inside),
+        *_of_programs(step, ledger, roofs, context),
+    ]
     causes = [
         cause
         for cause in found
@@ -77,8 +83,8 @@ def _of_programs(
             found += causes_in_program(StepProgram(step, program, entries, roofs))
     if not has_program:
         context.note(
-            "the capture has no program of this step, so only pause_between_steps, recompute and"
-            " recomputed_repeatedly are looked for in causes"
+            "the capture has no program of this step, so only pause_between_steps, recompute,"
+            " recomputed_repeatedly and kernel_waits_for_input are looked for in causes"
         )
     return found
 

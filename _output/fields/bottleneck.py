@@ -117,6 +117,9 @@ class FindingFields(Line):
     """Executions."""
     phases: dict[str, Picoseconds]
     """Time by phase. Example: `{"forward": 2263430715, "recompute": 2272238509}`"""
+    waiting_ps: Picoseconds | None
+    """For a kernel, the time in its regions that only wait for copies, as in [kernel](#kernel).
+    Null for other ops, and if the capture has no region of the kernel."""
 
 
 class Finding(FindingClassed, FindingFields, InLoop):
@@ -156,6 +159,7 @@ class UnknownKernel(FindingFields, VmemFields):
 
 CauseName = Literal[
     "collective_in_loop",
+    "kernel_waits_for_input",
     "large_intermediate",
     "layout_change",
     "not_donated",

@@ -38,6 +38,7 @@ CLASSES: Final = {
 PAUSE: Final = "pause_between_steps"
 CAUSES: Final = {
     "collective_in_loop": "Communication that a loop repeats",
+    "kernel_waits_for_input": "A kernel that waits for copies",
     "large_intermediate": "A large array written and read again",
     "layout_change": "Changing the layout of arrays",
     "not_donated": "Arguments that are not donated",
@@ -139,4 +140,6 @@ def next_steps(answer: Answer) -> Iterator[Next]:
         yield Next("what is communicated, and what hides it", ("--mode", "comm"))
     if pause_sentence(answer["period_ps"], answer["between_steps_ps"]):
         yield Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
+    if (budget["kernel"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
+        yield Next("what goes on inside kernels", ("--mode", "kernel"))
     yield Next("the costliest ops, with their roofs", ("--mode", "by_op"))

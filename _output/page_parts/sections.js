@@ -245,6 +245,64 @@ function ops() {
   );
 }
 
+function kernels() {
+  const { kernels: rows, tail } = ANSWERS.kernel;
+  if (!rows.length) {
+    section("kernels", element("p", { class: "absent" }, "No kernel ran in this step."));
+    return;
+  }
+  const traced = rows.filter((row) => row.regions);
+  if (traced.length) section("kernels", regionBars(traced));
+  else section("kernels", element("p", { class: "absent" }, "? The capture does not show what goes on inside; the notes say how to capture it."));
+  const why = () => "the capture has no regions of this kernel";
+  addTable(
+    "kernels",
+    "inside",
+    rows,
+    [
+      column("kernel", "kernel", "text"),
+      lineColumn,
+      totalColumn,
+      shareColumn,
+      nColumn,
+      column("waiting_ps", "waits", "time", { why }),
+      column("computing_ps", "body", "time", { why }),
+      column("lost_ps", "lost", "time", { why: COST_UNKNOWN }),
+      column("vmem_used_bytes", "VMEM", "bytes"),
+    ],
+    { label: "kernels", untitled: true, rest: rest(tail.n_kernels_omitted, "kernels", tail.dur_ps) || leftOut("kernel", "kernels") },
+  );
+}
+
+// Draws a bar for each kernel: its regions without those inside, and the time in no region.
+function regionBars(traced) {
+  const nodes = [];
+  const marks = [];
+  const rows = traced.map((row) => {
+    const track = element("div", { class: "track" });
+    const outside = { region: "in no region", self_dur_ps: row.outside_regions_ps, n: null };
+    for (const part of [...row.regions, outside]) {
+      const share = row.total_dur_ps ? (100 * part.self_dur_ps) / row.total_dur_ps : 0;
+      if (share < 0.1) continue;
+      const cls = part.n === null ? "c-other" : part.waits ? "c-kernel hatched" : "c-kernel";
+      const made = element("div", { class: cls, "data-value": part.self_dur_ps });
+      made.style.width = `${share}%`;
+      track.append(made);
+      nodes.push(made);
+      const says = `${asTime(part.self_dur_ps)}, ${asPercent(share)} of ${readable(row.kernel)}`;
+      marks.push({
+        lines: [readable(part.region), says, part.n === null ? "" : `${part.n} times`],
+        go: () => tables.inside.goToWords(row.kernel),
+      });
+    }
+    return element("div", { class: "collective" }, nameElement(row.kernel, 30), track, figure("time", row.total_dur_ps));
+  });
+  const host = element("div", { class: "collectives" }, ...rows);
+  makeMarks(host, nodes, (i) => marks[i], "regions inside kernels");
+  const legend = element("p", { class: "muted" }, element("span", { class: "swatch c-kernel" }), " a region  ", element("span", { class: "swatch c-kernel hatched" }), " only waits for a copy  ", element("span", { class: "swatch c-other" }), " in no region");
+  return element("div", {}, host, legend);
+}
+
 function moves() {
   const answer = ANSWERS.non_compute;
   const changed = (row) => [row.dtype_change && "cast", row.layout_change && "layout"].filter(Boolean).join(", ");
@@ -395,6 +453,7 @@ comm();
 memory();
 idle();
 ops();
+kernels();
 moves();
 steps();
 program();

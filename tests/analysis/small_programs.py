@@ -16,14 +16,14 @@ Program = dict[str, list[hlo_proto.Op]]
 
 PROGRAM_ID = 7
 DURATION = 1000
-# A picosecond is more than a million bytes, so bytes take no time.
+# A picosecond is enough to move more than a million bytes, so memory traffic takes no time.
 FAST = ("--peak-hbm-gibps", "1e9")
 
 
 def bottleneck(program: Program, ran: Sequence[Op], *options: str, **more: Any) -> Json:
-    """Return the answer on a step of 1000 ps."""
-    for each in ran:
-        each.stats["program_id"] = PROGRAM_ID
+    """Return the answer of `bottleneck` for a step of 1000 ps."""
+    for execution in ran:
+        execution.stats["program_id"] = PROGRAM_ID
     beside = metadata_plane({PROGRAM_ID: ("jit_f(7)", hlo_proto.hlo_proto(program, **more))})
     data = encode(Space([tpu_plane(ran, [("0", 0, DURATION)]), beside]))
     said: Json = answer(data, "bottleneck", *(options or FAST))
@@ -31,18 +31,18 @@ def bottleneck(program: Program, ran: Sequence[Op], *options: str, **more: Any) 
 
 
 def causes(program: Program, ran: Sequence[Op], *options: str, **more: Any) -> list[Json]:
-    """Return the causes that cost time; small programs donate no arguments."""
+    """Return the causes that cost time; small programs have no arguments to donate."""
     rows = bottleneck(program, ran, *options, **more)["causes"]
     return [row for row in rows if row["gain_bytes"] is None]
 
 
 def rounds(name: str, category: str, start: int, dur: int, n: int, **facts: Any) -> list[Op]:
-    """Return the executions of an op in n rounds of a loop, 100 ps apart."""
+    """Return one execution of an op in each of n rounds of a loop, 100 ps apart."""
     return [event(name, category, start + 100 * i, dur, **facts) for i in range(n)]
 
 
 def take(name: str, of: str, index: int, shape: Shape | None = None) -> hlo_proto.Op:
-    """Return a get-tuple-element."""
+    """Return a get-tuple-element instruction."""
     return hlo_proto.op(name, "get-tuple-element", of, shape=shape, extra=element(index))
 
 

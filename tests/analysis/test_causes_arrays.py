@@ -1,4 +1,6 @@
-"""Lookups by one-hot matmuls, arrays that need not be written, arguments that are not donated."""
+"""Test three causes: lookups by one-hot matmuls, arrays that need not be written, and arguments
+that are not donated.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,16 @@ from tests.analysis.small_programs import DURATION, Json, bottleneck, causes, eq
 from tests.builders.hlo_proto import Op, aliases, array, donors, listed_groups, op, tuple_of
 from tests.builders.xspace import op as event
 
-# A byte takes a thousandth of a picosecond.
+# Memory moves one byte in a thousandth of a picosecond.
 HBM = ("--peak-hbm-gibps", str(10**15 / 2**30))
 MATRIX = array("pred", 64, 1000)
 NUMBERS = array("s32", 64, 1000)
 
 
 def lookup(*between: Op, matrix: str = "eq.1") -> list[Op]:
-    """Return a matmul by the comparison of tokens with places in the vocabulary."""
+    """Return a program that looks up tokens by a matmul with the comparison of tokens and
+    positions.
+    """
     return [
         op("tokens", "parameter", shape=array("s32", 64)),
         op("table", "parameter", shape=array("f32", 1000, 8), number=1),
@@ -39,16 +43,16 @@ def looked_up(main: list[Op]) -> list[Json]:
 
 
 class OneHot(unittest.TestCase):
-    def test_matmul_by_a_comparison_with_places_is_seen(self) -> None:
+    def test_matmul_with_a_comparison_of_positions_is_seen(self) -> None:
         (row,) = looked_up(lookup())
         self.assertEqual((row["cause"], row["confidence"]), ("one_hot_matmul", "seen"))
         self.assertEqual(row["source_user"], "embed.py:3")
-        # A gather reads and writes 2 kB of the result, which takes 4 ps.
+        # A gather reads 2 kB of the table and writes 2 kB, which takes 4 ps.
         self.assertEqual(row["gain_ps"], 300 - 4)
         self.assertEqual(row["evidence"]["shape"], "pred[64,1000]")
         self.assertEqual(row["evidence"]["n_ops"], 2)
 
-    def test_converted_matrix_is_found(self) -> None:
+    def test_one_hot_matrix_is_found_through_a_convert(self) -> None:
         wide = op("hot", "convert", "eq.1", shape=array("bf16", 64, 1000))
         self.assertEqual(len(looked_up(lookup(wide, matrix="hot"))), 1)
 
@@ -78,12 +82,12 @@ class OneHot(unittest.TestCase):
         (row,) = causes({"main": lookup(whole, matrix="whole")}, ran, *HBM)
         self.assertEqual((row["cause"], row["gain_ps"]), ("one_hot_matmul", 600 - 4))
 
-    def test_masked_scores_are_no_lookup(self) -> None:
+    def test_masked_scores_are_not_a_lookup(self) -> None:
         scores = op("scores", "parameter", shape=array("f32", 64, 1000), number=2)
         masked = op("masked", "select", "eq.1", "scores", shape=array("f32", 64, 1000))
         self.assertEqual(looked_up(lookup(scores, masked, matrix="masked")), [])
 
-    def test_other_comparisons_are_no_lookup(self) -> None:
+    def test_comparisons_without_an_iota_are_not_a_lookup(self) -> None:
         main = lookup()
         main[6] = op("eq.1", "compare", "spread", "place", shape=MATRIX)
         self.assertEqual(looked_up(main), [])
@@ -98,7 +102,7 @@ BIG, SMALL = array("f32", 500, 125), array("f32", 500)
 class LargeArrays(unittest.TestCase):
     @staticmethod
     def found(reader: str = "reduce", output: Any = SMALL, **more: Any) -> list[Json]:
-        """Return the causes for an array of 250 kB that another op reads."""
+        """Return the causes for an array of 250 kB that a second op reads."""
         main = [
             op("x", "parameter", shape=BIG),
             op("exp.1", "exponential", "x", shape=BIG, line="loss.py:5", **more),
@@ -114,17 +118,17 @@ class LargeArrays(unittest.TestCase):
     def test_array_that_is_only_reduced_is_seen(self) -> None:
         (row,) = self.found()
         self.assertEqual((row["cause"], row["confidence"]), ("large_intermediate", "seen"))
-        # 250 kB are written and read once.
+        # The array of 250 kB is written once and read once.
         self.assertEqual((row["gain_ps"], row["source_user"]), (500, "loss.py:5"))
         self.assertEqual(row["evidence"]["shape"], "f32[500,125]")
 
-    def test_gather_reads_next_to_nothing(self) -> None:
+    def test_gather_reads_almost_nothing_of_a_large_array(self) -> None:
         self.assertEqual([row["gain_ps"] for row in self.found("gather")], [250])
 
-    def test_array_that_is_multiplied_is_needed(self) -> None:
+    def test_array_that_a_dot_reads_is_needed(self) -> None:
         self.assertEqual(self.found("dot"), [])
 
-    def test_reader_with_a_large_output_needs_it(self) -> None:
+    def test_array_that_makes_a_large_output_is_needed(self) -> None:
         self.assertEqual(len(self.found(output=array("f32", 7812))), 1)
         self.assertEqual(self.found(output=array("f32", 7813)), [])
 
@@ -191,7 +195,7 @@ class NotDonated(unittest.TestCase):
         rows: list[Json] = bottleneck({"main": main}, ran, extra=extra)["causes"]
         return rows
 
-    def test_argument_of_the_shape_of_an_output_could_be_donated(self) -> None:
+    def test_argument_with_the_shape_of_an_output_could_be_donated(self) -> None:
         (row,) = self.found()
         self.assertEqual((row["cause"], row["gain_bytes"]), ("not_donated", 250000))
         self.assertEqual((row["gain_ps"], row["source_user"]), (0, None))
@@ -199,16 +203,16 @@ class NotDonated(unittest.TestCase):
         self.assertIn("1 argument (w['big'])", row["says"])
         self.assertIn("250 kB", row["says"])
 
-    def test_donated_arguments_are_none(self) -> None:
+    def test_donated_arguments_are_not_reported(self) -> None:
         self.assertEqual(self.found(aliases((0, ()))), [])
         self.assertEqual(self.found(donors((0, ()))), [])
 
-    def test_output_of_another_shape_takes_no_argument(self) -> None:
+    def test_argument_without_an_output_of_equal_shape_is_not_reported(self) -> None:
         self.assertEqual(self.found(output=array("f32", 125, 500)), [])
 
 
 class Tuples(unittest.TestCase):
-    def test_element_of_a_tuple_is_judged_alone(self) -> None:
+    def test_element_of_a_tuple_is_judged_on_its_own(self) -> None:
         both = tuple_of(BIG, BIG)
         main = [
             op("x", "parameter", shape=BIG),

@@ -1,4 +1,4 @@
-"""Collectives that a loop repeats."""
+"""Test the cause `collective_in_loop`: collectives that a loop repeats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from tests.builders.xspace import op as event
 
 
 def accumulating(*between: Op, result: str = "reduced", added: str = "add") -> list[Op]:
-    """Return the body of a loop that adds what an all-reduce returns to element 0 of its state."""
+    """Return the body of a loop that adds the result of an all-reduce to element 0 of the loop's
+    state.
+    """
     return [
         op("state", "parameter"),
         take("sum", "state", 0),
@@ -38,7 +40,7 @@ def found(program: Program, n: int = 4, collective: str = "all-reduce") -> list[
 class Accumulators(unittest.TestCase):
     def test_all_reduce_into_an_accumulator_is_seen(self) -> None:
         (row,) = found(loop(accumulating(), 3))
-        # Of 200 ps in 4 rounds, 50 remain.
+        # The collective takes 200 ps in 4 rounds; run once, the collective would take 50 ps.
         self.assertEqual((row["gain_ps"], row["gain_pct_of_step"]), (150, 15.0))
         self.assertEqual((row["source_user"], row["confidence"]), ("train.py:5", "seen"))
         self.assertEqual(row["evidence"]["ops"], ["reduced"])
@@ -46,7 +48,7 @@ class Accumulators(unittest.TestCase):
         self.assertEqual(row["evidence"]["collective"], "all-reduce")
         self.assertIn("A loop of 4 rounds runs 4 all-reduces", row["says"])
 
-    def test_scaled_result_is_added_too(self) -> None:
+    def test_scaled_result_counts_as_accumulated(self) -> None:
         scaled = op("scaled", "multiply", "reduced", "weight")
         self.assertEqual(len(found(loop(accumulating(scaled, result="scaled"), 3))), 1)
 
@@ -63,14 +65,14 @@ class Accumulators(unittest.TestCase):
         }
         self.assertEqual(len(found(program)), 1)
 
-    def test_nonlinear_result_is_not_summed_later(self) -> None:
+    def test_nonlinear_function_of_a_result_is_not_accumulated(self) -> None:
         squashed = op("squashed", "tanh", "reduced")
         self.assertEqual(found(loop(accumulating(squashed, result="squashed"), 3)), [])
 
-    def test_maximum_is_no_sum(self) -> None:
+    def test_maximum_is_not_an_accumulation(self) -> None:
         self.assertEqual(found(loop(accumulating(added="maximum"), 3)), [])
 
-    def test_residual_stream_is_no_accumulator(self) -> None:
+    def test_residual_stream_is_not_an_accumulator(self) -> None:
         # The next round multiplies the sum.
         body = accumulating()
         body[4] = op("grad", "dot", "batch", "sum")
@@ -79,7 +81,7 @@ class Accumulators(unittest.TestCase):
     def test_loop_of_one_round_repeats_nothing(self) -> None:
         self.assertEqual(found(loop(accumulating(), 3), n=1), [])
 
-    def test_results_in_slices_are_summed_by_the_outer_loop(self) -> None:
+    def test_slices_of_results_count_if_the_outer_loop_adds_them(self) -> None:
         two = tuple_of(array("f32", 8, 128), array("f32", 8, 128))
         inner = [
             op("layer", "parameter", shape=two),
@@ -109,10 +111,10 @@ class Accumulators(unittest.TestCase):
             *rounds("reduced", "all-reduce", 50, 40, 4),
         ]
         (row,) = [row for row in causes(program, ran) if row["cause"] == "collective_in_loop"]
-        # The outer loop has 4 rounds, in each of which the collective runs twice.
+        # The outer loop has 4 rounds, and the collective runs twice in each round.
         self.assertEqual((row["gain_ps"], row["evidence"]["trips"]), (240, 4))
         self.assertEqual((row["source_user"], row["confidence"]), ("hook.py:3", "seen"))
-        # Without the outer addition, slices of results are what a loop over layers returns.
+        # Without an addition in the outer loop, the loop could be a loop over layers.
         outer[-2] = op("new", "tanh", "grads")
         program = {"inner": inner, "more": program["more"], **loop(outer, 2)}
         rows = [row["confidence"] for row in causes(program, ran) if "loop" in row["cause"]]
@@ -132,14 +134,14 @@ class SameEachRound(unittest.TestCase):
             op("root", "tuple", "new", "weight"),
         ]
 
-    def test_gathering_the_same_weight_is_likely(self) -> None:
+    def test_gather_of_an_unchanged_weight_is_a_likely_cause(self) -> None:
         (row,) = found(loop(self.body("weight"), 2), collective="all-gather")
         self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
         self.assertEqual(row["source_user"], "model.py:8")
         self.assertIn("on the same data in each round", row["says"])
         self.assertIn("if memory allows", row["what_helps"])
 
-    def test_gathering_what_changes_is_needed(self) -> None:
+    def test_gather_of_a_changing_array_is_needed(self) -> None:
         self.assertEqual(found(loop(self.body("x"), 2), collective="all-gather"), [])
 
     def test_weights_of_layers_are_the_same_in_each_round_of_an_outer_loop(self) -> None:

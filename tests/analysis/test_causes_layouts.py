@@ -1,4 +1,4 @@
-"""Shardings that disagree, and copies that change a layout."""
+"""Test the causes `resharding` and `layout_change`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def main(primitive: str, *, before: Shape = COLUMNS) -> list[Op]:
 
 
 def found(primitive: str) -> list[Json]:
-    """Return the causes; the all-to-all takes 50 ps, copies 100, 20 and 30 ps."""
+    """Return the causes; the all-to-all takes 50 ps, the copies take 100, 20 and 30 ps."""
     path = f"jit(f)/layer/{primitive}:"
     ran = [
         event("copy.1", "data formatting", 0, 100),
@@ -48,7 +48,7 @@ def found(primitive: str) -> list[Json]:
 
 
 class Resharding(unittest.TestCase):
-    def test_all_to_all_of_the_compiler_counts_with_its_copies(self) -> None:
+    def test_all_to_all_of_the_compiler_counts_with_adjacent_copies(self) -> None:
         first, second = found("dot_general")
         self.assertEqual((first["cause"], first["gain_ps"]), ("resharding", 170))
         self.assertEqual((first["source_user"], first["confidence"]), ("model.py:4", "likely"))
@@ -58,12 +58,12 @@ class Resharding(unittest.TestCase):
         # The copy after the user's op belongs to no collective.
         self.assertEqual((second["cause"], second["gain_ps"]), ("layout_change", 30))
 
-    def test_all_to_all_of_the_user_is_intended(self) -> None:
+    def test_all_to_all_of_the_user_is_not_reported(self) -> None:
         for primitive in ("all_to_all", "ragged_all_to_all"):
             with self.subTest(primitive=primitive):
                 self.assertEqual({row["cause"] for row in found(primitive)}, {"layout_change"})
 
-    def test_constraint_names_its_line(self) -> None:
+    def test_sharding_constraint_gives_the_line(self) -> None:
         first = found("sharding_constraint")[0]
         self.assertEqual((first["cause"], first["confidence"]), ("resharding", "seen"))
         self.assertIn("The sharding constraint at this line asks for it", first["says"])
@@ -86,20 +86,20 @@ class InTheOptimizer(unittest.TestCase):
         rows = causes({"main": program}, ran)
         return [row for row in rows if row["cause"] == "resharding"]
 
-    def test_permute_of_an_elementwise_op_joins_the_row_of_its_line(self) -> None:
+    def test_permute_of_an_elementwise_op_joins_the_row_of_the_line(self) -> None:
         (row,) = self.found("jit(f)/optimizer/mul:")
         self.assertEqual((row["gain_ps"], row["source_user"]), (150, "adam.py:3"))
         self.assertEqual(row["evidence"]["collective"], None)
         self.assertIn("the optimizer's state", row["what_helps"])
 
-    def test_other_permutes_are_no_resharding(self) -> None:
+    def test_permutes_of_the_user_are_not_resharding(self) -> None:
         for path in ("jit(f)/optimizer/ppermute:", "jit(f)/jvp(layer)/mul:"):
             with self.subTest(path=path):
                 self.assertEqual([row["gain_ps"] for row in self.found(path)], [50])
 
 
 class LayoutChanges(unittest.TestCase):
-    def test_row_has_the_copies_of_a_line(self) -> None:
+    def test_row_sums_the_copies_of_a_line(self) -> None:
         rows = found("all_to_all")
         by_line = {row["source_user"]: (row["gain_ps"], row["evidence"]["ops"]) for row in rows}
         self.assertEqual(
@@ -113,6 +113,6 @@ class LayoutChanges(unittest.TestCase):
         self.assertEqual({row["confidence"] for row in rows}, {"seen"})
         self.assertIn("1 copy at model.py:3 only change", rows[0]["says"])
 
-    def test_copy_to_the_same_layout_is_none(self) -> None:
+    def test_copy_to_the_same_layout_is_not_reported(self) -> None:
         ran = [event("copy.1", "data formatting", 0, 100)]
         self.assertEqual(causes({"main": main("x", before=ROWS)}, ran), [])

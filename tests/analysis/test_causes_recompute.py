@@ -1,4 +1,4 @@
-"""Work that is recomputed, once and repeatedly: read from paths and stacks, without a program."""
+"""Test the causes `recompute` and `recomputed_repeatedly` on traces without a program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK, LOSS, STEP = "block.py:9:1", "train.py:7:1", "train.py:2:1"
 
 
 def matmul(path: str, start: int, dur: int, *frames: str) -> Op:
-    """Return a matmul named after its place in the step; the last frame is the innermost."""
+    """Return a matmul with a path and a stack; the stack's last frame is the innermost."""
     stack, source = "\n".join((*frames, BLOCK)), BLOCK.rpartition(":")[0]
     return op(
         f"dot.{start}",
@@ -44,7 +44,7 @@ def rows(*ops: Op) -> list[tuple[str, int, str | None, str]]:
 
 
 class Recompute(unittest.TestCase):
-    def test_one_checkpoint_is_likely(self) -> None:
+    def test_single_checkpoint_is_a_likely_cause(self) -> None:
         step = said(
             matmul(FORWARD, 0, 100, STEP, LOSS), matmul(BACKWARD + AGAIN, 100, 90, STEP, LOSS)
         )
@@ -66,7 +66,7 @@ class Recompute(unittest.TestCase):
         self.assertEqual(row["evidence"]["hbm_free_bytes"], 4000)
         self.assertIn("4.0 kB of HBM stayed free", row["says"])
 
-    def test_line_is_in_all_stacks(self) -> None:
+    def test_line_of_the_cause_is_in_all_stacks(self) -> None:
         again = [matmul(BACKWARD + AGAIN, 100 * i, 90, STEP, LOSS) for i in (1, 2)]
         self.assertEqual(rows(*again), [("recompute", 180, "block.py:9", "likely")])
         other = op(
@@ -80,10 +80,10 @@ class Recompute(unittest.TestCase):
         )
         self.assertEqual(rows(*again, other), [("recompute", 200, "train.py:7", "likely")])
 
-    def test_compiler_may_recompute_without_a_checkpoint(self) -> None:
+    def test_compiler_can_recompute_without_a_checkpoint(self) -> None:
         self.assertEqual(rows(op("fusion.1.remat", "loop fusion", 0, 100, tf_op="jit(f)/exp:")), [])
 
-    def test_less_than_half_a_percent_is_left_out(self) -> None:
+    def test_recomputation_below_half_a_percent_is_left_out(self) -> None:
         for dur, n in ((4, 0), (5, 1)):
             with self.subTest(dur=dur):
                 self.assertEqual(len(rows(matmul(BACKWARD + AGAIN, 0, dur, STEP))), n)
@@ -91,11 +91,11 @@ class Recompute(unittest.TestCase):
 
 class Repeatedly(unittest.TestCase):
     FORWARD = matmul(FORWARD + LOOP, 0, 100, STEP, LOSS)
-    # An outer checkpoint repeats the whole loop, each inner one its block.
+    # An outer checkpoint repeats the whole loop, and each inner checkpoint repeats a block.
     OUTER = matmul(f"{BACKWARD}{AGAIN}{LOOP}", 100, 90, STEP, LOSS)
     INNER = matmul(f"{BACKWARD}checkpoint/{LOOP}{AGAIN}", 200, 80, STEP, LOSS, "scan.py:4:1")
 
-    def test_outer_checkpoint_around_a_loop_is_in_excess(self) -> None:
+    def test_outer_checkpoint_around_a_loop_repeats_work(self) -> None:
         found = rows(self.FORWARD, self.OUTER, self.INNER)
         self.assertEqual(
             found,
@@ -107,13 +107,14 @@ class Repeatedly(unittest.TestCase):
         (row, _) = said(self.FORWARD, self.OUTER, self.INNER)["causes"]
         self.assertIn("Remove the outer checkpoint", row["what_helps"])
 
-    def test_inner_checkpoint_within_one_block_is_in_excess(self) -> None:
+    def test_inner_checkpoint_within_a_block_repeats_work(self) -> None:
         inner = matmul(f"{BACKWARD}checkpoint/attention/{AGAIN}", 200, 80, STEP, LOSS)
         outer = matmul(f"{BACKWARD}{AGAIN}attention/", 100, 90, STEP, LOSS)
         forward = matmul(f"{FORWARD}attention/", 0, 100, STEP, LOSS)
         (first, second) = said(forward, outer, inner)["causes"]
         self.assertEqual((first["cause"], first["gain_ps"]), ("recomputed_repeatedly", 80))
-        # Recomputation comes last although it takes more time: its gain is only a bound.
+        # The cause `recompute` comes last although its time is longer, because its gain is only an
+        # upper limit.
         self.assertEqual((second["cause"], second["gain_ps"]), ("recompute", 90))
         self.assertIn("Remove the inner checkpoint", first["what_helps"])
 
@@ -125,7 +126,7 @@ class Repeatedly(unittest.TestCase):
 class Notes(unittest.TestCase):
     def test_missing_program_is_noted(self) -> None:
         notes = said(self.op())["notes"]
-        self.assertTrue(any("the capture has no program of this step" in each for each in notes))
+        self.assertTrue(any("the capture has no program of this step" in note for note in notes))
 
     @staticmethod
     def op() -> Op:

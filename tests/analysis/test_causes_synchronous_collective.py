@@ -1,4 +1,6 @@
-"""Collectives that stop the core although math could hide them."""
+"""Test the cause `synchronous_collective`: collectives that stop the core although math could hide
+them.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,14 @@ class Synchronous(unittest.TestCase):
         self.assertEqual(row["evidence"]["collective"], "all-reduce")
         self.assertIn("xla_tpu_enable_sparse_core_collective_offload_all_reduce", row["what_helps"])
 
-    def test_short_math_hides_a_part(self) -> None:
+    def test_short_math_hides_a_part_of_a_collective(self) -> None:
         (row,) = found(main("all-reduce"), free=30)
         self.assertEqual(row["gain_ps"], 30)
 
-    def test_math_before_or_after_it_cannot_hide_it(self) -> None:
+    def test_math_that_depends_on_the_collective_cannot_hide_it(self) -> None:
         self.assertEqual(found(main("all-reduce", "free")), [])
 
-    def test_flags_are_those_of_the_chip(self) -> None:
+    def test_suggested_flags_are_those_of_the_chip(self) -> None:
         (row,) = found(main("all-gather"), "all-gather", FREE, "--chip", "v5e")
         self.assertIn("async_collective_fusion_fuse_all_gather", row["what_helps"])
         self.assertEqual(found(main("reduce-scatter"), "reduce-scatter", FREE, "--chip", "v5e"), [])
@@ -93,7 +95,7 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual(row["gain_ps"], 60)
 
-    def test_compiler_that_makes_some_asynchronous_has_decided(self) -> None:
+    def test_compiler_that_makes_some_collectives_asynchronous_has_decided(self) -> None:
         program = [
             *main("all-reduce"),
             op("all-reduce-start.1", "all-reduce-start", "x"),

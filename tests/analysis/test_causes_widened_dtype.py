@@ -1,4 +1,4 @@
-"""f32 operands that widen what follows."""
+"""Test the cause `widened_dtype`: f32 operands that widen the following ops."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from tests.builders.xspace import op as event
 
 LARGE = (512, 128)
 WIDE, NARROW = array("f32", *LARGE), array("bf16", *LARGE)
-# Frame 1 is an addition, frame 2 an explicit cast.
+# Stack frame 1 is an addition, and frame 2 is an explicit cast.
 FRAMES = StackFrames(["pos.py", "gate.py"], [(1, 4, 1), (2, 6, 1)], [(1, 0), (2, 0)])
 CONVERT = "jit(f)/jvp()/convert_element_type"
 
 
 def widened(frame: int = 1, *, name: str | None = CONVERT) -> list[Op]:
-    """Return a program's beginning: bf16 and f32 arguments, and a convert of the former."""
+    """Return the first instructions of a program: bf16 and f32 arguments, and a convert from bf16
+    to f32.
+    """
     return [
         op("x", "parameter", shape=NARROW),
         op("table", "parameter", shape=WIDE, number=1),
@@ -26,19 +28,19 @@ def widened(frame: int = 1, *, name: str | None = CONVERT) -> list[Op]:
 
 
 def found(main: list[Op], **computations: list[Op]) -> list[Json]:
-    """Return the causes if every op of the entry takes 40 ps and moves bytes."""
+    """Return the causes if every op of the entry computation takes 40 ps and moves bytes."""
     ran = [
         event(
-            each.name,
-            "convolution fusion" if each.opcode == "dot" else "loop fusion",
+            instruction.name,
+            "convolution fusion" if instruction.opcode == "dot" else "loop fusion",
             40 * i,
             40,
             shape="f32[512,128]{1,0}",
             tf_op="jit(f)/jvp()/x:",
             bytes_accessed=2**21,
         )
-        for i, each in enumerate(main)
-        if each.opcode not in ("parameter", "reduce")
+        for i, instruction in enumerate(main)
+        if instruction.opcode not in ("parameter", "reduce")
     ]
     rows = causes({**computations, "main": main}, ran, frames=FRAMES)
     return [row for row in rows if row["cause"] == "widened_dtype"]
@@ -50,25 +52,25 @@ DOT = op("dot.1", "dot", "sum.1", "sum.1", shape=WIDE)
 class Promotions(unittest.TestCase):
     def test_promotion_that_reaches_a_dot_is_seen(self) -> None:
         (row,) = found([*widened(), DOT])
-        # Three ops of 40 ps move twice the bytes.
+        # Three ops of 40 ps move twice the bytes that bf16 would need.
         self.assertEqual((row["gain_ps"], row["confidence"]), (60, "seen"))
         self.assertEqual((row["source_user"], row["unknown_ps"]), ("pos.py:4", None))
         self.assertEqual(row["evidence"]["shape"], "bf16[512,128]")
         self.assertIn("combines bf16[512,128] with an f32 operand (add)", row["says"])
 
-    def test_explicit_cast_is_likely(self) -> None:
+    def test_explicit_cast_is_a_likely_cause(self) -> None:
         (row,) = found([*widened(frame=2), DOT])
         self.assertEqual((row["source_user"], row["confidence"]), ("gate.py:6", "likely"))
         self.assertIn("unless the explicit cast is intended", row["says"])
 
-    def test_operand_that_the_compiler_narrows_still_counts(self) -> None:
+    def test_operand_that_the_compiler_narrows_again_counts(self) -> None:
         main = [
             *widened(),
             op("narrow", "convert", "sum.1", shape=NARROW),
             op("dot.1", "dot", "narrow", "narrow", shape=WIDE),
         ]
         (row,) = found(main)
-        # The compiler's convert reads f32; so do all others.
+        # The compiler's convert reads f32, and so do all other ops.
         self.assertEqual(row["gain_ps"], 80)
 
     def test_backward_matmuls_of_the_same_line_are_wide_too(self) -> None:
@@ -87,7 +89,7 @@ class Promotions(unittest.TestCase):
                 (row,) = found(main)
                 self.assertEqual(row["gain_ps"], gain)
 
-    def test_result_that_is_cast_back_is_no_cause(self) -> None:
+    def test_result_that_is_cast_back_is_not_a_cause(self) -> None:
         main = [
             *widened(),
             op("narrow", "convert", "sum.1", shape=NARROW, tf_op=CONVERT),
@@ -95,7 +97,7 @@ class Promotions(unittest.TestCase):
         ]
         self.assertEqual(found(main), [])
 
-    def test_statistics_are_no_cause(self) -> None:
+    def test_statistics_in_f32_are_not_a_cause(self) -> None:
         main = [
             *widened(),
             op("mean", "reduce", "sum.1", shape=array("f32", 512)),
@@ -103,17 +105,17 @@ class Promotions(unittest.TestCase):
         ]
         self.assertEqual(found(main), [])
 
-    def test_converts_of_the_compiler_are_no_cause(self) -> None:
+    def test_converts_of_the_compiler_are_not_a_cause(self) -> None:
         self.assertEqual(found([*widened(name=None), DOT]), [])
 
-    def test_small_arrays_are_no_cause(self) -> None:
+    def test_small_arrays_are_not_a_cause(self) -> None:
         small = [*widened(), DOT]
-        for each in small:
-            is_wide = each.instruction.shape == WIDE
-            each.instruction.shape = array("f32" if is_wide else "bf16", 8, 128)
+        for named in small:
+            is_wide = named.instruction.shape == WIDE
+            named.instruction.shape = array("f32" if is_wide else "bf16", 8, 128)
         self.assertEqual(found(small), [])
 
-    def test_walk_goes_through_fusions_and_collectives(self) -> None:
+    def test_cause_is_found_through_fusions_and_collectives(self) -> None:
         fused = [
             op("p.0", "parameter", shape=WIDE),
             op("exp", "exponential", "p.0", shape=WIDE),
@@ -126,18 +128,18 @@ class Promotions(unittest.TestCase):
         ]
         self.assertEqual([row["gain_ps"] for row in found(main, fused=fused)], [100])
 
-    def test_line_that_another_line_makes_wide_is_a_symptom(self) -> None:
+    def test_line_that_reads_a_widened_array_is_a_symptom(self) -> None:
         main = [
             *widened(),
             DOT,
-            # A residual connection to the narrow input.
+            # The second argument is narrow, as in a residual connection.
             op("again", "convert", "x", shape=WIDE, tf_op=CONVERT, frame=2),
             op("residual", "add", "again", "dot.1", shape=WIDE, frame=2),
             op("dot.2", "dot", "residual", "residual", shape=WIDE),
         ]
         self.assertEqual([row["source_user"] for row in found(main)], ["pos.py:4"])
 
-    def test_kernels_are_slowed_by_an_unknown_time(self) -> None:
+    def test_kernels_lose_an_unknown_time(self) -> None:
         target = "tpu_custom_call"
         main = [*widened(), op("kernel.1", "custom-call", "sum.1", shape=WIDE, target=target)]
         ran = [

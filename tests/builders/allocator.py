@@ -15,9 +15,9 @@ from tests.builders.xspace import (
 
 KINDS = ("MemoryAllocation", "MemoryDeallocation", "ThreadpoolListener::Record")
 SIZES = ("bytes_reserved", "bytes_allocated", "bytes_available")
-# Different from ids of other metadata
+# The ids differ from ids of other metadata.
 FIRST_ID = 7
-# The time, the device, and other stats
+# The stats that hold the time, the device, and other values.
 Said = tuple[int, int, dict[str, StatValue]]
 
 
@@ -28,7 +28,7 @@ def host_plane(*threads: list[Event], names: StatNames, timestamp_ns: int | None
 
 
 def allocator(*said: Said, timestamp_ns: int | None = None) -> Plane:
-    """Return a thread with an allocation and a deallocation in turn."""
+    """Return a thread on which allocations and deallocations alternate."""
     names = StatNames()
     events = []
     for i, (at, device, values) in enumerate(said):
@@ -38,5 +38,5 @@ def allocator(*said: Said, timestamp_ns: int | None = None) -> Plane:
 
 
 def with_host(data: bytes, host: Plane) -> bytes:
-    """Append a plane to a file."""
+    """Append the host's plane to a file."""
     return data + encode(Space([host]))

@@ -1,4 +1,4 @@
-"""Drive a browser without a window through its debugging protocol, over two pipes."""
+"""Drive a headless browser through its debugging protocol over two pipes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PROGRAM = next((found for name in NAMES if (found := shutil.which(name))), None)
-# The key code and the text of each key.
+# The key code and the text of each keyboard key.
 KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), " ": (32, " ")}
 KEYS |= {f"Arrow{to}": (37 + i, "") for i, to in enumerate(("Left", "Up", "Right", "Down"))}
 KEYS |= {"Home": (36, ""), "End": (35, "")}
@@ -37,18 +37,18 @@ os.execv(command[0], command)
 
 
 class Browser:
-    """A process of the browser with one tab."""
+    """Represent a browser process with a single tab."""
 
     def __init__(self, folder: str, options: tuple[str, ...] = ()) -> None:
         assert PROGRAM
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
-        # The numbers 3 and 4 must be free.
+        # The browser expects the pipes at file descriptors 3 and 4, so these numbers must be free.
         theirs = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (theirs_in, theirs_out)]
         command = [
             *(sys.executable, "-c", AS_3_AND_4, *map(str, theirs), PROGRAM),
             *("--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--no-first-run"),
-            # These options prevent network requests and allow root to run it.
+            # These options prevent network requests and allow root to run the browser.
             *("--disable-background-networking", "--disable-component-update", "--no-sandbox"),
             *("--disable-extensions", "--disable-sync", "--disable-dev-shm-usage"),
             *("--hide-scrollbars", f"--user-data-dir={folder}", *options, "about:blank"),
@@ -66,7 +66,7 @@ class Browser:
         self._read = b""
         self._n_asked = 0
         self._session: str | None = None
-        # Messages that answer no request.
+        # The browser also sends messages that are not responses to a request.
         self.events: list[Json] = []
         targets = self.ask("Target.getTargets")["targetInfos"]
         (tab,) = (target["targetId"] for target in targets if target["type"] == "page")
@@ -74,7 +74,7 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
-        # Without a window the tab need not have the focus.
+        # A headless tab might not have the focus otherwise.
         self.ask("Emulation.setFocusEmulationEnabled", enabled=True)
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class Browser:
         return [event["params"] for event in self.events if event.get("method") == method]
 
     def open(self, path: Path) -> float:
-        """Open a file and wait until it is drawn; return the seconds that this takes."""
+        """Open a file, wait until the page is drawn, and return the seconds spent."""
         self.events.clear()
         begun = time.monotonic()
         self.ask("Page.navigate", url=path.as_uri())
@@ -132,14 +132,14 @@ class Browser:
         return time.monotonic() - begun
 
     def value(self, expression: str) -> Any:
-        """Evaluate an expression in the page."""
+        """Evaluate a JavaScript expression in the page."""
         said = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
         if "exceptionDetails" in said:
             raise AssertionError(f"{expression}: {said['exceptionDetails']}")
         return said["result"].get("value")
 
     def middle(self, selector: str) -> tuple[float, float]:
-        """Scroll to an element and return the position of its middle."""
+        """Scroll to an element and return the coordinates of the element's centre."""
         box = self.value(
             f"(() => {{ const found = document.querySelector({json.dumps(selector)});"
             " found.scrollIntoView({block: 'center'}); const box = found.getBoundingClientRect();"

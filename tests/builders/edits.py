@@ -1,4 +1,4 @@
-"""Edits of a program's source, at every place where they are possible."""
+"""Generate edits of a program's source, at every place where an edit is possible."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def frames_of(program: Program) -> list[Frame]:
 
 
 def busiest_file(program: Program) -> str:
-    """Return the file in most stacks."""
+    """Return the file that occurs in most stacks."""
     passed = Counter(file for op in program for file in {frame.file for frame in op.frames})
     return passed.most_common(1)[0][0]
 
 
 def line_distances(program: Program, file: str) -> list[tuple[int, int]]:
-    """Return lines with look-alikes a few lines below, and their distance."""
+    """Return pairs of similar lines a few lines apart, and the distance of each pair."""
     there = [frame for frame in frames_of(program) if frame.file == file]
     return [
         (a.line, b.line - a.line)
@@ -47,7 +47,7 @@ def neighbour(program: Program, key: tuple[str, str]) -> tuple[str, str] | None:
 
 
 def reindent(program: Program, file: str, rng: random.Random) -> Edit:
-    """Put some lines into a new block: two lines more, and four columns inside it."""
+    """Put some lines into a new block: two more lines above, and four more columns inside."""
     lines = sorted({frame.line for frame in frames_of(program) if frame.file == file})
     first = rng.choice(lines)
     last = rng.choice([line for line in lines if line >= first])

@@ -10,7 +10,7 @@ upper layer describes a program in a few lines, refers to instructions by name a
         }
     )
 
-The last instruction of a computation is its root, the last computation is the entry.
+The last instruction of a computation is the root, and the last computation is the entry.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def packed(number: int, values: Sequence[int]) -> bytes:
 
 
 def given(**numbered: tuple[int, int | bytes | None]) -> bytes:
-    """Encode the fields that are not None."""
+    """Encode the fields with a value other than None."""
     return b"".join(field_of(number, v) for number, v in numbered.values() if v is not None)
 
 
@@ -73,7 +73,7 @@ class Shape(Message):
     dims: tuple[int, ...] = ()
     memory_space: int | None = None
     parts: tuple[Shape, ...] = ()
-    # One flag per dimension; compilers also write them for static shapes.
+    # There is one flag per dimension; compilers also write the flags for static shapes.
     dynamic: tuple[bool, ...] = ()
     minor_to_major: tuple[int, ...] = ()
 
@@ -109,7 +109,7 @@ class Instruction(Message):
     backend_config: Annotated[bytes | None, 43] = None
     thread: Annotated[str | None, 79] = None
     extra: bytes = b""
-    # The number of a parameter.
+    # The number is that of a parameter.
     number: Annotated[int | None, 9] = None
     target: Annotated[str | None, 28] = None
 
@@ -125,7 +125,7 @@ class Computation(Message):
 
 @dataclass
 class StackFrames(Message):
-    """Files, locations (file id, line, column), and frames (location id, caller's frame id)."""
+    """Hold files, locations (file id, line, column), and frames (location id, caller's id)."""
 
     files: list[str]
     locations: list[tuple[int, int, int]]
@@ -146,7 +146,7 @@ class StackFrames(Message):
 class Module(Message):
     computations: Annotated[list[Computation], 3] = field(default_factory=list)
     frames: Annotated[StackFrames | None, 17] = None
-    # The numbers of replicas and computations in the device assignment.
+    # The device assignment has these numbers of replicas and computations.
     devices: tuple[int, int] | None = None
     extra: bytes = b""
     entry_id: Annotated[int | None, 6] = None
@@ -157,7 +157,7 @@ class Module(Message):
 
 
 def packed_pair(first: int, second: int) -> bytes:
-    """Encode a message with two numbers, in its fields 1 and 2."""
+    """Encode a message with two numbers, in fields 1 and 2."""
     return int_field(1, first) + int_field(2, second)
 
 
@@ -183,7 +183,8 @@ def iota(n_groups: int, size: int, dims: Sequence[int], permutation: Sequence[in
     return packed_pair(n_groups, size) + packed(3, dims) + packed(4, permutation)
 
 
-# The index of a mesh axis, or (index, size of the major part before, size) for a part of one.
+# The reference is the index of a mesh axis, or (index, size of the major part before, size) for a
+# part of an axis.
 Axis = int | tuple[int, int, int]
 
 
@@ -198,7 +199,7 @@ def mesh(
     axes: Sequence[Axis],
     device_ids: Sequence[int] = (),
 ) -> bytes:
-    """Encode field 93 of an instruction: groups by axes of a mesh."""
+    """Encode field 93 of an instruction: replica groups by axes of a mesh."""
     sizes = b"".join(
         bytes_field(1, text_field(1, f"axis_{i}") + int_field(2, dim)) for i, dim in enumerate(dims)
     )
@@ -213,7 +214,7 @@ def pairs(*listed: tuple[int, int]) -> bytes:
 
 
 def element(index: int) -> bytes:
-    """Encode which part of a tuple a get-tuple-element takes."""
+    """Encode the index of the tuple element that a get-tuple-element instruction returns."""
     return int_field(13, index)
 
 
@@ -226,9 +227,9 @@ def direction(name: str) -> bytes:
 
 
 def aliases(*parameters: tuple[int, Sequence[int]]) -> bytes:
-    """Encode parameter numbers and places in them; outputs take their memory."""
+    """Encode aliases: places in parameters, given by number, that share memory with outputs."""
     entries = [
-        # Fields 1 and 4 are the output and the kind of alias.
+        # Field 1 is the output, and field 4 is the kind of alias.
         bytes_field(1, packed(1, (0,)) + int_field(2, number) + packed(3, index) + int_field(4, 2))
         for number, index in parameters
     ]
@@ -236,7 +237,9 @@ def aliases(*parameters: tuple[int, Sequence[int]]) -> bytes:
 
 
 def donors(*parameters: tuple[int, Sequence[int]]) -> bytes:
-    """Encode parameter numbers and places in them; no output takes their memory."""
+    """Encode donors: places in parameters, given by number, that may be overwritten but are not
+    aliased.
+    """
     entries = [
         bytes_field(1, int_field(1, number) + packed(2, index)) for number, index in parameters
     ]
@@ -288,7 +291,7 @@ def named_sharding(
     device_ids: Sequence[int] = (),
     parts: Sequence[bytes] = (),
 ) -> bytes:
-    """Encode a NamedSharding; `dims` has the axes that cut each dimension."""
+    """Encode a NamedSharding; `dims` has the mesh axes that split each dimension."""
     mesh = b"".join(bytes_field(1, text_field(1, n) + int_field(2, size)) for n, size in axes)
     cut = [
         b"".join(bytes_field(1, axis_ref(a)) for a in dim) + (int_field(2, 1) if is_closed else b"")
@@ -311,7 +314,7 @@ ALLOC, FREE, SHARE = 0, 1, 2
 
 
 def buffer(id_: int, size: int, instruction_id: int, *index: int, color: int = 0) -> bytes:
-    """Encode a logical buffer: the output of an instruction, or the part of it at `index`."""
+    """Encode a logical buffer: an instruction's output, or the part of the output at `index`."""
     where = packed(3, index) + int_field(4, instruction_id)
     fields = int_field(1, id_) + int_field(2, size) + bytes_field(3, where) + int_field(4, color)
     return bytes_field(1, fields)
@@ -328,7 +331,7 @@ def allocation(
     thread_local: bool = False,
     color: int = 0,
 ) -> bytes:
-    """Encode an allocation with the buffers assigned to it: (id, offset, size)."""
+    """Encode an allocation and the buffers assigned to the allocation: (id, offset, size)."""
     places = b"".join(
         bytes_field(9, packed_pair(buffer_id, offset) + int_field(3, length))
         for buffer_id, offset, length in assigned
@@ -345,7 +348,7 @@ def allocation(
 
 
 def heap_trace(*events: tuple[int, int, str, int]) -> bytes:
-    """Encode events: (kind, buffer, instruction's name, buffer that memory is shared with)."""
+    """Encode heap events: (kind, buffer, instruction's name, buffer that memory is shared with)."""
     return bytes_field(
         4,
         b"".join(
@@ -368,7 +371,7 @@ def tuple_of(*parts: Shape) -> Shape:
 
 @dataclass
 class Op:
-    """An instruction that refers to others by name."""
+    """Represent an instruction that refers to its operands by name."""
 
     name: str
     opcode: str
@@ -392,7 +395,7 @@ def op(
     number: int | None = None,
     target: str | None = None,
 ) -> Op:
-    """Make an instruction; `line` is its `file:line`, `frame` the id of its stack frame."""
+    """Make an instruction; `line` is a `file:line`, and `frame` is the id of a stack frame."""
     file, _, at = (line or "").rpartition(":")
     metadata = OpMetadata(tf_op, file or None, int(at) if at else None, frame)
     return Op(
@@ -423,9 +426,10 @@ def module(
     threads: dict[str, str] | None = None,
     extra: bytes = b"",
 ) -> Module:
-    """Make a module. Ids of instructions count over all computations, as compilers do.
+    """Make a module.
 
-    Ids of computations overlap with these, so that tests notice if the two are confused.
+    Ids of instructions count over all computations, as compilers count them. Ids of computations
+    overlap with ids of instructions, so tests notice if the program confuses the two.
     """
     computation_ids = {name: i for i, name in enumerate(computations, 1)}
     ids: dict[str, int] = {}
@@ -446,7 +450,7 @@ def module(
                 (threads or {}).get(name),
             )
         )
-    # The last computation is the entry.
+    # The last computation is the entry computation.
     return Module(made, frames, devices, extra, len(made) or None)
 
 
@@ -464,7 +468,9 @@ def hlo_proto(
 
 
 def metadata_plane(programs: dict[int, tuple[str, bytes | None]]) -> Plane:
-    """Make the plane of programs from ids, names and HloProtos, None for an entry without one."""
+    """Make the plane of programs from ids, names and HloProtos; None makes an entry without a
+    program.
+    """
     return Plane(
         "/host:metadata",
         event_metadata=[

@@ -2,7 +2,7 @@
 
     python3 -m tests.builders.make_pictures
 
-No test compares them with new ones, since pictures depend on fonts.
+No test compares the pictures with new screenshots, because screenshots depend on fonts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.builders.browser import Browser, browser
 from tests.harness import ROOT, answer
 
-# Name: first and last element, width, and the element to click before.
+# The columns are name, first and last element, width, and the element to click first.
 PICTURES: dict[str, tuple[str, str, int, str | None]] = {
     "page": ("header", "#findings tr:nth-child(7)", 980, None),
     "flame": ("#flame", "#flame", 1100, "input[value=scopes]"),
@@ -25,8 +25,8 @@ PICTURES: dict[str, tuple[str, str, int, str | None]] = {
 
 def shot(tab: Browser, first: str, last: str) -> bytes:
     clip = tab.value(
-        f"(() => {{ const [a, b] = ['{first}', '{last}'].map((each) =>"
-        " document.querySelector(each).getBoundingClientRect());"
+        f"(() => {{ const [a, b] = ['{first}', '{last}'].map((element) =>"
+        " document.querySelector(element).getBoundingClientRect());"
         " return {x: 0, y: a.top + scrollY, width: innerWidth, height: b.bottom - a.top + 8,"
         " scale: 1}; })()"
     )
@@ -37,7 +37,7 @@ def shot(tab: Browser, first: str, last: str) -> bytes:
 def main() -> None:
     with browser() as tab, tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "step.html")
-        # As the pages call it; the picture is to show no path of this machine.
+        # The path is relative, so the picture shows no path of this machine.
         os.chdir(ROOT)
         answer("tests/data/demo", "page", "--out", str(page))
         for name, (first, last, width, clicked) in PICTURES.items():

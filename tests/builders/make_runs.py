@@ -3,8 +3,8 @@
     python3 -m tests.builders.make_runs FOLDER
 
 FOLDER/before and FOLDER/after become log directories, each with a run of six steps on two devices.
-After the change, all lines of train.py are three lines further down, and its line 49, now 52, is
-12 % slower. The bytes follow from this source alone.
+The change moves all lines of train.py down by three lines, and makes line 49, now line 52, 12 %
+slower. This source alone determines the bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def changed(program: Program) -> Program:
 
 
 def write_run(folder: Path, run: str, program: Program, seed: int) -> Path:
-    """Write a log directory with one run of one host and return its path."""
+    """Write a log directory with one run of one host and return the path of the trace."""
     there = folder / "plugins" / "profile" / run
     there.mkdir(parents=True, exist_ok=True)
     data = rewrite.trace(program, N_STEPS, host=HOST, devices=DEVICES, jitter=JITTER, seed=seed)
@@ -41,7 +41,7 @@ def write_run(folder: Path, run: str, program: Program, seed: int) -> Path:
 
 
 def write_runs(folder: Path) -> dict[str, Path]:
-    """Write both runs and return their paths by the names of their records in `tests/data`."""
+    """Write both runs; return their paths by the file names of their records in `tests/data`."""
     program = records.of_demo()
     return {
         "before": write_run(folder / "before", "2026_11_21_10_00_00", program, seed=1),

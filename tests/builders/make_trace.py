@@ -1,13 +1,14 @@
-"""Writes large synthetic traces in the shape of real ones, for the benchmark and the tests.
+"""Write large synthetic traces in the shape of real traces, for the benchmark and the tests.
 
     python3 -m tests.builders.make_trace OUT.xplane.pb [--factor F]
 
-Each device runs the same program in every step: some ops, then a `while` with a repeated body,
-then the rest. At factor 1 each of 8 devices has 316 000 `XLA Ops` events; the file has 3.5 million
-events and about 120 MB. The factor scales the events, but not the 1000 ops. One event in twelve is
-instant. Equal shapes give equal bytes.
+Each device runs the same program in every step: some ops, then a `while` with a repeated body, then
+more ops. At factor 1, each of 8 devices has 316 000 `XLA Ops` events, and the file has 3.5 million
+events and about 120 MB. The factor scales the number of events, but not the number of ops (1000).
+One event in twelve is instant. Equal shapes give equal bytes.
 
-It is fast because a line is encoded once for all devices, from parts encoded once for all events.
+Writing is fast because a line is encoded once for all devices, and each common part of events is
+encoded once.
 """
 
 from __future__ import annotations
@@ -46,19 +47,19 @@ FIRST_STEP_ID = 2_000_000
 
 
 class Shape(NamedTuple):
-    """The size of a trace."""
+    """Hold the size of a trace."""
 
     factor: float = 1.0
-    # 0: the program runs once, without a Steps line.
+    # With 0, the program runs once, without a Steps line.
     n_steps: int = 8
     n_devices: int = 8
     n_hosts: int = 1
-    # Copies of the planes other than that of the first device
+    # This counts copies of every plane except the first device's plane.
     others: int = 1
 
     @property
     def trips(self) -> list[int]:
-        """Return the trips of each step's loop: most in number 5, fewest in number 0."""
+        """Return the number of rounds of each step's loop: most in step 5, fewest in step 0."""
         n_runs = self.n_steps or 1
         trips = [max(1, round(155 * self.factor * 8 / n_runs))] * n_runs
         if n_runs > 5:
@@ -67,7 +68,7 @@ class Shape(NamedTuple):
         return trips
 
     def filler(self, n_blocks: int, n_ids: int) -> Pieces:
-        """Return events of a line that nobody reads, in equal blocks."""
+        """Return a line that no mode reads, with equal blocks of events."""
         rng = random.Random(3)
         block = b"".join(
             bytes_field(
@@ -90,7 +91,7 @@ FLAGS = "u32[]{:S(2)}"
 
 
 class Form(NamedTuple):
-    """A kind of op: `%name.7 = shape opcode(operand, …), attributes`."""
+    """Represent a kind of op: `%name.7 = shape opcode(operand, …), attributes`."""
 
     category: str
     name: str
@@ -130,7 +131,7 @@ LOOP = Form("while", "while", WHILE, "while", WHILE, ", condition=%region_1, bod
 
 
 def text_of(form: Form, number: int, size: int) -> str:
-    """Return the HLO text of an op, with operands up to that size."""
+    """Return the HLO text of an op, with operands up to a given size."""
     head = f"%{form.name}.{number} = {form.shape} {form.opcode}("
     operands = [f"{form.operand} %param.{number}"]
     left = size - len(head)
@@ -154,7 +155,7 @@ def stats_of(form: Form, number: int, rng: random.Random) -> dict[str, StatValue
     if form.computes:
         stats |= {"flops": 1000 * size, "model_flops": 1000 * size}
     if form is not LOOP and not form.category.startswith("copy"):
-        line = 1 + number // 4  # several ops share a line
+        line = 1 + number // 4  # Several ops share a line.
         frames = ["<embedded module '_launcher'>:153:2", "<embedded module '_launcher'>:35:2"]
         frames += [f"/src/train/{file}.py:{line + i}:4" for i, file in enumerate(("main", "step"))]
         frames += [f"/src/models/transformer/block_{line % 7}.py:{line}:12"]
@@ -168,7 +169,9 @@ def stats_of(form: Form, number: int, rng: random.Random) -> dict[str, StatValue
 
 
 def op_metadata(names: StatNames) -> list[EventMetadata]:
-    """Return the loop, then its body, then the ops before and after it."""
+    """Return metadata of the loop, then of the loop's body, then of the ops before and after the
+    loop.
+    """
     rng = random.Random(1)
     metadata = []
     for number in range(1, N_OPS + 1):
@@ -183,7 +186,7 @@ def op_metadata(names: StatNames) -> list[EventMetadata]:
 
 
 class Execution(NamedTuple):
-    """The bytes of an op's event before, between and after the two places of its offset."""
+    """Hold the bytes of an op's event, cut at the two places of the event's offset."""
 
     duration: int
     head: bytes
@@ -193,13 +196,13 @@ class Execution(NamedTuple):
     @staticmethod
     def of(op: int, duration: int, stat_ids: Sequence[int]) -> Execution:
         offset_stat, duration_stat = (int_field(1, stat_id) for stat_id in stat_ids)
-        # All offsets take seven bytes, so the length of the first stat's message is known.
+        # All offsets take seven bytes, so the message of the first stat has a known length.
         n_offset = len(varint(FIRST_OFFSET_PS))
         return Execution(
             duration,
             head=int_field(1, op) + varint(2 << 3),
             middle=(
-                # The duration of an instant op isn't written.
+                # An instant op has no duration field.
                 (int_field(3, duration) if duration else b"")
                 + varint(4 << 3 | 2)
                 + varint(len(offset_stat) + 1 + n_offset)
@@ -216,14 +219,14 @@ class Execution(NamedTuple):
 
 
 def executions_of(op: int, stat_ids: Sequence[int], rng: random.Random) -> list[Execution]:
-    """Return equally likely executions of an op; the first is instant."""
+    """Return equally likely executions of an op; the first execution is instant."""
     typical = rng.lognormvariate(15.5, 0.8)
     durations = [int(typical * rng.uniform(0.9, 1.1)) for _ in range(1, N_INSTANT)]
     return [Execution.of(op, duration, stat_ids) for duration in (0, *durations)]
 
 
 class Program:
-    """The events of a device's ops line, in slices, and its steps."""
+    """Hold the steps of a device and the events of the ops line, in slices."""
 
     def __init__(self, trips: Sequence[int], stat_ids: Sequence[int]) -> None:
         self.slices: list[bytes] = []
@@ -264,7 +267,7 @@ class Program:
 
 
 class Hole:
-    """Zeros that take no space on disk."""
+    """Represent zeros that take no space on disk."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -273,12 +276,12 @@ class Hole:
         return self.size
 
 
-# The bytes of a message, in parts
+# A message is kept as a list of byte strings.
 Pieces = list[bytes | Hole]
 
 
 def wrapped(number: int, pieces: Pieces) -> Pieces:
-    """Return a field with these bytes."""
+    """Return a length-delimited field with these bytes."""
     return [varint(number << 3 | 2) + varint(sum(map(len, pieces))), *pieces]
 
 
@@ -288,7 +291,7 @@ def line(line_id: int, name: str, timestamp_ns: int, events: Pieces) -> Pieces:
 
 
 def device_pieces(shape: Shape) -> Pieces:
-    """Return a device plane without its name."""
+    """Return a device plane without the plane's name."""
     names = StatNames()
     stat_ids = names.id_of("device_offset_ps"), names.id_of("device_duration_ps")
     metadata = op_metadata(names)
@@ -313,7 +316,7 @@ def device_pieces(shape: Shape) -> Pieces:
 
 
 def host_pieces(shape: Shape) -> Pieces:
-    """Return a host plane without its name: many threads, on the clock of the epoch."""
+    """Return a host plane without the plane's name: many threads, on the epoch's clock."""
     events = shape.filler(12, N_HOST_NAMES)
     names = [EventMetadata(i, f"Thunk::Execute#{i}") for i in range(1, N_HOST_NAMES + 1)]
     threads = [

@@ -1,9 +1,9 @@
-"""Random buffer assignments for random programs, as compilers write them.
+"""Make random buffer assignments for random programs, in the way compilers write them.
 
-A heap is simulated, instruction by instruction: buffers come and go, share the memory of others,
-and take over what was just freed. There are also parameters, results, constants, thread-local
-buffers and other memories. A heap may be spread over several allocations or have several traces or
-none.
+The module simulates a heap, instruction by instruction: buffers come and go, share memory with
+other buffers, and reuse freed memory. There are also parameters, results, constants, thread-local
+buffers and other memories. A heap may be spread over several allocations, and may have several
+traces or no trace.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.builders.hlo_proto import (
     heap_trace,
 )
 
-# Few sizes, so that ties are frequent
+# There are few sizes, so that equal sizes are frequent.
 SIZES = (0, 32, 512, 512, 1024, 4096, 2**33)
 Event = tuple[int, int, str, int]
 
@@ -33,7 +33,7 @@ def chance(rng: random.Random, probability: float) -> bool:
 
 @dataclass
 class Piece:
-    """An allocation in the making."""
+    """Represent an allocation that is still being built."""
 
     size: int
     assigned: list[tuple[int, int, int]]
@@ -46,7 +46,7 @@ class Piece:
 
 @dataclass
 class Heap:
-    """Events, and the most live bytes of the buffers of each part."""
+    """Hold the events of a heap, and the largest number of live bytes in each part."""
 
     events: list[Event] = field(default_factory=list)
     part_of: dict[int, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class BufferMaker:
         if chance(rng, 0.5):
             self.add_heap(color=rng.choice((1, 2, 5)))
         if chance(rng, 0.3):
-            # A trace of buffers without an allocation
+            # Sometimes there is a heap trace whose buffers have no allocation.
             self.traces.append(self.heap(1, 0).events)
         if chance(rng, 0.5):
             self.traces.insert(0, [])
@@ -95,7 +95,7 @@ class BufferMaker:
     # buffers
 
     def new(self, instruction: Instruction | None = None, color: int = 0) -> int:
-        """Return a buffer with the output of an instruction, or a part of it."""
+        """Return a new buffer for the output of an instruction, or for a part of the output."""
         rng = self.rng
         some = instruction or rng.choice(self.instructions)
         index: Sequence[int] = ()
@@ -107,7 +107,7 @@ class BufferMaker:
         return buffer_id
 
     def holding(self, buffer_ids: Sequence[int]) -> Piece:
-        """Return an allocation in which all buffers begin at offset 0."""
+        """Return an allocation in which all buffers start at offset 0."""
         size = max((self.sizes[i] for i in buffer_ids), default=self.rng.choice(SIZES))
         return Piece(size, [(i, 0, self.sizes[i]) for i in buffer_ids])
 
@@ -196,4 +196,4 @@ class BufferMaker:
         if chance(rng, 0.9):
             self.traces += [heap.events] * (len(pieces) if chance(rng, 0.9) else 1)
 
-    # what no compiler writes
+    # The following assignments are contradictory; no compiler writes them.

@@ -1,7 +1,8 @@
-"""Random ops that communicate: starts and dones that name each other, groups in every form.
+"""Make random communication ops: starts and dones that name each other, with replica groups in
+every notation.
 
-Names come from a small pool, so that some dones find their start by its name, some by an update's,
-some by their own, and some only in the program.
+Names come from a small pool, so some dones find their start by the operand's name, some through an
+update, some by their own name, and some only in the program.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ MESH = [
     "mesh['a'=2] {'b'}",
     "mesh['a'=2,'a'=2] {'a'}",
 ]
-# These three have the same label.
+# These three lists of groups have the same label.
 _ALONE = ",".join(f"{{{i}}}" for i in range(9))
 LONG = [f"{{{_ALONE},{rest}}}" for rest in ("{9,10},{11}", "{9},{10,11}", "{11},{10,9}")]
 GROUPS = [*LISTED, *IOTA, *MESH, *LONG]
@@ -58,13 +59,14 @@ SYNC = (
 FUSED = ("all-reduce fusion", "all-gather fusion", "all-reduce-scatter fusion")
 DTYPES = ("bf16", "bf16", "f32", "s4", "pred", "s8")
 
-# Category, text and shape
+# Each entry has a category, a text and a shape.
 OpText = tuple[str, str, str]
 
 
 def random_communication(rng: random.Random) -> list[OpText]:
-    """Return an op that communicates or hides communication, or a start and a done, or one of
-    these."""
+    """Return an op that communicates or hides communication, or a start and a done, or only a start
+    or a done.
+    """
     alone = rng.choice((sync, sync, fused, hiding, hiding))
     pair = rng.choice(
         (in_half, in_half, on_sparse_core, on_sparse_core, fused_pair, host_copy, sent)
@@ -95,7 +97,7 @@ def as_operands(shapes: Sequence[str]) -> str:
 
 
 def who(rng: random.Random, opcode: str) -> str:
-    """Return attributes, usually with the devices that take part."""
+    """Return attributes that usually name the participating devices."""
     parts = [", channel_id=3"] if rng.random() < 0.7 else []
     if opcode.startswith("collective-permute"):
         in_place = ", slice_sizes={{4}}" if rng.random() < 0.1 else ""
@@ -140,7 +142,7 @@ def in_half(rng: random.Random) -> tuple[OpText, OpText]:
 
 
 def on_sparse_core(rng: random.Random) -> tuple[OpText, OpText]:
-    """Return a start with nothing in its text, and a done with everything."""
+    """Return a start with an empty text, and a done with all attributes."""
     kind = rng.choice(("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "mystery"))
     stem = f"{kind}{number(rng)}.cloned.1.call"
     flags = "(s32[8192]{0:T(1024)}, s32[69]{0:T(1)S(11)})"
@@ -181,7 +183,7 @@ def host_copy(rng: random.Random) -> tuple[OpText, OpText]:
 
 
 def sent(rng: random.Random) -> tuple[OpText, OpText]:
-    """Return one side of a transfer."""
+    """Return the sending or the receiving side of a transfer."""
     kind, data, n = rng.choice(("send", "recv")), array(rng), number(rng)
     category = kind if rng.random() < 0.7 else f"host {kind}"
     whole = f"({data}, u32[], token[])"

@@ -1,8 +1,8 @@
-"""Random compiled programs for random traces, with an instruction for each op.
+"""Make random compiled programs for random traces, with an instruction for each op.
 
 `RandomPrograms` assigns a program to each op of a trace, then makes these programs and the plane
 that holds them: nested fusions, dots, asynchronous chains, loops and branches, kernels with
-declared costs, and stack frames. Now and then a program is missing.
+declared costs, and stack frames. Sometimes a program is missing.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ FILES = (
     *("train.py", "model/layer.py", "a dir/moe.py", "\u00fc.py"),
     "/venv/lib/python3.11/site-packages/flax/linen.py",
 )
-# The lines that instructions are at.
+# Instructions have these source lines.
 PLACES = [(file, line) for line in range(1, 5) for file in FILES]
 COLLECTIVES = (
     *("all-gather", "all-gather", "all-reduce", "reduce-scatter", "all-to-all"),
     *("collective-permute", "collective-broadcast", "ragged-all-to-all"),
 )
-# Replica groups in each field that has held them; some contradict themselves.
+# The replica groups are in each field that compilers have used; some groups are contradictory.
 GROUPS = (
     *(
         b"",
@@ -103,7 +103,7 @@ COST_ESTIMATES: tuple[dict[str, str | int], ...] = (
 )
 
 
-# Names of computations that collectives in fusions are recognised by.
+# The program recognises collectives in fusions by these names of computations.
 BODIES = (*["fused_computation"] * 5, "all-reduce-scatter", "async_collective_fusion")
 
 
@@ -115,11 +115,11 @@ def chance(rng: random.Random, probability: float) -> bool:
 class SeenOp:
     name: str
     opcode: str
-    # The number of a location at an end of its stack.
+    # This is the number of a location at one end of the op's stack.
     place: int | None = None
 
 
-# Stat metadata of the plane that holds the programs.
+# These are the stats of the plane that holds the programs.
 STAT_NAMES = {
     7: "Hlo Proto",
     8: "something else",
@@ -132,7 +132,7 @@ LLO = Stat(10, raw(b"what a kernel became"))
 
 
 class RandomPrograms:
-    """The programs of one file."""
+    """Make the programs of a file."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -141,9 +141,10 @@ class RandomPrograms:
         self.ops: dict[int, list[SeenOp]] = {i: [] for i in self.ids}
 
     def place(self, text: str, place: int | None = None) -> tuple[str, Value | None]:
-        """Return an op's text, perhaps renamed, and the value of its stat `program_id`.
+        """Return an op's text, perhaps renamed, and the op's stat `program_id`.
 
-        `place` is the number of a location that its instruction may be at."""
+        `place` is the number of a source location that the op's instruction may have.
+        """
         rng = self.rng
         program_id = rng.choice(self.ids)
         written = re.fullmatch(r"%([\w.-]+)( = .*? ([a-z-]+)\(.*)", text, re.DOTALL)
@@ -160,7 +161,7 @@ class RandomPrograms:
         return text, rng.choice((uint64(program_id), uint64(program_id), int64(as_signed)))
 
     def planes(self) -> list[Plane]:
-        """Return the plane with the programs; sometimes there is none."""
+        """Return the plane with the programs, or sometimes no plane."""
         rng = self.rng
         if chance(rng, 0.1):
             return []
@@ -172,7 +173,7 @@ class RandomPrograms:
             ]
             rng.shuffle(entries)
         if chance(rng, 0.3):
-            # Compilers leave code of kernels under names that look like programs.
+            # Compilers leave code of kernels under names that resemble names of programs.
             others = [EventMetadata(2**35 + n, "", [LLO]) for n in range(rng.choice((1, 3)))]
             for entry in others:
                 program_id = rng.choice(self.ids)
@@ -184,7 +185,7 @@ class RandomPrograms:
         return [plane, Plane("/host:metadata")] if chance(rng, 0.01) else [plane]
 
     def entry(self, program_id: int, stats: list[Stat]) -> EventMetadata:
-        """Make a program's entry with its id in one of the places that traces use."""
+        """Make the entry of a program, with the id in one of the places that traces use."""
         rng = self.rng
         other = rng.choice((1, 2, 3, 2**64 - 7))
         match rng.randrange(4):
@@ -209,7 +210,7 @@ class RandomPrograms:
 
 
 class ProgramMaker:
-    """Makes a program with instructions for some ops, operands before their users."""
+    """Make a program with instructions for some ops, operands before users."""
 
     def __init__(self, rng: random.Random, ops: Sequence[SeenOp]) -> None:
         self.rng = rng
@@ -224,11 +225,11 @@ class ProgramMaker:
         self.frames = StackFrames(
             files=list(FILES),
             locations=[(1 + FILES.index(file), line, 5) for file, line in PLACES],
-            # A frame is called by an earlier one, or by itself.
+            # A frame's caller is an earlier frame or the frame itself.
             frames=[(1 + i, rng.choice((0, i, i, 1 + i))) for i in range(n)],
         )
         self.dot_dtypes = rng.sample(DOT_DTYPES, rng.choice((1, 2, 4)))
-        self.ended: set[int | None] = set()  # ids of starts that have a done
+        self.ended: set[int | None] = set()  # The set has ids of starts with a done.
 
     def make(self) -> HloProto:
         rng = self.rng
@@ -307,7 +308,7 @@ class ProgramMaker:
         if form in ("ids", "both"):
             written.stack_frame_id = 1 + place
         if form in ("lines", "both"):
-            # The frame overrides the line if they differ.
+            # If the frame and the line differ, the frame takes precedence.
             file, line, _ = self.frames.locations[rng.choice((place, 0))]
             written.source_file, written.source_line = FILES[file - 1], line
         return written
@@ -323,7 +324,7 @@ class ProgramMaker:
                 instruction.metadata = self.metadata_at(place)
 
     def some(self, instructions: Sequence[Instruction], most: int) -> list[Instruction]:
-        """Choose operands, mostly recent instructions, which makes long chains."""
+        """Choose operands, mostly recent instructions, so that chains become long."""
         n = self.rng.randrange(most + 1)
         near = instructions[-3:] if chance(self.rng, 0.7) else instructions
         return [self.rng.choice(near) for _ in range(n) if near]
@@ -335,7 +336,7 @@ class ProgramMaker:
     # computations
 
     def close(self, instructions: list[Instruction], name: str) -> Computation:
-        """Make a computation of these; its root is usually the last one."""
+        """Make a computation from these instructions; the last instruction is usually the root."""
         root = instructions[-1] if instructions else None
         if instructions and chance(self.rng, 0.1):
             root = self.rng.choice(instructions)
@@ -386,7 +387,7 @@ class ProgramMaker:
         return self.instruction(rng.choice(named).name if named else None, opcode, calls=calls)
 
     def dot(self, made: list[Instruction], name: str | None = None) -> Instruction:
-        """Add a dot and its operands."""
+        """Add a dot instruction and its operands."""
         rng = self.rng
         operands = [
             self.instruction(None, "convert", self.some(made, 1), shape=array(dtype, 8, 8))
@@ -423,7 +424,9 @@ class ProgramMaker:
         return self.close(made, rng.choice(BODIES))
 
     def wrapped(self, opcode: str | None) -> Computation:
-        """Make what an asynchronous operation runs, directly or through another call."""
+        """Make the computation of an asynchronous operation, called directly or through another
+        call.
+        """
         rng = self.rng
         made = self.parameters()
         if chance(rng, 0.2):
@@ -455,7 +458,7 @@ class ProgramMaker:
         elif role == "done":
             self.add_end(made, op, family)
         elif role == "update":
-            pass  # no trace has updates as ops
+            pass  # Real traces never have updates as ops.
         else:
             calls = []
             if op.opcode == "fusion" and chance(rng, 0.3):
@@ -481,7 +484,7 @@ class ProgramMaker:
         return made[-1]
 
     def add_end(self, made: list[Instruction], op: SeenOp, family: str) -> None:
-        """Add a done after an existing start or a new one."""
+        """Add a done for an existing start or for a new start."""
         rng = self.rng
         opcode = family if family in ("send", "recv") else f"{family}-start"
         there = [
@@ -513,7 +516,7 @@ class ProgramMaker:
         made.append(self.instruction(op.name, op.opcode, [behind], calls))
 
     def add_fused_done(self, made: list[Instruction], op: SeenOp) -> None:
-        """Add the end of a collective that consists of two fusions with math in between."""
+        """Add the second fusion of a collective made of two fusions with math in between."""
         rng = self.rng
         there = [
             instruction

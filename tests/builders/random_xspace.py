@@ -1,9 +1,9 @@
-"""Random XSpaces: small and awkward, but such as profilers write.
+"""Make random XSpaces: small and awkward, but similar to real traces.
 
 `random_case(rng)` returns the bytes of a file, a mode and options, for comparing the program with
 the naive implementation. Times come from a coarse grid and names from small pools, so that ties,
-shared groups, touching and overlapping ops are frequent. Some files have only the trace's clock,
-some also the core's, which agrees with the trace's or is bent against it.
+shared groups, touching and overlapping ops are frequent. Some files have only the trace's clock;
+other files also have the core's clock, which either agrees with the trace's clock or differs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def words(text: str) -> list[str]:
 
 # --- categories and texts ------------------------------------------------------------------------
 
-# The vocabulary is the pool, so new categories are drawn at once.
+# The pool is the program's vocabulary, so new categories are drawn at once.
 OPCODES = [category for category in vocabulary.KIND_OF if " " not in category]
 FUSIONS = [
     f"{family} fusion"
@@ -59,7 +59,7 @@ FUSIONS = [
         "scatter megacore brand-new infeed"
     )
 ]
-# Categories, and the opcodes that the text of such an op may have
+# These categories of ops have the listed opcodes in their texts.
 SPECIAL_CATEGORIES = {
     "data formatting": words("copy transpose reshape dynamic-reshape"),
     "non-fusion elementwise": words("add multiply convert convert subtract compare tanh"),
@@ -87,7 +87,7 @@ FREQUENT_CATEGORIES = [
     *MATH_CATEGORIES,
 ]
 
-# Categories of ops that move data, about which the program knows most
+# These categories move data; the program has most rules for their ops.
 MOVING_CATEGORIES = [
     *words("async-start async-done async-done async-done copy-start copy-done copy-done copy"),
     *words("all-reduce reduce-scatter all-gather-start all-gather-done recv-done send slice"),
@@ -98,7 +98,7 @@ ASYNC_NAMES = [
     *words("all-gather all-reduce reduce-scatter all-to-all ragged-all-to-all send recv"),
     *words("collective-permute collective-broadcast slice dynamic-slice dynamic-update-slice"),
     *words("copy pad concatenate sparse-core-data-format gather_offload scatter_offload"),
-    # names without a prefix of the above, or with a letter after it
+    # These names lack a known prefix, or have a letter after the prefix.
     *words("slicer copying padded sender all-gathering async-collective host gather barrier"),
 ]
 ASYNC_FUSIONS = [
@@ -111,7 +111,7 @@ SUFFIXES = ["", "", ".1", ".48", ".remat", ".remat2", ".clone.3", ".200.cloned.1
 ASYNC_SUFFIXES = ["", "-done", "_async_done", ".call-done", "2", ".5.cloned.1.call-start"]
 CUSTOM_CALL_TARGETS = [*["tpu_custom_call"] * 4, "ConcatBitcast", "TODO(b/522284627)"]
 
-# Real ops: category, name, output shape, the rest.
+# Each real op has a category, a name, an output shape, and the rest of its text.
 SEEN_OPS = [
     (
         "async-done",
@@ -152,18 +152,18 @@ NO_HLO = ["", "jit_step(9646411105960254074)"]
 
 # --- facts ---------------------------------------------------------------------------------------
 
-# Stacks with the outermost frame first; they may be written in reverse.
+# Stacks have the outermost frame first and may be written in reverse.
 STACKS: list[list[str]] = [
     *(["model.py:7:3"], ["<embedded module '_launcher'>:153:2", "model/layer.py:30:14"], []),
     *(['a dir/my "file".py:12'], ["outer.py:1:1", "no_line_at_all"], ["x.py:1:2"]),
     *(["outer.py:1:1", "indented.py:5:9"], ["C:\\code\\m.py:3:4"], ["odd:12:7:9"]),
     *(["\u00fc.py:8:1"], ["x.py:1:2", "model.py:7:3", "x.py:1:2"]),
-    # both ends on one line, or in files of one name
+    # These stacks have both ends on one line, or in files of one name.
     *(["x.py:1:2", "model.py:7:3", "x.py:1:9"], ["a/x.py:1:2", "model.py:7:3", "b/x.py:1:2"]),
 ]
-# Frames at the lines that programs have
+# These frames have lines that programs also use.
 PLACED = [f"{file}:{line}:5" for file, line in PLACES]
-# Other frames
+# These frames occur in no program.
 FRAMES = [
     *("train.py:1:5", "my-site-packages/own.py:4:1", "lib/python3.11/own.py:2:2"),
     *("/usr/lib/python3.11/threading.py:5:6", "/venv/lib/python3/dist-packages/torch/x.py:3:3"),
@@ -192,12 +192,12 @@ def chance(rng: random.Random, probability: float) -> bool:
 
 
 class TextMaker:
-    """Writes HLO texts from a small grammar."""
+    """Write HLO texts from a small grammar."""
 
     def __init__(self, rng: random.Random, dtypes: Sequence[str]) -> None:
         self.rng = rng
         self.dtypes = dtypes
-        self.is_on_chip = False  # whether all arrays of the current text are on chip
+        self.is_on_chip = False  # True if all arrays of the current text are on chip.
 
     def array(self) -> str:
         rng = self.rng
@@ -248,7 +248,7 @@ class TextMaker:
         return ", ".join(self.operand(output) for _ in range(self.rng.choice((0, 1, 1, 2, 3))))
 
     def text(self, opcode: str) -> tuple[str, str]:
-        """Return an HLO text with that opcode, and the shape of its output."""
+        """Return an HLO text with this opcode, and the shape of the output."""
         rng = self.rng
         self.is_on_chip = chance(rng, 0.3)
         output = self.shape()
@@ -261,7 +261,7 @@ class TextMaker:
 
 
 def random_category(rng: random.Random, is_plausible: bool) -> tuple[str | None, str]:
-    """Return a category or None, and a fitting opcode."""
+    """Return a category or None, and a suitable opcode."""
     choice = rng.randrange(20)
     if is_plausible and choice < 16:
         category = rng.choice(MATH_CATEGORIES)
@@ -270,7 +270,7 @@ def random_category(rng: random.Random, is_plausible: bool) -> tuple[str | None,
     elif choice == 17:
         return rng.choice(UNKNOWN_CATEGORIES), rng.choice(OPCODES)
     else:
-        # The vocabulary is a pool, so new categories are drawn at once.
+        # The pool is the program's vocabulary, so new categories are drawn at once.
         pools = (
             *(OPCODES, FUSIONS, list(SPECIAL_CATEGORIES), FREQUENT_CATEGORIES),
             list(vocabulary.KIND_OF),
@@ -294,9 +294,10 @@ def random_breakdown(rng: random.Random) -> Value:
 
 
 class OpPool:
-    """The op metadata of a plane. Ops share few stacks and tf_ops, which makes groups.
+    """Make the op metadata of a plane.
 
-    In a plausible one most ops can be rooflined; in the others every fact may be missing or odd.
+    Ops share few stacks and tf_ops, so groups have several ops. In a plausible pool most ops can be
+    rooflined; in other pools every fact may be missing or odd.
     """
 
     def __init__(self, rng: random.Random, names: StatNames, programs: RandomPrograms) -> None:
@@ -306,13 +307,13 @@ class OpPool:
         self.stacks = [self.random_frames() for _ in range(rng.choice((1, 1, 3)))]
         self.tf_ops = rng.sample(TF_OPS, rng.choice((2, 6)))
         self.share_with_tf_op = rng.choice((0.5, 0.5, 0.9))
-        # Most profilers keep to one frame order.
+        # Most profilers always write frames in the same order.
         self.share_turned = rng.choice((0, 0, 1, 1, 0.1, 0.5, 0.9))
         self.share_with_source = rng.choice((0, 0.1, 0.3, 0.9, 0.9))
         self.is_plausible = chance(rng, 0.5)
-        # Ops that move data have no stack, so that their lines come from the program.
+        # Ops that move data have no stack, so the program provides their lines.
         self.is_all_moving = chance(rng, 0.35)
-        # Nearly all ops are starts and dones with few names.
+        # Nearly all ops are starts and dones, with few distinct names.
         self.is_communicating = chance(rng, 0.4)
         self.communicating: list[OpText] = []
         self.texts = TextMaker(rng, MATH_DTYPES if self.is_plausible else DTYPES)
@@ -403,7 +404,7 @@ class OpPool:
         return stats
 
     def move_facts(self, metadata: Sequence[EventMetadata], events: Sequence[Event]) -> None:
-        """Move facts from metadata to events, and add some that contradict them."""
+        """Move facts from metadata to events, and add some contradictory facts."""
         rng = self.rng
         moved: dict[int, list[Stat]] = {}
         for entry in metadata:
@@ -428,13 +429,13 @@ TimedEvent = tuple[Event, int]
 
 
 class TraceClock:
-    """The absolute times of a plane, and how lines write them."""
+    """Hold the absolute times of a plane, and how lines write the times."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.origin_ns = rng.choice((0, 0, 0, 5, 1_741_722_097_000_000_000))
         self.base_ps = rng.choice((0, 0, 7000, 2**40, 2**62))
-        # A factor for all times; with some, nothing is shorter than microseconds.
+        # The factor scales all times; large factors make everything last at least microseconds.
         self.scale = rng.choice((1, 1, 1, 10**5, 10**6))
 
     def scaled(self, events: Sequence[TimedEvent]) -> list[TimedEvent]:
@@ -456,17 +457,18 @@ class TraceClock:
         )
 
     def random_lines(self, name: str, events: Sequence[TimedEvent]) -> list[Line]:
-        """Return one line of that name, or two."""
+        """Return one or two lines with this name."""
         cut = self.rng.randrange(len(events) + 1) if chance(self.rng, 0.15) else None
         parts = [events] if cut is None else [events[:cut], events[cut:]]
         return [self.random_line(name, part) for part in parts]
 
 
 class CoreClock:
-    """The times that the core measured, as stats of events.
+    """Hold the times that the core measured, as stats of events.
 
-    The trace's clock is fitted to it and bent: it drifts, it jumps, and at some places it draws
-    ops as instant that were not. On some planes the two agree, on some only one exists.
+    The trace's clock is derived from the core's clock and distorted: the trace's clock drifts,
+    jumps, and shows some ops as instant. On some planes both clocks agree, and some planes have
+    only one clock.
     """
 
     def __init__(self, rng: random.Random, names: StatNames, scale: int = 1) -> None:
@@ -492,7 +494,7 @@ class CoreClock:
         return max(0, fine - fine % self.grain)
 
     def measure(self, events: Sequence[TimedEvent]) -> None:
-        """Write the core's times on some or all events; sometimes a part is missing."""
+        """Write the core's times on some or all events; sometimes a stat is missing."""
         for event, time in events:
             stats = []
             if self.is_there and chance(self.rng, self.share_measured):
@@ -519,7 +521,7 @@ class CoreClock:
         return stats
 
     def more(self) -> list[Stat]:
-        """Return other stats of events."""
+        """Return additional stats of events."""
         pool = [
             self.names.stat("flow", uint64(616168051)),
             self.names.stat("_a", int64(1)),
@@ -529,7 +531,9 @@ class CoreClock:
         return self.rng.sample(pool, self.rng.choice((1, 1, 2, 3)))
 
     def bend(self, ops: list[TimedEvent]) -> list[TimedEvent]:
-        """Draw some ops as instants, and some of these at their predecessor's offset."""
+        """Make some ops instant on the trace's clock, some of them at the offset of the preceding
+        op.
+        """
         if not (self.is_there and self.is_bent) or chance(self.rng, 0.3):
             return ops
         bent: list[TimedEvent] = []
@@ -561,7 +565,7 @@ def random_event(rng: random.Random, ids: Sequence[int | None], is_long: bool) -
 
 
 FEW = (0, 1, 4, 10, 10, 20, 20, 20, 40, 40, 60)
-# Steps lack some of many ops, which is a small part of a hundred.
+# Each step lacks some of many ops, at most about one percent.
 MANY = (0, 1, 10, 20, 60, 100, 100)
 
 
@@ -597,7 +601,8 @@ def random_steps(
 ) -> list[TimedEvent]:
     """Return steps, or executions of programs, and add their names to the metadata.
 
-    Tidy ones follow each other, and there may be one for each round of ops."""
+    Tidy steps follow each other, and there may be one step for each round of ops.
+    """
     out = []
     tidy = chance(rng, 0.5)
     few_names = rng.sample(names, 2)
@@ -616,13 +621,13 @@ def random_steps(
     return out
 
 
-BRANCHES = 2**43  # the first id of conditionals
+BRANCHES = 2**43  # Ids of conditionals start here.
 
 
 def with_branches(
     rng: random.Random, names: StatNames, metadata: list[EventMetadata], ops: list[TimedEvent]
 ) -> list[TimedEvent]:
-    """Put conditionals around some ops; an op may start with its conditional."""
+    """Put conditionals around some ops; an op may start at the same time as the conditional."""
     out = list(ops)
     for i in range(rng.choice((1, 1, 2, 3))):
         at = rng.randrange(len(out) + 1)
@@ -641,14 +646,17 @@ DEVICE_TYPES = [
 ]
 
 
-WAITS = 2**47  # the first id of waits
-WAIT_NAMES = ("barrier-cores", "barrier-cores", "dependency-wait", "dependency-wait", "other", None)
+WAITS = 2**47  # Ids of waits start here.
+WAIT_NAMES = (
+    *("barrier-cores", "barrier-cores", "dependency-wait", "dependency-wait", "other", None),
+    *("ep_run_kernel", "ep_wait_in", "part/wait"),
+)
 
 
 def random_waits(
     rng: random.Random, metadata: list[EventMetadata], ops: Sequence[TimedEvent], span: int
 ) -> list[TimedEvent]:
-    """Return events for the line of waits, before or after ops or across the whole span."""
+    """Return waits and regions of kernels, at an edge of ops or across the whole span."""
     out = []
     for i, name in enumerate(rng.choices(WAIT_NAMES, k=rng.choice((1, 2, 5, 10)))):
         if name is not None:
@@ -657,7 +665,7 @@ def random_waits(
         time = rng.randrange(0, min(span, 600) + 40, 10)
         if ops and chance(rng, 0.5):
             op, start = rng.choice(ops)
-            time = rng.choice((start - length, start + max(0, op.duration_ps or 0)))
+            time = rng.choice((start - length, start, start + max(0, op.duration_ps or 0)))
         if chance(rng, 0.1):
             time, length = 0, span
         out.append((Event(WAITS + i, duration_ps=length), max(0, time)))
@@ -684,7 +692,9 @@ def random_plane(
     numbers: Sequence[int] = FEW,
     clock: TraceClock | None = None,
 ) -> Plane:
-    """Return a device that runs ops in a few rounds, one for each step if steps are tidy."""
+    """Return a device that runs ops in a few rounds, with one round for each step if steps are
+    tidy.
+    """
     names = StatNames(rng.choice((1, 1, 2**44)))
     pool = OpPool(rng, names, programs)
     ids = random_metadata_ids(rng, rng.choice((1, 3, 6, 12, 30)))
@@ -697,7 +707,7 @@ def random_plane(
     span = max([1, *(time + (event.duration_ps or 0) for event, time in ops)])
     is_short = len(ops) <= 20 or numbers is MANY
     n_rounds = rng.choice((1, 1, 2, 3, 4)) if is_short else 1
-    # A record accepts steps whose number of ops differs by less than 2 %.
+    # The mode record accepts steps if their numbers of ops differ by less than 2 %.
     share_left_out = rng.choice((0, 0, 0.01, 0.05, 0.5))
     ops = [
         (replace(event, stats=[]), time + i * span)
@@ -729,6 +739,9 @@ def random_plane(
     if chance(rng, 0.5):
         core.measure(waits)
     lines += clock.random_lines("XLA TraceMe", waits)
+    if chance(rng, 0.3):
+        # Their stats are the counters.
+        lines += clock.random_lines("_counters_", waits)
     lines.append(clock.random_line("Async XLA Ops", random_ops(rng, metadata)))
     if chance(rng, 0.2):
         rng.shuffle(lines)
@@ -747,7 +760,7 @@ HOST_EVENTS = (
 
 
 def random_calls(rng: random.Random, n: int, span: int) -> list[tuple[int, int]]:
-    """Return starts and ends of a thread's events, nested like calls."""
+    """Return the starts and ends of a thread's events, nested like calls."""
     edges = sorted(rng.randrange(0, span, 10) for _ in range(2 * n))
     calls: list[tuple[int, int]] = []
     under_way: list[int] = []
@@ -770,7 +783,7 @@ def random_host(rng: random.Random, clock: TraceClock) -> Plane:
         for start, end in calls:
             event = Event(rng.choice((None, *range(1, len(HOST_EVENTS)))), None, end - start)
             if chance(rng, 0.2):
-                # Some writers leave out a 0.
+                # Some profilers omit the value 0.
                 event.duration_ps = event.duration_ps or None
             if chance(rng, 0.2):
                 event.stats = [names.stat("_c", rng.choice((int64(3), string("x"), double(0.5))))]
@@ -799,7 +812,7 @@ def random_pipeline_options(rng: random.Random, data: bytes) -> dict[str, Any]:
         options["step"] = "all"
     elif chance(rng, 0.12):
         names = [*STEP_NAMES, *PROGRAMS]
-        # Names of several steps are more interesting.
+        # Ambiguous names of steps are worth more tests.
         weights = [data.count(text_field(2, name)) ** 2 for name in names]
         name = rng.choices([*names, "nowhere"], [*weights, 1])[0]
         length = rng.randint(1, max(1, len(name))) if chance(rng, 0.3) else len(name)
@@ -817,7 +830,7 @@ def random_kernel_costs(rng: random.Random, data: bytes) -> list[str]:
 
 
 OP_NAME_RE = re.compile(rb"%([\w.\-]+) = ")
-# Numbers are no prefixes; the others are ambiguous or unknown.
+# A number is never a prefix of a name; the other texts are ambiguous or unknown.
 NO_OP_NAMES = ("", "1", "f", "nowhere", "%", "FUSION", "%fusion", "copy-done.1")
 SCOPES = {
     "jit(f)/jvp(layer)/dot_general:": "layer",
@@ -829,7 +842,7 @@ NO_SCOPES = ("nowhere", "lay", "ATTN", "while", "Model/layers_", "mlp/")
 
 
 def random_scope(rng: random.Random, data: bytes) -> str:
-    """Return a scope, usually one of a path in the file."""
+    """Return a scope, usually from a path in the file."""
     present = [scope for path, scope in SCOPES.items() if path.encode() in data]
     if chance(rng, 0.15):
         return rng.choice(NO_SCOPES)
@@ -838,8 +851,13 @@ def random_scope(rng: random.Random, data: bytes) -> str:
     return name.replace("0", "*") if chance(rng, 0.3) else name
 
 
+def random_kernel(rng: random.Random, data: bytes) -> str:
+    """Return the name of a kernel or op, or a beginning of one."""
+    return rng.choice((*KERNELS, "my", "nowhere", random_op_name(rng, data)))
+
+
 def random_op_name(rng: random.Random, data: bytes) -> str:
-    """Return the name of an op in the file, or a beginning of one."""
+    """Return the name of an op in the file, or a prefix of the name."""
     names = [name.decode() for name in OP_NAME_RE.findall(data)]
     if not names or chance(rng, 0.15):
         return rng.choice(NO_OP_NAMES)
@@ -857,7 +875,7 @@ def one_of(*values: Any) -> Draw:
     return lambda rng, _: rng.choice(values)
 
 
-# For each option of a mode: how often it is given, and its values
+# Each option of a mode has a probability and possible values.
 OPTIONS: dict[str, tuple[float, Draw]] = {
     "--include-comm": (0.5, one_of(True)),
     "--include-data-move": (0.5, one_of(True)),
@@ -870,6 +888,7 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
     },
     "--bytes": (0.3, one_of("hbm", "accessed")),
     "--kernel-cost": (0.5, random_kernel_costs),
+    "--kernel": (0.3, random_kernel),
     "--flags": (0.5, one_of(*sorted(map(str, FLAG_FILES.iterdir())))),
     "--depth": (0.5, one_of(0, 1, 2, 3, "all", "all")),
     "--below": (0.4, random_scope),
@@ -886,12 +905,12 @@ OPTIONS: dict[str, tuple[float, Draw]] = {
 def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]:
     options = random_pipeline_options(rng, data)
     (of_mode,) = [known.options for known in compute_breakdown.MODES if known.name == mode]
-    # Pipeline options are drawn above.
+    # `random_pipeline_options` draws the options of the pipeline.
     for flag in (flag for flag in of_mode if flag in OPTIONS):
         share, draw = OPTIONS[flag]
         if chance(rng, share):
             options[flag.removeprefix("--").replace("-", "_")] = draw(rng, data)
-    # The command line refuses some combinations.
+    # The program rejects some combinations of options.
     useful = [name for name in ("model_flops", "flops_per_token", "params") if name in options]
     for name in useful[:-1]:
         del options[name]
@@ -903,7 +922,7 @@ def random_options(rng: random.Random, mode: str, data: bytes) -> dict[str, Any]
 
 
 def command_line(options: dict[str, Any]) -> list[str]:
-    """Return the words of a command line for options given by name."""
+    """Return the command-line words for options given by name."""
     words = []
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
@@ -912,13 +931,13 @@ def command_line(options: dict[str, Any]) -> list[str]:
         elif isinstance(value, (list, tuple)):
             words += [word for item in value for word in (flag, str(item))]
         elif value is not None and value is not False:
-            # A value that looks like an option must be joined to its flag.
+            # A value that looks like an option must be joined to the flag.
             words += [f"{flag}={value}"] if str(value).startswith("-") else [flag, str(value)]
     return words
 
 
 def same_program(rng: random.Random, plane: Plane, name: str) -> Plane:
-    """Return another device that runs nearly the same ops in other times."""
+    """Return a second device that runs nearly the same ops at different times."""
     share_left_out = rng.choice((0, 0, 0.01, 0.1))
     lines = []
     for line in plane.lines:
@@ -951,7 +970,7 @@ def random_case(rng: random.Random) -> tuple[bytes, str, dict[str, Any]]:
     programs = RandomPrograms(rng)
     clock = TraceClock(rng)
     planes = [random_plane(rng, name, programs, clock=clock) for name in names]
-    # Usually all planes have one clock.
+    # Usually all planes share one clock.
     hosts = [random_host(rng, clock if chance(rng, 0.9) else TraceClock(rng))]
     hosts = rng.choice((hosts, hosts, hosts, hosts, [*hosts, *hosts], []))
     data = encoded(rng, planes + programs.planes() + hosts)
@@ -970,7 +989,7 @@ def random_record_case(rng: random.Random) -> tuple[bytes, dict[str, Any]]:
         else:
             planes.append(random_plane(rng, name, programs, MANY))
     if chance(rng, 0.2):
-        # A record leaves out planes that are no TensorCore.
+        # The mode record ignores planes of devices that are not TensorCores.
         name = rng.choice(
             ("/device:TPU:0 SparseCore 0", "/device:TPU:0 SparseCore A 1", "/device:GPU:0")
         )

@@ -1,9 +1,9 @@
-"""Programs as lists of ops, edits of their source, and the records of their runs.
+"""Represent programs as lists of ops, edit their source, and make the records of their runs.
 
-`of_demo()` is the program of the trace in tests/data, `made_up()` a random one. An edit turns a
-program into another; each op keeps its `origin`, the ops of the first program that it descends
-from, so a test knows which lines are the same. `record()` runs a program and prints the object
-that the mode `record` prints.
+`of_demo()` returns the program of the trace in tests/data, and `made_up()` a random program. An
+edit turns a program into a new program. Each op keeps as `origin` the ops of the first program that
+the op descends from, so a test knows which lines correspond. `record()` runs a program and returns
+the object that the mode `record` prints.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Op:
-    """An op of a program, with the time of all its executions in a step."""
+    """Represent an op of a program, with the total time of the op's executions in a step."""
 
     origin: frozenset[int]
     kind: str
@@ -135,7 +135,7 @@ PRIMITIVES = (
 
 
 def made_up(seed: int, n_calls: int = 30) -> Program:
-    """Return a tree of calls over some files; a leaf is a line with ops in up to three phases."""
+    """Return a random call tree over some files; a leaf is a line with ops in up to 3 phases."""
     rng = random.Random(seed)
     root = "/home/dev/" + rng.choice(["proj", "exp/model", "src"])
     names = ["train", "model", "layers/attention", "layers/mlp", "layers/norm", "nn/__init__",
@@ -175,7 +175,7 @@ def made_up(seed: int, n_calls: int = 30) -> Program:
         line = rng.randrange(10, 200)
         column = rng.choice([4, 8, 11])
         for _ in range(rng.randrange(2, 5)):
-            # Neighbouring lines at one column look alike.
+            # Neighbouring lines at the same column are hard to tell apart.
             line += rng.choice([1, 1, 2, 3])
             if rng.random() < 0.4:
                 column = rng.choice([4, 8, 11, 12, 20])
@@ -216,7 +216,7 @@ def with_tf_ops(program: Program, edit: Callable[[str], str]) -> Program:
 
 
 def renumber(program: Program, seed: int = 1) -> Program:
-    """Change all SSA names, as another build does."""
+    """Change all SSA names, as a rebuild of the program does."""
     rng = random.Random(seed)
     other: dict[str, str] = {}
 
@@ -224,7 +224,7 @@ def renumber(program: Program, seed: int = 1) -> Program:
         return other.setdefault(found[0], f".{rng.randrange(10_000, 99_999)}{len(other)}")
 
     def tf_op(op: Op) -> str | None:
-        # The tf_op is the op's name if there is no better one.
+        # Without a better name, the tf_op is the op's name.
         is_name = op.tf_op and re.fullmatch(r"[\w-]+\.\d+:", op.tf_op)
         return re.sub(r"\.\d+", number, op.tf_op or "") if is_name else op.tf_op
 
@@ -257,7 +257,7 @@ def launch_from(*launcher: Frame) -> Edit:
 
 
 def insert_frame(caller: Frame, helper: Frame) -> Edit:
-    """Insert a helper between `caller` and what it calls."""
+    """Insert a helper function between `caller` and the functions that `caller` calls."""
 
     def edit(program: Program) -> Program:
         edited = []
@@ -307,7 +307,7 @@ def split_op(place: int) -> Edit:
 
 
 def unroll(scope: str = "while/body/closed_call/", n_trips: int = 4) -> Edit:
-    """Repeat the ops of a loop for each trip."""
+    """Repeat the ops of a loop for each round."""
 
     def edit(program: Program) -> Program:
         edited = []
@@ -371,7 +371,7 @@ def record(
     host: str = "host",
     step_source: str = "steps",
 ) -> Json:
-    """Return the record of some steps of a program, with each execution jittered on its own."""
+    """Return the record of some steps of a program, with independent jitter for each execution."""
     rng = random.Random(seed)
     groups = groups_of(program)
     frames = {frame: None for op in program for frame in map(str, op.frames)}
@@ -469,10 +469,10 @@ def pod(
     from_host: dict[Name, int] | None = None,
     step_source: str = "steps",
 ) -> list[Json]:
-    """Return the records of all hosts of a run whose collectives wait for the last device.
+    """Return the records of all hosts of a run with collectives that wait for the last device.
 
-    `slow` says by which factor a device is slower at (kind, agg_key), `idle` and `from_host` how
-    much longer it idles and waits for its host in every step.
+    `slow` gives the factor by which a device is slower at (kind, agg_key); `idle` and `from_host`
+    give the additional idle time and waiting time for the host in every step.
     """
     rng = random.Random(seed)
     base = record(program)
@@ -509,7 +509,7 @@ def pod(
 
 
 def of_host(base: Json, names: Sequence[Name], steps: dict[Name, list[Json]]) -> Json:
-    """Return the record of a host, made from that of a single device."""
+    """Return the record of a host, made from the record of a single device."""
     [(host, _), *_] = names
     return {
         **base,

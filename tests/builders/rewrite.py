@@ -1,12 +1,12 @@
-"""Run the program of the demo again, edited or not, and write traces of it.
+"""Run the demo's program again, edited or unedited, and write traces of the runs.
 
     trace(records.of_demo(), 6, jitter=0.01, seed=1)    the file of one host
     pod(records.of_demo(), names, 5, slow={...})        the files of all hosts of a run
 
 A program is a list of ops as in records.py, which also has the edits. Each step repeats the first
-step of the demo: an op takes the time that the program gives it, with jitter, later ops move, and
-loops stretch around them. Devices wait for each other in collectives. The traces have the lines of
-the core, on both clocks, but not the compiled program, which doesn't know of edits.
+step of the demo: an op takes the time that the program specifies, with jitter; later ops move, and
+loops stretch around their ops. Devices wait for each other in collectives. The traces have the
+lines of the core, on both clocks, but not the compiled program, which does not follow the edits.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from tests.naive import op as naive_op
 from tests.naive import step as naive_step
 from tests.naive import wire as naive_wire
 
-STEP, MODULE = 2_000_000, 1  # ids of metadata
+STEP, MODULE = 2_000_000, 1  # The metadata entries have these ids.
 FIRST_STEP_NAME = 100
 PAUSE_PS = 10_000_000
-# The lag of the core's clock
+# The core's clock lags by this time.
 BEHIND_PS = 14_000
 
 
@@ -48,7 +48,9 @@ BEHIND_PS = 14_000
 
 @dataclass(frozen=True)
 class Executed:
-    """An execution of an op: its metadata id, and its number in `demo()` (None for a loop)."""
+    """Represent an execution of an op: the metadata id, and the number in `demo()` (None for a
+    loop).
+    """
 
     metadata_id: int
     origin: int | None
@@ -60,7 +62,7 @@ class Template:
     plane: naive_op.Plane
     step: naive_op.Span
     executed: list[Executed]
-    # By number of the op: the metadata's id, and the time of each execution
+    # By number of the op: the metadata id, and the time of each execution.
     metadata_ids: list[int]
     durations: list[list[int]]
 
@@ -78,7 +80,7 @@ def template() -> Template:
     for event in plane.events_of("XLA Ops"):
         span = event.on_trace
         if span is not None and first.holds(span.start):
-            # Numbers count ops by first appearance, loops included, as in demo().
+            # Numbers count ops by first appearance, including loops, as in demo().
             origin = origins.setdefault(event.metadata_id, len(origins))
             if origin == len(durations):
                 durations.append([])
@@ -93,17 +95,17 @@ def template() -> Template:
 
 @dataclass(frozen=True)
 class Leaf:
-    """An execution of an op of the program, by the op's position."""
+    """Represent an execution of an op of the program; the op is given by its position."""
 
     place: int
-    # The time since the end of the previous leaf, and the duration
+    # The time since the end of the preceding leaf, and the duration.
     gap: int
     duration: float
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop that starts and ends so long after so many leaves."""
+    """Represent a loop that starts and ends at given times after given numbers of leaves."""
 
     metadata_id: int
     start: tuple[int, int]
@@ -115,7 +117,7 @@ class Schedule:
     program: Program
     leaves: list[Leaf]
     loops: list[Loop]
-    # The time from the last op to the end of the step
+    # This is the time from the end of the last op to the end of the step.
     rest: int
 
     @property
@@ -126,20 +128,21 @@ class Schedule:
 
 
 def is_joined(op: Op) -> bool:
-    """Return whether it is communication on the core, or a wait for communication."""
+    """Return True if an op is communication on the core, or a wait for communication."""
     return op.kind == "comm" and not op.category.endswith(("-start", "-update"))
 
 
 def descent(op: Op) -> int:
-    """Return the demo's op with the same executions; a fused op has those of its most frequent."""
+    """Return the demo's op with the same executions; for a fused op, its most frequent part."""
     n = {origin: len(template().durations[origin]) for origin in op.origin}
     return min(op.origin, key=lambda origin: (n[origin] != op.n, origin))
 
 
 def parts_of(program: Program) -> dict[tuple[int, int], list[tuple[int, float]]]:
-    """Return, for each execution of a demo's op, the ops that run instead and their durations.
+    """Return, for each execution of an op of the demo, the ops that run instead and their
+    durations.
 
-    Ops that descend from the same op take its executions in turn.
+    Ops that descend from the same op of the demo take its executions in turn.
     """
     taken: dict[int, int] = {}
     parts: dict[tuple[int, int], list[tuple[int, float]]] = {}
@@ -192,7 +195,7 @@ Factor = Callable[[Op], float]
 def run_once(
     schedule: Schedule, jitter: float, rng: random.Random, factor: Factor | None = None
 ) -> list[int]:
-    """Return the time of each leaf of a step; `factor` slows ops of this device."""
+    """Return the time of each leaf of a step; `factor` slows the ops of a device."""
     factors = [factor(op) if factor else 1.0 for op in schedule.program]
     return [
         max(0, round(leaf.duration * factors[leaf.place] * (rng.gauss(1, jitter) if jitter else 1)))
@@ -201,7 +204,7 @@ def run_once(
 
 
 def join(schedule: Schedule, durations: list[int], end: int) -> None:
-    """Extend all communication evenly until the step is as long as the slowest."""
+    """Extend all communication evenly until the step lasts as long as the slowest device's step."""
     missing = end - length_of(schedule, durations)
     waits = schedule.waits
     reached = list(accumulate(durations[at] + 1 for at in waits))
@@ -249,7 +252,7 @@ def trace(
     host: str = "host",
     devices: Sequence[str] = (DEVICE,),
 ) -> bytes:
-    """Return the file of a host whose devices run a program so many times."""
+    """Return the file of a host with devices that run a program n times."""
     names = [(host, device) for device in devices]
     return pod(program, names, n_steps, jitter=jitter, seed=seed)[host]
 
@@ -265,8 +268,8 @@ def pod(
 ) -> dict[str, bytes]:
     """Return the file of each host of a run; devices are given as (host, device).
 
-    `slow` has the factors of devices with slower ops. Early devices wait in collectives for the
-    last one.
+    `slow` maps a device to the factors by which ops are slower. Early devices wait in collectives
+    for the last device.
     """
     schedule = schedule_of(program)
     runs = run(schedule, names, n_steps, jitter, seed, slow or {})
@@ -278,7 +281,7 @@ def pod(
 
 
 class Writer:
-    """Writes the planes of devices and encodes their common parts once."""
+    """Write the planes of devices; encode the planes' common parts once."""
 
     def __init__(self, schedule: Schedule, n_steps: int) -> None:
         self.schedule = schedule
@@ -318,7 +321,7 @@ class Writer:
         return self.metadata(metadata_id, op.text, stats)
 
     def plane(self, device: str, steps: Sequence[list[int]]) -> Plane:
-        """Return the plane; `steps` has the time of each leaf in each step."""
+        """Return a device's plane; `steps` has the time of each leaf in each step."""
         start = template().step.start
         ops: list[bytes] = []
         executions, named = [], []
@@ -338,7 +341,7 @@ class Writer:
         return Plane(device, lines, extra=self.shared)
 
     def events(self, start: int, durations: list[int]) -> list[bytes]:
-        """Return the events of a step as fields of their line, by start, loops first."""
+        """Return the events of a step as fields of a line, sorted by start, loops first."""
         schedule = self.schedule
         starts, ends = [], [start]
         for leaf, duration in zip(schedule.leaves, durations, strict=True):
@@ -348,7 +351,7 @@ class Writer:
             self.event(self.first_id + leaf.place, *span)
             for leaf, *span in zip(schedule.leaves, starts, durations, strict=True)
         ]
-        # From the last one, so that positions stay valid.
+        # Insert from the last loop to the first, so that positions stay valid.
         for loop in sorted(schedule.loops, key=lambda loop: loop.start, reverse=True):
             first, end = (ends[n] + later for n, later in (loop.start, loop.end))
             event = encode(Event(loop.metadata_id, first, end - first))
@@ -363,7 +366,7 @@ class Writer:
                 (
                     int_field(1, metadata_id),
                     int_field(2, start),
-                    # The duration of an instant op isn't written.
+                    # An instant op has no duration field.
                     b"\x18" + lasts if duration else b"",
                     bytes_field(4, self.offset_stat + varint(start - BEHIND_PS)),
                     bytes_field(4, self.duration_stat + lasts),

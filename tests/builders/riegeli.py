@@ -1,7 +1,8 @@
 """Build Riegeli files for tests, and cut traces into records as continuous profiling does.
 
-Chunks are not compressed unless a test asks for it, so most tests do not need brotli. The hashes in
-headers come from the program; other tests compare these with captures that JAX wrote.
+Chunks are not compressed unless a test asks for compression, so most tests do not need brotli. The
+program computes the hashes in headers; tests/proto/test_riegeli.py compares the hashes with
+captures that JAX wrote.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from _proto.trace.riegeli import BLOCK, BLOCK_HEADER, highway_hash
 from tests.builders.xspace import varint
 
 SIGNATURE_CHUNK = (b"", "s", 0, 0)
-# Data, kind, number of records, size of the decoded data.
+# The fields are the data, the kind, the number of records, and the size of the decoded data.
 Chunk = tuple[bytes, str, int, int]
 
 
@@ -31,7 +32,7 @@ def chunk_of(records: Sequence[bytes], compress: Callable[[bytes], bytes] | None
 
 
 def riegeli(chunks: Sequence[Chunk], padded: bool = True) -> bytes:
-    """Return a file of these chunks; padded to whole blocks, as JAX writes it."""
+    """Return a file of these chunks, padded to whole blocks as JAX pads files."""
     out = bytearray()
     for chunk in (SIGNATURE_CHUNK, *chunks):
         append(out, chunk)
@@ -42,7 +43,7 @@ def riegeli(chunks: Sequence[Chunk], padded: bool = True) -> bytes:
 
 
 def append(out: bytearray, chunk: Chunk) -> None:
-    """Write a chunk, and block headers where blocks begin."""
+    """Write a chunk, with block headers where blocks begin."""
     data, kind, n_records, decoded_size = chunk
     rest = struct.pack("<QQQQ", len(data), 0, n_records << 8 | ord(kind), decoded_size)
     left = hashed(rest) + data
@@ -65,9 +66,9 @@ def hashed(rest: bytes) -> bytes:
 
 
 def records_of(trace: bytes, n: int, seed: int = 0) -> list[bytes]:
-    """Cut a trace into records by the ends of its events; each record has its own ids.
+    """Split a trace into records at the ends of events; each record has its own ids.
 
-    Like those of continuous profiling they have neither the names of hosts nor programs.
+    Like records of continuous profiling, the records have neither names of hosts nor programs.
     """
     rng = random.Random(seed)
     space = pb.XSpace.FromString(trace)
@@ -89,7 +90,7 @@ def records_of(trace: bytes, n: int, seed: int = 0) -> list[bytes]:
 def parts_of(plane: pb.XPlane, borders: list[int], rng: random.Random) -> list[pb.XPlane]:
     parts = [pb.XPlane(id=plane.id, name=plane.name) for _ in range(len(borders) + 1)]
     for number, part in enumerate(parts):
-        # Each record has its own ids; a stat may refer to the name of another.
+        # Each record has its own ids; a stat may refer to the name of another stat.
         event_ids, stat_ids = ids_for(plane.event_metadata, rng), ids_for(plane.stat_metadata, rng)
         for old, stat_metadata in plane.stat_metadata.items():
             part.stat_metadata[stat_ids[old]].CopyFrom(stat_metadata)
@@ -128,7 +129,7 @@ def add_line(
     events = [event for event in line.events if place(event, line, borders) == number]
     if not events:
         return
-    # The times of each record count from another moment.
+    # The times of each record count from a different moment.
     later_ns = min(event.offset_ps for event in events) // 1000
     copy = part.lines.add(id=line.id, name=line.name, timestamp_ns=line.timestamp_ns + later_ns)
     for event in events:
@@ -145,7 +146,7 @@ def add_line(
 def renumbered(stat: pb.XStat, stat_ids: dict[int, int]) -> pb.XStat:
     copy = pb.XStat()
     copy.CopyFrom(stat)
-    # An id without metadata has none in the record either.
+    # An id without metadata in the trace has no metadata in the record.
     copy.metadata_id = stat_ids.get(stat.metadata_id, 10**6)
     if stat.WhichOneof("value") == "ref_value":
         copy.ref_value = stat_ids[stat.ref_value]

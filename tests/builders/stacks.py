@@ -17,7 +17,7 @@ def turned_around(stack: str) -> str:
 
 
 def with_stacks(data: bytes, edit: Edit) -> bytes:
-    """Edit each `source_stack` of a file that is written as text."""
+    """Edit each `source_stack` of a file that stores the stacks as text."""
     return mapped(data, 1, lambda plane: plane_with_stacks(plane, edit))
 
 
@@ -37,7 +37,9 @@ def plane_with_stacks(plane: bytes, edit: Edit) -> bytes:
 
 
 def mapped(message: bytes, number: int, change: Callable[[bytes], bytes]) -> bytes:
-    """Change each field of that number; the message must have no doubles or fixed integers."""
+    """Change each field with this number; the message must contain no doubles and no fixed-size
+    integers.
+    """
     return b"".join(
         int_field(n, value)
         if isinstance(value, int)

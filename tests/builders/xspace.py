@@ -1,8 +1,8 @@
-"""Build XSpace files for tests, byte by byte, with an encoder of its own.
+"""Build XSpace files for tests, byte by byte, without the protobuf library.
 
 The lower layer mirrors the messages of an xplane.pb: `Space`, `Plane`, `Line`, `Event`,
-`EventMetadata`, `StatMetadata`, `Stat`. A field that is None is not written; any other value is,
-zero too. `encode(message, arrange)` lets a test reorder the fields of every message.
+`EventMetadata`, `StatMetadata`, `Stat`. A field with the value None is not written; zeros are
+written. `encode(message, arrange)` lets a test reorder the fields of every message.
 
 The upper layer describes a trace in a few lines:
 
@@ -14,7 +14,7 @@ The upper layer describes a trace in a few lines:
         steps=[("0", 0, 200)],
     )
 
-The protobuf library is not involved, so the input of tests does not depend on the code under test.
+Because the encoder is separate, the input of tests does not depend on the code under test.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Arrange = Callable[[list[bytes]], list[bytes]]
 # --- wire format ---------------------------------------------------------------------------------
 
 
-# Most numbers of fields, lengths and values take one byte.
+# Most field numbers, lengths and values fit in one byte.
 _OF_ONE_BYTE = [bytes([value]) for value in range(128)]
 
 
 def varint(value: int) -> bytes:
-    """Encode a base-128 varint; a negative number as its 64-bit two's complement."""
+    """Encode a base-128 varint; a negative number is encoded as 64-bit two's complement."""
     if 0 <= value < 128:
         return _OF_ONE_BYTE[value]
     value &= 2**64 - 1
@@ -64,7 +64,8 @@ def text_field(number: int, value: str) -> bytes:
     return bytes_field(number, value.encode())
 
 
-# The name and number of each field of a message in the order of the file, and which are maps.
+# Fields of a message by name, in the order of the file, with their numbers, and the fields that are
+# maps.
 _NUMBERS: dict[type[Message], list[tuple[str, int, bool]]] = {}
 
 
@@ -78,7 +79,7 @@ def _numbers(kind: type[Message]) -> list[tuple[str, int, bool]]:
 
 
 class Message:
-    """A message; the annotations of its fields have their numbers."""
+    """Represent a message; annotations of the class give the field numbers."""
 
     def fields(self, arrange: Arrange) -> list[bytes]:
         out: list[bytes] = []
@@ -108,7 +109,7 @@ def field_of(number: int, value: int | str | bytes | Message, arrange: Arrange =
 
 
 def encode(message: Message, arrange: Arrange = list) -> bytes:
-    """Encode a message; `arrange` may reorder the fields of it and of each message in it."""
+    """Encode a message; `arrange` may reorder the fields of the message and of nested messages."""
     return b"".join(arrange(message.fields(arrange)))
 
 
@@ -117,7 +118,7 @@ def encode(message: Message, arrange: Arrange = list) -> bytes:
 
 @dataclass(frozen=True)
 class Value:
-    """A stat's value and the variant of the oneof that it is written in."""
+    """Hold a stat's value and the oneof variant that stores the value."""
 
     variant: str | None
     value: int | float | str | bytes = 0
@@ -172,7 +173,7 @@ class Stat(Message):
             case "bytes", bytes(blob):
                 out.append(bytes_field(6, blob))
             case "compressed", str(text):
-                # Equal texts have equal bytes, because there is no time stamp.
+                # A fixed time stamp makes compressed bytes of equal texts equal.
                 out.append(bytes_field(8, gzip.compress(text.encode(), mtime=0)))
             case None, _:
                 pass
@@ -262,7 +263,7 @@ def as_value(value: StatValue) -> Value:
 
 
 class StatNames:
-    """Assigns ids of stat_metadata to names."""
+    """Assign ids of stat_metadata to names."""
 
     def __init__(self, first_id: int = 1) -> None:
         self.first_id = first_id
@@ -288,7 +289,7 @@ class StatNames:
 
 @dataclass
 class Op:
-    """One execution of an op: its HLO text and named stats, its offset and duration."""
+    """Represent one execution of an op: HLO text and named stats, offset and duration."""
 
     text: str
     stats: dict[str, StatValue]
@@ -346,13 +347,14 @@ def tpu_plane(
     A step is (name, start, duration). Ops with equal texts and stats share one metadata entry.
     """
     names = StatNames()
-    # The number of each kind's metadata entry, and one op of the kind.
+    # Each distinct op has the number of a metadata entry, and one op as example.
     kinds: dict[tuple[str, frozenset[tuple[str, StatValue]]], tuple[int, Op]] = {}
     lines = [Line("XLA Ops", timestamp_ns=ops_timestamp_ns)]
     for executed in ops:
         key = executed.text, frozenset(executed.stats.items())
         metadata_id, _ = kinds.setdefault(key, (1 + len(kinds), executed))
-        # proto3 does not write a duration of 0. It writes an offset of 0, which is in a oneof.
+        # A proto3 encoder omits a duration of 0, but writes an offset of 0, because the offset is
+        # in a oneof.
         lines[0].events.append(Event(metadata_id, executed.start, executed.dur or None))
     metadata = [
         EventMetadata(i, kind.text, [names.stat(k, v) for k, v in kind.stats.items()])
@@ -374,7 +376,7 @@ def trace(ops: Sequence[Op], steps: Sequence[tuple[str, int, int]] | None = None
 
 
 def memory_access_breakdown(*accesses: tuple[int, int, int]) -> bytes:
-    """Encode the stat of that name: (1 to read or 2 to write, memory space: 1 for HBM, bytes)."""
+    """Encode the stat of that name: (1 for reads, 2 for writes; memory space: 1 for HBM; bytes)."""
     return b"".join(
         bytes_field(1, int_field(1, operation) + int_field(2, space) + int_field(3, size))
         for operation, space, size in accesses

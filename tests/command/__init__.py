@@ -1,1 +1,1 @@
-"""Tests of the program as a whole: its command line, its streams, its pages, what breaks it."""
+"""Tests of the whole program: command line, streams, pages, and damaged input."""

@@ -15,7 +15,7 @@ from unittest import mock
 
 import compute_breakdown
 from _pipeline import streams
-from tests.builders.xspace import op, trace
+from tests.builders.xspace import Space, encode, op, tpu_plane, trace
 from tests.harness import DEMO, ROOT, SCRIPT, command, keywords_of, run, sampled
 
 
@@ -44,22 +44,22 @@ class Help(unittest.TestCase):
                 self.assertEqual(outcome.object["status"], "ok")
 
     def test_help_of_top_has_the_default_of_each_mode(self) -> None:
-        told = compute_breakdown.OPTIONS["--top"]["help"]
+        text = compute_breakdown.OPTIONS["--top"]["help"]
         for mode in compute_breakdown.MODES:
             if "--top" in mode.options:
                 with self.subTest(mode=mode.name):
                     default = keywords_of(mode)["top"].default
                     if default is None:
-                        self.assertIn("else all in order of appearance", told)
-                        self.assertNotIn(f" in {mode.name}", told)
+                        self.assertIn("else all in order of appearance", text)
+                        self.assertNotIn(f" in {mode.name}", text)
                     else:
-                        self.assertIn(f"{default} in {mode.name}", told)
+                        self.assertIn(f"{default} in {mode.name}", text)
 
 
 class UsageErrors(unittest.TestCase):
-    def test_two_hyphens_are_not_a_value(self) -> None:
-        for flag, told in {**compute_breakdown.OPTIONS, "--mode": {}}.items():
-            if "action" not in told or told["action"] == "append":
+    def test_two_hyphens_are_not_accepted_as_a_value(self) -> None:
+        for flag, option in {**compute_breakdown.OPTIONS, "--mode": {}}.items():
+            if "action" not in option or option["action"] == "append":
                 with self.subTest(flag=flag):
                     outcome = run(DEMO, "summary", f"{flag}=--")
                     self.assertEqual(outcome.object["reason"], "bad_arguments")
@@ -72,7 +72,7 @@ class UsageErrors(unittest.TestCase):
         self.assertTrue(usage.startswith("usage: "))
         self.assertEqual(line, f"compute_breakdown: bad_arguments: {detail}")
 
-    def test_missing_mode_lists_the_modes(self) -> None:
+    def test_usage_error_without_a_mode_lists_the_modes(self) -> None:
         modes = {mode.name: mode.purpose for mode in compute_breakdown.MODES}
         for arguments, missing in (
             ((), "PROFILE, --mode"),
@@ -103,7 +103,7 @@ class UsageErrors(unittest.TestCase):
             *(DEMO, "--mode", "roofline", "--include-comm"),
         )
 
-    def test_two_costs_of_one_kernel_are_refused(self) -> None:
+    def test_second_cost_of_a_kernel_is_refused(self) -> None:
         for again in ("k=1,1", "k=2,3,fp8"):
             self.assert_usage_error(
                 "--kernel-cost was given twice for k; give one cost per kernel",
@@ -111,7 +111,7 @@ class UsageErrors(unittest.TestCase):
                 *("--kernel-cost", "j=1,1", "--kernel-cost", again),
             )
 
-    def test_abbreviated_options_are_not_guessed(self) -> None:
+    def test_abbreviated_options_are_refused(self) -> None:
         self.assert_usage_error(
             "unknown option --inc; did you mean --include-comm?",
             *(DEMO, "--mode", "summary", "--inc"),
@@ -126,7 +126,7 @@ class UsageErrors(unittest.TestCase):
 
 class Misspellings(unittest.TestCase):
     def assert_meant(self, meant: str | None, *options: str) -> None:
-        """Check which name a refusal suggests."""
+        """Check that a refusal suggests this name, or no name."""
         with self.subTest(options):
             detail = run(DEMO, *options).object.get("detail", "")
             self.assertEqual(detail.partition("; did you mean ")[2], f"{meant}?" if meant else "")
@@ -141,7 +141,7 @@ class Misspellings(unittest.TestCase):
         self.assert_meant("fusion.115", "by_op", "--op", "fusin.115")
         self.assert_meant("decoder_layer", "by_scope", "--below", "decoder_laier")
 
-    def test_other_numbers_and_unlike_names_are_not_suggested(self) -> None:
+    def test_different_numbers_and_dissimilar_names_are_not_suggested(self) -> None:
         self.assert_meant(None, "idle", "--device", "TPU:9")
         self.assert_meant(None, "idle", "--host", "t1v-n-1")
         self.assert_meant(None, "idle", "--device", "GPU")
@@ -152,15 +152,21 @@ class ShortNames(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         record = Path(folder.name, "record.json")
-        record.write_text(json.dumps(run(DEMO, "record").object), encoding="utf-8")
+        planes = [
+            tpu_plane([op("a", "loop fusion", 0, 5 + i)], [("0", 0, 9)], name=f"/device:TPU:{i}")
+            for i in range(2)
+        ]
+        capture = Path(folder.name, "capture.xplane.pb")
+        capture.write_bytes(encode(Space(planes)))
+        record.write_text(json.dumps(run(capture, "record").object), encoding="utf-8")
         names = {
             "1": "/device:TPU:1",
             "TPU:1": "/device:TPU:1",
             "/device:TPU:1": "/device:TPU:1",
             "0": "/device:TPU:0",
         }
-        pairs = ((DEMO, record), (record, DEMO))
-        for (profile, base), short in sampled(itertools.product(pairs, names), 2):
+        pairs = ((capture, record), (record, capture))
+        for (profile, base), short in itertools.product(pairs, names):
             baseline, name = ("--baseline", str(base)), names[short]
             said = run(profile, "compare", *baseline, "--device", short).object
             self.assertEqual(said["after"]["device"], name)
@@ -170,13 +176,13 @@ class ShortNames(unittest.TestCase):
             self.assertEqual(said["cohorts"][0]["devices"][0]["device"], name)
         for mode in ("summary", "record"):
             self.assertEqual(
-                run(DEMO, mode, "--device", "1").object,
-                run(DEMO, mode, "--device", "/device:TPU:1").object,
+                run(capture, mode, "--device", "1").object,
+                run(capture, mode, "--device", "/device:TPU:1").object,
             )
-        said = run(DEMO, "summary", "--device", "7").object
+        said = run(capture, "summary", "--device", "7").object
         self.assertEqual((said["reason"], said["device"]), ("device_not_found", "/device:TPU:7"))
         for other in ("TPU:", "TPU", "-1", "1.0", "tpu:1", "TPU:x", "device:TPU:1"):
-            said = run(DEMO, "summary", f"--device={other}").object
+            said = run(capture, "summary", f"--device={other}").object
             self.assertEqual((said["reason"], said["device"]), ("device_not_found", other))
 
     def test_step_is_found_by_a_unique_prefix_of_its_name(self) -> None:
@@ -186,7 +192,7 @@ class ShortNames(unittest.TestCase):
         for asked, name in {
             "eval": "eval",
             "e": "eval",
-            # Two steps have this name.
+            # Two steps have the name that the test asks for.
             "train 2": "train 2",
             "1x": "1x",
             "12": "12",
@@ -213,7 +219,7 @@ class KernelNames(unittest.TestCase):
         kernels = [row["kernel"] for row in run(DEMO, "summary").object["kernels"]]
         kernel = kernels[-1]
         prefixes = (kernel[:n] for n in range(1, len(kernel)))
-        short = next(p for p in prefixes if sum(each.startswith(p) for each in kernels) == 1)
+        short = next(p for p in prefixes if sum(kernel.startswith(p) for kernel in kernels) == 1)
         for mode in sampled(("roofline", "bottleneck"), 1):
             whole = run(DEMO, mode, "--kernel-cost", f"{kernel}=1e12,1e9").object
             said = run(DEMO, mode, "--kernel-cost", f"{short}=1e12,1e9").object
@@ -266,7 +272,7 @@ class ProgressLine(unittest.TestCase):
         text: str = self.stream.read()
         return text.split("\r\x1b[K")
 
-    def test_after_a_second_a_line_is_shown_and_erased(self) -> None:
+    def test_progress_line_appears_after_a_second_and_is_erased(self) -> None:
         with mock.patch("time.monotonic", side_effect=[0.0, 0.5, 1.5, 1.55, 1.7]):
             progress = streams.Progress(self.stream)
             for position in (1, 2, 3, 4):
@@ -287,7 +293,7 @@ class ProgressLine(unittest.TestCase):
                 self.assertEqual(any("reading" in line for line in shown), is_terminal)
                 self.assertEqual(shown[-1], "")
 
-    def test_progress_rises_to_the_end(self) -> None:
+    def test_progress_rises_to_100_percent(self) -> None:
         ops = [op(f"fusion.{i % 7}", "loop fusion", 10 * i, 5) for i in range(8000)]
         data = trace(ops, [(str(i), 20_000 * i, 20_000) for i in range(4)])
         folder = tempfile.TemporaryDirectory()
@@ -310,7 +316,7 @@ class ProgressLine(unittest.TestCase):
 
 
 class Shares(streams.Progress):
-    """Records the shares instead of showing them."""
+    """Record the shares of finished work instead of showing them."""
 
     of: ClassVar[dict[str, list[float]]] = {}
 

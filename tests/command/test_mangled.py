@@ -1,4 +1,4 @@
-"""Test captures that a text conversion damaged: each byte that is not UTF-8 became U+FFFD."""
+"""Test captures in which a text conversion replaced each byte that is not UTF-8 by U+FFFD."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def noise(n_bytes: int) -> bytes:
     return random.Random(1).randbytes(n_bytes)
 
 
-# The forms of a file, by a name that fits the form.
+# The forms of a file have a name that fits the form.
 FORMS = {
     "plain.xplane.pb": mangled(SMALL),
     "packed.xplane.pb.gz": mangled(gzip.compress(SMALL)),
     "packed-but-not-named-so.xplane.pb": mangled(gzip.compress(SMALL)),
     "mangled-before-packing.xplane.pb.gz": gzip.compress(mangled(SMALL)),
     "records.xplane.riegeli": mangled(SIGNATURE + noise(1000)),
-    # The file is read in pieces, which cut some characters of three bytes.
+    # The program reads the file in pieces, and some pieces end inside a character of three bytes.
     "large.xplane.riegeli": mangled(SIGNATURE + noise(2_000_000)),
 }
 
@@ -48,7 +48,7 @@ class Mangled(harness.InFolder):
         detail: str = outcome.object["detail"]
         return detail
 
-    def test_mangled_file_is_named_as_such_in_every_form(self) -> None:
+    def test_mangled_file_is_reported_as_mangled_in_every_form(self) -> None:
         for (name, data), mode in itertools.product(FORMS.items(), ("summary", "anatomy")):
             with self.subTest(name=name, mode=mode):
                 detail = self.detail_of(self.write(name, data), mode)
@@ -56,7 +56,7 @@ class Mangled(harness.InFolder):
                 self.assertIn("copy the original again in binary mode", detail)
                 self.assertTrue(detail.startswith(f"{name}: byte "), detail)
 
-    def test_mangled_standard_input_is_named_as_such(self) -> None:
+    def test_mangled_standard_input_is_reported_as_mangled(self) -> None:
         for name in ("plain.xplane.pb", "packed.xplane.pb.gz"):
             with self.subTest(name=name):
                 done = subprocess.run(
@@ -66,7 +66,7 @@ class Mangled(harness.InFolder):
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(SAYS, done.stderr.decode())
 
-    def test_random_mangled_captures_are_named_as_such(self) -> None:
+    def test_random_mangled_captures_are_reported_as_mangled(self) -> None:
         n_unreadable = 0
         for seed in harness.sampled(range(100), 20):
             data = random_case(random.Random(seed))[0]
@@ -79,7 +79,7 @@ class Mangled(harness.InFolder):
                 self.assertIn(SAYS, outcome.object["detail"], seed)
         self.assertGreater(n_unreadable, 8)
 
-    def test_other_damage_is_not_called_mangled(self) -> None:
+    def test_damage_without_replacement_characters_is_not_called_mangled(self) -> None:
         for what, data in {
             "not all of it is UTF-8": mangled(SMALL) + b"\xff",
             "only the beginning is mangled": mangled(SMALL[:500]) + SMALL[500:],
@@ -90,11 +90,11 @@ class Mangled(harness.InFolder):
             with self.subTest(what):
                 self.assertNotIn("mangled", self.detail_of(self.write("x.xplane.pb", data)))
 
-    def test_file_of_another_format_with_a_replacement_is_named(self) -> None:
+    def test_replacement_character_does_not_hide_another_format(self) -> None:
         path = self.write("x.xplane.pb", '{"traceEvents": ["\ufffd"]}'.encode())
         self.assertIn("not a trace but JSON", self.detail_of(path))
 
-    def test_readable_capture_with_a_replacement_in_a_name_is_read(self) -> None:
+    def test_capture_with_a_replacement_character_in_a_name_is_read(self) -> None:
         path = self.write("x.xplane.pb", trace([op("f.\ufffd", "loop fusion", 0, 9)]))
         self.assertEqual(harness.run(path, "summary").object["status"], "ok")
 

@@ -1,4 +1,4 @@
-"""Holds tables, names, links and files of the pages against the program."""
+"""Compare the tables, names, links and files of the pages with the program."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Json = dict[str, Any]
 class Tables(unittest.TestCase):
     batch = BATCH
 
-    def test_reasons_have_the_exit_status_and_stderr_of_the_table(self) -> None:
+    def test_table_of_reasons_has_the_exit_status_and_stderr_of_the_program(self) -> None:
         said = {
             code(reason): (int(status), stderr)
             for _, reason, status, stderr in table(FIELDS, "situation", "`reason`")
@@ -80,13 +80,13 @@ class Tables(unittest.TestCase):
             if refused.status:
                 self.assertIn("detail", refused.object)
 
-    def test_options_of_the_table_are_those_of_the_help(self) -> None:
+    def test_table_of_options_equals_the_help(self) -> None:
         help_text = compute_breakdown.parser_of_modes()[0].format_help()
         in_help = re.findall(r"^  (?:-h, )?(--[\w-]+)", help_text, re.MULTILINE)
         in_table = [re.findall(r"`(--[\w-]+)", row[0]) for row in table(FIELDS, "option")]
         self.assertEqual(sorted(itertools.chain(*in_table)), sorted(in_help))
 
-    def test_options_of_the_table_have_the_modes_of_the_program(self) -> None:
+    def test_table_of_options_has_the_modes_of_the_program(self) -> None:
         for option, said, *_ in table(FIELDS, "option"):
             for flag in re.findall(r"`(--[\w-]+)", option):
                 modes = [m.name for m in compute_breakdown.MODES if flag in m.options]
@@ -94,13 +94,13 @@ class Tables(unittest.TestCase):
                 names = (
                     [", ".join(modes), f"all but {', '.join(without)}"] if modes else ["all", ""]
                 )
-                # `anatomy` is about all devices.
+                # The mode `anatomy` is about all devices, so no device is selected.
                 names += ["all but anatomy"] if flag == "--device" else []
                 names += ["those of one step"] if modes == [*STEP_MODES] else []
                 with self.subTest(option=flag):
                     self.assertIn(said, names)
 
-    def test_peaks_of_the_table_are_those_of_the_program(self) -> None:
+    def test_table_of_peaks_equals_the_peaks_of_the_program(self) -> None:
         rows = {code(chip): tuple(peaks) for chip, *peaks in table(FIELDS, "chip")}
         for name, chip in _peaks.CHIPS.items():
             hbm = f"{chip.hbm_gbps:g} GB/s" if chip.hbm_gbps else f"{chip.hbm_gibps:g} GiB/s"
@@ -137,21 +137,21 @@ class Names(unittest.TestCase):
             self.assertEqual(shown - others - known, set(), name)
 
     def test_names_on_the_page_for_agents_exist(self) -> None:
-        # Rows of objects have a path in bold.
+        # The page shows paths to rows of objects in bold.
         field = r'^\| <a id=".*?"></a>(?:\*\*)?`(?:[\w.[\]]+\.)?(\w+)(?:\[\])*`'
         known = {*re.findall(field, FIELDS, re.MULTILINE)}
         known |= {*ALL_MODES, *no_answer.EXIT_STATUS, *get_args(SkipReason), *ledger.CLASSES}
         known |= {"sparse_core", "data_move", "no_source", "at_roof", "step_duration"}
-        # These are parts of names in examples, and functions of jq.
+        # The excluded names are functions of jq, and parts of names in examples.
         known |= {"decoder_layer", "dot_general", "sort_by", "map_values"}
         named = {*re.findall(r"(?<![\w$/-])[a-z]+(?:_[a-z0-9]+)+\b(?![/.])", SKILL)}
-        # Filters read fields also where their names have no underscore.
+        # Filters also read fields with names that contain no underscore.
         for call in calls(SKILL):
             named |= {*re.findall(r"(?<![\w$\])])\.([a-z]\w*)", call.pipe)}
         known |= {"key", "value"}
         self.assertEqual(named - known, set())
 
-    def test_links_lead_somewhere(self) -> None:
+    def test_links_have_an_existing_target(self) -> None:
         for name, page in PAGES.items():
             for file, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page):
                 with self.subTest(page=name, link=f"{file}#{anchor}"):
@@ -161,13 +161,13 @@ class Names(unittest.TestCase):
                     anchors = {*map(slug, headings), *re.findall(r'<a id="(.*?)"></a>', text)}
                     self.assertTrue(not anchor or anchor in anchors)
 
-    def test_contents_list_every_section(self) -> None:
+    def test_table_of_contents_lists_every_section(self) -> None:
         for page in (FIELDS, GUIDE):
             contents, *rest = page.split("\n## ")
             for section in rest:
                 self.assertIn(f"](#{slug(section.partition(chr(10))[0])})", contents)
 
-    def test_glossary_defines_few_terms_in_one_sentence_each(self) -> None:
+    def test_glossary_defines_at_most_25_terms_in_one_sentence_each(self) -> None:
         terms = table(GUIDE, "term", "meaning")
         self.assertLessEqual(len(terms), MOST_TERMS)
         self.assertEqual(len({term for term, _ in terms}), len(terms))
@@ -179,12 +179,12 @@ class Names(unittest.TestCase):
         for name in ("README.md", "SKILL.md", "CONTRIBUTING.md"):
             self.assertTrue("](GUIDE.md#glossary)" in PAGES[name], name)
 
-    def test_pages_name_no_path_of_a_machine(self) -> None:
+    def test_pages_contain_no_path_of_a_machine(self) -> None:
         for name, page in PAGES.items():
             paths = set(re.findall(r"(?<![\w.$\"/…-])/(?:home|work|tmp|root|Users)\b[\w/]*", page))
             self.assertEqual({path for path in paths if "/home/dev/" not in path}, set(), name)
 
-    def test_contributing_names_files_and_code_that_exist(self) -> None:
+    def test_files_and_names_in_contributing_exist(self) -> None:
         for path in set(re.findall(r"`([\w.]+/[\w./]*|\w+\.py)`", CONTRIBUTING)):
             with self.subTest(path=path):
                 self.assertTrue((ROOT / path.replace("NAME", "comm")).exists())
@@ -197,11 +197,11 @@ class Names(unittest.TestCase):
 
 
 class Files(unittest.TestCase):
-    def test_pages_stay_short(self) -> None:
+    def test_pages_do_not_exceed_their_limits(self) -> None:
         for name, most in MOST_BYTES.items():
             self.assertLessEqual(len(PAGES[name].encode()), most, name)
 
-    def test_set_up_commands_of_the_readme_are_what_ci_runs(self) -> None:
+    def test_ci_runs_the_set_up_commands_of_the_readme(self) -> None:
         ci = ROOT / ".ci" / "run"
         if not ci.exists():
             self.skipTest("no .ci/run")
@@ -211,7 +211,7 @@ class Files(unittest.TestCase):
             self.assertNotIn("\n", command)
             self.assertIn(command, ci.read_text(encoding="utf-8"))
 
-    def test_archive_made_as_documented_prints_the_same_bytes(self) -> None:
+    def test_archive_built_as_documented_prints_the_same_bytes(self) -> None:
         (block,) = (block for block in blocks(CONTRIBUTING) if "zipapp" in block.text)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -242,7 +242,7 @@ class Files(unittest.TestCase):
                     self.assertEqual(of_archive.stdout, of_script.stdout)
                     self.assertEqual(of_archive.returncode, of_script.returncode)
 
-    def test_wheel_holds_what_is_needed_without_the_clone(self) -> None:
+    def test_wheel_contains_all_files_that_the_program_needs(self) -> None:
         settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
         _, _, packed = settings.partition("[tool.hatch.build.targets.wheel.force-include]\n")
         named = set(re.findall(r'^"(.*?)" = "compute_breakdown/', packed, re.MULTILINE))
@@ -253,7 +253,7 @@ class Files(unittest.TestCase):
     def test_version_has_an_entry_in_the_changelog(self) -> None:
         self.assertIn(f"\n## [{compute_breakdown.__version__}]", CHANGELOG)
 
-    def test_pictures_are_small_and_shown(self) -> None:
+    def test_pictures_are_small_and_shown_on_a_page(self) -> None:
         shown = re.findall(r"!\[[^\]]+\]\((.*?)\)", README + GUIDE)
         self.assertEqual({f"tests/data/{name}.png" for name in PICTURES}, set(shown))
         for name in shown:
@@ -268,11 +268,11 @@ class Files(unittest.TestCase):
         self.assertEqual(list(entries), ["name", "description", "argument-hint"])
         self.assertEqual(entries["name"], "compute-breakdown")
         self.assertLess(len(entries["description"]), 1024)
-        # A plain scalar contains no ": " and no " #"; a quoted one is closed.
+        # A plain YAML scalar contains no ": " and no " #"; a quoted scalar is closed.
         self.assertNotRegex(entries["description"], r": | #|\A[\W]")
         self.assertRegex(entries["argument-hint"], r'\A"[^"\\]*"\Z')
 
-    def test_skill_works_from_another_folder(self) -> None:
+    def test_skill_works_from_a_different_folder(self) -> None:
         self.assertIn('python3 "$SKILL/compute_breakdown.py" PROFILE --mode bottleneck', SKILL)
         command = f'{shlex.quote(sys.executable)} "$SKILL/compute_breakdown.py" "$0" --mode idle'
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Test which files a PROFILE selects, and what the answer says if there are none."""
+"""Test which files a PROFILE selects, and the answer if no file matches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Paths(RobustnessTest):
     def assert_absent(self, outcome: harness.Outcome, reason: str) -> None:
         self.assertEqual(outcome.object.get("reason"), reason, outcome.object)
 
-    def test_path_that_does_not_exist_is_a_failure_in_every_mode(self) -> None:
+    def test_missing_path_is_a_failure_in_every_mode(self) -> None:
         self.write("plain", SMALL)
         options = {
             "page": ("--out", str(self.folder / "p.html")),
@@ -32,7 +32,7 @@ class Paths(RobustnessTest):
                     self.assert_absent(outcome, "no_such_path")
                     self.assertEqual(outcome.object["detail"], f"no such path: {path}")
 
-    def test_compare_names_the_side_that_does_not_exist(self) -> None:
+    def test_compare_names_the_side_with_a_missing_path(self) -> None:
         there = self.write("x.xplane.pb", SMALL)
         nowhere = self.folder / "nowhere.json"
         outcome = run(there, "compare", "--baseline", str(nowhere))
@@ -42,31 +42,31 @@ class Paths(RobustnessTest):
         self.assert_absent(outcome, "no_such_path")
         self.assertNotIn("side", outcome.object)
 
-    def test_url_is_named_as_such(self) -> None:
+    def test_url_is_reported_as_a_url(self) -> None:
         outcome = run("gs://bucket/run/h.xplane.pb")
         self.assert_absent(outcome, "no_such_path")
         detail = "a URL: copy it here first, or pipe it in and give - as the profile"
         self.assertEqual(outcome.object["detail"], detail)
 
-    def test_folder_without_a_trace_is_no_failure(self) -> None:
+    def test_folder_without_a_trace_is_not_a_failure(self) -> None:
         given = self.folder / "given"
         given.mkdir()
         outcome = run(given)
         self.assert_absent(outcome, "no_xplane_pb")
         nothing = outcome.object["detail"]
-        # A trace in a folder nearby is named.
+        # The answer suggests a trace in a nearby folder.
         self.write(f"given/logs/{RUNS}/2024_01_01/a.xplane.pb", SMALL)
         detail = run(given).object["detail"]
         self.assertTrue(detail.startswith(f"{nothing}; there is one in "), detail)
         self.assertIn("logs", detail.removeprefix(nothing))
 
-    def test_folder_named_like_a_trace_is_a_folder(self) -> None:
+    def test_folder_with_the_name_of_a_trace_is_read_as_a_folder(self) -> None:
         (self.folder / "x.xplane.pb").mkdir()
         self.assert_absent(run(self.folder / "x.xplane.pb"), "no_xplane_pb")
         self.write("y.xplane.pb", SMALL)
         self.assertEqual(run(self.folder).object["xplane_file"], "y.xplane.pb")
 
-    def test_file_for_the_trace_viewer_is_no_substitute(self) -> None:
+    def test_file_of_the_trace_viewer_is_not_read_as_a_trace(self) -> None:
         for folder in ("h", "runs/2024_01_01", f"log/{RUNS}/2024_01_01"):
             path = self.write(f"{folder}/h.trace.json.gz", gzip.compress(b"{}"))
             for mode in ("summary", "spread", "anatomy"):
@@ -76,11 +76,11 @@ class Paths(RobustnessTest):
                     end = f"; {path} is no substitute: the .xplane.pb file is needed"
                     self.assertTrue(outcome.object["detail"].endswith(end), outcome.object)
 
-    def test_newest_run_with_a_trace_is_used_and_named(self) -> None:
+    def test_newest_run_with_a_trace_is_used_and_noted(self) -> None:
         self.write(f"{RUNS}/2024_01_01/a.xplane.pb", SMALL)
         self.assertEqual(run(self.folder).object["notes"][0], "run 2024_01_01 taken")
         self.write(f"{RUNS}/2023_01_01/b.xplane.pb", SMALL)
-        # Runs without a trace, and files, are passed over.
+        # The search skips files, and runs without a trace.
         self.write(f"{RUNS}/2025_01_01/trace.json.gz", b"")
         (self.folder / RUNS / "2026_01_01").mkdir()
         self.write(f"{RUNS}/2027_01_01", b"no folder")
@@ -89,7 +89,7 @@ class Paths(RobustnessTest):
             self.assertEqual(fields["xplane_file"], "a.xplane.pb")
             self.assertEqual(fields["notes"][0], "run 2024_01_01 taken, the newest with a trace")
 
-    def test_runs_that_cannot_be_listed_hide_no_other(self) -> None:
+    def test_run_that_cannot_be_listed_does_not_hide_readable_runs(self) -> None:
         for name in ("2024_01_01", "2025_01_01", "2026_01_01"):
             self.write(f"{RUNS}/{name}/host.xplane.pb", SMALL)
         list_files = folders.files_in
@@ -107,14 +107,14 @@ class Paths(RobustnessTest):
                 "run 2025_01_01 taken, the newest with a trace",
             ]
             self.assertEqual(notes[:2], expected)
-            # If there is no other, one of them may hold a trace.
+            # If no run is readable, an unreadable folder may contain the trace.
             refused.append("2025_01_01")
             self.assert_absent(run(self.folder / RUNS), "unreadable_xplane_pb")
 
-    def test_next_host_is_used_if_one_cannot_be_read(self) -> None:
+    def test_next_host_is_used_if_the_first_cannot_be_read(self) -> None:
         self.write("a.xplane.pb", SMALL[:-1])
         self.write("b.xplane.pb", encode(Space([Plane("/host:CPU")])))
-        # The plain file is read before the gzipped one of the same host.
+        # For each host, the plain file is read before the gzipped file.
         self.write("c.xplane.pb.gz", b"broken")
         self.write("c.xplane.pb", SMALL)
         fields = run(self.folder).object
@@ -133,15 +133,15 @@ class Paths(RobustnessTest):
         self.write("b.xplane.pb", b"\0")
         self.assert_unreadable(run(self.folder), 0)
 
-    def test_hosts_are_sorted_by_name_without_the_suffix(self) -> None:
+    def test_hosts_are_sorted_by_name_without_the_file_suffix(self) -> None:
         for name in ("a-1.xplane.pb", "a.xplane.pb.gz", "a.b.xplane.pb"):
             self.write(name, gzip.compress(SMALL) if name.endswith(".gz") else SMALL)
         self.assertEqual(run(self.folder).object["xplane_file"], "a.xplane.pb.gz")
         missing = run(self.folder, "summary", "--host", "z").object
         self.assertEqual(missing["available_hosts"], ["a", "a-1", "a.b"])
 
-    def test_notes_of_an_unreadable_file_are_not_kept(self) -> None:
-        # The damage is found after the step was picked and noted.
+    def test_notes_about_an_unreadable_file_are_dropped(self) -> None:
+        # The program finds the damage only after adding a note about the picked step.
         self.write("a.xplane.pb", with_extra("event metadata", b"\0"))
         self.write("b.xplane.pb", SMALL)
         notes = run(self.folder, "summary").object["notes"]
@@ -149,7 +149,7 @@ class Paths(RobustnessTest):
         self.assertRegex(notes[0], r"\Aa file can't be read: a\.xplane\.pb: byte \d+: ")
         self.assertEqual(notes[1], "b.xplane.pb taken, of 2 files; --host takes another")
 
-    def test_devices_of_several_files_are_listed_once(self) -> None:
+    def test_devices_in_several_files_are_listed_once(self) -> None:
         for host in "ab":
             planes = [Plane("/host:CPU"), Plane(f"/device:TPU:{host}"), Plane("/host:CPU")]
             self.write(f"{host}.xplane.pb", encode(Space(planes)))
@@ -157,7 +157,7 @@ class Paths(RobustnessTest):
         self.assert_absent(absent, "device_not_found")
         self.assertEqual(absent.object["available_devices"], ["/device:TPU:a", "/device:TPU:b"])
 
-    def test_missing_device_line_and_step_are_named_with_what_there_is(self) -> None:
+    def test_refusal_lists_available_devices_lines_and_steps(self) -> None:
         outcome = run(SMALL, "summary", "--device", "/device:TPU:9")
         self.assert_absent(outcome, "device_not_found")
         self.assertEqual(outcome.object["available_devices"], [fuzz.DEVICE])

@@ -1,4 +1,4 @@
-"""Test that work in several processes gives the result of one and leaves none running."""
+"""Test that several processes give the same result as a single process and all end."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Processes(unittest.TestCase):
                 os.waitpid(pid, os.WNOHANG)
 
     def check(self, in_child: Callable[[int], Any]) -> None:
-        """Check the results of work that a child does like this."""
+        """Check the results of work that `work` in a child process does."""
 
         def work(number: int) -> Any:
             return number * 10 if os.getpid() == self.parent else in_child(number)
@@ -64,7 +64,7 @@ class Processes(unittest.TestCase):
     def test_results_are_in_the_order_of_the_items(self) -> None:
         self.check(lambda number: number * 10)
 
-    def test_failed_work_of_a_child_is_done_by_the_parent(self) -> None:
+    def test_parent_repeats_the_failed_work_of_a_child(self) -> None:
         def fail(number: int) -> int:
             raise ValueError(number)
 
@@ -73,7 +73,7 @@ class Processes(unittest.TestCase):
         # A lambda cannot be pickled.
         self.check(lambda _: lambda: None)
 
-    def test_processes_are_as_many_as_cores_and_items_but_at_most_eight(self) -> None:
+    def test_number_of_processes_is_limited_by_cores_items_and_eight(self) -> None:
         for n_cores, n_items, n in (
             *((2, 0, 1), (1, 5, 1), (3, 5, 3), (100, 3, 3), (100, 30, 8), (4, 1, 1)),
         ):
@@ -90,7 +90,7 @@ class Processes(unittest.TestCase):
 
         self.assertEqual(processes.in_processes(work, [0, 1]), [False, True])
 
-    def test_parent_does_the_work_if_no_process_can_be_started(self) -> None:
+    def test_parent_does_the_work_if_no_process_can_start(self) -> None:
         self.use_cores(4)
         fork, n_left = os.fork, 2
 
@@ -110,7 +110,7 @@ class Processes(unittest.TestCase):
         self.assertEqual(list(map(len, found)), [number << 20 for number in NUMBERS])
         self.assert_none_is_left()
 
-    def test_failure_in_the_parent_ends_the_children(self) -> None:
+    def test_failure_in_the_parent_ends_the_child_processes(self) -> None:
         def work(number: int) -> int:
             if os.getpid() == self.parent:
                 raise KeyError(number)
@@ -121,7 +121,7 @@ class Processes(unittest.TestCase):
             processes.in_processes(work, NUMBERS)
         self.assert_none_is_left()
 
-    def test_failure_in_both_is_raised(self) -> None:
+    def test_failure_in_parent_and_child_is_raised(self) -> None:
         def work(number: int) -> int:
             return 1 // (number - 1)
 
@@ -129,7 +129,7 @@ class Processes(unittest.TestCase):
             processes.in_processes(work, NUMBERS)
         self.assert_none_is_left()
 
-    def test_records_are_the_same_with_any_number_of_processes(self) -> None:
+    def test_record_does_not_depend_on_the_number_of_processes(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             trace = Path(folder) / "x.xplane.pb"
             write_trace(trace, Shape(factor=0.002, n_devices=3, n_steps=2))

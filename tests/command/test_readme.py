@@ -1,15 +1,15 @@
-"""Holds the pages against the program.
+"""Compare the pages with the program.
 
 - A shell block that calls `compute-breakdown tests/data/…` or `compute-breakdown PROFILE` runs and
-  exits with 0, or with 1 if it contains `exit 1`. PROFILE and the other words of PLACEHOLDERS are
-  replaced.
-- A `json` or `text` block is the output of the last such call before it. A `…` stands for what was
-  left out; at the end of a text no `…` is needed. A fence may name another capture in its info
+  exits with 0, or with 1 if the block contains `exit 1`. PROFILE and the other words of
+  PLACEHOLDERS are replaced.
+- A `json` or `text` block is the output of the last such call before the block. A `…` marks omitted
+  parts; at the end of a text no `…` is needed. A fence may name a different capture in the info
   string, as in "```text vllm-bf16".
-- A figure with a unit in the section of a mode is in the mode's answer about the demo, in a field
-  of that unit. If not, a comment in the section says where it comes from:
+- A figure with a unit in a section about a mode is in the mode's answer about the demo, in a field
+  with the same unit. If the answer lacks the figure, a comment in the section gives the origin:
   `<!-- 4.4 ms: bottleneck .findings[0].lost_ps -->` is computed by jq from a mode's answer, in the
-  unit of its fields; `<!-- 784 ms, 24 ms: elsewhere -->` are not about the demo.
+  unit of the fields; `<!-- 784 ms, 24 ms: elsewhere -->` marks figures that are not about the demo.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ from pathlib import Path
 from typing import Any
 
 from _output.text import text_of
-from tests.answers import BATCH, hand_made_memories, hand_made_programs, hand_made_traces
+from tests.answers import (
+    BATCH,
+    hand_made_memories,
+    hand_made_programs,
+    hand_made_traces,
+    outcome_on_demo,
+)
 from tests.builders.xspace import op, trace
 from tests.excerpts import first_difference, is_excerpt, missing_text, parse_excerpt
 from tests.harness import (
@@ -44,6 +50,7 @@ from tests.harness import (
     bound,
     run,
     sampled,
+    without_next_steps,
 )
 from tests.pages import (
     GUIDE,
@@ -69,13 +76,19 @@ Json = dict[str, Any]
 
 @functools.cache
 def outcome(words: tuple[str, ...], capture: str = "") -> Outcome:
-    """Run a call in the root of the clone; pages are written to a temporary folder."""
+    """Run a call in the root of the clone; write pages to a temporary folder."""
     at = words.index("--mode")
     profile = str(PROFILES / f"{capture}.xplane.pb") if capture else words[0]
     options = [*words[1:at], *words[at + 2 :]]
     with tempfile.TemporaryDirectory() as folder, in_folder(ROOT):
         if "--out" in options:
             options[options.index("--out") + 1] = f"{folder}/out"
+        elif profile == PLACEHOLDERS["PROFILE"]:
+            # Tests of the text and of the schemas share these answers.
+            if options[-2:] == ["--format", "text"]:
+                options[-2:] = []
+            shared = outcome_on_demo(words[at + 1], *options)
+            return without_next_steps(shared._replace(object=dict(shared.object)))
         return run(profile, words[at + 1], *options)
 
 
@@ -90,7 +103,7 @@ def in_folder(path: Path) -> Iterator[None]:
 
 
 def piped(call: Call, said: Json) -> subprocess.CompletedProcess[str]:
-    """Run what follows a call, with this answer as its output."""
+    """Pipe an answer into the shell command that follows a call."""
     words = (f"--arg line {shlex.quote(PLACEHOLDERS['LINE'])}", "--arg line LINE")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "answer.json").write_text(json.dumps(said))
@@ -106,7 +119,7 @@ def piped(call: Call, said: Json) -> subprocess.CompletedProcess[str]:
 
 
 def printed(call: Call, capture: str) -> str:
-    """Return what a call and the filter after it print."""
+    """Return the output of a call after the call's filter."""
     said = outcome(call.words, capture).object
     if HAS_TOOLS and call.pipe.lstrip().startswith("|"):
         return piped(call, said).stdout
@@ -118,7 +131,7 @@ class Commands(unittest.TestCase):
     batch = BATCH
     takes_seconds = 5
 
-    def test_every_call_on_the_pages_answers(self) -> None:
+    def test_every_call_on_the_pages_has_an_answer(self) -> None:
         modes = set()
         for page in (README, GUIDE, SKILL):
             for call in calls(page):
@@ -139,7 +152,7 @@ class Commands(unittest.TestCase):
                         self.assertTrue(done.stdout.strip() or ">" in call.pipe)
 
     @unittest.skipUnless(HAS_TOOLS, "needs bash and jq")
-    def test_recipes_name_the_reason_if_there_is_no_answer(self) -> None:
+    def test_recipes_print_the_reason_if_there_is_no_answer(self) -> None:
         refused = run("no such path", "by_source").object
         n_checked = 0
         for call in (*calls(README), *calls(GUIDE)):
@@ -161,13 +174,13 @@ class Commands(unittest.TestCase):
                     self.assertEqual((done.returncode, done.stderr), (0, ""), call.pipe)
 
     @unittest.skipUnless(HAS_TOOLS, "needs bash and jq")
-    def test_a_layer_and_an_op_take_few_bytes_of_an_agent(self) -> None:
+    def test_answers_about_a_layer_and_an_op_are_short(self) -> None:
         for call in calls(SKILL):
             if {"by_scope", "by_op"} & {*call.words}:
                 n_bytes = len(piped(call, outcome(call.words).object).stdout)
                 self.assertLessEqual(n_bytes, 4000, call.words)
 
-    def test_output_on_the_pages_is_what_the_calls_before_it_print(self) -> None:
+    def test_output_on_the_pages_equals_the_output_of_the_calls(self) -> None:
         n_compared = 0
         for page in (README, GUIDE):
             call = None
@@ -193,7 +206,7 @@ class Commands(unittest.TestCase):
         if not is_excerpt(excerpt, said):
             self.fail(first_difference(excerpt, said))
 
-    def test_wrong_excerpts_are_found(self) -> None:
+    def test_wrong_excerpts_are_detected(self) -> None:
         whole = {"a": 1, "b": [{"c": 2, "d": "text"}, {"c": 3}]}
         for text, expected in (
             ('{"a": 1, …}', True),
@@ -220,7 +233,7 @@ class Commands(unittest.TestCase):
 
 
 def of_readme(word: str) -> Call:
-    """Return the recipe that contains this word."""
+    """Return the recipe of the README that contains this word."""
     (found,) = [call for call in calls(README) if word in call.pipe]
     return found
 
@@ -241,7 +254,7 @@ class Recipes(unittest.TestCase):
         for time, percent, _ in rows:
             self.assertAlmostEqual(float(percent), 100 * float(time) / whole, delta=0.06)
 
-    def test_changes_are_the_casts_and_layout_changes_of_the_answer(self) -> None:
+    def test_recipe_lists_the_casts_and_layout_changes_of_the_answer(self) -> None:
         call = of_readme('"us", "change", "line"')
         said = outcome(call.words).object
         expected = [
@@ -254,7 +267,7 @@ class Recipes(unittest.TestCase):
         self.assertCountEqual(rows, expected)
         self.assertEqual({row[1] for row in rows}, {"cast", "layout"})
 
-    def test_gate_passes_equal_runs_and_stops_slower_ones(self) -> None:
+    def test_gate_passes_equal_runs_and_stops_slower_runs(self) -> None:
         call = of_readme("exit 1")
         for profile, baseline, passes in (
             (BEFORE, BEFORE, True),
@@ -278,7 +291,7 @@ class Recipes(unittest.TestCase):
                 self.assertEqual(int(ps), group["total_dur_ps"])
                 expected = group[end] if group["source_stack"] else group["agg_key"]
                 self.assertEqual(stack.rpartition(";")[2], expected)
-        # Semicolons divide frames, so a frame must not contain any.
+        # Semicolons separate frames, so a frame must not contain a semicolon.
         odd = op("a", "loop fusion", 0, 10, stack="<module 'a;b'>:1:2\n \nc d.py:3:4\n")
         said = answer(trace([odd]), "by_source")
         self.assertIn("<module 'a,b'>:1", piped(call, said).stdout)
@@ -303,7 +316,7 @@ UNITS = {
     "%": 1,
 }
 TIMES = r"_ps\b|phases|idle_by_cause"
-# The fields that a figure of a unit can come from, by the end of the unit.
+# A figure with a unit can come from fields whose names end in these suffixes.
 FIELDS_OF_UNIT = {"/s": "flops|gbps", "s": TIMES, "B": "bytes|by_kind", "P": "flops"}
 FIELDS_OF_UNIT["%"] = rf"pct|_util\b|mfu|hfu|{TIMES}"
 FIGURE_RE = re.compile(rf"(?<![\w.:])(\d+(?:\.\d+)?) ({'|'.join(UNITS)})(?![\w/])")
@@ -321,13 +334,13 @@ def numbers_in(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
 
 @functools.cache
 def figures_of(mode: str, unit: str) -> list[float]:
-    """Return the numbers in a mode's answer about the demo that can be figures of a unit."""
+    """Return the numbers in a mode's answer about the demo that can have this unit."""
     wanted = next(fields for end, fields in FIELDS_OF_UNIT.items() if unit.endswith(end))
     said = of_demo(mode)
     found = [(path, value) for path, value in numbers_in(said) if re.search(wanted, path)]
     if unit != "%":
         return [value / UNITS[unit] for _, value in found]
-    # A fraction, or a share of the step.
+    # The percentage is a fraction of 1, or a share of the step.
     step = said.get("step_duration_ps", 0) / 100
     return [
         value if "pct" in path else value / step if re.search(TIMES, path) and step else 100 * value
@@ -336,7 +349,9 @@ def figures_of(mode: str, unit: str) -> list[float]:
 
 
 def of_demo(mode: str, *options: str) -> Json:
-    """Return the answer of a mode, of `compare` and `by_source` with the options they need."""
+    """Return a mode's answer about the demo; `compare` and `by_source` get the options that they
+    need.
+    """
     profile = PLACEHOLDERS["PROFILE"]
     if mode == "compare":
         profile = PLACEHOLDERS["BASELINE"].replace("before", "after")
@@ -354,7 +369,7 @@ def is_rounded(figure: str, value: float) -> bool:
 class Figures(unittest.TestCase):
     batch = BATCH
 
-    def test_figures_in_the_sections_of_modes_are_in_the_answers(self) -> None:
+    def test_figures_in_sections_about_modes_are_in_the_answers(self) -> None:
         n_figures = 0
         for heading, prose in itertools.chain(sections(README), sections(GUIDE)):
             mode = "bottleneck" if heading == "Read the answer" else heading
@@ -365,12 +380,12 @@ class Figures(unittest.TestCase):
                 n_figures += 1
                 with self.subTest(heading=heading, figure=f"{figure} {unit}"):
                     if f"{figure} {unit}" not in told:
-                        found = any(is_rounded(figure, each) for each in figures_of(mode, unit))
+                        found = any(is_rounded(figure, value) for value in figures_of(mode, unit))
                         self.assertTrue(found, f"no such figure in the answer of {mode}")
         self.assertGreater(n_figures, 10)
 
     @unittest.skipUnless(shutil.which("jq"), "needs jq")
-    def test_figures_in_comments_are_computed_from_the_answers(self) -> None:
+    def test_figures_with_a_comment_follow_from_the_answers(self) -> None:
         for told, source in COMMENT_RE.findall(README + GUIDE):
             figure = FIGURE_RE.fullmatch(told)
             asked = re.match(r"(\w+)((?: --\S+)*) (.*)", source)
@@ -389,7 +404,7 @@ class Figures(unittest.TestCase):
                     self.assertTrue(is_rounded(figure[1], value), f"it is {value:g} {figure[2]}")
 
     @unittest.skipUnless(HAS_TOOLS and PROFILES.is_dir(), "needs jq and captures")
-    def test_times_by_scope_are_those_of_the_inference_captures(self) -> None:
+    def test_times_by_scope_equal_those_of_the_inference_captures(self) -> None:
         call = next(call for call in calls(GUIDE) if '["%", "scope"]' in call.pipe)
         rows = table(GUIDE, "scope", "bf16, %")
         for column, capture in ((1, "vllm-bf16"), (2, "vllm-fp4-tuned")):

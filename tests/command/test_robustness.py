@@ -1,6 +1,6 @@
 """Test that damaged and odd files are refused with a reason or answered in full.
 
-`check_outcome` checks that status, reason, exit status and stderr of each run fit together.
+`check_outcome` checks that status, reason, exit status and stderr of each run are consistent.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class RandomDamage(unittest.TestCase):
 # ----------------------------------------------------------------------------------------------
 # Damage inside the file.
 
-# An unknown field that marks the place where damage is added.
+# This unknown field marks the position at which a test inserts damage.
 HERE = text_field(14, "here")
 UNREADABLE = {
     "field number 0": b"\0",
@@ -150,7 +150,7 @@ class Damage(RobustnessTest):
                 if bad:
                     self.assert_unreadable(outcome, data.index(HERE) + len(HERE))
 
-    def test_truncated_file_is_refused_wherever_it_is_cut(self) -> None:
+    def test_truncated_file_is_refused_at_any_length(self) -> None:
         data = SMALL + encode(Space([Plane("/host:CPU", [Line("main", [Event(1, 5, 5)])])]))
         self.assert_unreadable(run(b""), 0)
         for cut in harness.sampled(range(1, len(data)), 100):
@@ -159,7 +159,7 @@ class Damage(RobustnessTest):
                     at = 0 if cut < len(SMALL) else len(SMALL)
                     self.assert_unreadable(run(data[:cut]), at)
 
-    def test_files_of_other_formats_are_named(self) -> None:
+    def test_file_of_a_known_format_is_reported_with_the_format(self) -> None:
         for what, data in {
             "HTML": b"<!DOCTYPE html><html></html>",
             "a pointer of Git LFS": b"version https://git-lfs.github.com/spec/v1\n",
@@ -170,21 +170,21 @@ class Damage(RobustnessTest):
                 outcome = run(data)
                 self.assert_unreadable(outcome)
                 self.assertIn(f": not a trace but {what}", outcome.object["detail"])
-        # A trace that holds only a host's name looks like text.
+        # A trace that contains only a host's name looks like text.
         lone = run(encode(Space([], hostnames=["a-host-with-a-name-of-40-characters-or-so"])))
         self.assertEqual(lone.object["reason"], "device_not_found")
 
 
 class UnseenDamage(RobustnessTest):
-    """Damage in parts that no answer needs changes nothing."""
+    """Test that damage in parts that no answer needs changes nothing."""
 
-    def test_damage_in_other_planes_is_ignored(self) -> None:
+    def test_damage_in_planes_that_no_mode_reads_is_ignored(self) -> None:
         inside = text_field(2, "/host:other") + random.Random(0).randbytes(300)
         intact = SMALL + encode(Space([Plane("/host:other")]))
         for mode in harness.MODES_OF_TRACE:
             self.assertEqual(said(SMALL + bytes_field(1, inside), mode), said(intact, mode), mode)
 
-    def test_damage_in_other_lines_is_ignored(self) -> None:
+    def test_damage_in_lines_that_no_mode_reads_is_ignored(self) -> None:
         answers = []
         for extra in (b"", b"\0\xff"):
             ops = Line("XLA Ops", [Event(1, 0, 10)])
@@ -193,7 +193,7 @@ class UnseenDamage(RobustnessTest):
             answers.append(said(encode(Space([Plane(fuzz.DEVICE, lines, names)]))))
         self.assertEqual(answers[1], answers[0])
 
-    def test_damage_in_metadata_of_another_step_is_ignored(self) -> None:
+    def test_damage_in_metadata_of_an_unpicked_step_is_ignored(self) -> None:
         lines = [
             Line("Steps", [Event(3, 0, 100), Event(4, 200, 200)]),
             Line("XLA Ops", [Event(1, 0, 10), Event(2, 200, 10), Event(1, 300, 10)]),
@@ -210,7 +210,7 @@ class UnseenDamage(RobustnessTest):
 
 
 class UnusualEncodings(RobustnessTest):
-    def test_last_of_two_values_counts(self) -> None:
+    def test_last_of_two_values_is_used(self) -> None:
         self.assertEqual(
             said(with_extra("event", int_field(3, 77))),
             said(with_extra("event", int_field(3, 5) + int_field(3, 77))),
@@ -222,12 +222,12 @@ class UnusualEncodings(RobustnessTest):
 
 
 class EdgeNumbers(RobustnessTest):
-    def test_longest_durations_add_up_exactly(self) -> None:
+    def test_sum_of_the_longest_durations_is_exact(self) -> None:
         totals = said(trace([op("fusion.1", "loop fusion", i, MAX) for i in range(5)]))["totals"]
         self.assertEqual(totals["compute_duration_ps"], 5 * MAX)
         self.assertEqual(totals["busy_duration_ps"], MAX + 4)
 
-    def test_negative_durations_are_left_out_with_a_note(self) -> None:
+    def test_events_with_negative_durations_are_left_out_with_a_note(self) -> None:
         negative = [op("fusion.1", "loop fusion", 10, -1), op("fusion.1", "loop fusion", 20, -MAX)]
         answer = said(trace([*OPS, *negative], [("0", 0, 150), ("1", 500, -7)]))
         self.assertEqual(answer["totals"]["compute_duration_ps"], 90)
@@ -236,7 +236,7 @@ class EdgeNumbers(RobustnessTest):
         for word in ("negative", "Steps"):
             self.assertEqual(sum(word in note for note in answer["notes"]), 1, answer["notes"])
 
-    def test_flops_and_bytes_that_are_no_counts_are_unknown(self) -> None:
+    def test_flops_and_bytes_that_are_not_counts_are_unknown(self) -> None:
         for value, is_noted in (
             (float("nan"), True), (-float("inf"), True), (1e300, False), (2.0**63, False),
             (-1, False), (-0.5, False), (2**64 - 1, False), ("12", False),
@@ -263,7 +263,7 @@ HOSTILE = (
 
 
 class Texts(RobustnessTest):
-    def test_hostile_names_come_back_as_they_were(self) -> None:
+    def test_hostile_names_are_printed_unchanged(self) -> None:
         for text in HOSTILE:
             named = op("x", text, 0, 10, text=text, stack=text, tf_op=text, shape=text)
             plane = tpu_plane([named], [(text, 0, 10)], name=text)
@@ -318,12 +318,12 @@ class Gzip(RobustnessTest):
             with self.subTest(cut):
                 outcome = run(self.write("x.xplane.pb.gz", packed[:cut]))
                 whole = zlib.decompressobj(wbits=31).decompress(packed[:cut])
-                # The offset is that of the first field that is not there in full, or of the end.
+                # The offset is where the first incomplete field starts, or the end of the data.
                 at = len(SMALL) if len(SMALL) <= len(whole) < len(SMALL + noise) else 0
                 self.assertIn(damaged_at(outcome), {at, len(whole)}, outcome.object)
 
     def test_gzip_data_cut_at_the_end_of_a_field_is_refused(self) -> None:
-        # The unpacked part is a valid, shorter file.
+        # The unpacked part is a valid, shorter trace.
         pad = bytes_field(15, bytes((1 << 20) - len(SMALL) - 4))
         packed = gzip.compress(SMALL + pad + bytes_field(15, random.Random(0).randbytes(1 << 20)))
         self.assert_unreadable(run(self.write("x.xplane.pb.gz", packed[: len(packed) // 2])))
@@ -355,7 +355,7 @@ class Gzip(RobustnessTest):
 
 
 class OddFiles(RobustnessTest):
-    def test_pipes_and_devices_are_refused_at_once(self) -> None:
+    def test_pipes_and_devices_are_refused_without_reading(self) -> None:
         os.mkfifo(self.folder / "x.xplane.pb")
         with time_limit(5):
             self.assert_unreadable(run(self.folder / "x.xplane.pb"), 0)
@@ -376,7 +376,7 @@ class OddFiles(RobustnessTest):
         self.assertEqual(run(link).object["status"], "ok")
 
     @unittest.skipUnless(os.geteuid(), "root may read everything")
-    def test_file_and_folder_without_permission_are_refused(self) -> None:
+    def test_file_or_folder_without_permission_is_refused(self) -> None:
         path = self.write("run/x.xplane.pb", SMALL)
         path.chmod(0)
         self.assert_unreadable(run(path), 0)
@@ -405,7 +405,7 @@ class OddFiles(RobustnessTest):
                 self.assert_unreadable(outcome, failed[0])
                 self.assertIn("Input/output error", outcome.object["detail"])
 
-    def test_file_that_shrinks_while_it_is_read_is_refused(self) -> None:
+    def test_file_that_shrinks_during_reading_is_refused(self) -> None:
         pread = os.pread
         path = self.write("x.xplane.pb", SMALL)
         for cut, n_whole_reads in itertools.product((0, 50, len(SMALL) - 1), (0, 1, 3)):

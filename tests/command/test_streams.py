@@ -1,7 +1,7 @@
 """Test stdin, stdout, stderr and terminals, and how an interruption ends the process.
 
-Whatever happens to the streams, the exit status is that of the table in FIELDS.md, and stdout has
-one whole object or nothing.
+Whatever happens to the streams, the exit status is that of the table in FIELDS.md, and stdout
+contains either one whole object or nothing.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from tests.fuzz import check_outcome, damaged_at
 
 OPS = [op(f"fusion.{i}", "loop fusion", 10 * i, 9, tf_op=f"op{i}") for i in range(300)]
 SMALL = trace(OPS[:2], [("0", 0, 150)])
-# The answer about this trace is longer than a pipe holds.
+# The answer about this trace is longer than the buffer of a pipe.
 LARGE = trace(OPS, [("0", 0, 3000)])
-# Only what Python needs: a variable that makes streams unbuffered would hide faults.
+# The environment has only the variables that Python needs, because a variable that makes streams
+# unbuffered would hide faults.
 BARE = {"LANG": "C.UTF-8"} | {
     name: os.environ[name] for name in ("PATH", "PYTHONPATH", "TMPDIR") if name in os.environ
 }
 UNBUFFERED = {**BARE, "PYTHONUNBUFFERED": "1"}
-# With a limit on the size of files Python would leave half of its bytecode.
+# A limit on file sizes could make Python write incomplete bytecode files.
 NO_BYTECODE = "export PYTHONDONTWRITEBYTECODE=1; "
 
 
@@ -50,7 +51,7 @@ class StreamsTest(harness.InFolder):
     def shell(
         self, line: str, *arguments: str | Path, env: dict[str, str] = BARE
     ) -> subprocess.CompletedProcess[str]:
-        """Run a line of the shell in which "$@" is the program with its arguments."""
+        """Run a shell command in which "$@" is the program with its arguments."""
         command = [sys.executable, str(harness.SCRIPT), *map(str, arguments)]
         return subprocess.run(
             ["bash", "-c", line, "bash", *command],
@@ -59,7 +60,7 @@ class StreamsTest(harness.InFolder):
 
 
 class Stderr(StreamsTest):
-    def test_status_is_kept_if_stderr_cannot_be_written(self) -> None:
+    def test_status_is_unchanged_if_stderr_cannot_be_written(self) -> None:
         empty = self.write("empty.xplane.pb", b"")
         for redirection, env, status, arguments in (
             ("2>&-", BARE, 0, (self.small, "--mode", "summary")),
@@ -72,7 +73,7 @@ class Stderr(StreamsTest):
                 self.assertEqual(done.returncode, status)
                 json.loads(done.stdout)
 
-    def test_status_is_kept_if_the_reader_of_stderr_goes_away(self) -> None:
+    def test_status_is_unchanged_if_the_reader_of_stderr_exits(self) -> None:
         done = self.shell('{ "$@"; echo $? >&3; } 3>&1 >/dev/null 2> >(true)', "--mode")
         self.assertEqual(done.stdout, "2\n")
 
@@ -98,14 +99,14 @@ class Stdout(StreamsTest):
                 complaint = "compute_breakdown: can't write: No space left on device\n"
                 self.assertEqual((done.returncode, done.stderr), (1, complaint))
 
-    def test_disk_that_takes_only_a_part_is_an_error(self) -> None:
+    def test_disk_with_too_little_space_is_an_error(self) -> None:
         for env in (BARE, UNBUFFERED):
             line = NO_BYTECODE + f'trap "" XFSZ; ulimit -f 8; "$@" > {self.folder}/out'
             done = self.shell(line, self.large, "--mode", "by_source", env=env)
             complaint = "compute_breakdown: can't write: File too large\n"
             self.assertEqual((done.returncode, done.stderr), (1, complaint), env)
 
-    def test_slow_reader_of_a_nonblocking_pipe_gets_all(self) -> None:
+    def test_slow_reader_of_a_nonblocking_pipe_gets_the_whole_answer(self) -> None:
         for env in (BARE, UNBUFFERED):
             reader, writer = os.pipe()
             os.set_blocking(writer, False)
@@ -120,7 +121,7 @@ class Stdout(StreamsTest):
                 groups = json.load(pipe)["groups"]
             self.assertEqual((process.wait(harness.bound(30)), len(groups)), (0, len(OPS)), env)
 
-    def test_reader_that_goes_away_ends_the_program_quietly(self) -> None:
+    def test_program_ends_quietly_if_the_reader_of_stdout_exits(self) -> None:
         modes = (*harness.MODES_OF_TRACE, "record", "spread", "anatomy")
         for mode, reader in harness.sampled(itertools.product(modes, ("head -c 1", "true")), 2):
             with self.subTest(mode=mode, reader=reader):
@@ -131,7 +132,7 @@ class Stdout(StreamsTest):
 
 class Terminal(StreamsTest):
     def on_terminal(self, *arguments: str | Path, stderr: int | None = None) -> tuple[str, str]:
-        """Return what appears on a terminal, and stderr if that is a pipe."""
+        """Return the text that appears on a terminal, and stderr if stderr is a pipe."""
         master, slave = pty.openpty()
         process = subprocess.Popen(
             [sys.executable, harness.SCRIPT, *arguments],
@@ -151,7 +152,7 @@ class Terminal(StreamsTest):
         rest = process.communicate(timeout=harness.bound(30))[1] or ""
         return said.decode().replace("\r\n", "\n"), rest
 
-    def test_answer_is_indented_and_followed_by_a_hint(self) -> None:
+    def test_answer_on_a_terminal_is_indented_and_followed_by_a_hint(self) -> None:
         said, _ = self.on_terminal(self.small, "--mode", "summary")
         text, _, hint = said.rstrip("\n").rpartition("\n")
         self.assertEqual(
@@ -161,24 +162,24 @@ class Terminal(StreamsTest):
         for word in ("--format text", "jq", "--top"):
             self.assertIn(word, hint)
 
-    def test_text_has_no_hint(self) -> None:
+    def test_text_on_a_terminal_has_no_hint(self) -> None:
         said, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
         self.assertTrue(said.startswith("summary: "), said)
         self.assertNotIn("jq", said)
 
-    def test_redirected_stderr_gets_no_hint(self) -> None:
+    def test_stderr_in_a_file_gets_no_hint(self) -> None:
         said, rest = self.on_terminal(self.small, "--mode", "summary", stderr=subprocess.PIPE)
         self.assertEqual((json.loads(said)["status"], rest), ("ok", ""))
 
-    def test_refusal_has_no_hint(self) -> None:
+    def test_refusal_on_a_terminal_has_no_hint(self) -> None:
         said, _ = self.on_terminal(self.small, "--mode", "summary", "--step", "9")
         self.assertTrue(
             said.rstrip("\n").endswith("no step 9; the trace has 1 steps, counted from 0"), said
         )
 
-    def test_terminal_that_hangs_up_stops_nothing(self) -> None:
+    def test_terminal_that_hangs_up_does_not_stop_the_program(self) -> None:
         master, slave = pty.openpty()
-        # Time passes faster, so that progress is shown.
+        # Time passes faster in the test, so that the progress line appears.
         late = "import time; t = time.monotonic; time.monotonic = lambda: 1e3 * t();"
         code = f"{late} import compute_breakdown as c; raise SystemExit(c.main())"
         with (self.folder / "out").open("wb") as out:
@@ -238,7 +239,7 @@ class Stdin(StreamsTest):
 
 
 class Started(StreamsTest):
-    """The program starts in every way, and reports what is missing."""
+    """Test every way to start the program, and the messages about missing requirements."""
 
     def test_missing_old_or_broken_protobuf_is_reported(self) -> None:
         for what, code in {
@@ -258,17 +259,17 @@ class Started(StreamsTest):
                 self.assertIn("4.21.1", said["detail"])
                 self.assertEqual(done.stderr.count("\n"), 1)
 
-    def usage(self, *command: str | Path, cwd: Path = harness.ROOT) -> str:
+    def usage_line(self, *command: str | Path, cwd: Path = harness.ROOT) -> str:
         done = subprocess.run(
             [*command, "--mode"], capture_output=True, text=True, check=False, cwd=cwd, env=BARE
         )
         self.assertEqual(done.returncode, 2, done.stderr)
         return done.stderr.splitlines()[0]
 
-    def test_usage_names_what_was_called(self) -> None:
+    def test_usage_has_the_name_of_the_called_command(self) -> None:
         link = self.folder / "tpu-time"
         link.symlink_to(harness.SCRIPT)
-        # The wheel has the script in a package with its neighbours.
+        # The wheel installs the script in a package next to the other modules.
         package = self.folder / "compute_breakdown"
         package.mkdir()
         shutil.copy(harness.SCRIPT, package / "__main__.py")
@@ -285,17 +286,17 @@ class Started(StreamsTest):
             ("python -m compute_breakdown", as_module, self.folder),
         ):
             with self.subTest(expected=expected, cwd=cwd):
-                usage = f"usage: {expected} PROFILE --mode MODE [options]"
-                self.assertEqual(self.usage(*command, cwd=cwd), usage)
+                usage_line = f"usage: {expected} PROFILE --mode MODE [options]"
+                self.assertEqual(self.usage_line(*command, cwd=cwd), usage_line)
 
-    def test_isolated_python_starts_it(self) -> None:
+    def test_program_starts_in_isolated_python(self) -> None:
         command = [sys.executable, "-I", str(harness.SCRIPT), "--version"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout, f"compute_breakdown {compute_breakdown.__version__}\n")
 
-    def test_older_python_is_refused_in_one_line(self) -> None:
+    def test_old_python_is_refused_in_one_line(self) -> None:
         found = filter(None, map(shutil.which, ("python3.8", "python3.9")))
-        # A launcher may have the name and no such Python.
+        # A version manager can provide the command without that version of Python.
         pythons = [
             python for python in found
             if not subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode
@@ -311,17 +312,17 @@ class Started(StreamsTest):
 
 
 def heed_interrupts() -> None:
-    """Undo that a shell's background jobs ignore interruptions, as these tests then would."""
+    """Handle interruptions again, because background jobs of a shell ignore them."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Interrupted(StreamsTest):
     def python_that_runs_first(self, code: str) -> dict[str, str]:
-        """Return variables with which the program's first import runs this code."""
+        """Return environment variables that make the program's first import run this code."""
         self.write("argparse.py", code.encode())
         return {**BARE, "PYTHONPATH": f"{self.folder}:{BARE.get('PYTHONPATH', '')}"}
 
-    def test_interruption_while_waiting_for_input_ends_with_status_130(self) -> None:
+    def test_interruption_during_reading_of_stdin_ends_with_status_130(self) -> None:
         process = subprocess.Popen(
             [sys.executable, harness.SCRIPT, "-", "--mode", "summary"],
             stdin=subprocess.PIPE,
@@ -341,7 +342,7 @@ class Interrupted(StreamsTest):
         out, complaint = process.communicate(timeout=harness.bound(30))
         self.assertEqual((process.returncode, out, complaint), (130, b"", b""))
 
-    def test_interruption_while_loading_ends_the_process_by_the_signal(self) -> None:
+    def test_interruption_during_loading_ends_the_process_by_the_signal(self) -> None:
         code = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(9)"
         done = subprocess.run(
             [sys.executable, harness.SCRIPT, self.small, "--mode", "summary"],

@@ -29,7 +29,7 @@ for file, job in zip(files, [record.remote(file) for file in files], strict=True
     try:
         answer = ray.get(job)
     except Exception as error:
-        # After the last retry, the program's output says why there is no record.
+        # After the last retry, the program's output contains the reason.
         answer = getattr(error, "stdout", b"")
     host = os.path.basename(file.path).split(".xplane.pb")[0]
     with open(f"records/{host}.json", "wb") as out:

@@ -1,1 +1,1 @@
-"""Tests of what is said of a step, or of records: `_modes`."""
+"""Tests of `_modes`: the answers about steps and records."""

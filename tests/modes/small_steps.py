@@ -10,11 +10,11 @@ from tests.harness import answer
 STEP = [("s", 0, 1000)]
 BF16 = "bf16[8,128]{1,0:T(8,128)(2,1)}"
 HERE = "m.py:1:1"
-PS = 10**12  # a second
+PS = 10**12  # One second, in picoseconds.
 GIB = 2**30
 
-# Peaks that divide nicely: 2 TFLOPS and 1 GiB/s, so a picosecond is 2 flops, and 2**30 bytes are a
-# second. The ridge is 2e12 / 2**30.
+# With peaks of 2 TFLOPS and 1 GiB/s, a picosecond is enough for 2 flops, and a second for 2**30
+# bytes. The ridge point is 2e12 / 2**30.
 PEAKS = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1"]
 
 
@@ -46,7 +46,7 @@ def roofline(ops: list[Op], *options: str) -> dict[str, Any]:
 
 
 def column(rows: list[dict[str, Any]], *keys: str) -> list[Any]:
-    """Return one field of each row, or a tuple of several."""
+    """Return a field of each row, or a tuple of several fields."""
     if len(keys) == 1:
         return [row[keys[0]] for row in rows]
     return [tuple(row[key] for key in keys) for row in rows]

@@ -1,6 +1,7 @@
-"""The mode anatomy: planes, provenance, one plane in detail, counters, and damaged files.
+"""Test the mode anatomy: planes, provenance, a plane in detail, counters, and damaged files.
 
-Random traces and captures are compared with protobuf's own parse in tests/naive/invariants.py.
+For random traces and captures, tests/naive/invariants.py compares the answers with protobuf's own
+parse.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def gpu() -> Space:
     names = StatNames()
     events = [
         Event(1, 1000, 500, stats=[names.stat("correlation_id", 7)]),
-        # It precedes the first event and overlaps it by half.
+        # The second event precedes the first event and overlaps half of it.
         Event(2, 500, 750, stats=[names.stat("correlation_id", 6)]),
         Event(1, 3000, 500, stats=[names.stat("occupancy_pct", 62.5)]),
     ]
@@ -125,13 +126,13 @@ class Planes(unittest.TestCase):
         program = {"program_id": str(2**64 - 3), "name": "jit_f", "hlo_bytes": 3}
         self.assertEqual(said["programs"], [program])
 
-    def test_unreadable_events_are_counted_unless_a_plane_is_asked_for(self) -> None:
+    def test_unreadable_events_are_counted_unless_a_plane_is_selected(self) -> None:
         line = Line("XLA Ops", extra=bytes_field(4, b"\xff") * 3)
         data = encode(Space([Plane(DEVICE, [line])]))
         self.assertEqual(one_line(data)["n_events"], 3)
         self.assertEqual(run(data, "anatomy", "--plane", "0").object["status"], "absent")
 
-    def test_missing_names_are_empty_or_ids(self) -> None:
+    def test_missing_names_are_printed_as_ids_or_as_empty_text(self) -> None:
         plane = Plane(
             None,
             [Line(None, [Event(9, 1, 1), Event(8, 2, 1), Event(None, 3, 1)])],
@@ -149,21 +150,21 @@ class Planes(unittest.TestCase):
         self.assertEqual(line["names"], [{"name": None, "n": 3, "total_dur_ps": 3}])
         self.assertEqual(line["sample"][1]["metadata_stats"], {"7": 2**53})
 
-    def test_several_processes_give_the_same_answer_as_one(self) -> None:
+    def test_several_processes_give_the_same_answer_as_a_single_process(self) -> None:
         planes = [tpu_plane([op("f", "copy", 0, 5)], name=f"/device:TPU:{i}") for i in range(5)]
         data = encode(Space(planes))
         damaged = data + bytes_field(1, text_field(2, "more") + bytes_field(3, b"\x7f"))
         with mock.patch.object(processes, "n_cores", lambda: 2):
-            for each in (data, damaged):
-                alone = run(each, "anatomy").object
+            for capture in (data, damaged):
+                alone = run(capture, "anatomy").object
                 with mock.patch.object(anatomy, "SMALL_FILE", 0):
-                    several = run(each, "anatomy").object
+                    several = run(capture, "anatomy").object
                 self.assertEqual(several["planes"], alone["planes"])
                 self.assertEqual(several.get("detail"), alone.get("detail"))
 
 
 def captured(*planes: tuple[str, dict[str, StatValue]]) -> bytes:
-    """Return a file with planes that have nothing but these stats."""
+    """Return a file with planes that have only these stats."""
     made = []
     for name, stats in planes:
         names = StatNames()
@@ -177,7 +178,7 @@ def setting(name: str, value: bytes) -> bytes:
     return bytes_field(12, text_field(1, name) + bytes_field(2, value))
 
 
-# The bytes that JAX 0.10.0 writes for its default options.
+# JAX 0.10.0 writes these bytes for its default options.
 DEFAULTS = bytes.fromhex("080110021801200128013801")
 
 
@@ -188,7 +189,7 @@ class Provenance(unittest.TestCase):
         found: Json = said["profile_options"]
         return found
 
-    def test_versions_are_stats_of_the_plane_of_programs(self) -> None:
+    def test_versions_come_from_the_plane_of_programs(self) -> None:
         stats: dict[str, StatValue] = {
             "tpu_version": "PJRT C API\nTPU v6 lite",
             "cpu_version": "cpu",
@@ -290,7 +291,7 @@ class OnePlane(unittest.TestCase):
         self.assertEqual((line["names"], line["n_names"], line["counters"]), (names, 2, None))
         self.assertNotIn("sample", line)
 
-    def test_line_grep_and_sample_lead_to_one_event(self) -> None:
+    def test_options_line_grep_and_sample_select_an_event(self) -> None:
         words = ("--plane", "/device:GPU:0", "--line", STREAM, "--grep", "cutlass.*f16")
         line = one_line(encode(gpu()), *words, "--sample", "1")
         self.assertEqual((line["n_events"], line["busy_ps"], line["n_names"]), (2, 1000, 1))
@@ -303,18 +304,18 @@ class OnePlane(unittest.TestCase):
         }
         self.assertEqual(line["sample"], [event])
 
-    def test_plane_is_found_by_name_or_by_number_of_a_tpu(self) -> None:
+    def test_plane_is_found_by_name_or_by_tpu_number(self) -> None:
         names = [DEVICE, "7", "/device:TPU:7", "/device:TPU:7", "TPU:0", "/host:CPU"]
         data = encode(Space([Plane(name, [Line(str(i))]) for i, name in enumerate(names)]))
         for given, place in (
             *((DEVICE, 0), ("0", 0), ("/device:TPU:7", 2), ("TPU:7", 2), ("/host:CPU", 5)),
-            # The exact name precedes the number.
+            # The exact name takes precedence over the number.
             *(("TPU:0", 4), ("7", 1)),
         ):
             with self.subTest(given=given):
                 self.assertEqual(one_line(data, "--plane", given)["name"], str(place))
 
-    def test_unknown_plane_or_line_lists_what_there_is(self) -> None:
+    def test_unknown_plane_or_line_is_refused_with_the_available_names(self) -> None:
         for words, reason, field, names in (
             (
                 *(["--plane", "GPU:0"], "plane_not_found", "available_planes"),
@@ -329,7 +330,7 @@ class OnePlane(unittest.TestCase):
             self.assertEqual((outcome.object["reason"], outcome.status), (reason, 1))
             self.assertEqual(outcome.object[field], names)
 
-    def test_all_lines_of_a_name_are_shown(self) -> None:
+    def test_all_lines_with_the_same_name_are_shown(self) -> None:
         all_lines = [Line("a", [Event(1, 5, 1)]), Line("b"), Line("a", [Event(1, 7, 1)])]
         data = encode(Space([Plane(DEVICE, all_lines)]))
         (plane,) = answer(data, "anatomy", "--plane", "0", "--line", "a")["planes"]
@@ -337,7 +338,7 @@ class OnePlane(unittest.TestCase):
 
     def test_twenty_longest_names_are_shown(self) -> None:
         metadata = [EventMetadata(i, f"n{i:02}") for i in range(1, 31)]
-        metadata.append(EventMetadata(31, "n05"))  # a second id of one name
+        metadata.append(EventMetadata(31, "n05"))  # The last id has the same name as the first id.
         events = [Event(i, 10 * i, 9 if i in (5, 7, 31) else 4) for i in range(1, 32)]
         data = encode(Space([Plane(DEVICE, [Line("l", events)], metadata)]))
         line = one_line(data, "--plane", "0")
@@ -354,7 +355,7 @@ class OnePlane(unittest.TestCase):
         self.assertEqual((line["first_start_ps"], line["last_end_ps"]), (10, 25))
         self.assertEqual((line["n_events"], line["busy_ps"]), (3, 5))
         self.assertEqual(line["names"], [{"name": "x", "n": 3, "total_dur_ps": 11}])
-        starts = [(each["start_ps"], each["dur_ps"]) for each in line["sample"]]
+        starts = [(event["start_ps"], event["dur_ps"]) for event in line["sample"]]
         self.assertEqual(starts, [(10, -4), (None, 6), (20, 5)])
         self.assertEqual(len(said["notes"]), 2, said["notes"])
 
@@ -372,7 +373,7 @@ class OnePlane(unittest.TestCase):
             busy.add(spans)
         self.assertEqual(busy.duration(), 160, "0 to 150 and 300 to 310")
 
-    def test_huge_event_is_counted_and_its_text_is_cut(self) -> None:
+    def test_huge_event_is_counted_with_a_shortened_text(self) -> None:
         for n_bytes in (200_000, 3 << 20):
             event = Event(1, 5, 7, stats=[Stat(1, string("x" * n_bytes))])
             data = encode(Space([Plane(DEVICE, [Line("l", [event, Event(1, 20, 1)])])]))
@@ -408,10 +409,10 @@ def the_row(readings: Sequence[Event]) -> Json:
 
 
 class Counters(unittest.TestCase):
-    def test_readings_are_summarised_by_name_and_stat(self) -> None:
+    def test_counter_readings_are_summarised_by_name_and_stat(self) -> None:
         rows = counters(
             [
-                # The first reading in the file is the last in time.
+                # The first reading in the file is the last reading in time.
                 Event(1, 300, stats=[Stat(1, double(250.5)), Stat(2, int64(0))]),
                 Event(1, 100, stats=[Stat(1, double(180.25)), Stat(2, int64(12))]),
                 Event(1, 200, stats=[Stat(1, double(199.25))]),
@@ -428,31 +429,31 @@ class Counters(unittest.TestCase):
         )
         self.assertEqual(rows, [dict(zip(names, row, strict=True)) for row in expected])
 
-    def test_order_of_the_file_decides_between_equal_times(self) -> None:
+    def test_readings_at_equal_times_are_ordered_as_in_the_file(self) -> None:
         readings = [Event(3, 50, stats=[Stat(1, int64(i))]) for i in (4, 9, 2)]
         readings.append(Event(3, num_occurrences=2, stats=[Stat(1, int64(11))]))
         row = the_row(readings)
         self.assertEqual((row["name"], row["first"], row["last"]), (None, 4, 2))
         self.assertEqual((row["n"], row["max"], row["mean"]), (4, 11, 6.5))
 
-    def test_mean_is_exact_until_it_is_rounded(self) -> None:
+    def test_mean_is_rounded_only_at_the_end(self) -> None:
         values = [double(1e300), double(1.0), double(-1e300), uint64(2**64 - 1), double(1.0)]
         row = the_row([Event(1, i, stats=[Stat(1, value)]) for i, value in enumerate(values)])
         self.assertEqual(row["mean"], (2**64 + 1) / 5)
 
-    def test_values_that_are_no_numbers_are_skipped(self) -> None:
+    def test_values_that_are_not_numbers_are_skipped(self) -> None:
         values = [double(float("nan")), string("3 W"), raw(b"7"), string("1e400"), string("")]
         readings = [Event(1, i, stats=[Stat(1, value)]) for i, value in enumerate(values)]
         self.assertEqual(counters(readings), [])
 
-    def test_other_lines_have_no_counters(self) -> None:
+    def test_lines_without_counters_have_no_readings(self) -> None:
         reading = Event(1, 5, stats=[Stat(1, int64(3))])
         for name, is_counter in (("counters_0", True), ("XLA Ops", False), ("Counters", False)):
             self.assertEqual(counters([reading], name) is not None, is_counter, name)
 
 
 class Damaged(InFolder):
-    """A damaged file is refused, but what can be read of it is listed."""
+    """Test that a damaged file is refused with a list of the readable planes."""
 
     def whole(self) -> bytes:
         ops = [op(f"f.{i}", "loop fusion", 10 * i, 5, stack="m.py:1:2") for i in range(6)]
@@ -473,7 +474,7 @@ class Damaged(InFolder):
         ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
         for end in sampled(range(1, len(data), 3), 60):
             with self.subTest(end=end):
-                n_whole = sum(each <= end for each in ends)
+                n_whole = sum(plane_end <= end for plane_end in ends)
                 if end in ends or end >= ends[-1]:
                     said = run(data[:end], "anatomy").object
                 else:
@@ -484,7 +485,7 @@ class Damaged(InFolder):
                     for line, whole in zip(plane["lines"], before["lines"], strict=False):
                         self.assertLessEqual(line["n_events"], whole["n_events"])
 
-    def test_asked_plane_is_complete_before_a_cut(self) -> None:
+    def test_selected_plane_is_complete_before_a_cut(self) -> None:
         data = self.whole()
         options = ("--plane", "0", "--sample", "2", "--grep", "f")
         intact = answer(data, "anatomy", *options)["planes"]
@@ -496,7 +497,7 @@ class Damaged(InFolder):
         self.assertEqual((ops["name"], ops["n_events"]), ("XLA Ops", 6), "lines precede metadata")
 
     def test_planes_before_a_cut_in_gzip_data_are_listed(self) -> None:
-        # Bytes that don't compress separate the planes, so most cuts leave some of them.
+        # Incompressible bytes separate the planes, so most cuts leave some planes intact.
         noise = bytes_field(14, random.Random(0).randbytes(3000))
         packed = gzip.compress(self.whole() + noise + encode(gpu()), mtime=0)
         counts = set()
@@ -508,7 +509,7 @@ class Damaged(InFolder):
             counts.add(len(said["planes"]))
         self.assertGreaterEqual(counts, {0, 4})
 
-    def test_damage_inside_a_line_hides_no_other_line(self) -> None:
+    def test_damage_inside_a_line_does_not_hide_other_lines(self) -> None:
         bad = Line("bad", [Event(1, 5, 1), Event(1, 6, 1)], extra=b"\x7f")
         planes = [Plane(DEVICE, [bad, Line("good", [Event(1, 7, 1)])]), Plane("/host:CPU")]
         device, host = self.refused(encode(Space(planes)))["planes"]
@@ -516,19 +517,19 @@ class Damaged(InFolder):
         found = [(line["name"], line["n_events"]) for line in device["lines"]]
         self.assertEqual(found, [("bad", 2), ("good", 1)])
 
-    def test_damage_inside_an_event_is_found_when_its_plane_is_asked_for(self) -> None:
+    def test_damage_inside_an_event_is_found_when_the_plane_is_selected(self) -> None:
         bad = Line("l", [Event(1, 5, 1)], extra=bytes_field(4, int_field(1, 1) + b"\x7f"))
         data = encode(Space([Plane(DEVICE, [bad])]))
         self.assertEqual(one_line(data)["n_events"], 2)
         self.assertIn(f"byte {len(data) - 1}", self.refused(data, "--plane", "0")["detail"])
 
-    def test_damaged_texts_of_the_file_are_refused(self) -> None:
+    def test_damaged_file_level_texts_are_refused(self) -> None:
         for number in (2, 3, 4):
             said = self.refused(self.whole() + bytes_field(number, b"\xff"))
             self.assertIn(f"byte {len(self.whole())}", said["detail"])
             self.assertEqual(len(said["planes"]), 4)
 
-    def test_other_formats_are_named(self) -> None:
+    def test_file_of_a_different_format_is_reported_with_the_format(self) -> None:
         for data, words in (
             *((b"", "empty"), (b'{"traceEvents": []}', "JSON")),
             (b"PK\x03\x04" + bytes(40), "a zip archive"),
@@ -559,7 +560,7 @@ class Damaged(InFolder):
                 self.assertIn(outcome.object.get("reason"), reasons)
                 self.assertEqual(outcome.status, int(outcome.object["status"] != "ok"))
 
-    def test_command_prints_one_line_on_stderr(self) -> None:
+    def test_command_prints_a_single_line_on_stderr(self) -> None:
         path = self.write("cut.xplane.pb", self.whole()[:-3])
         outcome = command(path, "--mode", "anatomy")
         self.assertEqual((outcome.status, len(outcome.stderr.splitlines())), (1, 1))

@@ -1,4 +1,4 @@
-"""The mode bottleneck: classes, hideable time, bounds of utilization, and the user's MFU."""
+"""Test the mode bottleneck: classes, hideable time, limits of utilization, and the user's MFU."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def notes_of_roofs(said: Json) -> list[str]:
 
 
 class Findings(unittest.TestCase):
-    def test_long_path_keeps_its_end(self) -> None:
+    def test_long_path_is_cut_at_the_start(self) -> None:
         for size, shown in ((200, "x" * 200), (201, "…" + "x" * 200)):
             data = trace([leaf(0, 9, stack=HERE, tf_op="x" * size)], STEP)
             (row,) = answer(data, "bottleneck")["findings"]
             self.assertEqual(row["tf_op"], shown)
 
-    def test_bytes_of_hbm_decide_if_they_are_known(self) -> None:
-        # 8 bytes take 8 ps at 1 byte per picosecond, as long as 16 flops.
+    def test_hbm_bytes_take_precedence_if_known(self) -> None:
+        # At 1 byte per picosecond, 8 bytes take 8 ps, as long as 16 flops.
         peaks = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", str(10**12 / 2**30))
         for breakdown, flops, name, at_roof in (
             ((1, 1, 8), 16, "compute_bound", 8),
@@ -51,7 +51,7 @@ class Findings(unittest.TestCase):
             (row,) = answer(trace(ops, STEP), "bottleneck", *peaks)["findings"]
             self.assertEqual((row["class"], row["at_roof_ps"]), (name, at_roof))
 
-    def test_waits_are_classed_by_what_they_wait_for(self) -> None:
+    def test_waits_are_classed_by_the_awaited_op(self) -> None:
         host = "(f32[8]{0}, f32[8]{0:S(5)}, u32[]{:S(2)}) %copy-start.1"
         for category, operands, name in (
             ("copy-done", host, "host"),
@@ -263,9 +263,9 @@ class Recomputed(unittest.TestCase):
 
 
 class Hideable(unittest.TestCase):
-    def test_asynchronous_time_is_limited_by_math(self) -> None:
+    def test_hideable_time_is_limited_by_the_time_of_math(self) -> None:
         ops = [
-            leaf(0, 30),  # unjudged
+            leaf(0, 30),  # The op has no known cost.
             matmul(30, 20, 10, 0, name="f.2"),
             kernel(50, 10),
             op("copy.1", "copy", 100, 70, stack="m.py:9:1"),
@@ -278,7 +278,7 @@ class Hideable(unittest.TestCase):
             found = {row["class"]: row["hideable_ps"] for row in rows}
             self.assertEqual({k: v for k, v in found.items() if v is not None}, expected)
 
-    def test_nothing_is_hideable_without_math(self) -> None:
+    def test_hideable_time_is_zero_without_math(self) -> None:
         said = bottleneck([op("copy.1", "copy", 100, 70)])
         self.assertEqual([row["hideable_ps"] for row in said["findings"]], [0])
         rows = {row["class"]: row["hideable_ps"] for row in said["budget"]}
@@ -332,7 +332,7 @@ class Hideable(unittest.TestCase):
 
 
 class OverRoof(unittest.TestCase):
-    """The peak is 2 flops per picosecond."""
+    """Test ops that are faster than their roof; the peak is 2 flops per picosecond."""
 
     FAIR = matmul(0, 100, 100, 0, name="f.1")
 
@@ -349,7 +349,7 @@ class OverRoof(unittest.TestCase):
         self.assertEqual(said["speed_of_light"]["pct_at_most"], 10)
         (note,) = notes_of_roofs(said)
         self.assertTrue(note.startswith("1 ops (50 ps) are faster") and note.endswith(": m.py:2"))
-        # The op keeps its class.
+        # The op remains in its class.
         (row,) = [row for row in said["budget"] if row["class"] == "compute_bound"]
         self.assertEqual((row["dur_ps"], row["at_roof_ps"], row["lost_ps"]), (150, 100, 50))
 
@@ -368,7 +368,7 @@ class OverRoof(unittest.TestCase):
         self.assertEqual(bottleneck(runs)["over_roof"]["n_ops"], 1)
         self.assertEqual(bottleneck([runs[0], runs[0]])["over_roof"]["n_ops"], 0)
 
-    def test_bytes_can_exceed_the_roof_but_instant_ops_do_not(self) -> None:
+    def test_instant_op_is_not_over_the_roof(self) -> None:
         large: Json = {"bytes_accessed": 2**30, "stack": HERE}
         self.assertEqual(
             bottleneck([leaf(0, 10, **large)])["over_roof"], {"n_ops": 1, "dur_ps": 10}
@@ -377,7 +377,7 @@ class OverRoof(unittest.TestCase):
 
 
 class Tokens(unittest.TestCase):
-    """A step of 1000 ps with a peak of 2 flops per picosecond."""
+    """Test MFU in a step of 1000 ps with a peak of 2 flops per picosecond."""
 
     OPS = (leaf(0, 100, program_id=7),)
 
@@ -390,15 +390,16 @@ class Tokens(unittest.TestCase):
         said = answer(data, "bottleneck", *PEAKS, *options)
         return said["mfu"], said["tokens_per_s"]
 
-    def test_tokens_alone_give_a_rate(self) -> None:
+    def test_tokens_without_flops_give_only_a_rate(self) -> None:
         data = self.on_devices((8, 1))
         self.assertEqual(self.mfu(data), (None, None))
         self.assertEqual(self.mfu(data, "--tokens", "5"), (None, 5e9))
         self.assertEqual(self.mfu(data, "--tokens", "3", "--model-flops", "400"), (0.2, 3e9))
 
-    def test_flops_per_token_are_divided_by_devices(self) -> None:
+    def test_flops_per_token_are_divided_by_the_number_of_devices(self) -> None:
         data = self.on_devices((4, 2))
-        # 400 tokens of 12 flops on 8 devices are 600 flops each, of 2000.
+        # 400 tokens of 12 flops on 8 devices are 600 flops per device, and the peak allows 2000
+        # flops.
         for options in (["--flops-per-token", "12"], ["--params", "2"], ["--params", "2e0"]):
             with self.subTest(options=options):
                 self.assertEqual(self.mfu(data, "--tokens", "4e2", *options), (0.3, 4e11))
@@ -442,7 +443,7 @@ class Tokens(unittest.TestCase):
                 outcome = run(self.on_devices((8, 1)), "bottleneck", *options)
                 self.assertEqual((outcome.object["reason"], outcome.status), ("bad_arguments", 2))
 
-    def test_mfu_uses_all_devices_of_a_real_program(self) -> None:
+    def test_mfu_counts_all_devices_of_a_real_program(self) -> None:
         if not OFFLOADING.exists():
             self.skipTest("the capture isn't here")
         options = ("--tokens", "1e6", "--params", "7e9")

@@ -1,4 +1,4 @@
-"""The table by_file of compare, which holds where lines have no counterpart."""
+"""Test the table by_file of compare, which is valid even where lines have no counterpart."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def file_of(line: str | None) -> str | None:
 
 
 def mean_by_file(made: Json, device: str) -> Counter[str | None]:
-    """Return the mean time in a step of the groups of each file, rounded for each group."""
-    number = [each["device"] for each in made["devices"]].index(device)
+    """Return the mean time per step of the groups of each file, with each group rounded."""
+    number = [listed["device"] for listed in made["devices"]].index(device)
     steps = [s for s in made["steps"] if s["device"] == number and s["used"]]
     means: Counter[str | None] = Counter()
     for place, group in enumerate(made["groups"]):
@@ -73,7 +73,7 @@ class Against(InFolder):
 
 
 class OfTraces(Against):
-    def test_sums_hold_after_each_edit(self) -> None:
+    def test_sums_are_right_after_each_edit(self) -> None:
         program = small(records.of_demo())
         before, ours = self.trace_of("before.xplane.pb", program, 1)
         for kind, edits in sampled(edits_of(program, seed=5).items(), 2):
@@ -84,7 +84,9 @@ class OfTraces(Against):
                 self.assert_holds(ours, theirs, compared)
 
     def test_file_shows_a_slowdown_of_lines_without_counterparts(self) -> None:
-        """An unrolled loop costs 20 % in a file with new lines and columns, and nowhere else."""
+        """An unrolled loop costs 20 % in a file with new lines and columns; other files do not
+        change.
+        """
         program = small(records.of_demo())
         file = busiest_file(program)
 
@@ -107,7 +109,7 @@ class OfTraces(Against):
         significant = [row["file"] for row in compared["by_file"] if row["significant"]]
         self.assertEqual(significant, [file])
 
-    def test_sums_hold_for_random_pairs(self) -> None:
+    def test_sums_are_right_for_random_pairs(self) -> None:
         n_compared = 0
         for seed in sampled(range(60), 6):
             pair = (random_record_case(random.Random(seed + n)) for n in (0, seed % 2))
@@ -151,8 +153,10 @@ class OfRecords(Against):
         self.assertEqual(said["unmatched"], zero)
         self.assert_holds(record(before), record(after), said)
 
-    def test_caller_that_kept_its_file_prevents_a_wrong_pair(self) -> None:
-        """x/a.py still exists as a caller, so y/a.py is a new file rather than x/a.py moved."""
+    def test_file_that_still_exists_as_a_caller_is_not_paired_with_a_new_file(self) -> None:
+        """x/a.py still exists as a caller, so y/a.py is a new file, and x/a.py was not moved
+        there.
+        """
         before = [op(1, "x/a.py:1:1", tf_op="f/p:")]
         after = [op(2, "x/a.py:1:1", "z.py:1:1", tf_op="g/q:"), op(3, "y/a.py:1:1", tf_op="h/r:")]
         said = compare(record(before), record(after))
@@ -168,7 +172,7 @@ class OfRecords(Against):
         said = compare(record(before), record([*after[:3], op(4, "b.py:9:9", duration=10)]))
         self.assertEqual([row["file"] for row in said["by_file"]], ["a.py", "b.py", "c.py", "d.py"])
 
-    def test_note_appears_above_five_percent_without_a_counterpart(self) -> None:
+    def test_note_appears_if_more_than_five_percent_have_no_counterpart(self) -> None:
         kept = op(1, "a.py:1:1", tf_op="f/x:", duration=95_000)
         for duration, is_noted in ((5_000, False), (5_010, True)):
             gone = op(2, "b.py:1:1", tf_op="g/y:", kind="comm", duration=duration)
@@ -190,7 +194,7 @@ class OfRecords(Against):
         self.assertEqual(said["noise"]["n_tested"], 2)
 
     def test_significance_of_files_is_corrected_separately_from_rows(self) -> None:
-        """Many noisy lines hide a change in a single row, but not in the few files."""
+        """Many noisy lines hide a change in a single row, but the few files show the change."""
         rng = random.Random(3)
         sides = []
         for factor in (1.0, 1.02):
@@ -211,7 +215,7 @@ class OfRecords(Against):
         self.assertEqual(rows_of(said, "file", "significant"), [("a.py", True), ("b.py", False)])
         self.assert_holds(sides[0], sides[1], said)
 
-    def test_swapped_sides_give_opposite_changes(self) -> None:
+    def test_swapping_the_sides_negates_the_changes(self) -> None:
         program = records.made_up(4, 80)
         after = records.renumber(edits_of(program, seed=1)["all at once"][0](program))
         there, back = (

@@ -1,4 +1,4 @@
-"""The mode by_op: rows, figures, `--op`, and a comparison with XProf's own table."""
+"""Test the mode by_op: rows, figures, `--op`, and a comparison with XProf's own table."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def matmul(start: int, dur: int, **facts: Any) -> Op:
 
 
 class Rows(unittest.TestCase):
-    def test_entries_of_one_name_and_program_are_one_row(self) -> None:
+    def test_entries_with_the_same_name_and_program_share_a_row(self) -> None:
         said = said_of(
             [
                 op("a.1", "loop fusion", 0, 10, program_id=7),
@@ -84,7 +84,7 @@ class Rows(unittest.TestCase):
         )
         self.assertIsNone(first["flops"], "facts are those of the first entry")
 
-    def test_top_keeps_the_longest_and_tail_has_the_rest(self) -> None:
+    def test_top_keeps_the_longest_ops_and_the_tail_sums_the_rest(self) -> None:
         ops = [op(f"f.{i:02}", "loop fusion", 100 * i, i + 1) for i in range(60)]
         everything = said_of(ops, "--top", "99")
         self.assertEqual(everything["tail"], {"n_ops_omitted": 0, "dur_ps": 0})
@@ -96,7 +96,7 @@ class Rows(unittest.TestCase):
                 said["tail"], {"n_ops_omitted": len(left_out), "dur_ps": sum(left_out)}
             )
 
-    def test_containers_have_a_table_of_their_own(self) -> None:
+    def test_containers_are_listed_in_a_separate_table(self) -> None:
         said = said_of(
             [
                 op("while.1", "while", 0, 100),
@@ -120,7 +120,7 @@ class Rows(unittest.TestCase):
         )
         self.assertEqual(said["tail"], {"n_ops_omitted": 1, "dur_ps": 20})
 
-    def test_op_without_a_name_is_named_by_its_text(self) -> None:
+    def test_op_without_a_name_is_named_after_the_text(self) -> None:
         texts = ("not HLO at all", "", "%", "jit_f(7)", "%named = f32[] add()")
         ops = [op("", "copy", 10 * i, 9 - i, text=text) for i, text in enumerate(texts)]
         said = said_of(ops)
@@ -154,7 +154,7 @@ class Rows(unittest.TestCase):
         }
         self.assertEqual({name: row[name] for name in expected}, expected)
 
-    def test_shape_is_from_the_text_or_else_from_the_stat(self) -> None:
+    def test_shape_comes_from_the_text_or_else_from_the_stat(self) -> None:
         self.assertEqual(
             row_of(op("f", "copy", 0, 1, shape_with_layout="s8[3]"))["shape"],
             "f32[8,128]{1,0:T(8,128)}",
@@ -164,7 +164,7 @@ class Rows(unittest.TestCase):
 
 
 class Figures(unittest.TestCase):
-    def test_rates_are_those_of_an_average_execution(self) -> None:
+    def test_rates_describe_an_average_execution(self) -> None:
         space = memory_access_breakdown((1, 1, 3 * 10**6), (2, 3, 10**9))
         row = row_of(
             matmul(0, 1_000_000, memory_access_breakdown=space),
@@ -184,15 +184,16 @@ class Figures(unittest.TestCase):
             {"flops": 0, "bytes_accessed": 0},
             {"flops": -1, "bytes_accessed": -1},
             {"flops": 10**9, "dur": 0},
-            # The breakdown has bytes of another memory only: no byte of HBM is read.
+            # The breakdown has only bytes of a different memory, so the op reads no bytes from HBM.
             {"flops": 0, "memory_access_breakdown": memory_access_breakdown((1, 3, 5))},
         ):
             duration = facts.pop("dur", 100)
             row = row_of(matmul(0, duration, **facts))  # type: ignore[arg-type]
             self.assertEqual((row["achieved_tflops"], row["achieved_gbps"]), (None, None), facts)
 
-    def test_roofs_of_entries_add_up(self) -> None:
-        # Four entries of one name: two bound by flops, one by bytes, one faster than its roof.
+    def test_roofs_of_entries_are_added(self) -> None:
+        # Of four entries with the same name, two are limited by flops, one is limited by bytes, and
+        # one is faster than the roof.
         ops = [
             matmul(0, 2_000_000),
             matmul(2_000_000, 1_000_000),
@@ -205,7 +206,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(row["lost_ps"], 8_000_010 - at_roof)
         self.assertEqual(row["class"], "compute_bound")
 
-    def test_roof_is_null_if_it_is_unknown_for_one_entry(self) -> None:
+    def test_roof_is_null_if_an_entry_has_an_unknown_roof(self) -> None:
         row = row_of(matmul(0, 10), matmul(10, 10, flops=0, bytes_accessed=0))
         self.assertEqual(
             (row["class"], row["at_roof_ps"], row["lost_ps"]), ("compute_bound", None, None)
@@ -239,7 +240,7 @@ class Figures(unittest.TestCase):
         row = row_of(op("k.3", "custom-call", 0, 10, attributes=KERNEL, flops=9))
         self.assertEqual([row[name] for name in facts[:3]], ["k", "xla", 9])
 
-    def test_declared_cost_is_used_and_noted_only_if_shown(self) -> None:
+    def test_declared_cost_is_used_and_noted_if_shown(self) -> None:
         config = (
             b'{"custom_call_config":{"cost_estimate":{"flops":"1000000","bytes_accessed":"2000"}}}'
         )
@@ -256,7 +257,7 @@ class Figures(unittest.TestCase):
         said = answer(data, "by_op", "--top=0", "--op=k.3")
         self.assertTrue([note for note in said["notes"] if "declared: 1;" in note])
 
-    def test_one_hot_matmul_is_compute_bound_in_the_dtype_of_the_other_operand(self) -> None:
+    def test_one_hot_matmul_is_judged_in_the_dtype_of_the_non_boolean_operand(self) -> None:
         fused = [
             instruction("hot", "parameter", shape=array("pred", 8, 8)),
             instruction("x", "parameter", shape=array("bf16", 8, 8)),
@@ -264,7 +265,7 @@ class Figures(unittest.TestCase):
         ]
         main = [instruction("fusion.1", "fusion", calls=["c"], shape=array("s32", 8, 8))]
         program = hlo_proto.hlo_proto({"c": fused, "main": main})
-        # 800 TFLOP/s.
+        # The peak is 800 TFLOP/s.
         matmul_op = matmul(
             0, 10**6, flops=800 * 10**6, name="fusion.1", shape="s32[8,8]{1,0}", program_id=7
         )
@@ -317,7 +318,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(answer(data, "by_op")["ops"][0]["operand_dtypes"], ["bf16", "f32"])
         self.assertIsNone(said_of(ops)["ops"][0]["operand_dtypes"])
 
-    def test_chip_and_peak_options_apply(self) -> None:
+    def test_chip_and_peak_options_are_applied(self) -> None:
         said = said_of([matmul(0, 10**7)], "--chip", "v4", "--peak-tflops-bf16", "100")
         self.assertEqual((said["chip"], said["peaks_used"]["peak_tflops_bf16"]), ("v4", 100.0))
         self.assertEqual(said["ops"][0]["at_roof_ps"], 10**7)
@@ -355,7 +356,7 @@ class OneOp(unittest.TestCase):
         found: Json = said["op"]
         return found
 
-    def test_op_repeats_its_row_and_adds_details(self) -> None:
+    def test_answer_about_an_op_repeats_the_row_and_adds_details(self) -> None:
         ops = [
             op("a", "copy", 0, 10),
             op("b", "copy", 10, 20, stack="m.py:1:1\nn.py:2:2"),
@@ -385,7 +386,7 @@ class OneOp(unittest.TestCase):
         self.assertEqual(found["executions"][:2], [[0, 5], [3, 1]])
         self.assertEqual((found["n_executions"], found["n_executions_omitted"]), (1201, 201))
 
-    def test_executions_use_the_clock_of_the_step_window(self) -> None:
+    def test_times_of_executions_use_the_clock_of_the_step_window(self) -> None:
         measured = {"device_offset_ps": 5000, "device_duration_ps": 70}
         plane = tpu_plane([op("a", "copy", 20, 10)], [("s", 10, 100)])
         names = len(plane.stat_metadata)
@@ -397,7 +398,7 @@ class OneOp(unittest.TestCase):
         self.assertEqual(said["op"]["executions"], [[5000, 70]])
         self.assertEqual(said["step_window_ps"][0], 4990)
 
-    def test_fusion_shows_operands_users_and_body(self) -> None:
+    def test_fusion_has_operands_users_and_body(self) -> None:
         found = self.one(with_program([op("fusion.1", "loop fusion", 0, 10)]), "fusion.1")
         x = {"name": "x", "opcode": "parameter", "shape": "bf16[8,128]", "source_inner": "m.py:1"}
         self.assertEqual(
@@ -435,14 +436,14 @@ class OneOp(unittest.TestCase):
             },
         )
 
-    def test_wait_shows_its_chain(self) -> None:
+    def test_wait_has_the_chain_from_start_to_done(self) -> None:
         found = self.one(with_program([op("copy-done.1", "copy-done", 0, 10)]), "copy-done.1")
         self.assertEqual(found["program"]["chain"], ["copy-start.1", "copy-done.1"])
         self.assertEqual([row["name"] for row in found["program"]["users"]], ["y", "z"])
         self.assertEqual((found["waits_for"], found["source_is"]), ("dma", "own"))
         self.assertEqual(found["program"]["called"], [])
 
-    def test_container_can_be_asked_for_although_it_is_no_row(self) -> None:
+    def test_container_can_be_selected_although_it_has_no_row(self) -> None:
         more = {"loop": [instruction("while.1", "while", calls=["fused"])]}
         ops = [op("while.1", "while", 0, 50, flops=8), op("fusion.1", "loop fusion", 0, 10)]
         found = self.one(with_program(ops, **more), "while")
@@ -463,7 +464,7 @@ class OneOp(unittest.TestCase):
                 self.assertEqual((found["flops"], found["bytes_accessed"]), (800, 500))
                 self.assertEqual((found["achieved_tflops"], found["achieved_gbps"]), (None, None))
 
-    def test_operands_users_and_instructions_are_cut(self) -> None:
+    def test_lists_of_operands_users_and_instructions_are_cut(self) -> None:
         inner = {f"c{i}": [instruction(f"m.{i}", "add")] for i in range(30)}
         inner["c0"] = [instruction(f"k.{i}", "add") for i in range(250)]
         around = [
@@ -522,7 +523,7 @@ class Names(unittest.TestCase):
             expected = f"--op {asked.removeprefix('%')}: {name} taken, the only name that begins so"
             self.assertEqual(notes, [] if is_whole else [expected])
 
-    def test_unknown_or_ambiguous_name_lists_the_nearest_names(self) -> None:
+    def test_unknown_or_ambiguous_name_is_refused_with_similar_names(self) -> None:
         everything = ["42", "while.9", "fusion.1", "fusion.12", "copy-done.7"]
         for asked, near in (
             ("fusion", ["fusion.1", "fusion.12", "42", "while.9", "copy-done.7"]),
@@ -539,7 +540,7 @@ class Names(unittest.TestCase):
             self.assertIn(repr(asked), outcome.object["detail"])
             self.assertEqual(outcome.stderr.count("\n"), 1)
 
-    def test_longest_of_several_programs_is_chosen_with_a_note(self) -> None:
+    def test_longest_op_of_several_programs_is_chosen_with_a_note(self) -> None:
         ops = [
             op("a", "copy", 0, 10, program_id=1),
             op("a", "copy", 10, 30, program_id=2),
@@ -557,7 +558,8 @@ class Captures(unittest.TestCase):
     def test_copies_to_the_host_equal_xprofs_table_of_ops(self) -> None:
         if not OFFLOADING.exists():
             self.skipTest("the capture is not available")
-        # Executions and picoseconds in hlo_stats of XProf 2.24.2, over four devices and all steps.
+        # hlo_stats of XProf 2.24.2 counts these executions and picoseconds over four devices and
+        # all steps.
         expected = {
             "copy-done.4": (400, 77_773_215_731_250),
             "copy-done.2": (400, 77_642_772_818_750),

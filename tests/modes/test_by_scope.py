@@ -1,4 +1,4 @@
-"""The mode by_scope: the tree, ops without a scope, options, odd paths, and real captures."""
+"""Test the mode by_scope: the tree, ops without a scope, options, odd paths, and real captures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check(case: unittest.TestCase, said: Json) -> None:
 
 
 class Tree(unittest.TestCase):
-    def test_rows_are_depth_first_and_siblings_are_ordered_by_time_then_name(self) -> None:
+    def test_rows_are_depth_first_with_siblings_by_time_then_name(self) -> None:
         said = said_of(
             [
                 at(0, 10, "jit(f)/b/x/mul:"),
@@ -67,7 +67,7 @@ class Tree(unittest.TestCase):
         self.assertEqual(said["scopes"][0]["pct_of_step"], 13.5)
         check(self, said)
 
-    def test_root_is_there_if_no_op_has_a_scope(self) -> None:
+    def test_root_is_listed_even_if_no_op_has_a_scope(self) -> None:
         said = said_of([at(0, 10, None)])
         [root] = said["scopes"]
         nothing = ("n_executions", "total_dur_ps", "self_dur_ps", "depth")
@@ -77,12 +77,12 @@ class Tree(unittest.TestCase):
         self.assertEqual([root[name] for name in ("primitives", "lines")], [[], []])
         check(self, said)
 
-    def test_containers_are_in_no_scope(self) -> None:
+    def test_containers_belong_to_no_scope(self) -> None:
         said = said_of([at(0, 100, "jit(f)/while:", "while"), at(10, 20, "jit(f)/while/body/a/m:")])
         self.assertEqual(totals(said), {"": (20, 0), "a": (20, 20)})
         self.assertEqual(said["no_scope"]["dur_ps"], 0)
 
-    def test_phases_of_a_layer_share_its_scope(self) -> None:
+    def test_phases_of_a_layer_share_a_scope(self) -> None:
         said = said_of(
             [
                 at(0, 1, "jit(f)/transpose(jvp(mlp))/mul:"),
@@ -115,7 +115,7 @@ class Tree(unittest.TestCase):
         self.assertEqual(list(root["phases"].items()), [("other", 10), ("forward", 50)])
         self.assertEqual((list(a["kinds"]), list(b["kinds"])), (["compute", "comm"], ["data_move"]))
 
-    def test_primitives_are_those_of_ops_right_in_the_scope(self) -> None:
+    def test_primitives_belong_to_ops_directly_in_the_scope(self) -> None:
         ops = [
             *(at(i, i + 1, f"jit(f)/a/p{i}:") for i in range(5)),
             at(20, 9, "jit(f)/a/jit(silu):"),
@@ -129,10 +129,10 @@ class Tree(unittest.TestCase):
         rows = [(row["primitive"], row["dur_ps"]) for row in a["primitives"]]
         self.assertEqual(rows, [("mul", 7), ("p4", 5), ("p3", 4), ("p2", 3), ("p1", 2)])
         self.assertEqual(silu["primitives"], [{"primitive": None, "dur_ps": 9}])
-        # A number inside a name is part of it.
+        # A number inside a name belongs to the name.
         self.assertEqual(root["primitives"], [{"primitive": "params['layers.0.w']", "dur_ps": 6}])
 
-    def test_equally_long_primitives_are_ordered_by_name_with_none_last(self) -> None:
+    def test_primitives_of_equal_time_are_ordered_by_name_with_none_last(self) -> None:
         ops = [at(0, 5, "jit(f)/a/jit(b):"), at(5, 5, "jit(f)/a/b/z:"), at(10, 5, "jit(f)/a/b/y:")]
         rows = said_of(ops)["scopes"][2]["primitives"]
         self.assertEqual([row["primitive"] for row in rows], ["y", "z", None])
@@ -140,7 +140,7 @@ class Tree(unittest.TestCase):
             said_of([at(0, 5, "jit(f)/.5:")])["scopes"][0]["primitives"][0]["primitive"], ".5"
         )
 
-    def test_lines_are_own_lines_of_all_ops_below(self) -> None:
+    def test_lines_include_own_lines_of_all_nested_ops(self) -> None:
         library = "lib/site-packages/x.py:1:1"
         ops = [
             at(0, 5, "jit(f)/a/m:", stack="m.py:1:1\n" + library, source="x.py:1"),
@@ -215,11 +215,11 @@ class NoScope(unittest.TestCase):
     def test_likely_sources_are_null_without_a_program(self) -> None:
         self.assertIsNone(self.said(with_program=False)["likely_sources"])
 
-    def test_no_scope_is_empty_if_all_ops_have_one(self) -> None:
+    def test_no_scope_is_empty_if_all_ops_have_a_scope(self) -> None:
         said = said_of([at(0, 5, "a/b:")])["no_scope"]
         self.assertEqual(said, {"n_executions": 0, "dur_ps": 0, "kinds": {}, "likely_sources": []})
 
-    def test_no_scope_is_that_of_the_whole_tree_with_any_option(self) -> None:
+    def test_field_no_scope_is_the_same_with_all_options(self) -> None:
         ops = [at(0, 5, "a/b/c:"), at(5, 7, None)]
         for options in ((), ("--depth", "0"), ("--below", "a"), ("--below", "a/b")):
             self.assertEqual(said_of(ops, *options)["no_scope"]["dur_ps"], 7)
@@ -237,7 +237,7 @@ class Options(unittest.TestCase):
     def said(self, *options: str) -> Json:
         return said_of(list(self.OPS), *options)
 
-    def test_depth_limits_rows_but_not_their_sums(self) -> None:
+    def test_depth_limits_the_rows_but_not_the_sums(self) -> None:
         everything = self.said("--depth", "all")
         check(self, everything)
         n = len(everything["scopes"])
@@ -261,7 +261,7 @@ class Options(unittest.TestCase):
             self.assertEqual(said["scopes"], below)
         self.assertEqual(self.said("--depth", "all", "--below", "")["scopes"], everything)
 
-    def test_depth_counts_from_the_scope_of_below(self) -> None:
+    def test_depth_counts_from_the_scope_given_to_below(self) -> None:
         said = self.said("--below", "m/layers_10", "--depth", "1")
         self.assertEqual(
             [(row["scope"], row["depth"]) for row in said["scopes"]],
@@ -269,7 +269,7 @@ class Options(unittest.TestCase):
         )
         self.assertEqual(said["n_scopes_omitted"], 3)
 
-    def test_merge_layers_adds_up_scopes_that_differ_in_numbers(self) -> None:
+    def test_merge_layers_adds_scopes_that_differ_only_in_numbers(self) -> None:
         said = self.said("--merge-layers", "--depth", "all")
         check(self, said)
         self.assertEqual(
@@ -290,7 +290,7 @@ class Options(unittest.TestCase):
         below = self.said("--merge-layers", "--below", "m/layers_*/attn")
         self.assertEqual(list(totals(below)), ["m/layers_*/attn", "m/layers_*/attn/q"])
 
-    def test_unknown_scope_lists_the_nearest_ones(self) -> None:
+    def test_unknown_scope_is_refused_with_similar_scopes(self) -> None:
         for options, near in (
             (("--below", "nothing"), ["m", "head"]),
             (("--below", "MLP"), ["m/layers_1/mlp", "m/layers_10/mlp", "m", "head"]),
@@ -309,20 +309,20 @@ class Options(unittest.TestCase):
                 self.assertIn(repr(options[1]), outcome.object["detail"])
                 self.assertEqual(outcome.stderr.count("\n"), 1)
 
-    def test_at_most_twenty_nearest_scopes_are_listed(self) -> None:
+    def test_at_most_twenty_similar_scopes_are_listed(self) -> None:
         ops = [at(i, 1, f"jit(f)/layer_{i}/mul:") for i in range(40)]
         outcome = run(trace(ops, STEP), "by_scope", "--below", "layer_99")
         names = outcome.object["available_scopes"]
         self.assertEqual(names[:3], ["layer_9", "layer_0", "layer_1"])
         self.assertEqual(len(names), 20)
 
-    def test_depth_that_is_no_number_or_all_is_refused(self) -> None:
+    def test_invalid_depth_is_refused(self) -> None:
         for depth in ("-1", "x", "1.5", "", "All"):
             outcome = run(trace(list(self.OPS), STEP), "by_scope", f"--depth={depth}")
             self.assertEqual(outcome.object["reason"], "bad_arguments")
 
 
-# Paths, with the parts of the scope and the primitive of each.
+# Each path has the parts of the scope and the primitive.
 PATHS = {
     "jit(f)/jvp(layer)/dot_general:": ("layer", "dot_general"),
     "jit(f)/transpose(jvp(decoder))/while/body/mlp/mul:": ("decoder | mlp", "mul"),
@@ -337,27 +337,27 @@ PATHS = {
     "jit(f)/main:": ("", "main"),
     "jit(f)": ("", None),
     "add": ("", "add"),
-    # The first of several paths counts.
+    # The first of several paths is used.
     "jit(f)/adam/add;jit(f)/mlp/mul:": ("adam", "add"),
     "a[x;y]/b;c/mul:": ("a[x;y]", "b"),
     # Brackets and quotes keep a part together.
     'jit(f)/x["q/k"]/call(a/b)/mul:': ('x["q/k"] | call(a/b)', "mul"),
     "params['a/b'][0].mu:": ("", "params['a/b'][0].mu"),
     "jit(f)/layer{a/b}/mul:": ("layer{a/b}", "mul"),
-    # A wrapper is taken off only if it encloses the whole part.
+    # A wrapper is removed only if it encloses the whole part.
     "jit(f)/jvp(layer)_1/mul:": ("jvp(layer)_1", "mul"),
     "jit(f)/jit(g)(h)/mul": ("jit(g)(h)", "mul"),
 }
 
 
 class OddPaths(unittest.TestCase):
-    def test_path_consists_of_scope_and_primitive(self) -> None:
+    def test_path_is_split_into_scope_and_primitive(self) -> None:
         for path, expected in PATHS.items():
             with self.subTest(path=path):
                 scope = scope_of(path)
                 self.assertEqual((" | ".join(scope.parts), scope.primitive), expected)
 
-    def test_every_odd_scope_can_be_asked_for(self) -> None:
+    def test_every_odd_scope_can_be_selected(self) -> None:
         paths = [
             *("x['a/b']/mul:", "call(a/b)/c/mul:", '"q/r"/s/mul:', "{a/b}/[c/d]/mul:", "it's/mul:"),
             *("a(/b/mul:", "a[)/b]/mul:", "(/mul:", "]/x/mul:", "'/'/'/mul:", "\u00fc/\u2028/mul:"),
@@ -372,7 +372,7 @@ class OddPaths(unittest.TestCase):
             again = answer(data, "by_scope", "--depth", "0", f"--below={row['scope']}")
             self.assertEqual(again["scopes"], [row])
 
-    def test_paths_without_scopes_are_in_the_root(self) -> None:
+    def test_ops_with_paths_without_scopes_are_in_the_root(self) -> None:
         paths = (
             "add",
             "add:",
@@ -403,7 +403,7 @@ class OddPaths(unittest.TestCase):
 
 
 class Captures(unittest.TestCase):
-    def test_demo_shows_attention_and_mlp_of_the_layers(self) -> None:
+    def test_demo_has_attention_and_mlp_scopes_in_the_layers(self) -> None:
         rows = {row["scope"]: row for row in answer(DEMO, "by_scope", "--depth", "2")["scopes"]}
         attention, mlp = rows["decoder_layer/attention"], rows["decoder_layer/mlp"]
         self.assertEqual(attention["pct_of_step"], 53.401)

@@ -1,4 +1,4 @@
-"""The mode by_source: figures of groups, breakdowns and bytes of HBM."""
+"""Test the mode by_source: figures of groups, breakdowns and bytes of HBM."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GroupNumbers(unittest.TestCase):
             self.assertEqual(row["avg_dur_ps"], average)
             self.assertIs(type(row["avg_dur_ps"]), int)
 
-    def test_facts_are_summed_over_executions_that_have_them(self) -> None:
+    def test_facts_are_summed_over_executions_with_the_fact(self) -> None:
         ops = [
             *[leaf(i, 1, "a", flops=10, bytes_accessed=0, model_flops=3) for i in range(3)],
             *[leaf(3 + i, 1, "b", flops=1, model_flops=-1) for i in range(2)],
@@ -107,7 +107,7 @@ class GroupNumbers(unittest.TestCase):
         no_source = [leaf(0, 1, "a", source="x.py:1"), leaf(1, 9, "b", source="y.py:2")]
         self.assertEqual(column(by_source(no_source), "source_inner"), ["x.py:1"])
 
-    def test_example_is_the_first_of_the_longest_executions(self) -> None:
+    def test_first_of_the_longest_executions_is_the_example(self) -> None:
         ops = [leaf(0, 5, "a"), leaf(5, 6, "b"), leaf(11, 7, "c"), leaf(18, 7, "a")]
         (row,) = by_source(ops)
         self.assertTrue(row["example_hlo_op"].startswith("%c ="))
@@ -145,8 +145,8 @@ class GroupNumbers(unittest.TestCase):
 
 
 class Breakdown(unittest.TestCase):
-    def test_breakdown_has_the_eight_longest_signatures_and_the_overflow(self) -> None:
-        # Each signature i runs twice, i + 1 ps each time.
+    def test_breakdown_has_the_eight_longest_signatures_and_an_overflow_row(self) -> None:
+        # Signature i runs twice and takes i + 1 ps each time.
         ops = [leaf(20 * i + 10 * j, i + 1, f"f{i}.{j}") for i in range(11) for j in range(2)]
         (row,) = by_source(ops)
         self.assertEqual(
@@ -157,9 +157,10 @@ class Breakdown(unittest.TestCase):
             row["hlo_op_breakdown_overflow"],
             {"n_signatures": 3, "n_executions": 6, "total_dur_ps": 12},
         )
-        self.assertEqual(row["hlo_op_breakdown"][0]["pct_of_group"], 16.667)  # 22 of 132
+        # The signatures take 22 of 132 ps.
+        self.assertEqual(row["hlo_op_breakdown"][0]["pct_of_group"], 16.667)
 
-    def test_example_of_a_signature_is_its_longest_execution(self) -> None:
+    def test_longest_execution_is_the_example_of_a_signature(self) -> None:
         (row,) = by_source([leaf(0, 5, "f.1"), leaf(5, 7, "f.2"), leaf(20, 9, "g")])
         longest, other = row["hlo_op_breakdown"]
         self.assertEqual(
@@ -168,18 +169,18 @@ class Breakdown(unittest.TestCase):
         self.assertTrue(longest["example_hlo_op"].startswith("%f.2 ="))
         self.assertEqual(other["pct_of_group"], 42.857)
 
-    def test_percentage_of_no_time_is_null(self) -> None:
+    def test_percentage_is_null_if_the_whole_takes_no_time(self) -> None:
         (row,) = by_source([leaf(0, 0)])
         self.assertIsNone(row["hlo_op_breakdown"][0]["pct_of_group"])
 
 
 class HbmBytes(unittest.TestCase):
-    def test_hbm_bytes_are_reads_and_writes_of_hbm(self) -> None:
+    def test_hbm_bytes_sum_reads_and_writes_of_hbm(self) -> None:
         accesses = memory_access_breakdown((1, 1, 10), (2, 1, 5), (1, 2, 100), (2, 3, 1000))
         ops = [leaf(i, 1, bytes_accessed=1115, memory_access_breakdown=accesses) for i in range(2)]
         self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [30])
 
-    def test_empty_breakdown_is_zero_only_if_all_arrays_are_on_chip(self) -> None:
+    def test_empty_breakdown_means_zero_only_if_all_arrays_are_on_chip(self) -> None:
         vmem, hbm, host = "f32[8]{0:S(1)}", "f32[8]{0}", "f32[8]{0:S(5)}"
         for n_bytes, shape, operands, expected in (
             (9, vmem, f"{vmem} %a", 0),
@@ -192,11 +193,11 @@ class HbmBytes(unittest.TestCase):
             (9, vmem, f"{host} %a", None),
             (9, vmem, f"{vmem} %a, {hbm} %b", None),
             (9, f"({vmem}, {hbm})", f"{vmem} %a", None),
-            # Space 0 is HBM, too.
+            # Memory space 0 is HBM, too.
             (9, vmem, "f32[8]{0:S(0)} %a", None),
             # The text shows no array.
             (9, "()", "%a", None),
-            # An op that accesses no bytes accesses none of HBM.
+            # An op that accesses 0 bytes accesses 0 bytes of HBM.
             (0, hbm, f"{hbm} %a", 0),
             (None, hbm, f"{hbm} %a", 0),
             (-1, hbm, f"{hbm} %a", 0),
@@ -214,7 +215,7 @@ class HbmBytes(unittest.TestCase):
                 ]
                 self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [expected])
 
-    def test_breakdown_of_other_memories_is_zero(self) -> None:
+    def test_breakdown_without_hbm_means_zero_hbm_bytes(self) -> None:
         accesses = memory_access_breakdown((1, 2, 9), (1, 0, 9), (2, 5, 9))
         ops = [leaf(0, 1, bytes_accessed=27, memory_access_breakdown=accesses)]
         self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [0])
@@ -238,7 +239,7 @@ class HbmBytes(unittest.TestCase):
                 self.assertEqual(column(rows, "hbm_bytes_sum"), [expected])
         self.assertEqual(column(by_source([leaf(0, 1)]), "hbm_bytes_sum"), [None])
 
-    def test_option_bytes_hbm_judges_by_hbm_bytes(self) -> None:
+    def test_option_bytes_hbm_judges_ops_by_hbm_bytes(self) -> None:
         accesses = memory_access_breakdown((1, 1, GIB // 2), (1, 2, 9 * GIB))
         ops = [matmul(0, 4 * PS, 2 * 10**12, 10 * GIB, memory_access_breakdown=accesses)]
         for traffic, bound, t_hbm, intensity, per_op in (
@@ -256,18 +257,18 @@ class HbmBytes(unittest.TestCase):
                 (row["bytes_accessed_sum"], row["hbm_bytes_sum"]), (10 * GIB, GIB // 2)
             )
 
-    def test_zero_hbm_bytes_are_compute_bound_without_intensity(self) -> None:
+    def test_op_with_zero_hbm_bytes_is_compute_bound_without_intensity(self) -> None:
         accesses = memory_access_breakdown((1, 2, 9))
         ops = [matmul(0, 10, 8, 9, memory_access_breakdown=accesses)]
         (row,) = roofline(ops, *PEAKS, "--bytes", "hbm")["groups"]
         self.assertEqual((row["bound"], row["arithmetic_intensity"]), ("compute", None))
         self.assertEqual((row["hbm_util"], row["roofline_util"]), (0.0, 0.4))
 
-    def test_bytes_of_a_kernel_cost_are_hbm_bytes(self) -> None:
+    def test_bytes_of_a_kernel_cost_count_as_hbm_bytes(self) -> None:
         said = roofline([kernel(0, 5)], "--kernel-cost", "flash=8,3", "--bytes", "hbm")
         self.assertEqual(column(said["groups"], "hbm_bytes_sum", "bytes_accessed_sum"), [(3, 3)])
 
-    def test_unknown_hbm_bytes_are_skipped(self) -> None:
+    def test_ops_with_unknown_hbm_bytes_are_skipped(self) -> None:
         said = roofline([matmul(0, 10, 8, 9)], "--bytes", "hbm")
         self.assertEqual(column(said["skipped_groups"]["top_skipped"], "reason"), ["no_bytes"])
 

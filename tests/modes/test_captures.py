@@ -27,7 +27,9 @@ SLOW = {"host": "h1", "device": "/device:TPU:0"}
 
 @cache
 def a_trace(host: str) -> bytes:
-    """Return five steps of two devices; all devices wait for the first one of h1."""
+    """Return a trace with five steps of two devices; all devices wait for the first device of
+    h1.
+    """
 
     def plane(device: str) -> Plane:
         work = 380 if {"host": host, "device": device} == SLOW else 300
@@ -46,7 +48,7 @@ def a_trace(host: str) -> bytes:
 
 @cache
 def a_record(host: str) -> bytes:
-    """Return the record of a host as printed."""
+    """Return the printed record of a host."""
     return made_of(host, a_trace(host))
 
 
@@ -63,12 +65,13 @@ def records() -> Files:
 
 
 def on_files(files: Files, mode: str, *options: str) -> Outcome:
-    """Run on a folder with these files."""
+    """Run a mode on a folder with these files."""
     with tempfile.TemporaryDirectory() as folder:
         for name, data in files.items():
             Path(folder, name).write_bytes(data)
         outcome = run(folder, mode, *options)
-        # Answers about different folders can be compared.
+        # The folder is removed from the answer, so that answers about different folders can be
+        # compared.
         outcome.object["profile_dir"] = outcome.object["profile_dir"].replace(folder, "folder")
         return outcome
 
@@ -109,7 +112,7 @@ class Sources(unittest.TestCase):
             with self.subTest(files=list(files)):
                 self.assertEqual(spread(files), answer)
 
-    def test_record_is_read_instead_of_the_trace_of_its_name(self) -> None:
+    def test_record_is_read_instead_of_a_trace_with_the_same_name(self) -> None:
         answer = without_notes(spread(traces()))
         for n_records in (1, 3):
             both = spread(traces() | dict(list(records().items())[:n_records]))
@@ -120,7 +123,7 @@ class Sources(unittest.TestCase):
         answer = spread({**dict.fromkeys(traces(), b""), **records()})
         self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (3, 0))
 
-    def test_single_record_is_a_capture(self) -> None:
+    def test_single_record_is_accepted_as_a_capture(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for name, data in (
                 ("a.json", a_record("h1")),
@@ -132,7 +135,7 @@ class Sources(unittest.TestCase):
                 compared = run(path, "compare", "--baseline", str(path))
                 self.assertEqual(compared.object["after"]["host"], "h1")
 
-    def test_log_directory_may_hold_records_only(self) -> None:
+    def test_log_directory_without_traces_can_hold_records(self) -> None:
         """Users may keep the records and remove the traces."""
         with tempfile.TemporaryDirectory() as folder:
             runs = Path(folder, "plugins", "profile")
@@ -150,13 +153,13 @@ class Sources(unittest.TestCase):
                 self.assertEqual(said["notes"][0], "run r2 taken, the newest with a record")
                 compared = run(path, "compare", "--baseline", str(runs / "r1")).object
                 self.assertEqual(compared["status"], "ok")
-                # Other modes read no records.
+                # Modes of one step read no records.
                 self.assertIn("run r1 taken", run(path, "summary").object["notes"][0])
             detail = run(runs / "r3", "spread").object["detail"]
             self.assertTrue(detail.startswith("neither a .xplane.pb file nor a record in"))
             self.assertTrue(detail.endswith(f"; there is one in {runs}"))
 
-    def test_other_json_files_are_ignored(self) -> None:
+    def test_json_files_that_are_not_records_are_ignored(self) -> None:
         others = {
             "h0.trace.json.gz": gzip.compress(b'{"traceEvents": []}'),
             "h0.trace.json": b"",
@@ -170,7 +173,7 @@ class Sources(unittest.TestCase):
         outcome = on_files(others, "spread")
         self.assertEqual((outcome.object["reason"], outcome.status), ("no_xplane_pb", 0))
 
-    def test_pipes_and_devices_are_refused_at_once(self) -> None:
+    def test_pipes_and_devices_are_refused_without_reading(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             os.mkfifo(f"{folder}/fifo.json")
             os.symlink("/dev/zero", f"{folder}/zero.json")
@@ -185,13 +188,13 @@ class Sources(unittest.TestCase):
                     detail = f"{name}: byte 0: not a regular file: copy it into one"
                     self.assertEqual(outcome.object["detail"], detail)
 
-    def test_record_named_like_a_trace_is_refused(self) -> None:
+    def test_record_with_the_file_name_of_a_trace_is_refused(self) -> None:
         detail = on_files({"h0.xplane.pb": a_record("h0")}, "summary").object["detail"]
         self.assertIn("not a trace but a record: for compare and spread", detail)
 
 
 class Options(unittest.TestCase):
-    def test_host_device_and_steps_select_a_part(self) -> None:
+    def test_options_host_device_and_steps_select_a_part(self) -> None:
         for files in (records(), traces()):
             answer = spread(files, "--host", "h1")
             self.assertEqual((answer["n_hosts"], answer["n_devices"]), (1, 2))
@@ -203,7 +206,7 @@ class Options(unittest.TestCase):
             answer = spread(files, "--steps", "5:")
             self.assertEqual(answer["cohorts"][0]["verdict"]["why_not"], "no_common_step")
 
-    def test_device_of_another_name_can_be_selected(self) -> None:
+    def test_device_with_an_unusual_name_can_be_selected(self) -> None:
         name = "/device:CUSTOM:0"
         plane = tpu_plane([op("a", "loop fusion", 0, 5)], [("0", 0, 9)], name=name)
         data = {"h0.xplane.pb": encode(Space([plane])), "h1.xplane.pb": a_trace("h1")}
@@ -213,7 +216,7 @@ class Options(unittest.TestCase):
         records = {"h0.json": made.encode(), "h1.json": a_record("h1")}
         self.assertEqual(without_notes(spread(records, "--device", name)), without_notes(said))
 
-    def test_missing_host_and_device_are_named_with_what_there_is(self) -> None:
+    def test_missing_host_or_device_is_refused_with_the_available_names(self) -> None:
         for files in (records(), traces()):
             outcome = on_files(files, "spread", "--host", "h9")
             self.assertEqual((outcome.object["reason"], outcome.status), ("host_not_found", 1))
@@ -222,7 +225,7 @@ class Options(unittest.TestCase):
             self.assertEqual((outcome.object["reason"], outcome.status), ("device_not_found", 0))
             self.assertEqual(outcome.object["available_devices"], list(DEVICES))
 
-    def test_equal_records_of_one_host_count_once(self) -> None:
+    def test_equal_records_of_the_same_host_count_once(self) -> None:
         answer = spread(records() | {"h1 (copy).json": a_record("h1")})
         self.assertEqual((answer["n_hosts"], answer["n_devices"]), (3, 6))
         self.assertEqual([note.rpartition(": ")[2] for note in answer["notes"]], ["taken once"] * 2)
@@ -230,8 +233,8 @@ class Options(unittest.TestCase):
         answer = spread(records() | {"h1.json.gz": gzip.compress(a_record("h1"))})
         self.assertEqual(answer, spread(records()))
 
-    def test_different_records_of_one_host_are_refused(self) -> None:
-        """An old record may be left after a host was captured again."""
+    def test_different_records_of_the_same_host_are_refused(self) -> None:
+        """An old record may remain after a host was captured again."""
         old = json.dumps({**json.loads(a_record("h2")), "host": "h1"}).encode()
         for other in ({"old.json": old}, {"old.json.gz": gzip.compress(old)}):
             for files in (records(), traces()):
@@ -242,7 +245,7 @@ class Options(unittest.TestCase):
                 self.assertEqual(len(outcome.stderr.splitlines()), 1)
 
     def test_records_of_standard_input_are_named_after_their_files(self) -> None:
-        """All of these records have the host `-`."""
+        """All records made from standard input have the host `-`."""
         made = {}
         for host in HOSTS:
             said = piped(a_trace(host), "record")
@@ -283,7 +286,7 @@ class Options(unittest.TestCase):
             self.assertEqual(outcome.object["available_hosts"], list(HOSTS))
 
 
-# Records that were not written to their end.
+# These records are incomplete.
 CUT_OFF = {
     "nothing": b"",
     "a newline": b"\n",
@@ -319,11 +322,11 @@ class Unreadable(unittest.TestCase):
     def test_reason_of_a_failed_record_is_noted(self) -> None:
         files = records() | {"h1.json": made_of("h1", b"")}
         self.assert_one_lost(files, "h1.xplane.pb: byte 0: the file is empty")
-        # Another version may write no reason, or an odd one.
+        # A future version may write no reason, or an unknown reason.
         for absent in ({"status": "absent"}, {"status": "absent", "reason": 1, "detail": None}):
             self.assert_one_lost(records() | {"h1.json": json.dumps(absent).encode()}, "no record")
 
-    def test_trace_without_ops_is_named(self) -> None:
+    def test_trace_without_ops_is_named_in_a_note(self) -> None:
         no_tpu = encode(Space([Plane("/host:CPU")]))
         no_ops = encode(Space([Plane(DEVICES[0], [Line("Steps")])]))
         host_alone = "a capture of a host (CPU) alone: --mode anatomy shows what is in it"
@@ -339,7 +342,7 @@ class Unreadable(unittest.TestCase):
                     self.assertEqual((outcome.object["reason"], outcome.status), (reason, 0))
                     self.assertEqual(outcome.object[field], there)
 
-    def test_failure_of_all_files_is_an_error(self) -> None:
+    def test_run_without_a_readable_file_is_an_error(self) -> None:
         failed = made_of("h0", b"")
         for files, reason in (
             ({"h0.xplane.pb": b"", "h1.xplane.pb": b"no trace"}, "unreadable_xplane_pb"),
@@ -353,7 +356,7 @@ class Unreadable(unittest.TestCase):
                 self.assertIn("h0.", outcome.object["detail"])
                 self.assertEqual(outcome.stderr.count("\n"), 1)
 
-    def test_compare_reads_the_next_host(self) -> None:
+    def test_compare_reads_the_next_host_if_the_first_is_unreadable(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for name, data in (records() | {"h0.json": b""}).items():
                 Path(folder, name).write_bytes(data)

@@ -1,4 +1,6 @@
-"""The mode comm: pairs, flight times, payloads and groups on small traces and on real captures."""
+"""Test the mode comm: pairs, flight times, payloads and groups on small traces and on real
+captures.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def start(name: str, at: int, dur: int = 0, **more: Any) -> Op:
 
 
 def done(of: str, at: int, dur: int = 0, **more: Any) -> Op:
-    """Return a wait with an operand of that name."""
+    """Return a wait with an operand of this name."""
     kind = of.partition("-start")[0].partition("-update")[0]
     name = more.pop("name", of.replace("-start", "-done").replace("-update", "-done"))
     operands = more.pop("operands", f"(f32[8]{{0}}, f32[8]{{0}}) %{of}")
@@ -100,21 +102,21 @@ def pairs(ops: Sequence[Op], program: Program | None = None, **more: Any) -> tup
 
 
 class Pairing(unittest.TestCase):
-    """Find the op that begins what a wait ends."""
+    """Test how a wait finds the op that starts the transfer."""
 
-    def test_wait_is_paired_with_its_operand(self) -> None:
+    def test_wait_is_paired_with_the_operand(self) -> None:
         name = "all-gather-start.5"
         ops = [start(name, 0), done(name, 10, 5, name="another-name")]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
-    def test_operand_named_update_means_its_start(self) -> None:
+    def test_operand_that_is_an_update_leads_to_the_start(self) -> None:
         ops = [
             start("all-gather.1.call-start", 0, category="async-start"),
             done("all-gather.1.call-update", 10, 5, category="async-done", name="all-gather.x"),
         ]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
-    def test_operand_that_begins_nothing_is_not_paired(self) -> None:
+    def test_operand_that_starts_nothing_is_not_paired(self) -> None:
         ops = [
             math(0, 1, name="all-gather-start.5"),
             done("all-gather-start.5", 10, 5),
@@ -139,7 +141,7 @@ class Pairing(unittest.TestCase):
         )
         wait = done("g", 10, 5, category="all-gather-done", name="all-gather-done.7")
         begun = [start("all-gather-start.5", 0), start("copy-start.1", 2)]
-        # The operand begins nothing, whether it is in the trace or not.
+        # The operand starts nothing, whether the trace contains the operand or not.
         ops = [*begun, math(4, 1, name="g"), wait]
         self.assertEqual(pairs(ops, program), (1, 0, 0))
         ops = [*begun, wait]
@@ -156,13 +158,14 @@ class Pairing(unittest.TestCase):
         for ops, in_flight in (
             ([by_operand, by_program, by_name, wait], 15),
             ([by_program, by_name, wait], 13),
-            # The program overrides the name even if its start is not in the trace.
+            # The start in the program takes precedence over the name, even if the trace lacks the
+            # start.
             ([by_name, wait], None),
         ):
             self.assertEqual(row(ops, program)["in_flight_ps"], in_flight)
         self.assertEqual(row([by_program, by_name, wait])["in_flight_ps"], 11)
 
-    def test_wait_is_paired_by_its_own_name(self) -> None:
+    def test_wait_without_an_operand_is_paired_by_name(self) -> None:
         for begin, end in (
             ("all-gather-start.3", "all-gather-done.3"),
             ("all-gather.1.cloned.1.call-start", "all-gather.1.cloned.1.call-done"),
@@ -183,7 +186,7 @@ class Pairing(unittest.TestCase):
         ]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
-    def test_send_begins_a_transfer(self) -> None:
+    def test_send_starts_a_transfer(self) -> None:
         ops = [op("send.3", "send", 0, 1), done("send.3", 10, 5, category="send-done", name="d")]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
@@ -207,7 +210,7 @@ class Pairing(unittest.TestCase):
         self.assertEqual(said["pairs"], {"paired": 0, "ambiguous": 0, "unpaired": 1})
         self.assertEqual((said["groups"], said["groups_from"]), ("2 x 2, stride 1", "text"))
 
-    def test_start_in_the_step_is_preferred_to_the_first_one(self) -> None:
+    def test_start_inside_the_step_is_preferred_to_earlier_starts(self) -> None:
         name = "all-gather-start.5"
         ops = [
             start(name, at, attributes=f", replica_groups=[{8 // n},{n}]<=[8]")
@@ -234,19 +237,19 @@ class Executions(unittest.TestCase):
         self.assertEqual(said["in_flight_ps"], 35 + 45)
         self.assertEqual((said["covered_ps"], said["other_ps"]), (5 + 5, 25 + 35))
 
-    def test_pair_is_ambiguous_if_another_was_in_flight(self) -> None:
+    def test_pair_is_ambiguous_if_a_second_transfer_was_in_flight(self) -> None:
         one_by_one = [self.begin(0), self.end(10), self.begin(20), self.end(30)]
         self.assertEqual(pairs(one_by_one), (2, 0, 0))
-        # The second flight begins during the first and ends alone.
+        # The second flight starts during the first flight and ends alone.
         second = [self.begin(0), self.begin(5), self.end(10), self.end(30), self.begin(40),
                   self.end(50)]  # fmt: skip
         self.assertEqual(pairs(second), (3, 2, 0))
-        # A flight that never ends makes others ambiguous, too.
+        # A flight that never ends makes later pairs ambiguous.
         said = row([self.begin(0), self.begin(5), self.end(10)])
         self.assertEqual(said["pairs"], {"paired": 1, "ambiguous": 1, "unpaired": 0})
         self.assertEqual(said["in_flight_ps"], 15)
 
-    def test_start_precedes_wait_at_the_same_instant(self) -> None:
+    def test_start_precedes_a_wait_at_the_same_instant(self) -> None:
         ops = [self.end(10), self.begin(10)]
         self.assertEqual(pairs(ops), (1, 0, 0))
 
@@ -256,29 +259,30 @@ class Executions(unittest.TestCase):
         self.assertEqual(said["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 1})
         self.assertEqual(said["in_flight_ps"], 25)
 
-    def test_flight_ends_with_its_program(self) -> None:
+    def test_flight_ends_with_the_program(self) -> None:
         ops = [self.begin(0), self.end(30)]
         for modules, paired in (
             ([(0, 20), (20, 60)], 0),
             ([(0, 31)], 1),
-            # The program ends before ops that start at the same instant.
+            # The end of a program precedes ops that start at the same instant.
             ([(0, 30)], 0),
             ([(0, 20), (5, 60)], 0),
-            # Programs may end in another order than they begin.
+            # Programs need not end in the order in which they start.
             ([(0, 70), (1, 60), (2, 20)], 0),
             ([(40, 60)], 1),
         ):
             self.assertEqual(pairs(ops, modules=modules)[0], paired, modules)
 
-    def test_start_at_the_end_of_a_program_belongs_to_the_next(self) -> None:
+    def test_start_at_the_end_of_a_program_belongs_to_the_next_program(self) -> None:
         ops = [self.begin(0), self.begin(20), self.end(30)]
         said = row(ops, modules=[(0, 20), (20, 60)])
         self.assertEqual(said["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 0})
         self.assertEqual(said["in_flight_ps"], 15)
 
     def timed(self, *times: tuple[int, int, int]) -> Json:
-        """Return the answer for a start, a wait and math, each with its offset on the trace clock,
-        and its start and duration on the device clock."""
+        """Return the answer about a start, a wait and math; each op has an offset on the trace's
+        clock, and a start and a duration on the device's clock.
+        """
         stats = [StatMetadata(1, "device_offset_ps"), StatMetadata(2, "device_duration_ps"),
                  StatMetadata(3, "hlo_category")]  # fmt: skip
         entries, events = [], []
@@ -292,13 +296,13 @@ class Executions(unittest.TestCase):
         plane = Plane("/device:TPU:0", [Line("XLA Ops", events)], entries, stats)
         return answer(encode(Space([plane])), "comm")
 
-    def test_order_uses_the_trace_clock_and_durations_the_device_clock(self) -> None:
+    def test_pairs_are_ordered_by_the_trace_clock(self) -> None:
         said = self.timed((0, 100, 2), (0, 130, 20), (0, 110, 5))
         (only,) = said["rows"]
         self.assertEqual((only["in_flight_ps"], only["wait_dur_ps"]), (50, 20))
         self.assertEqual(only["covered_ps"], 5)
 
-    def test_pair_that_ends_before_it_begins_is_noted(self) -> None:
+    def test_pair_with_an_end_before_its_start_is_noted(self) -> None:
         said = self.timed((0, 200, 2), (10, 100, 20), (5, 130, 50))
         (only,) = said["rows"]
         self.assertEqual(only["pairs"]["paired"], 1)
@@ -309,7 +313,7 @@ class Executions(unittest.TestCase):
         self.assertEqual(said["totals"]["in_flight_union_ps"], 0)
         self.assertEqual(said["totals"]["hidden_union_ps"], 0)
 
-    def test_wait_that_begins_before_its_start_is_the_whole_flight(self) -> None:
+    def test_whole_flight_is_waiting_if_the_wait_begins_before_the_start(self) -> None:
         said = self.timed((0, 110, 2), (10, 100, 20), (5, 130, 50))
         (only,) = said["rows"]
         self.assertEqual((only["in_flight_ps"], only["in_flight_union_ps"]), (10, 10))
@@ -320,13 +324,13 @@ class Executions(unittest.TestCase):
 class Time(unittest.TestCase):
     NAME = "all-gather-start.5"
 
-    def test_flight_time_is_wait_covered_or_other(self) -> None:
+    def test_flight_time_is_split_into_wait_covered_and_uncovered(self) -> None:
         ops = [
             start(self.NAME, 0, 1),
             math(10, 20),
-            op("copy.1", "copy", 25, 10),  # overlaps; counts once
-            op("copy-done.1", "copy-done", 40, 10),  # another wait hides nothing
-            op("all-reduce.1", "all-reduce", 50, 10),  # nor does other communication
+            op("copy.1", "copy", 25, 10),  # The overlap with the matmul counts once.
+            op("copy-done.1", "copy-done", 40, 10),  # A second wait hides nothing.
+            op("all-reduce.1", "all-reduce", 50, 10),  # Other communication hides nothing.
             done(self.NAME, 70, 30),
         ]
         said = {entry["collective"]: entry for entry in rows(ops)}["all-gather"]
@@ -335,11 +339,11 @@ class Time(unittest.TestCase):
         self.assertEqual((said["covered_ps"], said["other_ps"]), (25, 45))
         self.assertEqual(said["pct_of_step"], 3)
 
-    def test_only_math_before_the_wait_covers(self) -> None:
+    def test_only_math_before_the_wait_covers_the_flight(self) -> None:
         ops = [start(self.NAME, 10), math(0, 15), math(50, 100, name="f"), done(self.NAME, 60, 10)]
         self.assertEqual(row(ops)["covered_ps"], 5 + 10)
 
-    def test_flight_is_not_cut_at_the_step(self) -> None:
+    def test_flight_can_extend_beyond_the_step(self) -> None:
         ops = [start(self.NAME, 900), done(self.NAME, 990, 100)]
         said = answer(file_of(ops), "comm")
         self.assertEqual(said["rows"][0]["in_flight_ps"], 190)
@@ -392,8 +396,9 @@ OF_FOUR = ", channel_id=1, replica_groups=[2,4]<=[8], use_global_device_ids=true
 
 
 class Payload(unittest.TestCase):
-    def test_payload_and_bus_bytes_of_synchronous_collectives(self) -> None:
-        # 8 * 128 elements go in and 32 * 128 come out, or the reverse, in groups of 4.
+    def test_synchronous_collectives_have_payload_and_bus_bytes(self) -> None:
+        # 8 * 128 elements are the input and 32 * 128 elements are the output, or vice versa, in
+        # groups of 4.
         small, large = 8 * 128 * 2, 32 * 128 * 2
         shapes = "bf16[8,128]{1,0}", "bf16[32,128]{1,0}"
         for name, (into, out), payload, bus in (
@@ -422,7 +427,7 @@ class Payload(unittest.TestCase):
             said = row([op("a", "all-reduce", 0, 1, shape=shape)])
             self.assertEqual(said["payload_bytes"], size, shape)
 
-    def test_input_is_from_the_start_and_output_from_the_done(self) -> None:
+    def test_input_comes_from_the_start_and_output_from_the_done(self) -> None:
         small, large = "f32[8]{0}", "f32[32]{0}"
         name = "all-gather-start.1"
         ops = [
@@ -443,7 +448,7 @@ class Payload(unittest.TestCase):
                operands=f"(({into}), {out}, {flags}) %{name}.1.call-update"),
         ]  # fmt: skip
 
-    def test_sparse_core_payload_is_from_the_done(self) -> None:
+    def test_payload_of_a_sparse_core_collective_comes_from_the_done(self) -> None:
         small, large = "f32[8]{0}", "f32[32]{0}"
         for name, into, out, payload, n in (
             ("all-gather", small, large, 128, 4),
@@ -464,7 +469,7 @@ class Payload(unittest.TestCase):
             ("reduce-scatter", "f32[64]{0}", "bf16[8]{0}", 8),
             ("reduce-scatter", "f32[12]{0}", "bf16[8]{0}", None),
             ("all-gather", "f32[4]{0}", "bf16[16]{0}", 4),
-            # The bytes of few narrow elements are not proportional.
+            # The bytes of a few narrow elements are not proportional to the number of elements.
             ("all-gather", "s4[1]{0}", "s4[4]{0}", 4),
             ("all-gather", "f32[0]{0}", "f32[4]{0}", None),
             ("reduce-scatter", "f32[0]{0}", "f32[4]{0}", None),
@@ -483,13 +488,13 @@ class Payload(unittest.TestCase):
         self.assertEqual(said["bus_gbps"], 4096 * 3 / 4 * 1000 / 60)
         self.assertIsNone(row(ends)["bus_gbps"])
 
-    def test_overlapping_flights_share_time_in_the_rate(self) -> None:
+    def test_overlapping_flights_are_counted_once_in_the_rate(self) -> None:
         ops = [
             start("all-gather-start.1", 0),
             start("all-gather-start.2", 10),
             done("all-gather-start.1", 35, 5, attributes=OF_FOUR),
             done("all-gather-start.2", 40, 10, attributes=OF_FOUR),
-            # Another flight that overlaps with none.
+            # The third flight overlaps with no flight.
             start("all-gather-start.3", 70),
             done("all-gather-start.3", 75, 5, attributes=OF_FOUR),
         ]
@@ -497,7 +502,7 @@ class Payload(unittest.TestCase):
         self.assertEqual((said["in_flight_ps"], said["in_flight_union_ps"]), (40 + 40 + 10, 60))
         self.assertEqual(said["bus_gbps"], 3 * 4096 * 3 / 4 * 1000 / 60)
 
-    def test_sum_with_one_unknown_payload_is_null(self) -> None:
+    def test_sum_with_an_unknown_payload_is_null(self) -> None:
         ops = [
             op("all-reduce.1", "all-reduce", 0, 10, shape="f32[8]"),
             op("all-reduce.2", "all-reduce", 10, 10, shape="f32[<=8]"),
@@ -519,7 +524,7 @@ class Payload(unittest.TestCase):
             said = row([op("all-reduce.1", "all-reduce", 0, 10, shape=text)], program)
             self.assertEqual(said["payload_bytes"], size)
 
-    def test_narrower_side_of_a_cast_is_the_payload(self) -> None:
+    def test_payload_of_a_cast_is_the_narrower_side(self) -> None:
         narrow, wide = "bf16[8]{0}", "f32[8]{0}"
         for operand, result in ((narrow, wide), (wide, narrow)):
             said = row([op("all-reduce.1", "all-reduce", 0, 10, shape=result,
@@ -529,7 +534,7 @@ class Payload(unittest.TestCase):
                 said = row([op("a", name, 0, 1, shape=result, operands=f"{operand} %x")])
                 self.assertEqual(said["payload_bytes"], 16, name)
 
-    def test_fusion_that_changes_its_data_has_no_payload(self) -> None:
+    def test_fusion_that_changes_the_data_has_no_payload(self) -> None:
         for name, operand, result, payload in (
             ("all-reduce", "f32[8]{0}", "f32[8]{0}", 32),
             ("all-reduce", "f32[8,16]{1,0}", "f32[16]{0}", None),
@@ -543,7 +548,7 @@ class Payload(unittest.TestCase):
                            operands=f"{operand} %x")])  # fmt: skip
             self.assertEqual(said["payload_bytes"], payload, (name, operand, result))
 
-    def test_bus_bytes_are_rounded_after_the_sum(self) -> None:
+    def test_bus_bytes_are_rounded_after_summing(self) -> None:
         groups = ", replica_groups={{0,1,2}}"
         ops = [op("all-to-all.1", "all-to-all", at, 1, shape="s8[1]", attributes=groups)
                for at in (0, 10, 20)]  # fmt: skip
@@ -551,7 +556,7 @@ class Payload(unittest.TestCase):
         self.assertEqual((said["bus_bytes"], said["bus_gbps"]), (2, 666.667))
         self.assertEqual(row(ops[:1])["bus_bytes"], 1)
 
-    def test_group_of_one_device_sends_nothing(self) -> None:
+    def test_group_of_a_single_device_sends_nothing(self) -> None:
         alone = ", replica_groups={{0},{1}}"
         said = row([op("a", "all-reduce", 0, 10, attributes=alone)])
         self.assertEqual((said["group_size"], said["bus_bytes"], said["bus_gbps"]), (1, 0, 0))
@@ -583,14 +588,14 @@ class Payload(unittest.TestCase):
             said = row(ops)
             self.assertEqual((said["collective"], said["payload_bytes"]), ("to_host", 32))
 
-    def test_fused_collective_may_have_the_name_of_another_op(self) -> None:
+    def test_fused_collective_can_be_named_after_a_different_op(self) -> None:
         said = row([op("dynamic-update-slice_fusion.1", "all-gather fusion", 0, 10,
                        shape="f32[64]{0}", operands="f32[64]{0} %buf, f32[16]{0} %a",
                        attributes=OF_FOUR)])  # fmt: skip
         self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (256, 192))
 
     def test_permute_in_place_has_no_payload(self) -> None:
-        # Slices of one input are written into another input.
+        # Slices of one input are written into a second input.
         sent, into, at = "f32[64]{0}", "f32[128]{0}", "(s32[], s32[])"
         name, sizes = "collective-permute-start.1", ", slice_sizes={{4},{4}}"
         whole = f"({sent}, {into}, {at}, {at})"
@@ -620,7 +625,7 @@ class Payload(unittest.TestCase):
         # A single input is sent as a whole, even if the output is unknown.
         alone = op("a", "collective-permute", 0, 1, shape="()", operands=f"{sent} %a")
         self.assertEqual(row([alone])["payload_bytes"], 256)
-        # Several arrays may be sent together.
+        # Several arrays can be sent together.
         both = f"({sent}, {into})"
         together = op("a", "collective-permute", 0, 1, shape=both, operands=f"{sent} %a, {into} %b")
         self.assertEqual(row([together])["payload_bytes"], 768)
@@ -644,13 +649,13 @@ class Payload(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual({entry["bus_bytes"] for entry in found.values()}, {None})
         self.assertEqual(found["recv", "async"]["pairs"]["paired"], 1)
-        # Both halves are one transfer.
+        # The two halves are a single transfer.
         by_collective = answer(file_of(ops), "comm")["totals"]["by_collective"]
         for name in ("send", "recv"):
             of_both = by_collective[name]
             self.assertEqual((of_both["n_executions"], of_both["payload_bytes"]), (2, 32))
 
-    def test_send_without_its_done_counts_once(self) -> None:
+    def test_send_without_a_done_counts_once(self) -> None:
         data, token = "f32[8]{0}", "token[]"
         half = f"({data}, u32[], {token})"
         send = [
@@ -690,7 +695,7 @@ class Groups(unittest.TestCase):
             ("[9,2]<=[3,2,3]T(2,0,1)", 2, "9 x 2, stride 3"),
             ("[9,2]<=[2,3,3]T(1,0,2)", 2,
              "{0,1},{2,9},{3,4},{5,12},{6,7},{8,15},{10,11},{13,14},…"),
-            # A label shows eight groups.
+            # A label shows at most eight groups.
             ("{{0,16},{1,9},{2,10},{3,11},{4,12},{5,13},{6,14},{7,15}}", 2,
              "{0,16},{1,9},{2,10},{3,11},{4,12},{5,13},{6,14},{7,15}"),
             ("[1,70]<=[70]", 70, "1 x 70, stride 1"),
@@ -706,7 +711,7 @@ class Groups(unittest.TestCase):
             for i, way in enumerate(ways)
         ]
         self.assertEqual(row(ops)["n_executions"], 3)
-        # Other groups of the same size have a row of their own.
+        # Different groups of the same size have separate rows.
         ops.append(op("a", "all-reduce", 40, 10, attributes=", replica_groups=[2,4]<=[8]"))
         said = [(entry["n_executions"], entry["groups"]) for entry in rows(ops)]
         self.assertEqual(said, [(3, "2 x 4, stride 2"), (1, "2 x 4, stride 1")])
@@ -721,7 +726,7 @@ class Groups(unittest.TestCase):
             with self.subTest(written=written):
                 self.assertEqual(self.of(written), (None, None, None))
 
-    def test_long_groups_are_listed_in_part(self) -> None:
+    def test_long_lists_of_groups_are_cut(self) -> None:
         members = ",".join(map(str, [*range(69), 70]))
         size, label, _ = self.of("{{" + members + "}}")
         self.assertEqual((size, label), (70, "{" + ",".join(map(str, range(64))) + ",…}"))
@@ -736,17 +741,17 @@ class Groups(unittest.TestCase):
         )
         self.assertEqual(self.of("{}", program=program, devices=(1, 1)), (1, "1 x 1", "text"))
 
-    def test_groups_of_the_done_precede_those_of_the_start(self) -> None:
+    def test_groups_of_the_done_take_precedence_over_those_of_the_start(self) -> None:
         name = "all-gather-start.1"
         begin = start(name, 0, attributes=", replica_groups=[4,2]<=[8]")
         self.assertEqual(row([begin, done(name, 10, 5)])["groups"], "4 x 2, stride 1")
         both = [begin, done(name, 10, 5, attributes=", replica_groups=[2,4]<=[8]")]
         self.assertEqual(row(both)["groups"], "2 x 4, stride 1")
-        # A synchronous op doesn't take the groups of its operand.
+        # A synchronous op does not use the groups of the operand.
         said = rows([begin, op("a", "all-reduce", 10, 5, operands=f"f32[8]{{0}} %{name}")])
         self.assertEqual([entry["groups"] for entry in said], [None])
 
-    def test_permute_is_labelled_by_its_pairs(self) -> None:
+    def test_permute_is_labelled_with_the_pairs(self) -> None:
         name = "collective-permute-start.1"
         written = ", channel_id=1, source_target_pairs={{0,0},{2,2},{4,1},{1,4}}"
         said = row([start(name, 0, attributes=written), done(name, 10, 5)])
@@ -783,7 +788,7 @@ class Groups(unittest.TestCase):
         self.assertEqual(said["engine"], "core")
         self.assertEqual(row(ops, self.program(extra, thread="sparsecore"))["engine"],
                          "sparse_core")  # fmt: skip
-        # All devices, of unknown number.
+        # The groups contain all devices, and the number of devices is unknown.
         said = row(ops, self.program(b""))
         self.assertEqual((said["group_size"], said["groups_from"]), (None, None))
         self.assertEqual(row(ops, self.program(b""), devices=(2, 3))["groups"], "1 x 6, stride 1")
@@ -793,13 +798,13 @@ class Groups(unittest.TestCase):
         gathered = self.program(extra)
         gathered["called"][1] = hlo_proto.op("x", "all-gather", "p", shape=array("f32", 16))
         self.assertEqual(row(ops, gathered)["payload_bytes"], 64)
-        # Sizes in the text override those of the program.
+        # Sizes in the text take precedence over sizes in the program.
         ops[1] = op(
             "a.call-done", "async-done", 10, 5, shape="f32[32]", operands="() %a.call-start"
         )
         self.assertEqual(row(ops, gathered)["payload_bytes"], 128)
 
-    def test_program_with_another_collective_is_ignored(self) -> None:
+    def test_program_with_a_different_collective_is_ignored(self) -> None:
         ops = [op("a.call-done", "all-gather-done", 10, 5, shape="f32[8]{0}", operands="() %x")]
         program = self.program(hlo_proto.listed_groups((0, 2), (1, 3)))
         for opcode in ("all-to-all", "all-reduce"):
@@ -807,7 +812,7 @@ class Groups(unittest.TestCase):
             said = row(ops, program)
             self.assertEqual((said["collective"], said["groups"]), ("all-gather", None))
 
-    def test_reduce_scatter_written_as_all_reduce_and_slice(self) -> None:
+    def test_reduce_scatter_can_be_written_as_all_reduce_and_slice(self) -> None:
         program: Program = {
             "body": [
                 hlo_proto.op("p", "parameter", shape=array("bf16", 64)),
@@ -824,7 +829,7 @@ class Groups(unittest.TestCase):
         self.assertEqual((said["payload_bytes"], said["bus_bytes"]), (128, 64))
         self.assertEqual((said["groups"], said["groups_from"]), ("2 x 2, stride 1", "program"))
         self.assertIsNone(row([fused])["payload_bytes"])
-        # The operand of a fusion may have another dtype than the scattered data.
+        # The operand of a fusion can have a different dtype than the scattered data.
         fused = op("fusion.1", "all-reduce-scatter fusion", 0, 10, shape="bf16[32]{0}",
                    operands="f32[64]{0} %x")  # fmt: skip
         self.assertEqual(row([fused], program)["payload_bytes"], 128)
@@ -833,7 +838,7 @@ class Groups(unittest.TestCase):
         said = row([fused], program)
         self.assertEqual((said["group_size"], said["groups_from"]), (2, "shapes"))
 
-    def test_program_tells_the_payload_of_a_widening_fusion(self) -> None:
+    def test_payload_of_a_widening_fusion_comes_from_the_program(self) -> None:
         program: Program = {
             "body": [
                 hlo_proto.op("p", "parameter", shape=array("bf16", 8)),
@@ -846,7 +851,7 @@ class Groups(unittest.TestCase):
         self.assertEqual(row([fused], program)["payload_bytes"], 16)
         self.assertIsNone(row([fused])["payload_bytes"])
 
-    def test_async_fusion_payload_is_from_its_text(self) -> None:
+    def test_payload_of_an_async_fusion_comes_from_the_text(self) -> None:
         piece = hlo_proto.op("all-gather.9", "all-gather", "p", shape=array("f32", 16),
                              extra=hlo_proto.listed_groups((0, 1, 2, 3)))  # fmt: skip
         program: Program = {
@@ -868,7 +873,7 @@ class Groups(unittest.TestCase):
         ops[1] = op("async-collective-done.1", "custom fusion", 10, 5,
                     shape="(f32[32]{0}, f32[4]{0})", operands="f32[32]{0} %g")  # fmt: skip
         self.assertIsNone(row(ops, program)["payload_bytes"])
-        # The fusion casts the data as well.
+        # The fusion also casts the data.
         ops[1] = op("async-collective-done.1", "custom fusion", 10, 5, shape="bf16[32]{0}",
                     operands="f32[32]{0} %g")  # fmt: skip
         self.assertIsNone(row(ops, program)["payload_bytes"])
@@ -909,14 +914,14 @@ class Rows(unittest.TestCase):
             op("all-gather.2", "all-gather", 10, 8, shape="s8[8]", operands="s8[2] %a"),
             op("all-gather.3", "all-gather", 20, 7, shape="s8[8]", operands="s8[2] %a",
                source="m.py:1"),
-            # A group of one device, and a group of unknown size.
+            # One group has a single device, and one group has an unknown size.
             op("all-gather.4", "all-gather", 30, 6, shape="s8[8]", operands="s8[8] %a"),
             op("all-gather.5", "all-gather", 40, 5, shape="s8[8]", operands="%a"),
         ]  # fmt: skip
         said = [(entry["source_inner"], entry["group_size"]) for entry in rows(ops)]
         self.assertEqual(said, [(None, 2), (None, 4), ("m.py:1", 4), (None, 1), (None, None)])
 
-    def test_source_is_follows_most_of_the_time(self) -> None:
+    def test_source_of_a_row_is_the_line_with_most_time(self) -> None:
         program: Program = {
             "main": [
                 hlo_proto.op("all-gather.1", "all-gather"),
@@ -931,11 +936,11 @@ class Rows(unittest.TestCase):
             ]
             said = row(ops, program)
             self.assertEqual((said["source_inner"], said["source_is"]), ("m.py:1", how))
-        # An op with a stack has a line of its own.
+        # An op with a stack has an own line.
         said = row([op("all-gather.1", "all-gather", 0, 5, stack="n.py:7:1")], program)
         self.assertEqual((said["source_inner"], said["source_is"]), ("n.py:7", "own"))
 
-    def test_row_is_described_by_its_first_execution(self) -> None:
+    def test_first_execution_describes_the_row(self) -> None:
         ops = [
             op(f"all-reduce.{i}", "all-reduce", 10 * i, i, stack="m.py:1:1", tf_op=f"f/{i}:")
             for i in (1, 2)
@@ -966,7 +971,7 @@ class Rows(unittest.TestCase):
             {"all-reduce": (4, 50, 5), "all-gather": (1, 0, 5)},
         )  # fmt: skip
 
-    def test_default_is_twenty_rows(self) -> None:
+    def test_twenty_rows_are_shown_by_default(self) -> None:
         ops = [op(f"all-reduce.{i}", "all-reduce", i, 1, stack=f"m.py:{i}:1") for i in range(25)]
         said = answer(file_of(ops), "comm")
         self.assertEqual((len(said["rows"]), said["tail"]["n_rows_omitted"]), (20, 5))
@@ -1020,7 +1025,7 @@ def steps_of(path: Any, *names: str) -> Iterator[Step]:
 
 @unittest.skipUnless(OFFLOADING.exists(), "the capture is not available")
 class Offloading(unittest.TestCase):
-    """A real v6e with the flight time of each copy on the line `Async XLA Ops`."""
+    """Test a real v6e capture that has the flight time of each copy on the line `Async XLA Ops`."""
 
     def on_async_line(self) -> dict[str, list[tuple[int, int]]]:
         spans: dict[str, list[tuple[int, int]]] = {}
@@ -1045,7 +1050,7 @@ class Offloading(unittest.TestCase):
         self.assertEqual(found, {name: sorted(of) for name, of in self.on_async_line().items()})
         self.assertEqual(sum(map(len, found.values())), 600)
 
-    def test_payload_and_rate_of_the_all_reduce(self) -> None:
+    def test_all_reduce_has_a_payload_and_a_rate(self) -> None:
         for device in range(4):
             options = "--step", "all", "--device", f"/device:TPU:{device}"
             said = answer(OFFLOADING, "comm", *options)
@@ -1065,7 +1070,9 @@ class Offloading(unittest.TestCase):
 
 @unittest.skipUnless(TRAINING.exists(), "the capture is not available")
 class Training(unittest.TestCase):
-    """A TPU7x with most collectives on the SparseCore, with no groups in their texts."""
+    """Test a real TPU7x capture with most collectives on the SparseCore, and no groups in the
+    texts.
+    """
 
     devices = "/device:TPU:0", "/device:TPU:1"
 

@@ -1,4 +1,4 @@
-"""Test compare: lines are matched, differences are right, and noise is not taken for change."""
+"""Test compare: lines are matched, differences are exact, and noise is not reported as a change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOME_STEPS = slice(1, 4)
 
 
 def compare(before: Json, after: Json, *, top: int = 10**6, **options: Any) -> Json:
-    """Return what the mode prints, except for the names of the captures."""
+    """Return the answer of compare without the names of the captures."""
     found = comparison.compare_records(
         record_format.record_of(before), record_format.record_of(after), **options
     )
@@ -54,7 +54,7 @@ def mean(figures: Sequence[int]) -> int:
 
 
 class Judged:
-    """The matching of a program with its rewrite."""
+    """Match a program with an edited version, and judge the rows."""
 
     def __init__(self, before: Program, after: Program) -> None:
         self.groups = groups_of(before), groups_of(after)
@@ -75,7 +75,7 @@ class Judged:
         return frozenset(origin for op in ops for origin in op.origin)
 
     def unrelated(self) -> list[Any]:
-        """Return the rows with sides that have no op in common."""
+        """Return the rows in which the two sides share no op."""
         return [
             (ours, theirs)
             for ours, theirs in self.pairs
@@ -83,7 +83,7 @@ class Judged:
         ]
 
     def counterparts(self) -> Iterator[tuple[Any, Any, Any]]:
-        """Yield groups of both sides with exactly the same ops, and the row with the first one."""
+        """Yield groups of both sides with exactly the same ops, and the row of the first group."""
         by_ops = {
             (key[0], self.origin(1, frozenset([key]))): frozenset([key]) for key in self.groups[1]
         }
@@ -98,7 +98,9 @@ class Judged:
         return [ours for ours, theirs, row in self.counterparts() if not theirs <= row[1]]
 
     def apart_and_pooled(self) -> tuple[int, int]:
-        """Return the time of counterparts that are alone in their row, and of the others."""
+        """Return the time of counterparts that are alone in their row, and the time of all other
+        counterparts.
+        """
         times = [0, 0]
         for ours, theirs, row in self.counterparts():
             is_pooled = row != (ours, theirs)
@@ -124,7 +126,7 @@ class Matching(unittest.TestCase):
         self.assertEqual({(b, a) for a, b in judged.pairs}, judged.backward)
         return judged
 
-    def test_each_edit_keeps_lines_matched(self) -> None:
+    def test_lines_are_matched_after_each_edit(self) -> None:
         apart = pooled = 0
         for name, before in programs().items():
             for kind, edits in sampled(edits_of(before, seed=1).items(), 3):
@@ -136,7 +138,7 @@ class Matching(unittest.TestCase):
         self.assertGreater(apart, 0)
         self.assertLess(pooled / (apart + pooled), 0.0025)
 
-    def test_several_edits_keep_lines_matched(self) -> None:
+    def test_lines_are_matched_after_several_edits(self) -> None:
         rng = random.Random(7)
         for name, before in programs().items():
             edits = edits_of(before, seed=2)
@@ -148,7 +150,7 @@ class Matching(unittest.TestCase):
                 with self.subTest(program=name, edits=kinds):
                     self.check(before, records.renumber(after))
 
-    def test_look_alikes_with_unchanged_texts_are_matched_one_by_one(self) -> None:
+    def test_similar_lines_with_unchanged_texts_are_matched_individually(self) -> None:
         for name, before in programs().items():
             for kind, edits in sampled(edits_of(before, seed=3).items(), 4):
                 if kind in ("two lines merged", "all at once", "a loop unrolled", "an op split"):
@@ -175,7 +177,7 @@ def op(
     duration: int = 100,
     text: str | None = None,
 ) -> records.Op:
-    """Return an op; its frames are `file:line:column`."""
+    """Return an op; the frames are given as `file:line:column`."""
     split = (frame.rsplit(":", 2) for frame in frames)
     return records.Op(
         frozenset([number]),
@@ -190,7 +192,8 @@ def op(
     )
 
 
-# How a row was matched, and the lines before and after by their innermost frame or their key.
+# A row shows how it was matched, and the lines before and after by their innermost frame or their
+# key.
 Rows = list[tuple[str, list[str], list[str]]]
 
 
@@ -205,18 +208,18 @@ def matched(before: Program, after: Program) -> Rows:
 
 
 def at(*places: str) -> Program:
-    """Return an op for each place, as `file:line:column` of its only frame."""
+    """Return an op for each place, given as the `file:line:column` of the only frame."""
     return [op(number, place) for number, place in enumerate(places)]
 
 
 def under(caller: str, *places: str) -> Program:
-    """Return an op for each place, called from one line."""
+    """Return an op for each place, called from the same line."""
     return [op(number, caller, place) for number, place in enumerate(places)]
 
 
 FORWARD, BACKWARD = "jit(f)/jvp(h)/dot:", "jit(f)/transpose(jvp(h))/dot:"
 MAIN = "m.py:1:0"
-# Each case: what is expected, the programs before and after, and the rows.
+# Each case has the expectation, the programs before and after, and the rows.
 CASES: dict[str, tuple[Program, Program, Rows]] = {
     "the same ops match wherever they are": (
         [op(1, "a.py:1:1", text="%x = f32[8] a()"), op(2, "a.py:2:1", text="%y = b()")],
@@ -426,13 +429,13 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
 class Levels(unittest.TestCase):
     maxDiff = None
 
-    def test_cases_by_hand(self) -> None:
+    def test_hand_made_cases_match_as_listed(self) -> None:
         for what, (before, after, expected) in CASES.items():
             with self.subTest(what):
                 self.assertEqual(matched(before, after), expected)
 
-    def test_names_of_ops_are_not_used_if_they_moved_on(self) -> None:
-        """With one more op before them, each op is named as the next one was."""
+    def test_names_of_ops_that_moved_on_are_not_used(self) -> None:
+        """After an insertion at the start, each op has the name that the next op had before."""
         scopes = ("q", "k", "v")
 
         def program(first: int) -> Program:
@@ -448,7 +451,7 @@ class Levels(unittest.TestCase):
         ]
         self.assertCountEqual(pairs, [([f"jit(f)/{scope}/dot:"],) * 2 for scope in scopes])
 
-    def test_number_of_an_op_is_no_name(self) -> None:
+    def test_number_of_an_op_is_not_a_name(self) -> None:
         before = [op(1, tf_op="copy.17:"), op(2, tf_op="copy.18:")]
         after = [op(1, tf_op="copy.18:"), op(2, tf_op="copy.19:"), op(3, tf_op="slice.17:")]
         rows = [(level, len(ours), len(theirs)) for level, ours, theirs in matched(before, after)]
@@ -475,7 +478,7 @@ class Levels(unittest.TestCase):
             rows = matched([known, before], [known, after])
             self.assertEqual({row[0] for row in rows} - {"same_places_and_scopes"}, level)
 
-    def test_files_have_one_order_on_both_sides(self) -> None:
+    def test_files_are_in_the_same_order_on_both_sides(self) -> None:
         def program(a: str, b: str, column: int) -> Program:
             there, back = [f"{a}:1:{column}", f"{b}:1:4"], [f"{b}:1:4", f"{a}:2:{column}"]
             return [op(1, *there), op(2, *back)]
@@ -486,24 +489,24 @@ class Levels(unittest.TestCase):
             [(["/y/b.py:1:4"], ["/x/b.py:1:4"]), (["/z/a.py:2:4"], ["/x/a.py:2:8"])],
         )
 
-    def test_lines_without_an_order_are_one_row(self) -> None:
+    def test_lines_without_an_order_share_a_row(self) -> None:
         def n_lines(before: Program, after: Program) -> list[int]:
             return [len(row[1]) for row in matched(before, after)]
 
-        # Each file is on one side only, so its lines can't be compared with others.
+        # Each file is on a single side, so the lines of the file have no possible counterpart.
         before = under(MAIN, "a.py:10:4", "b.py:20:4")
         after = under(MAIN, "c.py:20:4", "d.py:10:4")
         ordered = under(MAIN, "a.py:10:4", "a.py:20:4")
         for sides in ((before, after), (ordered, after), (after, ordered)):
             self.assertEqual(n_lines(*sides), [2])
-        # One call, recursive or not.
+        # There is a single call, which may be recursive.
         deep = "a.py:10:4", "b.py:2:4"
         before = [op(1, *deep), op(2, *deep, *deep)]
         self.assertEqual(n_lines(before, before), [2])
 
 
 class Names(unittest.TestCase):
-    def test_scope_of_a_path(self) -> None:
+    def test_scope_is_read_from_the_path(self) -> None:
         for tf_op, scope in {
             "jit(f)/jit(main)/add:": ("other", (), "add"),
             "jit(f)/jvp()/while/body/layer/mlp/dot:": ("forward", ("layer", "mlp"), "dot"),
@@ -548,10 +551,10 @@ class Names(unittest.TestCase):
 
         self.assertEqual(pairs({"/a/m/x.py", "/a/y.py"}, {"/b/m/x.py", "/a/y.py"}),
                          {("/a/m/x.py", "/b/m/x.py"), ("/a/y.py", "/a/y.py")})  # fmt: skip
-        # A longer common end wins, and each file is paired once.
+        # A longer common end takes precedence, and each file is paired once.
         self.assertEqual(pairs({"/a/m/x.py", "/a/n/x.py"}, {"/b/m/x.py"}),
                          {("/a/m/x.py", "/b/m/x.py")})  # fmt: skip
-        # Of two equally good files none is taken.
+        # If two files are equally good, neither file is paired.
         self.assertEqual(pairs({"/a/x.py", "/b/x.py"}, {"/c/x.py"}), set())
         self.assertEqual(pairs({"x.py"}, {"y.py"}), set())
 
@@ -602,7 +605,7 @@ class Noise(unittest.TestCase):
                     [brute_force(family, n_before, chosen) for family in families],
                 )
 
-    def test_beyond_5000_assignments_are_drawn(self) -> None:
+    def test_more_than_5000_assignments_are_sampled(self) -> None:
         noise = noise_of(8, 7)
         self.assertEqual((noise.n_assignments, noise.exact), (5000, False))
         chosen = list(map(list, assignments(noise)))
@@ -630,7 +633,7 @@ class Noise(unittest.TestCase):
     def test_many_steps_are_tested_quickly(self) -> None:
         rng = random.Random(1)
         rows = [[round(rng.gauss(10**10, 3e8)) for _ in range(400)] for _ in range(20)]
-        # Each row differs in one step, so all are equally extreme in every assignment.
+        # Each row differs in one step, so every assignment gives equally extreme values.
         ties = [[100 + (step == row) for step in range(200)] for row in range(60)]
         for family in (rows, ties):
             half = len(family[0]) // 2
@@ -651,7 +654,7 @@ class Noise(unittest.TestCase):
             self.assertIsNone(figure["p_value"])
         self.assertIn("too few", str(answer["notes"]))
 
-    def test_chance_of_exactly_5_percent_is_significant(self) -> None:
+    def test_change_with_a_chance_of_exactly_5_percent_is_significant(self) -> None:
         for n_after, p_value in ((19, 0.05), (20, 0.047619)):
             answer = compare(
                 record([op(1, "a.py:1:1", duration=9)]),
@@ -660,7 +663,7 @@ class Noise(unittest.TestCase):
             for figure in (*answer["rows"], answer["totals"]["step_duration"]):
                 self.assertEqual((figure["p_value"], figure["significant"]), (p_value, True))
 
-    def test_halves_of_one_run_differ_only_by_chance(self) -> None:
+    def test_halves_of_a_run_differ_only_by_chance(self) -> None:
         run = record(records.of_demo(), 40, jitter=0.04, seed=5)
         rng = random.Random(6)
         found = Counter[str]()
@@ -670,16 +673,17 @@ class Noise(unittest.TestCase):
             answer = compare(*(with_steps(run, half) for half in (steps[:4], steps[4:])))
             found["rows"] += any(row["significant"] for row in answer["rows"])
             found["totals"] += any(total["significant"] for total in answer["totals"].values())
-        # 5 %, and three standard errors.
+        # The limit is 5 % plus three standard errors.
         most = n * 0.05 + 3 * (n * 0.05 * 0.95) ** 0.5
         for what, n_found in found.items():
             self.assertLessEqual(n_found, most, what)
 
-    def test_median_line_that_gets_slower_is_found(self) -> None:
-        # The demo has four layers; with 48, a line's executions average out what jitters.
+    def test_slower_median_line_is_found(self) -> None:
+        # The demo has four layers; with 48 layers, a line has enough executions to average out the
+        # jitter.
         program = [replace(op, n=12 * op.n, duration=12 * op.duration) for op in records.of_demo()]
         times = [(sum(op.duration for op in ops), key) for key, ops in groups_of(program).items()]
-        tested = [each for each in times if each[0] * 1000 > sum(time for time, _ in times)]
+        tested = [pair for pair in times if pair[0] * 1000 > sum(time for time, _ in times)]
         _, median = sorted(tested)[len(tested) // 2]
         slower = records.slow_down(median, 1.05)(program)
         n_found = 0
@@ -740,11 +744,11 @@ class Figures(unittest.TestCase):
         slower = records.shift(busiest_file(program), 3)(slower)
         cls.before = record(program, 5, jitter=0.04, seed=1)
         cls.after = record(slower, 4, jitter=0.04, seed=2, idle=0.06)
-        # Some ops run beside others.
+        # Some ops overlap with other ops.
         for step in cls.after["steps"]:
             step["busy_ps"] -= 10**8 * (1 + step["index"])
 
-    def test_record_against_itself_has_no_differences(self) -> None:
+    def test_record_compared_with_itself_has_no_differences(self) -> None:
         for capture in (self.before, self.after):
             answer = compare(capture, capture)
             for figure in (*answer["rows"], *answer["totals"].values()):
@@ -754,7 +758,7 @@ class Figures(unittest.TestCase):
             self.assertEqual(answer["by_match"]["same_ops"]["n_rows"], len(answer["rows"]))
             self.assertEqual(answer["notes"], [RUN_TO_RUN])
 
-    def test_exchanged_sides_change_the_sign(self) -> None:
+    def test_exchanging_the_sides_changes_the_sign(self) -> None:
         there, back = compare(self.before, self.after), compare(self.after, self.before)
 
         def rows(answer: Json, before: str, after: str, sign: int) -> set[Any]:
@@ -799,7 +803,7 @@ class Figures(unittest.TestCase):
 
     def test_figures_follow_their_definitions(self) -> None:
         answer = compare(self.before, self.after)
-        step = mean([each["duration_ps"] for each in self.before["steps"]])
+        step = mean([s["duration_ps"] for s in self.before["steps"]])
         for row in answer["rows"]:
             for side, capture in (("before", self.before), ("after", self.after)):
                 keys = row[f"agg_keys_{side}"]
@@ -821,11 +825,11 @@ class Figures(unittest.TestCase):
             for name, figures in totals_in_steps(capture).items():
                 extremes = [min(figures), max(figures)]
                 self.assertEqual(totals[name][f"{side}_range_ps"], extremes, name)
-                # Some of the other totals are sums of rounded means.
+                # Some totals are sums of rounded means.
                 if name in ("step_duration", "idle", "wait"):
                     self.assertEqual(totals[name][f"{side}_ps"], mean(figures), name)
 
-    def test_rows_and_totals_have_p_values_of_their_own_families(self) -> None:
+    def test_rows_and_totals_are_corrected_as_separate_families(self) -> None:
         answer = compare(self.before, self.after)
         tested = [row for row in answer["rows"] if row["p_value"] is not None]
         noise = {"method": "permutation_max", "covers": "step_to_step", "alpha": 0.05,
@@ -854,7 +858,7 @@ class Figures(unittest.TestCase):
         for name, p_value in zip(TOTALS, expected, strict=True):
             self.assertEqual(answer["totals"][name]["p_value"], round(float(p_value), 6), name)
 
-    def test_lines_from_a_thousandth_of_the_time_on_are_tested(self) -> None:
+    def test_lines_with_at_least_a_thousandth_of_the_time_are_tested(self) -> None:
         for most, n_tested in ((999, 2), (1000, 1)):
             run = record([op(1, "a.py:1:1", duration=1), op(2, "b.py:1:1", duration=most)], 4)
             answer = compare(run, run)
@@ -874,7 +878,7 @@ class Figures(unittest.TestCase):
                 self.assertEqual([row["agg_keys_before"] for row in changed], [[slow.agg_key]])
                 self.assertAlmostEqual(changed[0]["delta_pct"], 10, delta=0.01)
 
-    def test_order_of_groups_and_unused_groups_change_nothing(self) -> None:
+    def test_order_of_groups_and_unused_groups_do_not_matter(self) -> None:
         order = list(range(len(self.before["groups"])))
         random.Random(1).shuffle(order)
         unused = {**self.before["groups"][0], "kind": "other", "agg_key": "stack:unused"}
@@ -889,7 +893,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(compare(shuffled, self.after), compare(self.before, self.after))
 
     def test_steps_option_selects_steps_on_both_sides(self) -> None:
-        # The record may have been made with the same option.
+        # The record may be limited to the same steps.
         narrow = [
             step
             if index in range(10)[SOME_STEPS]
@@ -901,7 +905,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(recorded, answer)
         self.assertEqual([step["index"] for step in answer["before"]["steps"]], [1, 2, 3])
         self.assertEqual(answer["before"]["n_steps"], 3)
-        # A group that ran in none of them is in no row.
+        # A group that ran in no selected step is in no row.
         silent = json.loads(json.dumps(self.before))
         for step in silent["steps"][SOME_STEPS]:
             step["durs_ps"][0] = step["ns"][0] = 0
@@ -921,7 +925,7 @@ class Figures(unittest.TestCase):
         names = [f"step {index}" for index in range(5)]
         self.assertEqual(caught.exception.fields["available_steps"], names)
 
-    def test_other_differences_of_the_captures_are_noted(self) -> None:
+    def test_notes_list_further_differences_between_the_captures(self) -> None:
         after = json.loads(json.dumps(self.after))
         after["devices"][0].update(device_type="TPU v6e", clock="trace")
         answer = compare(self.before, after)
@@ -938,10 +942,11 @@ class Figures(unittest.TestCase):
             ],
         )
 
-    def test_lines_can_run_in_some_of_the_steps(self) -> None:
+    def test_line_that_runs_only_in_some_steps_is_compared(self) -> None:
         before = record([op(1, "a.py:1:1"), op(2, "b.py:1:1", tf_op=None), op(3, tf_op=None)], 3)
         after = json.loads(json.dumps(before))
-        # Zeros at the end of a list are left out. The second takes no time, the third never runs.
+        # Records omit zeros at the end of a list; the second group takes no time, and the third
+        # group never runs.
         figures_of: list[tuple[list[int], list[int]]] = [([], []), ([7], [2, 1]), ([3, 0], [2])]
         for step, (durs, ns) in zip(after["steps"], figures_of, strict=True):
             step.update(durs_ps=durs, ns=ns)
@@ -960,18 +965,18 @@ class Figures(unittest.TestCase):
         means = [totals[n]["before_ps"] for n in ("step_duration", "idle", "busy", "compute")]
         self.assertEqual((*means, totals["overlap"]["before_ps"]), (2, 1, 1, 2, -1))
 
-    def test_percent_is_rounded_and_never_minus_zero(self) -> None:
+    def test_percentage_is_rounded_and_never_minus_zero(self) -> None:
         self.assertEqual(str(runs.percent(-1, 10**9)), "0.0")
         self.assertEqual(runs.percent(-1, 3), -33.333)
 
-    def test_first_four_signatures_that_appear_or_disappear_are_listed(self) -> None:
+    def test_first_four_new_or_vanished_signatures_are_listed(self) -> None:
         before = [replace(op(n, "a.py:1:1"), signature=f"{n} [x]") for n in range(6)]
         after = [replace(op(n, "a.py:1:1"), signature=f"{n} [x]") for n in (19, 1, 18, 17, 16, 15)]
         [row] = compare(record(before), record(after))["rows"]
         self.assertEqual(row["signatures_gone"], ["0 [x]", "2 [x]", "3 [x]", "4 [x]"])
         self.assertEqual(row["signatures_new"], ["15 [x]", "16 [x]", "17 [x]", "18 [x]"])
 
-    def test_row_of_one_side_has_zeros_and_nulls_for_the_other(self) -> None:
+    def test_row_of_a_single_side_has_zeros_and_nulls_for_the_missing_side(self) -> None:
         before = [op(1, "a.py:1:1", duration=7), op(2, tf_op="w['a']:", duration=1000)]
         sides = record(before[1:], 5), record(before, 4)
         new = next(r for r in compare(*sides)["rows"] if r["matched_by"] == "only_after")
@@ -988,7 +993,7 @@ class Figures(unittest.TestCase):
                          ("only_before", -7, -100))  # fmt: skip
         self.assertEqual((gone["tf_op"], gone["p_value"]), ("jit(f)/dot:", 0.007937))
 
-    def test_rows_with_equal_changes_are_sorted_by_their_line_after(self) -> None:
+    def test_rows_with_equal_changes_are_sorted_by_the_later_line(self) -> None:
         def program(*lines: int) -> Program:
             calls = [
                 op(n, f"a.py:{line}:1", text=f"%x = f{n}()", duration=100 * n)
@@ -1008,7 +1013,7 @@ class Figures(unittest.TestCase):
             keys = [row["agg_keys_before"] for row in rows[:2]]
             self.assertEqual(keys, [["tfop:u:"], ["tfop:v:"]])
 
-    def test_row_of_several_groups_sums_them(self) -> None:
+    def test_row_sums_several_groups(self) -> None:
         before = [op(n, f"a.py:{n}0:4", tf_op=f"jit(f)/mul{n}:", duration=n) for n in (1, 2)]
         after = [op(n, f"a.py:{n}1:4", tf_op=f"jit(f)/add{n}:", duration=n) for n in (3, 4, 5)]
         for ours, theirs in ((before, after), (before[::-1], after[::-1])):
@@ -1018,14 +1023,16 @@ class Figures(unittest.TestCase):
             expected = ["same_places", "a.py:31", "a.py:10", "jit(f)/add3:", 3, 12]
             self.assertEqual([row[name] for name in names], expected)
             for side, program in (("before", before), ("after", after)):
-                self.assertEqual(row[f"agg_keys_{side}"], sorted(each.agg_key for each in program))
+                self.assertEqual(
+                    row[f"agg_keys_{side}"], sorted(group.agg_key for group in program)
+                )
                 self.assertEqual(row[f"n_executions_{side}"], len(program))
             found = {level: sums for level, sums in answer["by_match"].items() if sums["n_rows"]}
             sums = {"n_rows": 1, "n_groups_before": 2, "n_groups_after": 3,
                     "before_ps": 3, "after_ps": 12}  # fmt: skip
             self.assertEqual(found, {"same_places": sums})
 
-    def test_both_sides_are_described(self) -> None:
+    def test_answer_describes_both_sides(self) -> None:
         answer = compare(self.before, self.after, steps=slice(2, 4))
         for side, capture in (("before", self.before), ("after", self.after)):
             [device] = capture["devices"]
@@ -1034,7 +1041,9 @@ class Figures(unittest.TestCase):
                 **{name: capture[name] for name in ("xplane_file", "host")},
                 **{name: device[name] for name in device.keys() - {"step_source"}},
                 "n_steps": 2,
-                "steps": [{name: each[name] for name in step} for each in capture["steps"][2:4]],
+                "steps": [
+                    {name: fields[name] for name in step} for fields in capture["steps"][2:4]
+                ],
             }
             self.assertEqual(answer[side], expected)
 
@@ -1050,7 +1059,7 @@ class Reading(unittest.TestCase):
         self.assertIn(what, detail)
         self.assertLess(len(detail), 300)
 
-    def test_gzipped_record_is_read_like_a_plain_one(self) -> None:
+    def test_gzipped_record_gives_the_same_answer(self) -> None:
         plain = json.dumps(record(records.of_demo(), 2)).encode()
         half = len(plain) // 2
         for data in (
@@ -1059,7 +1068,7 @@ class Reading(unittest.TestCase):
         ):
             self.assertEqual(record_format.decode(data), record_format.decode(plain))
 
-    def test_bytes_that_are_no_record_are_refused(self) -> None:
+    def test_bytes_that_are_not_a_record_are_refused(self) -> None:
         packed = gzip.compress(json.dumps(record(records.of_demo())).encode())
         for data, what in (
             (b"", "not JSON"),
@@ -1075,7 +1084,7 @@ class Reading(unittest.TestCase):
             with self.subTest(data=data[:20]):
                 self.assert_refused(data, what)
 
-    def test_record_with_a_wrong_field_is_refused_with_its_place(self) -> None:
+    def test_record_with_a_wrong_field_is_refused_with_the_path_of_the_field(self) -> None:
         good = record(records.made_up(1), 2)
         record_format.record_of(good)
         for path, value, what in (

@@ -1,4 +1,6 @@
-"""Golden answers on the demo; `python -m tests.goldens` writes them anew."""
+"""Compare answers on the demo with the golden answers; `python -m tests.goldens` writes them
+again.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from tests.naive.test_against_naive import differences
 class Goldens(unittest.TestCase):
     maxDiff = None
 
-    def test_answers_on_the_demo_are_the_golden_ones(self) -> None:
+    def test_answers_on_the_demo_equal_the_golden_answers(self) -> None:
         for name in GOLDENS:
             with self.subTest(name=name):
                 expected = json.loads((FOLDER / f"{name}.json").read_text())

@@ -1,4 +1,4 @@
-"""The mode idle: causes of idle time, the longest gaps, and the host's events in them."""
+"""Test the mode idle: causes of idle time, the longest gaps, and the host's events during gaps."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ from tests.harness import (
 )
 from tests.modes.small_steps import leaf
 
-# Name, start and end; optionally also start and duration on the device clock.
+# An event has a name, a start and an end; optionally also a start and a duration on the device's
+# clock.
 Drawn = tuple[str, int, int] | tuple[str, int, int, int, int]
-# A thread and its events.
+# A thread has a name and events.
 Calls = tuple[str, Sequence[tuple[str, int, int]]]
 US = 10**6
 CAUSES = ("barrier", "dependency", "in_container", "between_programs", "in_program")
 
 
 def drawn_line(name: str, drawn: Sequence[Drawn], plane: Plane) -> Line:
-    """Return a line of these events and add their names to the plane's metadata."""
+    """Return a line of these events and add the events' names to the plane's metadata."""
     line = Line(name)
     for text, start, end, *measured in drawn:
         number = 1 + len(plane.event_metadata)
@@ -98,12 +99,12 @@ class Causes(unittest.TestCase):
             self.assertEqual(sum(expected.values()), found["totals"]["idle_duration_ps"])
         self.assertEqual(list(found["idle_by_cause"]), list(CAUSES))
 
-    def test_each_moment_counts_for_the_first_cause_that_applies(self) -> None:
+    def test_each_moment_counts_for_the_first_matching_cause(self) -> None:
         plane = device(
             [("f", 0, 10), ("while", 10, 60), ("f", 90, 100)],
             (0, 100),
             modules=[("m", 0, 70)],
-            # Waits are recognised by their names.
+            # Names of ops identify the waits.
             waits=[
                 *(("barrier-cores", 15, 20), ("dependency-wait", 10, 30)),
                 *(("dependency-wait", 65, 75), ("something", 80, 85)),
@@ -113,7 +114,7 @@ class Causes(unittest.TestCase):
             plane, barrier=5, dependency=25, in_container=30, between_programs=15, in_program=5
         )
 
-    def test_between_programs_requires_executions_of_programs(self) -> None:
+    def test_cause_between_programs_requires_executions_of_programs(self) -> None:
         self.assert_causes(device([("f", 0, 10)], (0, 100)), in_program=90)
         aside = device([("f", 0, 10)], (0, 100), modules=[("m", 500, 600)])
         self.assert_causes(aside, between_programs=90)
@@ -123,17 +124,19 @@ class Causes(unittest.TestCase):
         plane = device([("f", 25, 35)], (10, 100), [("m", 0, 200)], waits)
         self.assert_causes(plane, barrier=25, in_program=55)
 
-    def test_busy_step_has_no_causes(self) -> None:
+    def test_step_without_gaps_has_no_causes(self) -> None:
         self.assert_causes(device([("f", 0, 100)], (0, 100), waits=[("barrier-cores", 0, 9)]))
 
     def test_unmeasured_wait_is_shifted_like_the_nearest_op(self) -> None:
-        # On the device clock the first op is 1000 later, the second 1050.
+        # The first op starts 1000 later on the device's clock, and the second op starts 1050 later.
         ops: list[Drawn] = [("f", 10, 20, 1010, 10), ("f", 60, 70, 1110, 10)]
         for wait, barrier in (
-            # Near the end of the first; near the start of the second.
+            # One wait is near the end of the first op, and one wait is near the start of the second
+            # op.
             ((22, 30), (1022, 1030)),
             ((50, 60), (1100, 1110)),
-            # The ends move differently; 40 is equally near to both ops and moves with the later.
+            # The two ends of a wait can be shifted differently. The time 40 is equally near to both
+            # ops and is shifted like the later op.
             ((25, 50), (1025, 1100)),
             ((40, 41), (1090, 1091)),
             ((39, 40), (1039, 1090)),
@@ -143,8 +146,8 @@ class Causes(unittest.TestCase):
                 gap = next(g for g in said(plane)["gaps"] if g["start_ps"] == 1020)
                 self.assertEqual(gap["cause"]["barrier"], barrier[1] - barrier[0])
 
-    def test_wait_at_an_edge_of_the_step_is_shifted_with_it(self) -> None:
-        # The step itself was measured and differs from its ops.
+    def test_wait_at_an_edge_of_the_step_is_shifted_with_the_edge(self) -> None:
+        # The step itself was measured, with a different shift than the ops.
         for wait, barrier in (((0, 5), 25), ((75, 80), 15), ((0, 80), 90)):
             plane = device(
                 [("f", 10, 20, 1010, 10), ("f", 60, 70, 1060, 10)],
@@ -186,12 +189,12 @@ class Gaps(unittest.TestCase):
         self.assertEqual(said(plane, host(), options=["--top", "1"])["gaps"], rows[:1])
         self.assertEqual(said(plane, host(), options=["--top", "0"])["gaps"], [])
 
-    def test_default_is_ten_gaps(self) -> None:
+    def test_ten_gaps_are_shown_by_default(self) -> None:
         plane = device([("f", 10 * i, 10 * i + 5) for i in range(12)], (0, 120))
         self.assertEqual(len(said(plane)["gaps"]), 10)
         self.assertEqual(len(said(plane, options=["--top", "50"])["gaps"]), 12)
 
-    def test_neighbour_is_the_op_that_starts_first(self) -> None:
+    def test_op_that_starts_first_is_the_neighbour(self) -> None:
         ops: list[Drawn] = [("late", 5, 10), ("first", 2, 10), ("x", 20, 22), ("y", 20, 30)]
         row = said(device(ops, (0, 30)))["gaps"][0]
         self.assertTrue(row["after_hlo_op"].startswith("%first = "))
@@ -208,7 +211,7 @@ class Gaps(unittest.TestCase):
             ],
         )
 
-    def test_times_beyond_53_bits_are_strings(self) -> None:
+    def test_times_beyond_53_bits_are_texts(self) -> None:
         for timestamp_ns, window in (
             (9_007_199_254_740, [9_007_199_254_740_010, "9007199254740993"]),
             (10**18, ["1000000000000000000010", "1000000000000000000993"]),
@@ -233,13 +236,13 @@ def row_of(thread: str, event: str, dur: int, *within: str, still: bool = False)
 
 class HostRows(unittest.TestCase):
     def rows(self, *threads: Calls, gap: tuple[int, int] = (100, 200)) -> list[dict[str, Any]]:
-        """Return what the host did in the only gap of a step."""
+        """Return the host's activity in the only gap of a step."""
         plane = device([("f", 0, gap[0]), ("f", gap[1], 300)], (0, 300))
         (row,) = said(plane, host(*threads))["gaps"]
         rows: list[dict[str, Any]] = row["host"]
         return rows
 
-    def test_innermost_event_counts_and_enclosing_events_are_named(self) -> None:
+    def test_innermost_event_counts_and_enclosing_events_are_listed(self) -> None:
         calls = [("main", 0, 400), ("step", 90, 190), ("wait", 120, 150), ("wait", 160, 165)]
         self.assertEqual(
             self.rows(("t", calls)),
@@ -250,7 +253,7 @@ class HostRows(unittest.TestCase):
             ],
         )
 
-    def test_first_to_end_is_innermost_and_the_last_of_equal_events(self) -> None:
+    def test_innermost_event_ends_first_or_is_the_last_of_equal_events(self) -> None:
         calls = [("in", 110, 120), ("out", 110, 150), ("twin", 160, 170), ("last twin", 160, 170)]
         self.assertEqual(
             self.rows(("t", calls)),
@@ -261,8 +264,8 @@ class HostRows(unittest.TestCase):
             ],
         )
 
-    def test_overlapping_events_count_for_the_last_to_begin(self) -> None:
-        # Only events that contain another one completely enclose it.
+    def test_overlapping_events_count_for_the_last_event_to_begin(self) -> None:
+        # An event encloses a second event only if it contains the whole second event.
         calls = [("a", 100, 150), ("b", 110, 170), ("c", 120, 130), ("d", 160, 200)]
         self.assertEqual(
             self.rows(("t", calls)),
@@ -274,7 +277,7 @@ class HostRows(unittest.TestCase):
             ],
         )
 
-    def test_threads_of_one_name_are_merged(self) -> None:
+    def test_threads_with_the_same_name_are_merged(self) -> None:
         threads: list[Calls] = [
             ("pool", [("x", 110, 120), ("y", 120, 130)]),
             ("main", [("x", 150, 155)]),
@@ -295,7 +298,7 @@ class HostRows(unittest.TestCase):
     def test_thread_without_a_change_is_still_and_ranked_last(self) -> None:
         for calls, is_still in (
             ([("w", 0, 400)], True),
-            # Changes at the edges of the gap don't count.
+            # Changes at the edges of the gap do not count.
             ([("w", 100, 200)], True),
             ([("w", 0, 400), ("x", 50, 100), ("x", 200, 220)], True),
             ([("w", 0, 400), ("instant", 150, 150)], False),
@@ -309,7 +312,7 @@ class HostRows(unittest.TestCase):
                 first, second = self.rows(("t", calls), ("busy", [("b", 150, 151)]))
                 ranked = [("b", False), ("w", True)] if is_still else [("w", False), ("b", False)]
                 self.assertEqual([(row["event"], row["still"]) for row in (first, second)], ranked)
-        # A change in another thread of the same name counts.
+        # A change in a second thread with the same name counts.
         rows = self.rows(("t", [("w", 0, 400)]), ("t", [("b", 150, 151)]))
         self.assertEqual([row["still"] for row in rows], [False, False])
 
@@ -325,7 +328,7 @@ class HostRows(unittest.TestCase):
             ],
         )
 
-    def test_eight_enclosing_events_of_the_longest_stretch_are_named(self) -> None:
+    def test_eight_enclosing_events_of_the_longest_stretch_are_listed(self) -> None:
         deep = [(f"f{i}", 50 + i, 250 - i) for i in range(12)]
         calls = [*deep, ("poll", 105, 110), ("once", 112, 140), ("poll", 115, 135)]
         rows = self.rows(("t", calls))
@@ -349,17 +352,17 @@ class HostRows(unittest.TestCase):
 
 class HostEvents(unittest.TestCase):
     def events(self, *threads: Calls, gap: int = US) -> list[tuple[str, int, int]]:
-        """Return the host events in two gaps of that length; the second gap ends with the step."""
+        """Return the host events in two gaps of this length; the second gap ends with the step."""
         ops: list[Drawn] = [("f", 0, US), ("f", US + gap, 3 * US)]
         rows = said(device(ops, (0, 3 * US + gap)), host(*threads))["host_events"]
         return [(row["event"], row["dur_ps"], row["n_threads"]) for row in rows]
 
-    def test_host_event_time_is_a_union_over_threads(self) -> None:
+    def test_time_of_a_host_event_is_a_union_over_threads(self) -> None:
         self.assertEqual(
             self.events(
                 ("a", [("load", US + 10, US + 60), ("x", US + 100, US + 101)]),
                 ("b", [("load", US + 50, US + 90), ("load", 3 * US + 5, 3 * US + 10)]),
-                # Threads of one name are merged.
+                # Threads with the same name are merged.
                 ("b", [("load", US + 200, US + 201), ("y", 0, 5)]),
             ),
             [("load", 86, 2), ("x", 1, 1)],
@@ -374,7 +377,7 @@ class HostEvents(unittest.TestCase):
         self.assertEqual(self.events(calls), [("x", 10, 1)])
         self.assertEqual(self.events(calls, gap=US - 1), [])
 
-    def test_twenty_host_events_are_listed_and_equals_are_ordered_by_name(self) -> None:
+    def test_twenty_host_events_are_listed_and_equal_times_are_ordered_by_name(self) -> None:
         calls = [(f"e{i:02}", US + 10 * i, US + 10 * i + 5) for i in range(25)][::-1]
         longer = ("z", US + 900, US + 906)
         self.assertEqual(
@@ -395,22 +398,22 @@ class Unknown(unittest.TestCase):
     def test_host_is_unknown_without_a_plane(self) -> None:
         self.assert_unknown(encode(Space([self.DEVICE])), "there is no plane /host:CPU")
 
-    def test_host_without_common_time_is_unknown(self) -> None:
-        # This host counts from an epoch, long after the ops.
+    def test_host_without_a_common_time_is_unknown(self) -> None:
+        # This host's clock counts from the epoch, so its events are long after the ops.
         later = drawn_line("t", [("x", 100, 200)], much_later := Plane("/host:CPU"))
         later.timestamp_ns = 1_700_000_000 * 10**9
         much_later.lines.append(later)
         for plane in (host(), host(("t", [])), host(("t", [("x", 100, 200)])), much_later):
             self.assert_unknown(encode(Space([self.DEVICE, plane])), "no time in common")
 
-    def test_common_time_with_another_step_is_enough(self) -> None:
+    def test_common_time_with_a_second_step_is_enough(self) -> None:
         # The host did nothing in the gap of the first step.
         plane = tpu_plane([leaf(0, 10), leaf(500, 10)], [("a", 0, 100), ("b", 500, 100)])
         for start, end in ((505, 600), (500, 501), (200, 300)):
             found = said(plane, host(("t", [("x", start, end)])), options=["--step", "0"])
             self.assertEqual((found["gaps"][0]["host"], found["host_events"]), ([], []))
 
-    def test_damaged_host_plane_is_a_note(self) -> None:
+    def test_damaged_host_plane_is_noted(self) -> None:
         intact = encode(Space([self.DEVICE]))
         event = bytes_field(4, int_field(1, 1) + b"\x10")
         for inside in (
@@ -424,7 +427,7 @@ class Unknown(unittest.TestCase):
 
 
 class Captures(unittest.TestCase):
-    """Real captures, which are not part of the repository."""
+    """Test real captures, which are not part of the repository."""
 
     def said(self, name: str, *options: str) -> dict[str, Any]:
         path = PROFILES / f"{name}.xplane.pb"
@@ -432,7 +435,7 @@ class Captures(unittest.TestCase):
             self.skipTest("the capture is not available")
         return answer(path, "idle", *options)
 
-    def test_core_waits_for_the_others_at_a_barrier(self) -> None:
+    def test_core_waits_for_other_cores_at_a_barrier(self) -> None:
         found = self.said("v6e-host-offload", "--device", "/device:TPU:2", "--step", "0")
         self.assertEqual(found["totals"]["idle_duration_ps"], 340_977_878_750)
         self.assertEqual(found["idle_by_cause"]["barrier"], 340_977_877_344)
@@ -456,7 +459,7 @@ class Captures(unittest.TestCase):
                 first = gap["host"][0]
                 self.assertEqual((first["thread"], first["is_launching"]), (thread, True))
 
-    def test_python_lines_between_programs_are_named(self) -> None:
+    def test_python_lines_between_programs_are_listed(self) -> None:
         found = self.said("vllm-bf16", "--step", "all", "--top", "3")
         for gap in found["gaps"]:
             self.assertGreater(gap["cause"]["between_programs"], 3_000_000)

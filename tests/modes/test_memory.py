@@ -1,4 +1,4 @@
-"""The mode memory: the peak of HBM by small buffer assignments, and of real programs."""
+"""Test the mode memory: the peak of HBM for small buffer assignments and for real programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.harness import DEMO, OFFLOADING, answer, run
 Json = dict[str, Any]
 BOUND = "the peak is an upper bound: "
 DAMAGED = "the program's HLO can't be read: "
-# Ids of instructions count from 1.
+# Ids of instructions start at 1.
 X, Y, Z = 1, 2, 3
 MAIN = [
     instruction("x", "parameter", tf_op="params['w']['b']"),
@@ -56,7 +56,7 @@ def say(buffers: bytes, *options: str, **more: Any) -> Json:
 
 
 def whole(number: int, size: int, **flags: Any) -> bytes:
-    """Return a buffer of `x` with an allocation of its own."""
+    """Return a buffer of `x` that fills an allocation."""
     return buffer(number, size, X) + allocation(number, size, (number, 0, size), **flags)
 
 
@@ -104,7 +104,7 @@ class MemoryTest(unittest.TestCase):
 
 
 class Lasting(MemoryTest):
-    """Allocations that last as long as the program."""
+    """Test allocations that last as long as the program."""
 
     def test_allocations_are_sorted_by_kind(self) -> None:
         said = self.assert_peak(
@@ -122,7 +122,7 @@ class Lasting(MemoryTest):
         self.assertEqual(rows(said, "pct_of_peak"), [53.333, 26.667, 13.333, 6.667])
         self.assertIsNone(said["peak_at"])
 
-    def test_thread_local_and_other_memories_are_excluded(self) -> None:
+    def test_thread_local_and_host_memories_are_excluded(self) -> None:
         self.assert_peak(
             1,
             whole(1, 1, parameter=0)
@@ -132,7 +132,7 @@ class Lasting(MemoryTest):
             + whole(5, 16, color=1),
         )
 
-    def test_allocation_is_described_by_parameter_then_largest_buffer(self) -> None:
+    def test_allocation_is_described_by_the_parameter_or_the_largest_buffer(self) -> None:
         for expected, made_by in (
             ("x", [(5, 8, Y), (4, 1, X), (3, 9, Z)]),
             ("z", [(5, 8, Y), (3, 9, Z)]),
@@ -148,7 +148,7 @@ class Lasting(MemoryTest):
 
 
 class Heap(MemoryTest):
-    """Buffers that share the temporary memory."""
+    """Test buffers that share the temporary memory."""
 
     def test_first_maximum_is_the_peak(self) -> None:
         said = self.assert_peak(
@@ -169,7 +169,7 @@ class Heap(MemoryTest):
         self.assertEqual(said["peak_at"]["hlo_op"], "y")
         self.assertEqual((said["reserved_bytes"], said["fragmentation_bytes"]), (20, 8))
 
-    def test_shared_memory_counts_once_until_all_free_it(self) -> None:
+    def test_shared_memory_counts_once_until_all_buffers_are_freed(self) -> None:
         said = self.assert_peak(
             15,
             buffer(1, 8, Y)
@@ -187,7 +187,7 @@ class Heap(MemoryTest):
         )
         self.assertEqual(rows(said, "hlo_op")[0], "y")
 
-    def test_sharing_freed_memory_takes_it_over(self) -> None:
+    def test_buffer_that_shares_freed_memory_owns_the_memory(self) -> None:
         self.assert_peak(
             15,
             buffers_of({1: 8, 2: 8, 3: 7})
@@ -208,12 +208,12 @@ class Heap(MemoryTest):
         )
 
     def test_buffer_without_an_event_does_not_count(self) -> None:
-        # Tables of tuples are such buffers.
+        # Tables of tuples are buffers without an event.
         self.assert_peak(
             8, buffers_of({1: 8, 2: 32}) + heap(40, 1, 2) + heap_trace((ALLOC, 1, "y", 0)), [8]
         )
 
-    def test_events_of_buffers_in_other_memories_are_ignored(self) -> None:
+    def test_events_of_buffers_in_host_memory_are_ignored(self) -> None:
         self.assert_peak(
             9,
             whole(5, 1, parameter=0)
@@ -227,7 +227,7 @@ class Heap(MemoryTest):
     def test_several_heaps_are_summed_with_a_note(self) -> None:
         for copies in (1, 2):
             with self.subTest(copies=copies):
-                # Compilers write the trace of one heap with each of its allocations.
+                # Compilers repeat the trace of a heap for each allocation of the heap.
                 events = [(ALLOC, 1, "y", 0), (FREE, 1, "y", 0), (ALLOC, 2, "z", 0)]
                 said = self.assert_peak(
                     24,
@@ -240,7 +240,7 @@ class Heap(MemoryTest):
                 self.assertEqual(said["peak_at"]["hlo_op"], "z")
                 self.assertEqual(len([n for n in said["notes"] if n.startswith(BOUND)]), 1)
 
-    def test_first_of_equal_maxima_is_the_place_of_the_peak(self) -> None:
+    def test_peak_is_at_the_first_of_equal_maxima(self) -> None:
         said = self.assert_peak(
             16,
             buffers_of({1: 8, 2: 8})
@@ -262,7 +262,7 @@ class Heap(MemoryTest):
         )
         self.assertEqual(len([n for n in said["notes"] if n.startswith(BOUND)]), 1)
 
-    def test_heap_without_a_trace_counts_as_a_whole(self) -> None:
+    def test_heap_without_a_trace_counts_in_full(self) -> None:
         said = self.assert_peak(20, buffers_of({1: 8, 2: 9}) + heap(20, 1, 2), [20])
         self.assertEqual(rows(said, "kind", "hlo_op"), [("temporary", "y")])
         self.assertIn(f"{BOUND}20 bytes", " ".join(said["notes"]))
@@ -324,7 +324,7 @@ class Contradictions(MemoryTest):
         ):
             self.assert_absent("no_program", encode(Space(planes)), note)
 
-    def test_damage_in_other_programs_is_ignored(self) -> None:
+    def test_damage_in_unused_programs_is_ignored(self) -> None:
         program = hlo_proto.hlo_proto({"main": list(MAIN)}, buffers=whole(1, 8, parameter=0)
                                       + heap(8, 2) + buffer(2, 8, Y)
                                       + heap_trace((ALLOC, 2, "y", 0)))  # fmt: skip
@@ -369,7 +369,7 @@ class Rows(MemoryTest):
                 self.assertEqual(said["tail"], tail)
                 self.assertEqual(said["by_opcode"][0]["n_buffers"], 30)
 
-    def test_shape_is_that_of_the_part_of_a_tuple(self) -> None:
+    def test_buffer_of_a_tuple_element_has_the_shape_of_the_element(self) -> None:
         shape = tuple_of(array("bf16", 4, 8), tuple_of(array("f32"), array("token")))
         main = [instruction("x", "fusion", shape=shape)]
         for index, expected in (
@@ -405,7 +405,7 @@ class Rows(MemoryTest):
     def test_buffers_have_the_likely_line_of_their_instruction(self) -> None:
         frames = StackFrames(["m.py"], [(1, 7, 3), (1, 9, 5)], [(1, 0), (2, 1)])
         main = [
-            # The line of a parameter is far from its use.
+            # The line of a parameter is far from the use of the parameter.
             instruction("p", "parameter", line="m.py:1"),
             instruction("copy", "copy", "p"),
             instruction("use", "negate", "copy", frame=2),
@@ -426,7 +426,7 @@ class Rows(MemoryTest):
         self.assertEqual(rows(said, "source_inner", "source_is", "source_stack"), expected)
         sources = [tuple(row.values()) for row in said["by_source"]]
         self.assertEqual(sources, [("m.py:9", 26, 4), (None, 4, 1)])
-        # The source in the trace overrides the program.
+        # The source in the trace takes precedence over the program.
         ran = [op("end", "copy", 100 + i, 10, source=f"n.py:{5 - i}") for i in range(2)]
         said = say(buffers, main=main, frames=frames, ran=ran)
         self.assertEqual(rows(said, "source_inner", "source_is")[3], ("n.py:5", "own"))
@@ -440,7 +440,8 @@ class Padding(MemoryTest):
     )
 
     def test_padding_is_the_size_beyond_the_array(self) -> None:
-        # 12 bytes of 32; a tuple; 3 packed s4 of 16 bytes; all; less than the array takes.
+        # The cases are 12 padding bytes of 32; a tuple; 3 packed s4 elements in 16 bytes; only
+        # padding; and a buffer smaller than the array.
         said = say(
             buffer(1, 32, X)
             + allocation(0, 32, (1, 0, 32), parameter=0)
@@ -480,7 +481,7 @@ class Padding(MemoryTest):
         self.assertIsNone(said["padding_bytes"])
 
     def test_padding_of_the_largest_buffers_of_the_demo(self) -> None:
-        # Tiles of 8 rows extend 2047 rows to 2048.
+        # Tiles of 8 rows extend 2047 rows to 2048 rows.
         largest, *others = answer(DEMO, "memory")["buffers"][:3]
         self.assertEqual(largest["shape"], "f32[4,2047,16000]")
         self.assertEqual(largest["padding_bytes"], 4 * (2048 - 2047) * 16000 * 4)
@@ -488,7 +489,7 @@ class Padding(MemoryTest):
             self.assertEqual(logits["shape"], "bf16[4,2047,16000]")
             self.assertEqual(logits["padding_bytes"], 4 * (2048 - 2047) * 16000 * 2)
 
-    def test_other_memories_are_summed_by_color(self) -> None:
+    def test_non_default_memories_are_summed_by_color(self) -> None:
         said = say(
             whole(1, 4, parameter=0)
             + whole(2, 8, color=5)
@@ -518,7 +519,8 @@ class PeakAt(MemoryTest):
         for name, ran, expected in (
             ("x", RUN, None),
             ("z", [op("z", "loop fusion", t, 5) for t in (170, 130, 150, 20)], 130),
-            # A loop; an op of another program; two entries of the metadata.
+            # The cases are a loop, an op of a second program, and an op with two entries of
+            # metadata.
             ("z", [op("z", "while", 120, 50), op("y", "loop fusion", 130, 10)], 120),
             (
                 "z",
@@ -543,14 +545,14 @@ class PeakAt(MemoryTest):
 
 
 class Real(MemoryTest):
-    """Real programs and the figures of XProf's memory viewer."""
+    """Test real programs against the figures of XProf's memory viewer."""
 
     def assert_answer(self, said: Json, peak: int, reserved: int) -> None:
         self.assert_adds_up(said)
         self.assertEqual((said["peak_bytes"], said["reserved_bytes"]), (peak, reserved))
         self.assertFalse(any(note.startswith((BOUND, DAMAGED)) for note in said["notes"]))
 
-    def test_training_equals_the_memory_viewer(self) -> None:
+    def test_peak_of_training_equals_the_memory_viewer(self) -> None:
         said = answer(DEMO, "memory")
         self.assert_answer(said, 1_277_657_728, 1_324_710_016)
         self.assertEqual(f"{said['peak_bytes'] / 2**20:.2f}", "1218.47")
@@ -572,7 +574,7 @@ class Real(MemoryTest):
         arguments = [row["argument"] for row in said["by_argument"]]
         self.assertEqual(arguments, ["m", "v", "w", "tok", None])
 
-    def test_offloading_equals_the_memory_viewer(self) -> None:
+    def test_peak_of_offloading_equals_the_memory_viewer(self) -> None:
         path = OFFLOADING
         if not path.exists():
             self.skipTest("the capture is not available")

@@ -1,4 +1,4 @@
-"""Test what all modes share: options, `--top`, and fusions that are collectives."""
+"""Test the features that all modes share: options, `--top`, and fusions that are collectives."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ OUT = os.path.join(tempfile.gettempdir(), f"step-{os.getpid()}.html")
 
 
 class OptionsOfModes(unittest.TestCase):
-    # A use of each option, and the modes that take it.
+    # Each option has an example of its use and the modes that accept the option.
     OPTIONS: dict[tuple[str, ...], str] = {  # noqa: RUF012
         ("--include-comm",): "summary by_source non_compute",
         ("--step", "0"): " ".join(STEP_MODES),
         ("--step-id", "s"): " ".join(STEP_MODES),
         ("--own", "m.py"): " ".join(STEP_MODES),
         ("--top", "3"): "bottleneck summary by_source by_op non_compute roofline comm memory idle "
-        "program compare spread",
+        "program kernel compare spread",
         ("--steps", ":1"): "record compare spread",
         ("--baseline", str(DEMO)): "compare",
         ("--baseline-device", "/device:TPU:0"): "compare",
@@ -70,9 +70,10 @@ class OptionsOfModes(unittest.TestCase):
         ("--below", ""): "by_scope",
         ("--merge-layers",): "by_scope",
         ("--op", "flash.3"): "by_op",
-        ("--chip", "v7x"): "bottleneck roofline by_op",
+        ("--chip", "v7x"): "bottleneck roofline by_op kernel",
         ("--bytes", "hbm"): "roofline",
-        ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op",
+        ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op kernel",
+        ("--kernel", "flash"): "kernel",
         ("--model-flops", "1e9"): "bottleneck",
         ("--tokens", "8"): "bottleneck",
         ("--flops-per-token", "1e9", "--tokens", "8", "--n-devices", "2"): "bottleneck",
@@ -85,12 +86,12 @@ class OptionsOfModes(unittest.TestCase):
         ("--grep", "fl.sh"): "anatomy",
         ("--sample", "1"): "anatomy",
         **{
-            (f"--peak-{peak}", "5"): "bottleneck roofline by_op"
+            (f"--peak-{peak}", "5"): "bottleneck roofline by_op kernel"
             for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
         },
     }
 
-    def test_every_option_is_listed(self) -> None:
+    def test_every_option_is_listed_in_this_table(self) -> None:
         self.assertEqual(
             {use[0] for use in self.OPTIONS},
             {flag for mode in compute_breakdown.MODES for flag in mode.options},
@@ -98,7 +99,7 @@ class OptionsOfModes(unittest.TestCase):
             " the user's page, and draw it in tests/builders/random_xspace.py",
         )
 
-    def test_option_of_another_mode_is_refused(self) -> None:
+    def test_option_of_a_different_mode_is_refused(self) -> None:
         data = with_program([kernel(0, 5)])
         self.addCleanup(Path(OUT).unlink, missing_ok=True)
         for option, modes in sampled(self.OPTIONS.items(), 6):
@@ -116,8 +117,8 @@ class OptionsOfModes(unittest.TestCase):
                     self.assertEqual(outcome.object.get("reason"), reason)
                     self.assertEqual(outcome.status, 0 if is_own else 2)
 
-    def test_mode_takes_the_options_that_its_row_lists(self) -> None:
-        """No type checker sees the call of a mode with its options."""
+    def test_mode_function_takes_the_options_that_the_table_lists(self) -> None:
+        """Type checkers do not check the call of a mode with options."""
         parser = compute_breakdown.Parser(argument_default=argparse.SUPPRESS)
         dest_of = {
             flag: parser.add_argument(flag, **told).dest
@@ -147,7 +148,7 @@ class OptionsOfModes(unittest.TestCase):
         self.assertFalse(taken & pipeline)
         self.assertEqual(taken | pipeline, set(compute_breakdown.OPTIONS))
 
-    def test_invalid_values_are_refused(self) -> None:
+    def test_invalid_option_values_are_refused(self) -> None:
         for mode, option, values in (
             ("summary", "--top", ("-1", "x", "1.5", "")),
             ("summary", "--step", ("x", "1.5", "")),
@@ -174,7 +175,7 @@ class OptionsOfModes(unittest.TestCase):
 
 
 class TopRows(unittest.TestCase):
-    """`--top` ranks the rows and counts what it leaves out."""
+    """Test that `--top` ranks the rows and sums the omitted rows."""
 
     OPS = (
         op("a", "copy", 0, 10, tf_op="b"),
@@ -192,7 +193,7 @@ class TopRows(unittest.TestCase):
             ("tfop:c", "data_move"),
             ("tfop:c", "compute"),
             ("tfop:a", "compute"),
-            # Ties are in order of key and kind.
+            # Rows of equal time are ordered by key and kind.
             ("tfop:b", "compute"),
             ("tfop:b", "data_move"),
         ]
@@ -217,12 +218,12 @@ class TopRows(unittest.TestCase):
             said = self.said("non_compute", "--top", str(top))
             self.assertEqual(column(said["by_source_within_category"], "agg_key"), keys)
             self.assertEqual(tuple(said["tail"].values()), tail)
-            # --top does not cut the table of categories.
+            # The option --top does not cut the table of categories.
             self.assertEqual(column(said["by_category"], "total_dur_ps"), [40])
 
 
 class AsyncCollectiveFusions(unittest.TestCase):
-    """On v5e an asynchronous collective is a pair of fusions around math."""
+    """Test asynchronous collectives of v5e, which are pairs of fusions around math."""
 
     OPS = (
         op("async-collective-start.1", "loop fusion", 0, 1, stack=HERE),
@@ -235,7 +236,7 @@ class AsyncCollectiveFusions(unittest.TestCase):
         op("async-collective-done.4", "megacore fusion", 200, 128),
     )
 
-    def test_ends_are_communication_and_the_middle_is_math(self) -> None:
+    def test_start_and_done_are_communication_and_the_middle_is_math(self) -> None:
         said = summary(list(self.OPS))
         self.assertEqual(
             column(said["by_hlo_category"], "hlo_category", "kind", "total_dur_ps"),
@@ -251,14 +252,14 @@ class AsyncCollectiveFusions(unittest.TestCase):
         )
         self.assertEqual(said["totals"]["unknown_categories"], {})
 
-    def test_done_is_a_wait(self) -> None:
+    def test_done_counts_as_a_wait(self) -> None:
         said = summary(list(self.OPS))
         self.assertEqual(said["totals"]["wait_duration_ps"], 12)
         self.assertEqual(
             [tuple(row.values())[:4] for row in said["comm_rollup"]], [("collective", 2, 0, 12)]
         )
 
-    def test_done_is_a_stall(self) -> None:
+    def test_done_counts_as_a_stall(self) -> None:
         for options, stalls, comm in (
             ([], 12, []),
             (["--no-comm-stalls"], 0, []),

@@ -1,4 +1,4 @@
-"""The mode non_compute: data movement, changes of dtype and layout, and stalls."""
+"""Test the mode non_compute: data movement, changes of dtype and layout, and stalls."""
 
 from __future__ import annotations
 
@@ -51,14 +51,15 @@ class NonCompute(unittest.TestCase):
                     sum(column(said["by_source_within_category"], "total_dur_ps")), total
                 )
 
-    def test_percentages_of_step_and_compute(self) -> None:
+    def test_percentages_are_relative_to_step_and_compute(self) -> None:
         totals = self.said()["totals"]
         self.assertEqual(totals["non_compute_pct_of_step"], 1.9)
-        self.assertEqual(totals["non_compute_pct_of_compute"], 14.844)  # 19 of 128
+        # Data movement takes 19 of 128 ps.
+        self.assertEqual(totals["non_compute_pct_of_compute"], 14.844)
         alone = answer(trace([op("x", "copy", 0, 4)], STEP), "non_compute")["totals"]
         self.assertIsNone(alone["non_compute_pct_of_compute"])
 
-    def test_note_needs_a_stall(self) -> None:
+    def test_note_appears_only_if_there_is_a_stall(self) -> None:
         ops = [op("slice-done.1", "async-done", 0, 1), op("z", "all-reduce", 5, 5)]
         said = answer(trace(ops, STEP), "non_compute", "--include-comm")
         self.assertNotIn(STALLS, said["notes"])
@@ -77,7 +78,7 @@ class NonCompute(unittest.TestCase):
             (STALL, "<no source>:collective-permute-done"),
         )
 
-    def test_categories_count_groups_and_key_kinds(self) -> None:
+    def test_categories_count_groups_and_kinds_of_keys(self) -> None:
         rows = {row["hlo_category"]: row for row in self.said()["by_category"]}
         self.assertEqual(rows["copy"]["n_groups"], 2)
         self.assertEqual(rows["copy"]["agg_key_coverage"], {"stack": 2, "tf_op": 0, "no_source": 0})
@@ -87,13 +88,13 @@ class NonCompute(unittest.TestCase):
             [rows[STALL][f"{k}_dur_ps"] for k in ("total", "min", "max", "avg")], [10, 2, 8, 5]
         )
 
-    def test_ops_of_one_source_are_one_group(self) -> None:
+    def test_ops_with_the_same_source_share_a_group(self) -> None:
         ops = [op(f"c.{i}", "copy", 10 * i, 5, stack=HERE) for i in range(3)]
         said = answer(trace(ops, STEP), "non_compute")
         self.assertEqual(column(said["by_category"], "n_groups", "n_executions"), [(1, 3)])
         self.assertEqual(column(said["by_source_within_category"], "n_executions"), [3])
 
-    def test_four_shapes_are_listed_as_written(self) -> None:
+    def test_four_shapes_are_listed_as_written_in_the_trace(self) -> None:
         ops = [
             op(
                 "x",
@@ -109,8 +110,8 @@ class NonCompute(unittest.TestCase):
         self.assertEqual(row["shapes_out"], [f"f32[{i}]{{0:T(8)}}" for i in range(4)])
         self.assertEqual(row["shapes_in"], [f"s8[{i}]{{0:S(1)}}" for i in range(4)])
 
-    def test_changes_of_dtype_and_layout_have_a_time(self) -> None:
-        # A change is null if dtypes or layouts can't be compared.
+    def test_changes_of_dtype_and_layout_are_timed(self) -> None:
+        # A change is null if dtypes or layouts cannot be compared.
         same, cast, laid = "f32[8,4]{1,0}", "bf16[8,4]{1,0}", "f32[8,4]{0,1}"
         unknown, both = "f32[32]{0}", "bf16[8,4]{0,1}"
         for befores, expected in (
@@ -134,7 +135,7 @@ class NonCompute(unittest.TestCase):
                 ]
                 self.assertEqual(tuple(row[key] for key in keys), expected)
 
-    def test_tuple_shape_is_shown_whole(self) -> None:
+    def test_tuple_shape_is_shown_in_full(self) -> None:
         shape = "(f32[2]{0}, /*index=1*/u32[]{:S(2)})"
         ops = [op("x", "copy-start", 0, 1, shape=shape, operands="f32[2]{0} %a")]
         (row,) = answer(trace(ops, STEP), "non_compute")["by_source_within_category"]

@@ -1,4 +1,4 @@
-"""Test the page without a browser: its JSON, size and safety, and how the file is written."""
+"""Test the page without a browser: JSON, size and safety, and how the file is written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.modes.small_steps import BF16, STEP, leaf
 
 Json = dict[str, Any]
 
-# Names that try to break out of the page's markup.
+# These names try to break out of the page's markup.
 HOSTILE = (
     "</script><script>document.title='owned'</script>",
     "<img src=x onerror=\"document.title='owned'\">",
@@ -57,14 +57,14 @@ def data_of(html: bytes) -> Json:
 
 @functools.cache
 def page_of_demo() -> tuple[Json, bytes]:
-    """Return what is printed, and the page."""
+    """Return the printed answer and the page."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "step.html")
         return answer(DEMO, "page", "--out", str(out)), out.read_bytes()
 
 
 def hostile_trace() -> bytes:
-    """Return ops, lines, scopes, categories and steps with such names."""
+    """Return a trace with these names of ops, lines, scopes, categories and steps."""
     ops = []
     for i, name in enumerate(HOSTILE):
         stack = f"{name}.py:{i}:1\nm{i}.py:1:1"
@@ -77,10 +77,10 @@ def hostile_trace() -> bytes:
 
 
 class OfPages(InFolder):
-    """A test that makes pages."""
+    """Provide helpers for tests that make pages."""
 
     def page(self, profile: str | Path | bytes, *options: str) -> tuple[Json, bytes]:
-        """Return what is printed, and the page."""
+        """Return the printed answer and the page."""
         out = self.folder / "step.html"
         said = answer(profile, "page", "--out", str(out), *options)
         return said, out.read_bytes()
@@ -89,9 +89,13 @@ class OfPages(InFolder):
         return data_of(self.page(profile, *options)[1])
 
 
-class Holds(OfPages):
+class Contents(OfPages):
+    # The tests run in one process, which makes the page of the demo once.
+    batch = "page"
+
     def assert_is_what_modes_say(self, profile: Path, *options: str) -> None:
-        data = self.data(profile, *options)
+        is_default = profile == DEMO and not options
+        data = data_of(page_of_demo()[1]) if is_default else self.data(profile, *options)
         self.assertEqual(data["left_out"], {})
         for mode in ASKED:
             outcome = run(profile, mode, *options_of(mode), *options).object
@@ -99,12 +103,12 @@ class Holds(OfPages):
                 self.assertEqual(data["parts"][mode], outcome.get("reason", "ok"))
                 if outcome["status"] == "absent":
                     continue
-                # Together the parts of the page must be the mode's whole answer.
+                # The parts of the page must add up to the mode's whole answer.
                 common, own = dict(data["page"]), dict(data["answers"][mode])
                 common |= {"mode": mode, "totals": {**common["totals"], **own.pop("totals")}}
                 del outcome["next_steps"]
                 of_all = Counter(outcome.pop("notes")) - Counter(own.pop("notes"))
-                # Each mode notes the first damage that it finds in a program.
+                # Each mode notes the first damage that the mode finds in a program.
                 of_step = {note for note in of_all if "HLO can't be read" not in note}
                 self.assertLessEqual(of_step, set(data["notes"]))
                 self.assertEqual({**common, **own}, outcome)
@@ -130,7 +134,7 @@ class Holds(OfPages):
             self.skipTest("no captures")
         self.assert_is_what_modes_say(OFFLOADING)
 
-    def test_printed_fields_are_those_of_other_modes_and_the_file(self) -> None:
+    def test_printed_fields_describe_the_file_and_the_step(self) -> None:
         said, html = page_of_demo()
         self.assertEqual(list(said)[:2], ["status", "mode"])
         self.assertEqual(list(said)[-3:], ["out", "bytes", "parts"])
@@ -152,7 +156,7 @@ class Holds(OfPages):
         self.assertEqual(runtime["n_events"], 1)
         self.assertEqual(data_of(html)["answers"]["memory"]["runtime"], runtime)
 
-    def test_notes_name_their_mode_once(self) -> None:
+    def test_repeated_notes_name_their_mode_once(self) -> None:
         said, html = page_of_demo()
         self.assertEqual(data_of(html)["notes"], said["notes"])
         self.assertEqual(len(set(said["notes"])), len(said["notes"]))
@@ -161,13 +165,13 @@ class Holds(OfPages):
             (named,) = (other for other in said["notes"] if other.endswith(note))
             self.assertTrue(named == note or "bottleneck" in named.removesuffix(note))
 
-    def test_nothing_is_written_without_a_step(self) -> None:
+    def test_no_page_is_written_without_a_step(self) -> None:
         out = self.folder / "step.html"
         outcome = run(DEMO, "page", "--out", str(out), "--device", "9")
         self.assertEqual(outcome.object["reason"], "device_not_found")
         self.assertFalse(out.exists())
 
-    def test_classes_add_up(self) -> None:
+    def test_times_of_classes_add_up(self) -> None:
         data = data_of(page_of_demo()[1])
         answers, classes = data["answers"], data["classes"]
         for rows, times in (
@@ -190,8 +194,8 @@ class Holds(OfPages):
         self.assertEqual(+summed, +Counter(budget))
 
 
-class Strip(OfPages):
-    def test_strip_of_the_demo_adds_up(self) -> None:
+class Timeline(OfPages):
+    def test_bins_of_the_timeline_add_up(self) -> None:
         data = data_of(page_of_demo()[1])
         strip, totals = data["strip"], data["page"]["totals"]
         self.assertEqual(strip["n_bins"], 1000)
@@ -220,12 +224,12 @@ class Strip(OfPages):
         self.assertEqual(strip["by_class"]["data_movement"], [1, *[2] * 999])
         self.assertEqual(strip["longest"], [0, *[1] * 999])
 
-    def test_step_of_no_time_has_no_bins(self) -> None:
+    def test_step_without_duration_has_no_bins(self) -> None:
         strip = self.data(trace([leaf(5, 0)]))["strip"]
         self.assertEqual((strip["n_bins"], strip["by_class"], strip["idle"]), (0, {}, []))
 
 
-class Bounds(OfPages):
+class Limits(OfPages):
     def test_many_ops_and_long_names_are_cut_with_a_note(self) -> None:
         n = 30_000 if FULL else 1200
         ops = [
@@ -247,7 +251,7 @@ class Bounds(OfPages):
         self.assert_left_out(data, said)
 
     def assert_left_out(self, data: Json, said: Json) -> None:
-        """Check that a note counts what was left out."""
+        """Check that a note gives the number of omitted rows."""
         self.assertTrue(data["left_out"])
         (note,) = (note for note in said["notes"] if "left out of the page" in note)
         for name, n in data["left_out"].items():
@@ -275,7 +279,7 @@ class Bounds(OfPages):
             self.assertIn(row["scope"].rpartition("/")[0], {*names, ""})
             self.assertEqual(sum(times.values()), row["total_dur_ps"])
 
-    def test_steps_around_the_picked_one_are_shown(self) -> None:
+    def test_steps_near_the_picked_step_are_shown(self) -> None:
         n = 1500
         ops = [leaf(10 * i, 5) for i in range(n)]
         steps = [(str(i), 10 * i, 10) for i in range(n)]
@@ -293,10 +297,10 @@ class Bounds(OfPages):
 
 
 class Safe(OfPages):
-    def test_names_are_text(self) -> None:
+    def test_hostile_names_remain_text(self) -> None:
         data, html = self.page(hostile_trace())
         self.assertEqual(data["status"], "ok")
-        # The page has two scripts: the JSON, and the one that runs.
+        # The page has two scripts: the JSON, and the code.
         text = html.decode()
         self.assertEqual(text.count("<script"), 2)
         self.assertEqual(text.count("</script"), 2)
@@ -309,7 +313,7 @@ class Safe(OfPages):
             with self.subTest(name=name[:20]):
                 self.assertTrue(name in kept or len(name) > 1000)
 
-    def test_only_its_own_script_and_style_may_run(self) -> None:
+    def test_security_policy_allows_only_the_script_and_style_of_the_page(self) -> None:
         text = page_of_demo()[1].decode()
         (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.*?)"', text)
         rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
@@ -322,7 +326,7 @@ class Safe(OfPages):
         self.assertEqual(set(rules.values()), {"'none'"})
 
 
-class Writes(InFolder):
+class Writing(InFolder):
     small = trace([leaf(0, 5)], STEP)
 
     def assert_cant_write(self, out: Path | str, what: str) -> None:
@@ -340,7 +344,7 @@ class Writes(InFolder):
         self.write("file", b"")
         self.assert_cant_write(self.folder / "file" / "a.html", os.strerror(errno.ENOTDIR))
 
-    def test_failed_write_leaves_the_old_page(self) -> None:
+    def test_failed_write_keeps_the_old_page(self) -> None:
         kept = self.write("a.html", b"the one before")
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with mock.patch("os.replace", side_effect=full):
@@ -353,7 +357,7 @@ class Writes(InFolder):
             run(self.small, "page", "--out", str(kept))
         self.assertEqual(list(self.folder.iterdir()), [kept])
 
-    def test_page_replaces_an_old_one_through_links(self) -> None:
+    def test_page_replaces_an_old_page_through_links(self) -> None:
         self.write("step.html", b"the one before")
         link = self.folder / "link.html"
         link.symlink_to("step.html")

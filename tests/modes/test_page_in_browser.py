@@ -1,4 +1,6 @@
-"""Test the page in a browser: it draws the figures of its JSON and obeys mouse and keyboard."""
+"""Test the page in a browser: drawings show the figures of the JSON, and mouse and keyboard
+work.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,20 @@ from typing import Any
 from tests.builders import browser
 from tests.builders.xspace import op, trace
 from tests.harness import answer
-from tests.modes.small_steps import STEP, leaf
+from tests.modes.small_steps import STEP, kernel, leaf
+from tests.modes.test_kernel import traced
 from tests.modes.test_page import HOSTILE, data_of, hostile_trace, page_of_demo
 
 Json = dict[str, Any]
 
 # The rows of a table: the row's index in the JSON, then its exact figures.
 TABLE = """[...document.querySelectorAll('#%s-table tr[data-row]')].map((row) =>
-    [Number(row.dataset.row), ...[...row.querySelectorAll('[data-value]')].map((each) =>
-        JSON.parse(each.dataset.value))])"""
-BOXES = """[...document.querySelectorAll('.box')].map((each) =>
-    ({name: each.textContent, value: Number(each.dataset.value), depth: Number(each.dataset.depth),
-      found: each.classList.contains('found'), width: each.getBoundingClientRect().width}))"""
-TEXTS = "[...document.querySelectorAll('%s')].map((each) => each.innerText)"
+    [Number(row.dataset.row), ...[...row.querySelectorAll('[data-value]')].map((element) =>
+        JSON.parse(element.dataset.value))])"""
+BOXES = """[...document.querySelectorAll('.box')].map((box) =>
+    ({name: box.textContent, value: Number(box.dataset.value), depth: Number(box.dataset.depth),
+      found: box.classList.contains('found'), width: box.getBoundingClientRect().width}))"""
+TEXTS = "[...document.querySelectorAll('%s')].map((element) => element.innerText)"
 ACTIVE = "document.activeElement.closest('tr, div, circle, button, input')"
 
 
@@ -37,7 +40,7 @@ def setUpModule() -> None:
 
 @unittest.skipUnless(browser.PROGRAM, f"needs a browser: one of {', '.join(browser.NAMES)}")
 class InBrowser(unittest.TestCase):
-    """A test in the common browser."""
+    """Provide the common browser to tests."""
 
     batch = "browser"
     takes_seconds = 20
@@ -119,6 +122,8 @@ class Demo(InBrowser):
             "collectives": ("program", "collectives", "n_instructions n_executions sync_dur_ps "
                             "wait_dur_ps payload_bytes"),
             "parameters": ("program", "parameters", "number bytes"),
+            "inside": ("kernel", "kernels", "total_dur_ps pct_of_step n_executions waiting_ps "
+                       "computing_ps lost_ps vmem_used_bytes"),
         }  # fmt: skip
         for table, (mode, rows, columns) in names.items():
             self.tab.value(f"document.querySelector('#{table}-table .more').click()")
@@ -139,7 +144,7 @@ class Demo(InBrowser):
                 group["roofline_util"] for group in self.answers("roofline")["groups"]
             ),
             ".cell": sorted(
-                each["bytes"] for each in self.answers("memory")["buffers"] if each["bytes"]
+                row["bytes"] for row in self.answers("memory")["buffers"] if row["bytes"]
             ),
             ".column": sorted(step["duration_ps"] for step in self.answers("summary")["steps"]),
             ".track > div": sorted(
@@ -153,17 +158,17 @@ class Demo(InBrowser):
             with self.subTest(drawing=selector):
                 self.assertEqual(
                     self.tab.value(
-                        f"[...document.querySelectorAll('{selector}')].map((each) =>"
-                        " Number(each.dataset.value)).sort((a, b) => a - b)"
+                        f"[...document.querySelectorAll('{selector}')].map((element) =>"
+                        " Number(element.dataset.value)).sort((a, b) => a - b)"
                     ),
                     expected,
                 )
         widths = self.tab.value(
-            "[...document.querySelectorAll('.bar .part')].map((each) => each.style.width)"
+            "[...document.querySelectorAll('.bar .part')].map((element) => element.style.width)"
         )
         self.assertAlmostEqual(sum(float(width.rstrip("%")) for width in widths), 100, 3)
 
-    def test_head_names_file_device_chip_and_step(self) -> None:
+    def test_header_shows_file_device_chip_and_step(self) -> None:
         head = self.tab.value("document.querySelector('header').textContent")
         for text in ("t1v-n-0.xplane.pb.gz", "/device:TPU:0", "TPU v7x", "101", "18.31 ms"):
             self.assertIn(text, head)
@@ -217,7 +222,7 @@ class Demo(InBrowser):
         moved = [i for i, row in enumerate(rows) if row["class"] == "data_movement"]
         self.assertEqual(self.shown_rows("findings"), moved[:12])
 
-    def test_row_opens_to_all_its_fields(self) -> None:
+    def test_opened_row_shows_all_fields(self) -> None:
         fields = TEXTS % "#findings-table .detail dt"
         self.tab.click('#findings-table tr[data-row="1"]')
         named = list(self.answers("bottleneck")["findings"][1])
@@ -229,7 +234,7 @@ class Demo(InBrowser):
         self.tab.press("Escape")
         self.assertEqual(self.tab.value(fields), [])
 
-    def test_marks_lead_to_rows(self) -> None:
+    def test_clicked_marks_lead_to_rows(self) -> None:
         opened = "document.querySelector('#%s-table tr[aria-expanded=true]')?.dataset.row"
         for mark, table in (
             (".gap", "idle"),
@@ -251,7 +256,7 @@ class Demo(InBrowser):
         ]
         self.assertEqual(self.shown_rows("findings"), collective[:12])
 
-    def test_marks_obey_the_keyboard(self) -> None:
+    def test_marks_respond_to_the_keyboard(self) -> None:
         self.tab.focus(".bar .part")
         self.tab.press("ArrowRight")
         self.assertEqual(self.tab.value(f"{ACTIVE}.dataset.name"), "data movement")
@@ -270,7 +275,7 @@ class Demo(InBrowser):
         rows = self.answers("by_op")["ops"]
         self.assertEqual(rows[int(self.tab.value(f"{ACTIVE}.dataset.row"))]["hlo_op"], who)
 
-    def test_flame_graph_adds_up(self) -> None:
+    def test_widths_in_the_flame_graph_add_up(self) -> None:
         total = self.data["page"]["totals"]["non_while_duration_ps_sum"]
         boxes = self.boxes()
         self.assertEqual((boxes[0]["value"], boxes[0]["depth"]), (total, 0))
@@ -302,7 +307,7 @@ class Demo(InBrowser):
         self.assertIn(whole[inner]["name"].removeprefix("…/"), says)
         self.tab.press("Escape", times=20)
         self.assertEqual(self.boxes(), whole)
-        # The keyboard does the same.
+        # The keyboard zooms, too.
         for _ in range(whole[inner]["depth"]):
             self.tab.press("ArrowDown")
         self.tab.press("ArrowRight")
@@ -341,8 +346,8 @@ def texts_of(value: Any) -> list[str]:
     return [str(value)]
 
 
-class Others(InBrowser):
-    def test_hostile_names_stay_text(self) -> None:
+class OtherPages(InBrowser):
+    def test_hostile_names_remain_text(self) -> None:
         data = self.show_page(hostile_trace())
         self.assertNotEqual(self.tab.value("document.title"), "owned")
         self.assertEqual(self.tab.value("document.querySelectorAll('main img, main b').length"), 0)
@@ -355,7 +360,7 @@ class Others(InBrowser):
         # Invisible characters are shown as escapes.
         self.assertIn("\\u202egnp.py", seen)
         self.assertFalse({"\u202e", "\u2066", "\u200f", "\ufeff", "\u0007"} & set(seen))
-        # Controls still work.
+        # The page's controls still work.
         self.tab.click('#ops-table tr[data-row="3"]')
         self.tab.click("input[value=scopes]")
         for name in HOSTILE:
@@ -364,15 +369,27 @@ class Others(InBrowser):
             self.tab.press("Escape")
         self.tab.hover(".strip-holder")
 
+    def test_bar_of_a_kernel_has_its_regions(self) -> None:
+        regions = [("ep_wait_in", 0, 60), ("ep_run_kernel", 60, 90), ("<b>", 65, 70)]
+        self.show_page(traced([kernel(0, 100), kernel(100, 10, "other.1")], regions))
+        drawn = self.tab.value(
+            "[...document.querySelectorAll('#kernels .track > div')].map((part) =>"
+            " [Number(part.dataset.value), part.style.width, part.classList.contains('hatched')])"
+        )
+        expected = [[60, True], [25, False], [5, False], [10, False]]
+        self.assertEqual([[value, waits] for value, _, waits in drawn], expected)
+        self.assertEqual([width for _, width, _ in drawn], ["60%", "25%", "5%", "10%"])
+
     def test_small_captures_are_shown_with_reasons(self) -> None:
         self.show_page(trace([leaf(0, 0)], STEP))
         page = self.tab.value("document.querySelector('main').innerText")
         self.assertIn("No answer (no_program): the capture has no program", page)
         self.assertIn("No line has known flops, bytes and peak", page)
+        self.assertIn("No kernel ran in this step", page)
         self.assertIn("?", page)
         self.show_page(trace([op("a", "copy", 0, 5)]))
         self.assertIn("The trace marks no steps", self.tab.value("document.body.innerText"))
-        # This step takes no time.
+        # This step has no duration.
         self.show_page(trace([leaf(3, 0)]))
 
     def test_added_scripts_do_not_run(self) -> None:

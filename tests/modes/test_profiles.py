@@ -1,6 +1,6 @@
-"""Figures of real programs that are known from other tools or from the program itself.
+"""Test figures of real programs that are known from a second tool or from the program itself.
 
-What must hold of every answer is checked on the same captures by tests/naive/invariants.py.
+tests/naive/invariants.py checks the same captures for what must hold of every answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def sum_of(rows: list[Json], field: str = "total_dur_ps") -> int:
 
 
 class Demo(unittest.TestCase):
-    """A dense transformer's training step as compiled for TPU7x."""
+    """Test a dense transformer's training step, compiled for TPU7x."""
 
     def say(self, mode: str, *options: str) -> Json:
         return say(DEMO, mode, "--step", "0", *options)
@@ -79,7 +79,7 @@ class Demo(unittest.TestCase):
         self.assertEqual(round(share, 1), 0.5)
         for row in opaque[:1] + declared:
             self.assertTrue(row["source_inner"].endswith("flash_attention.py:199"))
-        # Only the forward kernel declares its cost.
+        # Only the forward kernel declares a cost.
         self.assertEqual([row["kernel"] for row in declared], ["flash_attention"])
         for row in said["groups"]:
             self.assertEqual("custom-call" in row["hlo_categories"], row in declared)
@@ -93,9 +93,9 @@ class Demo(unittest.TestCase):
 
 @unittest.skipUnless(OFFLOADING.exists(), "the capture is not available")
 class Offloading(unittest.TestCase):
-    """A TPU v6e that offloads to its host: no steps, fp32, and mostly waiting for copies.
+    """Test a TPU v6e that offloads to the host: no steps, fp32, and mostly waiting for copies.
 
-    Its trace clock is bent: on this clock, runs of one program last from 551 to 981 ms.
+    The trace's clock is inaccurate: by this clock, runs of one program last from 551 to 981 ms.
     """
 
     devices = tuple(f"/device:TPU:{device}" for device in range(4))
@@ -103,7 +103,7 @@ class Offloading(unittest.TestCase):
     def of_all_steps(self, mode: str, device: str = devices[0], *options: str) -> Json:
         return say(OFFLOADING, mode, "--device", device, "--step", "all", *options)
 
-    def test_executions_of_programs_are_steps(self) -> None:
+    def test_executions_of_programs_are_used_as_steps(self) -> None:
         said = say(OFFLOADING, "summary")
         names = Counter(step["name"].partition("(")[0] for step in said["steps"])
         others = {"jit__psum": 3, "jit_convert_element_type": 1, "jit_broadcast_in_dim": 1}
@@ -120,7 +120,7 @@ class Offloading(unittest.TestCase):
             ],
         )
 
-    def test_runs_of_one_program_take_the_same_time_on_the_device_clock(self) -> None:
+    def test_runs_of_a_program_take_the_same_time_on_the_device_clock(self) -> None:
         steps = say(OFFLOADING, "record", "--device", self.devices[0])["steps"]
         runs = [step for step in steps if step["name"].startswith("jit_f(")]
         self.assertEqual(len(runs), 100)
@@ -129,7 +129,7 @@ class Offloading(unittest.TestCase):
             self.assertLess(step["duration_ps"], 784.24 * MS)
             self.assertGreater(step["busy_ps"], 0.999 * step["duration_ps"])
 
-    def test_totals_of_ops_are_those_of_xprof_and_equal_on_all_devices(self) -> None:
+    def test_totals_of_ops_equal_the_totals_of_xprof_on_all_devices(self) -> None:
         """XProf sums the core's times in its table of ops."""
         by_device = [
             {
@@ -147,7 +147,7 @@ class Offloading(unittest.TestCase):
             mean = sum(totals) / 4
             self.assertLess(max(abs(total - mean) for total in totals), 0.001 * mean, name)
 
-    def test_most_time_waits_for_copies_to_the_host(self) -> None:
+    def test_device_mostly_waits_for_copies_to_the_host(self) -> None:
         said = self.of_all_steps("summary")
         row, wait = said["by_hlo_category"][0], 76_009_515_471_250
         found = (row["hlo_category"], row["kind"], row["total_dur_ps"])
@@ -155,7 +155,7 @@ class Offloading(unittest.TestCase):
         self.assertEqual(said["totals"]["wait_duration_ps"], wait)
         self.assertEqual(said["comm_rollup"][0]["waits_for"], "host")
 
-    def test_fp32_is_judged_only_with_a_peak(self) -> None:
+    def test_fp32_ops_are_judged_only_with_a_peak(self) -> None:
         skipped = self.of_all_steps("roofline")["skipped_groups"]
         self.assertEqual(skipped["n_peak_unknown_for_dtype"], 1)
         peak = ("--peak-tflops-fp32", "70")
@@ -165,7 +165,7 @@ class Offloading(unittest.TestCase):
         self.assertEqual(row["bytes_accessed_sum"], 300 * 10_737_418_240)
         self.assertEqual(row["arithmetic_intensity"], 0.125)
 
-    def test_peaks_of_the_chip_are_those_of_the_profile(self) -> None:
+    def test_peaks_of_the_chip_equal_those_of_the_profile(self) -> None:
         for options in ((), ("--chip", "profile")):
             said = say(OFFLOADING, "roofline", *options)
             self.assertEqual(said["chip"], "profile" if options else "v6e")
@@ -175,7 +175,7 @@ class Offloading(unittest.TestCase):
 
 @unittest.skipUnless(PALLAS.exists(), "the capture is not available")
 class PallasKernel(unittest.TestCase):
-    """A capture of April 2026 of a Pallas kernel on a TPU v6e, traced inside the kernel."""
+    """Test a capture of April 2026 of a Pallas kernel on a TPU v6e, traced inside the kernel."""
 
     program_id = "17342868964687645945"
 
@@ -186,8 +186,8 @@ class PallasKernel(unittest.TestCase):
         (row,) = say(PALLAS, "anatomy")["programs"]
         self.assertEqual((row["program_id"], row["hlo_bytes"]), (self.program_id, 18065))
 
-    def test_counts_on_the_events_of_the_kernel_are_ignored(self) -> None:
-        """These counts leave out the kernel's loops: 1.08e9 flops instead of 8.59e9."""
+    def test_counts_on_events_of_the_kernel_are_ignored(self) -> None:
+        """The counts exclude the kernel's loops: 1.08e9 flops instead of 8.59e9."""
         for window in ((), ("--step", "all")):
             (row,) = say(PALLAS, "by_op", *window)["ops"]
             figures = ("flops", "bytes_accessed", "hbm_bytes", "cost_source")
@@ -196,7 +196,7 @@ class PallasKernel(unittest.TestCase):
         (line,) = say(PALLAS, "anatomy", *options)["planes"][0]["lines"]
         self.assertEqual(line["sample"][0]["stats"]["flops"], 1076887552)
 
-    def test_memory_and_program_are_answered(self) -> None:
+    def test_modes_memory_and_program_have_an_answer(self) -> None:
         memory = say(PALLAS, "memory")
         self.assertEqual(memory["peak_bytes"], 32 << 20)
         by_kind = memory["by_kind"]
@@ -204,6 +204,42 @@ class PallasKernel(unittest.TestCase):
         (kernel,) = say(PALLAS, "program")["kernels"]
         figures = (kernel["kernel"], kernel["vmem_used_bytes"])
         self.assertEqual(figures, ("matmul_optimized", 9 << 20))
+
+    def test_kernel_waits_for_its_input_three_quarters_of_the_time(self) -> None:
+        (row,) = say(PALLAS, "kernel")["kernels"]
+        self.assertEqual((row["kernel"], row["n_executions"]), ("matmul_optimized", 1))
+        figures = ("total_dur_ps", "waiting_ps", "waiting_pct", "computing_ps")
+        self.assertEqual([row[name] for name in figures], [75785000, 57990000, 76.519, 14492500])
+        self.assertEqual(
+            [
+                (region["region"], region["depth"], region["n"], region["total_dur_ps"])
+                for region in row["regions"]
+            ],
+            [
+                ("ep_wait_in", 0, 32, 57936250),
+                ("ep_run_kernel", 0, 16, 14492500),
+                ("init", 1, 8, 7236250),
+                ("acc", 1, 8, 7201250),
+                ("ep_finalize", 0, 1, 1785000),
+                ("ep_copy_in", 0, 30, 517500),
+                ("ep_copy_out", 0, 8, 101250),
+                ("ep_wait_out", 0, 7, 53750),
+                ("ep_initialize_0", 0, 1, 7500),
+                ("ep_initialize_1", 0, 1, 5000),
+            ],
+        )
+        self.assertEqual(sum(region["n"] for region in row["regions"]), 112)
+
+    def test_all_three_executions_of_the_kernel_are_added_up(self) -> None:
+        (row,) = say(PALLAS, "kernel", "--step", "all")["kernels"]
+        self.assertEqual((row["n_executions"], row["total_dur_ps"]), (3, 227262500))
+        self.assertEqual(row["waiting_ps"], 173375000 + 161250)
+        regions = row["regions"]
+        times = sum_of(regions, "self_dur_ps") + row["outside_regions_ps"]
+        self.assertEqual(times, row["total_dur_ps"])
+        self.assertEqual(sum_of(regions, "n"), 336)
+        (mxu,) = [counter for counter in row["counters"] if counter["name"] == "MXU"]
+        self.assertEqual((mxu["n"], mxu["min"]), (294, 0))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The mode program: counts, collectives, kernels, parameters, flags, and real programs."""
+"""Test the mode program: counts, collectives, kernels, parameters, flags, and real programs."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def traced(
     computations: dict[str, list[hlo_proto.Op]] | bytes, ran: Sequence[Op] = RAN, **more: Any
 ) -> bytes:
     """Return a trace of these ops with their program."""
-    for each in ran:
-        each.stats.setdefault("program_id", 7)
+    for execution in ran:
+        execution.stats.setdefault("program_id", 7)
     program = computations
     if isinstance(program, dict):
         program = hlo_proto.hlo_proto(program, **more)
@@ -79,7 +79,7 @@ def damage(said: Json) -> list[str]:
 def parsed(**computations: str) -> dict[str, list[hlo_proto.Op]]:
     """Parse instructions such as `done async-done start calls=body`, separated by semicolons.
 
-    A computation that is called must precede its caller; the last one is the entry.
+    A called computation must precede the caller; the last computation is the entry.
     """
     found = {}
     for computation, text in computations.items():
@@ -142,7 +142,7 @@ class Collectives(unittest.TestCase):
             self.assert_moved(computations, (collective, "sync", 1))
 
     def test_asynchronous_collectives_are_counted_by_their_done(self) -> None:
-        # The last done has no start, so only its opcode names the collective.
+        # The last done has no start, so only the done's opcode names the collective.
         main = (
             "cp collective-permute-start; cp.done collective-permute-done cp;"
             "s async-start calls=wrapped; u async-update s calls=wrapped;"
@@ -152,7 +152,7 @@ class Collectives(unittest.TestCase):
         expected = [(name, "async", 1) for name in names]
         self.assert_moved(parsed(wrapped="rs reduce-scatter", main=main), *expected)
 
-    def test_thread_of_start_or_body_shows_the_sparse_core(self) -> None:
+    def test_thread_of_start_or_body_identifies_the_sparse_core(self) -> None:
         wrapped = {"inner": "ag all-gather", "outer": "call custom-call calls=inner"}
         expected = ("all-gather", "sparse_core", 1)
         main = "s async-start calls=outer on=sparsecore; d async-done s"
@@ -160,11 +160,11 @@ class Collectives(unittest.TestCase):
         main = "s async-start calls=outer; d async-done s"
         self.assert_moved(parsed(**wrapped, main=main), expected, threads={"outer": "sparsecore"})
 
-    def test_copies_and_slices_are_no_collectives(self) -> None:
+    def test_copies_and_slices_are_not_collectives(self) -> None:
         main = "s async-start calls=slice on=sparsecore; d async-done s;"
         self.assert_moved(parsed(slice="sl slice", main=main + "c copy-start; e copy-done c"))
 
-    def test_asynchronous_fusions_are_counted_by_the_last(self) -> None:
+    def test_asynchronous_fusions_are_counted_by_the_last_fusion(self) -> None:
         bodies = {"a": "ag.1 all-gather", "async_collective_fusion.2": "ag.2 all-gather"}
         main = (
             "async-collective-start.1 fusion calls=a;"
@@ -202,7 +202,7 @@ class Collectives(unittest.TestCase):
             figures = of_comm[row["collective"]]
             self.assertEqual(figures, {name: row[name] for name in figures})
 
-    def test_times_of_other_programs_are_left_out(self) -> None:
+    def test_times_in_different_programs_are_left_out(self) -> None:
         ran = [
             op("ar.1", "all-reduce", 100, 30, shape=BF16, program_id=7),
             op("ar.1 ", "all-reduce", 130, 20, shape=BF16, program_id=8),
@@ -242,14 +242,14 @@ class Plans(unittest.TestCase):
         settings = {"is_conditional_collective_offload": True, "all_gather_offload_config": ""}
         self.assertIsNone(self.plan({"collective_offload_config": settings}))
 
-    def test_invalid_json_in_a_config_is_a_note(self) -> None:
+    def test_invalid_json_in_a_config_is_noted(self) -> None:
         for text in (b"{", b"\xff"):
             said = say({"main": [instruction("ar", "all-reduce", config=text)]})
             self.assertEqual(columns(said["collectives"], "plan"), [(None,)])
             note = f"{DAMAGED}the backend_config of ar; answered without it"
             self.assertEqual(damage(said), [note])
 
-    def test_plan_joins_those_of_all_parts_and_of_the_wrapped_collective(self) -> None:
+    def test_plan_combines_all_parts_and_the_wrapped_collective(self) -> None:
         emitters = [config(collective_algorithm_config={"emitter": name}) for name in "EDCBA"]
         rows = say(
             {
@@ -429,7 +429,7 @@ class Shardings(unittest.TestCase):
                 "{devices=[4,1,2]<=[8] last_tile_dims={unknown}}",
                 None,
             ),
-            # These don't fit the rank of the array.
+            # These shardings do not fit the rank of the array.
             (sharding(TILED, [8], iota=[8]), "{devices=[8]<=[8]}", None),
             (sharding(TILED, [4, 2, 1], iota=[8]), "{devices=[4,2,1]<=[8]}", None),
             (sharding(TILED, [0, 4], iota=[4]), "{devices=[0,4]<=[4]}", None),
@@ -475,14 +475,14 @@ class Shardings(unittest.TestCase):
             (named_sharding(AXES, [[0]]), f"{mesh}, [{{'fsdp'}}]", None),
             (named_sharding([("x", 0)], [[0], []]), "mesh['x'=0], [{'x'}, {}]", None),
         ):
-            # The named sharding overrides the other fields.
+            # The named sharding takes precedence over the older fields.
             for kind in (REPLICATED, MANUAL):
                 found = self.read(sharding(kind, [7], named=written))
                 self.assertEqual(found, (f"{{{text}}}", whole))
         found = self.read(sharding(REPLICATED, named=named_sharding(AXES, [[2], []])))
         self.assertEqual(found, (None, None))
 
-    def test_global_shape_without_a_sharding_is_known_for_one_device(self) -> None:
+    def test_global_shape_without_a_sharding_is_known_for_a_single_device(self) -> None:
         for devices, whole in (((1, 1), "bf16[16,128]"), ((1, 8), None), (None, None)):
             (row,) = say({"main": [parameter()]}, devices=devices)["parameters"]
             self.assertEqual((row["sharding"], row["global_shape"]), (None, whole))
@@ -513,7 +513,7 @@ class Shardings(unittest.TestCase):
             self.assertEqual((said["aliased_bytes"], said["donated_unused_bytes"]), (16, 64))
             self.assertEqual(damage(said), [])
 
-    def test_sharding_that_does_not_fit_is_a_note(self) -> None:
+    def test_sharding_that_does_not_fit_is_noted(self) -> None:
         shape = tuple_of(array("f32", 16), array("f32", 4))
         for written in (sharding(TUPLE, parts=[sharding(REPLICATED)]), b"\xff"):
             said = say({"main": [parameter(0, shape)]}, extra=shardings(written), devices=(1, 2))
@@ -545,7 +545,7 @@ class Parameters(unittest.TestCase):
         # The omitted parameter has a dynamic size.
         self.assertEqual(said["tail"], {"n_parameters_omitted": 1, "bytes": None})
 
-    def test_aliased_and_unused_donated_bytes_count_hbm_only(self) -> None:
+    def test_aliased_and_unused_donated_bytes_count_only_hbm(self) -> None:
         said = say(
             {
                 "main": [
@@ -559,13 +559,14 @@ class Parameters(unittest.TestCase):
             },
             extra=aliases((0, ()), (1, ()), (4, ())) + donors((1, ()), (2, ()), (5, ())),
         )
-        # Parameter 1 is aliased and donated, so it is used; 4 and 5 are in host memory.
+        # Parameter 1 is aliased and donated, so its donation is used; parameters 4 and 5 are in
+        # host memory.
         self.assertEqual((said["aliased_bytes"], said["donated_unused_bytes"]), (12, 16))
         aliased = [row["number"] for row in said["parameters"] if row["aliased_to_output"]]
         self.assertEqual(aliased, [4, 1, 0])
         self.assertEqual(damage(said), [])
 
-    def test_unreadable_shape_makes_its_facts_null(self) -> None:
+    def test_facts_from_an_unreadable_shape_are_null(self) -> None:
         broken = hlo_proto.op("p0", "parameter", extra=b"\x1a\x01\xff", number=0)
         said = say({"main": [broken]}, extra=aliases((0, ())), devices=(1, 1))
         (row,) = said["parameters"]
@@ -576,7 +577,7 @@ class Parameters(unittest.TestCase):
         self.assertIsNone(said["aliased_bytes"])
         self.assertEqual(damage(said), [f"{DAMAGED}the shape of p0; answered without it"])
 
-    def test_contradictory_parameters_are_a_note(self) -> None:
+    def test_contradictory_parameters_are_noted(self) -> None:
         what = "two parameters have the same number, or an alias has no parameter"
         note = f"{DAMAGED}{what}; answered without it"
         for extra in (aliases((7, ())), aliases((0, (1,))), donors((7, ())), donors((0, (0,)))):
@@ -590,7 +591,7 @@ class Parameters(unittest.TestCase):
             said = say({"main": [far]}, extra=shardings(sharding(REPLICATED)))
             self.assertEqual(columns(said["parameters"], "number", "sharding"), [(number, None)])
 
-    def test_parameters_are_null_without_an_entry(self) -> None:
+    def test_parameters_are_null_without_an_entry_computation(self) -> None:
         one = hlo_proto.module({"main": [parameter()]})
         for entry_id in (None, 99):
             one.entry_id = entry_id
@@ -604,7 +605,7 @@ class Parameters(unittest.TestCase):
 
 
 class Damage(unittest.TestCase):
-    def test_missing_or_cut_program_is_the_reason_no_program(self) -> None:
+    def test_missing_or_truncated_program_gives_the_reason_no_program(self) -> None:
         whole = hlo_proto.hlo_proto({"main": [parameter()]})
         for data in (traced(whole[:-2]), encode(Space([tpu_plane(list(RAN), [("s", 90, 200)])]))):
             outcome = run(data, "program")
@@ -705,7 +706,7 @@ class Flags(InFolder):
             self.set_by("# a \\\n--xla_a=1\nb#c --xla_b=2"), {"xla_a": "1", "xla_b": "2"}
         )
 
-    def test_bytes_that_are_no_text_set_no_flag(self) -> None:
+    def test_binary_flags_file_sets_no_flag(self) -> None:
         self.assertEqual(self.set_by(b""), {})
         self.assertEqual(self.set_by(bytes(range(256)) * 100), {})
         self.assertEqual(self.set_by("--xla" * 1000), {})
@@ -740,7 +741,7 @@ class Flags(InFolder):
     GATHER = "xla_tpu_enable_sparse_core_collective_offload_all_gather"
 
     def finding(self, flag: str, value: str | None, main: Sequence[str]) -> Json:
-        """Return what is found of a flag in a program with these collectives."""
+        """Return the finding about a flag in a program with these collectives."""
         ops = {
             "sync": "sync all-gather",
             "async": "s.a all-gather-start; d.a all-gather-done s.a",
@@ -758,7 +759,7 @@ class Flags(InFolder):
         found: Json = row
         return found
 
-    def test_finding_compares_the_value_with_the_program(self) -> None:
+    def test_finding_compares_the_flag_with_the_program(self) -> None:
         cases: list[tuple[str | None, list[str], int, int, str | None]] = [
             (None, ["sparse_core", "sync"], 2, 1, None),
             ("true", ["sparse_core", "sync"], 2, 1, "consistent"),
@@ -779,7 +780,7 @@ class Flags(InFolder):
                 found = row["n_instructions"], row["n_seen"], row["says"]
                 self.assertEqual(found, (n, n_seen, says))
 
-    def test_each_flag_has_instructions_that_show_it(self) -> None:
+    def test_each_flag_has_instructions_that_show_the_effect(self) -> None:
         everything = ["sync", "async", "async_fusion", "sparse_core", "permute"]
         for flag, n, n_seen in (
             ("xla_tpu_enable_async_collective_fusion", 5, 1),
@@ -850,7 +851,7 @@ class Demo(unittest.TestCase):
 
 @unittest.skipUnless(OFFLOADING.exists(), "the capture isn't here")
 class Offloading(unittest.TestCase):
-    def test_parameters_in_host_memory(self) -> None:
+    def test_parameters_in_host_memory_are_listed(self) -> None:
         said = answer(OFFLOADING, "program")
         names = "path shape global_shape sharding memory_space aliased_to_output"
         shape = "f32[5,1024,1024,256]"
@@ -860,7 +861,7 @@ class Offloading(unittest.TestCase):
         )
         self.assertEqual((said["aliased_bytes"], said["collectives"]), (0, []), "no HBM")
 
-    def test_collective_of_another_step_equals_comm(self) -> None:
+    def test_collective_of_a_later_step_equals_comm(self) -> None:
         step = "jit__psum(9646411105960254074)"
         said = answer(OFFLOADING, "program", "--step-id", step)
         (row,) = said["collectives"]

@@ -1,4 +1,6 @@
-"""Facts that modes take from the compiled program: precision, costs of kernels, likely lines."""
+"""Test facts that modes take from the compiled program: precision, costs of kernels, likely
+lines.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,7 @@ class AtMostEight(unittest.TestCase):
 
 
 def dot(left: str, right: str, extra: bytes = b"") -> list[hlo_proto.Op]:
-    """Return a dot after its two operands."""
+    """Return a dot and its two operands, operands first."""
     return [
         hlo_proto.op("left", "parameter", shape=array(left, 8, 8)),
         hlo_proto.op("right", "parameter", shape=array(right, 8, 8)),
@@ -96,7 +98,7 @@ def dot(left: str, right: str, extra: bytes = b"") -> list[hlo_proto.Op]:
 
 
 def judged(program: Program, name: str, output: str, category: str) -> Json:
-    """Return the roofline's row of an op whose text doesn't show its operands."""
+    """Return the roofline's row of an op with a text that does not show the operands."""
     peaks = ("--peak-tflops-fp32", "100", "--peak-tflops-fp16", "1000")
     shape = f"{output}[8,128]{{1,0}}"
     ran = event(
@@ -132,15 +134,15 @@ class Precision(unittest.TestCase):
         said = (row["dtype"], row["dtype_source"], row["dtype_uncertain"])
         self.assertEqual(said, (dtype, "program", False), (left, right, output))
 
-    def test_half_precision_operands_decide_over_fp32_output(self) -> None:
+    def test_half_precision_operands_take_precedence_over_an_fp32_output(self) -> None:
         self.assert_dtype("bf16", "bf16", "bf16", "f32")
         self.assert_dtype("fp16", "f16", "f16", "f32")
 
-    def test_fp8_operands_decide_over_bf16_output(self) -> None:
+    def test_fp8_operands_take_precedence_over_a_bf16_output(self) -> None:
         self.assert_dtype("fp8", "f8e4m3fn", "f8e4m3fn", "bf16")
         self.assert_dtype("fp8", "f8e4m3fn", "f8e5m2", "f32")
 
-    def test_wider_operand_decides(self) -> None:
+    def test_wider_operand_determines_the_dtype(self) -> None:
         self.assert_dtype("bf16", "bf16", "f8e4m3fn", "f32")
         self.assert_dtype("bf16", "f8e4m3fn", "bf16", "f32")
 
@@ -185,7 +187,7 @@ class Precision(unittest.TestCase):
         row = judged({"main": dot("bf16", "bf16")}, "dot.1", "f32", "convolution")
         self.assertEqual((row["dtype"], row["dtype_source"]), ("bf16", "program"))
 
-    def test_output_decides_without_a_dot_or_an_instruction(self) -> None:
+    def test_output_determines_the_dtype_without_a_dot_or_an_instruction(self) -> None:
         plain: Program = {
             "body": [hlo_proto.op("add.1", "add", shape=array("bf16", 8))],
             "main": [hlo_proto.op("fusion.1", "fusion", calls=["body"])],
@@ -228,25 +230,25 @@ class Kernels(unittest.TestCase):
         self.assertEqual(figures, (692, 134, 134))
         self.assertTrue(any("declared" in note for note in said["notes"]))
 
-    def test_flops_of_the_trace_override_the_declaration(self) -> None:
+    def test_flops_of_the_trace_take_precedence_over_the_declaration(self) -> None:
         data = trace_of(self.DECLARED, kernel(0, flops=800, bytes_accessed=64))
         (row,) = answer(data, "roofline")["groups"]
         self.assertEqual((row["cost_source"], row["kernel"], row["flops_sum"]), ("xla", None, 800))
 
-    def test_declaration_overrides_flops_on_events(self) -> None:
+    def test_declaration_takes_precedence_over_flops_on_events(self) -> None:
         plane = tpu_plane([kernel(0, program_id=PROGRAM_ID)])
         names = StatNames(90)
         for execution in plane.lines[0].events:
             execution.stats = [names.stat("flops", 800), names.stat("bytes_accessed", 64)]
         plane.stat_metadata += names.metadata()
         hlo = hlo_proto.hlo_proto(self.DECLARED)
-        # Newer captures have an index as the key and the id in the name.
+        # Newer captures have an index as the key, and the id in the name.
         programs = metadata_plane({6: (f"jit_f({PROGRAM_ID})", hlo)})
         (row,) = answer(encode(Space([plane, programs])), "roofline")["groups"]
         figures = (row["cost_source"], row["flops_sum"], row["bytes_accessed_sum"])
         self.assertEqual(figures, ("declared", 346, 67))
 
-    def test_user_cost_overrides_the_declaration(self) -> None:
+    def test_user_cost_takes_precedence_over_the_declaration(self) -> None:
         data = trace_of(self.DECLARED, kernel(0))
         (row,) = answer(data, "roofline", "--kernel-cost", "flash=5,6")["groups"]
         self.assertEqual((row["cost_source"], row["flops_sum"]), ("user", 5))
@@ -283,7 +285,7 @@ def likely(program: Program, name: str, category: str, **more: Any) -> Json:
 
 
 def copying(destination: Shape) -> Program:
-    """Return a program that makes an array at m.py:1, copies it and uses it at m.py:2."""
+    """Return a program that makes an array at m.py:1, and copies and uses the array at m.py:2."""
     return {
         "main": [
             hlo_proto.op("made", "add", line="m.py:1"),
@@ -294,7 +296,7 @@ def copying(destination: Shape) -> Program:
     }
 
 
-class WhoseData(unittest.TestCase):
+class LikelyLines(unittest.TestCase):
     def test_prefetch_has_the_line_of_its_consumer(self) -> None:
         said = likely(copying(array("f32", 8, space=1)), "copy-done.1", "copy-done")
         self.assertEqual(said, {"source_inner": "m.py:2", "source_is": "consumer"})
@@ -330,7 +332,7 @@ class WhoseData(unittest.TestCase):
         self.assertEqual(said, {"source_inner": "m.py:3", "source_is": "inside"})
 
     def test_reduce_scatter_has_the_line_of_its_producer(self) -> None:
-        # The second name doesn't show that the op is a reduce-scatter.
+        # The second name does not show that the op is a reduce-scatter.
         for name in ("reduce-scatter.1", "unnamed.1"):
             program: Program = {
                 "called": [
@@ -349,7 +351,7 @@ class WhoseData(unittest.TestCase):
                 said = likely(program, f"{name}.call-done", "async-done")
                 self.assertEqual(said, {"source_inner": "m.py:1", "source_is": "producer"})
 
-    def test_wait_for_a_fused_collective_names_it(self) -> None:
+    def test_wait_for_a_fused_collective_names_the_collective(self) -> None:
         program: Program = {
             "body": [
                 hlo_proto.op("p", "parameter"),
@@ -403,7 +405,9 @@ def small_program() -> bytes:
 
 
 class Damage(unittest.TestCase):
-    """A damaged program costs a note and its facts, but not the answer."""
+    """Test that a damaged program causes a note and missing facts, but does not prevent the
+    answer.
+    """
 
     def ops(self) -> list[Op]:
         return [
@@ -432,7 +436,7 @@ class Damage(unittest.TestCase):
         for said in answers:
             self.assertEqual(notes_of_damage(said), [])
 
-    def test_truncated_program_costs_one_note(self) -> None:
+    def test_truncated_program_causes_a_single_note(self) -> None:
         whole = small_program()
         for end in (1, len(whole) // 2, len(whole) - 1):
             said = {found["mode"]: found for found in self.assert_answered(whole[:end], end)}
@@ -441,7 +445,7 @@ class Damage(unittest.TestCase):
             for group in said["by_source"]["groups"]:
                 self.assertEqual((group["likely_sources"], group["also_fused"]), (None, None))
 
-    def test_empty_program_is_no_damage(self) -> None:
+    def test_empty_program_is_not_damage(self) -> None:
         for said in self.assert_answered(hlo_proto.hlo_proto({"main": []}), "empty"):
             self.assertTrue(said["program"]["hlo"])
             self.assertEqual(notes_of_damage(said), [])
@@ -498,7 +502,7 @@ class Offloading(unittest.TestCase):
         self.assertTrue(row["source_inner"].endswith("host_offload_stress_test.py:29"))
         self.assertEqual(row["dur_ps"], waits["total_dur_ps"])
 
-    def test_bottleneck_is_the_host(self) -> None:
+    def test_host_is_the_bottleneck(self) -> None:
         said = say(OFFLOADING.name, "bottleneck", "--step", "all")
         self.assertEqual(said["bottleneck"], "host")
         first = said["findings"][0]

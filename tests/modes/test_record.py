@@ -1,4 +1,4 @@
-"""The mode record on traces made by hand: the steps that are used, and their figures."""
+"""Test the mode record on small traces: the used steps, and their figures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def digest(*texts: str) -> str:
 
 
 def steps_of(numbers: Sequence[int]) -> list[Op]:
-    """Return one op, executed so often in each step."""
+    """Return an op with the given number of executions in each step."""
     return [
         op("fusion.1", "loop fusion", number * STEP_PS + 10 * i, 10, stack="a.py:1:2")
         for number, n in enumerate(numbers)
@@ -52,19 +52,19 @@ def record(planes: Sequence[Plane] | Plane, *options: str) -> Json:
 
 
 def counted(numbers: Sequence[int], *options: str, **of: Any) -> list[Json]:
-    """Return the steps of a record, with so many ops in each step."""
+    """Return the steps of a record, with the given number of ops in each step."""
     steps = [(str(i), i * STEP_PS, STEP_PS) for i in range(len(numbers))]
     rows: list[Json] = record(tpu_plane(steps_of(numbers), steps, **of), *options)["steps"]
     return rows
 
 
 class Demo(unittest.TestCase):
-    def test_stored_records_are_those_of_the_demo(self) -> None:
+    def test_stored_records_equal_records_of_the_demo(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for name, run_folder in write_runs(Path(folder)).items():
                 kept = json.loads(gzip.decompress((DATA / f"{name}.json.gz").read_bytes()))
                 said = {**answer(run_folder, "record"), "profile_dir": name}
-                # Version 2.0, which made them, did not print a version of its fields.
+                # Version 2.0 wrote the stored records, which have no schema version.
                 del said["schema_version"]
                 self.assertEqual(said, kept)
 
@@ -81,7 +81,7 @@ class UsedSteps(unittest.TestCase):
                 self.assertEqual(row[figure] is None, not row["used"])
         return [row["why_not"] for row in rows]
 
-    def test_steps_may_differ_by_one_op_in_fifty(self) -> None:
+    def test_steps_can_differ_by_one_op_in_fifty(self) -> None:
         other = "other_op_count"
         self.assertEqual(self.reasons([50, 49, 51, 50]), [None] * 4)
         self.assertEqual(self.reasons([50, 48, 52, 50, 50]), [None, other, other, None, None])
@@ -110,8 +110,8 @@ class UsedSteps(unittest.TestCase):
                     self.assertEqual(row["why_not"], "not_asked")
                     self.assertEqual(row["duration_ps"], was["duration_ps"])
 
-    def test_executions_of_other_programs_are_not_used(self) -> None:
-        # The other program has more executions, and the largest one.
+    def test_executions_of_less_frequent_programs_are_not_used(self) -> None:
+        # The unused program has more executions, and the largest execution.
         names = ("jit_f(1)", *["jit_g(2)"] * 5, *["jit_f(1)"] * 3)
         numbers = (9, 1, 1, 1, 1, 12, 0, 9, 9)
         plane = tpu_plane(steps_of(numbers))
@@ -127,7 +127,7 @@ class UsedSteps(unittest.TestCase):
             [None, *["other_program"] * 5, "no_ops", None, None],
         )
 
-    def test_trace_without_steps_is_one_step(self) -> None:
+    def test_trace_without_steps_counts_as_a_single_step(self) -> None:
         of = record(tpu_plane(steps_of([2, 0, 1])))
         [step] = of["steps"]
         self.assertIsNone(of["devices"][0]["step_source"])
@@ -141,7 +141,7 @@ class Figures(unittest.TestCase):
         (step,) = record(tpu_plane(ops, [("0", 0, 1000)]))["steps"]
         return tuple(step[f"{name}_ps"] for name in ("duration", "busy", "comm", "host", "wait"))
 
-    def test_waits_count_by_what_they_wait_for(self) -> None:
+    def test_waits_count_for_the_awaited_op(self) -> None:
         # Waits for the device's own engines are not communication.
         host = "f32[8]{0:S(5)}"
         math = op("fusion.1", "loop fusion", 0, 100)
@@ -155,12 +155,12 @@ class Figures(unittest.TestCase):
             (op("slice-done.1", "async-done", 160, 32), (0, 0, 32)),
             (op("gather_offload_done", "async-done", 200, 64), (0, 0, 64)),
         )
-        for each, figures in ops_and_figures:
-            self.assertEqual(self.of(math, each), (1000, 100 + each.dur, *figures), each.text)
-        ops = [each for each, _ in ops_and_figures]
+        for wait, figures in ops_and_figures:
+            self.assertEqual(self.of(math, wait), (1000, 100 + wait.dur, *figures), wait.text)
+        ops = [wait for wait, _ in ops_and_figures]
         self.assertEqual(self.of(math, *ops), (1000, 227, 5, 24, 116))
 
-    def test_containers_are_in_no_group(self) -> None:
+    def test_containers_belong_to_no_group(self) -> None:
         of = record(tpu_plane([op("while.1", "while", 0, 100)], [("0", 0, 1000)]))
         [step] = of["steps"]
         self.assertEqual((step["used"], step["busy_ps"], step["durs_ps"]), (True, 0, []))
@@ -194,7 +194,7 @@ class Groups(unittest.TestCase):
                 tpu_plane([], steps, name="/device:TPU:2"),
             ]
         )
-        self.assertEqual([each["device"] for each in of["devices"]], ["/device:TPU:1", DEVICE])
+        self.assertEqual([device["device"] for device in of["devices"]], ["/device:TPU:1", DEVICE])
         self.assertEqual(of["frames"], ["m.py:9:1", "a.py:5:3", "b.py:5:3", "c.py:5:3"])
         self.assertEqual([group["frames"] for group in of["groups"]], [[0, 1], [0, 2], [0, 3]])
         self.assertEqual(
@@ -234,7 +234,7 @@ class Groups(unittest.TestCase):
         self.assertEqual(group(33)["tf_ops"], ["t0:", "t1:", "t2:"])
         self.assertEqual(group(33)["signatures"], ["f [loop fusion]"])
 
-    def test_shapes_of_a_tuple_are_those_of_its_arrays(self) -> None:
+    def test_tuple_has_the_shapes_of_all_elements(self) -> None:
         shape = "(bf16[8,128]{1,0:T(8,128)(2,1)}, (s32[]{:T(128)}, token[]), /*index=2*/f32[4]{0})"
         [group] = record(tpu_plane([op("f.1", "loop fusion", 0, 1, shape=shape)]))["groups"]
         self.assertEqual(group["shapes"], ["bf16[8,128]", "f32[4]", "s32[]"])
@@ -253,7 +253,7 @@ class Programs(unittest.TestCase):
     def program(self, *ops: Op) -> Any:
         return record(tpu_plane(ops, [("0", 0, 1000)]))["devices"][0]["program"]
 
-    def test_taking_another_branch_is_the_same_program(self) -> None:
+    def test_program_with_a_different_branch_taken_is_the_same_program(self) -> None:
         first = op("f.1", "loop fusion", 0, 100)
         loop = op("while.1", "while", 200, 500)
         branching = op("conditional.1", "conditional", 200, 300)
@@ -275,7 +275,7 @@ class Notes(unittest.TestCase):
             found.lines.append(line)
             return found
 
-        # An op without metadata, and a step without a time.
+        # The trace has an op without metadata, and a step without a time.
         planes = [
             plane("/device:TPU:0", Line("XLA Ops", [Event(99, 5, 5)])),
             plane("/device:TPU:1", Line("Steps", [Event(1, num_occurrences=3)])),
@@ -293,7 +293,7 @@ class Notes(unittest.TestCase):
         plane.lines.append(Line("XLA Ops", [Event(1, num_occurrences=3)]))
         self.assertEqual(record(plane)["notes"], ["1 XLA Ops events left out"])
 
-    def test_note_of_all_devices_is_given_once(self) -> None:
+    def test_note_about_all_devices_appears_once(self) -> None:
         planes = [
             Plane(
                 device,
@@ -307,7 +307,7 @@ class Notes(unittest.TestCase):
 
 
 class LongTexts(unittest.TestCase):
-    def test_cut_keys_stay_different(self) -> None:
+    def test_shortened_keys_remain_different(self) -> None:
         ops = [
             op(f"fusion.{i}", "loop fusion", 10 * i, 10, tf_op="x" * 70_000 + str(i))
             for i in range(2)
@@ -326,7 +326,7 @@ class LongTexts(unittest.TestCase):
 
 
 class Processes(unittest.TestCase):
-    def test_two_processes_make_the_same_record(self) -> None:
+    def test_two_processes_make_the_same_record_as_one_process(self) -> None:
         program = records.of_demo()[:40]
         data = rewrite.trace(
             program, 2, jitter=0.01, devices=[f"/device:TPU:{i}" for i in range(5)]

@@ -1,4 +1,4 @@
-"""The modes record, compare and spread on traces of the demo's program, edited and run again.
+"""Test record, compare and spread on traces of the demo's program, edited and run again.
 
 Other tests of these modes use records; here, traces and records must give the same answers.
 """
@@ -88,7 +88,7 @@ class Compared(WithFiles):
         for pair in ((ours, theirs), (ours, after), (ours.parent, theirs.parent)):
             self.assertEqual(said(compare(*pair)), expected, pair)
 
-    def test_record_of_some_steps_compares_like_the_steps(self) -> None:
+    def test_record_of_some_steps_compares_like_those_steps(self) -> None:
         before, after = self.traces
         some = ("--steps", "1:4")
         expected = said(compare(before, after, *some))
@@ -96,7 +96,7 @@ class Compared(WithFiles):
         narrowed = self.record_of(after, "some.json", *some)
         self.assertEqual(said(compare(before, narrowed, *some)), expected)
 
-    def test_device_of_either_side_can_be_chosen(self) -> None:
+    def test_device_of_either_side_can_be_selected(self) -> None:
         other = "/device:TPU:1"
         program = small(records.of_demo())
         data = rewrite.trace(program, 2, jitter=0.04, devices=(DEVICE, other))
@@ -143,7 +143,7 @@ class Spread(WithFiles):
         for step in cohort["steps"]:
             self.assertLess(step["step_spread_pct"], 0.001)
 
-    def test_order_split_and_form_of_files_do_not_matter(self) -> None:
+    def test_order_division_and_format_of_files_do_not_matter(self) -> None:
         names = names_of(2, 2)
         traces = self.write_pod("traces", names, 3, jitter=0.01)
         expected = said(answer(traces, "spread"))
@@ -159,7 +159,7 @@ class Spread(WithFiles):
             with self.subTest(form):
                 self.assertEqual(said(answer(self.folder / form, "spread")), expected)
 
-    def test_hosts_may_have_a_record_a_trace_or_both(self) -> None:
+    def test_hosts_can_have_a_record_a_trace_or_both(self) -> None:
         names = names_of(3, 1)
         traces = self.write_pod("log/plugins/profile/run", names, 3, jitter=0.01)
         expected = said(answer(traces, "spread"))

@@ -1,4 +1,4 @@
-"""The mode roofline: roofs, skipped groups, kernels with a given cost, peaks and notes."""
+"""Test the mode roofline: roofs, skipped groups, kernels with a given cost, peaks and notes."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Roofline(unittest.TestCase):
         row_: dict[str, Any] = row
         return row_
 
-    def test_compute_bound_group(self) -> None:
-        # 2e12 flops take 1 s, 2**29 bytes 0.5 s; it ran for 4 s.
+    def test_figures_of_a_compute_bound_group_are_exact(self) -> None:
+        # 2e12 flops take 1 s and 2**29 bytes take 0.5 s; the op ran for 4 s.
         row = self.one(matmul(0, 4 * PS, 2 * 10**12, GIB // 2, model_flops=7))
         expected = {
             "flops_sum": 2 * 10**12,
@@ -64,8 +64,8 @@ class Roofline(unittest.TestCase):
         }
         self.assertEqual({key: row[key] for key in expected}, expected)
 
-    def test_memory_bound_group(self) -> None:
-        # 1e12 flops take 0.5 s, 3 GiB take 3 s; it ran for 7 s.
+    def test_figures_of_a_memory_bound_group_are_exact(self) -> None:
+        # 1e12 flops take 0.5 s and 3 GiB take 3 s; the op ran for 7 s.
         row = self.one(matmul(0, 7 * PS, 10**12, 3 * GIB))
         expected = {
             "arithmetic_intensity": 310.4409,
@@ -86,7 +86,7 @@ class Roofline(unittest.TestCase):
         self.assertEqual(self.one(matmul(0, 5, 2 * 10**12, GIB + 1))["bound"], "memory")
 
     def test_shortfall_uses_the_rounded_roof(self) -> None:
-        # 5 flops take 2.5 ps, rounded to the even 2; 7 take 3.5, rounded to 4.
+        # 5 flops take 2.5 ps, rounded to the even 2; 7 flops take 3.5 ps, rounded to 4.
         self.assertEqual(self.one(matmul(0, 10, 5, 1))["t_compute_theory_ps"], 2)
         peaks = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9"]
         for flops, shortfall in ((5, 9), (7, 7)):
@@ -95,7 +95,7 @@ class Roofline(unittest.TestCase):
         # The percentage uses the exact roof: 100 - 100 * 2.5 / 10.
         self.assertEqual(self.one(matmul(0, 10, 5, 1), options=peaks)["shortfall_pct"], 75.0)
 
-    def test_group_without_time_has_no_utilization_and_no_weight(self) -> None:
+    def test_group_without_duration_has_no_utilization_and_no_weight(self) -> None:
         said = roofline([matmul(0, 0, 4, 1)], *PEAKS)
         (row,) = said["groups"]
         for key in ("mfu", "hbm_util", "roofline_util", "shortfall_pct"):
@@ -112,7 +112,7 @@ class Roofline(unittest.TestCase):
             matmul(200, 0, 10**6, 1, stack="m.py:3:1"),  # no time, no weight
         ]
         said = roofline(ops, "--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")["step_summary"]
-        # (10 · 0.5 + 30 · 0.2) / 40
+        # The average is (10 · 0.5 + 30 · 0.2) / 40.
         self.assertEqual(said["weighted_avg_mfu"], 0.275)
         self.assertEqual(said["weighted_avg_roofline_util"], 0.275)
         self.assertEqual(said["rooflined_dur_ps"], 40)
@@ -125,9 +125,10 @@ class Roofline(unittest.TestCase):
     def test_groups_over_their_roof_are_summed_separately(self) -> None:
         peaks = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
         on_roof = matmul(0, 4, 8, 1, stack="m.py:1:1")
-        below = matmul(10, 12, 8, 1, stack="m.py:2:1")  # 4 of 12 ps
+        # The groups over their roof take 4 of 12 ps.
+        below = matmul(10, 12, 8, 1, stack="m.py:2:1")
         above = matmul(30, 3, 8, 1, stack="m.py:3:1")
-        instant = matmul(40, 0, 8, 1, stack="m.py:4:1")  # no utilization
+        instant = matmul(40, 0, 8, 1, stack="m.py:4:1")  # The group has no utilization.
         for ops, n, total, mfu in (
             ((on_roof, below, instant), 0, 0, 0.5),
             ((on_roof, below, above, instant), 1, 3, 0.5),
@@ -138,7 +139,7 @@ class Roofline(unittest.TestCase):
             expected = {"n_groups": n, "total_dur_ps": total, "weighted_avg_mfu_without": mfu}
             self.assertEqual(said, expected)
 
-    def test_averages_are_null_if_nothing_is_judged(self) -> None:
+    def test_averages_are_null_if_no_group_is_judged(self) -> None:
         said = roofline([leaf(0, 10)])["step_summary"]
         self.assertIsNone(said["weighted_avg_roofline_util"])
         self.assertIsNone(said["t_roofline_per_op_ps"])
@@ -148,7 +149,7 @@ class Roofline(unittest.TestCase):
         )
         self.assertEqual(said["top_shortfall_groups"], [])
 
-    def test_dtype_is_that_of_most_time_and_the_first_of_equals(self) -> None:
+    def test_dtype_with_most_time_or_the_first_of_equals_is_used(self) -> None:
         for durations, dtype in (((5, 6), "fp8"), ((6, 5), "bf16"), ((5, 5), "bf16")):
             shapes = ("bf16[8]{0}", "f8e5m2[8]{0}")
             ops = [
@@ -170,7 +171,7 @@ class Skipped(unittest.TestCase):
         reason: str = row["reason"]
         return reason
 
-    def test_first_reason_that_applies_is_given(self) -> None:
+    def test_first_matching_reason_is_given(self) -> None:
         for flops, n_bytes, shape, reason in (
             (None, None, "s32[8]", "no_flops"),
             (0, 1, BF16, "no_flops"),
@@ -188,7 +189,7 @@ class Skipped(unittest.TestCase):
                 given = {key: value for key, value in facts.items() if value is not None}
                 self.assertEqual(self.reason(**given), reason)
 
-    def test_op_that_moves_no_bytes_needs_no_breakdown(self) -> None:
+    def test_op_without_bytes_needs_no_breakdown(self) -> None:
         space = memory_access_breakdown((1, 1, 2))
         ops = [
             matmul(0, 10, 8, 2, name="a", memory_access_breakdown=space),
@@ -216,7 +217,7 @@ class Skipped(unittest.TestCase):
             ("f0 [loop fusion]", "no_flops"),
         )
 
-    def test_top_signature_takes_most_time(self) -> None:
+    def test_signature_with_most_time_is_shown(self) -> None:
         ops = [leaf(0, 5, "a.1"), leaf(5, 4, "b.1"), leaf(10, 3, "b.2")]
         (row,) = roofline(ops)["skipped_groups"]["top_skipped"]
         self.assertEqual(row["top_signature"], "b [loop fusion]")
@@ -224,7 +225,7 @@ class Skipped(unittest.TestCase):
 
 
 class Top(unittest.TestCase):
-    """These fall short by 90, 40, 50 and 40 ps at 2 flops per picosecond."""
+    """Test `--top` on groups with shortfalls of 90, 40, 50 and 40 ps at 2 flops per picosecond."""
 
     PEAKS = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
     OPS = (
@@ -249,7 +250,7 @@ class Top(unittest.TestCase):
             self.assertEqual(column(said["groups"][2:], "agg_key"), ties if top > 2 else [])
 
     def test_skipped_group_has_hbm_utilization(self) -> None:
-        # A second is 2**30 bytes.
+        # The peak moves 2**30 bytes in a second.
         facts: dict[str, Any] = {"stack": HERE, "bytes_accessed": 2**30 // 10**9}
         for op_, util in (
             (leaf(0, 10**3, shape="f32[8]{0}", flops=8, **facts), 2**30 // 10**9 / 2**30 * 1e9),
@@ -285,12 +286,12 @@ class Opaque(unittest.TestCase):
             "hlo_categories": {"convolution fusion": 1},
             "opaque_dur_ps": 150,
             "dtype_uncertain": False,
-            # The path is that of the whole group.
+            # The path describes the whole group.
             "tf_op": "first",
         }
         self.assertEqual({key: row[key] for key in expected}, expected)
 
-    def test_opaque_time_is_a_skipped_entry(self) -> None:
+    def test_opaque_time_is_listed_as_skipped(self) -> None:
         said = roofline([*self.OPS, leaf(300, 1, stack=HERE)])
         self.assertEqual(said["skipped_groups"]["n_no_flops"], 1)
         (row,) = said["skipped_groups"]["top_skipped"]
@@ -329,7 +330,8 @@ class KernelCost(unittest.TestCase):
         )
         self.assertEqual(said["skipped_groups"]["n_no_flops"], 1)
         self.assertEqual(said["skipped_groups"]["total_dur_ps_skipped"], 50)
-        self.assertEqual(said["step_summary"]["rooflined_pct_of_compute"], 89.13)  # 410 of 460
+        # Judged groups take 410 of 460 ps.
+        self.assertEqual(said["step_summary"]["rooflined_pct_of_compute"], 89.13)
 
     def test_share_of_time_with_known_flops(self) -> None:
         ops = [matmul(0, 30, 4, 2, name="a"), matmul(30, 10, -1, 2, name="b")]
@@ -347,7 +349,7 @@ class KernelCost(unittest.TestCase):
             (row,) = roofline([kernel(0, 5)], "--kernel-cost", f"flash={cost}")["groups"]
             self.assertEqual((row["flops_sum"], row["bytes_accessed_sum"]), (flops, 1))
 
-    def test_given_dtype_is_certain(self) -> None:
+    def test_dtype_given_by_the_user_is_certain(self) -> None:
         for cost, dtype, uncertain in (("1,1", "bf16", True), ("1,1,fp8", "fp8", False)):
             ops = [
                 op(
@@ -365,7 +367,7 @@ class KernelCost(unittest.TestCase):
             said = roofline([kernel(0, 5)], "--kernel-cost", f"flash={cost}")["skipped_groups"]
             self.assertEqual(column(said["top_skipped"], "reason"), [reason])
 
-    def test_unknown_kernel_is_rejected_with_the_known_names(self) -> None:
+    def test_unknown_kernel_is_refused_with_the_known_names(self) -> None:
         for cost in ("flash.1=1,1", "lash=1,1", "flash=x=1,1"):
             outcome = run(trace(list(self.OPS)), "roofline", "--kernel-cost", cost)
             self.assertEqual((outcome.status, outcome.stderr.count("\n")), (1, 1))
@@ -378,13 +380,14 @@ class PerOpRoof(unittest.TestCase):
 
     def test_roof_per_op_sums_the_roofs_of_executions(self) -> None:
         ops = [
-            # One execution needs 1 s for its flops, the two others 2 s for their bytes.
+            # One execution needs 1 s for its flops, and two executions need 2 s for their bytes.
             matmul(0, 5 * PS, 2 * 10**12, 1, name="a"),
             *[matmul(i * PS, 3 * PS, 1, 2 * GIB, name="b") for i in (5, 8)],
         ]
         said = answer(trace(ops), "roofline", *self.PEAKS)
         (row,) = said["groups"]
-        self.assertEqual(row["t_roofline_theory_ps"], 4 * PS + 931)  # of the one byte
+        # This is the time of a single byte.
+        self.assertEqual(row["t_roofline_theory_ps"], 4 * PS + 931)
         self.assertEqual(row["t_roofline_per_op_ps"], 5 * PS)
         self.assertEqual(row["shortfall_per_op_ps"], 6 * PS)
         self.assertEqual(said["step_summary"]["t_roofline_per_op_ps"], 5 * PS)
@@ -417,7 +420,7 @@ class Peaks(unittest.TestCase):
         used: dict[str, Any] = answer(data or chip_trace(), "roofline", *options)["peaks_used"]
         return used
 
-    def test_default_peaks_are_one_core_of_v7x(self) -> None:
+    def test_default_peaks_describe_one_core_of_v7x(self) -> None:
         self.assertEqual(answer(chip_trace(), "roofline")["chip"], "v7x")
         self.assertEqual(
             self.peaks(),
@@ -455,7 +458,7 @@ class Peaks(unittest.TestCase):
             used["ridge_points"], {"bf16": 1074280.5898, "fp8": 2148561.1796, "fp32": 931.3226}
         )
 
-    def test_peaks_of_each_generation(self) -> None:
+    def test_each_generation_has_peaks(self) -> None:
         for chip, bf16, gibps in (
             ("v4", 139.8, 572.2),
             ("v5e", 197.0, 762.7532),
@@ -482,7 +485,7 @@ class Peaks(unittest.TestCase):
         used = self.peaks("--chip", "profile", "--peak-hbm-gibps", "5", data=data)
         self.assertEqual((used["peak_tflops_bf16"], used["peak_hbm_gibps"]), (918.0, 5.0))
 
-    def test_profile_without_peaks_leaves_them_unknown(self) -> None:
+    def test_peaks_are_unknown_if_the_profile_has_none(self) -> None:
         for facts in ({}, {"peak_teraflops_per_second": 0.0}, {"peak_teraflops_per_second": 5.0}):
             said = answer(chip_trace(**facts), "roofline", "--chip", "profile")
             self.assertEqual(said["skipped_groups"]["n_peak_unknown_for_dtype"], 1)
@@ -508,10 +511,10 @@ class RooflineNotes(unittest.TestCase):
     def test_groups_over_their_roof_are_noted(self) -> None:
         peaks = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9"]
         ops = [
-            matmul(0, 4, 8, 1, stack="m.py:1:1"),  # on its roof
+            matmul(0, 4, 8, 1, stack="m.py:1:1"),  # This group is exactly on the roof.
             matmul(10, 3, 8, 1, stack="m.py:2:1"),
             matmul(20, 2, 8, 1, stack="m.py:3:1"),
-            matmul(30, 0, 8, 1, stack="m.py:4:1"),  # no utilization
+            matmul(30, 0, 8, 1, stack="m.py:4:1"),  # This group has no utilization.
         ]
         v7x = ["--chip", "v7x", *peaks]
         without_line = [*ops, matmul(40, 1, 8, 1, tf_op="x", stack=None)]
@@ -519,7 +522,7 @@ class RooflineNotes(unittest.TestCase):
         for trace_of, n, names in (
             (ops, 2, "m.py:2, m.py:3"),
             (without_line, 3, "m.py:2, m.py:3, tfop:x"),
-            # At most three are named, longest first, then by key.
+            # At most three groups are named, longest first, then by key.
             (four, 4, "2.py:1, 1.py:1, 3.py:1, …"),
         ):
             (note,) = self.notes(chip_trace(*trace_of), *v7x)
@@ -530,7 +533,7 @@ class RooflineNotes(unittest.TestCase):
             )
         self.assertEqual(self.notes(chip_trace(ops[0]), *v7x), [])
 
-    def test_differing_model_flops_are_noted(self) -> None:
+    def test_note_reports_model_flops_that_differ(self) -> None:
         ops = [
             matmul(0, 9, 8, 1, stack="m.py:1:1", model_flops=7),
             matmul(10, 9, 8, 1, stack="m.py:2:1", model_flops=8),
@@ -540,7 +543,7 @@ class RooflineNotes(unittest.TestCase):
         self.assertTrue(note.startswith("1 "), note)
         self.assertIn("model_flops_sum", note)
 
-    def test_peaks_of_another_generation_are_noted(self) -> None:
+    def test_note_reports_peaks_of_a_different_generation(self) -> None:
         own = {"peak_teraflops_per_second": 139.8, "peak_hbm_bw_gigabytes_per_second": 614.4}
         for device_type, chip, facts in (
             ("TPU v6 Lite", "v6e", {}),
@@ -558,7 +561,7 @@ class RooflineNotes(unittest.TestCase):
                         " --chip takes others"
                     ],
                 )
-                # Peaks that were asked for need no note.
+                # Peaks that the user gave need no note.
                 self.assertEqual(self.notes(data, "--chip", chip), [])
                 note = self.notes(data, "--chip", "v7x")[0]
                 self.assertEqual(
@@ -582,7 +585,7 @@ class RooflineNotes(unittest.TestCase):
                     said = answer(chip_trace(**facts), mode, *options)
                     self.assertIs(said["chip_is_assumed"], is_assumed)
 
-    def test_unknown_generation_is_noted(self) -> None:
+    def test_note_reports_an_unknown_generation(self) -> None:
         unknown = "the trace is of a 'TPU v99'"
         own = {"peak_teraflops_per_second": 1153.5, "peak_hbm_bw_gigabytes_per_second": 3962.1}
         advice = {
@@ -599,7 +602,7 @@ class RooflineNotes(unittest.TestCase):
                 self.notes(data, "--chip", "v7x"),
                 [f"{unknown}, the peaks are those of v7x{end}"],
             )
-        # One peak alone is not enough.
+        # A single peak is not enough.
         for lacking in own:
             data = chip_trace(
                 device_type_string="TPU v99", **{k: v for k, v in own.items() if k != lacking}
@@ -607,7 +610,7 @@ class RooflineNotes(unittest.TestCase):
             (note,) = self.notes(data, "--chip", "v7x")
             self.assertEqual(note, f"{unknown}, the peaks are those of v7x")
 
-    def test_trace_without_a_device_type_is_noted(self) -> None:
+    def test_note_reports_a_trace_without_a_device_type(self) -> None:
         said = answer(chip_trace(), "roofline", "--step", "0")
         self.assertEqual((said["chip"], said["device_type"]), ("v7x", None))
         self.assertEqual(
@@ -616,10 +619,10 @@ class RooflineNotes(unittest.TestCase):
         )
         self.assertEqual(self.notes(chip_trace(), "--chip", "v4"), [])
 
-    def test_peaks_that_differ_by_more_than_5_percent_are_noted(self) -> None:
+    def test_note_reports_peaks_that_differ_by_more_than_5_percent(self) -> None:
         for fact, near, far in (
             ("peak_teraflops_per_second", (1153.5, 1096.0, 1211.0), (1095.0, 1212.0)),
-            # 3690 GiB/s are 3962.107 GB/s.
+            # 3690 GiB/s equal 3962.107 GB/s.
             ("peak_hbm_bw_gigabytes_per_second", (3962.0, 3765.0, 4160.0), (3763.0, 4161.0)),
         ):
             for value in (*near, *far):
@@ -627,7 +630,7 @@ class RooflineNotes(unittest.TestCase):
                     notes = self.notes(chip_trace(device_type_string="TPU v7x", **{fact: value}))
                     self.assertEqual(len(notes), value in far)
 
-    def test_note_on_v7x_memory_states_the_fact_alone(self) -> None:
+    def test_note_about_v7x_memory_states_only_the_fact(self) -> None:
         def note(*options: str) -> str:
             gbps = {"peak_hbm_bw_gigabytes_per_second": 3690.0}
             (only,) = self.notes(chip_trace(device_type_string="TPU v7x", **gbps), *options)

@@ -1,4 +1,4 @@
-"""The field runtime of the mode memory: what the allocator of the host recorded."""
+"""Test the field runtime of the mode memory: the records of the host's allocator."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def runtime(*said: Said, timestamp_ns: int | None = None) -> Json | None:
 
 
 class Runtime(unittest.TestCase):
-    def test_figures_are_from_the_events_of_the_device(self) -> None:
+    def test_figures_come_from_the_events_of_the_device(self) -> None:
         said = runtime(
             (10, 0, {**sizes(0, 30, 70), "fragmentation": 0}),
             (20, 0, {**sizes(60, 20, 20), "fragmentation": double(0.25)}),
             (15, 1, {**sizes(99, 1, 0), "fragmentation": 1}),
-            # As much, but later; then less.
+            # The next events have an equal value later, and then a smaller value.
             (30, 0, sizes(40, 40, 20)),
             (40, 0, sizes(70, 5, 25)),
             timestamp_ns=3,
@@ -63,7 +63,7 @@ class Runtime(unittest.TestCase):
             },
         )
 
-    def test_first_peak_in_time_counts(self) -> None:
+    def test_earliest_of_equal_peaks_counts(self) -> None:
         said = runtime((20, 0, sizes(40, 40, 20)), (10, 0, sizes(60, 20, 20)))
         assert said
         self.assertEqual((said["peak_at_ps"], said["peak_reserved_bytes"]), (10, 60))
@@ -81,7 +81,7 @@ class Runtime(unittest.TestCase):
         assert said
         self.assertEqual((said["peak_bytes"], said["max_fragmentation"]), (None, None))
 
-    def test_times_beyond_53_bits_are_strings(self) -> None:
+    def test_times_beyond_53_bits_are_texts(self) -> None:
         said = runtime((5, 0, sizes(1, 2, 3)), timestamp_ns=10**15)
         assert said
         self.assertEqual(said["peak_at_ps"], "1000000000000000005")
@@ -105,7 +105,7 @@ class Runtime(unittest.TestCase):
                 self.assertEqual(said["runtime"]["capacity_bytes"], 6)
         self.assertNotIn("runtime", run(with_host(trace([]), host), "summary").object)
 
-    def test_damaged_host_plane_is_a_note(self) -> None:
+    def test_damaged_host_plane_is_noted(self) -> None:
         host = allocator((10, 0, sizes(1, 2, 3)))
         whole = with_host(holding(), host)
         at = whole.rindex(encode(host.lines[0].events[0]))
@@ -116,7 +116,7 @@ class Runtime(unittest.TestCase):
         (note,) = [note for note in said["notes"] if "host's plane can't be read" in note]
         self.assertIn("byte ", note)
 
-    def test_runtime_of_a_real_capture(self) -> None:
+    def test_runtime_of_a_real_capture_is_read(self) -> None:
         if not OFFLOADING.exists():
             self.skipTest("the capture is not available")
         said = answer(OFFLOADING, "memory")

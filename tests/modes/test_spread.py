@@ -25,7 +25,7 @@ Loader = Callable[[], list[record_format.Record | NoAnswer]]
 
 
 def loader(data: bytes) -> Loader:
-    """Return a loader of a file that holds one record, as the program reads it."""
+    """Return a loader of a file with a single record, as the program reads the record."""
 
     def load() -> list[record_format.Record | NoAnswer]:
         try:
@@ -46,7 +46,7 @@ def refuse(host: str = "h9") -> list[record_format.Record | NoAnswer]:
 
 
 def spread_of(loaders: Mapping[str, Loader], top: int = 10**6, **options: Any) -> Json:
-    """Return what the mode prints, except for the names of the captures."""
+    """Return the answer of spread without the names of the captures."""
     found = stragglers.spread_of_records(loaders, **options)
     notes = [*(f"a host can't be read: {why}" for why in found.unreadable), *found.notes]
     printed: Json = json.loads(json.dumps({"notes": notes, **fields_of(found, top)}))
@@ -96,19 +96,19 @@ def of(name: Name) -> Json:
 
 
 def split(run: Sequence[Json]) -> list[Json]:
-    """Return a record for each device, each with its own order of groups."""
+    """Return a record for each device, with groups in a random order."""
     rng = random.Random(3)
     parts = []
-    for each in run:
-        for at, device in enumerate(each["devices"]):
-            order = rng.sample(range(len(each["groups"])), len(each["groups"]))
+    for record in run:
+        for at, device in enumerate(record["devices"]):
+            order = rng.sample(range(len(record["groups"])), len(record["groups"]))
             steps = [
                 {**step, "device": 0, **{n: [step[n][i] for i in order] for n in ("durs_ps", "ns")}}
-                for step in each["steps"]
+                for step in record["steps"]
                 if step["device"] == at
             ]
-            groups = [each["groups"][i] for i in order]
-            parts.append({**each, "devices": [device], "steps": steps, "groups": groups})
+            groups = [record["groups"][i] for i in order]
+            parts.append({**record, "devices": [device], "steps": steps, "groups": groups})
     return parts
 
 
@@ -131,7 +131,7 @@ class Stragglers(unittest.TestCase):
                 self.assertEqual((verdict["n_slowest"], verdict["n_steps"]), (5, 5))
                 if n_hosts == 1 or n_devices == 1:
                     self.assertIsNone(verdict["scope"])
-                # With two devices on a host, the other one is above the rest by chance.
+                # With two devices on a host, the second device can be above the rest by chance.
                 elif n_devices > 2:
                     self.assertEqual(verdict["scope"], "device")
                 self.assertEqual(answer["devices"][0]["device"], slow[1])
@@ -141,12 +141,12 @@ class Stragglers(unittest.TestCase):
                     self.assertLess(step["step_spread_pct"], 0.001)
                 self.assertAlmostEqual(answer["slowest_vs_median"]["factor"], 1.06, delta=0.02)
 
-    def test_uniform_cause_is_close_to_100_percent(self) -> None:
+    def test_uniform_cause_explains_nearly_100_percent(self) -> None:
         names = names_of(1, 4)
         run = pod(records.of_demo(), names, slow={names[1]: lambda *_: 1.06}, jitter=0.0005)
         self.assertGreater(cohort(run)["verdict"]["uniform_pct"], 97)
 
-    def test_slow_line_comes_first(self) -> None:
+    def test_slowed_line_comes_first(self) -> None:
         program = records.of_demo()
         compute = {
             key: sum(op.duration for op in ops)
@@ -169,7 +169,7 @@ class Stragglers(unittest.TestCase):
         self.assertEqual((first["kind"], first["agg_key"]), slow_key)
         self.assertAlmostEqual(first["delta_pct"], 30, delta=1)
 
-    def test_cause_and_scope_are_named(self) -> None:
+    def test_cause_and_scope_of_a_straggler_are_named(self) -> None:
         program = records.of_demo()
         names = names_of(2, 4)
         idle = cohort(pod(program, names, idle={names[2]: 10**10}))["verdict"]
@@ -183,8 +183,8 @@ class Stragglers(unittest.TestCase):
         sick = cohort(pod(program, names, idle=of_host))["verdict"]
         self.assertEqual((sick["straggler"], sick["scope"]), (of(names[6]), "host"))
 
-    def test_one_slow_device_does_not_make_its_host_slow(self) -> None:
-        # Its neighbours are above the median half the time, but not as far.
+    def test_single_slow_device_does_not_make_the_host_slow(self) -> None:
+        # The slow device's neighbours are above the median half the time, but by less.
         rng = random.Random(5)
         for n_devices in (2, 4, 8):
             found: dict[tuple[str, str | None], int] = defaultdict(int)
@@ -200,18 +200,19 @@ class Stragglers(unittest.TestCase):
                 self.assertGreaterEqual(found["device", "device"], 190)
                 self.assertGreaterEqual(found["host", "host"], 190)
 
-    def test_host_is_slow_from_half_of_the_stragglers_excess_on(self) -> None:
+    def test_slow_host_must_reach_half_of_the_excess_of_the_straggler(self) -> None:
         for other, scope in ((1020, "host"), (1019, "device"), (1001, "device")):
             with self.subTest(other=other):
                 self.assertEqual(self.scope([1040, other], [1000, 1000]), scope)
 
     def scope(self, *hosts: Sequence[float]) -> str | None:
-        """Return the scope of the first device by the loads of all."""
+        """Return the scope of the first device, given the loads of all devices."""
         members = members_of(hosts)
         return stragglers.scope_of_straggler(cohorts.Cohort(members), members[0])
 
     def test_slow_host_is_found(self) -> None:
-        # Its devices take turns in being the slowest. One slow device makes no slow host.
+        # The host's devices alternate as the slowest device; a single slow device makes no slow
+        # host.
         program = records.of_demo()
         n_shared = 0
         for n_hosts, n_devices, n_steps in ((2, 4, 6), (4, 4, 6), (6, 2, 6), (2, 2, 12)):
@@ -245,7 +246,8 @@ class Stragglers(unittest.TestCase):
             # The slowest device of the other host is as slow.
             [(10, 12), (11, 12)],
             *([(10, 10), (10, 99)], [(10, 10), (10, 10)]),
-            # Hosts of one device, of unequal numbers of devices, or a single host.
+            # The cases are hosts with a single device, hosts with unequal numbers of devices, and a
+            # single host.
             *([(10,), (11,)], [(10, 10, 10), (11, 11)], [(10, 10), (11, 11), (9,)], [(10, 11)]),
         ):
             with self.subTest(hosts=hosts):
@@ -266,7 +268,7 @@ class Stragglers(unittest.TestCase):
             verdict = cohort(run)["verdict"]
             for found in n_found:
                 n_found[found] += verdict[found] is not None
-        # 5 %, and three standard errors.
+        # The limit is 5 % plus three standard errors.
         for found in n_found:
             self.assertLessEqual(n_found[found], n * 0.05 + 3 * (n * 0.05 * 0.95) ** 0.5)
 
@@ -290,7 +292,7 @@ class Stragglers(unittest.TestCase):
 
 
 def exact(devices: dict[Name, Sequence[Json]], base: Json | None = None) -> list[Json]:
-    """Return the records of a run with these figures in each step, and zeros for the rest."""
+    """Return the records of a run with these figures in each step, and zeros elsewhere."""
     base = base or records.record(records.made_up(1, 12))
     nothing = dict.fromkeys(("duration_ps", "comm_ps", "host_ps", "wait_ps"), 0)
     plain = {**base["steps"][0], **nothing, "durs_ps": [], "ns": []}
@@ -320,7 +322,7 @@ def loaded(loads: Sequence[int], **more: int) -> list[Json]:
 
 
 class Exact(unittest.TestCase):
-    """Cases exactly at a limit, or with nothing to divide by."""
+    """Test cases exactly at a limit, or with a divisor of zero."""
 
     def verdict(self, *devices: Sequence[Json], per_host: int = 1) -> Json:
         names = names_of(len(devices) // per_host, per_host)
@@ -340,7 +342,7 @@ class Exact(unittest.TestCase):
                 verdict = self.verdict(loaded(first), loaded([500, 500]))
                 self.assertEqual(verdict["imbalance"], imbalance)
 
-    def test_steps_without_time_are_ignored(self) -> None:
+    def test_steps_without_duration_are_ignored(self) -> None:
         twice = {load: [*loaded([load]), {}, *loaded([load])] for load in (500, 600)}
         some = cohort(exact({("h0", str(load)): steps for load, steps in twice.items()}))
         self.assertEqual(some["verdict"]["imbalance"], "large")
@@ -352,25 +354,26 @@ class Exact(unittest.TestCase):
 
     def test_spread_of_a_step_is_relative_to_the_median(self) -> None:
         durations = dict(zip(names_of(2, 2), (1500, 1000, 1300, 1100), strict=True))
-        run = exact({name: [{"duration_ps": each}] for name, each in durations.items()})
+        run = exact({name: [{"duration_ps": duration}] for name, duration in durations.items()})
         [step] = cohort(run)["steps"]
         self.assertEqual(step["step_spread_pct"], round(100 * 500 / 1200, 3))
-        # An odd number of devices has one in the middle.
+        # With an odd number of devices, a single device has the median.
         [step] = cohort(run, device="/device:TPU:0")["steps"]
         self.assertEqual(step["step_spread_pct"], round(100 * 200 / 1400, 3))
 
     def test_chance_of_exactly_5_percent_makes_a_straggler(self) -> None:
-        # The slowest of 20 in two steps of two: 20 / 20^2.
+        # The same device is the slowest of 20 in both steps by chance with a probability of 20 /
+        # 20^2.
         rest = [loaded([500, 500])] * 18
         verdict = self.verdict(*rest, loaded([600, 600]), loaded([500, 500]))
         self.assertEqual((verdict["p_value"], verdict["straggler"]),
                          (0.05, of(("h18", "/device:TPU:0"))))  # fmt: skip
-        # With 19 the chance is larger.
+        # With 19 devices the chance is larger.
         verdict = self.verdict(*rest, loaded([600, 600]))
         self.assertEqual((verdict["p_value"], verdict["straggler"]), (0.052632, None))
 
-    def test_scope_is_host_if_all_its_devices_reach_half_the_excess(self) -> None:
-        # The others' median is 550; half of the straggler's excess is 125.
+    def test_scope_is_the_host_if_all_devices_reach_half_the_excess(self) -> None:
+        # The median of the remaining devices is 550; half of the straggler's excess is 125.
         for other, scope in ((674, "device"), (675, "host")):
             loads = (500, 600, 800, other)
             verdict = self.verdict(*(loaded([load] * 4) for load in loads), per_host=2)
@@ -386,7 +389,7 @@ class Exact(unittest.TestCase):
             [("h1", 1, 800, 2), ("h2", 1, 800, 0), ("h0", 2, 501, 0)],
         )  # fmt: skip
 
-    def test_cause_covers_80_percent_of_the_excess(self) -> None:
+    def test_cause_must_cover_80_percent_of_the_excess(self) -> None:
         for host, idle, cause in (
             (0, 20, "own"),
             (0, 21, None),
@@ -397,7 +400,7 @@ class Exact(unittest.TestCase):
             (0, 80, "idle"),
             (0, 79, None),
             (40, 40, None),
-            # More than the whole excess, if other parts became less.
+            # A part covers more than the whole excess if other parts became smaller.
             (120, 0, "host"),
         ):
             slow = loaded([600] * 4, host_ps=100 + host, busy_ps=950 - idle)
@@ -405,8 +408,8 @@ class Exact(unittest.TestCase):
             with self.subTest(host=host, idle=idle):
                 self.assertEqual(self.verdict(*rest, slow)["cause"], cause)
 
-    def test_lines_of_one_device_count_as_0_on_the_other(self) -> None:
-        # All differ equally, so the first by name are shown, and there is no factor.
+    def test_lines_missing_on_a_device_count_as_0(self) -> None:
+        # All lines differ equally, so the first lines by name are shown, and there is no factor.
         base = records.record(records.made_up(2))
         durs = [7 * (group["kind"] != "comm") for group in base["groups"]]
         keys = sorted((g["kind"], g["agg_key"]) for g in base["groups"] if g["kind"] != "comm")
@@ -420,7 +423,7 @@ class Exact(unittest.TestCase):
             self.assertEqual((*figures, row["delta_pct"]), (7, 0, 7, None))
         self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (1000, 1000 - 20 * 7))
         self.assertEqual((lines["factor"], of["verdict"]["uniform_pct"]), (None, None))
-        # Lines that only the median device has.
+        # Only the median device has these lines.
         slow = {"duration_ps": 1500}
         of = cohort(exact({("h0", "0"): [slow], ("h0", "1"): [ran]}, base))
         lines = of["slowest_vs_median"]
@@ -451,7 +454,7 @@ class Joining(unittest.TestCase):
         names = names_of(3, 2)
         cls.records = pod(records.of_demo(), names, slow={names[3]: lambda *_: 1.06})
 
-    def test_order_and_number_of_files_change_nothing(self) -> None:
+    def test_order_and_number_of_files_do_not_matter(self) -> None:
         answer = spread(self.records)
         self.assertEqual(spread(self.records[::-1]), answer)
         parts = split(self.records)
@@ -474,16 +477,16 @@ class Joining(unittest.TestCase):
     def test_devices_are_grouped_by_program(self) -> None:
         other = pod(records.made_up(2), [("h8", f"/device:TPU:{d}") for d in range(2)])
         answer = spread([*self.records, *other])
-        self.assertEqual([each["n_devices"] for each in answer["cohorts"]], [6, 2])
+        self.assertEqual([cohort["n_devices"] for cohort in answer["cohorts"]], [6, 2])
         self.assertEqual((answer["n_hosts"], answer["n_devices"]), (4, 8))
         self.assertEqual(answer["cohorts"][0], cohort(self.records))
         self.assertEqual(answer["cohorts"][1], cohort(other))
         self.assertEqual(spread([*other, *self.records]), answer)
         # Programs with equally many devices are sorted by name.
         others = [*other, *pod(records.made_up(3), [("h9", "0"), ("h9", "1")])]
-        programs = sorted(each["devices"][0]["program"] for each in others)
+        programs = sorted(record["devices"][0]["program"] for record in others)
         for run in (others, others[::-1]):
-            self.assertEqual([each["program"] for each in spread(run)["cohorts"]], programs)
+            self.assertEqual([cohort["program"] for cohort in spread(run)["cohorts"]], programs)
 
     def test_unreadable_host_is_counted_and_noted(self) -> None:
         good = list(map(loader_of, self.records))
@@ -501,7 +504,7 @@ class Joining(unittest.TestCase):
         refusals: list[tuple[list[Loader], str, str]] = [
             ([refuse, refuse], "unreadable_xplane_pb", "h9.xplane.pb"),
             ([bad_record], "unreadable_record", "not a record"),
-            # With several reasons none of them is that of the whole.
+            # With several reasons, no single reason describes the whole.
             ([bad_record, partial(refuse, "z")], "unreadable_xplane_pb", "not a record"),
         ]
         for loaders, reason, detail in refusals:
@@ -510,7 +513,7 @@ class Joining(unittest.TestCase):
             self.assertEqual(caught.exception.reason, reason)
             self.assertIn(detail, str(caught.exception.fields["detail"]))
 
-    def test_record_that_changes_while_it_is_read_is_refused(self) -> None:
+    def test_record_that_changes_during_reading_is_refused(self) -> None:
         changes: list[Json] = [{"devices": [], "steps": []}, {"steps": []}]
         for change in changes:
             versions = [self.records[0], {**self.records[0], **change}]
@@ -519,8 +522,8 @@ class Joining(unittest.TestCase):
                 spread_of({"a.json": partial(next, first)})
             self.assertIn("changed", str(caught.exception.fields["detail"]))
 
-    def test_damaged_record_is_counted_or_read(self) -> None:
-        good = [json.dumps(each).encode() for each in pod(records.made_up(2), names_of(2, 2))]
+    def test_damaged_record_is_read_or_counted_as_unreadable(self) -> None:
+        good = [json.dumps(record).encode() for record in pod(records.made_up(2), names_of(2, 2))]
         rng = random.Random(9)
         for _ in range(50):
             data = bytearray(good[0])
@@ -529,7 +532,7 @@ class Joining(unittest.TestCase):
             answer = spread_of(in_files([loader(bytes(data)), loader(good[1])]))
             self.assertEqual(answer["n_hosts"] + answer["n_hosts_unreadable"], 2)
 
-    def test_device_option_selects_one_device_of_each_host(self) -> None:
+    def test_device_option_selects_a_device_of_each_host(self) -> None:
         answer = spread(self.records, device="/device:TPU:1")
         self.assertEqual(answer["n_devices"], 3)
         self.assertEqual(answer["cohorts"][0]["verdict"]["straggler"], of(("h1", "/device:TPU:1")))
@@ -551,7 +554,7 @@ class Joining(unittest.TestCase):
 
     def test_duplicates_that_differ_are_refused(self) -> None:
         another = pod(records.of_demo(), names_of(3, 2), seed=5)[1]
-        # Each figure counts.
+        # A difference in any figure counts.
         step: Json = {"duration_ps": 1000, "busy_ps": 900, "comm_ps": 100, "host_ps": 10}
         others: list[Json] = [
             *({name: figure - 1} for name, figure in step.items()),
@@ -560,7 +563,7 @@ class Joining(unittest.TestCase):
         ]
         pairs = [
             *(
-                [exact({("h1", "0"): [each]})[0] for each in (step, step | other)]
+                [exact({("h1", "0"): [figures]})[0] for figures in (step, step | other)]
                 for other in others
             ),
             [self.records[1], another],
@@ -586,7 +589,7 @@ class Joining(unittest.TestCase):
         self.assertEqual(spread(split(self.records)), spread(self.records))
 
     def with_other_lines(self, of: Json) -> Json:
-        """Exchange two lines, so that all sums stay the same."""
+        """Exchange two lines, so that all sums remain equal."""
         other: Json = json.loads(json.dumps(of))
         at = [n for n, group in enumerate(other["groups"]) if group["kind"] == "compute"][:2]
         for step in other["steps"]:
@@ -596,10 +599,10 @@ class Joining(unittest.TestCase):
 
     def test_steps_are_aligned_by_name_and_repetition(self) -> None:
         run = json.loads(json.dumps(self.records))
-        for each in run:
-            for step in each["steps"]:
+        for record in run:
+            for step in record["steps"]:
                 step["name"] = "train" if step["index"] < 4 else "eval"
-        # This host's capture began one step later, with an evaluation before it.
+        # This host's capture began one step later, with an evaluation before the step.
         for step in run[2]["steps"]:
             step["name"] = ("eval", "train", "train", "train", "train")[step["index"]]
         answer = cohort(run)
@@ -607,8 +610,8 @@ class Joining(unittest.TestCase):
         first = answer["steps"][0]
         loads = [
             step["duration_ps"] - step["comm_ps"]
-            for at, each in enumerate(run)
-            for step in each["steps"]
+            for at, record in enumerate(run)
+            for step in record["steps"]
             if step["index"] == (1 if at == 2 else 0)
         ]
         self.assertEqual(first["max_load_ps"], max(loads))
@@ -621,9 +624,9 @@ class Joining(unittest.TestCase):
         self.assertEqual([s["name"] for s in answer["cohorts"][0]["steps"]],
                          ["step 0", "step 2", "step 3", "step 4"])  # fmt: skip
         self.assertEqual(len(answer["notes"]), 1)
-        # A step that is left out still counts as the first of its name.
-        for each in run:
-            for step in each["steps"]:
+        # An unused step still counts as the first step with its name.
+        for record in run:
+            for step in record["steps"]:
                 step["name"] = "train"
         aligned = [{**step, "name": "train"} for step in answer["cohorts"][0]["steps"]]
         self.assertEqual(cohort(run)["steps"], aligned)
@@ -642,7 +645,7 @@ class Joining(unittest.TestCase):
         answer = spread(run)
         self.assertEqual(answer["cohorts"][0]["n_steps"], 5)
         self.assertIn("offset", answer["notes"][0])
-        # One device is aligned with none.
+        # A single device needs no alignment.
         self.assertEqual(spread(run[:1], device="/device:TPU:0")["notes"], [])
 
     def test_notes_are_sorted(self) -> None:
@@ -651,9 +654,11 @@ class Joining(unittest.TestCase):
         run += exact(
             {("h2", "0"): [step] * 2, ("h2", "1"): [step]}, records.record(records.made_up(2))
         )
-        for each in run:
-            each["devices"] = [{**device, "step_source": "modules"} for device in each["devices"]]
-        first, second = sorted({each["devices"][0]["program"] for each in run})
+        for record in run:
+            record["devices"] = [
+                {**device, "step_source": "modules"} for device in record["devices"]
+            ]
+        first, second = sorted({record["devices"][0]["program"] for record in run})
         n_left_out = {run[0]["devices"][0]["program"]: 2, run[2]["devices"][0]["program"]: 1}
         left_out = "steps left out that not all devices have used"
         offset = "executions are aligned by their place in the capture; captures may be offset"
@@ -668,18 +673,18 @@ class Joining(unittest.TestCase):
             ],
         )
 
-    def test_steps_option_selects_steps(self) -> None:
+    def test_steps_option_selects_steps_of_all_devices(self) -> None:
         some = slice(1, -1)
         answer = cohort(self.records, steps=some)
         self.assertEqual([step["name"] for step in answer["steps"]], ["step 1", "step 2", "step 3"])
         renumbered = json.loads(json.dumps(self.records))
-        for each in renumbered:
-            each["steps"] = [step for step in each["steps"] if 1 <= step["index"] <= 3]
+        for record in renumbered:
+            record["steps"] = [step for step in record["steps"] if 1 <= step["index"] <= 3]
         self.assertEqual(answer, cohort(renumbered))
 
 
 class Cost(unittest.TestCase):
-    def test_chance_of_many_steps_is_exact_and_quick(self) -> None:
+    def test_chance_of_many_steps_is_exact_and_fast(self) -> None:
         for k, n, d in itertools.product(range(1, 9), range(1, 9), (2, 3, 7)):
             ways = sum(comb(n, i) * (d - 1) ** (n - i) for i in range(k, n + 1))
             expected = min(Fraction(1), d * Fraction(ways, d**n))
@@ -687,14 +692,14 @@ class Cost(unittest.TestCase):
         with within(0.2):
             stragglers.chance_of_slowest(1, 5000, 8)
 
-    def test_many_programs_are_read_quickly(self) -> None:
+    def test_many_programs_are_read_fast(self) -> None:
         many = records.record(records.made_up(1, 12))
         [device], [step] = many["devices"], many["steps"]
         many["devices"] = [
             {**device, "device": str(number), "program": str(number // 2)} for number in range(400)
         ]
         many["steps"] = [{**step, "device": number} for number in range(400)]
-        # The mode holds the last records, and so does this loader.
+        # The mode keeps the last records in memory, and so does this loader.
         held: list[record_format.Record | NoAnswer] = [record_format.record_of(many)]
         with within(1):
             self.assertEqual(len(spread_of({"a.json": lambda: held})["cohorts"]), 200)

@@ -1,4 +1,4 @@
-"""The mode summary: ranks, rollups, phases, idle gaps and kernels."""
+"""Test the mode summary: ranks, rollups, phases, idle gaps and kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Summary(unittest.TestCase):
         op("t", "tuple", 110, 5),
     )
 
-    def test_groups_are_ranked_by_time_and_ties_by_key(self) -> None:
+    def test_groups_are_ranked_by_time_and_equal_times_by_key(self) -> None:
         self.assertEqual(
             column(summary(list(self.OPS))["top_compute_groups"], "rank", "agg_key"),
             [(1, "tfop:c"), (2, "tfop:a"), (3, "tfop:b")],
@@ -39,7 +39,7 @@ class Summary(unittest.TestCase):
                 ("tfop:b", "compute", 10),
             ],
         )
-        # The base of percentages is compute alone.
+        # Percentages are relative to compute alone.
         self.assertEqual(said["top_compute_groups"][0]["pct_of_compute"], 42.857)
 
     def test_tail_sums_the_omitted_groups(self) -> None:
@@ -53,7 +53,7 @@ class Summary(unittest.TestCase):
             self.assertEqual(column(said["top_compute_groups"], "agg_key"), keys)
             self.assertEqual(tuple(said["tail_compute"].values()), tail)
 
-    def test_default_is_fifty_groups(self) -> None:
+    def test_fifty_groups_are_shown_by_default(self) -> None:
         said = summary([leaf(2 * i, 1, tf_op=str(i)) for i in range(60)])
         self.assertEqual(len(said["top_compute_groups"]), 50)
         self.assertEqual(said["tail_compute"], {"n_groups_omitted": 10, "dur_ps": 10})
@@ -162,8 +162,8 @@ class IdleGaps(unittest.TestCase):
             ],
         )
 
-    def test_ten_longest_gaps_are_listed_and_equals_by_time(self) -> None:
-        # Gaps of 2 ps at 0, 3, … 30, then one of 67 to the end.
+    def test_ten_longest_gaps_are_listed_with_equal_gaps_by_time(self) -> None:
+        # The gaps take 2 ps each at 0, 3, … 30, and the last gap takes 67 ps up to the end.
         ops = [leaf(3 * i + 2, 1) for i in range(11)]
         rows = self.gaps(ops)
         self.assertEqual(
@@ -217,7 +217,7 @@ class CommRollup(unittest.TestCase):
         rows = summary(list(ops))["comm_rollup"]
         return [tuple(row.values())[:4] for row in rows]
 
-    def test_waits_are_sorted_by_what_they_wait_for(self) -> None:
+    def test_waits_are_grouped_by_the_awaited_collective(self) -> None:
         host = "(f32[8]{0}, f32[8]{0:S(5)}, u32[]{:S(2)}) %copy-start.1"
         local = "(f32[8]{0}, f32[8]{0:S(1)}, u32[]{:S(2)}) %copy-start.1"
         for category, name, operands, whom in (
@@ -260,7 +260,7 @@ class CommRollup(unittest.TestCase):
             with self.subTest(category=category):
                 self.assertEqual(self.rollup(op("all-gather.1", category, 0, 5)), [])
 
-    def test_other_ops_expose_nothing(self) -> None:
+    def test_math_and_copies_on_the_core_expose_nothing(self) -> None:
         ops = [op("x", c, i, 5) for i, c in enumerate(("copy", "copy-start", "sort", "tuple"))]
         self.assertEqual(self.rollup(*ops), [])
 
@@ -309,7 +309,7 @@ class Kernels(unittest.TestCase):
         )
         self.assertEqual(column(rows, "phases"), [{"backward": 30}, {"forward": 10, "unknown": 5}])
 
-    def test_shapes_are_those_of_the_longest_execution(self) -> None:
+    def test_longest_execution_gives_the_shapes(self) -> None:
         target = ', custom_call_target="tpu_custom_call"'
         ops = [
             op("k.1", "custom-call", 0, 5, shape="f32[1]", attributes=target),

@@ -1,7 +1,7 @@
 """Test `--format text`: figures, units, names, wrapping.
 
-`Reading` parses a text: the figures below each heading must be those of the JSON, in the unit that
-the heading names.
+`Reading` parses a text: the figures below each heading must equal the figures of the JSON, in the
+unit that the heading names.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from tests.harness import (
     AFTER,
     BEFORE,
     DEMO,
-    FLAG_FILE,
     PROFILES,
     SCRIPT,
     InFolder,
@@ -64,7 +63,7 @@ UNITS = {
     **dict(layout.BYTES),
     **dict(layout.FLOPS),
 }
-# A figure in a sentence has its unit.
+# A figure in a sentence has a unit.
 FIELD = r"([+-]?\d[\d.]*(?:e[+-]\d+)?(?: [\w%]+)?|\?)"
 FIGURE_RE = re.compile(r"[+-]?\d[\d.]*(?:e[+-]\d+)?")
 
@@ -74,7 +73,7 @@ FIGURE_RE = re.compile(r"[+-]?\d[\d.]*(?:e[+-]\d+)?")
 
 
 def by_columns(line: str) -> str:
-    """Return one character for each column of the terminal."""
+    """Return the text with one character for each column of the terminal."""
     wide = (
         "" if unicodedata.category(character) in ("Mn", "Me")
         else character * (1 + (unicodedata.east_asian_width(character) in "WF"))
@@ -106,14 +105,15 @@ def first_of(row: Json, column: Column) -> Any:
 
 
 class Reading:
-    """Compares a text with its answer, line by line."""
+    """Compare a text with its answer, line by line."""
 
     def __init__(self, fields: Json, text: str) -> None:
         self.lines = text.splitlines()
         # Indented lines continue a sentence.
         self.sentences = [" ".join(part.split()) for part in re.split(r"\n(?!  )", text)]
         self.fields = fields
-        # How many figures of tables were compared, and which declared parts were found.
+        # The attributes count the compared figures of tables, and list the declared parts that were
+        # found.
         self.n_in_tables = 0
         self.met: set[tuple[str, ...]] = set()
 
@@ -178,7 +178,7 @@ class Reading:
         while not self.lines[at].startswith("  ") or not self.is_heading(self.lines[at], columns):
             at += 1
         shown = [by_columns(line) for line in self.lines[at : at + 1 + len(rows) + len(ends)]]
-        # The next table with this title must find its own.
+        # The next table with the same title must find a separate match.
         self.lines[at - 1] = ""
         assert len(shown) == 1 + len(rows) + len(ends), table.title
         place = 2
@@ -255,7 +255,7 @@ def says_something(row: Json, column: Column) -> bool:
 
 
 def heading_of(column: Column) -> re.Pattern[str]:
-    """Return a pattern for a heading, with its unit and the blanks before it."""
+    """Return a pattern for a heading, including the unit and the leading blanks."""
     units = "|".join(map(re.escape, UNITS))
     unit = rf"(?: ?(?:{units})(?![\w/]))?" if column.kind in layout.UNITS else ""
     return re.compile(rf" *({re.escape(column.heading)}{unit})(?= |$)")
@@ -294,7 +294,7 @@ def rows_of(fields: Json, table: Table) -> list[Json]:
 
 
 def is_figure(cell: str, value: Any, kind: str, size: int) -> bool:
-    """Return True if a cell is the value, rounded to the cell's decimals."""
+    """Return True if a cell shows the value, rounded to the cell's decimals."""
     if not FIGURE_RE.fullmatch(cell):
         return False
     shown, real = Decimal(cell), Decimal(str(value)) / size
@@ -308,7 +308,7 @@ def is_figure(cell: str, value: Any, kind: str, size: int) -> bool:
 
 
 def is_shown(shown: str, value: Any, kind: str) -> bool:
-    """Return True if a figure with its unit is the value."""
+    """Return True if a figure with a unit shows the value."""
     if value is None:
         return shown == "?"
     figure, _, unit = shown.partition(" ")
@@ -349,17 +349,8 @@ def on_demo(mode: str) -> Iterator[Json]:
         yield answer(AFTER, mode, "--baseline", str(BEFORE))
         yield answer(AFTER, mode, "--baseline", str(BEFORE), "--top", "3")
         return
-    of_mode = {
-        "bottleneck": ["--model-flops=1e12", "--tokens=1e6"],
-        "summary": ["--include-comm"],
-        "by_scope": ["--depth=1"],
-        "by_op": ["--op=fusion.365"],
-        "program": [f"--flags={FLAG_FILE}"],
-        "anatomy": ["--plane=0", "--sample=2"],
-    }
+    # `answers` has the answers with options.
     yield demo(mode)
-    top = [] if mode in ("by_scope", "anatomy") else ["--top=3"]
-    yield demo(mode, *of_mode.get(mode, ()), *top)
 
 
 class Figures(unittest.TestCase):
@@ -373,7 +364,7 @@ class Figures(unittest.TestCase):
         reading.check()
         return reading
 
-    def test_figures_of_real_captures_are_those_of_the_json(self) -> None:
+    def test_text_of_real_captures_has_the_figures_of_the_json(self) -> None:
         modes = [mode for mode in WITH_TEXT if mode != "compare"]
         cases = itertools.product(sorted(PROFILES.glob("*.xplane.pb")), modes)
         for path, mode in sampled(cases, 5):
@@ -391,7 +382,7 @@ class Figures(unittest.TestCase):
                     self.assertGreater(reading.n_in_tables, 5)
                     met[mode] |= reading.met
         more = [answer(to_host(), "comm"), answer(with_complaints(), "anatomy")]
-        more += [demo("bottleneck", "--tokens=1e6")]
+        more += [demo("bottleneck", "--tokens=1e6"), demo("by_scope", "--depth=1")]
         for fields in (*answers(), *more):
             if fields["mode"] in met:
                 with self.subTest(mode=fields["mode"]):
@@ -400,7 +391,7 @@ class Figures(unittest.TestCase):
             told = set(everything_in(parts_of(mode)))
             self.assertEqual(told - met[mode], set(), mode)
 
-    def test_figures_of_random_traces_are_those_of_the_json(self) -> None:
+    def test_text_of_random_traces_has_the_figures_of_the_json(self) -> None:
         n = 0
         for seed in sampled(range(150), 25):
             data, mode, options = random_case(random.Random(f"text {seed}"))
@@ -415,7 +406,7 @@ class Figures(unittest.TestCase):
                     self.assertLessEqual(max(map(len, text.encode(encoding).splitlines())), 100)
         self.assertGreater(n, 120)
 
-    def test_wrong_figures_are_found(self) -> None:
+    def test_wrong_figures_in_a_text_are_detected(self) -> None:
         fields = answer(DEMO, "bottleneck")
         text = text_of(fields, "utf-8")
         for told, other in (
@@ -491,7 +482,7 @@ class Units(unittest.TestCase):
             },
         )
 
-    def test_other_kinds_of_figures(self) -> None:
+    def test_counts_percentages_and_rates_are_formatted(self) -> None:
         kinds: dict[str, dict[Any, str]] = {
             "percent": {0.0: "0.0 %", 24.774: "24.8 %", 99.96: "100.0 %", -0.04: "0.0 %"},
             "share": {0.096853: "9.7 %", 1.5: "150.0 %", None: "?"},
@@ -505,7 +496,7 @@ class Units(unittest.TestCase):
         for kind, cases in kinds.items():
             self.assert_shown(kind, cases)
 
-    def test_column_has_one_unit(self) -> None:
+    def test_column_has_a_single_unit(self) -> None:
         for values, unit, shown in (
             ([18308477314, 92536716, None, 0], "ms", ["18.31", "0.09", "?", "0"]),
             ([999_949, 1], "ns", ["999.9", "0.0"]),
@@ -543,7 +534,7 @@ class Names(unittest.TestCase):
                 self.assertTrue(ASCII.seen(name).isascii())
                 self.assertTrue(ASCII.seen(name).isprintable())
 
-    def test_long_names_are_cut_in_the_middle_and_files_from_the_left(self) -> None:
+    def test_long_names_are_cut_in_the_middle_and_file_names_on_the_left(self) -> None:
         for drawn, width, of_name, of_file in (
             ("abcdefghij", 10, "abcdefghij", "abcdefghij"),
             ("abcdefghij", 7, "abcd…ij", "…efghij"),
@@ -561,7 +552,7 @@ class Names(unittest.TestCase):
         self.assertEqual(ASCII.ends_of("abcdefghij", 8), "abcd...j")
         self.assertEqual(ASCII.end_of("abcdefghij", 8), "...fghij")
 
-    def test_hostile_names_are_escaped_and_fit_in_all_columns(self) -> None:
+    def test_hostile_names_are_escaped_and_fit_in_the_columns(self) -> None:
         """No line is wider than 100 columns or contains a dangerous character."""
         names = [*HOSTILE, "層" * 99, "x" * 70_000, "a b " * 99]
         ops = [
@@ -596,7 +587,7 @@ class Names(unittest.TestCase):
 
 
 class Lines(unittest.TestCase):
-    def test_lines_are_wrapped_between_words(self) -> None:
+    def test_long_lines_are_wrapped_between_words(self) -> None:
         words = "a " * 60 + "b" * 150 + f" 12{layout.TIED}ms"
         lines = layout.wrapped(words, UTF8, "- ", "    ")
         self.assertTrue(all(len(line) <= 100 for line in lines))
@@ -645,7 +636,7 @@ class Command(InFolder):
         )
         return done.stdout.decode(encoding), done.returncode, done.stderr.decode(encoding)
 
-    def test_status_and_stderr_are_as_with_json(self) -> None:
+    def test_status_and_stderr_are_the_same_as_with_json(self) -> None:
         for options in (
             [str(DEMO), "--mode", "bottleneck"],
             [str(DEMO), "--mode", "summary", "--step", "99"],
@@ -669,14 +660,14 @@ class Command(InFolder):
             self.assertEqual(fields["reason"], "bad_arguments")
             self.assertIn(f"{mode} has no --format text", fields["detail"])
 
-    def test_ascii_stream_gets_ascii_text(self) -> None:
+    def test_ascii_stream_gets_only_ascii_text(self) -> None:
         said, _, _ = self.printed(
             str(DEMO), "--mode", "bottleneck", "--format=text", encoding="ascii"
         )
         self.assertIn(" us", said)
         self.assertIn(".../layers/attention.py:15", said)
 
-    def test_refusals_have_the_reason_and_what_is_available(self) -> None:
+    def test_refusals_show_the_reason_and_the_available_names(self) -> None:
         n = 0
         for outcome in refusals():
             fields = outcome.object

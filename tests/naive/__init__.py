@@ -1,12 +1,12 @@
-"""A second, naive implementation of the core, which random tests compare with the program.
+"""Implement the core a second time, naively; random tests compare the results with the program.
 
-It follows the specification alone and shares no code with the program. It decodes the whole file
-with a slow wire decoder, keeps every event as a plain object, and computes each figure by its own
-comprehension over those objects. It has no accumulators and no fast paths and accepts quadratic
-time, so its mistakes differ from those of fast code.
+The naive implementation follows the specification alone and shares no code with the program. The
+whole file is decoded with a slow wire decoder, every event is a plain object, and each figure is
+computed by a separate comprehension over those objects. Accumulators and fast paths are avoided,
+and quadratic time is acceptable, so the mistakes differ from mistakes in fast code.
 
-`analyse(data, mode, **options)` returns what the program prints, without the fields that name
-files and without `UNREAD`. Notes of unspecified wording begin with "~".
+`analyse(data, mode, **options)` returns the answer that the program should print, without the
+fields that name files and without `UNREAD`. Notes of unspecified wording begin with "~".
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The cost of communication: executions paired one by one, replica groups as sets of devices,
-and overlap by interval arithmetic."""
+"""Implement the cost of communication naively: executions paired individually, replica groups as
+sets of devices, and overlap by interval arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +31,11 @@ from tests.naive.wire import every, fields, last, numbers_in, signed
 
 T = TypeVar("T")
 Sets = frozenset[frozenset[int]]
-# Bytes and elements
+# A size is a pair of bytes and elements.
 Size = tuple[int, int]
 MOST_DEVICES = 2**17
 MOST_BYTES = 2**63
-# Collectives with outputs as large as their inputs
+# These collectives have outputs as large as their inputs.
 EVEN = ("all-reduce", "all-to-all", "collective-permute", "collective-broadcast")
 
 
@@ -42,7 +43,7 @@ EVEN = ("all-reduce", "all-to-all", "collective-permute", "collective-broadcast"
 
 
 def as_sets(groups: Sequence[Sequence[int]]) -> Sets | None:
-    """Return the groups as sets; None if one is empty or two share a device."""
+    """Return the groups as sets, or None if a group is empty or two groups share a device."""
     members = [device for group in groups for device in group]
     if len(set(members)) < len(members) or not all(groups) or any(m < 0 for m in members):
         return None
@@ -54,12 +55,12 @@ def are_dims(dims: Sequence[int]) -> bool:
 
 
 def places(dims: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return all coordinates of a mesh, the last dimension fastest."""
+    """Return all coordinates of a mesh; the last dimension varies fastest."""
     return list(itertools.product(*map(range, dims)))
 
 
 def iota_sets(shape: Sequence[int], dims: Sequence[int], order: Sequence[int]) -> Sets | None:
-    """Number the devices by `dims`, permute the dimensions, and cut the ids into groups."""
+    """Number the devices by `dims`, permute the dimensions, and divide the ids into groups."""
     order = order or list(range(len(dims)))
     if len(shape) != 2 or not are_dims(dims) or sorted(order) != list(range(len(dims))):
         return None
@@ -79,20 +80,23 @@ def mesh_sets(
     parts: Sequence[tuple[int, int, int | None]],
     device_ids: Sequence[int],
 ) -> Sets | None:
-    """Group devices that differ only in these axes, or parts of axes. A part is (axis, size
-    before it, its size or None for the whole axis)."""
+    """Group devices that differ only in these axes, or in parts of axes.
+
+    A part is (axis, size before the part, size of the part or None for the whole axis).
+    """
     if not are_dims(dims) or (device_ids and len(device_ids) != prod(dims)):
         return None
     if any(not 0 <= axis < len(dims) for axis, _, _ in parts):
         return None
-    factors = []  # (axis, stride, size) of what varies
+    factors = []  # Each varying part is (axis, stride, size).
     for axis, before, factor in parts:
         size = dims[axis] if factor is None else factor
         if before < 1 or size < 1 or dims[axis] % (before * size):
             return None
         factors.append((axis, dims[axis] // (before * size), size))
     for one, other in itertools.combinations(factors, 2):
-        # In one axis, the outer part must be a multiple of the inner one.
+        # Within an axis, the size of the outer part must be a multiple of the size of the inner
+        # part.
         (_, s, _), (_, t, m) = sorted([one, other], key=lambda f: -f[1])
         if one[0] == other[0] and s % (t * m):
             return None
@@ -109,14 +113,14 @@ def mesh_sets(
 class Who:
     size: int | None = None
     label: str | None = None
-    # The groups; None for permutes, and if there are too many devices to list.
+    # The groups are None for permutes, and if there are too many devices to list.
     sets: Sets | None = None
 
     @staticmethod
     def of_sets(sets: Sets | None, n_devices: int | None) -> Who | None:
         if sets is None:
             return None
-        if not sets:  # all devices
+        if not sets:  # The groups contain all devices.
             if n_devices is None:
                 return Who()
             stride = ", stride 1" if n_devices > 1 else ""
@@ -179,11 +183,8 @@ def sets_in_text(text: str) -> Sets | None:
     return mesh_sets([int(size) for _, size in axes], parts, [])
 
 
-# --- what the program says -----------------------------------------------------------------------
-
-
 def sets_in_program(instruction: Instruction) -> Sets | None:
-    """Return the groups of the first field that has them: 93, 87.2, 92, then lists (49, 87.1)."""
+    """Return the groups of the first field that has groups: 93, 87.2, 92, then lists (49, 87.1)."""
     message = instruction.message
     if last(message, 93, b""):
         written = fields(last(message, 93, b""))
@@ -212,7 +213,7 @@ def pairs_in_program(instruction: Instruction) -> list[tuple[int, int]]:
 
 
 def bits(dtype: str | None) -> int | None:
-    """Return the bits of an element."""
+    """Return the number of bits of an element."""
     if dtype == "pred":
         return 8
     digits = re.match(r"[a-z]+(\d+)", dtype or "")
@@ -220,7 +221,7 @@ def bits(dtype: str | None) -> int | None:
 
 
 def size_of(arrays: Iterable[tuple[str | None, Sequence[int]]]) -> Size | None:
-    """Return bytes and elements, each array in whole bytes; None if a size is unknown."""
+    """Return bytes and elements, with each array in whole bytes, or None if a size is unknown."""
     sizes = []
     for dtype, dims in arrays:
         width = bits(dtype)
@@ -232,7 +233,7 @@ def size_of(arrays: Iterable[tuple[str | None, Sequence[int]]]) -> Size | None:
 
 
 def size_of_shapes(shapes: Sequence[Shape]) -> Size | None:
-    """Return the size of arrays in a text; None if a dimension is dynamic."""
+    """Return the size of arrays in a text, or None if a dimension is dynamic."""
     if any("<=" in shape.text for shape in shapes):
         return None
     return size_of((shape.dtype, shape.dims) for shape in shapes)
@@ -242,7 +243,7 @@ def size_of_shapes(shapes: Sequence[Shape]) -> Size | None:
 
 
 def begins(op: Op) -> bool:
-    if op.hlo.name is None:  # without a name the op can't be paired
+    if op.hlo.name is None:  # An op without a name cannot be paired.
         return False
     is_half = op.category in (*TRANSFERS, "host send", "host recv")
     return op.category.endswith("-start") or op.is_async_fusion_start or is_half
@@ -254,14 +255,14 @@ def first(values: Iterable[T | None]) -> T | None:
 
 @dataclass(eq=False)
 class Transfer:
-    """An op that communicates; for a wait also the op that begins it."""
+    """Represent an op that communicates, and for a wait also the op that starts the transfer."""
 
     op: Op
     start: Op | None
 
     @cached_property
     def inside(self) -> Instruction | None:
-        """Return the collective that the program has in it."""
+        """Return the collective that the program's instruction contains."""
         if self.op.program is None or self.op.instruction is None:
             return None
         return self.op.program.collective_of(self.op.instruction)
@@ -290,9 +291,10 @@ class Transfer:
         return "sparse_core" if program.is_on_sparse_core(instruction) else "core"
 
     @property
-    def told(self) -> Instruction | None:
-        """Return what is inside if it is that collective; an all-reduce may be part of a
-        reduce-scatter."""
+    def matching_inside(self) -> Instruction | None:
+        """Return the collective inside if it has the op's kind; an all-reduce can be part of a
+        reduce-scatter.
+        """
         inside = self.inside.collective if self.inside is not None else None
         made_of_it = (self.collective, inside) == ("reduce-scatter", "all-reduce")
         return self.inside if inside == self.collective or made_of_it else None
@@ -311,7 +313,7 @@ class Transfer:
         operands = self.op.hlo.operands
         if of_start or not operands or f"{self.op.hlo.opcode}(((" not in self.op.text:
             return of_start
-        return operands[0].elements[0].arrays()  # ((inputs), outputs, …)
+        return operands[0].elements[0].arrays()  # The shapes are ((inputs), outputs, …).
 
     @property
     def shapes_out(self) -> list[Shape]:
@@ -350,43 +352,46 @@ class Transfer:
 
     @cached_property
     def size_in(self) -> Size | None:
-        program = None if self.told is None else self.op.program
+        program = None if self.matching_inside is None else self.op.program
         arrays = None
-        if program is not None and self.told is not None:
-            arrays = program.arrays_into(self.told)
+        if program is not None and self.matching_inside is not None:
+            arrays = program.arrays_into(self.matching_inside)
         ways = [self.in_text(self.shapes_in), self.in_program(arrays)]
         return first(reversed(ways) if self.is_fusion else ways)
 
     @cached_property
     def size_out(self) -> Size | None:
         arrays = None
-        if self.told is not None and self.told.collective == self.collective:
+        if self.matching_inside is not None and self.matching_inside.collective == self.collective:
             assert self.op.program is not None
-            arrays = self.op.program.arrays_out_of(self.told)
+            arrays = self.op.program.arrays_out_of(self.matching_inside)
         ways = [self.in_text(self.shapes_out), self.in_program(arrays)]
         return first(reversed(ways) if self.is_fusion else ways)
 
     @property
     def is_in_place(self) -> bool:
-        """Return whether a permute writes into part of its input."""
+        """Return True if a permute writes into part of its input."""
         texts = [op.hlo.attributes for op in (self.op, self.start) if op is not None]
         if any("slice_sizes" in attributes for attributes in texts):
             return True
         into, out = len(self.shapes_in), len(self.shapes_out)
         if not self.is_fusion and into > 1 and into > out:
             return True
-        program, told = self.op.program, self.told
-        if program is None or told is None or (self.is_fusion and self.op.is_wait):
+        program, matching_inside = self.op.program, self.matching_inside
+        if program is None or matching_inside is None or (self.is_fusion and self.op.is_wait):
             return False
-        into, out = len(program.arrays_into(told) or []), len(program.arrays_out_of(told) or [])
+        into, out = (
+            len(program.arrays_into(matching_inside) or []),
+            len(program.arrays_out_of(matching_inside) or []),
+        )
         return into > 1 and into > out
 
     @property
     def does_more(self) -> bool:
-        """Return whether a fusion, known by its text alone, does more than move its input."""
+        """Return True if a fusion, known only by its text, does more than move its input."""
         into, out = self.size_in, self.size_out
-        is_told = self.told is not None and not self.op.is_wait
-        if not self.is_fusion or is_told or into is None or out is None:
+        is_in_program = self.matching_inside is not None and not self.op.is_wait
+        if not self.is_fusion or is_in_program or into is None or out is None:
             return False
         if self.collective in EVEN:
             return into != out
@@ -442,10 +447,10 @@ class Transfer:
         return Who.of_sets(sets_in_text(attributes.get("replica_groups", "")), self.n_devices)
 
     def who_in_program(self) -> Who | None:
-        program, told = self.op.program, self.told
-        if program is None or told is None:
+        program, matching_inside = self.op.program, self.matching_inside
+        if program is None or matching_inside is None:
             return None
-        start = program.first_of(told)
+        start = program.first_of(matching_inside)
         if start is None:
             return None
         if self.collective == "collective-permute":
@@ -503,7 +508,9 @@ class Comm:
     # pairs
 
     def ops_called(self, program_id: int | None, name: str) -> list[Op]:
-        """Return ops of a name that begin something: the step's first, then any of the device."""
+        """Return ops with this name that start a transfer: the step's first op, then any op of the
+        device.
+        """
         in_step = [e.op for e in self.step.leaves]
         return [
             op
@@ -544,13 +551,13 @@ class Comm:
         return found
 
     def module_ends(self) -> list[int]:
-        """Return where programs end, by the trace's clock."""
+        """Return the times on the trace's clock at which programs end."""
         events: list[LineEvent] = self.step.plane.events_of("XLA Modules")
         return [span.end for e in events if (span := e.on_trace) is not None]
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """Pair starts and dones in a queue for each name, between two ends of programs."""
+        """Pair starts and dones in a queue for each name, between the ends of two programs."""
         borders = sorted(set(self.module_ends()))
         found = []
         waits = [e for e in self.ours if e.op.is_wait]
@@ -567,7 +574,7 @@ class Comm:
             for stretch in stretches.values():
                 begun = [e for e in stretch if begins(e.op) and queue_of(e) == key]
                 ended = [e for e in stretch if e in waits and queue_of(e) == key]
-                # The sort is stable, so otherwise the order of the file holds.
+                # The sort is stable, so equal events remain in the order of the file.
                 order = sorted(
                     [e for e in stretch if e in begun or e in ended],
                     key=lambda e: (e.on_trace.start, e in ended),
@@ -635,7 +642,7 @@ class Comm:
         return sum(self.covered(*stretch) for stretch in stretches)
 
     def once(self, events: list[Event]) -> list[Event]:
-        """Return the events without starts that have a wait among them."""
+        """Return the events, except starts that have a wait among the events."""
         ends = [(e.op.program_id, self.start_names[id(e.op)]) for e in events if e.op.is_wait]
         return [
             e
@@ -646,7 +653,7 @@ class Comm:
     def sum_of(
         self, events: list[Event], fact: Callable[[Transfer], int | Fraction | None]
     ) -> int | None:
-        """Return the sum, rounded at the end; None if the fact is unknown for one event."""
+        """Return the sum, rounded at the end, or None if the fact is unknown for any event."""
         facts = [fact(self.transfers[id(e.op)]) for e in events]
         known = [Fraction(value) for value in facts if value is not None]
         return round(sum(known, Fraction(0))) if len(known) == len(facts) else None

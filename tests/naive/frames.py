@@ -1,4 +1,6 @@
-"""Stack frames: which end of a stack is innermost, and which lines are the user's code."""
+"""Interpret stack frames: which end of a stack is innermost, and which lines are the user's
+code.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,14 @@ def file_of(line: str) -> str:
 
 
 def fits(source: str | None, frame: str) -> bool:
-    """Return whether a source names the line of a frame; the source may lack folders."""
+    """Return True if a source names the line of a frame; the source may lack folders."""
     if source is None:
         return False
     return line_of(frame) == source or line_of(frame).endswith(f"/{source}")
 
 
-def order_told(frames: Sequence[str], source: str | None) -> str | None:
-    """Return the order if the source fits exactly one end of the stack."""
+def known_order(frames: Sequence[str], source: str | None) -> str | None:
+    """Return the order of frames if the source matches exactly one end of the stack."""
     if not frames:
         return None
     match fits(source, frames[0]), fits(source, frames[-1]):
@@ -51,16 +53,16 @@ def order_told(frames: Sequence[str], source: str | None) -> str | None:
 
 
 def majority(orders: Iterable[str | None]) -> str | None:
-    """Return the more frequent order, or None."""
-    told = list(orders)
-    n_inner, n_outer = told.count(INNERMOST_FIRST), told.count(OUTERMOST_FIRST)
+    """Return the more frequent order, or None for a tie."""
+    known = list(orders)
+    n_inner, n_outer = known.count(INNERMOST_FIRST), known.count(OUTERMOST_FIRST)
     if n_inner == n_outer:
         return None
     return INNERMOST_FIRST if n_inner > n_outer else OUTERMOST_FIRST
 
 
 def is_own(line: str, own: Sequence[str]) -> bool:
-    """Return whether a `file:line` is the user's code; `own` has texts that occur in own files."""
+    """Return True if a `file:line` is the user's code; `own` has texts that occur in own files."""
     file = file_of(line)
     if own:
         return any(text in file for text in own)
@@ -69,13 +71,15 @@ def is_own(line: str, own: Sequence[str]) -> bool:
 
 
 def innermost_own(lines: Sequence[str], own: Sequence[str]) -> str | None:
-    """Return the innermost own line; `lines` begin with the outermost."""
+    """Return the innermost own line; the first of `lines` is the outermost."""
     return next((line for line in reversed(lines) if is_own(line, own)), None)
 
 
 @dataclass(frozen=True)
 class Place:
-    """A line, and the lines of its stack from the outermost in; without a stack only itself."""
+    """Hold a line, and the lines of its stack from the outermost in; without a stack, only the line
+    itself.
+    """
 
     line: str
     lines: tuple[str, ...]

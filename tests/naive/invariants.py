@@ -1,7 +1,7 @@
-"""Invariants of answers: what must hold of every answer, whatever the trace.
+"""Check invariants: statements that must hold for every answer, whatever the trace.
 
-`faults(answer)` checks a single answer, `faults_between(data, options, run)` the answers that
-several modes give for the same step. Each yields a sentence for everything that doesn't hold.
+`faults(answer)` checks a single answer, and `faults_between(data, options, run)` checks the answers
+of several modes about the same step. Both functions yield a sentence for everything that is wrong.
 Times must neither be lost nor counted twice, and figures that several modes print must agree.
 """
 
@@ -11,6 +11,7 @@ import gzip
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from _proto import xplane_pb2
@@ -42,7 +43,7 @@ def sums_to(what: str, rows: Iterable[Json], name: str, expected: int, rest: int
 
 
 def faults(said: Json) -> Faults:
-    """Check an answer by itself."""
+    """Check a single answer."""
     if said["status"] != "ok":
         return
     if "totals" in said and "container_durations_ps" in said["totals"]:
@@ -55,6 +56,7 @@ def faults(said: Json) -> Faults:
         "by_source": by_source_faults,
         "comm": comm_faults,
         "idle": idle_faults,
+        "kernel": kernel_faults,
         "memory": memory_faults,
         "non_compute": non_compute_faults,
         "program": program_faults,
@@ -89,7 +91,7 @@ def row_faults(what: str, row: Json) -> Faults:
 
 
 def group_faults(row: Json) -> Faults:
-    """Check a row of by_source, and of summary's groups."""
+    """Check a row of by_source, or a group of summary."""
     what, whole, n = row["agg_key"], row["total_dur_ps"], row["n_executions"]
     yield from row_faults(what, row)
     yield from differs(f"{what} phases", sum(row["phases"].values()), whole)
@@ -114,7 +116,7 @@ def likely_faults(row: Json) -> Faults:
 
 
 def top_faults(what: str, rows: list[Json] | None, most: int, whole: int) -> Faults:
-    """Check rows that are the longest parts of a time: ordered, and complete if there are few."""
+    """Check rows of the longest parts of a time: ordered, and complete if there are few rows."""
     if rows is None:
         return
     times = [row["dur_ps"] for row in rows]
@@ -373,6 +375,42 @@ def idle_faults(said: Json) -> Faults:
         yield from differs("causes of a gap", sum(gap["cause"].values()), gap["dur_ps"])
 
 
+def kernel_faults(said: Json) -> Faults:
+    rows = said["kernels"]
+    times = [row["total_dur_ps"] for row in rows]
+    if times != sorted(times, reverse=True):
+        yield f"kernels aren't ordered by time: {times}"
+    for rank, row in enumerate(rows, 1):
+        what = f"kernel {row['kernel']}"
+        yield from row_faults(what, row)
+        yield from differs(f"rank of {what}", row["rank"], rank)
+        if row["lost_ps"] is not None:
+            judged = row["at_roof_ps"] + row["lost_ps"]
+            yield from differs(f"{what} at_roof_ps and lost_ps", judged, row["total_dur_ps"])
+        yield from region_faults(what, row)
+
+
+def region_faults(what: str, row: Json) -> Faults:
+    regions, waiting = row["regions"], row["waiting_ps"]
+    if regions is None:
+        figures = (waiting, row["waiting_pct"], row["computing_ps"], row["outside_regions_ps"])
+        yield from differs(f"{what} without regions", figures, (None,) * 4)
+        return
+    outside, whole = row["outside_regions_ps"], row["total_dur_ps"]
+    yield from sums_to(f"{what} regions", regions, "self_dur_ps", whole, outside)
+    outer = [region for region in regions if not region["depth"]]
+    yield from sums_to(f"{what} outer regions", outer, "total_dur_ps", whole, outside)
+    waits = [region for region in regions if region["waits"]]
+    yield from sums_to(f"{what} waiting", waits, "self_dur_ps", waiting)
+    depths = [-1, *(region["depth"] for region in regions)]
+    if any(after > before + 1 for before, after in pairwise(depths)):
+        yield f"{what}: a region without a parent: {depths}"
+    if min(outside, *(region["self_dur_ps"] for region in regions), waiting) < 0:
+        yield f"{what}: a negative time"
+    if waiting + (row["computing_ps"] or 0) + outside > whole:
+        yield f"{what} waits and computes longer than it runs"
+
+
 def memory_faults(said: Json) -> Faults:
     peak = said["peak_bytes"]
     for name in ("by_source", "by_opcode", "by_argument"):
@@ -413,7 +451,10 @@ def anatomy_faults(said: Json) -> Faults:
 
 
 def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
-    """Compare what the modes say of one step. `ask(mode, **options)` runs the program."""
+    """Compare the answers of several modes about the same step.
+
+    `ask(mode, **options)` runs the program.
+    """
     summary = ask("summary", include_comm=True, top=10**6, **options)
     if summary["status"] != "ok":
         return
@@ -436,6 +477,11 @@ def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
     moved = ask("non_compute", include_comm=True, no_comm_stalls=True, **options)
     yield from faults(moved)
     yield from scopes_between(by_scope, merged, by_source)
+    kernel = ask("kernel", top=10**6, **options)
+    yield from faults(kernel)
+    bottleneck_of_all = ask("bottleneck", top=10**6, **options)
+    rows = [*bottleneck_of_all["findings"], *bottleneck_of_all["kernels_of_unknown_cost"]]
+    yield from kernels_between(kernel, summary, rows)
     program = ask("program", top=10**6, **options)
     if program["status"] == "ok":
         yield from faults(program)
@@ -469,8 +515,21 @@ def idle_between(summary: Json, idle: Json, bottleneck: Json) -> Faults:
     yield from differs("recompute_dur_ps", bottleneck["recompute_dur_ps"], recompute)
 
 
+def kernels_between(kernel: Json, summary: Json, findings: list[Json]) -> Faults:
+    def times(said: Json) -> list[tuple[str, int, int]]:
+        rows = said["kernels"]
+        return [(row["kernel"], row["n_executions"], row["total_dur_ps"]) for row in rows]
+
+    yield from differs("kernels", times(kernel), times(summary))
+    for row in kernel["kernels"]:
+        if row["class"] is not None:
+            its = [finding for finding in findings if finding["kernel"] == row["kernel"]]
+            waiting = sum(finding["waiting_ps"] or 0 for finding in its)
+            yield from differs(f"waiting of {row['kernel']}", waiting, row["waiting_ps"] or 0)
+
+
 def comm_between(summary: Json, bottleneck: Json, comm: Json) -> Faults:
-    """Compare what is exposed in the modes comm, summary and bottleneck."""
+    """Compare the exposed time in the modes comm, summary and bottleneck."""
     rows, totals = summary["comm_rollup"], comm["totals"]
     exposed = exposed_for(rows) - exposed_for(rows, "dma", "sparse_core")
     yield from differs("exposed time", totals["exposed_ps"] + totals["host_ps"], exposed)
@@ -487,7 +546,7 @@ def comm_between(summary: Json, bottleneck: Json, comm: Json) -> Faults:
 
 
 def roofline_between(roofline: Json, by_source: Json) -> Faults:
-    """Compare the parts of a source in roofline with the whole source."""
+    """Compare the roofline's part of a source with the whole source."""
     whole = {row["agg_key"]: row for row in by_source["groups"] if row["kind"] == "compute"}
     costed: Counter[str] = Counter()
     for row in roofline["groups"]:
@@ -508,8 +567,8 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
         if not step["used"]:
             continue
         if has_kinds_on_events(device["device"], ask):
-            # An op's facts on its events are read from its first execution: in a record from the
-            # first of all steps, in the summary from the first of this step.
+            # Facts on events are read from the op's first execution: for a record, the first of all
+            # steps; for the summary, the first of the picked step.
             continue
         asked = {} if device["step_source"] is None else {"step": step["index"]}
         said = ask("summary", device=device["device"], **asked)
@@ -527,7 +586,7 @@ def faults_of_record(record: Json, ask: Ask) -> Faults:
 
 
 def has_kinds_on_events(device: str, ask: Ask) -> bool:
-    """Return True if executions have facts that decide the kind of an op."""
+    """Return True if executions have facts that determine the kind of an op."""
     (plane,) = ask("anatomy", plane=device)["planes"]
     names = {name for line in plane["lines"] for name in line["event_stats"]}
     return not names.isdisjoint({"hlo_category", "program_id"})
@@ -537,13 +596,13 @@ NO_COLLECTIVES = ("host", "dma", "sparse_core")
 
 
 def exposed_for(rows: list[Json], *names: str) -> int:
-    """Return the exposed time of what is waited for, all of it if no name is given."""
+    """Return the exposed time of the awaited collective, or all exposed time without a name."""
     its = [row for row in rows if not names or row["waits_for"] in names]
     return total(its, "sync_dur_ps") + total(its, "wait_dur_ps")
 
 
 def faults_of_real_programs(ask: Ask) -> Faults:
-    """Compare modes where each op has one entry and the program and the trace agree."""
+    """Compare modes on traces in which each op has one entry and the program matches the trace."""
     by_op, budget = ask("by_op", top=10**6)["ops"], ask("bottleneck", top=10**6)["budget"]
     for row in budget[:-2]:
         its = [op for op in by_op if op["class"] == row["class"]]
@@ -585,7 +644,7 @@ def faults_of_real_programs(ask: Ask) -> Faults:
 
 
 def scopes_between(by_scope: Json, merged: Json, by_source: Json) -> Faults:
-    """`--merge-layers` adds up scopes that differ in numbers alone."""
+    """Check that `--merge-layers` adds scopes that differ only in numbers."""
     for name in ("total_dur_ps", "self_dur_ps", "n_executions"):
         sums: Counter[str] = Counter()
         for row in by_scope["scopes"]:
@@ -616,7 +675,7 @@ def program_in(data: bytes, program_id: str) -> Program:
 
 
 def program_text_faults(said: Json, data: bytes) -> Faults:
-    """Count in the program what the mode `program` says of it."""
+    """Compare the answer of the mode `program` with counts in the program's text."""
     program = program_in(data, said["program_id"])
     fused = [c for i in program.instructions if i.opcode == "fusion" for c in program.called(i)]
     outside = [i for i in program.instructions if program.home(i) not in fused]
@@ -633,13 +692,15 @@ def program_text_faults(said: Json, data: bytes) -> Faults:
     plain = [i for i in program.instructions if id(i) not in hidden and i.collective]
     plain = [i for i in plain if i.is_done or i.opcode in COLLECTIVES]
     for how in ("sync", "async"):
-        told = Counter[str]()
+        n_printed = Counter[str]()
         for row in said["collectives"]:
-            told[row["collective"]] += row["n_instructions"] if how in row["how"] + "async" else 0
+            n_printed[row["collective"]] += (
+                row["n_instructions"] if how in row["how"] + "async" else 0
+            )
         alike = [i.collective for i in plain if i.is_done == (how == "async")]
         for name, n in Counter(alike).items():
-            if name is not None and told[name] < n:
-                yield f"{told[name]} instructions of {name} ({how}), but the program has {n}"
+            if name is not None and n_printed[name] < n:
+                yield f"{n_printed[name]} instructions of {name} ({how}), but the program has {n}"
     kernels = [i for i in program.instructions if last(i.message, 28, b"") == b"tpu_custom_call"]
     n_kernels = sum(i.opcode == "custom-call" for i in kernels)
     yield from sums_to("kernels", said["kernels"], "n_instructions", n_kernels)
@@ -662,7 +723,7 @@ def leaf_texts(shape: list[tuple[int, Any]]) -> list[str]:
 
 
 def collectives_between(program: Json, comm: Json) -> Faults:
-    """The collectives of one program take no more time than those of the whole step."""
+    """Check that collectives of one program take no more time than all collectives of the step."""
     for figure in ("n_executions", "sync_dur_ps", "wait_dur_ps"):
         ours = total(program["collectives"], figure)
         whole = total(comm["totals"]["by_collective"].values(), figure)
@@ -674,12 +735,12 @@ def collectives_between(program: Json, comm: Json) -> Faults:
 
 
 def number(value: int | str | None) -> int | None:
-    """Return a printed number; those beyond 2**53 are printed as texts."""
+    """Return a printed number; numbers beyond 2**53 are printed as texts."""
     return None if value is None else int(value)
 
 
 def anatomy_of_file(ask: Ask, data: bytes) -> Faults:
-    """Compare both forms of `anatomy` with what protobuf itself parses."""
+    """Compare both forms of `anatomy` with protobuf's own parse."""
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)
     space = xplane_pb2.XSpace.FromString(data)

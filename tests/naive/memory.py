@@ -1,6 +1,7 @@
-"""The mode memory: the peak of HBM, by the program's buffer assignment.
+"""Implement the mode memory naively: the peak of HBM from the program's buffer assignment.
 
-Live buffers are determined after every event from the last event of each buffer, without counters.
+After every heap event, the set of live buffers is computed from the last event of each buffer,
+without counters.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class HeapEvent:
 
 @dataclass(eq=False)
 class Row:
-    """A row at the peak: a buffer, or an allocation described by one of its buffers."""
+    """Represent a row at the peak: a buffer, or an allocation described by one of its buffers."""
 
     kind: str
     size: int
@@ -132,7 +133,7 @@ class Assignment:
         return sum(self.buffer(buffer_id).size for buffer_id in buffer_ids)
 
     def histories(self, allocation: Allocation) -> list[list[HeapEvent]]:
-        """Return the events of its buffers, trace by trace; equal ones once."""
+        """Return the events of the allocation's buffers, trace by trace; equal traces once."""
         found: list[list[HeapEvent]] = []
         for trace in self.traces:
             events = [event for event in trace if event.buffer_id in allocation.buffer_ids]
@@ -142,7 +143,9 @@ class Assignment:
 
 
 def owner(buffer_id: int, events: list[HeapEvent]) -> int:
-    """Return the buffer that a buffer shares memory with after these events, or itself."""
+    """Return the buffer that a buffer shares memory with after these events, or the buffer
+    itself.
+    """
     places = [i for i, e in enumerate(events) if e.buffer_id == buffer_id and e.kind != FREE]
     event = events[places[-1]]
     return buffer_id if event.kind == ALLOC else owner(event.shares_with, events[: places[-1]])
@@ -174,8 +177,9 @@ class Memory:
     # what is live
 
     def maxima(self, allocation: Allocation) -> list[tuple[int, str, set[int]]]:
-        """Return of each history the most live bytes, the instruction where they first occur,
-        and what is live there."""
+        """Return for each trace the maximum of live bytes, the first instruction there, and the
+        live buffers.
+        """
         found = []
         for events in self.assignment.histories(allocation):
             live = [live_after(events[: i + 1]) for i in range(len(events))]
@@ -194,7 +198,7 @@ class Memory:
         return [maximum for allocation in temporary for maximum in self.maxima(allocation)]
 
     def live_rows(self) -> list[Row]:
-        """Return what is live at the peak, largest first."""
+        """Return the rows that are live at the peak, largest first."""
         rows: list[Row] = []
         for allocation in self.assignment.allocations:
             maxima = self.maxima(allocation) if allocation.kind == "temporary" else []
@@ -241,8 +245,11 @@ class Memory:
         return [e.op for e in events if e.op.instruction is instruction]
 
     def likely(self, instruction: Instruction | None) -> LikelySource:
-        """Return the likely line of the op that ran by that name. An instruction that didn't run
-        has its consumer's line before its producer's."""
+        """Return the likely line of the op with the instruction's name.
+
+        For an instruction that did not run, the consumer's line takes precedence over the
+        producer's line.
+        """
         if instruction is None:
             return LikelySource()
         ran_as = self.ops(instruction)
@@ -259,7 +266,7 @@ class Memory:
         return self.likely(self.instruction(row.buffer)).line
 
     def array(self, row: Row) -> tuple[str, list[int], bool] | None:
-        """Return dtype, dims, and whether the dims are only bounds."""
+        """Return dtype, dims, and True if the dims are only upper limits."""
         instruction = self.instruction(row.buffer)
         if instruction is None or row.buffer is None:
             return None

@@ -1,4 +1,4 @@
-"""Planes, lines, events and ops of a device: what is written, and how an op is classed."""
+"""Read planes, lines, events and ops of a device, and classify the ops."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.naive.frames import (
     fits,
     frames_in,
     innermost_own,
+    known_order,
     line_of,
-    order_told,
 )
 from tests.naive.program import (
     COLLECTIVES,
@@ -53,7 +53,7 @@ def text_of(stats: dict[str, StatValue], name: str) -> str | None:
 
 @dataclass
 class Span:
-    """The time in which something ran, by one of the two clocks."""
+    """Represent the time in which something ran, on one of the two clocks."""
 
     start: int
     end: int
@@ -68,7 +68,7 @@ class Span:
 
 @dataclass
 class LineEvent:
-    """An event as stored. An aggregated event has no start."""
+    """Represent an event as stored; an aggregated event has no start."""
 
     metadata_id: int
     start: int | None
@@ -77,14 +77,14 @@ class LineEvent:
 
     @property
     def on_trace(self) -> Span | None:
-        """Return its time by the trace's clock, or None if that is invalid."""
+        """Return the event's time on the trace's clock, or None if the time is invalid."""
         if self.start is None or self.duration < 0:
             return None
         return Span(self.start, self.start + self.duration)
 
     @property
     def on_device(self) -> Span | None:
-        """Return its time by the core's clock, or None if the event doesn't have it."""
+        """Return the event's time on the core's clock, or None if the event has no such time."""
         offset = self.stats.get("device_offset_ps")
         duration = self.stats.get("device_duration_ps")
         if not isinstance(offset, int) or not 0 <= offset < 2**63:
@@ -107,7 +107,7 @@ def decode_line(data: bytes, stat_names: dict[int, str]) -> Line:
     timestamp_ps = signed(last(message, 3, 0)) * 1000
     events = []
     for event in map(fields, every(message, 4)):
-        # Offset and num_occurrences are alternatives, and the last one counts.
+        # The fields offset and num_occurrences are in a oneof, so the last written field counts.
         number, value = [(2, 0), *((n, v) for n, v in event if n in (2, 5))][-1]
         start = timestamp_ps + signed(value) if number == 2 else None
         stats = decode_stats(every(event, 4), stat_names)
@@ -153,7 +153,7 @@ FACTS = ("source", "source_stack", "tf_op", "hlo_category", "program_id")
 
 
 def complete_ops(plane: Plane, executions: list[LineEvent]) -> None:
-    """Copy facts to ops that only their executions have, before the ops are read."""
+    """Copy facts from executions to ops that lack these facts, before the ops are read."""
     for i, op in plane.ops.items():
         for name in (name for name in FACTS if name not in op.stats):
             said = [e.stats[name] for e in executions if e.metadata_id == i and name in e.stats]
@@ -170,7 +170,7 @@ OPENING, CLOSING = "([{", ")]}"
 
 @dataclass
 class Shape:
-    """An array (with a dtype) or a tuple (without) of `elements`."""
+    """Represent an array (with a dtype) or a tuple (without a dtype) of `elements`."""
 
     text: str
     dtype: str | None = None
@@ -187,7 +187,7 @@ class Shape:
 
 @dataclass
 class HloText:
-    """The readable part of an HLO text."""
+    """Represent the readable part of an HLO text."""
 
     name: str | None = None
     output: Shape | None = None
@@ -322,7 +322,9 @@ class HloParser:
         self.expect("}")
 
     def operands(self, names: list[str]) -> list[Shape]:
-        """Return the shapes of operands that show one, and add the names of all to `names`."""
+        """Return the shapes of operands that show a shape, and add the names of all operands to
+        `names`.
+        """
         shapes: list[Shape] = []
         self.skip_blanks()
         if self.accept(")"):
@@ -332,7 +334,8 @@ class HloParser:
             start = self.at
             try:
                 shapes.append(self.shape())
-            except NotHloError:  # a bare name, or the value of a constant or parameter
+            # The operand is a bare name, or the value of a constant or parameter.
+            except NotHloError:
                 self.at = start
             rest = self.free_text(until=",)").strip()
             names += [rest[1:]] if rest.startswith("%") else []
@@ -341,7 +344,7 @@ class HloParser:
             self.expect(",")
 
     def free_text(self, until: str) -> str:
-        """Return everything up to one of `until` outside brackets and quotes."""
+        """Return everything up to one of the characters `until` outside brackets and quotes."""
         start = self.at
         depth = 0
         while not self.at_end():
@@ -411,12 +414,12 @@ LOCAL_ASYNC = words(
 
 
 def is_async_fusion(category: str, name: str | None, which: str) -> bool:
-    """Return whether it is the start or the done of a collective that is a pair of fusions."""
+    """Return True for the start or the done of a collective that is a pair of fusions."""
     return category.endswith("fusion") and has_prefix(name, f"async-collective-{which}")
 
 
 def kind_of(category: str, name: str | None) -> str | None:
-    """Return the kind of a category that is no container; None for an unknown category."""
+    """Return the kind of a category that is not a container, or None for an unknown category."""
     if any(is_async_fusion(category, name, which) for which in ("start", "done")):
         return "comm"
     if category in ASYNC:
@@ -438,15 +441,15 @@ def kind_of(category: str, name: str | None) -> str | None:
 
 @dataclass
 class Op:
-    """An op: the HLO text and the stats of one metadata entry."""
+    """Represent an op: the HLO text and the stats of a metadata entry."""
 
     text: str
     stats: dict[str, StatValue]
     # The compiled programs by program_id.
     entries: dict[int, Entry] = field(default_factory=dict)
-    # The frame order of stacks that nothing of the op itself tells.
+    # This is the frame order of stacks whose own facts do not show the order.
     silent_order: str = INNERMOST_FIRST
-    # Texts in the names of the user's own files.
+    # These texts occur in the names of the user's own files.
     own: Sequence[str] = ()
 
     @property
@@ -503,7 +506,7 @@ class Op:
 
     @property
     def is_synchronous_comm(self) -> bool:
-        """Return whether it is communication that runs on the core."""
+        """Return True for communication that runs on the core."""
         in_part = self.category.endswith(("-start", "-update")) or self.is_async_fusion_start
         return self.kind == "comm" and not in_part and not self.is_wait
 
@@ -519,12 +522,12 @@ class Op:
 
     @property
     def order_by_source(self) -> str | None:
-        return order_told(self.written_frames, self.source)
+        return known_order(self.written_frames, self.source)
 
     @property
     def order_by_program(self) -> str | None:
         line = None if self.instruction is None else self.instruction.line
-        return order_told(self.written_frames, line)
+        return known_order(self.written_frames, line)
 
     @property
     def stack_order(self) -> str | None:
@@ -532,13 +535,13 @@ class Op:
 
     @property
     def is_order_guessed(self) -> bool:
-        """Return whether the frame order is unknown and matters."""
+        """Return True if the frame order is unknown and matters."""
         frames = self.written_frames
         return self.order_by_source is None and frames != frames[::-1]
 
     @cached_property
     def frames(self) -> list[str]:
-        """Return the frames from the outermost in."""
+        """Return the frames from the outermost to the innermost."""
         frames = self.written_frames
         return frames[::-1] if self.stack_order == INNERMOST_FIRST else frames
 
@@ -616,7 +619,7 @@ class Op:
 
     @property
     def collective_inside(self) -> str | None:
-        """Return the collective that an asynchronous op wraps in the program."""
+        """Return the collective that an asynchronous op contains in the program."""
         if self.program is None or self.instruction is None:
             return None
         if not self.instruction.is_asynchronous:
@@ -626,8 +629,8 @@ class Op:
 
     @cached_property
     def waits_for(self) -> str:
-        # The category decides, except for async-done and copy-done, where the op's name does.
-        # An all-reduce-scatter computes a reduce-scatter.
+        # The category determines the collective, except for async-done and copy-done, where the
+        # op's name decides. An all-reduce-scatter computes a reduce-scatter.
         name = self.hlo.name or ""
         telling = name if self.category in ASYNC else self.category.replace(" ", ".")
         if telling.startswith("all-reduce-scatter"):
@@ -646,7 +649,9 @@ class Op:
 
     @property
     def is_copy_to_host(self) -> bool:
-        """Return whether an output is in host memory; a start's first output is its destination."""
+        """Return True if an output is in host memory; the first output of a start is the
+        destination.
+        """
         outputs = self.output_arrays[:1] if self.has_started_only else self.output_arrays
         return any(array.memory_space == "(5)" for array in outputs)
 
@@ -697,15 +702,17 @@ class LikelySource:
 
     @staticmethod
     def of(**places: Place | None) -> LikelySource:
-        """Return the first line that is known, with its name."""
+        """Return the first known line, with its kind."""
         known = [LikelySource(place, how) for how, place in places.items() if place is not None]
         return known[0] if known else LikelySource()
 
 
 @dataclass(eq=False)
 class Event:
-    """An execution in the step, by both clocks. The trace's clock decides if it is in the step,
-    all figures use the device's."""
+    """Represent an execution in the step, on both clocks.
+
+    The trace's clock determines the events of the step, and all figures use the device's clock.
+    """
 
     op: Op
     on_trace: Span
@@ -765,7 +772,7 @@ def distinct(values: Iterable[str | None]) -> list[str]:
 
 
 def union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return disjoint intervals in order that cover the same time."""
+    """Return disjoint intervals, in order, that cover the same time."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted((s, e) for s, e in intervals if s < e):
         if merged and start <= merged[-1][1]:

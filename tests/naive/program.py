@@ -1,8 +1,8 @@
-"""The compiled programs that a trace contains.
+"""Read the compiled programs that a trace contains.
 
-A HloProto becomes plain objects, all of it at once, and each question is answered by going through
-them again: users are found by asking every instruction for its operands, callers likewise. Only
-what an id stands for is kept, so that real programs take seconds.
+A whole HloProto becomes plain objects. Each question is answered by searching all objects again:
+for example, users of an instruction are found by examining the operands of every instruction. Only
+lookups by id are cached, so that real programs take seconds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COLLECTIVES = (
 )
 TRANSFERS = ("send", "recv")
 MAX_HOPS = 8
-# (dtype, dims) of each array
+# Each array is a pair (dtype, dims).
 Arrays = list[tuple[str, list[int]]]
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ Identified = TypeVar("Identified", "Instruction", "Computation")
 
 
 def has_prefix(name: str | None, prefix: str) -> bool:
-    """Return whether a name is `prefix`, alone or followed by a separator or a digit."""
+    """Return True if a name is `prefix`, alone or followed by a separator or a digit."""
     return (
         name is not None
         and name.startswith(prefix)
@@ -68,19 +68,21 @@ class Instruction:
     called_ids: list[int]
     line: str | None
     stack: str | None
-    # As many frames as are known, even if the outermost is missing.
-    told_stack: str | None
+    # The stack has all known frames, even if the outermost frame is missing.
+    known_stack: str | None
     op_name: str
     shape: Message
     message: Message
 
     @property
     def place(self) -> Place | None:
-        return Place.of(self.line, self.told_stack)
+        return Place.of(self.line, self.known_stack)
 
     @property
     def is_start(self) -> bool:
-        """Return whether it begins an asynchronous operation, as `send` and `recv` do."""
+        """Return True if the instruction starts an asynchronous operation, as `send` and
+        `recv` do.
+        """
         is_fusion = self.opcode == "fusion" and has_prefix(self.name, "async-collective-start")
         return is_fusion or self.opcode.endswith("-start") or self.opcode in TRANSFERS
 
@@ -100,7 +102,7 @@ class Instruction:
 
     @property
     def arrays(self) -> Arrays:
-        """Return the arrays of its output, tuples taken apart."""
+        """Return the arrays of the output, with tuples flattened."""
         return arrays_of(fields(last(self.message, 3, b"")))
 
     @property
@@ -109,7 +111,7 @@ class Instruction:
 
     @property
     def collective(self) -> str | None:
-        """Return the collective that it is, or is a part of."""
+        """Return the collective that the instruction performs, starts or ends."""
         named = self.opcode if self.opcode == "dynamic-update-slice" else self.family
         return named if named in COLLECTIVES else None
 
@@ -135,7 +137,7 @@ class Computation:
 
 
 def with_id(wanted: int, items: Sequence[Identified]) -> Identified | None:
-    """Return the only item with that id; None if several have it."""
+    """Return the only item with the given id, or None if several items have the id."""
     found = [item for item in items if item.id == wanted]
     return found[0] if len(found) == 1 else None
 
@@ -150,7 +152,7 @@ def known(items: Iterable[T | None]) -> list[T]:
 
 @dataclass
 class Frames:
-    """The frames of a program; ids count from 1."""
+    """Represent the frames of a program; ids start at 1."""
 
     files: list[str]
     locations: list[Message]
@@ -169,12 +171,14 @@ class Frames:
         return file_and_line(self.files[file_id - 1], last(location, 3, 0))
 
     def stack(self, frame_id: int) -> str | None:
-        """Return a stack from the outermost frame in, if it is complete."""
-        stack, ends = self.told(frame_id)
+        """Return a complete stack from the outermost frame to the innermost."""
+        stack, ends = self.known_stack(frame_id)
         return stack if ends else None
 
-    def told(self, frame_id: int) -> tuple[str | None, bool]:
-        """Return the known part of a stack from the outermost frame in, and if it is complete."""
+    def known_stack(self, frame_id: int) -> tuple[str | None, bool]:
+        """Return the known part of a stack, outermost frame first, and True if the stack is
+        complete.
+        """
         ids: list[int] = []
         while frame_id != 0 and frame_id not in ids and self.line(frame_id) is not None:
             ids.append(frame_id)
@@ -204,7 +208,7 @@ def decode_instruction(message: Message, frames: Frames) -> Instruction:
         called_ids=numbers_in(message, 38),
         line=frames.line(last(metadata, 15, 0)) or in_file,
         stack=frames.stack(last(metadata, 15, 0)),
-        told_stack=frames.told(last(metadata, 15, 0))[0],
+        known_stack=frames.known_stack(last(metadata, 15, 0))[0],
         op_name=text_in(metadata, 2),
         shape=shape,
         message=message,
@@ -242,7 +246,7 @@ def decode_program(data: bytes) -> Program:
 
 @dataclass
 class Entry:
-    """An entry of the plane that holds the programs."""
+    """Represent an entry of the plane that holds the programs."""
 
     name: str
     hlo: bytes | None
@@ -258,7 +262,7 @@ class Entry:
 
 
 def decode_entries(plane: Message) -> dict[int, Entry]:
-    """Return the entries by program id, which is from 0 to 2**64 - 1."""
+    """Return the entries by program id, which is between 0 and 2**64 - 1."""
     stat_names = {i: text_in(message, 2) for i, message in decode_map(plane, 5).items()}
     entries: dict[int, Entry] = {}
     for written in map(fields, every(plane, 4)):
@@ -275,7 +279,7 @@ def decode_entries(plane: Message) -> dict[int, Entry]:
 
 
 def id_of_program(stat: StatValue | None, name: str, key: int) -> int:
-    """Return the stat, else the number in parentheses that ends the name, else the key."""
+    """Return the stat, else the number in parentheses at the end of the name, else the key."""
     if isinstance(stat, int):
         return stat % 2**64
     before, _, number = name.removesuffix(")").rpartition("(")
@@ -312,7 +316,7 @@ class Program:
 
     @cached_property
     def all_operands(self) -> dict[Instruction, list[Instruction]]:
-        """Return the operands of each instruction, which are in the same computation."""
+        """Return the operands of each instruction, which belong to the same computation."""
         return {
             user: unique(known(with_id(i, home.instructions) for i in user.operand_ids))
             for user, home in self.homes.items()
@@ -332,7 +336,7 @@ class Program:
         return self.all_operands[instruction]
 
     def users(self, instruction: Instruction) -> list[Instruction]:
-        """Return the users in the order of the computation."""
+        """Return the users of an instruction in the order of the computation."""
         return [i for i in self.home(instruction).instructions if instruction in self.operands(i)]
 
     def called(self, instruction: Instruction) -> list[Computation]:
@@ -342,7 +346,9 @@ class Program:
         return [i for i in self.instructions if computation in self.called(i)]
 
     def inside(self, called: list[Computation], seen: list[Computation]) -> list[Instruction]:
-        """Return all instructions in these computations and those they call, depth first."""
+        """Return all instructions in these computations and in computations they call, depth
+        first.
+        """
         out: list[Instruction] = []
         for computation in called:
             if computation in seen:
@@ -360,10 +366,12 @@ class Program:
         neighbours: Callable[[Instruction], list[Instruction]],
         is_wanted: Callable[[Instruction], bool],
     ) -> list[Instruction]:
-        """Return the way from `origin` (left out) to the nearest wanted one, breadth first."""
+        """Return the path from `origin` (excluded) to the nearest matching instruction, breadth
+        first.
+        """
         ways = [[origin]]
         seen = [origin]
-        for way in ways:  # the list grows during the loop
+        for way in ways:  # The list grows during the loop.
             for reached in neighbours(way[-1]):
                 if reached in seen:
                     continue
@@ -374,8 +382,10 @@ class Program:
         return []
 
     def chain(self, instruction: Instruction) -> list[Instruction]:
-        """Return start, updates and done with what is between them, as far as they are found.
-        Any other instruction is a chain by itself."""
+        """Return start, updates and done with the instructions between them, as far as found.
+
+        Any other instruction is a chain by itself.
+        """
         if not instruction.is_asynchronous:
             return [instruction]
         way = self.way_to_start(instruction)
@@ -389,7 +399,7 @@ class Program:
         return way + after
 
     def way_to_start(self, instruction: Instruction) -> list[Instruction]:
-        """Return the way from the nearest start of its family to the instruction."""
+        """Return the path from the nearest start of the same family to the instruction."""
         if instruction.is_start:
             return [instruction]
         back = self.nearest(
@@ -415,7 +425,9 @@ class Program:
         return [link for link in chain if link.is_asynchronous] or chain
 
     def collective_of(self, instruction: Instruction) -> Instruction | None:
-        """Return the first collective that it is or contains, in the order of its parts."""
+        """Return the first collective that the instruction performs or contains, in the order of
+        parts.
+        """
         for part in self.parts(instruction):
             for candidate in (part, *self.inside(self.called(part), [])):
                 if candidate.collective:
@@ -452,13 +464,13 @@ class Program:
     # likely lines
 
     def place_of(self, instruction: Instruction) -> Place | None:
-        """Return the place of an instruction that is no parameter."""
+        """Return the place of an instruction that is not a parameter."""
         if instruction.opcode == "parameter":
             return None
         return instruction.place
 
     def own_place(self, instruction: Instruction, source: str | None) -> Place | None:
-        """Return the own line; `source` is the op's source in the trace."""
+        """Return the instruction's own line; `source` is the op's source in the trace."""
         places = [self.place_of(instruction)]
         if instruction.opcode != "parameter":
             places.append(Place.of(source))
@@ -467,13 +479,17 @@ class Program:
         return next(iter(known(places)), None)
 
     def path_of(self, instruction: Instruction) -> str | None:
-        """Return its op_name, or that of its start if it is a done without one."""
+        """Return the op_name of an instruction; for a done without an op_name, that of the
+        start.
+        """
         links = [instruction, *(self.chain(instruction) if instruction.is_done else [])]
         named = [link.op_name for link in links if link is instruction or link.is_start]
         return next((name for name in named if name), None)
 
     def roots(self, computation: Computation, seen: list[Computation]) -> list[Instruction]:
-        """Return the root, followed by the roots of what the root calls."""
+        """Return the root of a computation, followed by the roots of computations that the root
+        calls.
+        """
         if computation in seen or computation.root is None:
             return []
         seen.append(computation)
@@ -481,7 +497,8 @@ class Program:
         return [computation.root, *(root for roots in inner for root in roots)]
 
     def place_inside(self, instruction: Instruction) -> Place | None:
-        # Other operations call computations without wrapping them, such as a reducer.
+        # Other operations call computations without wrapping them: a reduce calls its reducer, for
+        # example.
         if not instruction.is_asynchronous or instruction.family not in ("async", "fusion"):
             return None
         collective = self.collective_inside(instruction)
@@ -494,7 +511,7 @@ class Program:
         begin: list[Instruction],
         nearby: Callable[[Instruction], list[Instruction]],
     ) -> Place | None:
-        """Return the line nearest to the begin of a search, in at most MAX_HOPS hops."""
+        """Return the line nearest to the start of a search, at most MAX_HOPS hops away."""
         seen = list(begin)
         ring = list(begin)
         entered = [self.home(near) for near in begin]

@@ -1,4 +1,4 @@
-"""The step: how it is picked, its clocks, its totals, and the mode by_source."""
+"""Implement the step naively: picking, clocks, totals, and the mode by_source."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Json = dict[str, Any]
 
 @dataclass
 class Options:
-    """The options of the command line by name."""
+    """Hold the options of the command line by name."""
 
     device: str = "/device:TPU:0"
-    step: int | str | None = None  # "all" for every op of the device
+    step: int | str | None = None  # The value "all" selects every op of the device.
     step_id: str | None = None
     own: Sequence[str] = ()
     top: int | None = None
@@ -52,7 +52,7 @@ class AbsentError(Exception):
 
 @dataclass
 class Step:
-    """A step, or all ops of the device (without an index)."""
+    """Represent a step, or all ops of the device (without an index)."""
 
     index: int | None
     name: str | None
@@ -61,7 +61,7 @@ class Step:
     n_events: int = 0
 
     def admits(self, start: int | None) -> bool:
-        """Return whether an op that starts then, by the trace's clock, is in the step."""
+        """Return True if an op with this start, on the trace's clock, belongs to the step."""
         return self.index is None or self.on_trace.holds(start)
 
 
@@ -88,7 +88,9 @@ def as_busy_as_any(steps: list[Step]) -> list[Step]:
 
 
 def busiest(steps: list[Step]) -> Step:
-    """Return the step with most ops: the typical one of several, the middle one if none has ops."""
+    """Return the step with most ops: of several such steps the median one; without ops the middle
+    one.
+    """
     if all(step.n_events == 0 for step in steps):
         return steps[len(steps) // 2]
     typical = sorted(
@@ -109,7 +111,7 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
 
 
 def meant(asked: str, names: Iterable[str]) -> str | None:
-    """Return the name itself, or the only one with that prefix; a number is never a prefix."""
+    """Return the name itself, or the only name with this prefix; a number is never a prefix."""
     distinct_names = set(names)
     if asked in distinct_names:
         return asked
@@ -146,12 +148,13 @@ def pick_step(steps: list[Step], options: Options, n_on_line: int, notes: list[s
 
 @dataclass
 class Clocks:
-    """The relation of the trace's clock to the device's, by ops that have both times."""
+    """Relate the trace's clock to the device's clock by ops that have both times."""
 
-    timed: list[tuple[Span, Span]]  # on the trace's clock, on the device's
+    # Each pair has a time on the trace's clock and a time on the device's clock.
+    timed: list[tuple[Span, Span]]
 
     def delta(self, time: int) -> int:
-        """Return the difference from the trace's clock to the device's at a time."""
+        """Return the difference from the trace's clock to the device's clock at a time."""
         starts = [(on_trace.start, on_device.start) for on_trace, on_device in self.timed]
         ends = [(on_trace.end, on_device.end) for on_trace, on_device in self.timed]
         if not starts:
@@ -166,10 +169,10 @@ class Clocks:
 
 
 def window_of(step: Step, events: list[Event], clocks: Clocks) -> Span:
-    """Return the step's time on the clock of its ops."""
+    """Return the step's time on the clock of the step's ops."""
     if clocks.timed and step.on_device is not None:
         return step.on_device
-    # The first op's difference applies, so no op begins before the window.
+    # The first op's difference applies, so no op starts before the window.
     first = min(events, key=lambda e: e.start, default=None)
     delta = first.on_device.start - first.on_trace.start if first else 0
     start = step.on_trace.start + delta
@@ -181,8 +184,11 @@ def window_of(step: Step, events: list[Event], clocks: Clocks) -> Span:
 
 @dataclass
 class Picked:
-    """The picked step: its window and its events, by the device's clock or, if there is none,
-    by the trace's. Printed times are relative to `base`."""
+    """Represent the picked step: the window, and the events on the device's clock or, without a
+    device clock, on the trace's clock.
+
+    Printed times are relative to `base`.
+    """
 
     plane: Plane
     options: Options
@@ -197,7 +203,7 @@ class Picked:
 
     @property
     def is_timed(self) -> bool:
-        """Return whether times are by the device's clock."""
+        """Return True if times are on the device's clock."""
         return bool(self.clocks.timed)
 
     @property
@@ -221,7 +227,7 @@ class Picked:
         return [e for e in self.leaves if e.op.kind in kinds]
 
     def covered(self, events: list[Event]) -> list[tuple[int, int]]:
-        """Return the parts of the window in which one of the events runs."""
+        """Return the parts of the window in which at least one of the events runs."""
         return union((max(e.start, self.window.start), min(e.end, self.window.end)) for e in events)
 
     def stack_order(self) -> str | None:
@@ -308,7 +314,7 @@ class Picked:
 
     def by_source_row(self, events: list[Event]) -> Json:
         first, total = events[0].op, duration(events)
-        # The first of the longest executions is the example.
+        # The example is the first of the longest executions.
         example = max(events, key=lambda e: e.duration)
         return {
             "agg_key": first.agg_key,
@@ -337,7 +343,7 @@ def whole_time(spans: list[Span]) -> int:
 
 
 def time_between(spans: list[Span]) -> int:
-    """Return the time that is in none of the spans."""
+    """Return the time outside of all spans."""
     return whole_time(spans) - length(union((span.start, span.end) for span in spans))
 
 
@@ -366,7 +372,7 @@ def ops_of(events: list[Event]) -> list[Op]:
 
 
 def settle_stacks(plane: Plane, ops: list[Op], own: Sequence[str], notes: list[str]) -> None:
-    """Decide the frame order of a device's stacks by these ops, before stacks are read."""
+    """Determine the frame order of a device's stacks from these ops, before stacks are read."""
     order = majority(op.order_by_source for op in ops)
     order = order or majority(op.order_by_program for op in ops)
     if order is None and any(op.is_order_guessed for op in ops):
@@ -394,7 +400,7 @@ def read_picked(
 ) -> Picked:
     """Return the picked step with its events."""
     on_line = plane.events_of("XLA Ops")
-    # Aggregated events have no time, so every step lacks them.
+    # Aggregated events have no time, so no step includes them.
     dropped = [
         e
         for e in on_line

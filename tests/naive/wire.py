@@ -1,4 +1,4 @@
-"""The wire format and the parts of an XSpace, decoded slowly."""
+"""Decode the wire format and the parts of an XSpace, slowly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def fields(data: bytes) -> Message:
-    """Return (number, value) of each field: an int for a varint, otherwise bytes."""
+    """Yield (number, value) of each field: an int for a varint, otherwise bytes."""
     out: Message = []
     at = 0
     while at < len(data):
@@ -56,7 +56,7 @@ def every(message: Message, number: int) -> list[Any]:
 
 
 def last(message: Message, number: int, default: Any) -> Any:
-    """Return the value of a singular field, which is its last one."""
+    """Return the value of a singular field; the last written value counts."""
     return [default, *every(message, number)][-1]
 
 
@@ -66,7 +66,7 @@ def decode_map(plane: Message, number: int) -> dict[int, Message]:
 
 
 def decode_stats(messages: list[bytes], names: dict[int, str]) -> dict[str, StatValue]:
-    """Return the stats that have a name and a value; the last one of a name counts."""
+    """Return the stats that have a name and a value; of equal names, the last stat counts."""
     stats: dict[str, StatValue] = {}
     for message in messages:
         stat = fields(message)
@@ -93,7 +93,7 @@ def decode_stats(messages: list[bytes], names: dict[int, str]) -> dict[str, Stat
 
 
 def numbers_in(message: Message, number: int) -> list[int]:
-    """Return a repeated field of integers, packed or not."""
+    """Return the values of a repeated integer field, packed or unpacked."""
     out: list[int] = []
     for value in every(message, number):
         if isinstance(value, int):

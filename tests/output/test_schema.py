@@ -1,4 +1,4 @@
-"""Validates answers against the schemas of `--schema`."""
+"""Validate answers against the schemas of `--schema`."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def errors(mode: str, said: Json) -> list[str]:
 def fields_in(mode: str) -> Iterator[tuple[str, str, Json]]:
     """Yield the type, the name and the schema of every field of a mode's objects."""
     for name, of in schema(mode)["$defs"].items():
-        for field, each in of["properties"].items():
-            yield name, field, each
+        for field, field_schema in of["properties"].items():
+            yield name, field, field_schema
 
 
 def can_be_null(field: Json) -> bool:
@@ -59,12 +59,12 @@ def can_be_null(field: Json) -> bool:
 
 
 class Answers(unittest.TestCase):
-    """Answers of every mode with every option, and every refusal."""
+    """Validate answers of every mode with every option, and every refusal."""
 
     batch = BATCH
     takes_seconds = 8
     errors: list[str]
-    # Type and name of the fields that were printed, and of the fields that were null.
+    # The sets hold type and name of the printed fields, and of the fields that were null.
     printed: set[tuple[str, str]]
     null: set[tuple[str, str]]
 
@@ -85,7 +85,7 @@ class Answers(unittest.TestCase):
             if value is None:
                 cls.null.add((place_of(mode, of), name))
 
-        return [f"{mode}{each}" for each in Validator(schema(mode), on_field).errors(said)]
+        return [f"{mode}{error}" for error in Validator(schema(mode), on_field).errors(said)]
 
     def test_every_answer_and_refusal_is_valid(self) -> None:
         self.assertEqual(self.errors, [])
@@ -110,7 +110,7 @@ class Answers(unittest.TestCase):
             for of, name, field in fields_in(mode)
             if (found := EXAMPLE.search(field["description"]))
         }
-        # If several types inherit a field, its example must be in one of them.
+        # If several types inherit a field, an answer must print the example in one of these types.
         met = set()
 
         def on_field(of: str, name: str, value: Any) -> None:
@@ -137,7 +137,7 @@ def place_of(mode: str, of: str) -> str:
 
 
 def parsed(example: str, value: Any) -> Any:
-    """Return an example as JSON; a text may be without quotes."""
+    """Parse an example as JSON; a text may be without quotes."""
     return example if isinstance(value, str) and example[0] != '"' else parse_excerpt(example)
 
 
@@ -147,7 +147,7 @@ class Captures(unittest.TestCase):
     def assert_valid(self, mode: str, said: Json) -> None:
         self.assertEqual(errors(mode, said)[:5], [])
 
-    def test_real_captures(self) -> None:
+    def test_answers_about_real_captures_are_valid(self) -> None:
         paths = [*PROFILES.glob("*.pb"), *SAMPLES.glob("[!R]*")]
         if not paths:
             self.skipTest("the captures are not here")
@@ -158,13 +158,13 @@ class Captures(unittest.TestCase):
                 with self.subTest(path=path.name, mode=mode):
                     self.assert_valid(mode, run(path, mode, *needed.get(mode, [])).object)
 
-    def test_random_traces(self) -> None:
+    def test_answers_about_random_traces_are_valid(self) -> None:
         for seed in sampled(range(300), 25):
             data, mode, options = random_case(random.Random(seed))
             with self.subTest(seed=seed, mode=mode):
                 self.assert_valid(mode, run(data, mode, *command_line(options)).object)
 
-    def test_random_records_and_anatomies(self) -> None:
+    def test_random_records_and_anatomies_are_valid(self) -> None:
         for mode, make in (("record", random_record_case), ("anatomy", random_anatomy_case)):
             for seed in sampled(range(60), 6):
                 data, options = make(random.Random(seed))
@@ -214,7 +214,7 @@ class Mutations(unittest.TestCase):
         said["findings"][0]["phases"]["forward"] = "long"
         self.assertTrue(errors("bottleneck", said))
 
-    def test_unknown_keyword_is_an_error_of_the_test(self) -> None:
+    def test_unknown_keyword_of_a_schema_is_an_error(self) -> None:
         with self.assertRaises(ValueError):
             Validator({"pattern": "x"}).errors("x")
 
@@ -228,17 +228,17 @@ class Declarations(unittest.TestCase):
             for name, of in schema(mode)["$defs"].items():
                 self.assertTrue(of["description"], name)
 
-    def test_no_two_classes_of_a_schema_have_the_same_name(self) -> None:
+    def test_class_names_of_a_schema_are_unique(self) -> None:
         shared = {*vars(common), *vars(rows)}
         for mode in ALL_MODES:
             module = declared.answer_of(mode).__module__
             own = {
-                name for name, each in vars(sys.modules[module]).items()
-                if is_typeddict(each) and each.__module__ == module
+                name for name, value in vars(sys.modules[module]).items()
+                if is_typeddict(value) and value.__module__ == module
             }  # fmt: skip
             self.assertEqual(own & shared, set())
 
-    def test_reasons_and_version_are_those_of_the_program(self) -> None:
+    def test_reasons_and_version_equal_those_of_the_program(self) -> None:
         self.assertEqual({*get_args(common.Reason)}, {*no_answer.EXIT_STATUS})
         for mode in ALL_MODES:
             versions = [field["enum"] for _, name, field in fields_in(mode)
@@ -275,7 +275,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(json.loads(done.stdout), schema("idle"))
 
-    def test_unknown_mode_is_refused_with_the_modes(self) -> None:
+    def test_unknown_mode_is_refused_with_the_known_modes(self) -> None:
         done = self.outcome("--schema", "none")
         said = json.loads(done.stdout)
         self.assertEqual((done.returncode, said["reason"]), (2, "bad_arguments"))

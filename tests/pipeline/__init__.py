@@ -1,1 +1,1 @@
-"""Tests of the stages from a file to a normalized step: `_pipeline`."""
+"""Tests of `_pipeline`: the stages from a file to a normalized step."""

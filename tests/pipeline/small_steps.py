@@ -1,4 +1,4 @@
-"""Small steps, written by hand, and their answers."""
+"""Build small steps by hand and ask modes about the steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def groups(ops: list[Op]) -> list[dict[str, Any]]:
 def plane(
     *lines: Line, name: str | None = "/device:TPU:0", stats: list[Stat] | None = None
 ) -> Plane:
-    """Return a plane. Its metadata entry 7 is a loop fusion, its stat 3 is hlo_category."""
+    """Return a plane with metadata entry 7 for a loop fusion and stat 3 for hlo_category."""
     fusion = EventMetadata(7, "%f.1 = f32[8]{0} fusion(f32[8]{0} %a)", stats or [Stat(3, ref(4))])
     return Plane(
         name,

@@ -1,7 +1,7 @@
-"""Test the two clocks: durations are those that the core measured, not those the trace draws.
+"""Test the two clocks: printed durations come from the core's clock, not from the trace's clock.
 
-An op of these small traces is a span on the trace's clock and, if it was measured, a span on the
-core's clock.
+An op of these small traces is a span on the trace's clock and, if the core measured the op, a
+second span on the core's clock.
 """
 
 from __future__ import annotations
@@ -50,13 +50,15 @@ GIB = 1 << 30
 
 @dataclass
 class Drawn:
-    """An op or a step from start to end as the trace draws it, and as the core measured it."""
+    """Represent an op or a step by its start and end on the trace's clock and on the core's
+    clock.
+    """
 
     name: str
     trace: Span
     core: Span | None = None
     category: str = "loop fusion"
-    # Replaces the stats that follow from `core`.
+    # These stats replace the stats that follow from `core`.
     stats: list[Stat] | None = None
     more_stats: list[Stat] = field(default_factory=list)
 
@@ -105,7 +107,7 @@ def gaps(step: dict[str, Any]) -> list[Span]:
 
 
 def neighbours(step: dict[str, Any]) -> list[tuple[int, str | None, str | None]]:
-    """Return the gaps by start, with the ops before and after each."""
+    """Return the gaps by start, with the preceding and the following op of each gap."""
 
     def name(text: str | None) -> str | None:
         return text and text[1:].split()[0]
@@ -126,7 +128,7 @@ STEP = Drawn("s", (0, 1000), (900, 1500))
 
 
 class Durations(unittest.TestCase):
-    def test_durations_gaps_and_window_are_the_core_s(self) -> None:
+    def test_durations_gaps_and_window_use_the_core_clock(self) -> None:
         step = said([A, B], [STEP])
         self.assertEqual(step["clock"], "device")
         self.assertEqual(durations(step), {"A": 30, "B": 10})
@@ -136,19 +138,20 @@ class Durations(unittest.TestCase):
         self.assertEqual(step["totals"]["idle_duration_ps"], 560)
         self.assertEqual(step["totals"]["compute_duration_ps"], 40)
 
-    def test_op_drawn_instant_has_its_measured_duration(self) -> None:
+    def test_op_that_is_instant_on_the_trace_clock_has_its_measured_duration(self) -> None:
         step = said([A, Drawn("I", (110, 110), (1030, 1200)), B], [STEP])
         self.assertEqual(durations(step), {"A": 30, "I": 170, "B": 10})
         self.assertEqual(gaps(step), [(900, 100), (1200, 100), (1310, 190)])
 
-    def test_op_drawn_long_can_be_instant(self) -> None:
+    def test_op_with_a_duration_on_the_trace_clock_can_be_instant(self) -> None:
         step = said([A, Drawn("I", (110, 190), (1100, 1100)), B], [STEP])
         self.assertEqual(durations(step), {"A": 30, "I": 0, "B": 10})
         # An op that takes no time ends no gap.
         self.assertEqual(gaps(step), [(900, 100), (1030, 270), (1310, 190)])
 
     def test_shortest_and_longest_are_measured_durations(self) -> None:
-        # The trace draws the first run longer, the core measured the second as longer.
+        # The first run is longer on the trace's clock, and the second run is longer on the core's
+        # clock.
         step = said([Drawn("A", (0, 90), (0, 10)), Drawn("A", (90, 91), (10, 40))])
         (row,) = step["top_compute_groups"]
         self.assertEqual(
@@ -159,18 +162,18 @@ class Durations(unittest.TestCase):
         (row,) = answer(data, "non_compute")["by_category"]
         self.assertEqual((row["min_dur_ps"], row["max_dur_ps"]), (10, 30))
 
-    def test_without_measured_ops_the_trace_s_clock_is_used(self) -> None:
+    def test_trace_clock_is_used_without_measured_ops(self) -> None:
         ops = [Drawn(o.name, o.trace) for o in (A, B)]
         step = said(ops, [STEP])
         self.assertEqual(step["clock"], "trace")
-        # The device times of the step alone are not used.
+        # The step's device times are not used without device times of ops.
         self.assertEqual(step["step_window_ps"], [0, 1000])
         self.assertEqual(durations(step), {"A": 10, "B": 20})
         self.assertEqual(gaps(step), [(0, 100), (110, 90), (220, 780)])
         step = said(ops)
         self.assertEqual((step["clock"], step["step_window_ps"]), ("trace", [100, 220]))
 
-    def test_only_ops_of_the_step_choose_the_clock(self) -> None:
+    def test_clock_depends_only_on_ops_of_the_step(self) -> None:
         steps = [Drawn("a", (0, 150)), Drawn("b", (150, 250)), Drawn("c", (250, 300))]
         ops = [Drawn("A", A.trace), B]
         self.assertEqual(said(ops, steps, "--step", "0")["clock"], "trace")
@@ -178,14 +181,15 @@ class Durations(unittest.TestCase):
         self.assertEqual((step["clock"], durations(step)), ("device", {"B": 10}))
         self.assertEqual(said(ops, steps, "--step", "2")["clock"], "trace")
         step = said(ops, steps, "--step", "all")
-        # A, before all marks, is shifted like B's start: 100 + 1100 to 110 + 1100.
+        # Op A precedes all marks, so A is shifted by the offset of B's start, 1100: from 1200 to
+        # 1210.
         self.assertEqual((step["clock"], durations(step)), ("device", {"A": 10, "B": 10}))
         self.assertEqual(step["step_window_ps"], [1200, 1310])
 
 
 class StepMembers(unittest.TestCase):
-    def test_ops_belong_to_a_step_by_the_trace_s_clock(self) -> None:
-        """The core's clock does not matter for this."""
+    def test_trace_clock_assigns_ops_to_steps(self) -> None:
+        """The core's clock does not affect which step an op belongs to."""
         ops = [
             Drawn("before", (99, 100), (1000, 1001)),
             Drawn("first", (100, 101), (5, 6)),
@@ -197,14 +201,16 @@ class StepMembers(unittest.TestCase):
             self.assertEqual(list(durations(step)), ["first", "last"])
             self.assertEqual(step["steps"][0]["n_xla_ops_events"], 2)
 
-    def test_busiest_step_is_chosen_by_the_trace_s_clock(self) -> None:
+    def test_trace_clock_determines_the_busiest_step(self) -> None:
         steps = [Drawn("a", (0, 100), (0, 5)), Drawn("b", (100, 200), (5, 10_000))]
         ops = [Drawn(str(i), (40 * i, 40 * i + 1), (100 + i, 101 + i)) for i in range(4)]
         self.assertEqual(said(ops, steps)["step_id"], 0)
 
 
 class OpsWithoutTimes(unittest.TestCase):
-    """Starts and ends are shifted by the offset of the latest measured time before them."""
+    """Test that starts and ends are shifted by the offset of the latest measured time before
+    them.
+    """
 
     def assert_moved(
         self, trace: Span, duration: int, expected_gaps: list[Span], *ops: Drawn
@@ -212,79 +218,82 @@ class OpsWithoutTimes(unittest.TestCase):
         with self.subTest(trace=trace):
             unmeasured = Drawn("U", trace)
             for i in range(len(ops or (A, B)) + 1):
-                # The place in the file does not matter.
+                # The position in the file does not matter.
                 in_file = list(ops or (A, B))
                 in_file.insert(i, unmeasured)
                 step = said(in_file, [STEP])
                 self.assertEqual(durations(step)["U"], duration)
                 self.assertEqual(gaps(step), expected_gaps)
 
-    def test_op_between_marks_is_shifted_like_the_mark_before(self) -> None:
-        # 920 since A's end: 1070 to 1080.
+    def test_op_between_marks_is_shifted_like_the_preceding_mark(self) -> None:
+        # After A's end the offset is 920, so the op lasts from 1070 to 1080.
         self.assert_moved((150, 160), 10, [(900, 100), (1030, 40), (1080, 220), (1310, 190)])
-        # 900 since A's start, 920 since its end: 1005 to 1035.
+        # The offset is 900 after A's start and 920 after A's end, so the op lasts from 1005 to
+        # 1035.
         self.assert_moved((105, 115), 30, [(900, 100), (1035, 265), (1310, 190)])
-        # 1100 since B's start, 1090 since its end: 1305 to 1315.
+        # The offset is 1100 after B's start and 1090 after B's end, so the op lasts from 1305 to
+        # 1315.
         self.assert_moved((205, 225), 10, [(900, 100), (1030, 270), (1315, 185)])
 
-    def test_op_at_a_mark_is_shifted_like_this_mark(self) -> None:
-        # At A's end it is 920 already: 1030 to 1035.
+    def test_op_at_a_mark_is_shifted_like_the_mark(self) -> None:
+        # At A's end the offset is already 920, so the op lasts from 1030 to 1035.
         self.assert_moved((110, 115), 5, [(900, 100), (1035, 265), (1310, 190)])
-        # At A's start it is 900: 1000 to 1005.
+        # At A's start the offset is 900, so the op lasts from 1000 to 1005.
         self.assert_moved((100, 105), 5, [(900, 100), (1030, 270), (1310, 190)])
-        # From A's end to B's start: 1030 to 1300.
+        # The op lasts from A's end to B's start, from 1030 to 1300.
         self.assert_moved((110, 200), 270, [(900, 100), (1310, 190)])
 
     def test_op_before_all_marks_is_shifted_like_the_first_start(self) -> None:
-        # As far as A's start, 900: 950 to 960.
+        # The op has the offset of A's start, 900, so it lasts from 950 to 960.
         self.assert_moved((50, 60), 10, [(900, 50), (960, 40), (1030, 270), (1310, 190)])
-        # 950 to 1005.
+        # The shifted op lasts from 950 to 1005.
         self.assert_moved((50, 105), 55, [(900, 50), (1030, 270), (1310, 190)])
 
     def test_op_after_all_marks_is_shifted_like_the_last_mark(self) -> None:
-        # As far as B's end, 1090: 1390 to 1400.
+        # The op has the offset of B's end, 1090, so it lasts from 1390 to 1400.
         self.assert_moved((300, 310), 10, [(900, 100), (1030, 270), (1310, 80), (1400, 100)])
 
-    def test_shifted_end_is_not_before_the_start(self) -> None:
-        # 215 + 1100 and 221 + 1090.
+    def test_shifted_end_does_not_precede_the_start(self) -> None:
+        # The op is shifted to 215 + 1100 and 221 + 1090.
         self.assert_moved((215, 221), 0, [(900, 100), (1030, 270), (1310, 190)])
 
-    def test_latest_of_several_marks_at_one_time_counts(self) -> None:
-        # C begins where A ends, 20 later by the core: from 110 on it is 940, from 120 on 932.
+    def test_latest_of_several_marks_at_the_same_time_counts(self) -> None:
+        # Op C begins where A ends, 20 later on the core's clock. So the offset is 940 from 110 on,
+        # and 932 from 120 on.
         c = Drawn("C", (110, 120), (1050, 1052))
         expected = [(900, 100), (1030, 20), (1055, 445)]
         self.assert_moved((110, 115), 5, expected, A, c)
         self.assert_moved((110, 115), 5, expected, c, A)
-        # An instant op has both its marks at one time.
+        # An instant op has both marks at the same time.
         instant = Drawn("C", (110, 110), (1040, 1052))
         self.assert_moved((110, 113), 3, [(900, 100), (1030, 10), (1055, 445)], A, instant)
 
     def test_earliest_of_several_first_starts_counts(self) -> None:
-        # 990 - 100 and 1000 - 100: 940 to 950.
+        # The earlier start has the offset 990 - 100, so the op lasts from 940 to 950.
         c = Drawn("C", (100, 120), (990, 995))
         expected = [(900, 40), (950, 40), (995, 5), (1030, 470)]
         self.assert_moved((50, 60), 10, expected, A, c)
         self.assert_moved((50, 60), 10, expected, c, A)
 
-    def test_first_start_is_first_on_the_trace_s_clock(self) -> None:
-        # C starts later on the trace's clock and earlier on the core's.
+    def test_first_start_is_first_on_the_trace_clock(self) -> None:
+        # Op C starts later than A on the trace's clock, and earlier than A on the core's clock.
         c = Drawn("C", (105, 106), (960, 961))
-        # 50 + 900 to 60 + 900 touches C.
+        # The shifted op lasts from 950 to 960 and touches C.
         self.assert_moved((50, 60), 10, [(900, 50), (961, 39), (1030, 470)], A, c)
 
-    def test_only_ops_of_the_step_leave_marks(self) -> None:
-        """Marks of ops outside the step do not count, even if they are nearer."""
+    def test_only_ops_of_the_step_are_marks(self) -> None:
+        """Ops outside the step are not marks, even if they are nearer."""
         before = Drawn("before", (-20, 30), (1, 2))
         self.assert_moved(
             *((50, 60), 10, [(900, 50), (960, 40), (1030, 270), (1310, 190)]), before, A, B
         )
 
-    def test_marks_in_other_pieces_count(self) -> None:
-        """Marks may be in other pieces of the line."""
+    def test_marks_in_different_pieces_of_the_line_count(self) -> None:
+        """A mark can be in a different piece of the line than the op."""
         ops = [Drawn(f"m{i}", (10 * i, 10 * i + 4), (100 * i, 100 * i + 40)) for i in range(200)]
         ops += [Drawn(f"u{i}", (10 * i + 6, 10 * i + 9)) for i in range(0, 200, 7)]
         random.Random(3).shuffle(ops)
-        # At 10 i + 6 the offset is 90 i + 36, that of the end of m_i: 3 ps, 2 ps after it.
+        # Op m_i ends 2 ps before 10 i + 6; its end has the offset 90 i + 36.
         expected = {o.name: 40 if o.core else 3 for o in ops}
         for size in (40, 500, GIB):
             with self.subTest(size=size), mock.patch.object(lines, "_PIECE_BYTES", size):
@@ -303,26 +312,28 @@ class Windows(unittest.TestCase):
 
     def test_measured_step_has_its_measured_window(self) -> None:
         self.assertEqual(self.window([A, B], [STEP]), [900, 1500])
-        # The window counts even without an op in it.
+        # The window counts even without an op in the window.
         step = said([A, B], [Drawn("s", (0, 1000), (7000, 7100))])
         self.assertEqual(step["step_window_ps"], [7000, 7100])
         self.assertEqual(step["totals"]["busy_duration_ps"], 0)
 
     def test_unmeasured_step_is_shifted_with_its_first_and_last_op(self) -> None:
-        # 900 as A's start, 1090 as B's end.
+        # The step has the offset 900 at A's start and 1090 at B's end.
         self.assertEqual(self.window([A, B], [Drawn("s", (0, 1000))]), [900, 2090])
-        # It ends within B: 1100.
+        # The step ends within B, where the offset is 1100.
         self.assertEqual(self.window([A, B], [Drawn("s", (30, 210))]), [930, 1310])
-        # It starts with A and ends with B's start, which is none of its ops: 920.
+        # The step starts with A and ends where B starts; B is outside the step, so the end has the
+        # offset 920.
         self.assertEqual(self.window([A, B], [Drawn("s", (100, 200))]), [1000, 1120])
 
-    def test_window_starts_with_the_first_op_of_the_core_s_clock(self) -> None:
-        # C does, 750 off, though A is drawn before it; its end is 740 off.
+    def test_window_starts_with_the_first_op_on_the_core_clock(self) -> None:
+        # Op C starts first on the core's clock, and A starts first on the trace's clock. The offset
+        # is 750 at C's start, and 740 at C's end.
         c = Drawn("C", (200, 220), (950, 960))
         for ops in ([A, c], [c, A]):
             self.assertEqual(self.window(ops, [Drawn("s", (0, 1000))]), [750, 1740])
 
-    def test_half_measured_step_is_unmeasured(self) -> None:
+    def test_step_with_a_single_measured_time_is_unmeasured(self) -> None:
         for stats in (
             times(900, 1500)[:1],
             times(900, 1500)[1:],
@@ -334,22 +345,22 @@ class Windows(unittest.TestCase):
                 step = Drawn("s", (0, 1000), stats=stats)
                 self.assertEqual(self.window([A, B], [step]), [900, 2090])
 
-    def test_window_without_a_step_is_that_of_the_ops(self) -> None:
-        # From A's start to B's end.
+    def test_window_without_a_step_is_the_window_of_the_ops(self) -> None:
+        # The window extends from A's start to B's end.
         self.assertEqual(self.window([A, B], None), [1000, 1310])
         self.assertEqual(self.window([A, B], [STEP], "--step", "all"), [1000, 1310])
-        # The last to end is 1090 off, as B's end.
+        # The op that ends last has the offset 1090, as at B's end.
         self.assertEqual(self.window([A, B, Drawn("U", (300, 400))], None), [1000, 1490])
-        # The first to start is 900 off, as A's start.
+        # The op that starts first has the offset 900, as at A's start.
         self.assertEqual(self.window([Drawn("U", (30, 40)), A, B], None), [930, 1310])
 
-    def test_step_without_ops_is_on_the_trace_s_clock(self) -> None:
+    def test_step_without_ops_uses_the_trace_clock(self) -> None:
         step = said([A, B], [STEP, Drawn("t", (2000, 3000), (5, 6))], "--step", "1")
         self.assertEqual((step["clock"], step["step_window_ps"]), ("trace", [2000, 3000]))
         self.assertEqual(gaps(step), [(2000, 1000)])
 
-    def test_times_of_the_trace_count_from_the_base_of_their_line(self) -> None:
-        """Times of the trace count from the base of their line, times of the core do not."""
+    def test_only_times_of_the_trace_count_from_the_base_of_their_line(self) -> None:
+        """Times on the core's clock do not depend on the base of the line."""
         plane = tpu_plane([A.op, B.op], [("s", 0, 1000)], ops_timestamp_ns=3, steps_timestamp_ns=3)
         plane.stat_metadata += NAMES
         for event, row in zip(plane.lines[1].events, (A, B), strict=True):
@@ -358,7 +369,8 @@ class Windows(unittest.TestCase):
         self.assertEqual(step["step_window_ps"], [900, 2090])
         second = Line("XLA Ops", [Event(1, 1150, 10)], timestamp_ns=2)
         plane.lines.append(second)
-        # 1150 ps from 2 ns are 150 from 3 ns: 920 off, 1070 to 1080.
+        # 1150 ps after 2 ns equal 150 ps after 3 ns. The offset is 920, so the op lasts from 1070
+        # to 1080.
         step = answer(encode(Space([plane])), "summary")
         self.assertEqual(gaps(step), [(900, 100), (1030, 40), (1080, 220), (1310, 780)])
 
@@ -368,26 +380,29 @@ class Containers(unittest.TestCase):
     STEP = Drawn("s", (0, 110))
 
     def test_unmeasured_container_is_shifted(self) -> None:
-        # The offset is 1000 before all marks and 1020 after them: 1000 to 1120.
+        # The offset is 1000 before all marks and 1020 after all marks, so the container lasts from
+        # 1000 to 1120.
         w = Drawn("w", (0, 100), None, "while")
         step = said([w, *self.LEAVES], [self.STEP])
         self.assertEqual(step["totals"]["while_container_duration_ps"], 120)
-        # It begins first, 1000 off; 110 + 1020.
+        # The container starts first and has the offset 1000; it ends at 110 + 1020.
         self.assertEqual(step["step_window_ps"], [1000, 1130])
         self.assertEqual(step["totals"]["busy_duration_ps"], 50)
         self.assertEqual(step["totals"]["container_self_duration_ps"], 70)
         self.assertEqual(step["totals"]["while_pct_of_step"], 92.308)
 
     def test_measured_container_has_its_measured_time(self) -> None:
-        # It begins first, 1005 off; its end, the last mark, is 990 off.
+        # The container starts first and has the offset 1005; its end is the last mark and has the
+        # offset 990.
         w = Drawn("w", (0, 100), (1005, 1090), "while")
         step = said([w, *self.LEAVES], [self.STEP])
         self.assertEqual(step["totals"]["while_container_duration_ps"], 85)
         self.assertEqual(step["step_window_ps"], [1005, 1100])
         self.assertEqual(step["totals"]["container_self_duration_ps"], 35)
 
-    def test_gaps_are_inside_containers_by_the_core_s_clock(self) -> None:
-        # On the trace's clock B is outside, and v begins after w; on the core's before w.
+    def test_gaps_are_inside_containers_on_the_core_clock(self) -> None:
+        # On the trace's clock B is outside the container, and v starts after w. On the core's clock
+        # v starts before w.
         w = Drawn("w", (0, 40), (1005, 1070), "while")
         v = Drawn("v", (5, 30), (1002, 1100), "while")
         step = said([w, v, *self.LEAVES], [Drawn("s", (0, 110), (1000, 1110))])
@@ -398,13 +413,13 @@ class Containers(unittest.TestCase):
 class Order(unittest.TestCase):
     STEP = Drawn("s", (0, 1000), (900, 1200))
 
-    def test_timeline_is_in_order_of_the_core_s_clock(self) -> None:
+    def test_timeline_is_ordered_by_the_core_clock(self) -> None:
         a, b = Drawn("A", (10, 20), (1050, 1060)), Drawn("B", (20, 30), (1000, 1010))
         step = said([a, b], [self.STEP])
         self.assertEqual(neighbours(step), [(900, None, "B"), (1010, "B", "A"), (1060, "A", None)])
 
-    def test_ties_are_in_order_of_the_file(self) -> None:
-        # The trace draws one after the other; to the core both run from 1000 to 1010.
+    def test_simultaneous_ops_are_in_the_order_of_the_file(self) -> None:
+        # The two ops follow each other on the trace's clock, and coincide on the core's clock.
         a, b = Drawn("A", (10, 20), (1000, 1010)), Drawn("B", (20, 30), (1000, 1010))
         # This op makes the file unsorted.
         last = Drawn("Z", (5, 6), (1100, 1110))
@@ -415,7 +430,7 @@ class Order(unittest.TestCase):
                 self.assertEqual(found[0], (900, None, first))
                 self.assertEqual(found[1][:2], (1010, first))
 
-    def test_shortest_of_containers_that_start_together_is_inside(self) -> None:
+    def test_shortest_of_containers_that_start_together_is_the_innermost(self) -> None:
         w = Drawn("w", (0, 50), (1000, 1100), "while")
         v = Drawn("v", (0, 60), (1000, 1080), "while")
         for ops in ([w, v], [v, w]):
@@ -443,12 +458,13 @@ class Notes(unittest.TestCase):
                 off = abs(drawn_as - 1000)
                 self.assertEqual(found, [note(off, off)] if is_noted else [])
 
-    def test_differences_do_not_cancel(self) -> None:
+    def test_opposite_differences_do_not_cancel(self) -> None:
         ops = [Drawn("A", (0, 1020), (0, 1000)), Drawn("B", (1020, 2000), (1000, 2000))]
         self.assertEqual(self.notes(ops), [note(40, 20)])
 
-    def test_one_op_off_by_one_percent_of_the_step_is_noted(self) -> None:
-        # With three ops at once one percent of the step is a third of one percent of the sum.
+    def test_single_op_that_differs_by_one_percent_of_the_step_is_noted(self) -> None:
+        # If three ops run at once, one percent of the step is a third of one percent of the sum of
+        # durations.
         step = Drawn("s", (0, 2000), (0, 1000))
         for drawn_as, is_noted in ((1010, False), (1011, True), (1029, True), (989, True)):
             with self.subTest(drawn_as=drawn_as):
@@ -462,7 +478,7 @@ class Notes(unittest.TestCase):
 
 
 class Stats(unittest.TestCase):
-    """A measured time needs both stats; each is an integer from 0 to 2⁶³ - 1."""
+    """Test that a measured time requires both stats, each an integer from 0 to 2⁶³ - 1."""
 
     def span(self, stats: list[Stat], more_names: Sequence[StatMetadata] = ()) -> Span | None:
         plane = tpu_plane([op("f", "loop fusion", 10, 5)])
@@ -486,7 +502,7 @@ class Stats(unittest.TestCase):
                             self.assertEqual(self.span(stats), expected)
                             self.assertEqual(self.span(stats[::-1]), expected)
 
-    def test_other_values_are_no_times(self) -> None:
+    def test_values_that_are_not_integers_are_not_times(self) -> None:
         for value in (
             *(uint64(2**63), uint64(2**64 - 1), int64(-1), int64(-(2**63)), double(70.0)),
             *(string("70"), raw(b"F"), ref(70), compressed("70"), NO_VALUE),
@@ -498,13 +514,13 @@ class Stats(unittest.TestCase):
                     stats[i] = Stat(stats[i].metadata_id, value)
                     self.assertIsNone(self.span(stats))
 
-    def test_one_stat_alone_is_no_time(self) -> None:
+    def test_single_stat_is_not_a_time(self) -> None:
         for stat in times(70, 160):
             self.assertIsNone(self.span([stat]))
             self.assertIsNone(self.span([stat, stat]))
         self.assertIsNone(self.span([]))
 
-    def test_last_of_several_stats_of_one_name_counts(self) -> None:
+    def test_last_of_several_stats_with_the_same_name_counts(self) -> None:
         start, duration = times(70, 160)
         for more, expected in (
             ([Stat(OFFSET, uint64(80))], (80, 170)),
@@ -521,7 +537,7 @@ class Stats(unittest.TestCase):
 
 
 def piece(*events: tuple[int, int, int]) -> Piece:
-    """Return measured events (start, duration, start on the device's clock) as one piece."""
+    """Return measured events (start, duration, start on the device's clock) as a piece."""
     starts, durations, device_starts = (array("q", column) for column in zip(*events, strict=True))
     reach = max(start + duration for start, duration, _ in events)
     ids = array("q", [1] * len(events))
@@ -529,14 +545,14 @@ def piece(*events: tuple[int, int, int]) -> Piece:
 
 
 class NearestMark(unittest.TestCase):
-    """An event that the core did not measure moves with the nearest start or end of an op."""
+    """Test that an unmeasured event is shifted like the nearest start or end of an op."""
 
-    def test_of_two_marks_at_the_same_distance_the_later_counts(self) -> None:
+    def test_later_of_two_marks_at_the_same_distance_counts(self) -> None:
         pieces = [piece((0, 10, 100)), piece((20, 10, 220))]
         self.assertEqual(shifts_nearby(pieces, [14, 15, 16]), {14: 100, 15: 200, 16: 200})
         self.assertEqual(shifts_nearby([piece((0, 10, 100), (20, 10, 220))], [15]), {15: 200})
 
-    def test_times_outside_of_all_ops_move_with_the_first_and_the_last(self) -> None:
+    def test_times_outside_of_all_ops_are_shifted_like_the_first_or_last_op(self) -> None:
         pieces = [piece((20, 10, 220)), piece((0, 10, 100))]
         self.assertEqual(shifts_nearby(pieces, [-9, 99]), {-9: 100, 99: 200})
 

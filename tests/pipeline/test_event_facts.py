@@ -1,4 +1,4 @@
-"""Tests of facts of ops that a trace keeps on events."""
+"""Test facts of ops that a trace stores on events."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def small_plane() -> Plane:
 
 
 def moved(plane: Plane, is_on: Callable[[int], bool]) -> Plane:
-    """Move all facts from the metadata to the chosen executions of each op."""
+    """Move all facts from the metadata to the selected executions of each op."""
     facts = {i for i, name in ((m.id, m.name) for m in plane.stat_metadata) if name in FACTS}
     stats = {
         entry.id: [stat for stat in entry.stats if stat.metadata_id in facts]
@@ -94,7 +94,7 @@ def moved(plane: Plane, is_on: Callable[[int], bool]) -> Plane:
 
 
 class Case:
-    """A trace of one op, with a category in its metadata and facts on its events."""
+    """Build a trace of one op, with a category in the metadata and facts on the events."""
 
     def __init__(self, category: str | None = "loop fusion", **on_metadata: Any) -> None:
         self.names = StatNames()
@@ -124,12 +124,12 @@ class Case:
 
 
 class FactsOnEvents(unittest.TestCase):
-    def test_answers_do_not_depend_on_where_the_facts_are(self) -> None:
+    def test_answers_do_not_depend_on_the_place_of_the_facts(self) -> None:
         for mode in sampled((*MODES, "record"), 6):
             expected = run(traced(small_plane()), mode).object
             for is_on in (lambda n: True, lambda n: n == 1):
                 with self.subTest(mode=mode):
-                    # Of three equal steps, the middle one is picked.
+                    # Of three equal steps, the middle step is picked.
                     data = traced(moved(small_plane(), is_on))
                     self.assertEqual(run(data, mode).object, expected)
 
@@ -137,7 +137,7 @@ class FactsOnEvents(unittest.TestCase):
         case = Case(flops=5, tf_op="of the metadata")
         case.event(0, flops=6, tf_op="of the event", bytes_accessed=7)
         self.assertEqual(case.facts(), (5, 7, "of the metadata"))
-        # An unknown value in the metadata is a value.
+        # An unknown value in the metadata is a value, too.
         case = Case(flops=int64(-1), tf_op="")
         case.event(0, flops=6, tf_op="of the event")
         self.assertEqual(case.facts(), (None, None, None))
@@ -148,7 +148,7 @@ class FactsOnEvents(unittest.TestCase):
         case.event(10, flops=6)
         self.assertEqual(case.facts(), (6, None, None))
 
-    def test_first_execution_in_the_file_that_has_a_fact_counts(self) -> None:
+    def test_first_execution_in_the_file_with_a_fact_counts(self) -> None:
         case = Case()
         case.event(50, flops=1)
         case.event(20, flops=2, bytes_accessed=3)
@@ -177,7 +177,7 @@ class FactsOnEvents(unittest.TestCase):
         case.event(30, flops=4)
         self.assertEqual(case.facts(), (4, None, None))
 
-    def test_record_takes_the_first_execution_of_all_steps(self) -> None:
+    def test_record_uses_the_first_execution_of_all_steps(self) -> None:
         case = Case()
         case.event(0)
         case.event(100, tf_op="second")
@@ -185,7 +185,7 @@ class FactsOnEvents(unittest.TestCase):
         (group,) = answer(case.data(), "record")["groups"]
         self.assertEqual(group["tf_ops"], ["second"])
 
-    def test_category_on_an_event_decides_the_kind(self) -> None:
+    def test_category_on_an_event_determines_the_kind(self) -> None:
         case = Case(None)
         case.event(0, hlo_category="all-reduce")
         self.assertEqual(case.op()["kind"], "comm")
@@ -220,7 +220,7 @@ class FactsOnEvents(unittest.TestCase):
         self.assertEqual((row["hlo_category"], row["flops"]), ("dot", 4))
 
     def test_counts_on_events_of_custom_calls_are_ignored(self) -> None:
-        """They count a kernel's code without its loops."""
+        """Counts on events describe a kernel's code without the kernel's loops."""
         facts = full_facts()
         for category, on_event in (("custom-call", {}), (None, {"hlo_category": "custom-call"})):
             case = Case(category)
@@ -257,7 +257,7 @@ class DamagedFacts(unittest.TestCase):
     def test_damaged_text_that_no_op_needs_is_not_read(self) -> None:
         case = Case(tf_op="of the metadata")
         case.event(0, flops=4)
-        # This op lacks a tf_op.
+        # The op has no tf_op.
         case.plane.event_metadata.append(EventMetadata(9, "%other"))
         case.event(20).metadata_id = 9
         for name in ("tf_op", "hlo_op"):

@@ -1,4 +1,4 @@
-"""Tests of which events belong to a step."""
+"""Test which events belong to a step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEP = [("s", 100, 100)]
 
 
 class Admission(unittest.TestCase):
-    def test_op_belongs_to_the_step_in_which_it_starts(self) -> None:
+    def test_op_belongs_to_the_step_in_which_the_op_starts(self) -> None:
         for start, n in ((99, 0), (100, 1), (150, 1), (199, 1), (200, 0)):
             for duration in (0, 1, 50):
                 with self.subTest(start=start, duration=duration):
@@ -27,12 +27,12 @@ class Admission(unittest.TestCase):
         self.assertEqual(step["compute_duration_ps"], 30)
         self.assertEqual((step["busy_duration_ps"], step["idle_duration_ps"]), (10, 90))
 
-    def test_op_that_starts_before_the_step_is_not_busy(self) -> None:
+    def test_busy_time_excludes_an_op_that_starts_before_the_step(self) -> None:
         step = totals([leaf(50, 100), op("w", "while", 50, 100)], STEP)
         self.assertEqual((step["n_events_total"], step["n_events_container"]), (0, 0))
         self.assertEqual((step["busy_duration_ps"], step["container_self_duration_ps"]), (0, 0))
 
-    def test_ops_without_duration_are_executions(self) -> None:
+    def test_ops_without_duration_count_as_executions(self) -> None:
         (row,) = groups([leaf(10, 0), leaf(20, 0)])
         self.assertEqual(row["n_executions"], 2)
         for field in ("total_dur_ps", "min_dur_ps", "max_dur_ps", "avg_dur_ps", "pct_of_step"):
@@ -72,7 +72,7 @@ class Admission(unittest.TestCase):
 
 
 class Windows(unittest.TestCase):
-    def test_all_windows_at_once_get_the_same_events_as_one_by_one(self) -> None:
+    def test_reading_all_windows_at_once_gives_the_same_events(self) -> None:
         rng = random.Random(2)
         for _ in range(300):
             offsets = rng.choices(range(30), k=rng.randrange(1, 20))

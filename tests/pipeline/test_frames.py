@@ -1,4 +1,4 @@
-"""Test the order of stack frames, the op's line, the user's line, and scopes."""
+"""Test the order of stack frames, the line of an op, the user's line, and scopes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 OUTER, MIDDLE, INNER = "outer.py:1:2", "lib/middle.py:3:4", "a dir/inner.py:5:6"
 STACK = f"{OUTER}\n{MIDDLE}\n{INNER}"
 TURNED = f"{INNER}\n{MIDDLE}\n{OUTER}"
-# Another stack in both orders.
+# A second stack in both orders.
 OTHER, OTHER_TURNED = "outer.py:1:2\nother.py:7:8", "other.py:7:8\nouter.py:1:2"
 GUESSED = "order of stack frames unknown; assuming innermost first"
 INNERMOST_FIRST, OUTERMOST_FIRST = "innermost_first", "outermost_first"
@@ -52,7 +52,7 @@ def answer_of(data: bytes, mode: str, **options: Any) -> Json:
 
 
 class Ops:
-    """Ops of 10 ps, one after another, in steps of 1000 ps."""
+    """Collect ops of 10 ps, one after another, in steps of 1000 ps."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
@@ -106,7 +106,7 @@ class Ops:
 
 
 class OrderOfFrames(unittest.TestCase):
-    def test_source_that_fits_one_end_decides_the_order(self) -> None:
+    def test_source_that_matches_one_end_decides_the_order(self) -> None:
         for source in ("a dir/inner.py:5", "inner.py:5"):
             for stack, order in ((STACK, OUTERMOST_FIRST), (TURNED, INNERMOST_FIRST)):
                 with self.subTest(stack=stack, source=source):
@@ -117,15 +117,15 @@ class OrderOfFrames(unittest.TestCase):
                     self.assertEqual(group["source_inner"], "a dir/inner.py:5")
                     self.assertEqual((ops.order(), ops.notes()), (order, []))
 
-    def test_one_stack_in_both_orders_is_one_group(self) -> None:
+    def test_stack_in_both_orders_is_a_single_group(self) -> None:
         ops = Ops().add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
         [group] = ops.groups()
         self.assertEqual((group["source_stack"], group["n_executions"]), (STACK, 2))
-        self.assertEqual(ops.order(), INNERMOST_FIRST)  # even
+        self.assertEqual(ops.order(), INNERMOST_FIRST)  # The votes are even.
         self.assertEqual(ops.notes(), [])
         self.assertEqual(ops.add(STACK, "inner.py:5", n=2).order(), OUTERMOST_FIRST)
 
-    def test_source_fits_a_frame_by_file_name_and_line(self) -> None:
+    def test_source_matches_a_frame_by_file_name_and_line(self) -> None:
         stack, turned = "outer.py:1:2\n/x/linears.py:118:20", "/x/linears.py:118:20\nouter.py:1:2"
         for source, fits in (
             ("linears.py:118", True),
@@ -139,7 +139,7 @@ class OrderOfFrames(unittest.TestCase):
             ("z/x/linears.py:118", False),
         ):
             with self.subTest(source=source):
-                # If the source fits neither end, the order of the other op counts.
+                # If the source matches neither end, the order of the second op is used.
                 [first, *_] = Ops().add(stack, source).add(OTHER_TURNED, "other.py:7").groups()
                 self.assertEqual(first["source_stack"], stack if fits else turned)
 
@@ -178,26 +178,26 @@ class OrderOfFrames(unittest.TestCase):
         whole = answer_of(ops.data(), "by_source", step="all")
         self.assertEqual(whole["groups"][0]["source_stack"], STACK)
 
-    def test_without_sources_innermost_first_is_assumed_with_a_note(self) -> None:
+    def test_innermost_first_is_assumed_with_a_note_without_sources(self) -> None:
         ops = Ops().add(STACK)
         self.assertEqual(ops.stacks(), [TURNED])
         self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, [GUESSED]))
 
-    def test_no_note_if_both_orders_read_alike(self) -> None:
+    def test_note_is_omitted_if_both_orders_give_the_same_stack(self) -> None:
         for stack in (INNER, f"{INNER}\n{INNER}", f"{INNER}\n{OUTER}\n{INNER}"):
             with self.subTest(stack=stack):
                 ops = Ops().add(stack).add()
                 self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, []))
-                # Nothing is assumed either if each stack that differs has a source.
+                # Nothing is assumed if each stack that depends on the order has a source.
                 ops.add(STACK, "inner.py:5").add(TURNED, "inner.py:5")
                 self.assertEqual(ops.notes(), [])
 
-    def test_even_votes_are_undecided(self) -> None:
+    def test_even_votes_decide_nothing(self) -> None:
         ops = Ops().add(STACK, "inner.py:5").add(OTHER_TURNED, "other.py:7").add("b.py:1\na.py:1")
         self.assertEqual(ops.stacks(), [STACK, OTHER, "a.py:1\nb.py:1"])
         self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, [GUESSED]))
 
-    def test_without_stacks_there_is_no_order(self) -> None:
+    def test_trace_without_stacks_has_no_order(self) -> None:
         ops = Ops().add(source="inner.py:5").add(" \n\t\n", tf_op="f/g:")
         self.assertEqual((ops.order(), ops.notes()), (None, []))
         self.assertEqual([row["agg_key_kind"] for row in ops.groups()], ["no_source", "tf_op"])
@@ -218,7 +218,8 @@ class OrderOfFrames(unittest.TestCase):
 FRAMES = StackFrames(
     files=["user.py", "/x/site-packages/lib.py", "entry.py"],
     locations=[(1, 1, 5), (1, 2, 5), (2, 3, 5), (3, 4, 5)],
-    # The frames: user.py:1, user.py:2, lib.py:3 called by either, entry.py:4, lib.py:3 alone.
+    # The frames are user.py:1, user.py:2, lib.py:3 called by either, entry.py:4, and lib.py:3
+    # alone.
     frames=[(1, 4), (2, 0), (3, 1), (4, 0), (3, 2), (3, 0)],
 )
 USER_1, USER_2, LIB_OF_1, ENTRY, LIB_OF_2, LIB = range(1, 7)
@@ -226,12 +227,12 @@ LIBRARY = "/x/site-packages/lib.py:3"
 
 
 def a_program(*instructions: hlo_proto.Op) -> bytes:
-    """Return a program with one computation."""
+    """Return a program with a single computation."""
     return hlo_proto.hlo_proto({"main": list(instructions)}, frames=FRAMES)
 
 
 class OrderByTheProgram(unittest.TestCase):
-    """The program decides the order if sources do not."""
+    """Test that the program decides the order if sources do not."""
 
     def test_frames_of_the_program_decide_the_order(self) -> None:
         written = f"user.py:1:5\nbetween.py:9\n{LIBRARY}:5"
@@ -244,7 +245,7 @@ class OrderByTheProgram(unittest.TestCase):
             self.assertEqual(ops.stacks(program), [stack])
             self.assertEqual((ops.order(program), ops.notes(program)), (order, []))
 
-    def test_sources_count_before_the_program(self) -> None:
+    def test_sources_take_precedence_over_the_program(self) -> None:
         program = a_program(
             hlo_proto.op("a", "fusion", line="outer.py:1"),
             hlo_proto.op("b", "fusion", line="outer.py:1"),
@@ -253,7 +254,7 @@ class OrderByTheProgram(unittest.TestCase):
         ops.add(STACK, name="b", program_id=PROGRAM_ID).add(OTHER, "other.py:7")
         self.assertEqual(ops.stacks(program), [STACK, OTHER])
 
-    def test_program_decides_if_sources_are_even(self) -> None:
+    def test_program_decides_if_the_votes_of_sources_are_even(self) -> None:
         """A stack with its own source keeps its order."""
         program = a_program(hlo_proto.op("a", "fusion", line="inner.py:5"))
         ops = Ops().add(STACK, name="a", program_id=PROGRAM_ID)
@@ -264,12 +265,13 @@ class OrderByTheProgram(unittest.TestCase):
 
 
 class SourceInner(unittest.TestCase):
-    def test_source_inner_is_the_source_if_there_is_one(self) -> None:
+    def test_source_inner_equals_the_source_if_there_is_one(self) -> None:
         for stack, source, expected in (
             (STACK, "inner.py:5", "a dir/inner.py:5"),
             (STACK, None, "a dir/inner.py:5"),
             (STACK, "", "a dir/inner.py:5"),
-            (STACK, "outer.py:1", "outer.py:1"),  # innermost first, then
+            # The stacks are written first with the innermost frame first, then in reverse.
+            (STACK, "outer.py:1", "outer.py:1"),
             (STACK, "middle.py:3", "middle.py:3"),
             (STACK, "lib/middle.py:3", "lib/middle.py:3"),
             (STACK, "elsewhere.py:3", "elsewhere.py:3"),
@@ -291,7 +293,7 @@ class SourceInner(unittest.TestCase):
         self.assertEqual(ops.notes(), [doubtful(1, 30)])
         ops.add(STACK, "elsewhere.py:5", category="copy", n=2)
         self.assertEqual(ops.notes(), [doubtful(2, 50)])
-        # Containers, ops without stack or source, and other steps do not count.
+        # Containers, ops without stack or source, and ops in unpicked steps do not count.
         ops.add(STACK, "elsewhere.py:5", category="while").add(None, "elsewhere.py:5").add(STACK)
         ops.add(STACK, "elsewhere.py:9", step=1)
         self.assertEqual(ops.notes(), [doubtful(2, 50)])
@@ -326,15 +328,15 @@ class SourceUser(unittest.TestCase):
                 expected = f"{file}:9" if is_own else "outer.py:1"
                 self.assertEqual(self.user_of(f"{OUTER}\n{file}:9:5"), expected)
                 self.assertEqual(self.user_of(f"{file}:9:5"), expected if is_own else None)
-                # Without a stack the source counts.
+                # Without a stack, the source is used.
                 self.assertEqual(self.user_of(None, f"{file}:9"), expected if is_own else None)
 
-    def test_source_does_not_matter_for_the_user_s_line_of_a_stack(self) -> None:
+    def test_source_does_not_affect_the_user_line_of_a_stack(self) -> None:
         self.assertEqual(self.user_of(STACK, "elsewhere.py:5"), "a dir/inner.py:5")
         self.assertIsNone(self.user_of("<stdin>:1:2", "model.py:5"))
         self.assertIsNone(self.user_of(None))
 
-    def test_own_names_the_user_s_files(self) -> None:
+    def test_own_option_selects_the_files_of_the_user(self) -> None:
         library = "/x/site-packages/lib.py:3:4"
         stack = f"{OUTER}\n{library}\n{INNER}\n<stdin>:1:2"
         for own, expected in (
@@ -347,7 +349,7 @@ class SourceUser(unittest.TestCase):
             ([".py"], "a dir/inner.py:5"),
             (["a dir"], "a dir/inner.py:5"),
             (["A dir"], None),
-            ([".py:1"], None),  # no part of a file's name
+            ([".py:1"], None),  # The text is not part of a file's name.
         ):
             with self.subTest(own=own):
                 self.assertEqual(self.user_of(stack, own=own), expected)
@@ -356,7 +358,7 @@ class SourceUser(unittest.TestCase):
 
 
 class LikelyUser(unittest.TestCase):
-    """The user's line of an op that has only a likely line."""
+    """Test the user's line of an op that has only a likely line."""
 
     def data(self, *first: tuple[str, int], source: str | None = None) -> bytes:
         """Return copies of the results of instructions with these names and frames."""
@@ -389,7 +391,7 @@ class LikelyUser(unittest.TestCase):
         [row] = self.likely(self.data(("a", LIB_OF_1)), own=["entry", "lib.py"])
         self.assertEqual(row["source_user"], LIBRARY)
 
-    def test_collective_has_the_user_s_line(self) -> None:
+    def test_collective_without_a_stack_has_the_user_line(self) -> None:
         program = a_program(
             hlo_proto.op("x", "add", frame=LIB_OF_1),
             hlo_proto.op("all-reduce.1", "all-reduce", "x"),
@@ -410,7 +412,7 @@ class Scopes(unittest.TestCase):
         scopes: list[Json] = group["scopes"]
         return scopes
 
-    def test_scope_of_a_path(self) -> None:
+    def test_scope_is_read_from_the_path(self) -> None:
         for tf_op, scope in (
             ("jit(f)/mlp/dot_general:", "mlp"),
             ("jit(f)/mlp/dot_general", "mlp"),
@@ -418,12 +420,12 @@ class Scopes(unittest.TestCase):
             ("add:", ""),
             ("mlp/add:", "mlp"),
             ("jit(f):", ""),
-            # Parts that say how code runs are left out.
+            # Parts that describe how code runs are left out.
             ("jit(f)/jit(main)/while/body/closed_call/block/checkpoint/mlp/mul:", "block/mlp"),
             ("jit(f)/cond/remat/remat2/rematted_computation/shard_map/pjit/mlp/mul:", "mlp"),
             ("jit(f)/custom_jvp_call/custom_vjp_call/core_call/xla_call/xla_pmap/x/mul:", "x"),
             ("jit(f)/while_loop/body_2/mul:", "while_loop/body_2"),
-            # Wrappers are unwrapped.
+            # The content of a wrapper is used.
             ("jit(f)/jvp(mlp)/mul:", "mlp"),
             ("jit(f)/transpose(jvp(mlp))/mul:", "mlp"),
             ("jit(f)/jvp()/mlp/mul:", "mlp"),
@@ -447,7 +449,7 @@ class Scopes(unittest.TestCase):
             ("jit(f)/call(a/b)/{c/d}/[e/f]/mul:", "call(a/b)/{c/d}/[e/f]"),
             ("jit(f)/jvp(x['a/b']/mlp)/mul:", "x['a/b']/mlp"),
             ("jit(f)/aten::mul.Tensor/mn,pn->mp/dot_general:", "aten::mul.Tensor/mn,pn->mp"),
-            # The first of several paths counts, and empty parts do not.
+            # The first of several paths is used, and empty parts are ignored.
             ("jit(f)/mlp/mul;jit(f)/attn/add:", "mlp"),
             ("jit(f)/mlp//mul:", "mlp"),
         ):
@@ -475,7 +477,7 @@ class Scopes(unittest.TestCase):
             ops = Ops().add(STACK, "inner.py:5", name=name, program_id=PROGRAM_ID, tf_op=tf_op)
             self.assertEqual(self.scopes(ops, program)[0]["scope"], scope, (name, tf_op))
 
-    def test_done_has_the_scope_of_its_start(self) -> None:
+    def test_done_has_the_scope_of_the_start(self) -> None:
         for own, scope in (("", "mlp"), ("jit(f)/attn/add", "attn")):
             program = a_program(
                 hlo_proto.op("x", "add", tf_op="jit(f)/other/add"),
@@ -491,7 +493,7 @@ class Records(unittest.TestCase):
         said = answer(data, "record")
         return [[said["frames"][i] for i in group["frames"]] for group in said["groups"]]
 
-    def test_frames_are_outermost_first(self) -> None:
+    def test_frames_in_a_record_are_outermost_first(self) -> None:
         for stack in (STACK, TURNED, f"  {TURNED}\n\n"):
             ops = Ops().add(stack, "inner.py:5").add(stack, "inner.py:5", step=1)
             self.assertEqual(self.frames(ops.data()), [[OUTER, MIDDLE, INNER]])
@@ -500,7 +502,7 @@ class Records(unittest.TestCase):
                 (group["agg_key"], group["source"]), (key_of(STACK), "a dir/inner.py:5")
             )
 
-    def test_each_device_has_its_own_order(self) -> None:
+    def test_each_device_has_a_separate_order(self) -> None:
         turned = Ops().add(STACK).add(OTHER_TURNED, "other.py:7").add(OTHER_TURNED, "other.py:7")
         straight = Ops().add(STACK).add(OTHER, "other.py:7")
         planes = [

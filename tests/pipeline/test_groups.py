@@ -1,4 +1,4 @@
-"""Tests of the keys by which executions are grouped."""
+"""Test the keys by which executions are grouped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GroupKeys(unittest.TestCase):
         (row,) = groups([op("f.1", "loop fusion", 0, 5, **stats)])
         return row["agg_key"], row["agg_key_kind"], row["source_inner"], row["source_stack"]
 
-    def test_stack_is_hashed_as_printed(self) -> None:
+    def test_key_is_the_hash_of_the_printed_stack(self) -> None:
         printed = "<embedded module '_launcher'>:153:2\nmain.py:3:1\n/a b/model.py:7:30"
         digest = hashlib.sha1(printed.encode()).hexdigest()[:16]
         self.assertEqual(
@@ -25,20 +25,20 @@ class GroupKeys(unittest.TestCase):
             (f"stack:{digest}", "stack", "/a b/model.py:7", printed),
         )
 
-    def test_without_a_stack_the_tf_op_is_the_key(self) -> None:
+    def test_tf_op_is_the_key_without_a_stack(self) -> None:
         for stack in ("", " ", "\n \t\n"):
             self.assertEqual(
                 self.key(source_stack=stack, tf_op="jit(f)/add:", source="m.py:1"),
                 ("tfop:jit(f)/add:", "tf_op", "m.py:1", None),
             )
 
-    def test_without_stack_and_tf_op_the_category_is_the_key(self) -> None:
+    def test_category_is_the_key_without_stack_and_tf_op(self) -> None:
         expected = ("<no source>:loop fusion", "no_source", None, None)
         self.assertEqual((self.key(), self.key(tf_op="")), (expected, expected))
         (row,) = groups([op("c", "non-fusion elementwise", 0, 5, opcode="convert")])
         self.assertEqual(row["agg_key"], "<no source>:convert")
 
-    def test_source_is_the_innermost_frame_without_its_column(self) -> None:
+    def test_source_is_the_innermost_frame_without_the_column(self) -> None:
         for frame, inner in (
             ("m.py:7:30", "m.py:7"),
             ("m.py:7", "m.py:7"),
@@ -67,7 +67,7 @@ class GroupKeys(unittest.TestCase):
         )
         self.assertEqual(len({row["agg_key"] for row in rows}), 1)
 
-    def test_equal_tf_ops_of_several_programs_are_one_group(self) -> None:
+    def test_equal_tf_ops_of_several_programs_share_a_group(self) -> None:
         ops = [op(f"f.{i}", "loop fusion", i, 1, tf_op="t", program_id=2**63 + i) for i in range(3)]
         self.assertEqual([row["n_executions"] for row in groups(ops)], [3])
 

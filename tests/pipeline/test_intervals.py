@@ -1,4 +1,4 @@
-"""Tests of interval arithmetic and of the gaps between ops, by counting instants."""
+"""Test interval arithmetic and gaps between ops by counting instants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Stretch = tuple[int, int]
 
 
 def random_spans(rng: random.Random) -> list[Stretch]:
-    """Return short spans; some are empty."""
+    """Return short spans; some spans are empty."""
     starts = [rng.randrange(30) for _ in range(12)]
     return [(start, start + rng.randrange(4)) for start in starts]
 
@@ -27,12 +27,12 @@ class Intervals(unittest.TestCase):
         self.assertEqual(union([(5, 7), (0, 2), (1, 3), (3, 4)]), [(0, 4), (5, 7)])
         self.assertEqual(union([]), [])
 
-    def test_complement_is_what_remains_of_the_window(self) -> None:
+    def test_complement_is_the_uncovered_part_of_the_window(self) -> None:
         self.assertEqual(complement([(0, 2), (4, 5)], (1, 8)), [(2, 4), (5, 8)])
         self.assertEqual(complement([(9, 12)], (0, 4)), [(0, 4)])
         self.assertEqual(complement([(0, 9)], (2, 4)), [])
 
-    def test_all_agree_with_counting_instants(self) -> None:
+    def test_all_interval_functions_agree_with_counting_instants(self) -> None:
         for seed in range(200):
             rng = random.Random(seed)
             spans = random_spans(rng)
@@ -51,7 +51,7 @@ class Intervals(unittest.TestCase):
 
 
 class Gaps(unittest.TestCase):
-    def test_gaps_are_the_instants_without_an_op(self) -> None:
+    def test_gaps_contain_the_instants_without_an_op(self) -> None:
         for seed in range(300):
             rng = random.Random(seed)
             spans = sorted(random_spans(rng), key=lambda span: span[0])

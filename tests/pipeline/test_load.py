@@ -1,4 +1,4 @@
-"""Tests of what is read from a file: planes, lines, and encodings of facts."""
+"""Test what is read from a file: planes, lines, and encodings of facts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Planes(unittest.TestCase):
             self.assertEqual(fields["device"], name)
             self.assertEqual(fields["totals"]["compute_duration_ps"], 1 + i)
 
-    def test_missing_device_is_reported_with_the_available_devices(self) -> None:
+    def test_missing_device_is_refused_with_the_available_devices(self) -> None:
         data = encode(Space([Plane("/host:CPU"), tpu_plane([leaf(0, 1)], name="/device:TPU:1")]))
         outcome = run(data, "summary")
         message = "compute_breakdown: device_not_found: available_devices /device:TPU:1\n"
@@ -49,7 +49,7 @@ class Planes(unittest.TestCase):
         self.assertEqual(outcome.object["available_devices"], ["/device:TPU:1"])
         self.assertNotIn("detail", outcome.object)
 
-    def test_capture_without_a_tpu_says_what_it_is_of(self) -> None:
+    def test_capture_without_a_tpu_is_refused_with_the_hardware_found(self) -> None:
         gpus = ["/device:GPU:1", "/device:GPU:0", "/device:CUSTOM:Megascale Trace"]
         modes = [mode for mode in ALL_MODES if mode not in ("anatomy", "compare")]
         for planes, devices, words in (
@@ -68,11 +68,11 @@ class Planes(unittest.TestCase):
                         self.assertIn(words, message)
                         self.assertIn("--mode anatomy", message)
 
-    def test_first_of_two_planes_with_one_name_is_read(self) -> None:
+    def test_first_of_two_planes_with_the_same_name_is_read(self) -> None:
         data = encode(Space([tpu_plane([leaf(0, 1)]), tpu_plane([leaf(0, 2)])]))
         self.assertEqual(answer(data, "summary")["totals"]["compute_duration_ps"], 1)
 
-    def test_device_without_an_ops_line_is_reported_with_its_lines(self) -> None:
+    def test_device_without_an_ops_line_is_refused_with_the_available_lines(self) -> None:
         outcome = run(encode(Space([plane(Line("Steps"), Line("Async XLA Ops"))])), "summary")
         message = "compute_breakdown: no_xla_ops_line: available_lines Steps, Async XLA Ops\n"
         self.assertEqual((outcome.status, outcome.stderr), (0, message))
@@ -90,7 +90,7 @@ class Planes(unittest.TestCase):
         step = answer(trace([], [("a", 10, 90)]), "summary")["totals"]
         self.assertEqual((step["idle_duration_ps"], step["busy_duration_ps"]), (90, 0))
 
-    def test_other_lines_and_planes_are_ignored(self) -> None:
+    def test_unknown_lines_and_planes_are_ignored(self) -> None:
         others = [
             Line(name, [Event(7, 0, 50)]) for name in ("Overlay", "Async XLA Ops", "XLA Ops 2")
         ]
@@ -164,7 +164,7 @@ class Encodings(unittest.TestCase):
             step = answer(encode(Space([plane(line, stats=named)])), "summary")["totals"]
             self.assertEqual(step["unknown_categories"], unknown)
 
-    def test_last_of_two_stats_with_one_name_counts(self) -> None:
+    def test_last_of_two_stats_with_the_same_name_counts(self) -> None:
         stats = [Stat(3, ref(5)), Stat(3, ref(4))]
         for named, n_compute in ((stats, 1), (stats[::-1], 0), ([*stats, Stat(3)], 1)):
             data = encode(Space([plane(Line("XLA Ops", [Event(7, 0, 5)]), stats=named)]))
@@ -172,8 +172,9 @@ class Encodings(unittest.TestCase):
 
 
 class SeveralLines(unittest.TestCase):
-    def test_lines_of_one_name_are_one_timeline(self) -> None:
-        # 5 ns + 1000 ps on the base of the first line is 3 ns + 3000 ps on that of the second.
+    def test_lines_with_the_same_name_are_one_timeline(self) -> None:
+        # 5 ns + 1000 ps on the base of the first line are 3 ns + 3000 ps on the base of the second
+        # line.
         first = Line("XLA Ops", [Event(7, 1000, 10), Event(7, 5000, 10)], timestamp_ns=5)
         second = Line(
             "XLA Ops", [Event(7, 3000, 10), Event(7, 3005, 10), Event(7, 8000, 10)], timestamp_ns=3
@@ -182,7 +183,7 @@ class SeveralLines(unittest.TestCase):
         self.assertEqual(step["step_window_ps"], [1000, 6010])
         self.assertEqual(step["totals"]["n_events_total"], 5)
         self.assertEqual(step["totals"]["compute_duration_ps"], 50)
-        # 1000 to 1015, 5000 to 5010, 6000 to 6010
+        # The ops last from 1000 to 1015, from 5000 to 5010, and from 6000 to 6010.
         self.assertEqual(step["totals"]["busy_duration_ps"], 35)
 
     def test_times_of_steps_are_converted_to_the_base_of_the_ops(self) -> None:

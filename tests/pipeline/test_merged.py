@@ -1,4 +1,4 @@
-"""Tests of merged captures: each part answers as it does alone."""
+"""Test that each part of a merged capture gives the same answer as alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.builders.xspace import op, trace
 from tests.harness import DEMO, OFFLOADING, STEP_MODES, InFolder, answer, run, sampled
 from tests.proto.test_riegeli import SAMPLES
 
-# Fields that name the capture or the device.
+# These fields name the capture or the device.
 NOT_COMPARED = {"profile_dir", "xplane_file", "notes", "device", "capture", "run", "host"}
 ONE_OP = trace([op("fusion.1", "loop fusion", 0, 100)])
 TWO_OPS = trace([op("fusion.1", "loop fusion", 0, 100), op("fusion.2", "loop fusion", 200, 70)])
@@ -41,7 +41,7 @@ class Ranks(unittest.TestCase):
     def assert_ranks(self, names: list[str], *expected: list[str]) -> None:
         self.assertEqual([rank.names for rank in ranks_of(names)], [*expected])
 
-    def test_ordinary_capture_is_one_rank_in_any_order(self) -> None:
+    def test_ordinary_capture_is_a_single_rank_with_planes_in_any_order(self) -> None:
         names = ["Task Environment", "/device:TPU:0", "/host:CPU", "/host:metadata", "#Chip HBM"]
         self.assert_ranks(names, names)
 
@@ -49,14 +49,14 @@ class Ranks(unittest.TestCase):
         (rank,) = ranks_of(["/device:TPU:0", "/host:CPU 0", "Task Environment 0"])
         self.assertEqual(rank.named("/host:CPU"), ["/host:CPU 0"])
 
-    def test_planes_of_a_subprocess_are_a_rank(self) -> None:
+    def test_planes_of_a_subprocess_form_a_rank(self) -> None:
         for number in ("", " 0"):
             own = ["/device:TPU:0", f"/host:CPU{number}", f"Task Environment{number}"]
             ids = ("/host:CPU [77]", "Task Environment [77]")
             child = ["/device:TPU:0 [77]", *(name + number for name in ids)]
             self.assert_ranks(own + child, own, child)
 
-    def test_without_task_environments_devices_are_in_no_rank(self) -> None:
+    def test_devices_belong_to_no_rank_without_task_environments(self) -> None:
         names = ["/device:TPU:0", "/host:CPU 0", "/device:TPU:1", "/host:CPU 1"]
         self.assert_ranks(names, ["/host:CPU 0"], ["/host:CPU 1"])
 
@@ -69,7 +69,7 @@ class Ranks(unittest.TestCase):
 
 
 class Answers(InFolder):
-    def test_each_rank_answers_as_it_does_alone(self) -> None:
+    def test_each_rank_gives_the_same_answers_as_alone(self) -> None:
         n_compared = 0
         for seed in sampled(range(200), 15):
             rng = random.Random(seed)
@@ -81,7 +81,7 @@ class Answers(InFolder):
                 continue
             alone = run(data, mode, *command_line(options))
             n_before = len(tpu_numbers(other))
-            # Facts that the rank lacks, such as programs, could come from the other rank.
+            # Facts that a rank lacks, such as programs, could wrongly come from the other rank.
             other = without_programs(other)
             of_both = merged([[with_environment(other), with_environment(data)]])
             together = run(of_both, mode, "--device", str(n_before), *command_line(options))
@@ -91,7 +91,7 @@ class Answers(InFolder):
                     self.assertEqual(compared(together.object), compared(alone.object))
         self.assertGreater(n_compared, 4)
 
-    def test_hosts_are_answered_separately(self) -> None:
+    def test_hosts_have_separate_answers(self) -> None:
         of_both = merged([[with_environment(ONE_OP)], [with_environment(TWO_OPS)]])
         self.assertEqual([busy(of_both, "--host", host) for host in "01"], [100, 170])
         self.assertEqual(busy(of_both), 100)
@@ -114,7 +114,7 @@ class Answers(InFolder):
         of_both = merged([[with_environment(ONE_OP)], [with_environment(two_devices)]])
         self.assertEqual(busy(of_both, "--device", "1"), 170)
 
-    def test_host_in_a_folder_is_named_by_file_and_host(self) -> None:
+    def test_host_in_a_folder_is_named_after_file_and_host(self) -> None:
         of_both = merged([[with_environment(ONE_OP)], [with_environment(TWO_OPS)]])
         self.write("run/a.xplane.pb", ONE_OP)
         self.write("run/b.xplane.pb", of_both)
@@ -136,7 +136,7 @@ class Answers(InFolder):
         one = answer(self.write("m.xplane.pb", of_both), "spread", "--host", "1")
         self.assertEqual([row["host"] for row in one["cohorts"][0]["devices"]], ["m:1"])
 
-    def test_all_hosts_of_all_files_in_a_folder_are_available(self) -> None:
+    def test_devices_of_all_files_in_a_folder_are_listed_as_available(self) -> None:
         hosts = [[with_environment(ONE_OP)], [with_environment(TWO_OPS)]]
         self.write("run/m.xplane.pb", merged(hosts, ["a", "b:8471"]))
         self.write("run/n.xplane.pb", ONE_OP)
@@ -146,7 +146,7 @@ class Answers(InFolder):
         for host in available:
             self.assertEqual(run(folder, "summary", "--host", host).status, 0, host)
 
-    def test_missing_device_is_reported_with_the_devices_of_all_hosts(self) -> None:
+    def test_missing_device_is_refused_with_the_devices_of_all_hosts(self) -> None:
         hosts = [[with_environment(ONE_OP)], [with_environment(merged([[ONE_OP, ONE_OP]]))]]
         outcome = run(merged(hosts), "summary", "--device", "9")
         self.assertEqual(outcome.object["available_devices"], ["/device:TPU:0", "/device:TPU:1"])
@@ -160,7 +160,7 @@ class Answers(InFolder):
         self.assertEqual((fields["n_hosts"], fields["n_hosts_unreadable"]), (2, 1))
         self.assertIn("m.xplane.pb: host 1: no_xla_ops_line", " ".join(fields["notes"]))
 
-    def test_devices_of_a_single_rank_are_renumbered_too(self) -> None:
+    def test_devices_of_a_single_rank_are_renumbered(self) -> None:
         space = pb.XSpace.FromString(merged([[with_environment(space_with_allocator(7, 4))]]))
         plane = next(plane for plane in space.planes if plane.name == "/device:TPU:0")
         plane.stat_metadata[99].name = "core_details"
@@ -191,14 +191,14 @@ class Answers(InFolder):
         stat = plane.stats.add(metadata_id=99, bytes_value=b"\x10\x05")
         # The allocator has no events of device 5.
         self.assertIsNone(runtime_of(space, "1"))
-        # protobuf does not write the number 0.
+        # Protobuf does not write the number 0.
         stat.bytes_value = b"\x20\x01"
         self.assertIsNotNone(runtime_of(space, "1"))
 
     def test_threads_of_all_planes_of_the_host_are_read(self) -> None:
         gap = trace([op("fusion.1", "add", 0, 100), op("fusion.2", "add", 3_000_000, 100)])
         space = pb.XSpace.FromString(gap)
-        # If there is only one process, its id in the names does not matter.
+        # With a single process, the process id in the names does not matter.
         planes = ("/host:CPU [7]", "/host:TPU-runtime", "/host:python-tracer [7]")
         for name in (*planes, "/host:tfstreamz"):
             plane = space.planes.add(name=name)
@@ -210,7 +210,7 @@ class Answers(InFolder):
             [event["event"] for event in row["host"]], [f"event of {name}" for name in planes]
         )
 
-    def test_without_task_environments_the_rank_is_found_by_run_ids(self) -> None:
+    def test_rank_without_a_task_environment_is_found_by_run_ids(self) -> None:
         launched, other = (space_with_run_id(run_id) for run_id in (5, 6))
         fields = answer(merged([[other, launched]]), "idle", "--device", "1")
         self.assertIn("/device:TPU:1 is of rank 1", " ".join(fields["notes"]))

@@ -1,4 +1,4 @@
-"""Tests of which step is picked, and of what counts as a step."""
+"""Test which step is picked, and what counts as a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.pipeline.small_steps import NO_STEPS, Steps, leaf, plane
 
 NO_OP = "no op starts in this step: it shows idle time only"
 WHOLE_LINE = "no Steps line; using the whole XLA Ops window"
-# Notes on all steps, whichever step is picked.
+# These notes are about all steps, whichever step is picked.
 ON_ALL_STEPS = re.compile(r" steps have no op \(\d+ ps\)$| are in no step$")
 
 
@@ -37,11 +37,11 @@ class StepPick(unittest.TestCase):
         note = "auto-picked busiest step (idx=1, n_xla_ops_events=3 of 6 in 3 steps)"
         self.assertEqual(pick_notes(step), [note])
 
-    def test_busiest_step_has_most_starts_not_most_time(self) -> None:
+    def test_busiest_step_has_most_starts_of_ops(self) -> None:
         ops = [leaf(0, 9), leaf(10, 1), leaf(12, 1)]
         self.assertEqual(answer(trace(ops, self.STEPS), "summary")["step_id"], 1)
 
-    def test_of_equally_busy_steps_the_lower_median_by_duration_is_picked(self) -> None:
+    def test_lower_median_by_duration_of_equally_busy_steps_is_picked(self) -> None:
         for durations, typical in (
             ((10, 10), 0),
             ((10, 9), 1),
@@ -54,7 +54,7 @@ class StepPick(unittest.TestCase):
             with self.subTest(durations=durations):
                 n = len(durations)
                 steps = [(str(i), 10 * i, duration) for i, duration in enumerate(durations)]
-                # The last op and the idle step belong to none of the busy steps.
+                # The last op and the idle step do not belong to the busy steps.
                 ops = [leaf(10 * i + 1, 1) for i in range(n)] + [leaf(900, 1)]
                 step = answer(trace(ops, [*steps, ("idle", 500, 9)]), "summary")
                 self.assertEqual(step["step_id"], typical)
@@ -64,7 +64,7 @@ class StepPick(unittest.TestCase):
                 )
                 self.assertEqual(pick_notes(step), [note])
 
-    def test_without_ops_in_any_step_the_middle_one_is_picked(self) -> None:
+    def test_middle_step_is_picked_if_no_step_has_ops(self) -> None:
         for n, middle in ((1, 0), (2, 1), (3, 1), (4, 2)):
             step = self.pick(steps=[(str(i), 1000 + i, 1) for i in range(n)])
             self.assertEqual(step["step_id"], middle)
@@ -86,7 +86,7 @@ class StepPick(unittest.TestCase):
         step = self.pick("--step-id", "c")
         self.assertEqual((step["step_id"], pick_notes(step)), (2, []))
 
-    def test_of_several_steps_of_one_name_the_busiest_is_picked(self) -> None:
+    def test_busiest_of_several_steps_with_the_same_name_is_picked(self) -> None:
         steps = [("x", 20, 10), ("y", 0, 5), ("x", 10, 5), ("y", 40, 9)]
         step = self.pick("--step-id", "x", steps=steps)
         note = "2 steps are named 'x'; took idx=2, typical of 1 as busy"
@@ -105,7 +105,7 @@ class StepPick(unittest.TestCase):
                     self.assertEqual(outcome.object["reason"], "step_not_found")
                     self.assertEqual(outcome.object["available_steps"], names)
 
-    def test_name_given_as_an_index_is_recognised(self) -> None:
+    def test_refusal_recognises_a_name_given_as_an_index(self) -> None:
         data = trace([leaf(0, 5)], [("101", 0, 10), ("102", 10, 10)])
         for step in ("101", "10", "2"):
             detail = run(data, "summary", "--step", step).object["detail"]
@@ -113,14 +113,14 @@ class StepPick(unittest.TestCase):
             expected += "; one is named so: --step-id 101" if step == "101" else ""
             self.assertEqual(detail, expected)
 
-    def test_without_steps_the_whole_line_is_the_step(self) -> None:
+    def test_whole_line_is_the_step_without_steps(self) -> None:
         ops = [leaf(50, 5), leaf(20, 100), leaf(60, 1)]
         for steps in NO_STEPS:
             step = answer(trace(ops, steps), "summary")
             self.assert_is_whole_line(step)
             self.assertEqual(pick_notes(step), [WHOLE_LINE])
 
-    def test_all_is_the_whole_line_even_with_steps(self) -> None:
+    def test_value_all_selects_the_whole_line_even_with_steps(self) -> None:
         ops = [leaf(50, 5), leaf(20, 100), leaf(60, 1)]
         for steps in (None, self.STEPS, [("z", 500, 10)]):
             step = answer(trace(ops, steps), "summary", "--step", "all")
@@ -135,7 +135,7 @@ class StepPick(unittest.TestCase):
         self.assertEqual(step["step_window_ps"], [20, 120])
         self.assertEqual(step["totals"]["n_events_total"], 3)
 
-    def test_without_ops_there_is_no_answer_for_all_steps(self) -> None:
+    def test_value_all_gives_no_answer_without_ops(self) -> None:
         outcome = run(trace([], self.STEPS), "summary", "--step", "all")
         self.assertEqual(outcome.object["reason"], "empty_xla_ops_line")
         self.assertEqual(outcome.stderr, "compute_breakdown: empty_xla_ops_line\n")
@@ -148,13 +148,13 @@ class StepPick(unittest.TestCase):
         first = {"index": 0, "name": "a", "duration_ps": 10, "n_xla_ops_events": 2, "picked": True}
         self.assertEqual(rows[0], first)
         self.assertNotIn("picked", rows[1])
-        # A step may start with the last op.
+        # A step can start at the same time as the last op.
         (row,) = self.pick(steps=[("z", 90, 5)])["steps"]
         self.assertEqual(row["n_xla_ops_events"], 1)
 
 
 class StepsRollup(unittest.TestCase):
-    """Tests of the sums over all steps, and of notes on time in no step."""
+    """Test the sums over all steps, and the notes on time outside of steps."""
 
     def rollup(
         self, steps: Steps, *options: str, mode: str = "summary"
@@ -163,10 +163,10 @@ class StepsRollup(unittest.TestCase):
         notes = [note for note in fields["notes"] if ON_ALL_STEPS.search(note)]
         return fields.get("steps_rollup", {}), notes
 
-    def test_numbered_steps_are_one_row_and_rows_are_sorted_by_time_then_name(self) -> None:
+    def test_numbered_steps_share_a_row_and_rows_are_sorted_by_time_then_name(self) -> None:
         steps: Steps = [
             *[("0", 0, 10), ("eval", 10, 8), ("1", 20, 10), ("12", 30, 3), ("train 2", 40, 8)],
-            # The last name is a digit of another script.
+            # The last name is a digit of a different script.
             *[("", 50, 1), ("\u0665", 60, 1)],
         ]
         rollup, _ = self.rollup(steps)
@@ -185,7 +185,7 @@ class StepsRollup(unittest.TestCase):
         )
         self.assertEqual(rows, [dict(zip(fields, row, strict=True)) for row in expected])
 
-    def test_median_is_the_lower_one_and_numbered_steps_are_last_of_equals(self) -> None:
+    def test_lower_median_is_used_and_numbered_steps_follow_equals(self) -> None:
         rollup, _ = self.rollup([("0", 0, 4), ("1", 4, 6), ("a", 10, 3), ("a", 13, 7)])
         self.assertEqual(
             [(row["name"], row["median_dur_ps"]) for row in rollup["by_name"]],
@@ -200,7 +200,7 @@ class StepsRollup(unittest.TestCase):
                     _, notes = self.rollup(steps, *options, mode=mode)
                     self.assertEqual(notes, ["2 of 5 steps have no op (80 ps)"])
 
-    def test_time_between_steps_is_noted_above_one_percent(self) -> None:
+    def test_time_between_steps_is_noted_if_it_exceeds_one_percent(self) -> None:
         steps: Steps = [("0", 0, 10), ("1", 10, 10), ("2", 20, 10), ("3", 31, 20)]
         _, notes = self.rollup([*steps, ("4", 51, 49)])
         self.assertEqual(notes, ["2 of 5 steps have no op (69 ps)"])
@@ -221,7 +221,7 @@ class StepsRollup(unittest.TestCase):
 
 
 class ExecutionsAsSteps(unittest.TestCase):
-    """Tests of traces without steps, in which executions of programs are the steps."""
+    """Test traces without steps, in which executions of programs are the steps."""
 
     NOTE = "no Steps line; executions of programs (XLA Modules) are taken as steps"
     EXECUTIONS = (Event(8, 2000, 1000), Event(9, 0, 500), Event(99, 4000, 10))
@@ -260,7 +260,7 @@ class ExecutionsAsSteps(unittest.TestCase):
         self.assertIsNone(self.answer("--step", "-1")["step_name"])
         self.assertEqual(self.answer("--step-id", "jit_g(3)")["step_id"], 0)
 
-    def test_all_is_no_execution(self) -> None:
+    def test_value_all_is_not_an_execution(self) -> None:
         step = self.answer("--step", "all")
         self.assertEqual((step["step_source"], step["step_id"]), (None, None))
         self.assertEqual(step["step_window_ps"], [1000, 9010])
@@ -271,7 +271,7 @@ class ExecutionsAsSteps(unittest.TestCase):
         self.assertEqual((step["step_source"], step["step_window_ps"]), ("steps", [8000, 10000]))
         self.assertEqual(len(step["steps"]), 1)
 
-    def test_without_valid_executions_the_whole_line_is_the_step(self) -> None:
+    def test_whole_line_is_the_step_without_valid_executions(self) -> None:
         invalid = (Event(8, None, 10, num_occurrences=2), Event(8, 0, -1))
         for events in ((), invalid[:1], invalid[1:]):
             step = self.answer(events=events)
@@ -279,7 +279,7 @@ class ExecutionsAsSteps(unittest.TestCase):
             left_out = "1 events of the XLA Modules line left out: they have no valid time"
             self.assertEqual(pick_notes(step), [left_out] * len(events) + [WHOLE_LINE])
 
-    def test_executions_with_numbers_as_names_are_rows_of_their_own(self) -> None:
+    def test_executions_with_numeric_names_have_separate_rows(self) -> None:
         rows = self.answer(name="12")["steps_rollup"]["by_name"]
         self.assertEqual([row["name"] for row in rows], ["12", "jit_g(3)", "<none>"])
 

@@ -1,4 +1,4 @@
-"""Tests of long texts in answers."""
+"""Test long texts and large numbers in answers."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ class LongTexts(unittest.TestCase):
         cut_texts(fields)
         return fields["value"], fields["notes"]
 
-    def test_longest_text_stays_and_longer_text_is_cut(self) -> None:
+    def test_only_texts_above_the_limit_are_shortened(self) -> None:
         self.assertEqual(self.cut(LONG), (LONG, []))
         note = "1 texts are longer than 65536 characters: cut"
         self.assertEqual(self.cut(LONG + "y"), (LONG + "…", [note]))
 
-    def test_texts_in_lists_and_objects_are_cut(self) -> None:
+    def test_long_texts_in_lists_and_objects_are_shortened(self) -> None:
         value, notes = self.cut([{"a": [LONG + "y", 1]}, LONG + "z", None])
         self.assertEqual(value, [{"a": [LONG + "…", 1]}, LONG + "…", None])
         self.assertEqual(notes, ["2 texts are longer than 65536 characters: cut"])
 
-    def test_cut_keys_stay_different_and_in_order(self) -> None:
+    def test_shortened_keys_remain_different_and_in_order(self) -> None:
         value, _ = self.cut({LONG + "1": 1, "short": 2, LONG + "2": 3})
         self.assertEqual(list(value.items()), [(LONG + "…", 1), ("short", 2), (LONG + "……", 3)])
 
-    def test_long_name_of_an_op_is_cut_in_the_answer(self) -> None:
+    def test_long_name_of_an_op_is_shortened_in_the_answer(self) -> None:
         text = "%f.1 = f32[2] fusion(" + LONG
         data = trace([op("f.1", "loop fusion", 0, 5, text=text)])
         fields = answer(data, "by_source")
         self.assertEqual(fields["groups"][0]["example_hlo_op"], text[:LONGEST_TEXT] + "…")
         self.assertIn("2 texts are longer than 65536 characters: cut", fields["notes"])
 
-    def test_long_keys_of_groups_stay_different_in_a_record(self) -> None:
+    def test_long_keys_of_groups_remain_different_in_a_record(self) -> None:
         ops = [op(f"f.{i}", "loop fusion", i, 1, tf_op=LONG + str(i)) for i in range(2)]
         keys = [group["agg_key"] for group in answer(trace(ops), "record")["groups"]]
         self.assertEqual(len(set(keys)), 2)
@@ -47,7 +47,7 @@ class LongTexts(unittest.TestCase):
 
 
 class LargeNumbers(unittest.TestCase):
-    def test_numbers_that_floats_cannot_hold_become_texts(self) -> None:
+    def test_numbers_that_floats_cannot_represent_become_texts(self) -> None:
         self.assertEqual([exact(2**53), exact(-(2**53))], [2**53, -(2**53)])
         self.assertEqual(
             [exact(2**53 + 1), exact(-(2**53) - 1)], [str(2**53 + 1), str(-(2**53) - 1)]

@@ -1,4 +1,4 @@
-"""Tests of containers, and of busy and idle time."""
+"""Test containers, and busy and idle time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.pipeline.small_steps import groups, leaf, totals
 
 
 class Containers(unittest.TestCase):
-    def test_containers_are_in_no_group_and_no_kind(self) -> None:
+    def test_containers_belong_to_no_group_and_no_kind(self) -> None:
         ops = [
             op("w.1", "while", 0, 50, stack="m.py:1:1", flops=10**9),
             leaf(10, 5),
@@ -28,7 +28,7 @@ class Containers(unittest.TestCase):
             list(step["container_durations_ps"].items()),
             [("while", 110), ("conditional", 7), ("megacore fusion", 3), ("call", 2)],
         )
-        self.assertEqual(step["while_pct_of_step"], 77.465)  # 110 of 142
+        self.assertEqual(step["while_pct_of_step"], 77.465)  # The containers take 110 of 142 ps.
         self.assertEqual([row["n_executions"] for row in groups(ops)], [1])
         self.assertEqual(step["agg_key_coverage"], {"stack": 0, "tf_op": 0, "no_source": 1})
 
@@ -40,8 +40,8 @@ class Containers(unittest.TestCase):
         self.assertEqual(step["container_self_duration_ps"], 50)
 
 
-# In the window from 0 to 100: containers and leaves as (start, duration), then the busy time and
-# the time of containers alone.
+# Each case has containers and leaves as (start, duration) in the window from 0 to 100, then the
+# busy time and the time covered by containers alone.
 TIMELINES: dict[str, tuple[list[tuple[int, int]], list[tuple[int, int]], int, int]] = {
     "nothing": ([], [], 0, 0),
     "disjoint": ([], [(10, 10), (30, 20)], 30, 0),
@@ -77,7 +77,7 @@ class Timelines(unittest.TestCase):
         self.assertEqual(step["idle_pct_of_step"], 100 - busy)
         self.assertEqual(step["container_self_duration_ps"], in_container)
 
-    def test_busy_and_container_time_are_found_in_any_order_of_events(self) -> None:
+    def test_busy_and_container_time_do_not_depend_on_the_order_of_events(self) -> None:
         for name, (containers, leaves, _, _) in TIMELINES.items():
             ops = [op("w", "while", *span) for span in containers]
             ops += [leaf(*span) for span in leaves]

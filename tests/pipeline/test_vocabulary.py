@@ -1,4 +1,4 @@
-"""Tests of the kind of each category of ops."""
+"""Test the kind of each category of ops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unittest
 from tests.builders.xspace import Op, op, trace
 from tests.harness import answer
 
-# Examples of each row and family of categories. Random tests cover the others.
+# The examples cover each row and family of categories; random tests cover all categories.
 CATEGORIES = {
     "compute": (
         "fusion, loop fusion, custom fusion, some later fusion, convolution, convolution fusion, "
@@ -50,20 +50,20 @@ def kind_of(name: str, category: str, **stats: str) -> str:
 
 
 class Categories(unittest.TestCase):
-    def test_each_category_has_one_kind_and_is_known(self) -> None:
+    def test_each_category_has_a_kind_and_is_known(self) -> None:
         for kind, row in CATEGORIES.items():
             ops = [op("x.1", name, 10 * i, 5) for i, name in enumerate(row.split(", "))]
             with self.subTest(kind=kind):
                 self.assertEqual(kinds(ops), sorted((name, kind) for name in row.split(", ")))
                 self.assertEqual(unknown(ops), {})
 
-    def test_unknown_categories_are_other_and_counted_by_execution(self) -> None:
+    def test_unknown_categories_have_kind_other_and_are_counted_by_execution(self) -> None:
         names = UNKNOWN.split(", ")
         ops = [op("x.1", name, 20 * i + j, 5) for i, name in enumerate(names) for j in (0, 10)]
         self.assertEqual(kinds(ops), sorted((name, "other") for name in names))
         self.assertEqual(unknown(ops), dict.fromkeys(names, 2))
 
-    def test_missing_and_empty_categories_are_none_and_unknown(self) -> None:
+    def test_missing_and_empty_categories_are_printed_as_none_and_unknown(self) -> None:
         ops = [op("x.1", None, 0, 5, opcode="fusion"), op("x.2", "", 5, 5, opcode="fusion")]
         self.assertEqual(kinds(ops), [("<none>", "other")])
         self.assertEqual(unknown(ops), {"<none>": 2})
@@ -88,14 +88,14 @@ class AsyncByName(unittest.TestCase):
                     with self.subTest(name=name, category=category):
                         self.assertEqual(kind_of(name, category), kind)
 
-    def test_one_category_can_have_both_kinds(self) -> None:
+    def test_category_can_have_ops_of_both_kinds(self) -> None:
         ops = [op("slice-done.1", "async-done", 0, 5), op("all-gather.1", "async-done", 5, 5)]
         self.assertEqual(kinds(ops), [("async-done", "comm"), ("async-done", "data_move")])
 
-    def test_async_op_without_text_is_communication(self) -> None:
+    def test_async_op_without_a_text_is_communication(self) -> None:
         self.assertEqual(kind_of("", "async-done", text=""), "comm")
 
-    def test_name_does_not_matter_for_other_categories(self) -> None:
+    def test_name_of_a_synchronous_op_does_not_matter(self) -> None:
         self.assertEqual(kind_of("slice-done.1", "all-gather-done"), "comm")
         self.assertEqual(kind_of("all-gather.1", "slice"), "data_move")
         self.assertEqual(kind_of("copy.1", "loop fusion"), "compute")
@@ -126,7 +126,7 @@ class HiddenCasts(unittest.TestCase):
         ops = [op("x.1", "non-fusion elementwise", 0, 5, opcode="convert")]
         self.assertEqual(kinds(ops), [("convert", "data_move")])
 
-    def test_other_elementwise_ops_are_compute(self) -> None:
+    def test_elementwise_op_without_opcode_convert_is_compute(self) -> None:
         for opcode in ("add", "bitcast-convert", "stochastic-convert", "converts"):
             kind = kind_of("convert.1", "non-fusion elementwise", opcode=opcode)
             self.assertEqual(kind, "compute", opcode)

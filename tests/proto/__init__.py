@@ -1,1 +1,1 @@
-"""Tests of the bytes: `_proto`."""
+"""Tests of `_proto`: reading bytes."""

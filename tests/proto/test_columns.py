@@ -1,4 +1,6 @@
-"""Test that events decoded in columns equal events decoded one by one, and a model of both."""
+"""Test that events decoded in columns equal events decoded one by one, and compare both with a
+model.
+"""
 
 from __future__ import annotations
 
@@ -27,21 +29,22 @@ from tests.builders.xspace import (
 )
 from tests.harness import FULL, InFolder, answer, sampled
 
-# A message as its fields: numbers and values, in the order of the file.
+# A message is a list of fields, which are numbers and values in the order of the file.
 Fields = list[tuple[int, Any]]
-# Metadata id, offset, duration, and the offset and duration that the core measured.
+# An event has a metadata id, an offset, a duration, and the offset and duration that the core
+# measured.
 Row = tuple[int, int, int, tuple[int, int] | None]
 
 MAX = 2**63 - 1
 EDGES = (0, 1, 127, 128, 10**12, MAX, 2**63, 2**64 - 1)
 DEVICE = DeviceStats(frozenset({8}), frozenset({9}))
-# The ids of the offset and of the duration.
+# These are the stat ids of the measured offset and duration.
 DEVICES = (
     DEVICE,
     DeviceStats(frozenset({9}), frozenset({8})),
     DeviceStats(frozenset({0}), frozenset({9})),
     DeviceStats(frozenset({8, 300}), frozenset({9, 0})),
-    # These ids contain bytes that the decoder uses as signs for shapes.
+    # These ids contain bytes that the decoder uses as signs for shapes of events.
     DeviceStats(frozenset({0x62 << 7 | 0x60}), frozenset({0x7F << 7 | 0x7F})),
     DeviceStats(frozenset({8}), frozenset()),
 )
@@ -71,7 +74,9 @@ def signed(value: int) -> int:
 
 
 def row_of(event: Fields, device: DeviceStats) -> Row | None:
-    """Return the row of an event; None if it has no time. The last of repeated fields counts."""
+    """Return the row of an event, or None if the event has no time. The last of repeated fields
+    counts.
+    """
     last: dict[int, int] = {}
     times: dict[str, int | None] = {}
     for number, value in event:
@@ -96,7 +101,7 @@ def row_of(event: Fields, device: DeviceStats) -> Row | None:
 
 
 class Sampler(NamedTuple):
-    """Makes random events, most of them as profilers write them."""
+    """Make random events; most events look like events of real profilers."""
 
     rng: random.Random
     device: DeviceStats
@@ -134,7 +139,7 @@ class Sampler(NamedTuple):
                 fields[place] = fields[place][0], rng.choice(EDGES[:6])
             case _:
                 hidden = columns.LineShapes.FromString(piece_of([self.ordinary()]))
-                # Unknown fields may contain bytes that look like the shapes of events.
+                # Unknown fields can contain bytes that look like the shapes of events.
                 bytes_inside = rng.choice((b"", b"\xe0", b"\xe1")) + hidden.SerializeToString()
                 fields.insert(place, (15, bytes_inside[: rng.randrange(40)]))
         return fields
@@ -155,7 +160,9 @@ class Sampler(NamedTuple):
 
 class Columns(InFolder):
     def check(self, events: list[Fields], device: DeviceStats) -> bool:
-        """Compare the rows of events with the model; return True if they were read in columns."""
+        """Compare the rows of events with the model; return True if the events were read in
+        columns.
+        """
         found = [row_of(event, device) for event in events]
         expected = [row for row in found if row is not None]
         data = piece_of(events)
@@ -166,7 +173,7 @@ class Columns(InFolder):
             return True
         return False
 
-    def test_random_events_are_those_of_the_model(self) -> None:
+    def test_random_events_equal_those_of_the_model(self) -> None:
         n_in_columns = n_usual = 0
         for seed in sampled(range(6000), 800):
             rng = random.Random(seed)
@@ -186,7 +193,7 @@ class Columns(InFolder):
         stats: Fields = [(4, start), (4, length)]
         head: Fields = [(1, 1), (2, 5)]
         plain = [*head, *stats]
-        # An event that lacks a field, and one that has the field twice.
+        # The piece has an event that lacks a field, and an event that has the field twice.
         cases: dict[str, tuple[Fields, Fields]] = {
             "offset": ([(1, 1), *stats], [*head, (2, 7), *stats]),
             "metadata id": ([(2, 5), *stats], [*head, (1, 3), *stats]),
@@ -208,7 +215,7 @@ class Columns(InFolder):
                 with self.subTest(what=what, order=order):
                     self.check(order, DEVICE)
 
-    def test_sign_inside_a_field_is_not_taken_for_an_event(self) -> None:
+    def test_sign_byte_inside_a_field_is_not_taken_for_an_event(self) -> None:
         whole: Fields = [(1, 1), (2, 5), (4, [(1, 8), (3, 1)]), (4, [(1, 9), (3, 2)])]
         lasting: Fields = [(1, 1), (2, 6), (3, 9)]
         shapes = columns.LineShapes.FromString(piece_of([whole, lasting])).SerializeToString()
@@ -218,7 +225,7 @@ class Columns(InFolder):
                 for events in ([whole, lasting, odd], [odd, whole], [lasting, odd, lasting]):
                     self.check(events, DEVICE)
 
-    def test_id_that_contains_a_sign_is_not_taken_for_an_event(self) -> None:
+    def test_id_that_contains_a_sign_byte_is_not_taken_for_an_event(self) -> None:
         # The first byte of this id is the sign of the first shape.
         device = DEVICES[4]
         ((offset_id,), (duration_id,)) = device.offset_ids, device.duration_ids
@@ -227,7 +234,7 @@ class Columns(InFolder):
         lasting: Fields = [*bare, (3, 6)]
         for first in ([], [bare, bare], [lasting]):
             events = [*first, [*bare, *stats], [*lasting, *stats], [*bare, *stats]]
-            # Once the sign is in use, such events are decoded one by one.
+            # Once the sign is in use, events with the id are decoded one by one.
             self.assertEqual(self.check(events, device), not first)
 
     def test_events_that_count_occurrences_have_no_time(self) -> None:
@@ -236,7 +243,8 @@ class Columns(InFolder):
         for events in (
             [timed, counted],
             [counted, timed, timed],
-            # As many offsets as events; the count replaces the offset.
+            # The offsets are as many as the events, but the last event has a count instead of an
+            # offset.
             [[(2, 500), (5, 3)]],
         ):
             line_of_ops = Line("XLA Ops", extra=piece_of(events))
@@ -249,8 +257,10 @@ class Columns(InFolder):
                 self.assertEqual(line.n_aggregated, len(events) - len(rows))
                 self.assertEqual([row for part in line.events(0, 9) for row in part.rows()], rows)
 
-    def test_events_with_a_foreign_field_are_still_read_in_columns(self) -> None:
-        """A newer profiler may add a field to every event. Columns take a quarter of the time."""
+    def test_events_with_an_unknown_field_are_read_in_columns(self) -> None:
+        """A newer profiler may add a field to every event; reading in columns takes a quarter of
+        the time.
+        """
 
         def totals(of_event: bytes, of_stat: bytes) -> dict[str, Any]:
             events = []

@@ -1,4 +1,6 @@
-"""Test that damage is refused with its offset if the answer reads it, and ignored elsewhere."""
+"""Test that damage is refused with its offset if the answer reads the damaged part, and ignored
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ NAME = "%fusion.1 = f32[2]{0} fusion()"
 def trace_with(
     event: bytes = b"", events: bytes = b"", op: bytes = b"", stat: bytes = b""
 ) -> bytes:
-    """Return a trace of one op of 10 ps, with more fields in its parts."""
+    """Return a trace of one op of 10 ps, with additional fields in its parts."""
     category = int_field(1, 1) + text_field(5, "loop fusion") + stat
     metadata = EventMetadata(1, NAME, extra=bytes_field(5, category) + op)
     line = Line("XLA Ops", [Event(1, 0, 10, extra=event)], extra=events)
@@ -42,7 +44,9 @@ def trace_with(
 
 
 class WrongWireTypes(unittest.TestCase):
-    """Protobuf ignores a field of a wrong type; events must not be lost or lose their time."""
+    """Test fields of a wrong type, which protobuf ignores; events must not be lost or lose their
+    time.
+    """
 
     def assert_refused(self, data: bytes) -> None:
         outcome = harness.run(data, "summary")
@@ -74,14 +78,14 @@ class WrongWireTypes(unittest.TestCase):
                         self.assert_refused(trace_with(event=bytes_field(4, stat)))
 
     def test_event_tag_with_a_flipped_bit_is_refused(self) -> None:
-        # The fields of the event now look like fields of its line.
+        # The fields of the event now look like fields of the line.
         data = bytearray(trace_with(events=bytes_field(4, encode(Event(1, 20, 5)))))
         data[data.rindex(encode(Event(1, 20, 5))) - 2] ^= 2
         self.assert_refused(bytes(data))
 
 
 class Breakdowns(unittest.TestCase):
-    """The stat memory_access_breakdown is a message of its own."""
+    """Test the stat memory_access_breakdown, which contains a message."""
 
     def run_with(self, breakdown: bytes, mode: str = "by_source") -> tuple[harness.Outcome, bytes]:
         facts: dict[str, Any] = {"bytes_accessed": 9, "memory_access_breakdown": raw(breakdown)}
@@ -105,13 +109,13 @@ class Breakdowns(unittest.TestCase):
                 self.assertEqual(outcome.object.get("reason"), "unreadable_xplane_pb")
                 self.assertIn("negative", outcome.object["detail"])
 
-    def test_damage_is_not_seen_by_modes_that_do_not_read_it(self) -> None:
+    def test_damage_is_ignored_by_modes_that_do_not_read_it(self) -> None:
         outcome, _ = self.run_with(b"\0", "summary")
         self.assertEqual(outcome.object["status"], "ok")
 
 
 class RepeatedFields(unittest.TestCase):
-    def test_last_of_several_stats_of_one_name_counts(self) -> None:
+    def test_last_of_several_stats_with_the_same_name_counts(self) -> None:
         again = bytes_field(5, int_field(1, 1) + text_field(5, "copy"))
         for what, stats in {
             "a value": again,
@@ -124,7 +128,7 @@ class RepeatedFields(unittest.TestCase):
 
 
 class CompressedStrings(unittest.TestCase):
-    def test_damage_is_seen_by_modes_that_read_the_string(self) -> None:
+    def test_damage_is_reported_by_modes_that_read_the_string(self) -> None:
         facts: dict[str, Any] = {"shape_with_layout": compressed("f32[2]{0}")}
         data = trace([op("fusion.1", "loop fusion", 0, 10, **facts)])
         self.assertEqual(harness.answer(data, "by_source")["groups"][0]["shapes"], ["f32[2]{0}"])

@@ -1,4 +1,4 @@
-"""Test how HLO texts are parsed, and the facts about ops that follow from them."""
+"""Test how HLO texts are parsed, and the facts about ops that follow from the texts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.harness import answer
 
 BF16, S8, U32, F32 = "bf16[4]{0}", "s8[4]{0}", "u32[]{:S(2)}", "f32[4]{0}"
 
-# Maps texts to name, opcode, output arrays and operand arrays.
+# Each text has a name, an opcode, output arrays and operand arrays.
 PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
-    # Texts of the TPU compiler.
+    # These texts were written by the TPU compiler.
     "%copy-start.10 = (bf16[16000,256]{1,0:T(16,128)(2,1)}, bf16[16000,256]{1,0:T(16,128)(2,1)"
     "S(1)}, u32[]{:S(2)}) copy-start(bf16[16000,256]{1,0:T(16,128)(2,1)S(1)} "
     "%convert_element_type.811)": (
@@ -63,7 +63,7 @@ PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
         ["bf16[4,4,2048,128]{3,2,1,0:T(16,128)(2,1)}"],
     ),
     "%constant_dynamic-slice_fusion.3 = …": ("constant_dynamic-slice_fusion.3", "", [], []),
-    # Other forms.
+    # These texts have unusual forms.
     "ROOT %x.1 = pred[2]{0} compare(f32[2]{0} %a, f32[2]{0} %b), direction=LT": (
         "x.1",
         "compare",
@@ -83,14 +83,14 @@ PARSED: dict[str, tuple[str, str, list[str], list[str]]] = {
         ["s4[8]{0:T(8)E(4)}"],
         ["s4[8]{0}"],
     ),
-    # Attributes are no operands.
+    # Attributes are not operands.
     "%q = s32[1]{0} custom-call(), custom_call_target="
     '"x", operand_layout_constraints={f32[2]{0}}': ("q", "custom-call", ["s32[1]{0}"], []),
-    # Names alone.
+    # These operands are names alone.
     "%only.a-name_1": ("only.a-name_1", "", [], []),
     "only.a-name": ("only.a-name", "", [], []),
     "%x = ": ("x", "", [], []),
-    # Texts that are cut off.
+    # These texts are cut off.
     "%x = f32[8": ("x", "", [], []),
     "%x = f32[8]{0:T(8,1": ("x", "", ["f32[8]"], []),
     "%x = f32[8]{0} fusion(": ("x", "fusion", ["f32[8]{0}"], []),
@@ -127,7 +127,7 @@ class Parser(unittest.TestCase):
                 self.assertEqual([array.text for array in hlo.outputs], outputs)
                 self.assertEqual([array.text for array in hlo.operands], operands)
 
-    def test_text_that_is_no_instruction_has_empty_parts(self) -> None:
+    def test_text_without_an_instruction_has_empty_parts(self) -> None:
         for text in NO_INSTRUCTION:
             with self.subTest(text=text):
                 hlo = HloText(text)
@@ -151,7 +151,7 @@ class Parser(unittest.TestCase):
                 seen = arrays(HloText(text[:end]))
                 self.assertEqual(seen, whole[: len(seen)], text[:end])
 
-    def test_custom_call_target_may_have_any_character_but_a_quote(self) -> None:
+    def test_custom_call_target_can_contain_any_character_but_a_quote(self) -> None:
         for target in (
             "tpu_custom_call",
             "TODO(b/522284627)",
@@ -168,7 +168,7 @@ class Parser(unittest.TestCase):
         self.assertIsNone(HloText(text).target)
         self.assertIsNone(HloText("%x = f32[] custom-call(f32[] %a)").target)
 
-    def test_rank_and_number_of_elements(self) -> None:
+    def test_rank_and_number_of_elements_follow_from_the_shape(self) -> None:
         for shape, rank, n_elements in (
             ("f32[]", 0, 1),
             ("f32[0]{0}", 1, 0),
@@ -182,7 +182,7 @@ class Parser(unittest.TestCase):
 
 
 class OfOps(unittest.TestCase):
-    """Return the fields of modes for an op with a text."""
+    """Provide the fields that modes print for an op with a given text."""
 
     def test_signature_is_the_name_the_target_or_the_opcode(self) -> None:
         call = ', custom_call_target="TODO(b/5)"'
@@ -214,11 +214,11 @@ class OfOps(unittest.TestCase):
         ):
             with self.subTest(shape=shape):
                 self.assertEqual(group("loop fusion", shape=shape)["dtypes"], {dtype: 1})
-        # Without a text the stat of the shape decides.
+        # Without a text, the shape in the stat is used.
         row = group("loop fusion", text="", shape="(s32[2]{0}, bf16[4]{0})")
         self.assertEqual(row["dtypes"], {"bf16": 1})
 
-    def test_dtype_of_a_possible_matmul_is_uncertain_unless_all_inputs_have_it(self) -> None:
+    def test_dtype_of_a_possible_matmul_is_certain_if_all_inputs_have_it(self) -> None:
         for category, uncertain in (
             *(("convolution", True), ("dot", True), ("output fusion", True), ("custom-call", True)),
             *(("loop fusion", False), ("reduce", False), ("all-gather fusion", False)),
@@ -230,7 +230,7 @@ class OfOps(unittest.TestCase):
             (BF16, f"{BF16} %a, {BF16} %b", False),
             (BF16, f"{BF16} %a, {S8} %b", True),
             (BF16, f"{F32} %a", True),
-            # Scalars, wide integers and predicates are no operands of a matrix unit.
+            # Scalars, wide integers and predicates are not operands of a matrix unit.
             (BF16, f"{BF16} %a, f32[] %b, s32[4]{{0}} %c, pred[4]{{0}} %d, u16[4]{{0}} %e", False),
             (BF16, f"{BF16} %a, s4[4]{{0}} %b", True),
             ("f8e4m3fn[4]{0}", "f8e5m2[4]{0} %a", False),
@@ -243,7 +243,7 @@ class OfOps(unittest.TestCase):
                 row = group("convolution fusion", shape=shape, operands=operands)
                 self.assertIs(row["dtype_uncertain"], uncertain)
 
-    def test_operand_dtypes_are_those_of_the_largest_float_or_narrow_operand(self) -> None:
+    def test_operand_dtypes_come_from_the_largest_float_or_narrow_operand(self) -> None:
         for operands, expected in (
             (f"{BF16} %a, f32[5]{{0}} %b", {"fp32": 5}),
             (f"{BF16} %a, {F32} %b", {"bf16": 5}),
@@ -258,7 +258,7 @@ class OfOps(unittest.TestCase):
 
 
 class Changes(unittest.TestCase):
-    """Changes of dtype and layout; None if the text does not show both arrays."""
+    """Test changes of dtype and layout, which are None if the text does not show both arrays."""
 
     def test_first_operand_is_compared_with_the_output(self) -> None:
         for after, before, expected in (
@@ -267,15 +267,16 @@ class Changes(unittest.TestCase):
             ("f32[8,4]{0,1}", "f32[8,4]{1,0}", (False, True)),
             ("f32[8,4]{1,0:T(8,128)}", "f32[8,4]{1,0:T(8,128)(2,1)}", (False, True)),
             ("f32[8,4]{1,0:T(8,128)}", "f32[8,4]{1,0:T(2,128)}", (False, True)),
-            # Another memory space is no change of layout.
+            # A different memory space is not a change of layout.
             ("f32[8,4]{1,0:T(8,128)L(128)S(1)}", "f32[8,4]{1,0:T(8,128)}", (False, False)),
-            # Other dimensions of the same rank are none either; other ranks cannot be compared.
+            # Different dimensions of the same rank are not a change; arrays of different ranks
+            # cannot be compared.
             ("f32[2,4]{1,0}", "f32[8,4]{1,0}", (False, False)),
             ("bf16[32]{0}", "f32[8,4]{1,0}", (True, None)),
             ("f32[8,4]", "f32[8,4]{1,0}", (False, None)),
             # The first arrays of tuples are compared.
             ("(bf16[4]{0}, f32[4]{0})", "((), (f32[4]{0}))", (True, False)),
-            # Dtypes of the same class differ.
+            # Dtypes differ even if they belong to the same class.
             ("f8e5m2[4]{0}", "f8e4m3fn[4]{0}", (True, False)),
         ):
             with self.subTest(after=after, before=before):
@@ -295,7 +296,7 @@ class Changes(unittest.TestCase):
                 self.assertEqual(dtype_and_layout_change(HloText(text)), (None, None))
 
     def test_copy_done_is_compared_with_its_source(self) -> None:
-        # The operand is (destination, source, context); the first two can be tuples.
+        # The operand is (destination, source, context); destination and source can be tuples.
         out = "f32[8,4]{1,0}"
         for after, source, expected in (
             (out, "f32[8,4]{0,1:S(1)}", (False, True)),
@@ -321,7 +322,7 @@ class Changes(unittest.TestCase):
                 row = group(category, mode="non_compute", text=text)
                 self.assertEqual((row["dtype_change"], row["layout_change"]), (None, None))
 
-    def test_group_changes_if_any_known_member_does(self) -> None:
+    def test_group_has_a_change_if_any_known_member_has_one(self) -> None:
         same, other, unknown = ("f32[4]{0}", "f32[4]{0:T(128)}", "f32[4]")
         for sources, expected in (
             ((same, other, unknown), True),

@@ -1,7 +1,8 @@
-"""Test that large traces are answered rightly, in memory that does not grow with their size.
+"""Test that large traces are answered correctly, in memory that does not grow with the size of the
+trace.
 
 Sizes and memory are measured on real processes. Tests of small traces read them in pieces so small
-that every event meets a boundary.
+that every event crosses a boundary.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ MIB = 1 << 20
 PROGRAM = (sys.executable, str(SCRIPT))
 LINUX_ONLY = unittest.skipUnless(sys.platform.startswith("linux"), "needs the limits of Linux")
 
-# Runs in its own process, because the peak memory of a child includes that of its parent.
+# The code runs in a new process, because the peak memory of a child includes the memory of the
+# parent.
 PEAK_OF = """
 import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
@@ -57,7 +59,7 @@ def pieces_of(size: int) -> AbstractContextManager[object]:
 
 
 class RealSize(unittest.TestCase):
-    """A trace of 120 MB with 316 000 ops."""
+    """Test a trace of 120 MB with 316 000 ops per device."""
 
     takes_seconds = 10
     trace: ClassVar[Path]
@@ -121,7 +123,7 @@ class Memory(InFolder):
 
 class OtherPlanes(InFolder):
     def read_counting(self, shape: Shape, modes: Sequence[str]) -> tuple[list[dict[str, Any]], int]:
-        """Return the answers of the modes, and how many bytes they read for them."""
+        """Return the answers of the modes, and the number of bytes that the modes read."""
         trace = self.folder / "trace.xplane.pb"
         write_trace(trace, shape)
         n_bytes = 0
@@ -135,17 +137,17 @@ class OtherPlanes(InFolder):
         with mock.patch.object(source.Source, "read", counted):
             return [facts(trace, mode) for mode in modes], n_bytes
 
-    def test_other_planes_are_not_read(self) -> None:
+    def test_unneeded_planes_are_not_read(self) -> None:
         modes = sampled(MODES_OF_TRACE, 1)
         said, n_bytes = self.read_counting(Shape(factor=0.1), modes)
         said_of_double, n_bytes_of_double = self.read_counting(Shape(factor=0.1, others=2), modes)
         self.assertEqual(said_of_double, said)
-        # There are eight more planes of 2 MB, of which only the beginning is read.
+        # The file has eight more planes of 2 MB; only the beginning of each plane is read.
         self.assertLess(n_bytes_of_double - n_bytes, 8 * len(modes) * 10_000)
 
 
 class Sparse(InFolder):
-    """A sparse file of 8 GiB."""
+    """Test a sparse file of 8 GiB."""
 
     # Offsets after the hole need more than 32 bits.
     hole = 4 * GIB + MIB
@@ -174,7 +176,7 @@ class Sparse(InFolder):
 
 
 def awkward_plane() -> Plane:
-    """Return ops, some larger than a small piece, some instant, some without metadata."""
+    """Return ops: some are larger than a small piece, some are instant, and some lack metadata."""
     rng = random.Random(4)
     ops = []
     now = 0

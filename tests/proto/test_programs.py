@@ -1,4 +1,4 @@
-"""Test how programs are found, read and searched, and that damage in them is only a note."""
+"""Test how programs are found, read and searched, and that damage in programs is only noted."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def programs_in(data: bytes | Path) -> Iterator[Programs]:
 
 
 class Opened:
-    """A program that is alone in a trace, its buffer assignment, and the notes about it."""
+    """Open a program that is alone in a trace; hold the buffer assignment, and the notes."""
 
     def __init__(self, hlo: bytes) -> None:
         with programs_in(encode(Space([metadata_plane({1: ("jit_f(1)", hlo)})]))) as programs:
@@ -137,7 +137,7 @@ def entry(
     *,
     instruction: str = "a",
 ) -> EventMetadata:
-    """Make an entry of `/host:metadata` whose program has one instruction."""
+    """Make an entry of `/host:metadata` with a program of one instruction."""
     hlo = hlo_proto({"main": [op(instruction, "add")]})
     stats = [] if stat is None else [Stat(STAT_IDS[stat], raw(hlo))]
     if number is not None:
@@ -146,7 +146,7 @@ def entry(
 
 
 class Entries(unittest.TestCase):
-    """The programs in a file, and their ids."""
+    """Test how programs and their ids are found in a file."""
 
     def test_programs_are_found_by_signed_and_unsigned_id(self) -> None:
         hlo = hlo_proto({"main": [op("a", "add")]})
@@ -171,7 +171,7 @@ class Entries(unittest.TestCase):
             self.assertEqual(programs.notes, [])
 
     def assert_ids(self, entries: list[EventMetadata], *ids: int) -> None:
-        """Assert that the programs of these entries have these ids and are readable."""
+        """Check that the programs of these entries have these ids and are readable."""
         names = [StatMetadata(i, name) for i, name in STAT_NAMES.items()]
         plane = Plane("/host:metadata", [], entries, names)
         with programs_in(encode(Space([plane]))) as programs:
@@ -181,7 +181,7 @@ class Entries(unittest.TestCase):
                 self.assertIsNotNone(found and found.instruction("a"), program_id)
             self.assertEqual(programs.notes, [])
 
-    def test_id_is_the_stat_else_in_the_name_else_the_key(self) -> None:
+    def test_id_comes_from_the_stat_else_the_name_else_the_key(self) -> None:
         for stat in ("Hlo Proto", "HLO Proto"):
             with self.subTest(stat=stat):
                 self.assert_ids([entry(6, f"jit_f({BIG})", stat, 3)], 3)
@@ -189,7 +189,7 @@ class Entries(unittest.TestCase):
                 self.assert_ids([entry(6, "jit_f", stat)], 6)
                 self.assert_ids([entry(BIG - 2**64, "jit_f", stat)], BIG)
 
-    def test_only_a_number_at_the_end_of_the_name_is_an_id(self) -> None:
+    def test_id_in_the_name_must_be_a_number_at_the_end(self) -> None:
         for name in (
             *("jit_f(35)::fusion.28", "jit_f(35) ", "jit_f(3", "jit_f()", "jit_f(0x23)", "jit_f3"),
             *("jit_f(\u0663)", f"jit_f({'3' * 21})"),
@@ -198,7 +198,7 @@ class Entries(unittest.TestCase):
                 self.assert_ids([entry(6, name)], 6)
         self.assert_ids([entry(6, "jit_f(4)(35)"), entry(7, "(36)")], 35, 36)
 
-    def test_entries_of_other_kinds_do_not_hide_a_program(self) -> None:
+    def test_entries_without_a_program_do_not_hide_a_program(self) -> None:
         program = entry(6, "jit_f(35)")
         others = [
             entry(7, "jit_f(35)::f.1", "llo_proto", 35),
@@ -212,7 +212,7 @@ class Entries(unittest.TestCase):
         for entries in ([program, *others], [*others, program]):
             self.assert_ids(entries, 35)
 
-    def test_damaged_entries_are_one_note_and_others_are_read(self) -> None:
+    def test_damaged_entries_give_a_single_note_and_hide_no_program(self) -> None:
         hlo = hlo_proto({"main": [op("a", "add")]})
         wrong_wire = EventMetadata(3, "jit_g(3)", extra=int_field(5, 1))
         not_text = EventMetadata(4, extra=bytes_field(2, b"\xff\xfe"))
@@ -227,7 +227,7 @@ class Entries(unittest.TestCase):
 
 
 class Damaged(unittest.TestCase):
-    """Damage in a program is a note and None."""
+    """Test that a damaged program is None, with a note."""
 
     def test_damaged_program_is_refused(self) -> None:
         good = hlo_proto({"main": [op("a", "add")]})
@@ -255,7 +255,7 @@ class Damaged(unittest.TestCase):
                 self.assertIsNone(programs.program(program_id))
             self.assertEqual(len(programs.notes), 2)
 
-    def test_ids_of_several_or_no_instructions_lead_nowhere(self) -> None:
+    def test_unknown_or_repeated_ids_of_instructions_find_nothing(self) -> None:
         ops = [op("x", "abs", line="m.py:1"), op("y", "neg"), op("a", "b", "y"), op("b", "c", "x")]
         made = module({"main": ops})
         first, second, user, _ = made.computations[0].instructions
@@ -270,7 +270,7 @@ class Damaged(unittest.TestCase):
         self.assertEqual(len(read.notes), 1)
         self.assertIn("no single instruction", read.notes[0])
 
-    def test_name_of_two_instructions_finds_neither(self) -> None:
+    def test_name_of_two_instructions_finds_neither_instruction(self) -> None:
         read = main_of(op("a", "add"), op("a", "sub"), op("b", "neg"))
         assert read.program is not None
         self.assertIsNone(read.program.instruction("a"))
@@ -282,7 +282,7 @@ class Damaged(unittest.TestCase):
         for name in ("a", "%a", "b", "%b"):
             self.assertTrue(read[name])
 
-    def test_searches_end_if_operands_and_calls_are_circular(self) -> None:
+    def test_searches_end_if_operands_or_calls_are_circular(self) -> None:
         ops = [op(f"op.{i}", "negate", f"op.{(i + 1) % 3}") for i in range(3)]
         read = main_of(*ops, op("f", "fusion", calls=["main"]))
         self.assertIsNone(nearest(read, "op.0"))
@@ -292,7 +292,7 @@ class Damaged(unittest.TestCase):
         self.assertIsNone(dot_of(read["f"]))
         self.assertEqual([operand.name for operand in read["op.0"].operands], ["op.1"])
 
-    def test_noise_and_cuts_never_raise(self) -> None:
+    def test_noise_and_truncation_never_raise(self) -> None:
         dice = random.Random(7)
         whole = hlo_proto(everything(), frames=FRAMES, devices=(4, 2), buffers=SOME_BUFFERS)
         for case in sampled(range(600), 60):
@@ -383,7 +383,7 @@ class Lines(unittest.TestCase):
         self.assertIsNone(read["none"].tf_op)
         self.assertEqual(read.notes, [])
 
-    def test_damaged_frames_are_none(self) -> None:
+    def test_damaged_frames_give_no_line(self) -> None:
         frames = StackFrames(
             ["a.py"], [(1, 1, 1), (2, 1, 1), (1, 0, 1)], [(1, 1), (2, 0), (3, 0), (9, 0), (1, 4)]
         )
@@ -392,7 +392,7 @@ class Lines(unittest.TestCase):
         read = opened({"main": ops}, frames=frames)
         lines = [read[f"op.{i}"].line for i in range(1, 8)]
         self.assertEqual(lines, ["a.py:1", None, None, None, "a.py:1", None, "b.py:2"])
-        # The first frame calls itself, the caller of the fifth is damaged.
+        # The first frame calls itself, and the caller of the fifth frame is damaged.
         self.assertEqual([read[f"op.{i}"].stack for i in range(1, 8)], [None] * 7)
 
     def test_lines_inside_a_fusion_are_counted_at_any_depth(self) -> None:
@@ -422,7 +422,7 @@ class Lines(unittest.TestCase):
 def dot_program(
     operands: Sequence[str], *, depth: int = 1, opcode: str = "convolution", extra: bytes = b""
 ) -> Opened:
-    """Make a program whose op `top` is a dot, or has one `depth` fusions deep."""
+    """Make a program in which the op `top` is a dot, or contains a dot `depth` fusions deep."""
     names = [f"p.{i}" for i in range(len(operands))]
     body = [
         *(
@@ -459,7 +459,8 @@ class Dots(unittest.TestCase):
             (("s8", "s8"), b"", Dot("other", "s8")),
             (("s8", "bf16"), b"", Dot("other", "bf16")),
             (("bf16", "f64"), b"", Dot("other", "f64")),
-            # A predicate, as in a one-hot matrix, takes the dtype of the other operand.
+            # A predicate, as in a one-hot matrix, is ignored in favour of the other operand's
+            # dtype.
             (("pred", "bf16"), b"", Dot("bf16", "bf16")),
             (("f8e4m3fn", "pred"), b"", Dot("fp8", "f8e4m3fn")),
             (("pred", "f8e4m3fn"), b"", Dot("fp8", "f8e4m3fn")),
@@ -487,7 +488,7 @@ class Dots(unittest.TestCase):
         self.assertEqual(dtype_of("f16", "bf16"), Dot("fp16", "f16"))
         self.assertEqual(dtype_of("bf16", "s8"), Dot("other", "bf16"))
 
-    def test_op_without_dot_or_with_unreadable_operands_has_none(self) -> None:
+    def test_op_without_a_dot_or_with_unreadable_operands_has_no_dtype(self) -> None:
         read = opened({"c": [op("a", "add")], "main": [op("top", "fusion", calls=["c"])]})
         self.assertIsNone(dot_of(read["top"]))
         self.assertIsNone(dot_of(read["a"]))
@@ -509,7 +510,7 @@ def declared(**estimate: object) -> bytes:
 
 
 class DeclaredCosts(unittest.TestCase):
-    def test_declared_costs_are_counts_or_none(self) -> None:
+    def test_declared_costs_must_be_counts(self) -> None:
         for config, cost in (
             (declared(flops="34628173824", bytes_accessed="67108864"), (34628173824, 67108864)),
             (declared(flops=5, bytes_accessed=6.0), (5, 6)),
@@ -552,7 +553,7 @@ def chain_names(program: Opened, name: str) -> list[str]:
 
 
 class Chains(unittest.TestCase):
-    def test_start_update_and_done_are_one_chain(self) -> None:
+    def test_start_update_and_done_form_a_chain(self) -> None:
         read = main_of(
             op("x", "parameter"),
             op("a-start", "async-start", "x"),
@@ -575,7 +576,7 @@ class Chains(unittest.TestCase):
             for name in chain:
                 self.assertEqual(chain_names(read, name), chain, name)
 
-    def test_nearest_start_of_the_same_kind_is_found_across_other_instructions(self) -> None:
+    def test_nearest_start_of_the_same_kind_is_found_across_unrelated_instructions(self) -> None:
         read = main_of(
             op("w-start", "copy-start"),
             op("async-collective-start.1", "fusion"),
@@ -592,7 +593,7 @@ class Chains(unittest.TestCase):
         for name in ("fusion.7", "async-collective-starter"):
             self.assertEqual(chain_names(read, name), [name])
 
-    def test_thread_of_any_part_names_the_sparse_core(self) -> None:
+    def test_thread_of_any_part_identifies_the_sparse_core(self) -> None:
         read = opened(
             {
                 "sc": [op("s", "abs")],
@@ -612,7 +613,7 @@ class Chains(unittest.TestCase):
 
 
 class NearestLines(unittest.TestCase):
-    def test_own_line_comes_first_then_the_start_s(self) -> None:
+    def test_line_of_the_instruction_precedes_the_line_of_the_start(self) -> None:
         read = main_of(
             op("x", "abs", line="m.py:1"),
             op("copy-start.1", "copy-start", "x", line="m.py:2"),
@@ -626,7 +627,7 @@ class NearestLines(unittest.TestCase):
         self.assertEqual(nearest(read, "copy-done.2"), ("m.py:3", "own", 0))
         self.assertEqual(nearest(read, "copy-start.2"), ("m.py:4", "consumer", 1))
 
-    def test_collective_inside_comes_before_producer_and_consumer(self) -> None:
+    def test_collective_inside_precedes_producer_and_consumer(self) -> None:
         def program(inner: list[Op], root: str | None, *before: Op) -> Opened:
             return opened(
                 {
@@ -652,14 +653,14 @@ class NearestLines(unittest.TestCase):
             for read, line in (
                 (program(inner, "m.py:6", gather), "m.py:5"),
                 (program(inner, "m.py:6"), "m.py:7"),
-                # The first collective has no line, so the root's is taken.
+                # The first collective has no line, so the root's line is used.
                 (program(inner, "m.py:6", other), "m.py:6"),
                 (program(inner[1:], "m.py:6"), "m.py:6"),
                 (program(inner[1:], None), "m.py:8"),
             ):
                 self.assertEqual(nearest(read, name, producer_first=True), (line, "inside", 0))
 
-    def test_reducer_is_not_inside(self) -> None:
+    def test_reducer_does_not_supply_a_line(self) -> None:
         read = opened(
             {
                 "add": [op("sum", "add", line="lax.py:1")],
@@ -689,7 +690,7 @@ class NearestLines(unittest.TestCase):
             self.assertEqual(nearest(read, name, producer_first=True), ("m.py:2", "producer", 1))
             self.assertEqual(nearest(read, name), ("m.py:4", "consumer", 1))
 
-    def test_other_direction_is_searched_if_the_first_has_no_line(self) -> None:
+    def test_opposite_direction_is_searched_if_the_first_has_no_line(self) -> None:
         before = main_of(op("x", "abs", line="m.py:1"), op("copy.1", "copy", "x"))
         self.assertEqual(nearest(before, "copy.1"), ("m.py:1", "producer", 1))
         after = main_of(op("copy.1", "copy"), op("x", "abs", "copy.1", line="m.py:1"))
@@ -725,10 +726,10 @@ class NearestLines(unittest.TestCase):
 
     def test_search_leaves_a_computation_with_a_single_caller(self) -> None:
         read = self.body(op("while.1", "while", "x", calls=["body"]))
-        # copy.1 -> p -> while.1 -> x, and copy.1 -> t -> while.1 -> y.
+        # The paths are copy.1 -> p -> while.1 -> x, and copy.1 -> t -> while.1 -> y.
         self.assertEqual(nearest(read, "copy.1", producer_first=True), ("m.py:1", "producer", 3))
         self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer", 3))
-        # The caller has a line of its own, which is nearer.
+        # The caller has its own line, which is nearer.
         read = self.body(op("while.1", "while", "x", calls=["body"], line="m.py:3"))
         self.assertEqual(nearest(read, "copy.1", producer_first=True), ("m.py:3", "producer", 2))
 
@@ -737,22 +738,23 @@ class NearestLines(unittest.TestCase):
             op("while.1", "while", "x", calls=["body"]), op("while.2", "while", "x", calls=["body"])
         )
         self.assertIsNone(nearest(read, "copy.1"))
-        # An instruction that calls it twice, as body and condition, is a single caller.
+        # An instruction that calls the computation twice, as body and condition, is a single
+        # caller.
         read = self.body(op("while.1", "while", "x", calls=["body", "body"]))
         self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer", 3))
 
 
 class Groups(unittest.TestCase):
-    """All known ways to write who takes part in a collective."""
+    """Test all known ways to write the devices that take part in a collective."""
 
-    def test_iota_groups(self) -> None:
+    def test_iota_groups_are_expanded(self) -> None:
         self.assertEqual(iota_groups(4, 2, [8]), ((0, 1), (2, 3), (4, 5), (6, 7)))
         self.assertEqual(iota_groups(4, 2, [2, 4], [1, 0]), ((0, 4), (1, 5), (2, 6), (3, 7)))
         self.assertEqual(iota_groups(2, 4, [4, 2], [1, 0]), ((0, 2, 4, 6), (1, 3, 5, 7)))
         self.assertEqual(iota_groups(1, 8, [2, 2, 2], [2, 1, 0]), (tuple(range(8)),))
         self.assertEqual(iota_groups(4, 2, [2, 2, 2], [0, 2, 1]), ((0, 2), (1, 3), (4, 6), (5, 7)))
 
-    def test_mesh_groups(self) -> None:
+    def test_mesh_groups_are_expanded(self) -> None:
         self.assertEqual(mesh_groups([4, 2], [AxisPart(0)]), ((0, 2, 4, 6), (1, 3, 5, 7)))
         self.assertEqual(mesh_groups([4, 2], [AxisPart(1)]), ((0, 1), (2, 3), (4, 5), (6, 7)))
         self.assertEqual(mesh_groups([4, 2], [AxisPart(0, 2, 2)]), ((0, 2), (1, 3), (4, 6), (5, 7)))
@@ -772,7 +774,7 @@ class Groups(unittest.TestCase):
             self.assertIsNone(listed_groups([[5], wrong]))
         self.assertIsNone(listed_groups([[1], [1]]))
 
-    def test_contradictory_groups_are_none(self) -> None:
+    def test_contradictory_groups_are_unknown(self) -> None:
         contradictory = (
             iota_groups(4, 2, [4]),
             iota_groups(4, 2, [2, 4], [1, 1]),
@@ -890,7 +892,7 @@ class Collectives(unittest.TestCase):
             collective_of(read["lone-start"]),
             Collective("lone-start", "all-gather", arrays, None, Participants(None, None)),
         )
-        # The operands of a done are not the data, and its start would have the groups.
+        # The operands of a done are not the data; the start would have the groups.
         self.assertEqual(
             collective_of(read["lone-done"]),
             Collective("lone-done", "all-reduce", None, arrays, None),
@@ -916,7 +918,7 @@ class Shapes(unittest.TestCase):
         self.assertEqual(read["x"].shape, "(bf16[2,3], (s4[3,5], token[], pred[7]), f8e4m3fn[])")
         self.assertEqual(read.notes, [])
 
-    def test_size_of_an_array_in_bytes(self) -> None:
+    def test_arrays_have_a_size_in_bytes(self) -> None:
         for dtype, dims, n_bytes in (
             *(("bf16", (2, 3), 12), ("s4", (3,), 2), ("pred", (7,), 7), ("f32", (), 4)),
             *(("f8e5m2", (5,), 5), ("c64", (2,), 16), ("f32", (0, 9), 0), ("f32", (-1,), None)),
@@ -962,7 +964,7 @@ class Buffers(unittest.TestCase):
         self.assertEqual(read.notes, [])
         self.assertIsNone(opened(computations).buffers)
 
-    def test_damaged_buffer_assignment_is_a_note(self) -> None:
+    def test_damaged_buffer_assignment_is_noted(self) -> None:
         for damaged in (
             b"\x0a\x05",
             buffer(1, 5, 1) + buffer(1, 5, 1),

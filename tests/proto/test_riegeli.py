@@ -34,7 +34,7 @@ from tests.harness import (
 SAMPLES = ROOT.parent / "shared" / "samples"
 HAS_BROTLI = any(importlib.util.find_spec(name) for name in ("brotli", "brotlicffi"))
 SMALL = trace([op("fusion.1", "loop fusion", 0, 100, flops=800), op("copy.2", "copy", 100, 50)])
-# Fields that differ between two forms of one capture.
+# These fields differ between two forms of the same capture.
 NOT_COMPARED = ("profile_dir", "xplane_file", "notes", "run", "host")
 
 
@@ -52,12 +52,12 @@ def compared(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class Container(unittest.TestCase):
-    def test_hashes_of_the_signature_s_headers_match(self) -> None:
+    def test_hashes_of_the_headers_of_the_signature_match(self) -> None:
         block, chunk = reader.SIGNATURE[:24], reader.SIGNATURE[24:]
         for header in (block, chunk):
             self.assertEqual(hashed(header[8:]), header)
 
-    def test_records_of_any_size_come_back(self) -> None:
+    def test_records_of_any_size_are_read_unchanged(self) -> None:
         rng = random.Random(1)
         for case in range(60):
             sizes = [rng.choice((0, 1, 90, 65_000, 65_472, 65_512, 200_000)) for _ in range(5)]
@@ -76,8 +76,8 @@ class Container(unittest.TestCase):
         chunks: list[Chunk] = [(b"whatever", "m", 0, 0), chunk_of([b"a"]), (b"", "s", 0, 0)]
         self.assertEqual(unpacked(riegeli([*chunks, chunk_of([b"b"])])), ([b"a", b"b"], None))
 
-    def test_damaged_chunk_is_reported_and_the_rest_is_unpacked(self) -> None:
-        # Each record takes more than a block, so that a block header names the chunk after it.
+    def test_damaged_chunk_is_reported_and_later_chunks_are_unpacked(self) -> None:
+        # Each record takes more than a block, so a block header names the chunk after the record.
         records = [bytes([i]) * 70_000 for i in range(4)]
         data = riegeli([chunk_of([record]) for record in records])
         begins = [
@@ -95,13 +95,13 @@ class Container(unittest.TestCase):
                 self.assertEqual(damage.offset, begins[1])
                 self.assertEqual(found, [records[0], *records[2:]])
 
-    def test_file_cut_off_inside_a_chunk_is_damaged_there(self) -> None:
+    def test_file_cut_off_inside_a_chunk_is_reported_at_the_chunk(self) -> None:
         data = riegeli([chunk_of([b"a" * 100]), chunk_of([b"b" * 100])], padded=False)
         second = (len(data) + 64) // 2
         for end in range(65, len(data)):
             _, damage = unpacked(data[:end])
             if end == second:
-                # This looks like a whole file; `test_length_that_is_…` tests the note.
+                # The cut file looks complete; `test_length_that_is_…` tests the note.
                 self.assertIsNone(damage)
                 continue
             assert damage is not None, end
@@ -148,12 +148,13 @@ class Answers(InFolder):
         joined = self.write("r/h.xplane.riegeli", riegeli(chunks))
         for mode in sampled([*MODES_OF_TRACE, "record"], 2):
             with self.subTest(mode=mode):
-                # Records count the starts of steps from the earliest moment of all records.
+                # Starts of steps count from the earliest moment of all records.
                 options = ["--step", "1"] if mode != "record" else []
                 expected, got = (answer(path, mode, *options) for path in (plain, joined))
                 self.assertEqual(without_base(compared(got)), without_base(compared(expected)))
         for mode in ("bottleneck", "idle"):
-            # All executions: their order decides which of two equal ops comes first.
+            # All executions are compared, because their order decides which of two equal ops comes
+            # first.
             expected, got = (answer(path, mode, "--step", "all") for path in (plain, joined))
             self.assertEqual(without_base(compared(got)), without_base(compared(expected)))
 
@@ -171,7 +172,7 @@ class Answers(InFolder):
                 with self.subTest(line=line["name"], name=name):
                     self.assertEqual(line[name], expected[name])
 
-    def test_ops_of_the_same_name_in_two_programs_stay_two(self) -> None:
+    def test_ops_with_the_same_name_in_two_programs_remain_two_ops(self) -> None:
         ops = [op("fusion.1", "loop fusion", 0, 100, program_id=7)]
         others = [op("fusion.1", "loop fusion", 200, 300, program_id=8)]
         same = [op("fusion.1", "loop fusion", 600, 50, program_id=7)]
@@ -182,7 +183,7 @@ class Answers(InFolder):
             [("8", 1, 300), ("7", 2, 150)],
         )
 
-    def test_ops_that_differ_only_in_their_executions_stay_two(self) -> None:
+    def test_ops_that_differ_only_in_their_executions_remain_two_ops(self) -> None:
         data = riegeli([chunk_of([of_two_programs(0), of_two_programs(1000)])])
         plain = self.write("p.xplane.pb", of_two_programs(0, 1000))
         joined = self.write("h.xplane.riegeli", data)
@@ -201,7 +202,7 @@ class Answers(InFolder):
         (group,) = answer(self.write("h.xplane.riegeli", data), "by_source")["groups"]
         self.assertEqual(group["tf_op"], "jit(f)/early")
 
-    def test_format_is_recognised_by_its_first_bytes(self) -> None:
+    def test_format_is_recognised_by_the_first_bytes(self) -> None:
         data = riegeli([chunk_of([SMALL])])
         expected = compared(answer(self.write("h.xplane.pb", SMALL), "summary"))
         named = self.write("named.xplane.pb", data)
@@ -217,14 +218,14 @@ class Answers(InFolder):
             )
             self.assertIn(b'"xplane_file":"-"', done.stdout)
 
-    def test_file_names_the_host_and_missing_programs_are_noted(self) -> None:
+    def test_file_name_gives_the_host_and_missing_programs_are_noted(self) -> None:
         path = self.write("vm-3.xplane.riegeli", riegeli([chunk_of([SMALL])]))
         self.assertEqual(answer(path, "record")["host"], "vm-3")
         self.assertIn("hold no programs", " ".join(answer(path, "summary")["notes"]))
         plain = answer(self.write("a.xplane.pb", SMALL), "summary")
         self.assertNotIn("hold no programs", " ".join(plain["notes"]))
 
-    def test_length_that_is_no_multiple_of_a_block_is_noted(self) -> None:
+    def test_length_that_is_not_a_multiple_of_a_block_is_noted(self) -> None:
         for padded in (False, True):
             data = riegeli([chunk_of([SMALL])], padded=padded)
             for name, form in (("h.xplane.riegeli", data), ("h.xplane.pb.gz", gzip.compress(data))):
@@ -239,7 +240,7 @@ class Answers(InFolder):
             self.assertEqual(outcome.object["reason"], "unreadable_xplane_pb")
             self.assertIn("holds no records", outcome.object["detail"])
 
-    def test_damage_in_a_record_is_reported_at_its_chunk(self) -> None:
+    def test_damage_in_a_record_is_reported_at_the_chunk(self) -> None:
         broken = SMALL[:-1]
         data = riegeli([chunk_of([SMALL]), chunk_of([broken])])
         second = 64 + 40 + len(chunk_of([SMALL])[0])
@@ -271,7 +272,7 @@ class Answers(InFolder):
             self.write("run/b.xplane.pb", b"no trace")
             outcome = run(self.folder / "run", "summary")
             self.assertEqual(outcome.object["reason"], "missing_dependency")
-            # A file that is not compressed needs no package.
+            # An uncompressed file does not need the package.
             self.write("run/c.xplane.riegeli", riegeli([chunk_of([SMALL])]))
             self.assertEqual(answer(self.folder / "run", "summary")["xplane_file"][0], "c")
 
@@ -299,7 +300,7 @@ class Folders(InFolder):
 
 
 def of_two_programs(*starts: int) -> bytes:
-    """Return two equal ops whose executions name different programs."""
+    """Return two equal ops with executions that name different programs."""
     ops = []
     for start in starts:
         ops += [op("fusion.1", "add", start, 100), op("fusion.2", "add", start + 200, 300)]
@@ -330,13 +331,15 @@ def demo() -> bytes:
 
 
 def lines_by_name(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the lines with events; records leave out the others."""
+    """Return the lines with events, because records omit lines without events."""
     lines: list[dict[str, Any]] = fields["planes"][0]["lines"]
     return sorted((line for line in lines if line["n_events"]), key=lambda line: line["name"])
 
 
 def without_base(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields without the starts of steps, which count from the joined line."""
+    """Return the fields without the starts of steps, which count from the base of the joined
+    line.
+    """
     return {**fields, "steps": [{**step, "start_ps": 0} for step in fields.get("steps", [])]}
 
 

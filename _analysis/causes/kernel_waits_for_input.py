@@ -1,0 +1,58 @@
+"""A kernel that waits for its input: in some of its named regions it waits for copies only.
+
+    pl.BlockSpec((128, 128), …)                            # small blocks: little math per copy
+    pl.BlockSpec((512, 512), …, pipeline_mode=pl.Buffered(3))
+
+Pallas's pipeline copies the next block while the body computes the present one. If a copy takes
+longer than the body, the kernel waits. It is seen only if the capture has regions inside kernels.
+There is one row per kernel, by name.
+"""
+
+from __future__ import annotations
+
+from _analysis.causes.cause import SEEN, Cause, Evidence
+from _analysis.causes.sentences import duration, line_says, percent_of
+from _analysis.causes.step_program import place_of_longest, total_of
+from _pipeline.groups import percent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from _analysis.kernel_regions import Inside, Regions
+    from _pipeline.executions import Executions
+    from _pipeline.normalize import Step
+
+NAME: Final = "kernel_waits_for_input"
+
+
+def find(step: Step, inside: Inside) -> list[Cause]:
+    members: dict[str, list[Executions]] = {}
+    for each in step.leaves:
+        if each.metadata_id in inside.of_kernel:
+            members.setdefault(each.op.kernel or "", []).append(each)
+    causes = []
+    for kernel, of_kernel in members.items():
+        regions = inside.of(each.metadata_id for each in of_kernel)
+        if regions and regions.waiting:
+            causes.append(_cause(step, kernel, of_kernel, regions))
+    return causes
+
+
+def _cause(step: Step, kernel: str, members: list[Executions], regions: Regions) -> Cause:
+    waiting, total, place = regions.waiting, total_of(members), place_of_longest(members)
+    computing = regions.computing
+    body = "" if computing is None else f"; its body computes for {duration(computing)}"
+    return Cause(
+        NAME,
+        waiting,
+        f"The kernel {kernel} ({line_says(place)}) waits for copies for {duration(waiting)} of its"
+        f" {duration(total)} ({percent(waiting, total) or 0:.1f} %{body}), which is"
+        f" {percent_of(waiting, step)} of the step.",
+        "Use larger blocks, so that there is more math for each byte that is copied, or more"
+        " buffers (pipeline_mode=pl.Buffered(3)), so that copies start earlier; or move fewer"
+        " bytes: a narrower dtype, blocks that stay in VMEM between grid steps.",
+        SEEN,
+        Evidence(members),
+        *place,
+    )

@@ -1,0 +1,244 @@
+"""The inside of Pallas kernels: named regions, which nest, and how long a kernel waits in them.
+
+With kernel tracing on, the line `XLA TraceMe` has an event for each region of a kernel: the stages
+of Pallas's pipeline (`ep_wait_in`, `ep_run_kernel`, …) and those that the author names by
+`jax.named_scope`. A region belongs to the execution of a kernel in which it begins, and is inside
+the innermost region that is open then.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import NamedTuple
+
+from _pipeline.clocks import ON_DEVICE
+from _pipeline.idle_causes import AT_BARRIER, FOR_INPUTS, WAITS_LINE, events_on, on_clock_of
+from _pipeline.timeline import events_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import TypeVar
+
+    from _pipeline.idle_causes import Event
+    from _pipeline.normalize import Step
+
+    T = TypeVar("T")
+
+NO_NAME = "<none>"
+# Stages of Pallas's pipeline: the body, and those that wait until a copy is done.
+RUN = "ep_run_kernel"
+WAITS = ("ep_wait_in", "ep_wait_out")
+
+
+class Region:
+    """All regions of a name that are inside the same regions; times are sums."""
+
+    __slots__ = ("inner", "n", "name", "total")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.n = self.total = 0
+        self.inner: dict[str, Region] = {}
+
+    @property
+    def self_time(self) -> int:
+        return self.total - sum(region.total for region in self.inner.values())
+
+    @property
+    def only_waits(self) -> bool:
+        """Tell if it waits for a copy and does nothing else."""
+        name = self.name.rpartition("/")[2]
+        return name in WAITS or name.startswith("wait")
+
+    @property
+    def is_body(self) -> bool:
+        return self.name.rpartition("/")[2] == RUN
+
+
+class Row(NamedTuple):
+    """A region with the number of regions around it."""
+
+    region: Region
+    depth: int
+    # True if it, or a region around it, only waits.
+    waits: bool
+
+
+class Regions:
+    """The regions of executions of kernels, as a tree."""
+
+    def __init__(self) -> None:
+        self.outermost: dict[str, Region] = {}
+
+    @classmethod
+    def sum_of(cls, parts: Iterable[Regions]) -> Regions:
+        whole = cls()
+        pending = [(whole.outermost, part.outermost) for part in parts]
+        while pending:
+            into, regions = pending.pop()
+            for name, region in regions.items():
+                same = into.setdefault(name, Region(name))
+                same.n += region.n
+                same.total += region.total
+                pending.append((same.inner, region.inner))
+        return whole
+
+    @property
+    def total(self) -> int:
+        """Return the time in any region."""
+        return sum(region.total for region in self.outermost.values())
+
+    def rows(self) -> Iterator[Row]:
+        """Yield regions, outer ones first; of regions side by side the longest first."""
+        pending = [Row(region, 0, region.only_waits) for region in _ranked(self.outermost)[::-1]]
+        while pending:
+            row = pending.pop()
+            yield row
+            pending += [
+                Row(inner, row.depth + 1, row.waits or inner.only_waits)
+                for inner in _ranked(row.region.inner)[::-1]
+            ]
+
+    @property
+    def waiting(self) -> int:
+        """Return the time in regions that only wait."""
+        return sum(row.region.self_time for row in self.rows() if row.waits)
+
+    @property
+    def computing(self) -> int | None:
+        """Return the time in the body, less what is waiting inside; None without such a region."""
+        computing = None
+        # The depth of the body around the row, if any.
+        body = None
+        for region, depth, waits in self.rows():
+            if body is not None and depth <= body:
+                body = None
+            if region.is_body:
+                body = depth if body is None else body
+                computing = computing or 0
+            if body is not None and not waits:
+                computing = (computing or 0) + region.self_time
+        return computing
+
+
+def _ranked(regions: dict[str, Region]) -> list[Region]:
+    return sorted(regions.values(), key=lambda region: (-region.total, region.name))
+
+
+class Inside(NamedTuple):
+    """The regions of a step's kernels by metadata id; kernels without any region are left out."""
+
+    of_kernel: dict[int, Regions]
+    # Regions that end after the region or execution in which they begin, and the time cut off.
+    n_cut: int
+    cut_off: int
+
+    def of(self, metadata_ids: Iterable[int]) -> Regions | None:
+        """Return the regions of several ops; None if there are none."""
+        found = [self.of_kernel[i] for i in metadata_ids if i in self.of_kernel]
+        return Regions.sum_of(found) if found else None
+
+    @property
+    def notes(self) -> list[str]:
+        if not self.n_cut:
+            return []
+        return [
+            f"{self.n_cut} regions of kernels end after the region or execution in which they"
+            f" begin; they are cut there, by {self.cut_off} ps in all"
+        ]
+
+
+class Execution:
+    """An execution of a kernel, with the end and the contents of each region that is open."""
+
+    __slots__ = ("end", "metadata_id", "opened", "start")
+
+    def __init__(self, start: int, duration: int, metadata_id: int) -> None:
+        self.start, self.end, self.metadata_id = start, start + duration, metadata_id
+        self.opened: list[tuple[int, dict[str, Region]]] = []
+
+
+def kernel_executions(step: Step) -> list[Execution]:
+    """Return executions of kernels by start; if several start together, the longest first."""
+    kernels = {entry.metadata_id for entry in step.leaves if entry.op.kernel}
+    events = events_of(step.admitted.pieces, step.clock, kernels) if kernels else ()
+    return [Execution(*event) for event in sorted(events, key=lambda event: (event[0], -event[1]))]
+
+
+def starting_in(
+    executions: Sequence[Execution], events: Iterable[tuple[int, T]]
+) -> Iterator[tuple[Execution, int, T]]:
+    """Yield the events that start in an execution; of several it is the one that began last.
+
+    An event is its start and what belongs to it; events are sorted by start.
+    """
+    running: list[Execution] = []
+    n_begun = 0
+    for start, event in events:
+        while n_begun < len(executions) and executions[n_begun].start <= start:
+            running.append(executions[n_begun])
+            n_begun += 1
+        while running and running[-1].end <= start:
+            running.pop()
+        if running:
+            yield running[-1], start, event
+
+
+def inside_kernels(step: Step) -> Inside:
+    """Read the regions of the step's kernels."""
+    events = _region_events(step)
+    first = next(events, None)
+    # Most captures have no regions. Then looking for kernels, which takes milliseconds, is skipped.
+    executions = kernel_executions(step) if first else []
+    spans = _spans(step, executions, chain(filter(None, [first]), events))
+    found: dict[int, Regions] = {}
+    n_cut = cut_off = 0
+    for execution, start, (end, name) in starting_in(executions, spans):
+        opened = execution.opened
+        while opened and opened[-1][0] <= start:
+            opened.pop()
+        if opened:
+            limit, siblings = opened[-1]
+        else:
+            limit = execution.end
+            siblings = found.setdefault(execution.metadata_id, Regions()).outermost
+        inner_end = min(end, limit)
+        n_cut += end > limit
+        cut_off += end - inner_end
+        region = siblings.get(name)
+        if region is None:
+            region = siblings[name] = Region(name)
+        region.n += 1
+        region.total += inner_end - start
+        opened.append((inner_end, region.inner))
+    return Inside(found, n_cut, cut_off)
+
+
+def _region_events(step: Step) -> Iterator[Event]:
+    events = events_on(step.device, WAITS_LINE, None)
+    return (event for event in events if event.name not in (AT_BARRIER, FOR_INPUTS))
+
+
+def _spans(
+    step: Step, executions: Sequence[Execution], events: Iterable[Event]
+) -> Iterator[tuple[int, tuple[int, str]]]:
+    """Yield start, end and name of the events that can begin in these executions, by start.
+
+    Of events that begin together the longest comes first. Others are left out early, since a
+    capture of many steps can have millions.
+    """
+    if not executions:
+        return
+    first, last = executions[0].start, max(execution.end for execution in executions)
+    is_on_device = step.clock.name == ON_DEVICE
+
+    def can_begin(event: Event) -> bool:
+        if is_on_device:
+            # Times that the core did not measure are still to be shifted.
+            return event.measured is None or first <= event.measured[0] < last
+        return first <= event.start < last
+
+    (spans,) = on_clock_of(step, [list(filter(can_begin, events))])
+    for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
+        yield start, (end, NO_NAME if name is None else name)

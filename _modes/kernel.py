@@ -1,0 +1,230 @@
+"""The step's Pallas kernels: time, cost, memory, and what goes on inside."""
+
+from __future__ import annotations
+
+from _analysis.costs import DECLARED, OPAQUE, cost_of, costs_by_kernel, declared_notes
+from _analysis.kernel_counters import kernel_counters
+from _analysis.kernel_regions import inside_kernels
+from _analysis.ledger import entry_of
+from _analysis.likely_lines import line_of
+from _analysis.roofs import roofs_of
+from _analysis.rows import chip_fields, duration_fields, op_name, peaks_used
+from _pipeline.groups import percent, ranked_by, sum_if_known
+from _pipeline.names import resolve_name
+from _pipeline.no_answer import NoAnswer
+from _pipeline.texts import exact
+from _pipeline.vocabulary import COMPUTE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import TypeVar
+
+    from _analysis.costs import Cost, KernelCost
+    from _analysis.counters import Number
+    from _analysis.kernel_counters import Extent
+    from _analysis.kernel_regions import Regions
+    from _analysis.roofs import Roofs
+    from _output.fields.kernel import CostOfRun, Counter, Fields, Inside, Kernel
+    from _output.fields.rows import VmemFields
+    from _output.fields.units import Dtype
+    from _pipeline.context import Context
+    from _pipeline.groups import Group
+    from _pipeline.normalize import Step
+    from _pipeline.ops import Op
+
+    T = TypeVar("T")
+
+NO_KERNELS = "the step runs no kernels, which are custom calls of the target tpu_custom_call"
+NO_REGIONS = (
+    "the capture has no regions inside kernels; to see them, set"
+    ' LIBTPU_INIT_ARGS="--xla_xprof_enable_custom_call_tracing=true'
+    ' --xla_xprof_register_llo_debug_info=true" before JAX is imported, and capture again'
+)
+STATIC_COUNTERS = (
+    "counters are the compiler's estimates of the code between two markers, not measurements"
+)
+
+
+def kernel(
+    step: Step,
+    context: Context,
+    *,
+    top: int = 10,
+    chip: str | None = None,
+    peaks: Sequence[tuple[str, float]] = (),
+    kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
+    kernel: str | None = None,
+) -> Fields:
+    roofs = roofs_of(step.device, chip, dict(peaks))
+    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
+    executions = [entry for entry in step.leaves if entry.op.kernel]
+    kernels: dict[str, Group] = dict(ranked_by(executions, lambda op: op.kernel))
+    groups = list(kernels.values())
+    inside, counters = inside_kernels(step), kernel_counters(step)
+    context.notes += inside.notes
+    if not groups:
+        context.note(NO_KERNELS)
+    elif not inside.of_kernel:
+        context.note(NO_REGIONS)
+    if counters.of_kernel:
+        context.note(STATIC_COUNTERS)
+    if kernel is not None:
+        groups = ops_of_kernel(kernel, kernels, context)
+    rows = []
+    for rank, group in enumerate(groups[:top], 1):
+        ids = [executions.metadata_id for executions in group.members]
+        found = inside.of(ids), counters.of(ids)
+        rows.append(kernel_row(rank, group, step, roofs, by_user, *found))
+    declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
+    context.notes += [*declared_notes(declared), *roofs.choice.notes]
+    return {
+        "kernels": rows,
+        "tail": {
+            "n_kernels_omitted": len(groups[top:]),
+            "dur_ps": sum(group.total for group in groups[top:]),
+        },
+        **chip_fields(roofs),
+        "peaks_used": peaks_used(roofs),
+    }
+
+
+def ops_of(kernel: Group) -> list[Group]:
+    """Return the ops of a kernel, costliest first."""
+
+    def key(op: Op) -> tuple[str, int]:
+        return op_name(op), -1 if op.program_id is None else op.program_id
+
+    return [group for _, group in ranked_by(kernel.members, key)]
+
+
+def ops_of_kernel(asked: str, kernels: Mapping[str, Group], context: Context) -> list[Group]:
+    """Return the ops of the kernel or the op that a name means."""
+    by_kernel = {name: ops_of(group) for name, group in kernels.items()}
+    by_op: dict[str, list[Group]] = {}
+    for ops in by_kernel.values():
+        for group in ops:
+            by_op.setdefault(op_name(group.op), []).append(group)
+    name = asked.removeprefix("%")
+    for candidates in (by_kernel, by_op):
+        if name in candidates:
+            return candidates[name]
+    for candidates in (by_kernel, by_op):
+        found = resolve_name(name, candidates, "--kernel", context)
+        if found is not None:
+            return candidates[found]
+    raise NoAnswer(
+        "kernel_not_found",
+        detail=f"no kernel of the step, and no op of one, is named {asked!r}, and it is not a"
+        " unique prefix",
+        available_kernels=list(by_kernel),
+    )
+
+
+def kernel_row(
+    rank: int,
+    group: Group,
+    step: Step,
+    roofs: Roofs,
+    by_user: Mapping[str, KernelCost],
+    inside: Regions | None,
+    counters: Mapping[tuple[str | None, str], Extent],
+) -> Kernel:
+    """Return the row of a kernel, or of one of its ops. Facts that differ between ops are null."""
+    each_op = [executions.op for executions in group.members]
+    ops, lines = ops_of(group), [line_of(op) for op in each_op]
+    entries = [entry_of(executions, roofs, by_user) for executions in group.members]
+    return {
+        "rank": rank,
+        "kernel": group.op.kernel or "",
+        "hlo_op": op_name(ops[0].op),
+        "n_ops": len(ops),
+        "source_inner": common(line.line for line in lines),
+        "source_user": common(line.line_user for line in lines),
+        "source_is": common(line.how for line in lines),
+        "scope": common(op.scope.name if op.scope else None for op in each_op),
+        "n_executions": group.n,
+        **duration_fields(group),
+        "pct_of_step": percent(group.total, step.duration),
+        **cost_fields([cost_of(op, by_user) for op in each_op]),
+        "class": common(entry.name for entry in entries),
+        "at_roof_ps": sum_if_known((1, entry.at_roof) for entry in entries),
+        "lost_ps": sum_if_known((1, entry.lost) for entry in entries),
+        **memory_fields(each_op),
+        "shapes_in": common([array.text for array in op.hlo.operands] for op in each_op),
+        "shapes_out": common([op.hlo.shape] for op in each_op),
+        **region_fields(inside, group.total),
+        "counters": counter_rows(counters),
+    }
+
+
+def common(facts: Iterable[T | None]) -> T | None:
+    """Return what all facts are; None if they differ."""
+    first, *others = facts
+    return first if all(other == first for other in others) else None
+
+
+def cost_fields(costs: Sequence[Cost]) -> CostOfRun:
+    """Return the cost of one execution. XLA's flops of a kernel of unknown cost are not its own."""
+    return {
+        "flops": common(None if cost.source == OPAQUE else cost.flops for cost in costs),
+        "bytes_accessed": common(cost.bytes_accessed for cost in costs),
+        "cost_source": common(None if cost.source == OPAQUE else cost.source for cost in costs),
+    }
+
+
+def memory_fields(ops: Iterable[Op]) -> VmemFields:
+    configs = [op.instruction.config if op.instruction else None for op in ops]
+    return {
+        "vmem_used_bytes": common(config.vmem_used if config else None for config in configs),
+        "vmem_limit_bytes": common(config.vmem_limit if config else None for config in configs),
+    }
+
+
+def region_fields(inside: Regions | None, total: int) -> Inside:
+    if inside is None:
+        return {
+            "regions": None,
+            "waiting_ps": None,
+            "waiting_pct": None,
+            "computing_ps": None,
+            "outside_regions_ps": None,
+        }
+    return {
+        "regions": [
+            {
+                "region": region.name,
+                "depth": depth,
+                "waits": waits,
+                "n": region.n,
+                "total_dur_ps": region.total,
+                "self_dur_ps": region.self_time,
+                # A kernel with regions takes time.
+                "pct_of_kernel": percent(region.total, total) or 0.0,
+            }
+            for region, depth, waits in inside.rows()
+        ],
+        "waiting_ps": inside.waiting,
+        "waiting_pct": percent(inside.waiting, total),
+        "computing_ps": inside.computing,
+        "outside_regions_ps": total - inside.total,
+    }
+
+
+def counter_rows(counters: Mapping[tuple[str | None, str], Extent]) -> list[Counter]:
+    """Return the counters by name and stat; those without a name come first."""
+    in_order = sorted(counters, key=lambda key: (key[0] is not None, key[0] or "", key[1]))
+    return [
+        {
+            "name": name,
+            "stat": stat,
+            "n": counters[name, stat].n,
+            "min": plain_number(counters[name, stat].least),
+            "max": plain_number(counters[name, stat].most),
+        }
+        for name, stat in in_order
+    ]
+
+
+def plain_number(number: Number) -> int | float | str:
+    return exact(number) if isinstance(number, int) else number

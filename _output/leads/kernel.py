@@ -1,0 +1,48 @@
+"""Lead of kernel: the costliest kernel, and whether it waits or computes."""
+
+from __future__ import annotations
+
+from _output.leads.phrases import Next, at, joined, part_of, percent, short, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from _output.fields.kernel import Answer, Kernel
+
+
+def headline(answer: Answer) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Answer) -> Iterator[str]:
+    if not answer["kernels"]:
+        omitted = answer["tail"]["dur_ps"]
+        yield f"Kernels take {time(omitted)}." if omitted else "No kernel ran in this step."
+        return
+    top = answer["kernels"][0]
+    line = at(top["source_user"] or top["source_inner"])
+    taken = part_of(top["total_dur_ps"], answer["step_duration_ps"]) + percent(top["pct_of_step"])
+    yield f"The costliest kernel is {short(top['kernel'])}{line}: {taken}."
+    yield from inside(top)
+    if top["lost_ps"] is None:
+        yield "Its flops and bytes are unknown."
+    else:
+        cost = " by its declared cost" if top["cost_source"] == "declared" else ""
+        chip = f"a {answer['chip']} chip" if answer["chip_is_assumed"] else "the chip"
+        yield f"It takes {time(top['lost_ps'])} more than {chip} needs{cost}."
+
+
+def inside(kernel: Kernel) -> Iterator[str]:
+    if kernel["waiting_ps"] is None:
+        yield "The capture does not show what goes on inside."
+        return
+    waiting = part_of(kernel["waiting_ps"], kernel["total_dur_ps"])
+    yield f"It waits for copies for {waiting}{percent(kernel['waiting_pct'])}."
+
+
+def next_steps(answer: Answer) -> Iterator[Next]:
+    for row in answer["kernels"][:1]:
+        if row["n_ops"] > 1:
+            yield Next("the ops of this kernel", ("--mode", "kernel", "--kernel", row["kernel"]))
+    yield Next("what the step loses, and why", ("--mode", "bottleneck"))

@@ -1,0 +1,91 @@
+"""The cause `kernel_waits_for_input`, and the waiting of findings."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Sequence
+from typing import Any
+
+from tests.builders.xspace import Op
+from tests.harness import answer
+from tests.modes.small_steps import PEAKS, kernel, leaf
+from tests.modes.test_idle import Drawn
+from tests.modes.test_kernel import traced
+
+Json = dict[str, Any]
+NAME = "kernel_waits_for_input"
+
+
+def said(ops: Sequence[Op], regions: Sequence[Drawn], *options: str) -> Json:
+    return answer(traced(ops, regions), "bottleneck", *options)
+
+
+def causes(ops: Sequence[Op], regions: Sequence[Drawn], *options: str) -> list[Json]:
+    return [row for row in said(ops, regions, *options)["causes"] if row["cause"] == NAME]
+
+
+class WaitsForInput(unittest.TestCase):
+    OPS = (
+        kernel(0, 100, "a.1", stack="m.py:3:1", tf_op="jit(f)/x/a:"),
+        kernel(100, 100, "a.2", stack="m.py:4:1", tf_op="jit(f)/x/a:"),
+        kernel(200, 300, "b.1", stack="m.py:5:1"),
+        leaf(500, 500),
+    )
+
+    def test_waiting_of_a_kernel_is_its_gain(self) -> None:
+        [row] = causes(
+            self.OPS,
+            [
+                *(("ep_wait_in", 0, 60), ("ep_run_kernel", 60, 90), ("ep_wait_in", 100, 140)),
+                *(("ep_run_kernel", 200, 300), ("b", 300, 400)),
+            ],
+        )
+        self.assertEqual((row["gain_ps"], row["gain_pct_of_step"]), (100, 10.0))
+        self.assertEqual((row["confidence"], row["unknown_ps"]), ("seen", None))
+        self.assertEqual((row["source_user"], row["scope"]), ("m.py:3", "x"))
+        evidence = row["evidence"]
+        self.assertEqual((evidence["ops"], evidence["n_executions"]), (["a.1", "a.2"], 2))
+        self.assertEqual(evidence["dur_ps"], 200)
+        self.assertEqual(
+            row["says"],
+            "The kernel a (m.py:3) waits for copies for 100 ps of its 200 ps (50.0 %; its body"
+            " computes for 30 ps), which is 10.0 % of the step.",
+        )
+        self.assertIn("larger blocks", row["what_helps"])
+
+    def test_body_that_is_unknown_is_not_mentioned(self) -> None:
+        [row] = causes(self.OPS, [("wait", 0, 60)])
+        self.assertIn("(60.0 %), which", row["says"])
+
+    def test_each_kernel_has_a_row_and_short_waits_have_none(self) -> None:
+        waits = [("wait", 0, 60), ("wait", 200, 300)]
+        rows = causes(self.OPS, waits)
+        self.assertEqual([row["gain_ps"] for row in rows], [100, 60])
+        self.assertEqual(causes(self.OPS, [("wait", 0, 4), ("ep_copy_in", 200, 400)]), [])
+
+    def test_kernel_of_known_cost_waits_too(self) -> None:
+        [row] = causes(self.OPS, [("wait", 0, 60)], *PEAKS, "--kernel-cost", "a=20,0,bf16")
+        self.assertEqual(row["gain_ps"], 60)
+
+
+class WaitingOfFindings(unittest.TestCase):
+    def waiting(self, rows: str, *options: str) -> dict[str | None, int | None]:
+        ops = [kernel(0, 100, "a.1"), kernel(100, 50, "b.1"), leaf(150, 50)]
+        answered = said(ops, [("x", 0, 90), ("wait", 10, 20), ("wait", 150, 160)], *options)
+        return {row.get("kernel"): row["waiting_ps"] for row in answered[rows]}
+
+    def test_waiting_of_a_kernel_without_regions_is_unknown(self) -> None:
+        self.assertEqual(self.waiting("kernels_of_unknown_cost"), {"a": 10, "b": None})
+        self.assertEqual(self.waiting("findings"), {None: None})
+
+    def test_kernel_of_known_cost_waits_too(self) -> None:
+        options = (*PEAKS, "--kernel-cost", "a=20,0,bf16")
+        self.assertEqual(self.waiting("findings", *options), {"a": 10, None: None})
+
+    def test_cut_regions_are_noted(self) -> None:
+        notes = said([kernel(0, 100)], [("wait", 90, 130)])["notes"]
+        self.assertTrue(any("they are cut there, by 30 ps in all" in note for note in notes))
+
+
+if __name__ == "__main__":
+    unittest.main()

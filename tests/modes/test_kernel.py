@@ -1,0 +1,483 @@
+"""The mode kernel: rows, regions inside kernels, waiting, counters, `--kernel`."""
+
+from __future__ import annotations
+
+import random
+import unittest
+from collections.abc import Sequence
+from typing import Any
+
+from tests.builders import hlo_proto
+from tests.builders.xspace import (
+    Op,
+    Space,
+    Stat,
+    StatMetadata,
+    double,
+    encode,
+    string,
+    tpu_plane,
+    uint64,
+)
+from tests.harness import answer, run
+from tests.modes.small_steps import PEAKS, STEP, column, kernel, leaf
+from tests.modes.test_idle import Drawn, drawn_line
+
+Json = dict[str, Any]
+NO_REGIONS = "the capture has no regions inside kernels"
+STATIC = "counters are the compiler's estimates"
+UTIL = 903
+# A counter's name, start, and value; optionally also start and duration on the device clock.
+Counted = tuple[str, int, float] | tuple[str, int, float, int, int]
+
+
+def traced(
+    ops: Sequence[Op],
+    regions: Sequence[Drawn] = (),
+    counters: Sequence[Counted] = (),
+    measured: Sequence[tuple[int, int]] = (),
+    program: bytes | None = None,
+) -> bytes:
+    """Return a trace of one step; `measured` are device times of its ops."""
+    plane = tpu_plane(ops, STEP)
+    plane.stat_metadata += [
+        StatMetadata(901, "device_offset_ps"),
+        StatMetadata(902, "device_duration_ps"),
+        StatMetadata(UTIL, "% util"),
+    ]
+    (events,) = (line.events for line in plane.lines if line.name == "XLA Ops")
+    for event, times in zip(events, measured, strict=False):
+        event.stats = [Stat(901 + i, uint64(time)) for i, time in enumerate(times)]
+    plane.lines.append(drawn_line("XLA TraceMe", regions, plane))
+    drawn: list[Any] = [(name, at, at + 5, *times) for name, at, _, *times in counters]
+    line = drawn_line("_counters_", drawn, plane)
+    for event, (_, _, value, *_) in zip(line.events, counters, strict=True):
+        event.stats.append(Stat(UTIL, double(value)))
+    plane.lines.append(line)
+    beside = [hlo_proto.metadata_plane({7: ("jit_f(7)", program)})] if program else []
+    return encode(Space([plane, *beside]))
+
+
+def said(*parts: Any, options: Sequence[str] = (), **more: Any) -> Json:
+    return answer(traced(*parts, **more), "kernel", *options)
+
+
+def tree(row: Json) -> list[tuple[Any, ...]]:
+    return [
+        (region["region"], region["depth"], region["n"], region["total_dur_ps"])
+        for region in row["regions"]
+    ]
+
+
+def assert_adds_up(test: unittest.TestCase, row: Json) -> None:
+    own = sum(region["self_dur_ps"] for region in row["regions"])
+    test.assertEqual(own + row["outside_regions_ps"], row["total_dur_ps"])
+
+
+class Regions(unittest.TestCase):
+    def row(self, ops: list[Op], regions: Sequence[Drawn], **more: Any) -> Json:
+        [row] = said(ops, regions, **more)["kernels"]
+        assert_adds_up(self, row)
+        found: Json = row
+        return found
+
+    def test_regions_nest_and_same_names_under_different_parents_are_apart(self) -> None:
+        row = self.row(
+            [kernel(100, 100), kernel(300, 50)],
+            [
+                *(("a", 110, 150), ("b", 115, 125), ("c", 116, 120), ("b", 130, 135)),
+                *(("b", 160, 190), ("c", 165, 166)),
+                # A second execution of the same op.
+                *(("a", 300, 310), ("b", 302, 304)),
+            ],
+        )
+        self.assertEqual(
+            tree(row),
+            [("a", 0, 2, 50), ("b", 1, 3, 17), ("c", 2, 1, 4), ("b", 0, 1, 30), ("c", 1, 1, 1)],
+        )
+        self.assertEqual(column(row["regions"], "self_dur_ps"), [33, 13, 4, 29, 1])
+        self.assertEqual(column(row["regions"], "pct_of_kernel")[:2], [33.333, 11.333])
+        self.assertEqual(row["outside_regions_ps"], 70)
+
+    def test_side_by_side_the_longest_comes_first_then_the_name(self) -> None:
+        row = self.row([kernel(0, 100)], [("b", 0, 10), ("c", 10, 30), ("a", 40, 50)])
+        self.assertEqual(column(row["regions"], "region"), ["c", "a", "b"])
+
+    def test_of_regions_that_begin_together_the_longest_is_outside(self) -> None:
+        row = self.row([kernel(0, 100)], [("in", 10, 20), ("out", 10, 30)])
+        self.assertEqual(tree(row), [("out", 0, 1, 20), ("in", 1, 1, 10)])
+
+    def test_region_that_begins_where_another_ends_is_beside_it(self) -> None:
+        row = self.row([kernel(0, 100)], [("a", 10, 20), ("b", 20, 30), ("instant", 20, 20)])
+        self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 0, 1, 10), ("instant", 1, 1, 0)])
+
+    def test_region_is_cut_at_the_end_of_its_parent_and_of_its_execution(self) -> None:
+        answered = said([kernel(0, 100)], [("a", 10, 20), ("b", 15, 27), ("c", 90, 130)])
+        [row] = answered["kernels"]
+        self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 1, 1, 5), ("c", 0, 1, 10)])
+        assert_adds_up(self, row)
+        self.assertIn(
+            "2 regions of kernels end after the region or execution in which they begin; they are"
+            " cut there, by 37 ps in all",
+            answered["notes"],
+        )
+
+    def test_region_belongs_to_the_execution_in_which_it_begins(self) -> None:
+        first, second = said(
+            [kernel(0, 100), leaf(100, 50), kernel(150, 60, "other.1"), kernel(210, 5, "none.1")],
+            [
+                # Before the first execution, at its end, in an op that is no kernel.
+                *(("x", 150, 160), ("y", 149, 170), ("y", 100, 160), ("z", 99, 100)),
+            ],
+        )["kernels"][:2]
+        self.assertEqual((first["kernel"], tree(first)), ("flash", [("z", 0, 1, 1)]))
+        self.assertEqual((second["kernel"], tree(second)), ("other", [("x", 0, 1, 10)]))
+
+    def test_kernel_inside_another_on_the_line_takes_its_regions(self) -> None:
+        outer, inner = said(
+            [kernel(0, 100), kernel(20, 10, "inner.1")],
+            [("a", 5, 50), ("b", 20, 25), ("c", 30, 40)],
+        )["kernels"]
+        self.assertEqual(tree(outer), [("a", 0, 1, 45), ("c", 1, 1, 10)])
+        self.assertEqual(tree(inner), [("b", 0, 1, 5)])
+
+    def test_waits_of_the_core_are_no_regions(self) -> None:
+        answered = said([kernel(0, 100)], [("barrier-cores", 0, 50), ("dependency-wait", 50, 60)])
+        [row] = answered["kernels"]
+        for field in ("regions", "waiting_ps", "waiting_pct", "computing_ps", "outside_regions_ps"):
+            self.assertIsNone(row[field])
+        self.assertTrue(any(note.startswith(NO_REGIONS) for note in answered["notes"]))
+
+    def test_how_to_capture_regions_is_said_only_if_no_kernel_has_any(self) -> None:
+        answered = said([kernel(0, 100), kernel(100, 50, "other.1")], [("a", 10, 20)])
+        self.assertEqual([row["regions"] is None for row in answered["kernels"]], [False, True])
+        self.assertFalse(any(note.startswith(NO_REGIONS) for note in answered["notes"]))
+
+    def test_region_without_a_name_is_shown(self) -> None:
+        plane = tpu_plane([kernel(0, 100)], STEP)
+        plane.lines.append(drawn_line("XLA TraceMe", [("a", 10, 20)], plane))
+        plane.event_metadata.pop()
+        [row] = answer(encode(Space([plane])), "kernel")["kernels"]
+        self.assertEqual(tree(row), [("<none>", 0, 1, 10)])
+
+    def test_all_steps_are_added_up(self) -> None:
+        ops, regions = [kernel(0, 100), kernel(2000, 50)], [("a", 0, 10), ("a", 2000, 2003)]
+        self.assertEqual(tree(self.row(ops, regions)), [("a", 0, 1, 10)])
+        self.assertEqual(tree(self.row(ops, regions, options=["--step", "all"])), [("a", 0, 2, 13)])
+
+    def test_random_regions_agree_with_a_quadratic_reading(self) -> None:
+        for seed in range(60):
+            rng = random.Random(seed)
+            starts = sorted(rng.sample(range(0, 900, 30), 4))
+            ops = [kernel(start, rng.choice((0, 10, 25, 60)), rng.choice("ab")) for start in starts]
+            spans = [(rng.randrange(900), rng.choice((0, 1, 5, 20, 70))) for _ in range(60)]
+            names = ("ep_wait_in", "ep_run_kernel", "x/wait", "y")
+            regions = [(rng.choice(names), start, start + dur) for start, dur in spans]
+            with self.subTest(seed=seed):
+                for row in said(ops, regions)["kernels"]:
+                    expected = quadratic(row["kernel"], ops, regions)
+                    if row["regions"] is None:
+                        self.assertEqual(expected, {})
+                        continue
+                    assert_adds_up(self, row)
+                    self.assertEqual(paths(row), expected)
+                    waiting, computing = covered(expected)
+                    self.assertEqual((row["waiting_ps"], row["computing_ps"]), (waiting, computing))
+
+
+def quadratic(
+    name_of_kernel: str, ops: list[Op], regions: Sequence[Any]
+) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Return number and time of regions by path, by asking each pair of events."""
+    found: dict[tuple[str, ...], tuple[int, int]] = {}
+    opened: list[tuple[Op, tuple[str, ...], int, int]] = []
+    for name, start, end in sorted(regions, key=lambda region: (region[1], -region[2])):
+        around = [op for op in ops if op.start <= start < op.start + op.dur]
+        if not around:
+            continue
+        execution = max(around, key=lambda op: (op.start, -op.dur))
+        limit, path = execution.start + execution.dur, (name,)
+        for other, other_path, _, other_end in opened:
+            if other is execution and start < other_end:
+                limit, path = other_end, (*other_path, name)
+        inner_end = min(end, limit)
+        opened.append((execution, path, start, inner_end))
+        if execution.text.startswith(f"%{name_of_kernel} "):
+            n, time = found.get(path, (0, 0))
+            found[path] = n + 1, time + inner_end - start
+    return found
+
+
+def paths(row: Json) -> dict[tuple[str, ...], tuple[int, int]]:
+    path: list[str] = []
+    found = {}
+    for name, depth, n, time in tree(row):
+        path[depth:] = [name]
+        found[tuple(path)] = n, time
+    return found
+
+
+def covered(expected: dict[tuple[str, ...], tuple[int, int]]) -> tuple[int, int | None]:
+    """Return the time of the outermost regions that wait, and of bodies without these."""
+    waiting = computing = 0
+    for path, (_, time) in expected.items():
+        waits = [name in ("ep_wait_in", "x/wait") for name in path]
+        runs = [name == "ep_run_kernel" for name in path]
+        if waits[-1] and not any(waits[:-1]):
+            waiting += time
+            computing -= time * any(runs)
+        if runs[-1] and not any(runs[:-1]) and not any(waits):
+            computing += time
+    return waiting, computing if any(path[-1] == "ep_run_kernel" for path in expected) else None
+
+
+class Waiting(unittest.TestCase):
+    def row(self, *regions: Drawn) -> Json:
+        [row] = said([kernel(0, 200)], regions)["kernels"]
+        found: Json = row
+        return found
+
+    def test_waiting_is_the_time_in_regions_that_only_wait(self) -> None:
+        row = self.row(
+            ("ep_wait_in", 0, 50),
+            ("ep_wait_out", 50, 60),
+            ("loop/wait_scores", 60, 63),
+            # These do not begin with wait, or not in their last part.
+            ("wait/math", 70, 80),
+            ("await", 80, 90),
+            ("ep_copy_in", 90, 99),
+        )
+        self.assertEqual((row["waiting_ps"], row["waiting_pct"]), (63, 31.5))
+        self.assertEqual(
+            [region["region"] for region in row["regions"] if not region["waits"]],
+            ["await", "wait/math", "ep_copy_in"],
+        )
+
+    def test_waiting_inside_waiting_counts_once(self) -> None:
+        row = self.row(("ep_wait_in", 0, 50), ("wait", 10, 20), ("x", 20, 30), ("wait", 22, 24))
+        self.assertEqual(row["waiting_ps"], 50)
+        self.assertEqual(column(row["regions"], "waits"), [True] * 4)
+
+    def test_computing_is_the_body_without_waiting_inside(self) -> None:
+        row = self.row(
+            *(("ep_run_kernel", 0, 100), ("dot", 0, 60), ("wait_dma", 10, 25)),
+            *(("ep_run_kernel", 70, 80), ("ep_wait_in", 75, 76), ("ep_wait_in", 100, 130)),
+        )
+        self.assertEqual((row["computing_ps"], row["waiting_ps"]), (84, 46))
+
+    def test_computing_is_unknown_without_a_body(self) -> None:
+        self.assertIsNone(self.row(("ep_wait_in", 0, 50))["computing_ps"])
+        self.assertEqual(self.row(("ep_run_kernel", 0, 0))["computing_ps"], 0)
+
+
+class Clocks(unittest.TestCase):
+    def test_regions_are_placed_by_the_clock_of_the_device(self) -> None:
+        # By the trace's clock the regions are in no kernel.
+        [row] = said(
+            [kernel(0, 100)],
+            [("a", 500, 510, 1010, 30), ("b", 500, 505, 1020, 5)],
+            measured=[(1000, 90)],
+        )["kernels"]
+        self.assertEqual(tree(row), [("a", 0, 1, 30), ("b", 1, 1, 5)])
+        self.assertEqual(row["total_dur_ps"], 90)
+
+    def test_device_times_do_not_count_on_the_clock_of_the_trace(self) -> None:
+        answered = said([kernel(0, 100)], [("a", 10, 30, 1010, 5)])
+        self.assertEqual(answered["clock"], "trace")
+        self.assertEqual(tree(answered["kernels"][0]), [("a", 0, 1, 20)])
+
+    def test_region_without_device_times_moves_with_the_nearest_op(self) -> None:
+        # The first op begins 1000 later by the device's clock and ends 990 later.
+        [row] = said(
+            [kernel(0, 100), leaf(200, 10)],
+            [("a", 10, 20), ("b", 60, 70), ("other", 195, 199)],
+            measured=[(1000, 90), (1300, 10)],
+        )["kernels"]
+        self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 0, 1, 10)])
+        [row] = said([kernel(0, 100)], [("a", 40, 60)], measured=[(1000, 90)])["kernels"]
+        # From 1040 to 1050.
+        self.assertEqual(tree(row), [("a", 0, 1, 10)])
+
+
+class Counters(unittest.TestCase):
+    def test_counters_that_begin_in_a_kernel_are_listed_without_a_mean(self) -> None:
+        answered = said(
+            [kernel(0, 100), leaf(100, 50), kernel(150, 10, "other.1")],
+            (),
+            [
+                *(("MXU", 0, 70.5), ("MXU", 99, 3.0), ("MXU", 100, 99.0), ("MXU", 150, 1.0)),
+                ("ALU", 50, 8.0),
+            ],
+        )
+        first, second = answered["kernels"]
+        expected = {"name": "MXU", "stat": "% util", "n": 2, "min": 3.0, "max": 70.5}
+        alu = {"name": "ALU", "stat": "% util", "n": 1, "min": 8.0, "max": 8.0}
+        self.assertEqual(first["counters"], [alu, expected])
+        self.assertEqual(column(second["counters"], "n", "max"), [(1, 1.0)])
+        self.assertTrue(any(note.startswith(STATIC) for note in answered["notes"]))
+
+    def test_counters_are_placed_by_the_clock_of_the_device(self) -> None:
+        [row] = said(
+            [kernel(0, 100)],
+            (),
+            # Measured inside and outside; moved with the op's start; after the op's end.
+            [("a", 500, 1.0, 1010, 1), ("b", 5, 1.0, 2000, 1), ("c", 5, 1.0), ("d", 100, 1.0)],
+            measured=[(1000, 90)],
+        )["kernels"]
+        self.assertEqual(
+            column(row["counters"], "name", "stat"), [("a", "% util"), ("c", "% util")]
+        )
+
+    def test_step_without_counters_has_no_note(self) -> None:
+        answered = said([kernel(0, 100)], (), [("a", 500, 1.0)])
+        self.assertEqual(answered["kernels"][0]["counters"], [])
+        self.assertFalse(any(note.startswith(STATIC) for note in answered["notes"]))
+
+    def test_only_numbers_are_counters(self) -> None:
+        plane = tpu_plane([kernel(0, 100)], STEP)
+        plane.stat_metadata += [StatMetadata(81, "level"), StatMetadata(82, "text")]
+        line = drawn_line("_counters_", [("P state", 1, 2), ("P state", 3, 4)], plane)
+        plane.event_metadata.pop()
+        line.events[0].stats = [Stat(81, string("7")), Stat(82, string("high"))]
+        line.events[1].stats = [Stat(81, uint64(2**60))]
+        plane.lines.append(line)
+        [row] = answer(encode(Space([plane])), "kernel")["kernels"]
+        self.assertEqual(
+            row["counters"],
+            [
+                {"name": None, "stat": "level", "n": 1, "min": str(2**60), "max": str(2**60)},
+                {"name": "P state", "stat": "level", "n": 1, "min": 7, "max": 7},
+            ],
+        )
+
+
+class Rows(unittest.TestCase):
+    OPS = (
+        kernel(0, 100, "flash.3", stack="m.py:3:1", tf_op="jit(f)/a/flash:"),
+        kernel(100, 50, "flash.4", stack="m.py:4:1", tf_op="jit(f)/a/flash:"),
+        kernel(150, 200, "other.1"),
+        leaf(350, 10),
+        kernel(360, 30, "flash.3", stack="m.py:3:1", tf_op="jit(f)/a/flash:"),
+    )
+
+    def test_row_is_a_kernel_and_facts_that_differ_are_null(self) -> None:
+        answered = said(self.OPS)
+        self.assertEqual(
+            column(answered["kernels"], "rank", "kernel", "hlo_op", "n_ops", "n_executions"),
+            [(1, "other", "other.1", 1, 1), (2, "flash", "flash.3", 2, 3)],
+        )
+        flash = answered["kernels"][1]
+        times = ("total_dur_ps", "min_dur_ps", "avg_dur_ps", "max_dur_ps", "pct_of_step")
+        self.assertEqual([flash[name] for name in times], [180, 30, 60, 100, 18.0])
+        self.assertEqual((flash["scope"], flash["source_is"]), ("a", "own"))
+        self.assertEqual((flash["source_inner"], flash["source_user"]), (None, None))
+        self.assertEqual(
+            (flash["class"], flash["flops"], flash["cost_source"]), ("kernel", None, None)
+        )
+        self.assertEqual(len(flash["shapes_in"]), 1)
+
+    def test_top_keeps_the_longest_and_tail_has_the_rest(self) -> None:
+        ops = [kernel(10 * i, i % 9 + 1, f"k{i}.1") for i in range(12)]
+        answered = said(ops)
+        self.assertEqual(len(answered["kernels"]), 10)
+        self.assertEqual(answered["tail"], {"n_kernels_omitted": 2, "dur_ps": 2})
+        answered = said(ops, options=["--top", "0"])
+        self.assertEqual(answered["tail"], {"n_kernels_omitted": 12, "dur_ps": 51})
+
+    def test_step_without_kernels_has_no_rows_and_a_note(self) -> None:
+        target = ', custom_call_target="ConcatBitcast"'
+        answered = said([leaf(0, 10), leaf(10, 5, "c.1", attributes=target)])
+        self.assertEqual(answered["kernels"], [])
+        self.assertIn("the step runs no kernels", " ".join(answered["notes"]))
+        self.assertFalse(any(note.startswith(NO_REGIONS) for note in answered["notes"]))
+
+    def test_kernels_without_a_name_are_one_row(self) -> None:
+        """The compiler names such a kernel by its opcode."""
+        ops = [kernel(0, 10, "custom-call.3"), kernel(10, 20, "custom-call.12.cloned")]
+        [row] = said(ops, [("a", 0, 5)])["kernels"]
+        self.assertEqual((row["kernel"], row["n_ops"]), ("custom-call", 2))
+        self.assertEqual(tree(row), [("a", 0, 1, 5)])
+
+    def test_op_without_a_text_is_no_kernel(self) -> None:
+        text = 'f32[8] custom-call(f32[8] %x), custom_call_target="tpu_custom_call"'
+        self.assertEqual(said([kernel(0, 10, text=text)])["kernels"], [])
+
+    def test_given_cost_makes_a_roof_and_roofs_are_added_up(self) -> None:
+        # At the peaks of the test a picosecond is 2 flops.
+        answered = said(self.OPS, options=[*PEAKS, "--kernel-cost", "flash=20,0,bf16"])
+        flash = answered["kernels"][1]
+        self.assertEqual((flash["flops"], flash["cost_source"]), (20, "user"))
+        self.assertEqual((flash["at_roof_ps"], flash["lost_ps"]), (30, 150))
+        self.assertEqual(flash["class"], "compute_bound")
+        self.assertIsNone(answered["kernels"][0]["at_roof_ps"])
+
+    def test_vmem_comes_from_the_program(self) -> None:
+        config = (
+            b'{"used_scoped_memory_configs": [{"memory_space": "1", "size": "4096"}],'
+            b'"scoped_memory_configs": [{"memory_space": "1", "size": "8192"}]}'
+        )
+        call = hlo_proto.op("flash.3", "custom-call", config=config)
+        program = hlo_proto.hlo_proto({"main": [call]})
+        ops = [kernel(0, 10, program_id=7), kernel(10, 5, "other.1", program_id=7)]
+        flash, other = said(ops, program=program)["kernels"]
+        self.assertEqual((flash["vmem_used_bytes"], flash["vmem_limit_bytes"]), (4096, 8192))
+        self.assertEqual((other["vmem_used_bytes"], other["vmem_limit_bytes"]), (None, None))
+
+
+class Asked(unittest.TestCase):
+    """`--kernel` shows the ops of one kernel."""
+
+    REGIONS = (("a", 0, 10), ("a", 100, 103))
+
+    def ops(self, name: str) -> list[tuple[str, int]]:
+        answered = said(Rows.OPS, self.REGIONS, options=["--kernel", name])
+        rows = answered["kernels"]
+        self.assertEqual(column(rows, "n_ops"), [1] * len(rows))
+        self.assertEqual(column(rows, "rank"), list(range(1, len(rows) + 1)))
+        return [(row["hlo_op"], row["total_dur_ps"]) for row in rows]
+
+    def test_name_of_a_kernel_lists_its_ops(self) -> None:
+        self.assertEqual(self.ops("flash"), [("flash.3", 130), ("flash.4", 50)])
+
+    def test_regions_are_those_of_the_op(self) -> None:
+        rows = said(Rows.OPS, self.REGIONS, options=["--kernel", "flash"])["kernels"]
+        self.assertEqual([tree(row) for row in rows], [[("a", 0, 1, 10)], [("a", 0, 1, 3)]])
+
+    def test_name_of_an_op_lists_this_op(self) -> None:
+        self.assertEqual(self.ops("flash.4"), [("flash.4", 50)])
+        self.assertEqual(self.ops("%flash.3"), [("flash.3", 130)])
+
+    def test_unique_prefix_of_kernels_comes_before_ops(self) -> None:
+        self.assertEqual(self.ops("ot"), [("other.1", 200)])
+        answered = said(Rows.OPS, options=["--kernel", "fl"])
+        self.assertIn("--kernel fl: flash taken, the only name that begins so", answered["notes"])
+        self.assertEqual(len(answered["kernels"]), 2)
+
+    def test_unique_prefix_of_ops_is_taken_last(self) -> None:
+        ops = [kernel(0, 10, "aa.12"), kernel(10, 10, "ab.1")]
+        rows = said(ops, options=["--kernel", "aa.1"])["kernels"]
+        self.assertEqual(column(rows, "hlo_op"), ["aa.12"])
+
+    def test_top_counts_ops(self) -> None:
+        answered = said(Rows.OPS, options=["--kernel", "flash", "--top", "1"])
+        self.assertEqual(answered["tail"], {"n_kernels_omitted": 1, "dur_ps": 50})
+
+    def test_op_of_several_programs_is_a_row_of_each(self) -> None:
+        ops = [kernel(0, 10, program_id=7), kernel(10, 20, program_id=8)]
+        answered = said(ops, options=["--kernel", "flash.3"])
+        self.assertEqual(column(answered["kernels"], "total_dur_ps"), [20, 10])
+
+    def test_misspelled_name_is_suggested(self) -> None:
+        outcome = run(traced(Rows.OPS), "kernel", "--kernel", "flahs")
+        self.assertRegex(outcome.object["detail"], r"'flahs'.*; did you mean flash\?\Z")
+
+    def test_unknown_and_ambiguous_names_are_refused(self) -> None:
+        for name in ("nowhere", "", "flash.", "f.1"):
+            outcome = run(traced(Rows.OPS), "kernel", "--kernel", name)
+            self.assertEqual(outcome.status, 1)
+            self.assertEqual(outcome.object["reason"], "kernel_not_found")
+            self.assertEqual(outcome.object["available_kernels"], ["other", "flash"])
+
+
+if __name__ == "__main__":
+    unittest.main()
