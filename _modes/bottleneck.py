@@ -195,6 +195,7 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
             "trips": evidence.trips,
             "by_depth": by_depth,
             "device": evidence.device,
+            "hbm_free_bytes": evidence.hbm_free,
         },
         "confidence": cause.confidence,
     }

@@ -211,6 +211,9 @@ class CauseEvidence(TypedDict):
     """For `recompute` and `recomputed_repeatedly`; null for other causes."""
     device: str | None
     """The slow device of `slow_device`; null for other causes."""
+    hbm_free_bytes: Bytes | None
+    """For `recompute`: HBM that the allocator never gave out during the capture. Null for other
+    causes and if the capture has no reports of the allocator."""
 
 
 class Cause(TypedDict):
