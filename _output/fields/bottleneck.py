@@ -106,7 +106,7 @@ class Finding(FindingClassed, Line):
     """As in `budget`, for this line alone. Lines share the math that could hide them, so do not add
     these up."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     phases: dict[str, Picoseconds]
     """Time by phase. Example: `{"forward": 2263430715, "recompute": 2272238509}`"""
     waits_for: dict[str, Picoseconds] | None

@@ -59,7 +59,7 @@ class NoScope(TypedDict):
     """Ops without a path, in the whole step, whatever `--below` is."""
 
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     dur_ps: Picoseconds
     """Their time."""
     kinds: dict[str, Picoseconds]

@@ -17,7 +17,7 @@ class Category(Durations):
     kind: MovementKind
     """Kind of its ops."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     n_groups: Count
     """Different source keys."""
     agg_key_coverage: dict[str, Count]
@@ -35,7 +35,7 @@ class Movement(StackKey, Durations):
     """For a group without a stack: the lines whose data its ops move or wait for. Null for groups
     with a stack, and without a program."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     shapes_in: list[str]
     """Distinct shapes of the data that is moved, at most four.
     Example: `["bf16[4,2048,4,128]{3,1,2,0:T(16,128)(2,1)S(1)}", …]`"""

@@ -97,7 +97,7 @@ class RooflineGroup(SourceKey, DtypeFields):
     hlo_categories: dict[str, Count]
     """Executions by category."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     total_dur_ps: Picoseconds
     """T: their time, without opaque executions."""
     flops_sum: Flops

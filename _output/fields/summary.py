@@ -29,7 +29,7 @@ class KindRow(TypedDict):
     """The ops of one kind."""
 
     n: Count
-    """Executions."""
+    """Number of executions."""
     dur_ps: Picoseconds
     """Their time."""
     pct_of_step: Percent | None
@@ -40,7 +40,7 @@ class PhaseRow(TypedDict):
     """The compute ops of one phase."""
 
     n: Count
-    """Executions."""
+    """Number of executions."""
     dur_ps: Picoseconds
     """Their time."""
     pct_of_compute: Percent | None
@@ -56,7 +56,7 @@ class CategoryRow(TypedDict):
     kind: KindOrContainer
     """Kind of the category."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     total_dur_ps: Picoseconds
     """Their time."""
     pct_of_step: Percent | None
@@ -71,7 +71,7 @@ class CommRow(TypedDict):
     outfeed, and copies with host memory on either side; `sparse_core` for offloaded work; `dma` for
     local transfers such as HBM to VMEM."""
     n: Count
-    """Executions."""
+    """Number of executions."""
     sync_dur_ps: Picoseconds
     """Time of communication that runs synchronously on the core."""
     wait_dur_ps: Picoseconds
@@ -89,7 +89,7 @@ class Kernel(Durations):
     kernel: str
     """Name, as `--kernel-cost` accepts it. Example: `flash_attention`"""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     pct_of_step: Percent | None
     """Time in percent of the step."""
     source_inner: str | None
