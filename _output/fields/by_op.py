@@ -197,7 +197,7 @@ class Fields(OpIfAsked):
     chip: str
     """The chip that the peaks belong to."""
     peaks_used: PeaksUsed
-    """The peaks."""
+    """Peak rates of the chip."""
 
 
 class Answer(StepAnswer, Fields):
