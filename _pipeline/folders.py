@@ -1,4 +1,4 @@
-"""Find traces in folders: a folder for each run, and in it a file for each host."""
+"""Find traces in folders: each run has a folder, with a file for each host."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _pipeline.context import Context
 
-# Returns the wanted files in a folder, by host.
+# A function that returns the wanted files in a folder by host.
 FilesIn = Callable[[str], dict[str, str]]
 
 # If a host has several files, the first of these suffixes is read.
 _SUFFIXES = (".xplane.pb", ".xplane.pb.gz", ".xplane.riegeli")
-# If a folder has no trace, this many folders in it are searched for a hint.
+# Number of subfolders that are searched for a hint if a folder has no trace.
 _N_HINTS = 100
 
 
 def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, str]:
-    """Return the files in a folder, or in the newest run below it."""
+    """Return the files in a folder, or in the newest run below the folder."""
     files = files_in(profile)
     if files:
         return files
@@ -30,7 +30,7 @@ def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, 
 
 
 def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | None:
-    """Return a folder with the wanted files, one level above or below a folder without them."""
+    """Return a folder with wanted files, one level above or below a folder without wanted files."""
     folders = [os.path.join(profile, name) for name in sorted(os.listdir(profile))[:_N_HINTS]]
     for folder in (*filter(os.path.isdir, folders), os.path.join(profile, os.pardir)):
         with suppress(OSError):
@@ -40,7 +40,8 @@ def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | No
 
 
 def viewer_file_below(profile: str, context: Context) -> str | None:
-    """Return a file for the trace viewer, if there is one in place of a trace."""
+    """Return a file for the trace viewer that exists where a trace is expected; None without such a
+    file."""
 
     def viewer_files_in(folder: str) -> dict[str, str]:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".trace.json.gz"))
@@ -51,7 +52,8 @@ def viewer_file_below(profile: str, context: Context) -> str | None:
 
 
 def is_folder(path: str) -> bool:
-    """Return whether a path is a folder. Raise OSError if access is denied, unlike isdir."""
+    """Return whether a path is a folder. Unlike `os.path.isdir`, raise OSError if access is
+    denied."""
     try:
         return stat.S_ISDIR(os.stat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -59,7 +61,7 @@ def is_folder(path: str) -> bool:
 
 
 def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dict[str, str]:
-    """Return the files of the newest run that has any; the names of runs sort by time."""
+    """Return the files of the newest run that has wanted files. Names of runs sort by time."""
     refused = None
     n_runs = 0
     found: dict[str, str] = {}
@@ -95,9 +97,10 @@ def files_in(folder: str) -> dict[str, str]:
 
 
 def form_to_use(paths: list[str]) -> str:
-    """Return the file to read among those of one host: the first form that is not empty.
+    """Return the file to read among several files of one host: the first in order of `_SUFFIXES`
+    that is not empty.
 
-    JAX leaves an empty .xplane.pb if it would have more than 2 GiB.
+    JAX leaves an empty .xplane.pb if the trace exceeds 2 GiB.
     """
     paths = sorted(paths, key=lambda path: _SUFFIXES.index(suffix_of(path)))
     return next((path for path in paths if not is_empty(path)), paths[0])
