@@ -1,4 +1,4 @@
-"""Find the names in a trace that a name on the command line refers to or resembles."""
+"""Find the names in a trace that a name on the command line refers to or is similar to."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ N_NEAREST = 20
 
 
 def resolve_name(name: str, names: Collection[str], option: str, context: Context) -> str | None:
-    """Return the name itself or the only name that begins with it; note an abbreviation.
+    """Return the name itself, or the only name that begins with `name`, with a note about the
+    abbreviation.
 
-    A number is always a whole name: 1 is not short for 12.
+    A number is never an abbreviation: 1 does not mean 12.
     """
     if name in names:
         return name
@@ -29,7 +30,8 @@ def resolve_name(name: str, names: Collection[str], option: str, context: Contex
 
 
 def nearest_names(name: str, names: Iterable[str]) -> list[str]:
-    """Return names that contain the text, then those that share the longest beginning."""
+    """Return names that contain a text, then the names that share the longest prefix with the
+    text."""
     text = name.lower()
 
     def rank(candidate: str) -> tuple[bool, int, int, str]:

@@ -76,13 +76,14 @@ def cost(text: str) -> tuple[str, int, int, str | None]:
 
 
 def converter(convert: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
-    """Return a converter for argparse that says what it expected if it fails."""
+    """Return a converter for argparse. For an invalid value, the error message says which values
+    are valid."""
 
     def convert_or_refuse(text: str) -> Any:
         try:
             return convert(text)
         except (ValueError, OverflowError, RecursionError, re.error):
-            # argparse puts "argument --option:" in front.
+            # argparse adds "argument --option:" at the start of the message.
             raise argparse.ArgumentTypeError(f"must be {expected}, got {text!r}") from None
 
     return convert_or_refuse
@@ -111,7 +112,7 @@ WITHOUT_TEXT = ("record", "page")
 
 
 def contradictions_in(mode: str, given: Json) -> Iterator[str]:
-    """Yield a message for each rule that several options break together."""
+    """Yield a message for each rule that the combination of options breaks."""
     if "step" in given and "step_id" in given:
         yield "--step and --step-id exclude each other: give only one"
     if mode == "compare" and "baseline" not in given:

@@ -1,4 +1,4 @@
-"""Step-pick: choose the requested step, or a typical one."""
+"""Choose the requested step, or a typical step (the stage step-pick)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StepChoice(NamedTuple):
 
 
 def pick_step(device: Device, choice: StepChoice, context: Context) -> StepEvent | None:
-    """Return the requested step, else the busiest; None if the step is all ops."""
+    """Return the requested step, else the busiest step; None if all ops together are the step."""
     count_starts(device)
     picked = pick_among(device, choice, context)
     context.notes += notes_on_time_outside(device.steps)
@@ -89,7 +89,8 @@ def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
 
 
 def time_between(steps: Sequence[StepEvent]) -> tuple[int, int]:
-    """Return the time in no step between the first start and the last end, and that whole time."""
+    """Return the time from the first start to the last end that no step covers, and the whole time
+    from first start to last end."""
     stretches = union((step.start, step.end) for step in steps)
     if not stretches:
         return 0, 0
@@ -98,7 +99,8 @@ def time_between(steps: Sequence[StepEvent]) -> tuple[int, int]:
 
 
 def busiest(steps: Sequence[StepEvent]) -> tuple[StepEvent, int]:
-    """Return the typical one of the busiest steps and their number; else the middle step."""
+    """Return the typical step among the busiest steps, and the number of busiest steps. If no step
+    has ops, return the middle step and 0."""
     n_events = max(step.n_events for step in steps)
     if not n_events:
         return steps[len(steps) // 2], 0
