@@ -28,8 +28,8 @@ def schema_of(mode: str) -> Json:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"compute_breakdown PROFILE --mode {mode}",
-        "description": "An answer, or an object that says why there is no answer. x-unit is the unit"
-        " of a figure.",
+        "description": "An answer, or an object that says why there is no answer. x-unit is the"
+        " unit of a figure.",
         "oneOf": found,
         "$defs": objects,
     }
