@@ -5,11 +5,12 @@
 # ///
 """Where does a TPU step's time go, by source line?
 
-Reads an XProf trace (`*.xplane.pb`) and prints one JSON object. MODES lists what it can show.
+The command reads an XProf trace (`*.xplane.pb`) and prints one JSON object. MODES lists the
+possible answers.
 
 The modes of one step share one pipeline: load the trace, pick a step, iterate over the events that
-start in it, and normalize them into executions of ops and a timeline. A mode turns that step into
-its answer. `record` runs the pipeline for each step of each device. `compare` and `spread` read
+start in it, and normalize the events to executions of ops and a timeline. A mode computes an answer
+from this step. `record` runs the pipeline for each step of each device. `compare` and `spread` read
 records, or traces as records.
 
 The code is in `_pipeline`, `_analysis`, `_modes` and `_output`. Only what an answer needs is
@@ -22,10 +23,10 @@ import os
 import signal
 import sys
 
-# False if another program imports this file.
+# IS_COMMAND is False if another program imports this file.
 IS_COMMAND = __name__.endswith("__main__")
 if IS_COMMAND and sys.version_info < (3, 10):
-    # Older versions can parse this file, so they get here.
+    # Older versions of Python can parse this file, so the check can report the version.
     found = ".".join(map(str, sys.version_info[:3]))
     sys.exit(f"compute_breakdown: requires Python 3.10 or newer (found {found})")
 if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-# The packages are next to this file: in a clone, when installed, and in a zip archive.
+# The packages are next to this file in a clone, in an installation and in a zip archive.
 HERE = os.path.dirname(os.path.realpath(__file__))
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
@@ -74,8 +75,8 @@ from _pipeline.texts import cut_texts
 
 __version__ = "2.0.0"
 
-# Exit codes when the process ends without an `absent` result; those have codes of their own, see
-# EXIT_STATUS. The last two are what a shell reports for the signals.
+# Exit codes if the process ends without an `absent` result. EXIT_STATUS has the codes of `absent`
+# results. INTERRUPTED and CLOSED_PIPE are the codes that a shell reports for the signals.
 OK, CANT_WRITE, INTERRUPTED, CLOSED_PIPE = 0, 1, 130, 141
 
 
@@ -132,8 +133,8 @@ STEP_OPTIONS = ("--step", "--step-id", "--own")
 class Mode(NamedTuple):
     """A row of MODES.
 
-    The function of a mode has the mode's name and is in a module of that name. It takes a step if
-    the mode reports on one step, then the context and the mode's own options.
+    A mode is a function in a module; function and module both have the mode's name. The arguments
+    are a step (only for a mode of one step), the context, and the mode's own options.
     """
 
     name: str
@@ -143,11 +144,12 @@ class Mode(NamedTuple):
     is_of_step: bool = False
     # The default device; None for all devices.
     device: str | None = DEVICE
-    # Name of a function that returns fields to print even if there is no answer.
+    # Name of a function that returns fields that are printed even if there is no answer.
     anyway: str = ""
 
     def load(self, function: str = "") -> Callable[..., Any]:
-        """Import the mode, and return its function or another one of its module."""
+        """Import the mode's module, and return the mode's function, or another function of the
+        module."""
         from importlib import import_module
 
         loaded: Callable[..., Any] = getattr(
@@ -275,7 +277,7 @@ MODES = (
 )
 
 
-# Arguments of argparse for each option. Defaults are in the functions of the modes.
+# Arguments for argparse by option. The functions of the modes have the defaults.
 OPTIONS: dict[str, Json] = {
     "--device": {
         "metavar": "NAME",
@@ -434,7 +436,7 @@ class Parser(argparse.ArgumentParser):
         raise NoAnswer(BAD_ARGUMENTS, detail=message)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        # argparse prints --help and --version by this method.
+        # argparse calls this method to print --help and --version.
         write(sys.stdout, message)
 
 
@@ -460,7 +462,8 @@ def program_name() -> str:
 
 
 def parser_of_modes() -> tuple[Parser, dict[str, str]]:
-    """Return the parser, and the attribute in which it stores the value of each option."""
+    """Return the parser, and a map from options to the attributes in which the parser stores their
+    values."""
     parser = Parser(
         prog=program_name(),
         usage="%(prog)s PROFILE --mode MODE [options]",
@@ -547,7 +550,7 @@ class Outcome(NamedTuple):
 
     fields: Json
     status: int
-    # Printed to stderr.
+    # Text for stderr.
     complaint: str = ""
     form: str = "json"
 
@@ -563,7 +566,7 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
         context = Context(request, progress)
         return Outcome(analyse(context), OK, "", request.form)
     except NoAnswer as error:
-        # Drop the traceback, since its frames keep the trace in memory.
+        # Drop the traceback, because the frames in it keep the trace in memory.
         failure = error.with_traceback(None)
     except MemoryError as error:
         failure = unreadable(request.profile if request else "", error)
@@ -603,7 +606,7 @@ def usage_for(failure: NoAnswer) -> str:
 
 
 def available_in(fields: Json) -> list[str]:
-    """Return the first available names of each kind."""
+    """Return the first nine available names of each kind, for the line on stderr."""
     return [
         f"{field} {', '.join(map(str, names[:9]))}"
         for field, names in fields.items()
@@ -646,15 +649,15 @@ def printed(outcome: Outcome, for_people: bool) -> str:
 def encoded(fields: Json, for_people: bool) -> str:
     form: Json = {"indent": 2} if for_people else {"separators": (",", ":")}
     text = json.dumps(fields, allow_nan=False, **form)
-    # `</` could end a script in a page.
+    # Escape `</`, because it could end a script in an HTML page.
     return text.replace("</", r"<\/") + "\n"
 
 
 def command() -> NoReturn:
     """Run `main` and end the process without freeing memory.
 
-    Freeing all objects takes a tenth of the time of a small trace, and `write` leaves nothing in
-    Python's buffers. Profilers and debuggers need an ordinary end.
+    Freeing all objects takes a tenth of the time for a small trace, and `write` leaves no text in
+    Python's buffers. Profilers and debuggers need an ordinary exit.
     """
     status = main()
     if sys.getprofile() or sys.gettrace():
