@@ -3,7 +3,7 @@
 # requires-python = ">=3.10"
 # dependencies = ["protobuf>=4.21.1"]
 # ///
-"""Where does a TPU step's time go, by source line?
+"""Show where the time of a TPU step goes, by source line.
 
 The command reads an XProf trace (`*.xplane.pb`) and prints one JSON object. MODES lists the
 possible answers.

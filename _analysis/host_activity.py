@@ -1,4 +1,4 @@
-"""The activity of the host in windows of time, such as gaps in which the device was idle."""
+"""Find the activity of the host in windows of time, such as gaps in which the device was idle."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ if TYPE_CHECKING:
 
     from _pipeline.host import Host, Thread, Track
 
-    # Start and end, from the start of the host's window.
+    # Start and end, relative to the start of the host's first window.
     Window = tuple[int, int]
 
 N_DOINGS, N_WITHIN, N_EVENTS = 8, 8, 20
 
 
 class Doing:
-    """The time in a window for which events of one name were the innermost of a thread."""
+    """The time in a window during which events of one name were the innermost events of a
+    thread."""
 
     def __init__(self, thread: str, event: str, is_still: bool) -> None:
         self.thread = thread
         self.event = event
-        # True if nothing begins or ends on the thread during the window.
+        # True if no event of the thread begins or ends during the window.
         self.is_still = is_still
         self.duration = 0
-        # Where the longest stretch is: the track, and the index of the event in it.
+        # The longest stretch: the track, and the index of the event in this track.
         self.track: Track | None = None
         self.place = 0
         self.within: list[str] = []
