@@ -50,7 +50,7 @@ class EventTime(NamedTuple):
 
 
 class Stretches:
-    """When events of one name were innermost on any thread."""
+    """Stretches of time in which events of one name were the innermost events of any thread."""
 
     def __init__(self) -> None:
         self.starts, self.ends = array("q"), array("q")
@@ -58,20 +58,21 @@ class Stretches:
 
     @property
     def upper_bound(self) -> int:
-        """Return the duration for the case that no two threads overlap."""
+        """Return the sum of all stretches, which is the duration if no stretches of different
+        threads overlap."""
         return sum(self.ends) - sum(self.starts)
 
     @property
     def duration(self) -> int:
         """Return the length of the union of all stretches."""
-        # The union has a pause where as many stretches have ended as begun.
+        # The union has a pause wherever equally many stretches have begun and ended.
         starts, ends = sorted(self.starts), sorted(self.ends)
         pauses = sum(max(0, start - end) for start, end in zip(starts[1:], ends, strict=False))
         return ends[-1] - starts[0] - pauses
 
 
 class HostActivity:
-    """The events of a host in each of the shown windows, and in all counted windows together."""
+    """Events of a host in each shown window, and in all counted windows together."""
 
     def __init__(self, host: Host, shown: Iterable[Window], counted: Iterable[Window]) -> None:
         self._host = host
@@ -87,7 +88,7 @@ class HostActivity:
         return start - self._host.start, end - self._host.start
 
     def during(self, window: tuple[int, int]) -> list[Doing]:
-        """Return the longest doings in a shown window; threads that are still come last."""
+        """Return the longest doings in a shown window; doings of still threads come last."""
         return self._doings[self._within(*window)]
 
     def _add_doings(self, window: Window, thread: Thread) -> None:
@@ -111,11 +112,11 @@ class HostActivity:
             if doing.track:
                 around = doing.track.enclosing(doing.place, N_WITHIN)
                 doing.within = [names[doing.track.names[place]] for place in around]
-                # Tracks are large, so do not keep them.
+                # Drop the reference, because tracks are large.
                 doing.track = None
 
     def _add_stretches(self, thread: Thread) -> None:
-        """Add the stretches of a thread, except in windows in which it is still."""
+        """Add the stretches of a thread, except in windows in which the thread is still."""
         touched = set()
         for track in thread.tracks:
             names = set(track.names) - {NOTHING}
@@ -130,7 +131,7 @@ class HostActivity:
             self._stretches[name].n_threads += 1
 
     def longest_events(self) -> list[EventTime]:
-        """Return the events with the most time in the counted windows."""
+        """Return the events that take most time in the counted windows."""
         names = self._host.names
         ranked = sorted(self._stretches.items(), key=lambda item: -item[1].upper_bound)
         found: list[EventTime] = []
@@ -153,7 +154,7 @@ class Windows:
         self._ends = [*(end for _, end in merged), NEVER]
 
     def watch(self, thread: Thread, track: Track, stretches: Mapping[int, Stretches]) -> None:
-        """Add the stretches of a track, by the name of the innermost event.
+        """Add the stretches of a track by name of the innermost event.
 
         Windows in which the thread is still are left out.
         """
@@ -164,7 +165,7 @@ class Windows:
             for name in {*names[:-1]}
         }
         start, end = starts[0], ends[0]
-        # The preceding change: its time, its event, and the end of the window that it is in.
+        # The preceding change: time, event, and end of the window that contains the time.
         last, place, until = -NEVER, NOBODY, -NEVER
         times, places = thread.changes(track)
         for time, next_place in zip(times, places):  # noqa: B905

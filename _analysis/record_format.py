@@ -1,8 +1,9 @@
 """Read the files that the mode `record` prints.
 
-A record is a JSON object of texts and integers with a row for each group of ops and, for each step
-of each device, the time of every group. `_output/fields/record.py` declares all its fields. The
-classes here hold what `compare` and `spread` need; other fields are ignored.
+A record is a JSON object of texts and integers. It has a row for each group of ops, and the time of
+every group for each step of each device. `_output/fields/record.py` declares all fields of a
+record. The classes in this module hold the fields that `compare` and `spread` need; other fields
+are ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ KINDS: tuple[Kind, ...] = ("compute", "data_move", "comm", "other")
 AGG_KEY_KINDS: tuple[AggKeyKind, ...] = ("stack", "tf_op", "no_source")
 CLOCKS: tuple[Clock, ...] = ("device", "trace")
 STEP_SOURCES: tuple[StepSource | None, ...] = ("steps", "modules", None)
-# No sum of picoseconds comes near this limit, and floats hold its square.
+# Limit of integers in a record. No sum of picoseconds comes near this limit, and a float can hold
+# the limit's square.
 INT_LIMIT = 1 << 100
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -40,19 +42,19 @@ class RecordedGroup(NamedTuple):
     kind: Kind
     agg_key: str
     agg_key_kind: AggKeyKind
-    # `file:line:column`, outermost first.
+    # Frames as `file:line:column`, outermost first.
     frames: list[str]
     source: str | None
     tf_ops: list[str]
     signatures: list[str]
-    # Hash of the HLO texts.
+    # Hash of the HLO texts of all ops.
     ops: str
 
 
 class RecordedStep(NamedTuple):
     """A step of a device, in picoseconds; the figures of a step that is not used are 0."""
 
-    # Place among the steps by time.
+    # Index of the step by time.
     number: int
     name: str | None
     used: bool
@@ -61,7 +63,7 @@ class RecordedStep(NamedTuple):
     comm: int
     host: int
     wait: int
-    # Time and executions by group; trailing zeros are left out.
+    # Time and number of executions by group; trailing zeros are left out.
     durs: list[int]
     ns: list[int]
 
@@ -73,7 +75,7 @@ class RecordedDevice(NamedTuple):
     device_type: str | None
     clock: Clock
     step_source: StepSource | None
-    # Hash of the HLO texts.
+    # Hash of the HLO texts of all ops.
     program: str
     steps: list[RecordedStep]
 
@@ -88,7 +90,7 @@ class Record(NamedTuple):
 
 
 def decode(data: bytes) -> Record:
-    """Read a record from the bytes of its file, plain or gzipped."""
+    """Read a record from the bytes of a file, plain or gzipped."""
     if data.startswith(GZIP_MAGIC):
         data = inflate(data)
     try:
@@ -116,7 +118,7 @@ def inflate(data: bytes) -> bytes:
 
 
 def record_of(value: Any) -> Record:
-    """Read a record from its JSON object; raise UnreadableRecord if it is not one."""
+    """Read a record from a JSON object; raise UnreadableRecord if the object is not a record."""
     top = Row(value, "record")
     if top.get("status") == "absent":
         said = [top.get(name) for name in ("reason", "detail")]
@@ -161,7 +163,7 @@ def group_of(row: Row, frames: Sequence[str]) -> RecordedGroup:
 
 
 def device_of(row: Row) -> RecordedDevice:
-    """Return a device that has no steps yet."""
+    """Read a device without steps."""
     return RecordedDevice(
         name=row.text("device"),
         device_type=row.text_or_null("device_type"),
@@ -188,7 +190,8 @@ def step_of(row: Row, n_groups: int) -> RecordedStep:
 
 
 class Row:
-    """Reads the fields of a JSON object; raises UnreadableRecord with the place of a wrong one."""
+    """Reads the fields of a JSON object; raises UnreadableRecord with the position of an invalid
+    field."""
 
     def __init__(self, value: Any, where: str) -> None:
         self.where = where
@@ -242,7 +245,7 @@ class Row:
 
     def list_of(self, name: str, wanted: type[T]) -> list[T]:
         values: list[T] = self.of_type(name, list)
-        # All types at once, since records have many figures.
+        # Check all types at once, because records have many figures.
         if not set(map(type, values)) <= {wanted}:
             raise self.wrong(name, f"not all values in it are of the type {wanted.__name__}")
         return values

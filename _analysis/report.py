@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def answer_of(step: Step, fields: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """Return the whole answer of a mode of one step; its own totals join those of all modes."""
+    """Return the whole answer of a mode of one step. The mode's own totals are added to the totals
+    of all modes."""
     head = head_of(step, context)
     totals = {**head["totals"], **fields.get("totals", {})}
     answer = {**head, **fields, "totals": totals}

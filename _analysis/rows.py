@@ -115,7 +115,8 @@ def overflow_row(parts: Sequence[Group]) -> HloOpBreakdownOverflow:
 
 
 def likely_rows(group: Group) -> list[LikelySource] | None:
-    """Return the likely lines of a group without a stack; None with one, or without a program."""
+    """Return the likely lines of a group without a stack; None for a group with a stack, and
+    without a program."""
     if group.op.source_stack or not any(executions.op.program for executions in group.members):
         return None
     return line_rows(likely_groups(group))
@@ -153,7 +154,8 @@ def tail_row(omitted: Sequence[Group]) -> GroupTail:
 def topmost(
     members: Iterable[Executions], key: Callable[[Op], Any], top: int | None
 ) -> tuple[list[Group], list[Group]]:
-    """Return the costliest groups and the others; without `top` all, in order of appearance."""
+    """Return the costliest groups, and all other groups. Without `top`, return all groups in order
+    of appearance."""
     if top is None:
         return list(group_by(members, key).values()), []
     ranked = [group for _, group in ranked_by(members, key)]
@@ -161,7 +163,7 @@ def topmost(
 
 
 def operand_dtypes(group: Group) -> dict[str, int]:
-    """Return the time by the dtype that the matrix unit was fed with, where that is known."""
+    """Return the time by dtype of the matrix unit's input, for ops with a known input dtype."""
     fed = group.where(lambda op: op.operand_dtype)
     return fed.time_by(lambda op: op.operand_dtype or "")
 
@@ -170,7 +172,7 @@ def gap_row(gap: Gap, step: Step) -> GapRow:
     return {
         "start_ps": gap.start,
         "dur_ps": gap.duration,
-        # A step with a gap has a length.
+        # A step with a gap is never empty, so this does not divide by zero.
         "pct_of_step": round(100 * gap.duration / step.duration, 3),
         "after_hlo_op": gap.after.text if gap.after else None,
         "before_hlo_op": gap.before.text if gap.before else None,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from _analysis.cohorts import Load, LoadRecords, Member
     from _output.fields.units import Kind
 
-    # Works on each of several items, in whatever process.
+    # A function that applies a function to each item, in any process.
     OnEach = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
     Imbalance = Literal["balanced", "slight", "large"]
     Scope = Literal["host", "device"]
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Percent of the step below which an imbalance is balanced, or slight.
 BALANCED, SLIGHT = 1, 5
-# The part of the excess that a cause must cover.
+# The share of the excess that a cause must cover.
 CAUSE_COVERS = Fraction(4, 5)
 
 
@@ -37,7 +37,7 @@ class Spread(NamedTuple):
     cohorts: list[Cohort]
     n_hosts: int
     n_devices: int
-    # Why hosts can't be read.
+    # Reasons why hosts cannot be read.
     unreadable: list[str]
     notes: list[str]
 
@@ -51,9 +51,10 @@ def spread_of_records(
 ) -> Spread:
     """Compare the devices of a run.
 
-    `loaders` maps the name of a file to what reads it: for each host in it a record, or why there
-    is none; it raises NoAnswer if the file can't be read. It is called again for the lines of a few
-    devices. `steps` selects steps by time; `on_each` decides in which processes files are read.
+    `loaders` maps the name of a file to a function that reads the file, and returns a record or a
+    NoAnswer for each host; the function raises NoAnswer if the file cannot be read. For the lines
+    of a few devices, the function is called again. `steps` selects steps by time; `on_each` decides
+    in which processes files are read.
     """
     readers = list(loaders.values())
     found = on_each(lambda load_records: found_in(load_records, device, steps), readers)
@@ -88,9 +89,9 @@ class StepSpread(NamedTuple):
     slowest: Member
     max_load: int
     mean_load: int
-    # In percent of the mean step.
+    # Imbalance in percent of the mean step.
     imbalance: Fraction | None
-    # Longest minus shortest duration, in percent of the median.
+    # Longest minus shortest duration, in percent of the median duration.
     duration_spread: float | None
 
 
@@ -109,7 +110,7 @@ def step_spread(cohort: Cohort, key: Hashable) -> StepSpread:
 
 
 def imbalance_of(steps: Sequence[Load]) -> Fraction | None:
-    """Return the most that perfect balance could save, in percent of the mean step."""
+    """Return the time that perfect balance would save at most, in percent of the mean step."""
     loads = [step.load for step in steps]
     duration = sum(step.step_duration for step in steps)
     return Fraction(100 * (len(loads) * max(loads) - sum(loads)), duration) if duration else None
@@ -122,7 +123,7 @@ class SlowHost(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The slow device or host of a cohort of several devices, and the lines that show it."""
+    """The slow device or host of a cohort of several devices, and the lines that are slow."""
 
     imbalance: Imbalance | None
     n_slowest: int
@@ -154,12 +155,13 @@ def verdict_of(cohort: Cohort) -> Verdict:
 
 
 def chance_of_slowest(k: int, n: int, n_devices: int) -> Fraction:
-    """Return the chance that one of equal devices is the slowest in at least k of n steps.
+    """Return the chance that one of several equal devices is the slowest in at least k of n steps.
 
-    The chance of each device is multiplied by their number, so this is an upper limit.
+    The result is an upper limit, because the chance of one device is multiplied by the number of
+    devices.
     """
     ways, term = 0, 1
-    # From n steps down: each term of the binomial sum follows from the one before.
+    # Sum from n steps down, so that each term of the binomial sum follows from the preceding term.
     for i in range(n, k - 1, -1):
         ways += term
         term = term * i * (n_devices - 1) // (n - i + 1)
@@ -167,10 +169,10 @@ def chance_of_slowest(k: int, n: int, n_devices: int) -> Fraction:
 
 
 def slow_host_of(cohort: Cohort) -> SlowHost | None:
-    """Return the host on which all devices are slow, so that none of them stands out.
+    """Return the host on which all devices are slow, so that no single device stands out.
 
-    Hosts are compared by their fastest device. The fastest of fewer devices is slower by chance,
-    so hosts of different sizes are not compared.
+    Hosts are compared by the fastest device of each host. Hosts of different sizes are not
+    compared, because the fastest of few devices is slower by chance than the fastest of many.
     """
     by_host = cohort.by_host
     sizes = set(map(len, by_host.values()))
@@ -214,7 +216,8 @@ def scope_of_straggler(cohort: Cohort, straggler: Member) -> Scope | None:
 
 
 def cause_of(slow: Load, median: Load) -> Cause | None:
-    """Return the part of the load that makes most of the excess."""
+    """Return the part of the load that makes at least 80 % of the excess; None without such a
+    part."""
     parts: dict[Cause, int] = {
         "own": slow.own - median.own,
         "idle": slow.idle - median.idle,
@@ -244,11 +247,11 @@ class SlowVsMedian(NamedTuple):
     slow: Member
     median: Member
     excess: int
-    # Ratio of the sums over the lines.
+    # Sum over the lines of the slow device, divided by the sum over the lines of the median device.
     factor: float | None
     # Percent of the excess that one factor on all lines explains.
     uniform: Fraction | None
-    # The largest difference first.
+    # Lines, largest difference first.
     lines: list[LineDelta]
 
 
