@@ -55,6 +55,7 @@ if HERE not in sys.path:
 
 import _peaks
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Request
+from _pipeline.names import suggestion, with_suggestion
 from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, unreadable
 from _pipeline.option_values import (
     TO_COST,
@@ -277,6 +278,10 @@ MODES = (
 )
 
 
+def mode_named(name: str) -> Mode:
+    return next(mode for mode in MODES if mode.name == name)
+
+
 # Arguments for argparse by option. The functions of the modes have the defaults.
 OPTIONS: dict[str, Json] = {
     "--device": {
@@ -427,17 +432,39 @@ OPTIONS: dict[str, Json] = {
     },
 }
 PIPELINE_OPTIONS = ("--device", "--host", "--format")
+MODE_NAMES = [mode.name for mode in MODES]
+CHOICES = {"--mode": MODE_NAMES, "--schema": MODE_NAMES} | {
+    flag: arguments["choices"] for flag, arguments in OPTIONS.items() if "choices" in arguments
+}
+# Options that a command in `next_steps` takes over, if its mode accepts them.
+KEPT = ("--device", *STEP_OPTIONS, *PEAK_OPTIONS, "--kernel-cost")
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         # argparse writes "argument --top: must be a whole number".
         message = re.sub(r"\Aargument (\S+): must", r"\1 must", message)
+        unknown = re.fullmatch(r"unrecognized arguments: (\S*).*", message, re.DOTALL)
+        if unknown:
+            message = unknown_argument(unknown[1])
+        choice = re.match(r"argument (\S+): invalid choice: '(.*)' \(", message)
+        if choice:
+            names = CHOICES[choice[1]]
+            message = f"{choice[1]} must be one of {', '.join(names)}, got {choice[2]!r}"
+            message += suggestion(choice[2], names)
         raise NoAnswer(BAD_ARGUMENTS, detail=message)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         # argparse calls this method to print --help and --version.
         write(sys.stdout, message)
+
+
+def unknown_argument(word: str) -> str:
+    """Return the message about a word that is neither an option nor the first PROFILE."""
+    if word.startswith("-"):
+        flag = word.partition("=")[0]
+        return f"unknown option {flag}{suggestion(flag, OPTIONS)}"
+    return f"one PROFILE, got also {word!r}; for a second capture use --baseline"
 
 
 class PrintSchema(argparse.Action):
@@ -481,11 +508,10 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
         " .json or .json.gz, or a directory of records",
     )
     parser.add_argument(
-        "--mode", required=True, metavar="MODE", choices=[mode.name for mode in MODES],
-        help=", ".join(mode.name for mode in MODES),
-    )  # fmt: skip
+        "--mode", required=True, metavar="MODE", choices=MODE_NAMES, help=", ".join(MODE_NAMES)
+    )
     parser.add_argument(
-        "--schema", action=PrintSchema, metavar="MODE", choices=[mode.name for mode in MODES],
+        "--schema", action=PrintSchema, metavar="MODE", choices=MODE_NAMES,
         help="print the JSON Schema of a mode's answers; needs no PROFILE",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"compute_breakdown {__version__}")
@@ -516,7 +542,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         if not any(word.partition("=")[0] == "--mode" for word in words):
             refusal.fields["available_modes"] = {mode.name: mode.purpose for mode in MODES}
         raise
-    mode = next(mode for mode in MODES if mode.name == given["mode"])
+    mode = mode_named(given["mode"])
     for flag, dest in dest_of.items():
         if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
             names = [other.name for other in MODES if flag in other.options]
@@ -532,17 +558,36 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         mode_options={
             dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
         },
+        words=words,
     )
 
 
 def analyse(context: Context) -> Json:
     """Return the answer to a request, or raise NoAnswer."""
-    mode = next(mode for mode in MODES if mode.name == context.request.mode)
-    options = context.request.mode_options
+    request = context.request
+    mode = mode_named(request.mode)
     if mode.is_of_step:
-        return answer_on_step(mode, context, **options)
-    answer: Json = mode.load()(context, **options)
-    return answer
+        answer = answer_on_step(mode, context, **request.mode_options)
+    else:
+        answer = mode.load()(context, **request.mode_options)
+    return with_lead(answer, request)
+
+
+def with_lead(answer: Json, request: Request) -> Json:
+    """Return the answer with a sentence that says what matters, and commands to run next."""
+    from _output.leads.command import called_as, following
+    from _output.leads.lead import with_lead
+
+    def command(words: Sequence[str]) -> str:
+        mode = mode_named(words[1])
+        kept = {"--host", *(KEPT if mode.is_of_step else ())}.intersection(
+            (*PIPELINE_OPTIONS, *mode.options)
+        )
+        start = called_as(len(request.words)) if IS_COMMAND else ["compute_breakdown"]
+        return following(start, request.profile, request.words, words, kept)
+
+    # Standard input can be read only once.
+    return with_lead(answer, None if request.profile == "-" else command)
 
 
 class Outcome(NamedTuple):
@@ -588,6 +633,9 @@ def refusal(failure: NoAnswer, request: Request | None, notes: list[str]) -> Out
         "notes": notes,
         **failure.fields,
     }
+    if request:
+        asked = {"device": request.device, "host": request.host, **request.mode_options}
+        fields |= with_suggestion(fields, asked)
     cut_texts(fields)
     usage = usage_for(failure) if failure.reason == BAD_ARGUMENTS else ""
     details = [fields["detail"]] if "detail" in fields else available_in(failure.fields)

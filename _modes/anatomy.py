@@ -33,9 +33,9 @@ if TYPE_CHECKING:
         AnatomyLine,
         AnatomyPlane,
         AnatomyProgram,
-        Answer,
         Counter,
         LineIfPlane,
+        Returned,
         SampleEvent,
         StatValue,
     )
@@ -64,7 +64,7 @@ def anatomy(
     line: str | None = None,
     grep: re.Pattern[str] | None = None,
     sample: int | None = None,
-) -> Answer:
+) -> Returned:
     request = context.request
     asked = Asked(plane, line, grep, sample)
     candidates = Candidates(find_files(request.profile, context), request.host, context)
@@ -81,7 +81,7 @@ def anatomy(
     raise candidates.no_answer()
 
 
-def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> Answer:
+def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> Returned:
     """Return the answer; if the file is damaged, raise NoAnswer with the readable planes."""
     request = context.request
     indices = planes_asked_for(survey, place, asked.plane)
@@ -97,7 +97,7 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> A
     context.notes += survey.source.notes
     for trace in hosts:
         context.notes += merge_notes(trace, None)
-    answer: Answer = {
+    answer: Returned = {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,

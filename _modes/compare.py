@@ -40,7 +40,7 @@ def compare(
     baseline_host: str | None = None,
     steps: slice = slice(None),
     top: int = 50,
-) -> fields.Answer:
+) -> fields.Returned:
     request = context.request
     device = request.device or DEVICE
     after = read_record(request.profile, request.host, device, context)
@@ -56,7 +56,7 @@ def compare(
         before, after, before_device=baseline_device, after_device=device, steps=steps
     )
     context.notes += notes_of(found)
-    answer: fields.Answer = {
+    answer: fields.Returned = {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,

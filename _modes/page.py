@@ -12,7 +12,7 @@ from contextlib import suppress
 from heapq import nlargest
 
 from _analysis.ledger import ledger_of
-from _analysis.report import head_of
+from _analysis.report import head_of, totals_of
 from _analysis.roofs import roofs_of
 from _analysis.rows import op_name
 from _analysis.step_bar import strip_of
@@ -27,6 +27,7 @@ from _modes.non_compute import non_compute
 from _modes.program import program
 from _modes.roofline import roofline
 from _modes.summary import summary
+from _output.leads.lead import headline_of
 from _output.page import html_of
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import cut_texts
@@ -74,6 +75,10 @@ def page(step: Step, context: Context, *, out: str) -> Fields:
     ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
     context.notes += [f"{', '.join(modes)}: {note}" for note, modes in notes_of.items()]
     head = {name: value for name, value in head_of(step, context).items() if name != "notes"}
+    for mode, fields in answers.items():
+        if parts[mode] == OK:
+            totals = totals_of(step) | fields["totals"]
+            fields["headline"] = headline_of(head | fields | {"mode": mode, "totals": totals})
     data: PageData = {
         "page": head,
         "parts": parts,

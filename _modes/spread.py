@@ -43,7 +43,7 @@ def spread(
     *,
     steps: slice = slice(None),
     top: int = 50,
-) -> fields.Answer:
+) -> fields.Returned:
     request = context.request
     places = of_host(find_captures(request.profile, context), request.host)
     # Lines are read again, of two devices of each cohort. Standard input can be read only once.
@@ -56,7 +56,7 @@ def spread(
     )
     context.notes += [f"a host can't be read: {why}" for why in found.unreadable]
     context.notes += found.notes
-    answer: fields.Answer = {
+    answer: fields.Returned = {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,

@@ -24,7 +24,7 @@ WORDS = {int: "integer", float: "number", str: "text", bool: "boolean", NoneType
 # fields repeats them.
 FEW_FIELDS = 4
 # Classes with a separate section, and the anchor of the section.
-SECTIONS = {common.StepAnswer: "step", common.AbsentAnswer: "absent"}
+SECTIONS = {common.StepAnswer: "step", common.Lead: "lead", common.AbsentAnswer: "absent"}
 # Classes with fields that are never repeated, and the link to the fields.
 LINKS = {
     common.StepAnswer: "all fields of [every mode of one step](#step)",
@@ -32,6 +32,7 @@ LINKS = {
     common.Totals: "all fields of [`totals` in every mode of one step](#step-totals)",
     common.AbsentAnswer: "all fields of [every refusal](#absent)",
     common.OkAnswer: "the first five fields of [every mode of one step](#step)",
+    common.Lead: "[what matters in the answer](#lead): `headline` and `next_steps`",
     common.FileAnswer: "the first six fields of [every mode of one step](#step)",
 }
 HEADER = ["| field | type | meaning |", "|---|---|---|"]

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     # The callback receives the current activity, the bytes done, and the total bytes (0 if
     # unknown).
@@ -36,6 +36,8 @@ class Request(NamedTuple):
     # Output format.
     form: str
     mode_options: dict[str, Any]
+    # The words of the command line.
+    words: Sequence[str] = ()
 
 
 class Context:

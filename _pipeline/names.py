@@ -1,17 +1,28 @@
-"""Find the names in a trace that a name on the command line refers to or is similar to."""
+"""Find the names that a name on the command line refers to or is similar to."""
 
 from __future__ import annotations
 
 import heapq
+import re
 from operator import ne
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Any
 
     from _pipeline.context import Context
 
 N_NEAREST = 20
+# The field of a refusal that lists the names which an option accepts.
+AVAILABLE = {
+    "device": "available_devices",
+    "host": "available_hosts",
+    "plane": "available_planes",
+    "op": "available_ops",
+    "kernel": "available_kernels",
+    "below": "available_scopes",
+}
 
 
 def resolve_name(name: str, names: Collection[str], option: str, context: Context) -> str | None:
@@ -27,6 +38,31 @@ def resolve_name(name: str, names: Collection[str], option: str, context: Contex
         return None
     context.note(f"{option} {name}: {longer[0]} taken, the only name that begins so")
     return longer[0]
+
+
+def suggestion(name: str, names: Collection[str]) -> str:
+    """Return `; did you mean …?` if a name is a likely misspelling, otherwise nothing.
+
+    A name with another number is no misspelling.
+    """
+    from difflib import get_close_matches
+
+    without_numbers = re.sub(r"\d+", "#", name)
+    others = [other for other in names if re.sub(r"\d+", "#", other) != without_numbers]
+    close = [other for other in others if other.startswith(name)]
+    close += get_close_matches(name, others, n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def with_suggestion(refusal: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, str]:
+    """Return the detail of a refusal with the name that was probably meant, if there is one."""
+    for option, available in AVAILABLE.items():
+        if asked.get(option) and refusal.get(available):
+            meant = suggestion(asked[option], refusal[available])
+            if meant:
+                detail = refusal.get("detail") or f"no {option} {asked[option]!r}"
+                return {"detail": detail + meant}
+    return {}
 
 
 def nearest_names(name: str, names: Iterable[str]) -> list[str]:

@@ -30,6 +30,7 @@ from tests.harness import (
     Outcome,
     answer,
     run,
+    run_as_printed,
 )
 from tests.modes import test_idle
 
@@ -348,7 +349,7 @@ def captures() -> list[Json]:
 
 @functools.cache
 def demo(mode: str, *options: str) -> Json:
-    outcome = run(DEMO, mode, *options)
+    outcome = run_as_printed(DEMO, mode, *options)
     if outcome.object["status"] != "ok":
         raise AssertionError(outcome)
     return outcome.object

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from _output.fields.common import AbsentAnswer, FileAnswer
+from _output.fields.common import AbsentAnswer, FileAnswer, Lead
 from _output.fields.units import BigNanoseconds, BigPicoseconds, Bytes, Count
 
 
@@ -141,7 +141,7 @@ class AnatomyPlane(TypedDict):
     """All lines in the order of the file, or the lines that `--line` names."""
 
 
-class Answer(FileAnswer):
+class Returned(FileAnswer):
     file_bytes: Bytes
     """Size of the file: unpacked for gzip data, as stored for a `.xplane.riegeli`."""
     n_records: Count
@@ -166,6 +166,10 @@ class Answer(FileAnswer):
     """All planes in the order of the file, or the plane that `--plane` names."""
     programs: list[AnatomyProgram]
     """Programs with HLO in the file."""
+
+
+class Answer(Lead, Returned):
+    pass
 
 
 class Absent(AbsentAnswer, total=False):

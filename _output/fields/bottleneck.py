@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.rows import IdleByCause, Line, PeaksUsed
 from _output.fields.units import (
     Bytes,
@@ -266,5 +266,5 @@ class Fields(TypedDict):
     """Peak rates of the chip."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.rows import Durations, Line, PeaksUsed
 from _output.fields.units import (
     Bytes,
@@ -200,5 +200,5 @@ class Fields(OpIfAsked):
     """Peak rates of the chip."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.rows import LikelySource
 from _output.fields.units import Count, Percent, Picoseconds
 
@@ -81,5 +81,5 @@ class Fields(TypedDict):
     (`non_while_duration_ps_sum`)."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass

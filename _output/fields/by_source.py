@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import StepFields, Totals
+from _output.fields.common import Lead, StepFields, Totals
 from _output.fields.rows import DtypeFields, GroupFields, GroupTail
 from _output.fields.units import Bytes, Count, Flops, Picoseconds
 
@@ -86,5 +86,5 @@ class WithTotals(TypedDict):
     """Sums over the step."""
 
 
-class Answer(StepFields, WithTotals, Fields):
+class Answer(Lead, StepFields, WithTotals, Fields):
     pass

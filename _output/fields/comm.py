@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import StepFields, Totals
+from _output.fields.common import Lead, StepFields, Totals
 from _output.fields.rows import Line
 from _output.fields.units import Bytes, Count, Gbps, Percent, Picoseconds
 
@@ -161,5 +161,5 @@ class WithTotals(TypedDict):
     """Sums over the step, and over its communication."""
 
 
-class Answer(StepFields, WithTotals, Fields):
+class Answer(Lead, StepFields, WithTotals, Fields):
     pass

@@ -27,6 +27,25 @@ class OkAnswer(TypedDict):
     Example: `["run 2026_11_21_00_00_00 taken", "auto-picked busiest step (idx=1, …"]`"""
 
 
+class NextStep(TypedDict):
+    """A command worth running after this one."""
+
+    why: str
+    """The question that the command answers. Example: `why nothing runs in the whole capture`"""
+    command: str
+    """A complete command line, quoted for a shell, with the PROFILE, device, step and peaks of this
+    one."""
+
+
+class Lead(TypedDict):
+    """What matters in an answer."""
+
+    headline: str
+    """One or two sentences with the figures that matter most, at most 240 characters."""
+    next_steps: list[NextStep]
+    """Up to three commands that this answer suggests; empty if PROFILE is standard input."""
+
+
 class FileAnswer(OkAnswer):
     xplane_file: str
     """Name of the trace file that was read."""

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import AbsentAnswer, OkAnswer
+from _output.fields.common import AbsentAnswer, Lead, OkAnswer
 from _output.fields.units import Clock, Count, Executions, Fraction, Kind, Percent, Picoseconds
 
 MatchedBy = Literal[
@@ -234,7 +234,11 @@ class Compared(OkAnswer):
     """The baseline as given on the command line."""
 
 
-class Answer(Compared, Fields):
+class Returned(Compared, Fields):
+    pass
+
+
+class Answer(Lead, Returned):
     pass
 
 

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.rows import Gap, IdleByCause
 from _output.fields.units import BigPicoseconds, Count, Picoseconds
 
@@ -59,5 +59,5 @@ class Fields(TypedDict):
     is unknown; a note says why."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import AbsentAnswer, StepAnswer
+from _output.fields.common import AbsentAnswer, Lead, StepAnswer
 from _output.fields.units import (
     BigPicoseconds,
     Bytes,
@@ -189,7 +189,7 @@ class Fields(TypedDict):
     arrays and count as allocated."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass
 
 

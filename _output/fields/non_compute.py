@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import StepFields, Totals
+from _output.fields.common import Lead, StepFields, Totals
 from _output.fields.rows import Durations, GroupTail, LikelySource, StackKey
 from _output.fields.units import Count, Percent, Picoseconds
 
@@ -92,5 +92,5 @@ class WithTotals(TypedDict):
     """Sums over the step."""
 
 
-class Answer(StepFields, WithTotals, Fields):
+class Answer(Lead, StepFields, WithTotals, Fields):
     pass

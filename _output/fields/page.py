@@ -2,7 +2,7 @@
 
 from typing import Any, TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.units import Bytes
 
 
@@ -16,7 +16,7 @@ class Fields(TypedDict):
     `program` may be missing."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass
 
 

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.units import Bytes, Count, Flops, Picoseconds
 
 How = Literal["sync", "async", "async_fusion", "sparse_core"]
@@ -189,5 +189,5 @@ class Fields(TypedDict):
     """Flags that `--flags FILE` sets, with visible effects; null without `--flags`."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass

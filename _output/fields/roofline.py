@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.rows import DtypeFields, PeaksUsed, SourceKey
 from _output.fields.units import (
     Bound,
@@ -222,5 +222,5 @@ class Fields(TailIfAsked):
     """Groups without a verdict."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import OkAnswer
+from _output.fields.common import Lead, OkAnswer
 from _output.fields.rows import DeviceName
 from _output.fields.units import Count, Fraction, Kind, Percent, Picoseconds
 
@@ -194,5 +194,9 @@ class Fields(TypedDict):
     """Cohorts of devices that ran one program, largest cohort first."""
 
 
-class Answer(OkAnswer, Fields):
+class Returned(OkAnswer, Fields):
+    pass
+
+
+class Answer(Lead, Returned):
     pass

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from _output.fields.common import StepAnswer
+from _output.fields.common import Lead, StepAnswer
 from _output.fields.rows import Durations, Gap, GroupFields, GroupTail
 from _output.fields.units import (
     Count,
@@ -185,5 +185,5 @@ class Fields(TypedDict):
     """Every step of the trace; empty if there is none."""
 
 
-class Answer(StepAnswer, Fields):
+class Answer(Lead, StepAnswer, Fields):
     pass

@@ -112,7 +112,39 @@ class UsageErrors(unittest.TestCase):
             )
 
     def test_abbreviated_options_are_not_guessed(self) -> None:
-        self.assert_usage_error("unrecognized arguments: --inc", DEMO, "--mode", "summary", "--inc")
+        self.assert_usage_error(
+            "unknown option --inc; did you mean --include-comm?",
+            *(DEMO, "--mode", "summary", "--inc"),
+        )
+
+    def test_second_profile_is_refused_with_the_remedy(self) -> None:
+        self.assert_usage_error(
+            "one PROFILE, got also 'b.pb'; for a second capture use --baseline",
+            *(DEMO, "b.pb", "--mode", "summary"),
+        )
+
+
+class Misspellings(unittest.TestCase):
+    def assert_meant(self, meant: str | None, *options: str) -> None:
+        """Check which name a refusal suggests."""
+        with self.subTest(options):
+            detail = run(DEMO, *options).object.get("detail", "")
+            self.assertEqual(detail.partition("; did you mean ")[2], f"{meant}?" if meant else "")
+
+    def test_refusal_suggests_the_nearest_name(self) -> None:
+        self.assert_meant("--top", "idle", "--tpo=3")
+        self.assert_meant("bottleneck", "bottelneck")
+        self.assert_meant("text", "idle", "--format", "txt")
+        self.assert_meant("v6e", "bottleneck", "--chip", "v6")
+        self.assert_meant("/device:TPU:0", "idle", "--device", "/device:TUP:0")
+        self.assert_meant("t1v-n-0", "idle", "--host", "t1v-m-0")
+        self.assert_meant("fusion.115", "by_op", "--op", "fusin.115")
+        self.assert_meant("decoder_layer", "by_scope", "--below", "decoder_laier")
+
+    def test_other_numbers_and_unlike_names_are_not_suggested(self) -> None:
+        self.assert_meant(None, "idle", "--device", "TPU:9")
+        self.assert_meant(None, "idle", "--host", "t1v-n-1")
+        self.assert_meant(None, "idle", "--device", "GPU")
 
 
 class ShortNames(unittest.TestCase):

@@ -1,0 +1,101 @@
+"""Lead of bottleneck: the first cause that is sure and large, then the class that loses most."""
+
+from __future__ import annotations
+
+from _output.leads.phrases import Next, at, joined, part_of, percent, short, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from _output.fields.bottleneck import Answer, Cause, Finding
+
+# The headline names no cause that gains less than this share of the step.
+WORTH_NAMING_PCT: Final = 5
+# Communication, kernels and other parts below this share need no further command.
+WORTH_A_LOOK_PCT: Final = 3
+CLASSES: Final = {
+    "collective": "communication that nothing hides",
+    "host": "transfers between host and device",
+    "data_movement": "data movement such as copies",
+    "compute_bound": "compute-bound math",
+    "memory_bound": "memory-bound math",
+    "kernel": "kernels of unknown cost",
+    "unjudged": "math of unknown cost",
+    "other": "ops of unknown kind",
+    "idle": "idle time",
+}
+CAUSES: Final = {
+    "collective_in_loop": "Communication that a loop repeats",
+    "large_intermediate": "A large array written and read again",
+    "layout_change": "Changing the layout of arrays",
+    "not_donated": "Arguments that are not donated",
+    "one_hot_matmul": "A matmul with a one-hot matrix",
+    "recompute": "Recomputation of forward work",
+    "recomputed_repeatedly": "Recomputing the same work more than once",
+    "resharding": "Changing how arrays are sharded",
+    "synchronous_collective": "Communication that could run beside math",
+    "widened_dtype": "Values widened to f32",
+}
+
+
+def headline(answer: Answer) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Answer) -> Iterator[str]:
+    step = answer["step_duration_ps"]
+    cause = main_cause(answer)
+    if cause:
+        likely = "probably costs" if cause["confidence"] == "likely" else "costs"
+        yield (
+            f"{CAUSES[cause['cause']]}{at(cause['source_user'])} {likely} up to"
+            f" {part_of(cause['gain_ps'], step)}{percent(cause['gain_pct_of_step'])}."
+        )
+    yield verdict(answer)
+
+
+def main_cause(answer: Answer) -> Cause | None:
+    """Return the first large cause that is seen, else the first large one."""
+    large = [row for row in answer["causes"] if row["gain_pct_of_step"] >= WORTH_NAMING_PCT]
+    return next((row for row in large if row["confidence"] == "seen"), next(iter(large), None))
+
+
+def verdict(answer: Answer) -> str:
+    step = answer["step_duration_ps"]
+    name = answer["bottleneck"]
+    if name == "at_roof":
+        return "The step is close to what the chip can do."
+    lost = time_of(name, answer)
+    if name in ("kernel", "unjudged"):
+        return f"The largest part is {CLASSES[name]}: {part_of(lost, step)}."
+    worst = next((row for row in answer["findings"] if row["class"] == name), None)
+    where = ""
+    if worst and worst["lost_ps"]:
+        where = f", of which {time(worst['lost_ps'])}{place(worst)}"
+    return f"The largest loss is {CLASSES[name]}: {part_of(lost, step)}{where}."
+
+
+def time_of(name: str, answer: Answer) -> int:
+    row = next(row for row in answer["budget"] if row["class"] == name)
+    return row["dur_ps"] if row["lost_ps"] is None else row["lost_ps"]
+
+
+def place(row: Finding) -> str:
+    line = row["source_user"] or row["source_inner"]
+    if row["kernel"]:
+        return f" in {short(row['kernel'])}{at(line)}"
+    return at(line)
+
+
+def next_steps(answer: Answer) -> Iterator[Next]:
+    budget = {row["class"]: row for row in answer["budget"]}
+    exposed = (budget["collective"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT
+    if exposed and len(answer["capture"]["devices"]) > 1:
+        yield Next("which device the others wait for", ("--mode", "spread"))
+    if (budget["idle"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
+        yield Next("why nothing runs, and what the host does then", ("--mode", "idle"))
+    if exposed or (budget["host"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
+        yield Next("what is communicated, and what hides it", ("--mode", "comm"))
+    yield Next("the costliest ops, with their roofs", ("--mode", "by_op"))

@@ -1,0 +1,46 @@
+"""Lead of by_op: the costliest op, or the op that was asked for."""
+
+from __future__ import annotations
+
+from _output.leads.phrases import Next, at, counted, joined, part_of, percent, short, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from _output.fields.by_op import Answer, OpFields
+
+
+def headline(answer: Answer) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Answer) -> Iterator[str]:
+    asked = answer.get("op")
+    op: OpFields
+    if asked:
+        op = asked
+        yield described(asked, answer["step_duration_ps"], "Op")
+    elif answer["ops"]:
+        op = answer["ops"][0]
+        yield described(op, answer["step_duration_ps"], "The costliest op is")
+    else:
+        yield "No op is listed."
+        return
+    if op["lost_ps"]:
+        yield f"It loses {time(op['lost_ps'])} of that against what the chip could do."
+    elif op["at_roof_ps"] is None:
+        yield "Its roof is unknown."
+
+
+def described(op: OpFields, step: int, before: str) -> str:
+    taken = part_of(op["total_dur_ps"], step)
+    runs = counted(op["n_executions"], "execution")
+    line = at(op["source_user"] or op["source_inner"])
+    return f"{before} {short(op['hlo_op'])}{line}: {taken}{percent(op['pct_of_step'])} in {runs}."
+
+
+def next_steps(answer: Answer) -> Iterator[Next]:
+    if "op" not in answer and answer["ops"]:
+        name = answer["ops"][0]["hlo_op"]
+        yield Next("what this op is made of", ("--mode", "by_op", "--op", name, "--top", "0"))

@@ -1,0 +1,39 @@
+"""Lead of by_scope: the largest scope, and the one with most time of its own."""
+
+from __future__ import annotations
+
+from _output.leads.phrases import Next, joined, part_of, percent, short, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from _output.fields.by_scope import Answer
+
+
+def headline(answer: Answer) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Answer) -> Iterator[str]:
+    step = answer["step_duration_ps"]
+    named = [row for row in answer["scopes"] if row["scope"]]
+    if not named:
+        yield f"No op of this step of {time(step)} has a scope."
+        return
+    top = max(named, key=lambda row: row["total_dur_ps"])
+    own = max(named, key=lambda row: row["self_dur_ps"])
+    share = percent(top["pct_of_step"])
+    yield f"Scope {short(top['scope'])} takes {part_of(top['total_dur_ps'], step)}{share}."
+    if own is not top:
+        yield (
+            f"The most time outside of inner scopes is in {short(own['scope'])}:"
+            f" {time(own['self_dur_ps'])}."
+        )
+    without = answer["no_scope"]["dur_ps"]
+    if without:
+        yield f"{time(without)} belong to no scope."
+
+
+def next_steps(answer: Answer) -> Iterator[Next]:
+    yield Next("what the step loses, and why", ("--mode", "bottleneck"))

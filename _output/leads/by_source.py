@@ -1,0 +1,43 @@
+"""Lead of by_source: the costliest line, and the kinds of work that are left out."""
+
+from __future__ import annotations
+
+from _output.leads.phrases import Next, at, counted, joined, part_of, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from _output.fields.by_source import Answer
+
+
+def headline(answer: Answer) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Answer) -> Iterator[str]:
+    step, totals, groups = answer["step_duration_ps"], answer["totals"], answer["groups"]
+    if not groups:
+        yield "No math ran in this step."
+        return
+    top = max(groups, key=lambda group: group["total_dur_ps"])
+    line = at(top["source_user"] or top["source_inner"]) or " without a source line"
+    yield (
+        f"{counted(len(groups), 'group')} of ops by source line; most time is{line}:"
+        f" {part_of(top['total_dur_ps'], step)}."
+    )
+    kinds = {group["kind"] for group in groups}
+    left_out = [
+        f"{time(duration)} of {name}"
+        for kind, name, duration in (
+            ("comm", "communication", totals["comm_duration_ps"]),
+            ("data_move", "data movement", totals["data_move_duration_ps"]),
+        )
+        if duration and kind not in kinds
+    ]
+    if left_out:
+        yield f"Left out: {' and '.join(left_out)}."
+
+
+def next_steps(answer: Answer) -> Iterator[Next]:
+    yield Next("how far each line is from its roof", ("--mode", "roofline"))

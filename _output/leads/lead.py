@@ -1,0 +1,41 @@
+"""Put the headline and the next steps into an answer."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Final
+
+    Json = dict[str, Any]
+
+MOST_STEPS: Final = 3
+# The lead comes after these fields.
+FIRST: Final = ("status", "mode", "schema_version")
+# A record is kept and compared, and nobody reads it.
+WITHOUT_LEAD: Final = ("record",)
+
+
+def headline_of(answer: Mapping[str, Any]) -> str:
+    """Return one or two sentences with the figures of an answer that matter most."""
+    headline: str = import_module(f"_output.leads.{answer['mode']}").headline(answer)
+    return headline
+
+
+def with_lead(answer: Json, command_of: Callable[[Sequence[str]], str] | None) -> Json:
+    """Return the answer with its lead; without a function for commands there are no next steps."""
+    if answer["mode"] in WITHOUT_LEAD:
+        return answer
+    commands = []
+    if command_of:
+        steps = import_module(f"_output.leads.{answer['mode']}").next_steps(answer)
+        steps = list(steps)[:MOST_STEPS]
+        commands = [{"why": step.why, "command": command_of(step.words)} for step in steps]
+    return {
+        **{name: answer[name] for name in FIRST},
+        "headline": headline_of(answer),
+        "next_steps": commands,
+        **{name: value for name, value in answer.items() if name not in FIRST},
+    }

@@ -1,0 +1,34 @@
+"""Lead of memory: the peak, and the largest buffer at it."""
+
+from __future__ import annotations
+
+from _output.leads.phrases import Next, at, joined, percent, size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from _output.fields.memory import Answer
+
+
+def headline(answer: Answer) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Answer) -> Iterator[str]:
+    peak = answer["peak_at"]
+    where = at(peak["source_inner"]) if peak else ""
+    yield f"The program needs {size(answer['peak_bytes'])} of HBM when it is fullest{where}."
+    if answer["buffers"]:
+        top = answer["buffers"][0]
+        shape = top["shape"] or "a buffer"
+        share = percent(top["pct_of_peak"])
+        line = f", made{at(top['source_inner'])}" if top["source_inner"] else ""
+        yield f"The largest buffer is {shape} with {size(top['bytes'])}{share}{line}."
+    runtime = answer["runtime"]
+    if runtime and runtime["min_available_bytes"] is not None:
+        yield f"At least {size(runtime['min_available_bytes'])} stayed free on the device."
+
+
+def next_steps(answer: Answer) -> Iterator[Next]:
+    yield Next("which arguments are donated", ("--mode", "program"))

@@ -1,0 +1,37 @@
+"""Lead of non_compute: the time that is not math, and the line with most of it."""
+
+from __future__ import annotations
+
+from _output.leads.phrases import Next, at, joined, part_of, percent, short, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from _output.fields.non_compute import Answer
+
+
+def headline(answer: Answer) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Answer) -> Iterator[str]:
+    totals = answer["totals"]
+    listed = totals["non_compute_duration_ps"]
+    yield (
+        f"Data movement and waiting take {part_of(listed, answer['step_duration_ps'])}"
+        f"{percent(totals['non_compute_pct_of_step'])}."
+    )
+    rows = answer["by_source_within_category"]
+    if rows:
+        top = max(rows, key=lambda row: row["total_dur_ps"])
+        line = at(top["source_user"] or top["source_inner"])
+        took = time(top["total_dur_ps"])
+        yield f"The largest part is {short(top['hlo_category'])}{line}: {took}."
+    left_out = totals["data_move_duration_ps"] + totals["comm_duration_ps"] - listed
+    if left_out > 0:
+        yield f"{time(left_out)} of communication is left out."
+
+
+def next_steps(answer: Answer) -> Iterator[Next]:
+    yield Next("what the step loses, and why", ("--mode", "bottleneck"))

@@ -1,0 +1,17 @@
+"""Lead of page: the file that was written."""
+
+from __future__ import annotations
+
+from _output.leads.phrases import Next, short_path, size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _output.fields.page import Answer
+
+
+def headline(answer: Answer) -> str:
+    return f"Wrote {short_path(answer['out'])} ({size(answer['bytes'])})."
+
+
+def next_steps(answer: Answer) -> list[Next]:
+    return []

@@ -1,0 +1,92 @@
+"""Write figures and names of an answer as parts of an English sentence."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Units = tuple[tuple[int, str], ...]
+
+LONGEST_HEADLINE, LONGEST_NAME = 240, 60
+TIME_UNITS: Units = ((10**12, "s"), (10**9, "ms"), (10**6, "us"), (10**3, "ns"), (1, "ps"))
+BYTE_UNITS: Units = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
+
+
+class Next(NamedTuple):
+    """A command worth running after this one: the mode and its options."""
+
+    why: str
+    words: tuple[str, ...]
+
+
+def time(duration_ps: int) -> str:
+    """Return a duration in the largest unit of which it has at least one: `18.3 ms`."""
+    return amount(duration_ps, unit_of(duration_ps, TIME_UNITS))
+
+
+def size(n_bytes: int) -> str:
+    return amount(n_bytes, unit_of(n_bytes, BYTE_UNITS))
+
+
+def part_of(part_ps: int, whole_ps: int) -> str:
+    """Return two durations, in one unit if the first is not much smaller: `6.17 of 18.3 ms`."""
+    if part_ps and part_ps * 100 < whole_ps:
+        return f"{time(part_ps)} of {time(whole_ps)}"
+    unit = unit_of(whole_ps, TIME_UNITS)
+    return f"{digits(part_ps / unit[0])} of {amount(whole_ps, unit)}"
+
+
+def unit_of(value: int, units: Units) -> tuple[int, str]:
+    return next((unit for unit in units if abs(value) >= unit[0]), units[-1])
+
+
+def amount(value: int, unit: tuple[int, str]) -> str:
+    size_of_unit, name = unit
+    return f"{digits(value / size_of_unit)} {name}"
+
+
+def digits(value: float) -> str:
+    """Return three significant digits, or two of a value below one."""
+    if abs(value) >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if abs(value) >= 0.995 else f"{value:.2g}"
+
+
+def percent(share: float | None) -> str:
+    """Return a share such as `16.0 %`, in parentheses after a figure; empty if unknown."""
+    return "" if share is None else f" ({share:.1f} %)"
+
+
+def short_path(place: str) -> str:
+    """Return the last two parts of a path: `…/layers/attention.py:15`."""
+    parts = place.rsplit("/", 2)
+    return short(f"…/{parts[1]}/{parts[2]}" if len(parts) == 3 and parts[0] else place)
+
+
+def short(name: str) -> str:
+    if len(name) <= LONGEST_NAME:
+        return name
+    half = (LONGEST_NAME - 1) // 2
+    return f"{name[:half]}…{name[-half:]}"
+
+
+def at(place: str | None) -> str:
+    """Return ` at LINE`, or nothing if the line is unknown."""
+    return f" at {short_path(place)}" if place else ""
+
+
+def counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def joined(sentences: Iterable[str]) -> str:
+    """Join the sentences that fit into a headline; the first always does."""
+    headline = ""
+    for sentence in sentences:
+        longer = f"{headline} {sentence}".strip()
+        if len(longer) <= LONGEST_HEADLINE:
+            headline = longer
+    return headline

@@ -1,0 +1,36 @@
+"""Lead of program: its size, its collectives and kernels, and what is not donated."""
+
+from __future__ import annotations
+
+from _output.leads.phrases import Next, counted, joined, short, size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from _output.fields.program import Answer
+
+
+def headline(answer: Answer) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Answer) -> Iterator[str]:
+    devices = answer["n_devices"]
+    on = f" for {counted(devices, 'device')}" if devices else ""
+    collectives = sum(row["n_instructions"] for row in answer["collectives"])
+    parts = [counted(answer["n_instructions"], "instruction")]
+    if collectives:
+        parts.append(f"{counted(collectives, 'collective')} that ran")
+    if answer["kernels"]:
+        parts.append(counted(len(answer["kernels"]), "kernel"))
+    yield f"{short(answer['name'])}{on} has {', '.join(parts)}."
+    if answer["retries"]:
+        yield f"The compiler retried {counted(len(answer['retries']), 'kernel')}."
+    if answer["donated_unused_bytes"]:
+        yield f"{size(answer['donated_unused_bytes'])} of donated arguments are not reused."
+
+
+def next_steps(answer: Answer) -> Iterator[Next]:
+    if answer["collectives"]:
+        yield Next("what communication costs", ("--mode", "comm"))

@@ -1,0 +1,42 @@
+"""Lead of summary: the step by kind of work, and the costliest line."""
+
+from __future__ import annotations
+
+from _output.leads.phrases import Next, at, joined, part_of, percent, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from _output.fields.summary import Answer
+
+KINDS: Final = {"compute": "math", "data_move": "data movement", "comm": "communication"}
+
+
+def headline(answer: Answer) -> str:
+    return joined(sentences(answer))
+
+
+def sentences(answer: Answer) -> Iterator[str]:
+    step = answer["step_duration_ps"]
+    rollup = answer["by_kind_rollup"]
+    shares = [
+        f"{time(rollup[kind]['dur_ps'])} of {name}"
+        for kind, name in KINDS.items()
+        if rollup[kind]["dur_ps"]
+    ]
+    idle = answer["totals"]["idle_duration_ps"]
+    if idle:
+        shares.append(f"{time(idle)} idle")
+    yield f"The step takes {time(step)}: {', '.join(shares) or 'nothing ran in it'}."
+    groups = answer["top_compute_groups"]
+    if groups:
+        top = groups[0]
+        line = at(top["source_user"] or top["source_inner"]) or " unknown"
+        taken = part_of(top["total_dur_ps"], step) + percent(top["pct_of_step"])
+        yield f"The costliest line that is listed is{line}: {taken}."
+
+
+def next_steps(answer: Answer) -> Iterator[Next]:
+    yield Next("what the step loses, and why", ("--mode", "bottleneck"))

@@ -1,0 +1,141 @@
+"""Test headlines and next steps on the answers of all tests."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import unittest
+from collections.abc import Iterator
+from typing import Any
+
+from _output.leads import phrases
+from _output.leads.command import following
+from tests.answers import BATCH, answers, captures, demo
+from tests.harness import ALL_MODES, ROOT, SCRIPT, sampled
+
+Json = dict[str, Any]
+TIMES = {name: size for size, name in phrases.TIME_UNITS}
+AMOUNT = re.compile(
+    r"(?<![\w.])(\d+(?:\.\d+)?(?:e-?\d+)?)(?: of (\d+(?:\.\d+)?))? (ps|ns|us|ms|s)\b"
+)
+
+
+def numbers_in(value: Any) -> Iterator[int]:
+    """Yield all whole numbers of an answer."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from numbers_in(part)
+    elif isinstance(value, int):
+        yield value
+
+
+class Headlines(unittest.TestCase):
+    batch = BATCH
+
+    def led(self) -> list[Json]:
+        return [said for said in (*answers(), *captures()) if said["mode"] != "record"]
+
+    def test_headline_is_a_sentence_of_at_most_240_characters(self) -> None:
+        for said in self.led():
+            with self.subTest(said["mode"], headline=said["headline"]):
+                self.assertRegex(said["headline"], r"\A[^\s].*[.]\Z")
+                self.assertLessEqual(len(said["headline"]), phrases.LONGEST_HEADLINE)
+                self.assertNotIn("  ", said["headline"])
+                self.assertNotIn("None", said["headline"])
+
+    def test_times_in_a_headline_are_figures_of_the_answer(self) -> None:
+        for said in self.led():
+            known = set(numbers_in({**said, "headline": ""}))
+            totals = said.get("totals", {})
+            if said["mode"] == "non_compute":
+                known.add(
+                    totals["data_move_duration_ps"]
+                    + totals["comm_duration_ps"]
+                    - totals["non_compute_duration_ps"]
+                )
+            if said["mode"] == "comm":
+                known |= {row["sync_dur_ps"] + row["wait_dur_ps"] for row in said["rows"]}
+            for part, whole, unit in AMOUNT.findall(said["headline"]):
+                for figure in filter(None, (part, whole)):
+                    with self.subTest(said["mode"], figure=f"{figure} {unit}"):
+                        shown = {phrases.digits(abs(n) / TIMES[unit]) for n in known}
+                        self.assertIn(figure, shown, said["headline"])
+
+    def test_every_mode_but_record_has_a_lead(self) -> None:
+        files = {path.stem for path in (ROOT / "_output/leads").glob("*.py")}
+        self.assertEqual(files & set(ALL_MODES), set(ALL_MODES) - {"record"})
+
+    def test_record_has_no_headline(self) -> None:
+        self.assertNotIn("headline", demo("record"))
+
+    def test_long_names_are_cut_in_the_middle(self) -> None:
+        self.assertEqual(phrases.short("a" * 100), f"{'a' * 29}…{'a' * 29}")
+
+    def test_a_sentence_that_does_not_fit_is_left_out(self) -> None:
+        self.assertEqual(phrases.joined(["One.", "x" * 240, "Two."]), "One. Two.")
+
+    def test_small_parts_have_their_own_unit(self) -> None:
+        self.assertEqual(phrases.part_of(346_200, 784_100_000_000), "346.2 ns of 784.1 ms")
+        self.assertEqual(phrases.part_of(6_170_000_000, 18_308_000_000), "6.17 of 18.3 ms")
+        self.assertEqual(phrases.part_of(0, 10**9), "0 of 1.00 ms")
+
+
+class NextSteps(unittest.TestCase):
+    batch = BATCH
+
+    def test_commands_on_the_demo_run_as_printed(self) -> None:
+        steps = {
+            step["command"]
+            for mode in ("bottleneck", "by_op", "comm", "idle", "anatomy")
+            for step in self.printed(mode)["next_steps"]
+        }
+        self.assertGreater(len(steps), 3)
+        for line in sampled(sorted(steps), 3):
+            done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, check=False)
+            self.assertEqual(json.loads(done.stdout)["status"], "ok", line)
+
+    def printed(self, mode: str, *options: str) -> Json:
+        words = [sys.executable, SCRIPT.name, "tests/data/demo", "--mode", mode, *options]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, check=True)
+        said: Json = json.loads(done.stdout)
+        return said
+
+    def test_commands_keep_device_step_and_peaks(self) -> None:
+        options = ("--device", "TPU:1", "--step=1", "--chip", "v6e", "--top", "3")
+        step = self.printed("bottleneck", *options)["next_steps"][-1]
+        words = shlex.split(step["command"])
+        self.assertEqual(words[:3], [sys.executable, SCRIPT.name, "tests/data/demo"])
+        self.assertEqual(words[3:5], ["--mode", "by_op"])
+        self.assertEqual(words[5:], ["--device", "TPU:1", "--step=1", "--chip", "v6e"])
+
+    def test_new_words_replace_given_options(self) -> None:
+        given = ["--mode", "idle", "--step", "3", "--own", "a b"]
+        words = ["--mode", "idle", "--step", "all"]
+        line = following(["tool"], "my logs", given, words, ["--step", "--step-id", "--own"])
+        self.assertEqual(line, "tool 'my logs' --mode idle --step all --own 'a b'")
+
+    def test_standard_input_has_no_next_steps(self) -> None:
+        with open(next((ROOT / "tests/data/demo").rglob("*.gz")), "rb") as demo_file:
+            data = demo_file.read()
+        done = subprocess.run(
+            [sys.executable, SCRIPT, "-", "--mode", "idle"],
+            input=data,
+            capture_output=True,
+            check=True,
+        )
+        self.assertEqual(json.loads(done.stdout)["next_steps"], [])
+
+    def test_every_step_of_every_answer_names_a_mode(self) -> None:
+        for said in answers():
+            for step in said.get("next_steps", []):
+                self.assertRegex(step["command"], r"--mode \w+")
+                self.assertTrue(step["why"])
+
+
+if __name__ == "__main__":
+    unittest.main()
