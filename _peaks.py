@@ -60,8 +60,8 @@ CHIPS = {
     "v7x": Chip(("TPU v7x", "TPU7x", "TPU v7"), 1153.5, hbm_gibps=3690.0, fp8=2307.0),
 }
 V7X_HBM = (
-    "HBM peak 3690 GiB/s per device; the vendor's 7380 GB/s per chip is 3436.6 GiB/s"
-    " (--peak-hbm-gibps)"
+    "using an HBM peak of 3690 GiB/s per device; the vendor's 7380 GB/s per chip are 3436.6 GiB/s"
+    " per device: to use them, pass --peak-hbm-gibps 3436.6"
 )
 # Tolerance for the peaks in captures of one generation: v6e planes have 918 or 946.7 TFLOPS.
 TOLERANCE = 0.05
@@ -125,15 +125,15 @@ def _chip_notes(requested: str | None, device_type: str | None, chip: str, own: 
     if requested is None:
         if chip == fits == DEFAULT_CHIP:
             return []
-        return [f"the trace is of {device}: peaks of {chip} taken; --chip takes others"]
+        return [f"the trace is of {device}; using the peaks of {chip} (--chip selects others)"]
     if not device_type or chip in (fits, PROFILE_CHIP):
         return []
     advice = ""
     if fits:
-        advice = f": --chip {fits} fits"
+        advice = f"; pass --chip {fits}"
     elif own.bf16 and own.hbm_gibps:
-        advice = f": --chip {PROFILE_CHIP} takes its own"
-    return [f"the trace is of {device}, the peaks are those of {chip}{advice}"]
+        advice = f"; for the peaks in the trace, pass --chip {PROFILE_CHIP}"
+    return [f"the trace is of {device}, but the peaks are those of {chip}{advice}"]
 
 
 def _own_notes(own: Peaks, used: Peaks) -> list[str]:
@@ -143,6 +143,6 @@ def _own_notes(own: Peaks, used: Peaks) -> list[str]:
         ("HBM peak is {:.6g} GiB/s", own.hbm_gibps, used.hbm_gibps),
     ):
         if traced and in_use and abs(traced - in_use) > TOLERANCE * in_use:
-            note = f"the trace's own {text.format(traced)}, the one used is {in_use:.6g}"
+            note = f"in the trace the {text.format(traced)}, but {in_use:.6g} is used"
             notes.append(V7X_HBM if in_use == CHIPS["v7x"].hbm_gibps else note)
     return notes

@@ -76,8 +76,8 @@ from _pipeline.texts import cut_texts
 
 __version__ = "2.0.0"
 
-# Exit codes if the process ends without an `absent` result. EXIT_STATUS has the codes of `absent`
-# results. INTERRUPTED and CLOSED_PIPE are the codes that a shell reports for the signals.
+# Exit codes without an `absent` result; EXIT_STATUS has the codes of `absent` results. The last two
+# are the codes that a shell reports for the signals.
 OK, CANT_WRITE, INTERRUPTED, CLOSED_PIPE = 0, 1, 130, 141
 
 
@@ -134,8 +134,8 @@ STEP_OPTIONS = ("--step", "--step-id", "--own")
 class Mode(NamedTuple):
     """A row of MODES.
 
-    A mode is a function in a module; function and module both have the mode's name. The arguments
-    are a step (only for a mode of one step), the context, and the mode's own options.
+    The function and the module of a mode have the mode's name. The arguments of the function are a
+    step (only for a mode of one step), the context, and the mode's own options.
     """
 
     name: str
@@ -149,8 +149,7 @@ class Mode(NamedTuple):
     anyway: str = ""
 
     def load(self, function: str = "") -> Callable[..., Any]:
-        """Import the mode's module, and return the mode's function, or another function of the
-        module."""
+        """Import the mode's module, and return the mode's function or the given one."""
         from importlib import import_module
 
         loaded: Callable[..., Any] = getattr(
@@ -177,7 +176,7 @@ TOKEN_OPTIONS = ("--tokens", "--flops-per-token", "--params", "--n-devices")
 MODES = (
     of_step(
         "bottleneck",
-        "where to look first: what the step's time is lost to, and on which lines",
+        "where to look first: why the step loses time, and on which lines",
         ("--top", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
         "--top 5",
     ),
@@ -189,7 +188,7 @@ MODES = (
     ),
     of_step(
         "by_source",
-        "every source line, complete",
+        "all source lines with all figures",
         ("--include-data-move", "--include-comm", "--top"),
         "--include-data-move",
     ),
@@ -201,13 +200,13 @@ MODES = (
     ),
     of_step(
         "by_op",
-        "what each op costs, and what it is made of",
+        "what each op costs; with --op, one op in detail",
         ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op"),
         "--top 0 --op fusion.115",
     ),
     of_step(
         "non_compute",
-        "what is data movement and waiting rather than math",
+        "the time of data movement and waits, by category and source line",
         ("--no-comm-stalls", "--include-comm", "--top"),
         "--no-comm-stalls",
     ),
@@ -219,20 +218,20 @@ MODES = (
     ),
     of_step(
         "comm",
-        "what communication costs, what hides it, and what it moves",
+        "what communication costs, how much of it is hidden, and how many bytes it moves",
         ("--top",),
         "--top 10",
     ),
     of_step(
         "memory",
-        "what fills the HBM when it is fullest, by buffer and source line",
+        "what fills the HBM at the peak, by buffer and source line",
         ("--top",),
         "--top 10",
         "runtime_anyway",
     ),
     of_step(
         "idle",
-        "why nothing runs, and what the host does meanwhile",
+        "why the device is idle, and what the host does at that time",
         ("--top",),
         "--step all",
     ),
@@ -244,20 +243,20 @@ MODES = (
     ),
     of_step(
         "page",
-        "all of these in one HTML file, for people to look at",
+        "the answers of the modes above in one HTML file, for people",
         ("--out",),
         "--out step.html",
     ),
     Mode(
         "record",
-        "all steps of all devices as one small object, to be kept and compared",
+        "all steps of all devices as one small JSON object, for compare and spread",
         ("--steps",),
         "--steps 1:",
         device=None,
     ),
     Mode(
         "compare",
-        "what a change did: two captures line by line, and what of it is more than noise",
+        "what a change did: two captures line by line, with the differences beyond noise",
         ("--baseline", "--baseline-device", "--baseline-host", "--steps", "--top"),
         "--baseline BASELINE",
     ),
@@ -270,7 +269,7 @@ MODES = (
     ),
     Mode(
         "anatomy",
-        "what is in the file, of whatever device: planes, lines, stats, programs, events",
+        "what a file of any device contains: planes, lines, stats, programs, events",
         ("--plane", "--line", "--grep", "--sample"),
         "--plane 0 --sample 1",
         device=None,
@@ -287,7 +286,7 @@ OPTIONS: dict[str, Json] = {
     "--device": {
         "metavar": "NAME",
         "type": plane_of,
-        "help": "name of the plane; N or TPU:N for /device:TPU:N"
+        "help": "name of the device's plane, or N or TPU:N for /device:TPU:N"
         f" (default: {DEVICE}; in record and spread all TPUs)",
     },
     "--host": {
@@ -304,7 +303,7 @@ OPTIONS: dict[str, Json] = {
         "metavar": "N",
         "type": TO_STEP,
         "help": "index of the step in order of time, from 0, or negative from the end; all for"
-        " every op (default: a typical one of the busiest steps)",
+        " every op (default: a typical step among the busiest)",
     },
     "--step-id": {
         "metavar": "NAME",
@@ -341,10 +340,10 @@ OPTIONS: dict[str, Json] = {
         "type": TO_DEPTH,
         "help": "number of levels of scopes below the first, or all (default: 4)",
     },
-    "--below": {"metavar": "SCOPE", "help": "show only this scope, named as in the answer"},
+    "--below": {"metavar": "SCOPE", "help": "show this scope only, named as in the answer"},
     "--merge-layers": {
         "action": "store_true",
-        "help": "replace numbers in scopes by *, so that layers_0 to layers_63 are one",
+        "help": "replace numbers in scopes by *, so that layers_0 to layers_63 become one row",
     },
     "--op": {
         "metavar": "NAME",
@@ -393,7 +392,7 @@ OPTIONS: dict[str, Json] = {
     "--bytes": {
         "dest": "traffic",
         "choices": ["accessed", "hbm"],
-        "help": "count the bytes of all memories, or only those of HBM (default: accessed)",
+        "help": "count the bytes of all memories, or only the bytes of HBM (default: accessed)",
     },
     "--model-flops": {
         "metavar": "F",
@@ -404,8 +403,8 @@ OPTIONS: dict[str, Json] = {
     "--tokens": {
         "metavar": "N",
         "type": TO_WHOLE,
-        "help": "tokens of one step on all devices; the answer then has tokens_per_s, and with one"
-        " of the next two options the mfu",
+        "help": "tokens of one step on all devices; the answer then has tokens_per_s, and with"
+        " --flops-per-token or --params also the mfu",
     },
     "--flops-per-token": {"metavar": "F", "type": TO_POSITIVE, "help": "useful flops of one token"},
     "--params": {
@@ -420,7 +419,7 @@ OPTIONS: dict[str, Json] = {
     },
     "--flags": {
         "metavar": "FILE",
-        "help": "text that sets XLA flags, such as a launch script; shows their effect",
+        "help": "text that sets XLA flags, such as a launch script; shows the effects of flags",
     },
     "--out": {"metavar": "FILE", "help": "path of the page (required)"},
     "--kernel-cost": {
@@ -464,7 +463,7 @@ def unknown_argument(word: str) -> str:
     if word.startswith("-"):
         flag = word.partition("=")[0]
         return f"unknown option {flag}{suggestion(flag, OPTIONS)}"
-    return f"one PROFILE, got also {word!r}; for a second capture use --baseline"
+    return f"only one PROFILE is accepted, got also {word!r}; give a second capture by --baseline"
 
 
 class PrintSchema(argparse.Action):
@@ -489,8 +488,7 @@ def program_name() -> str:
 
 
 def parser_of_modes() -> tuple[Parser, dict[str, str]]:
-    """Return the parser, and a map from options to the attributes in which the parser stores their
-    values."""
+    """Return the parser, and the attribute of each option in the parser's result."""
     parser = Parser(
         prog=program_name(),
         usage="%(prog)s PROFILE --mode MODE [options]",
@@ -600,7 +598,7 @@ class Outcome(NamedTuple):
     form: str = "json"
 
 
-HINT = "compute_breakdown: --format text shows tables, `| jq .totals` a part, --top 5 fewer rows\n"
+HINT = "compute_breakdown: pass --format text for tables, --top 5 for fewer rows, or pipe into jq\n"
 
 
 def outcome_of(argv: Sequence[str] | None) -> Outcome:
@@ -680,7 +678,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return CLOSED_PIPE
     except OSError as error:
-        status, complaint = CANT_WRITE, f"compute_breakdown: can't write: {error.strerror}\n"
+        status, complaint = (
+            CANT_WRITE,
+            f"compute_breakdown: cannot write to stdout: {error.strerror}\n",
+        )
     with suppress(OSError):
         write(sys.stderr, complaint)
     return status

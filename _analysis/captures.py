@@ -43,7 +43,7 @@ def find_captures(profile: str, context: Context) -> dict[str, str]:
         traces = files_in(os.path.dirname(next(iter(captures.values()))))
         n_both = sum(captures[host] != path for host, path in traces.items())
         if n_both:
-            context.note(f"{n_both} records taken, not the traces of their names")
+            context.note(f"using {n_both} records instead of the traces with the same names")
     return captures
 
 
@@ -117,5 +117,5 @@ def content_of(path: str) -> bytes:
     # Open without blocking, because opening a FIFO without a writer would hang.
     with open(path, "rb", opener=lambda at, flags: os.open(at, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise UnreadableRecord("byte 0: not a regular file: copy it into one")
+            raise UnreadableRecord("byte 0: not a regular file; copy the content to a regular file")
         return file.read()

@@ -100,7 +100,7 @@ class Member(NamedTuple):
                         for line in lines
                         if line.kind in LINE_KINDS
                     }
-        detail = f"the record of host {self.host} changed while it was read"
+        detail = f"the record of host {self.host} changed while it was read; run the command again"
         raise NoAnswer("unreadable_record", detail=detail)
 
 
@@ -240,10 +240,13 @@ def the_one_of(members: list[tuple[str, Member]], notes: set[str]) -> Member:
         if not is_same or identity_of_lines(first) != identity_of_lines(other):
             raise NoAnswer(
                 "duplicate_host",
-                detail=f"{file} and {other_file} are both of host {first.host}, and differ in"
-                f" {device}",
+                detail=f"{file} and {other_file} are both of host {first.host}, but have different"
+                f" figures for {device}; remove one of the files",
             )
-        notes.add(f"{device} of host {first.host} is there twice: taken once")
+        notes.add(
+            f"{device} of host {first.host} occurs in several files with equal figures; counted"
+            " once"
+        )
     return first
 
 

@@ -100,12 +100,14 @@ def costs_by_kernel(
         if kernel is None:
             raise NoAnswer(
                 "kernel_not_found",
-                detail=f"no kernel of the step's compute is named {asked!r}, and it is not a unique"
-                " prefix",
+                detail=f"no kernel is named {asked!r}, and {asked!r} is not a unique prefix",
                 available_kernels=kernels,
             )
         if kernel in costs:
-            raise NoAnswer("bad_arguments", detail=f"--kernel-cost was given twice for {kernel}")
+            raise NoAnswer(
+                "bad_arguments",
+                detail=f"--kernel-cost was given twice for {kernel}; give one cost per kernel",
+            )
         costs[kernel] = KernelCost(kernel, flops, n_bytes, dtype)
     return costs
 
@@ -114,6 +116,7 @@ def declared_notes(kernels: Set[str | None]) -> list[str]:
     if not kernels:
         return []
     return [
-        f"kernels judged by what their authors declared: {len(kernels)}; that is a claim, and twice"
-        " too high for a causal kernel that declares the full square"
+        f"{len(kernels)} kernels are judged by the costs that their authors declare; a declared"
+        " cost"
+        " can be wrong: for a causal kernel it is often twice the true cost"
     ]

@@ -86,7 +86,7 @@ def peak_of(assignment: BufferAssignment) -> Peak:
         if allocation.color == HBM and not allocation.is_thread_local
     ]
     if not assignment.allocations:
-        raise Contradiction("it allocates nothing")
+        raise Contradiction("no memory is allocated")
     histories = _histories(assignment, _homes(allocations, assignment.buffers))
     held: list[Held] = []
     maxima: list[_Maximum] = []
@@ -97,7 +97,9 @@ def peak_of(assignment: BufferAssignment) -> Peak:
         elif place in histories:
             found = [_maximum(events, assignment.buffers) for events in histories[place]]
             if sum(maximum.size for maximum in found) > allocation.size:
-                raise Contradiction(f"more is live in allocation {allocation.number} than it has")
+                raise Contradiction(
+                    f"allocation {allocation.number} is smaller than the buffers live in it"
+                )
             maxima += found
             live = [buffer for maximum in found for buffer in maximum.live]
             held += [Held(buffer.size, TEMPORARY, buffer, None) for buffer in live]
@@ -160,11 +162,13 @@ def _homes(allocations: Sequence[Allocation], buffers: Mapping[int, Buffer]) -> 
     for place, allocation in enumerate(allocations):
         for buffer_id, offset, size in allocation.assigned:
             if buffer_id not in buffers:
-                raise Contradiction(f"allocation {allocation.number} holds no buffer {buffer_id}")
+                raise Contradiction(
+                    f"allocation {allocation.number} has an unknown buffer {buffer_id}"
+                )
             if buffer_id in homes:
-                raise Contradiction(f"buffer {buffer_id} lies in two places")
+                raise Contradiction(f"buffer {buffer_id} is in two allocations")
             if offset + size > allocation.size:
-                raise Contradiction(f"buffer {buffer_id} lies outside its allocation")
+                raise Contradiction(f"buffer {buffer_id} exceeds allocation {allocation.number}")
             homes[buffer_id] = place
     return homes
 
@@ -223,7 +227,7 @@ def _sizes(
         buffer_id = event.buffer_id
         if event.kind == FREE:
             if buffer_id not in present:
-                raise Contradiction(f"buffer {buffer_id} is freed, and wasn't allocated")
+                raise Contradiction(f"buffer {buffer_id} is freed but was not allocated")
             present.remove(buffer_id)
             owner = canonical[buffer_id]
             live[owner] -= 1
@@ -234,7 +238,9 @@ def _sizes(
             if buffer_id in present:
                 raise Contradiction(f"buffer {buffer_id} is allocated twice")
             if event.kind != ALLOC and event.shares_with not in canonical:
-                raise Contradiction(f"buffer {buffer_id} shares with one that has no memory there")
+                raise Contradiction(
+                    f"buffer {buffer_id} shares memory with {event.shares_with}, which has none"
+                )
             owner = buffer_id if event.kind == ALLOC else canonical[event.shares_with]
             present.add(buffer_id)
             canonical[buffer_id] = owner

@@ -42,7 +42,8 @@ def profile_options_of(survey: Survey, context: Context) -> Options | None:
         return fields_of(decode(pb.ProfileOptions, data, 0))
     except Damage as damage:
         context.note(
-            f"{OPTIONS} can't be decoded: byte {damage.offset} of its value: {damage.what}"
+            f"the stat {OPTIONS} cannot be decoded, so {OPTIONS} is null:"
+            f" byte {damage.offset} of the value: {damage.what}"
         )
         return None
 

@@ -123,25 +123,25 @@ def record_of(value: Any) -> Record:
     if top.get("status") == "absent":
         said = [top.get(name) for name in ("reason", "detail")]
         reasons = [text for text in said if isinstance(text, str)]
-        raise UnreadableRecord(": ".join(["no record could be made", *reasons]))
+        raise UnreadableRecord(": ".join(["the file says that no record could be made", *reasons]))
     top.choice("status", ("ok",))
     top.choice("mode", ("record",))
     top.choice("format", (FORMAT,))
     frames = top.texts("frames")
     groups = [group_of(row, frames) for row in top.rows("groups")]
     if len({(group.kind, group.agg_key) for group in groups}) < len(groups):
-        raise top.wrong("groups", "a group occurs twice")
+        raise top.wrong("groups", "two groups have the same kind and agg_key")
     devices = [device_of(row) for row in top.rows("devices")]
     if len({device.name for device in devices}) < len(devices):
-        raise top.wrong("devices", "a device occurs twice")
+        raise top.wrong("devices", "two devices have the same name")
     for row in top.rows("steps"):
         place = row.number("device")
         if place >= len(devices):
-            raise row.wrong("device", f"there is no device {place}")
+            raise row.wrong("device", f"no device has the index {place}")
         steps = devices[place].steps
         step = step_of(row, len(groups))
         if steps and step.number <= steps[-1].number:
-            raise row.wrong("index", "the steps are not in the order of time")
+            raise row.wrong("index", f"{step.number} is not above the index of the preceding step")
         steps.append(step)
     return Record(top.text("xplane_file"), top.text("host"), groups, devices)
 
@@ -149,7 +149,7 @@ def record_of(value: Any) -> Record:
 def group_of(row: Row, frames: Sequence[str]) -> RecordedGroup:
     places = row.numbers("frames")
     if max(places, default=-1) >= len(frames):
-        raise row.wrong("frames", f"there is no frame {max(places)}")
+        raise row.wrong("frames", f"no frame has the index {max(places)}")
     return RecordedGroup(
         kind=row.choice("kind", KINDS),
         agg_key=row.text("agg_key"),
@@ -181,10 +181,10 @@ def step_of(row: Row, n_groups: int) -> RecordedStep:
         return RecordedStep(number, name, False, duration, 0, 0, 0, 0, [], [])
     busy, durs, ns = row.number("busy_ps"), row.numbers("durs_ps"), row.numbers("ns")
     if busy > duration:
-        raise row.wrong("busy_ps", f"{busy} is longer than the step, {duration}")
+        raise row.wrong("busy_ps", f"{busy} is longer than the step ({duration} ps)")
     for field, figures in (("durs_ps", durs), ("ns", ns)):
         if len(figures) > n_groups:
-            raise row.wrong(field, f"{len(figures)} figures for {n_groups} groups")
+            raise row.wrong(field, f"has {len(figures)} figures, but there are {n_groups} groups")
     comm, host, wait = (row.number(f"{part}_ps") for part in ("comm", "host", "wait"))
     return RecordedStep(number, name, True, duration, busy, comm, host, wait, durs, ns)
 
@@ -206,7 +206,11 @@ class Row:
         value = self.get(name, ...)
         # To Python, true is an int, so compare the exact type.
         if type(value) is not wanted:
-            what = "is missing" if value is ... else f"is not of the type {wanted.__name__}"
+            what = (
+                "is missing"
+                if value is ...
+                else f"must be of type {wanted.__name__}, got {value!r:.40}"
+            )
             raise self.wrong(name, what)
         typed: T = value
         return typed
@@ -225,13 +229,13 @@ class Row:
         for choice in choices:
             if type(value) is type(choice) and value == choice:
                 return choice
-        what = "is missing" if value is ... else f"{value!r:.40} is none of {choices}"
+        what = "is missing" if value is ... else f"must be one of {choices}, got {value!r:.40}"
         raise self.wrong(name, what)
 
     def number(self, name: str) -> int:
         number = self.of_type(name, int)
         if not 0 <= number < INT_LIMIT:
-            raise self.wrong(name, "is out of range")
+            raise self.wrong(name, "must be at least 0 and less than 2**100")
         return number
 
     def texts(self, name: str) -> list[str]:
@@ -240,14 +244,14 @@ class Row:
     def numbers(self, name: str) -> list[int]:
         numbers = self.list_of(name, int)
         if numbers and not (min(numbers) >= 0 and max(numbers) < INT_LIMIT):
-            raise self.wrong(name, "a number in it is out of range")
+            raise self.wrong(name, "all numbers must be at least 0 and less than 2**100")
         return numbers
 
     def list_of(self, name: str, wanted: type[T]) -> list[T]:
         values: list[T] = self.of_type(name, list)
         # Check all types at once, because records have many figures.
         if not set(map(type, values)) <= {wanted}:
-            raise self.wrong(name, f"not all values in it are of the type {wanted.__name__}")
+            raise self.wrong(name, f"all values must be of type {wanted.__name__}")
         return values
 
     def rows(self, name: str) -> list[Row]:

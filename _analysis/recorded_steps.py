@@ -71,7 +71,7 @@ def run_of(record: Record, device: str, asked: slice, **said: str) -> Run:
     run = runs[device]
     if not run.steps:
         steps = run.device.steps
-        detail = f"none of the {len(steps)} steps is both used and selected"
+        detail = f"none of the {len(steps)} steps is both used and selected by --steps"
         names = [step.name for step in steps]
         raise NoAnswer("step_not_found", detail=detail, available_steps=names, **said)
     return run

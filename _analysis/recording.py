@@ -144,7 +144,9 @@ def record_device(
     n_aggregated = admitted[0].n_aggregated
     n_dropped = n_aggregated + sum(step.admitted.n_dropped - n_aggregated for step in read)
     if n_dropped:
-        context.note(f"{n_dropped} XLA Ops events left out")
+        context.note(
+            f"{n_dropped} XLA Ops events left out: no metadata, no time or a negative duration"
+        )
     asked_for = set(range(len(steps))[asked])
     ran = dict.fromkeys(executions.op for step in read for executions in step.leaves)
     return DeviceFacts(
@@ -433,4 +435,4 @@ def notes_of_record(devices: Sequence[DeviceFacts]) -> Iterator[str]:
     for note, names in by_note.items():
         yield note if len(names) == len(devices) else f"{', '.join(names)}: {note}"
     if not any(step.figures for device in devices for step in device.steps):
-        yield "no step is used: steps say why_not"
+        yield "no step is used; why_not of each step gives the reason"

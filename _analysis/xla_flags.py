@@ -67,7 +67,7 @@ def read_flags(path: str, context: Context) -> dict[str, str]:
         # Use O_NONBLOCK, because opening a FIFO without a writer would hang.
         with open(path, "rb", opener=lambda at, how: os.open(at, how | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ValueError("not a regular file; copy its text into one")
+                raise ValueError("not a regular file; copy the text to a regular file")
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
@@ -99,11 +99,11 @@ def flags_in(text: str, where: str, context: Context) -> dict[str, str]:
     if again:
         more = f" and {len(again) - N_NAMED} more" if len(again) > N_NAMED else ""
         names = ", ".join(list(again)[:N_NAMED])
-        context.note(f"set more than once in {where}; the last value counts: {names}{more}")
+        context.note(f"flags set more than once in {where} (the last value counts): {names}{more}")
     if n_not_set:
         context.note(f"{n_not_set} flags without a value (=) in {where} are left out")
     if not values:
-        context.note(f"no flag --xla…=value in {where}")
+        context.note(f"{where} sets no flag; a flag is set by --xla…=value")
     return values
 
 

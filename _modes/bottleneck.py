@@ -241,9 +241,9 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     named = list(lines)[:N_OVER_ROOF_NAMED]
     total = sum(entry.total for entry in over)
     return [
-        f"{len(over)} ops ({total} ps) are faster than their roof, by a wrong count of flops or"
-        " bytes, dtype or peak; pct_at_least, mfu_at_least and"
-        f" hfu_at_least leave them out: {', '.join(named)}{', …' * (len(lines) > len(named))}"
+        f"{len(over)} ops ({total} ps) are faster than their roof, because a count of flops or"
+        " bytes, a dtype or a peak is wrong; pct_at_least, mfu_at_least and hfu_at_least leave"
+        f" these ops out: {', '.join(named)}{', …' * (len(lines) > len(named))}"
     ]
 
 

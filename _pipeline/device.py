@@ -135,7 +135,7 @@ def noted_steps(plane: AnyPlane, line_name: str, base: int, context: Context) ->
     steps, n_dropped = read_steps(plane, line_name, base)
     if n_dropped:
         context.note(
-            f"{n_dropped} events of the {line_name} line left out: they have no valid time"
+            f"{n_dropped} events of the {line_name} line left out, because they have no valid time"
         )
     return steps
 

@@ -43,9 +43,9 @@ class Admitted:
         return [
             f"{n} XLA Ops events left out: they {what}"
             for n, what in (
-                (self.n_unresolved, "have a metadata id that resolves to nothing"),
+                (self.n_unresolved, "have no metadata"),
                 (self.n_negative, "have a negative duration"),
-                (self.n_aggregated, "tell how often something occurred instead of when"),
+                (self.n_aggregated, "have a number of occurrences instead of a time"),
             )
             if n
         ]

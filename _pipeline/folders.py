@@ -76,11 +76,11 @@ def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dic
                 newest = run
         except OSError as error:
             if not found:
-                context.note(f"run {run} can't be listed: {error.strerror}")
+                context.note(f"run {run} is skipped, because it cannot be listed: {error.strerror}")
                 refused = error
     if found:
         kind = "a trace" if any(map(is_trace, found.values())) else "a record"
-        context.note(f"run {newest} taken" + (f", the newest with {kind}" if n_runs > 1 else ""))
+        context.note(f"using run {newest}" + (f", the newest with {kind}" if n_runs > 1 else ""))
     elif refused is not None:
         raise refused
     return found
@@ -120,7 +120,7 @@ def notes_on_forms(paths: Iterable[str]) -> Iterator[str]:
         others = [stem + suffix for suffix in _SUFFIXES if stem + suffix != path]
         for other in filter(os.path.exists, others):
             why = ", which is empty" if is_empty(other) else ""
-            yield f"{os.path.basename(path)} taken, not {os.path.basename(other)}{why}"
+            yield f"using {os.path.basename(path)} instead of {os.path.basename(other)}{why}"
 
 
 def is_trace(path: str) -> bool:

@@ -68,15 +68,15 @@ def find_files(
     except (FileNotFoundError, NotADirectoryError):
         detail = f"no such path: {profile}"
         if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:/", profile):
-            detail = "a URL: copy it here first, or pipe it in and give - as the profile"
+            detail = f"{profile} is a URL; copy the file to a local path, or pipe it in and give -"
         raise NoAnswer("no_such_path", detail=detail) from None
     except (OSError, ValueError) as error:
         raise unreadable(profile, error) from None
-    detail = f"{missing} in this directory, nor in a run below it or its plugins/profile"
+    detail = f"{missing} in {profile}, in a run below it or in its plugins/profile"
     if near:
-        detail += f"; there is one in {near}"
+        detail += f"; give {near}, which has one"
     if for_viewer:
-        detail += f"; {for_viewer} is no substitute: the .xplane.pb file is needed"
+        detail += f"; {for_viewer} lacks most of the trace, so give the .xplane.pb file"
     raise NoAnswer("no_xplane_pb", detail=detail)
 
 
@@ -99,7 +99,9 @@ def of_host(files: dict[str, str], host: str | None) -> list[Place]:
 
 
 def host_not_found(host: str, available: list[str]) -> NoAnswer:
-    return NoAnswer("host_not_found", detail=f"no host {host!r}", available_hosts=available)
+    return NoAnswer(
+        "host_not_found", detail=f"no host is named {host!r}", available_hosts=available
+    )
 
 
 class Candidates:
@@ -126,7 +128,7 @@ class Candidates:
         n_notes = len(notes)
         if len(self.places) > 1:
             name = os.path.basename(place.path)
-            notes.append(f"{name} taken, of {len(self.places)} files; --host takes another")
+            notes.append(f"using {name}, one of {len(self.places)} files (--host selects another)")
         try:
             yield
         except NoAnswer as failure:
@@ -138,7 +140,9 @@ class Candidates:
                 return
             self._failures.append(failure)
             if len(self.places) > 1:
-                notes.append(f"a file can't be read: {failure.fields['detail']}")
+                notes.append(
+                    f"a file is skipped, because it cannot be read: {failure.fields['detail']}"
+                )
 
     def no_answer(self) -> NoAnswer:
         """Return the exception that says why no file has the answer."""
@@ -202,7 +206,7 @@ def merge_notes(trace: Trace, device: str | None) -> list[str]:
         labels = trace.host.labels
         merged.append(
             f"{len(labels)} hosts ({', '.join(labels)}), of which {trace.host.label} is used"
-            " (--host takes another)"
+            " (--host selects another)"
         )
     if len(trace.ranks) > 1:
         numbers = [
@@ -230,7 +234,7 @@ def no_answer_if_unreadable(path: str) -> Iterator[None]:
     try:
         yield
     except OverflowError:
-        damage = Damage(0, "a time in it does not fit into 64 bits")
+        damage = Damage(0, "a time in the trace does not fit into 64 bits")
         raise unreadable(path, damage) from None
     except (Damage, OSError, MemoryError) as error:
         raise unreadable(path, error) from None

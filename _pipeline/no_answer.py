@@ -65,7 +65,7 @@ def no_device(planes: Iterable[str]) -> NoAnswer:
     fields: dict[str, Any] = {"available_devices": devices}
     if "TPU" not in kinds:
         subject = f"{' and '.join(kinds)}, not of a TPU" if kinds else "a host (CPU) alone"
-        fields["detail"] = f"a capture of {subject}: --mode anatomy shows what is in it"
+        fields["detail"] = f"the capture is of {subject}; --mode anatomy lists the contents"
     return NoAnswer(DEVICE_NOT_FOUND, **fields)
 
 
@@ -75,5 +75,5 @@ def unreadable(path: str, error: Exception) -> NoAnswer:
     if isinstance(error, OSError):
         what = f"byte 0: {error.strerror or what}"
     elif isinstance(error, MemoryError):
-        what = "byte 0: not enough memory to read it"
+        what = "byte 0: not enough memory to read the file"
     return NoAnswer("unreadable_xplane_pb", detail=f"{os.path.basename(path)}: {what}")

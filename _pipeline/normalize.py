@@ -95,8 +95,9 @@ def normalize(
     if picked and picked.n_events != admitted.n_started:
         # `count_starts` is less precise than `read_events`.
         context.note(
-            f"{picked.n_events} events counted in this step, {admitted.n_started} start in it: some"
-            " events of the line have two times; counts of other steps may be as wrong"
+            f"{picked.n_events} events were counted in this step, but {admitted.n_started} start"
+            " in it:"
+            " some events have two times, so counts of other steps may also be wrong"
         )
         picked.n_events = admitted.n_started
     if picked is None:
@@ -109,7 +110,7 @@ def normalize(
     context.notes += [*clock_notes(step), *of_stacks.notes, *false_stack_notes(step)]
     n_infinite = sum(op.has_infinite_fact for op in step.ops)
     if n_infinite:
-        context.note(f"flops or bytes of {n_infinite} ops are not finite: treated as absent")
+        context.note(f"flops or bytes of {n_infinite} ops are not finite, so they count as unknown")
     return step
 
 
@@ -157,8 +158,8 @@ def clock_notes(step: Step) -> list[str]:
     if 100 * off <= measured and 100 * worst <= step.duration:
         return []
     return [
-        "durations are the device's; by the trace's clock, which trace viewers draw and `steps`"
-        f" lists, those of ops differ by {off} ps in all, one by {worst} ps"
+        "durations are on the device's clock; on the trace's clock, which trace viewers and `steps`"
+        f" use, durations of ops differ by {off} ps in total, by {worst} ps at most"
     ]
 
 

@@ -129,7 +129,9 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
         yield "--model-flops, --flops-per-token and --params exclude each other: give only one"
     per_token = {"flops_per_token", "params"} & given.keys()
     if per_token and "tokens" not in given:
-        yield "--flops-per-token and --params require --tokens, the tokens of one step in all"
+        yield (
+            "--flops-per-token and --params require --tokens, the tokens of one step on all devices"
+        )
     if "n_devices" in given and not per_token:
         yield "--n-devices requires --flops-per-token or --params"
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
@@ -137,7 +139,7 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
         if kernels.count(kernel) > 1:
             yield f"--kernel-cost was given twice for {kernel}; give one cost per kernel"
     if given.get("format") == "text" and mode in WITHOUT_TEXT:
-        yield f"--mode {mode} has no --format text; leave it out"
+        yield f"--mode {mode} has no text format; leave out --format text"
     if mode == "anatomy" and "device" in given:
         yield "--mode anatomy does not take --device; use --plane"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:

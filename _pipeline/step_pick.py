@@ -43,20 +43,22 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
         if not -len(steps) <= choice.position < len(steps):
             detail = f"no step {choice.position}; the trace has {len(steps)} steps, counted from 0"
             if any(step.name == str(choice.position) for step in steps):
-                detail += f"; one is named so: --step-id {choice.position}"
+                detail += (
+                    f"; for the step named {choice.position}, pass --step-id {choice.position}"
+                )
             raise step_not_found(steps, detail)
         picked = steps[choice.position]
     elif choice.name is not None:
         names = {step.name for step in steps if step.name is not None}
         name = resolve_name(choice.name, names, "--step-id", context)
         if name is None:
-            detail = f"no step named {choice.name!r}, and it is not a unique prefix"
+            detail = f"no step named {choice.name!r}, and {choice.name!r} is not a unique prefix"
             raise step_not_found(steps, detail)
         named = [step for step in steps if step.name == name]
         picked, n_busy = busiest(named)
         if len(named) > 1:
-            busy = f"typical of {n_busy} as busy" if n_busy else "the middle one"
-            context.note(f"{len(named)} steps are named {name!r}; took idx={picked.index}, {busy}")
+            busy = f"typical of {n_busy} as busy" if n_busy else "the middle step"
+            context.note(f"{len(named)} steps are named {name!r}; using idx={picked.index}, {busy}")
     elif steps:
         picked, n_busy = busiest(steps)
         if n_busy:
@@ -66,7 +68,7 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
                 f" of {device.n_events} in {len(steps)} steps{typical})"
             )
         else:
-            context.note(f"no op starts in any step; took the middle one (idx={picked.index})")
+            context.note(f"no op starts in any step; using the middle step (idx={picked.index})")
     else:
         return None
     if not picked.n_events:

@@ -22,7 +22,7 @@ def cut_texts(fields: Mapping[str, Any], longest: int = LONGEST_TEXT) -> None:
     """Cut long texts of an answer in place, and add a note with the number of cut texts."""
     n_cut = _cut_in(fields, longest)
     if n_cut:
-        fields["notes"].append(f"{n_cut} texts are longer than {longest} characters: cut")
+        fields["notes"].append(f"{n_cut} texts were cut to {longest} characters")
 
 
 def _cut_in(value: Any, longest: int) -> int:

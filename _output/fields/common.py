@@ -24,7 +24,7 @@ class OkAnswer(TypedDict):
     """PROFILE as given on the command line."""
     notes: list[str]
     """Choices, assumptions, omissions and doubts that concern the figures. Read the notes first.
-    Example: `["run 2026_11_21_00_00_00 taken", "auto-picked busiest step (idx=1, …"]`"""
+    Example: `["using run 2026_11_21_00_00_00", "auto-picked busiest step (idx=1, …"]`"""
 
 
 class NextStep(TypedDict):

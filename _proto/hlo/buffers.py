@@ -90,7 +90,7 @@ def read_buffers(program: Program) -> BufferAssignment | None:
 def _read(program: Program, data: bytes) -> BufferAssignment:
     message = parse(pb.BufferAssignment, data)
     if message is None:
-        raise _Unreadable("the protobuf parser refuses it")
+        raise _Unreadable("the protobuf parser refuses the message")
     buffers = {}
     for logical_buffer in message.logical_buffers:
         buffer = _buffer(program, logical_buffer)

@@ -96,7 +96,7 @@ def _pairs_of(permute: Instruction) -> Participants | None:
     for data in permute.message.source_target_pairs:
         pair = parse(pb.SourceTarget, data)
         if pair is None:
-            permute.program.complain(f"the pairs of {permute.name}")
+            permute.program.complain(f"the source-target pairs of {permute.name} are unreadable")
             return None
         pairs.append((pair.source, pair.target))
     return in_pairs(pairs) if pairs else None
@@ -112,7 +112,7 @@ def _groups_of(collective: Instruction) -> Participants | None:
         collective.program.n_devices,
     )
     if who is None:
-        collective.program.complain(f"the groups of {collective.name}")
+        collective.program.complain(f"the replica groups of {collective.name} are unreadable")
     return who
 
 

@@ -57,7 +57,7 @@ def _operands(dot: Instruction) -> list[tuple[DtypeClass, Array]] | None:
     multiplication."""
     precision = parse(pb.PrecisionConfig, dot.message.precision_config)
     if precision is None:
-        dot.program.complain(f"the precision of {dot.name}")
+        dot.program.complain(f"the precision of {dot.name} is unreadable")
         return None
     stated = [*precision.operand_precision, 0, 0]
     operands = []

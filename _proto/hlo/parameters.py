@@ -48,7 +48,7 @@ def read_parameters(program: Program) -> list[Parameter] | None:
         if leaves and 0 <= number < len(message.spmd_parameters_shardings):
             shardings = read_shardings(message.spmd_parameters_shardings[number], len(leaves))
             if shardings is None:
-                program.complain(f"the sharding of {instruction.name}")
+                program.complain(f"the sharding of {instruction.name} is unreadable")
         for i, (index, array) in enumerate([((), None)] if leaves is None else leaves):
             if array is None and leaves is not None:
                 continue

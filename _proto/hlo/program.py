@@ -140,7 +140,7 @@ class Program:
         unreadable."""
         message = parse(kind, data) if data else None
         if data and message is None:
-            self.complain(f"a {kind.DESCRIPTOR.name} that the protobuf parser refuses")
+            self.complain(f"the protobuf parser refuses a {kind.DESCRIPTOR.name}")
         return message
 
 
@@ -392,7 +392,7 @@ class Instruction:
         """
         leaves = read_leaves(self.message.shape)
         if leaves is None:
-            self.program.complain(f"the shape of {self.name}")
+            self.program.complain(f"the shape of {self.name} is unreadable")
         return leaves
 
     @property
@@ -433,7 +433,7 @@ class Instruction:
         """Return the compiler's notes for the backend. Each access parses the notes again."""
         config = read_config(self.message.backend_config)
         if config is None:
-            self.program.complain(f"the backend_config of {self.name}")
+            self.program.complain(f"the backend_config of {self.name} is unreadable")
         return config or BackendConfig(None)
 
     @property

@@ -115,7 +115,7 @@ class Programs:
         for at, number, wire, value, stop in fields(self._trace, start, end):
             if number in (_MODULE, _BUFFERS):
                 if wire != LENGTH or number in parts:
-                    raise Damage(at, f"field {number} of the HloProto is repeated or no message")
+                    raise Damage(at, f"field {number} of the HloProto is repeated or is no message")
                 parts[number] = value, stop
         if _MODULE not in parts:
             raise Damage(start, "the HloProto has no module")

@@ -102,7 +102,7 @@ def _chunk_at(read: Read, size: int, begin: int) -> _Chunk | Damage:
         return Damage(begin, f"the file ends inside a chunk header ({size - begin} bytes are left)")
     header = _without_block_headers(read, begin, data)
     if not _is_sound(header):
-        return Damage(begin, "a damaged chunk header: its hash does not match")
+        return Damage(begin, "the chunk header is damaged: the hash does not match")
     data_size, _, kind_and_number, decoded_size = struct.unpack_from("<4Q", header, 8)
     n_records = kind_and_number >> 8
     # A chunk has at least as many bytes as records, and ends neither inside a block header nor
@@ -135,24 +135,26 @@ def _decoded(read: Read, chunk: _Chunk) -> tuple[bytes, list[int]]:
         return b"", []
     if chunk.kind != _RECORDS:
         kind = "transposed" if chunk.kind == _TRANSPOSED else f"of the unknown type {chunk.kind}"
-        raise Damage(chunk.begin, f"a chunk that is {kind}: only simple chunks can be read")
+        raise Damage(chunk.begin, f"the chunk is {kind}; only simple chunks can be read")
     data = _without_block_headers(read, chunk.data, _end_of(chunk.data, chunk.data_size))
     try:
         sizes_size, at = varint_at(data, 1)
         if at + sizes_size > len(data):
-            raise ValueError("its list of sizes is cut off")
+            raise ValueError("the list of sizes is cut off")
         sizes_bytes = _decompressed(data[0], data[at : at + sizes_size])
         values = _decompressed(data[0], data[at + sizes_size :])
         sizes = list(_varints(sizes_bytes))
     except IndexError:
-        raise Damage(chunk.begin, "a damaged chunk: it ends inside a number") from None
+        raise Damage(chunk.begin, "the chunk is damaged: the data ends inside a number") from None
     except ValueError as error:
-        raise Damage(chunk.begin, f"a damaged chunk: {error}") from None
+        raise Damage(chunk.begin, f"the chunk is damaged: {error}") from None
     if len(sizes) != chunk.n_records or not sum(sizes) == len(values) == chunk.decoded_size:
         raise Damage(
             chunk.begin,
-            f"a damaged chunk: its header says {chunk.n_records} records of {chunk.decoded_size}"
-            f" bytes, it holds {len(sizes)} of {sum(sizes)} in {len(values)} bytes",
+            f"the chunk is damaged: the header gives {chunk.n_records} records with"
+            f" {chunk.decoded_size} bytes, but there are {len(sizes)} records with {sum(sizes)}"
+            " bytes"
+            f" in {len(values)} bytes of data",
         )
     return values, sizes
 
@@ -163,7 +165,7 @@ def _decompressed(compression: int, data: bytes) -> bytes:
         return data
     if compression != _BROTLI:
         name = _COMPRESSIONS.get(compression, f"type {compression}")
-        raise ValueError(f"its compression, {name}, cannot be read; only brotli can")
+        raise ValueError(f"the compression {name} is not supported, only brotli")
     brotli = _brotli()
     size, at = varint_at(data, 0)
     try:
@@ -171,7 +173,7 @@ def _decompressed(compression: int, data: bytes) -> bytes:
     except brotli.error as error:
         raise ValueError(str(error)) from None
     if len(plain) != size:
-        raise ValueError(f"{len(plain)} bytes where it says {size}")
+        raise ValueError(f"got {len(plain)} bytes of decompressed data, expected {size}")
     return plain
 
 
@@ -182,7 +184,8 @@ def _brotli() -> ModuleType:
         except ImportError:
             pass
     raise MissingPackage(
-        "this capture is compressed with brotli, and Python's package for it is missing:"
+        "this capture is compressed with brotli, and the Python package brotli is missing; install"
+        " it:"
         f" {sys.executable} -m pip install brotli"
     )
 

@@ -36,14 +36,20 @@ _FIRST_BYTES = b"\x0a\x12\x1a\x22" + SIGNATURE[:1]
 
 # Files that users give by mistake: patterns of the first bytes, and descriptions.
 _OTHERS = (
-    (rb"\s*\{\s*\"status\"", "a record: for compare and spread, in a file named .json or .json.gz"),
-    (rb"\s*[\[{]\s*[\[{\"\]}\d]", "JSON: of a trace.json.gz take the .xplane.pb beside it"),
-    (rb"\xfd7zXZ\0", "xz data: unpack it first"),
-    (rb"PK\x03\x04", "a zip archive: unpack it first"),
-    (rb"\x28\xb5\x2f\xfd", "zstd data: unpack it first"),
-    (rb"BZh\d1AY", "bzip2 data: unpack it first"),
-    (rb".{257}ustar", "a tar archive: unpack it first"),
-    (rb"version https://git-lfs", "a pointer of Git LFS: pull the file itself"),
+    (
+        rb"\s*\{\s*\"status\"",
+        "a record, which compare and spread read from a file named .json or .json.gz",
+    ),
+    (
+        rb"\s*[\[{]\s*[\[{\"\]}\d]",
+        "JSON; instead of a .trace.json.gz, give the .xplane.pb in the same folder",
+    ),
+    (rb"\xfd7zXZ\0", "xz data; unpack the file first"),
+    (rb"PK\x03\x04", "a zip archive; unpack the file first"),
+    (rb"\x28\xb5\x2f\xfd", "zstd data; unpack the file first"),
+    (rb"BZh\d1AY", "bzip2 data; unpack the file first"),
+    (rb".{257}ustar", "a tar archive; unpack the file first"),
+    (rb"version https://git-lfs", "a pointer of Git LFS; run git lfs pull first"),
     (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML"),
     # Text has no control character among the first bytes. A trace has one among the first five
     # bytes, except a trace with only the name of a host, which begins with a quotation mark.
@@ -52,8 +58,8 @@ _OTHERS = (
 
 NOT_A_TRACE = "not a trace but "
 MANGLED = (
-    "mangled by a text conversion, which put U+FFFD in place of bytes: it cannot be repaired, copy"
-    " the original again in binary mode"
+    "mangled by a text conversion, which replaced bytes by U+FFFD and cannot be undone; copy the"
+    " original file again in binary mode"
 )
 
 # A function that is called after every read with the activity, the number of bytes done, and the
@@ -136,8 +142,8 @@ class Source:
         if self.riegeli_size % BLOCK == 0:
             return []
         return [
-            f"the file has {self.riegeli_size} bytes, not a multiple of {BLOCK}: it may be"
-            " incomplete, its last records missing"
+            f"the file has {self.riegeli_size} bytes, not a multiple of {BLOCK}: the file may be"
+            " incomplete, without the last records"
         ]
 
     def in_file(self, damage: Damage) -> Damage:
@@ -210,12 +216,20 @@ def open_source(
         head = b""
         if path is not None:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise Damage(0, "not a regular file: pipe it in and give - as the profile")
+                raise Damage(0, "not a regular file; pipe the content in and give - as PROFILE")
             head = os.pread(fd, _HEAD, 0)
             is_gzipped = head.startswith(GZIP_MAGIC)
             if path.endswith(".gz") and not is_gzipped:
                 mangled = is_mangled(_Stream(fd, size, None))
-                raise Damage(0, not_a_trace(head) or (MANGLED if mangled else "not gzip data"))
+                raise Damage(
+                    0,
+                    not_a_trace(head)
+                    or (
+                        MANGLED
+                        if mangled
+                        else "not gzip data, although the name ends in .gz; rename the file"
+                    ),
+                )
         if path is None or is_gzipped:
             stream = _Stream(fd, size if is_gzipped else 0, on_read)
             copy, damage = _in_new_file(lambda file: _copy(_gunzipped(stream), file, limit))
@@ -244,7 +258,7 @@ def _open(path: str | None) -> int:
         if sys.stdin is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         if sys.stdin.isatty():
-            raise Damage(0, "standard input is a terminal: pipe a trace in")
+            raise Damage(0, "standard input is a terminal; pipe a trace in")
         return os.dup(sys.stdin.fileno())
     # O_NONBLOCK prevents waiting in `open` for a writer if the path is a FIFO.
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -289,7 +303,7 @@ def _in_new_file(write: Callable[[IO[bytes]], T]) -> tuple[int, T]:
             return os.dup(file.fileno()), result
     except OSError as error:
         why = error.strerror or error
-        raise Damage(0, f"it can't be copied to a temporary file: {why}") from None
+        raise Damage(0, f"the data cannot be copied to a temporary file: {why}") from None
 
 
 def _copy(chunks: Iterable[bytes], file: IO[bytes], limit: int) -> Damage | None:
@@ -302,10 +316,10 @@ def _copy(chunks: Iterable[bytes], file: IO[bytes], limit: int) -> Damage | None
                 head = chunk
                 # Without this check, an endless stream of other data would fill the disk.
                 if head[0] not in _FIRST_BYTES:
-                    raise Damage(0, "a trace does not begin like this")
+                    raise Damage(0, f"a trace cannot begin with the byte 0x{head[0]:02x}")
             written += len(chunk)
             if written > limit:
-                raise Damage(limit, f"it goes on past the limit of {limit} bytes")
+                raise Damage(limit, f"the data exceeds the limit of {limit} bytes")
             file.write(chunk)
     except Damage as error:
         what = not_a_trace(head) or (MANGLED if is_mangled([head]) else error.what)

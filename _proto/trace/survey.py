@@ -59,7 +59,7 @@ class Survey:
                     self.names.append(name)
                     self._spans.append([(start, end)])
             else:
-                said = text(source.read(start, end - start), at, f"one of {field_name}")
+                said = text(source.read(start, end - start), at, f"an entry of {field_name}")
                 # All records of a host repeat the host's name.
                 if not is_joined or said not in self.texts[field_name]:
                     self.texts[field_name].append(said)

@@ -175,7 +175,7 @@ def nothing_in(source: Source) -> str:
     """Return the reason why a file has no contents."""
     if not source.is_riegeli:
         return "the file is empty"
-    return "its records are empty" if source.records else "the file holds no records"
+    return "all records of the file are empty" if source.records else "the file holds no records"
 
 
 def thread_planes(rank: Rank) -> list[str]:

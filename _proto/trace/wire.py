@@ -78,7 +78,7 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
         stop = base + i
         if wire == LENGTH:
             if stop + value > end:
-                what = f"field {number} claims {value} bytes where {end - stop} are left"
+                what = f"field {number} has {value} bytes, but only {end - stop} are left"
                 raise CutOff(at, what, number, stop)
             value, stop = stop, stop + value
         elif wire != VARINT:
@@ -101,7 +101,7 @@ def _head_at(data: bytes, i: int) -> tuple[int, int, int, int]:
         tag, i = varint_at(data, i - 1)
     number, wire = tag >> 3, tag & 7
     if number == 0 or tag >> 32:
-        raise ValueError(f"field number {number}")
+        raise ValueError(f"invalid field number {number}")
     if wire in (VARINT, LENGTH):
         value = data[i]
         i += 1
@@ -109,7 +109,7 @@ def _head_at(data: bytes, i: int) -> tuple[int, int, int, int]:
             value, i = varint_at(data, i - 1)
         return number, wire, value, i
     if wire not in _FIXED_BYTES:
-        raise ValueError(f"wire type {wire}, which no trace has")
+        raise ValueError(f"invalid wire type {wire}")
     return number, wire, 0, i
 
 
@@ -151,7 +151,7 @@ def _known_fields(
         if number in known:
             name, wire_types = known[number]
             if wire not in wire_types:
-                raise Damage(at, f"{descriptor.name}.{name} has wire type {wire}")
+                raise Damage(at, f"{descriptor.name}.{name} has the wrong wire type {wire}")
             yield at, name, value, stop
 
 
@@ -189,7 +189,7 @@ def decode(kind: type[M], data: bytes, at: int) -> M:
     message = parse(kind, data)
     if message is None:
         explain(kind.DESCRIPTOR, data, at)
-        raise Damage(at, "the protobuf parser refuses it")
+        raise Damage(at, "the protobuf parser refuses the message")
     return message
 
 

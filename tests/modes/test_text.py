@@ -667,7 +667,7 @@ class Command(InFolder):
             more = ["--out=x"] if mode == "page" else []
             fields = run(DEMO, mode, *more, "--format=text").object
             self.assertEqual(fields["reason"], "bad_arguments")
-            self.assertIn(f"{mode} has no --format text", fields["detail"])
+            self.assertIn(f"{mode} has no text format", fields["detail"])
 
     def test_ascii_stream_gets_ascii_text(self) -> None:
         said, _, _ = self.printed(
