@@ -18,7 +18,7 @@ PROFILE_CHIP = "profile"
 
 
 class Peaks(NamedTuple):
-    """Peak rates of one device; None for peaks that the vendor does not publish."""
+    """Peak rates of one device, or None for peaks that the vendor does not publish."""
 
     source: str
     hbm_gibps: float | None

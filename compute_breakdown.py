@@ -143,7 +143,7 @@ class Mode(NamedTuple):
     options: tuple[str, ...]
     example: str
     is_of_step: bool = False
-    # The default device; None for all devices.
+    # The default device, or None for all devices.
     device: str | None = DEVICE
     # Name of a function that returns fields that are printed even if there is no answer.
     anyway: str = ""

@@ -37,7 +37,7 @@ class RuntimePeak(NamedTuple):
 
 
 class Runtime(NamedTuple):
-    """Minima and maxima of the allocator's reports; None for numbers that no event has."""
+    """Minima and maxima of the allocator's reports, or None for numbers that no event has."""
 
     capacity: int | None
     peak: RuntimePeak | None
@@ -47,7 +47,7 @@ class Runtime(NamedTuple):
 
 
 def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
-    """Return the allocator's reports for a device; None if reports are missing or damaged."""
+    """Return the allocator's reports for a device, or None if reports are missing or damaged."""
     # Import late, because these modules import protobuf, which may be missing.
     from _proto.trace.event_stats import numbers_of_events
     from _proto.trace.trace import thread_planes
@@ -73,7 +73,7 @@ def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
 
 
 def index_on_host(trace: Trace, rank: Rank, device: str) -> int | None:
-    """Return the allocator's number of a device; None if unknown.
+    """Return the allocator's number of a device, or None if unknown.
 
     The allocator's number is the number in the device's name, unless a merged capture renumbered
     the devices.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FileLines(NamedTuple):
-    """The lines of a file, and the file's name on each side; None if a side has no line in the
+    """The lines of a file, and the file's name on each side, or None if a side has no line in the
     file."""
 
     before_file: str | None

@@ -123,7 +123,7 @@ def reachable(
 
 
 def how_moved(instruction: Instruction, holding: set[Computation]) -> tuple[str, How] | None:
-    """Return the collective that an instruction runs or waits for, and how the collective runs;
+    """Return the collective that an instruction runs or waits for, and how the collective runs, or
     None without a collective.
 
     `holding` are the computations with collectives, and the computations that call them.
@@ -149,7 +149,7 @@ def how_moved(instruction: Instruction, holding: set[Computation]) -> tuple[str,
 
 
 def fused_in(fusion: Instruction, holding: set[Computation]) -> tuple[str, How] | None:
-    """Return the collective of a synchronous fusion, and how the collective runs; None without a
+    """Return the collective of a synchronous fusion, and how the collective runs, or None without a
     collective."""
     called = fusion.called
     if any(computation.name.startswith(REDUCE_SCATTER) for computation in called):

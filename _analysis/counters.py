@@ -21,15 +21,15 @@ DECIMAL_RE = re.compile(r"[+-]?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASC
 
 
 class Figures:
-    """Figures of the numbers that events of one name have for one stat. There is at least one
-    number."""
+    """Figures of the numbers that events of one name have for one stat. The constructor takes the
+    first number."""
 
     def __init__(self, number: Number, start: int | None) -> None:
         self.n = 0
         # The sum is exact, so that the mean is rounded only once.
         self._sum = Fraction()
         self.least = self.most = number
-        # First and last number with their times; None until an event has a time.
+        # First and last number with their times, or None until an event has a time.
         self._first: tuple[int, Number] | None = None
         self._last: tuple[int, Number] | None = None
         self.add(number, start)

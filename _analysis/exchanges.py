@@ -63,7 +63,7 @@ class _Size(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """The bytes that one execution moves, and the devices that take part; None if unknown.
+    """The bytes that one execution moves, and the devices that take part, or None if unknown.
 
     `bus` is the least number of bytes that each device must send, if all devices send equally much.
     `who` are the devices, `who_is` is the origin of `who`.
@@ -206,7 +206,7 @@ def _sizes(
 
 
 def _size(arrays: _Arrays) -> _Size | None:
-    """Return the total size of all arrays; None without arrays, or if the size of any array is
+    """Return the total size of all arrays, or None without arrays, or if the size of any array is
     unknown."""
     n_bytes = n_elements = 0
     for array in arrays or ():

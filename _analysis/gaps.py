@@ -105,8 +105,8 @@ class Surroundings:
         )
 
     def window(self, start: int, end: int) -> Window | None:
-        """Return start and end of a gap as absolute times on the trace's clock; None if the gap has
-        no length on this clock."""
+        """Return start and end of a gap as absolute times on the trace's clock, or None if the gap
+        has no length on the trace's clock."""
         preceding, following = self._preceding.get(start), self._following.get(end)
         first, last = self._edges
         begin = preceding.drawn[1] if preceding else first

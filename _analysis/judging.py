@@ -45,12 +45,12 @@ class Part:
         self.precision = self._main_precision()
 
     def sum_of(self, fact: Callable[[Cost], int | None]) -> int | None:
-        """Sum a fact over all executions, skipping unknown values; None if all are unknown."""
+        """Sum a fact over all executions, skipping unknown values, or None if all are unknown."""
         return sum_known((member.executions.n, fact(member.cost)) for member in self.members)
 
     @property
     def hbm_bytes(self) -> int | None:
-        """Sum the bytes to and from HBM; None if a member moves bytes in an unknown memory."""
+        """Sum the bytes to and from HBM, or None if a member moves bytes in an unknown memory."""
         costs = [member.cost for member in self.members]
         if any(cost.bytes_accessed and cost.hbm_bytes is None for cost in costs):
             return None
@@ -159,7 +159,7 @@ def judge(part: Part, roofs: Roofs, hbm_only: bool) -> Verdict | Skipped:
 def per_op_roof(
     part: Part, flops: Mapping[str, Fraction], hbm: Fraction, hbm_only: bool
 ) -> Fraction | None:
-    """Sum the roofs of all executions; None if any roof is unknown."""
+    """Sum the roofs of all executions, or None if any roof is unknown."""
     roof = Fraction(0)
     for executions, cost in part.members:
         dtype = cost.precision.dtype

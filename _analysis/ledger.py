@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     name: OpClass
     # None for ops other than compute.
     cost: Cost | None
-    # Time at the roof and lost time; None if unknown.
+    # Time at the roof and lost time, or None if unknown.
     at_roof: int | None
     lost: int | None
     # False if flops, bytes or a peak for the roof are unknown.

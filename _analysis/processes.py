@@ -38,7 +38,7 @@ class Child:
         self._is_over = False
 
     def take(self) -> list[Any] | None:
-        """Return the results of the process; None if the process failed for any reason."""
+        """Return the results of the process, or None if the process failed for any reason."""
         import pickle
 
         data = self._pipe.read()

@@ -33,7 +33,7 @@ def versions_of(survey: Survey) -> dict[str, str]:
 
 
 def profile_options_of(survey: Survey, context: Context) -> Options | None:
-    """Return the profiler options that are set; None if the capture does not have profiler
+    """Return the profiler options that are set, or None if the capture does not have profiler
     options."""
     data = stats_of(survey, ENVIRONMENT).get(OPTIONS)
     if not isinstance(data, bytes):
@@ -76,7 +76,7 @@ def plain_value(field: Any, value: Any) -> Any:
 
 
 def configured(setting: pb.ProfileOptions.AdvancedConfigValue) -> OptionValue:
-    """Return a value of the advanced configuration; None for an empty value."""
+    """Return a value of the advanced configuration, or None for an empty value."""
     kind = setting.WhichOneof("value")
     value = getattr(setting, kind) if kind else None
     return exact(value) if isinstance(value, int) else value

@@ -91,7 +91,7 @@ def totals_of(step: Step) -> Totals:
 
 
 def program_id_of(step: Step) -> int | None:
-    """Return the program that takes most of the step; None if no op has a program."""
+    """Return the program that takes most of the step, or None if no op has a program."""
     by_program = group_by(step.leaves, lambda op: op.program_id)
     by_program.pop(None, None)
     return max(by_program, key=lambda program_id: by_program[program_id].total, default=None)

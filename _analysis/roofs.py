@@ -33,7 +33,7 @@ class Roofs(NamedTuple):
     hbm: Fraction | None
 
     def ridge_point(self, dtype: str) -> float | None:
-        """Return the flops per byte above which ops are compute-bound; None if unknown."""
+        """Return the flops per byte above which ops are compute-bound, or None if unknown."""
         if not self.hbm or dtype not in self.flops:
             return None
         return rounded(self.flops[dtype] / self.hbm, 4)

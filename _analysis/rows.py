@@ -115,7 +115,7 @@ def overflow_row(parts: Sequence[Group]) -> HloOpBreakdownOverflow:
 
 
 def likely_rows(group: Group) -> list[LikelySource] | None:
-    """Return the likely lines of a group without a stack; None for a group with a stack, and
+    """Return the likely lines of a group without a stack, or None for a group with a stack, and
     without a program."""
     if group.op.source_stack or not any(executions.op.program for executions in group.members):
         return None

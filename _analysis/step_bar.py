@@ -81,8 +81,8 @@ class Longest:
         self._bins = bins
         self._stretch = [0] * bins.n
         self._who: list[int | None] = [None] * bins.n
-        # For each bin, the op that fills most bins from this bin on: the end of the filled bins,
-        # and the op's id.
+        # For each bin, the op that fills the most bins from there on, as a pair: end of the filled
+        # bins, id of the op.
         self._until: list[tuple[int, int]] = [(0, 0)] * (bins.n + 1)
 
     def add(self, start: int, end: int, first: int, last: int, who: int) -> None:

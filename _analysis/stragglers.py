@@ -217,7 +217,7 @@ def scope_of_straggler(cohort: Cohort, straggler: Member) -> Scope | None:
 
 
 def cause_of(slow: Load, median: Load) -> Cause | None:
-    """Return the part of the load that makes at least 80 % of the excess; None without such a
+    """Return the part of the load that makes at least 80 % of the excess, or None without such a
     part."""
     parts: dict[Cause, int] = {
         "own": slow.own - median.own,

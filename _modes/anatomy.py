@@ -49,7 +49,7 @@ N_HEX = 32
 
 
 class Asked(NamedTuple):
-    """The values of `--plane`, `--line`, `--grep` and `--sample`; None for an option that is not
+    """The values of `--plane`, `--line`, `--grep` and `--sample`, or None for an option that is not
     given."""
 
     plane: str | None

@@ -61,7 +61,7 @@ def group_row(group: Group, kind: ListedKind, step: Step) -> GroupRow:
 
 
 def fused_rows(group: Group) -> list[AlsoFused] | None:
-    """Return the other source lines with instructions inside the group's fusions; None if
+    """Return the other source lines with instructions inside the group's fusions, or None if
     unknown."""
     if not any(executions.op.program for executions in group.members):
         return None

@@ -73,7 +73,7 @@ class Origin:
 
     @cached_property
     def argument(self) -> str | None:
-        """Return the first part of a parameter's path; None for other instructions."""
+        """Return the first part of a parameter's path, or None for other instructions."""
         part = ARGUMENT_RE.search(self.tf_op or "") if self.opcode == "parameter" else None
         return part[0] if part else None
 
@@ -90,12 +90,12 @@ class Live(NamedTuple):
 
     @property
     def array(self) -> Array | None:
-        """Return the array in the memory; None if the memory does not hold an array."""
+        """Return the array in the memory, or None if the memory does not hold an array."""
         return self.origin.arrays.get(self.shape_index or ())
 
     @property
     def padding(self) -> int | None:
-        """Return the bytes beyond the array's elements; None if the memory is smaller than the
+        """Return the bytes beyond the array's elements, or None if the memory is smaller than the
         elements."""
         n_bytes = self.array.n_bytes if self.array else None
         return None if n_bytes is None or n_bytes > self.held.size else self.held.size - n_bytes
@@ -187,8 +187,8 @@ def runtime_row(trace: Trace, device: str, context: Context) -> Runtime | None:
 
 
 def peak_of_program(program: Program) -> Peak | None:
-    """Return the peak of the program's HBM; None if the buffer assignment is missing or contradicts
-    itself."""
+    """Return the peak of the program's HBM, or None if the buffer assignment is missing or
+    contradicts itself."""
     buffers = read_buffers(program)
     try:
         return None if buffers is None else peak_of(buffers)
@@ -198,7 +198,7 @@ def peak_of_program(program: Program) -> Peak | None:
 
 
 def peak_row(name: str, program: Program, ran: Ran, step: Step) -> PeakAt | None:
-    """Return the instruction at which the peak is reached; None if no heap trace names an
+    """Return the instruction at which the peak is reached, or None if no heap trace names an
     instruction."""
     if not name:
         return None

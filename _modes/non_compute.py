@@ -118,8 +118,8 @@ def shape_out(op: Op) -> str | None:
 
 
 class Change(NamedTuple):
-    """Whether ops of a group change dtype or layout, and the time of these ops; None if no op can
-    be compared."""
+    """Whether ops of a group change dtype or layout, and the time of these ops, or None if no op
+    can be compared."""
 
     is_seen: bool | None
     duration: int | None

@@ -162,7 +162,7 @@ def classes_of_scopes(ledger: Sequence[Entry], scopes: Iterable[Mapping[str, Any
     for parts, times in of_scope.items():
         for depth in range(len(parts) + 1):
             above = shown.get("/".join(parts[:depth]))
-            # No row has the scope, because it is too deep or beyond the last row.
+            # No row has the scope, because the scope is too deep or beyond the last row.
             if above is None:
                 break
             for name, duration in times.items():

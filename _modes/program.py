@@ -242,7 +242,7 @@ def parameter_row(parameter: Parameter, n_devices: int | None) -> ParameterRow:
 
 
 def global_shape(parameter: Parameter, n_devices: int | None) -> str | None:
-    """Return the shape of the user's array, rounded up if tiles are uneven; None if unknown."""
+    """Return the shape of the user's array, rounded up if tiles are uneven, or None if unknown."""
     array, sharding = parameter.array, parameter.sharding
     if array is None:
         return None

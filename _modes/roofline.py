@@ -204,7 +204,8 @@ def skipped_row(skipped: Skipped, utilization: float | None) -> SkippedGroup:
 
 
 def hbm_util(part: Part, roofs: Roofs, hbm_only: bool) -> float | None:
-    """Return the HBM utilization of a part without a roof; None if the part's bytes are unknown."""
+    """Return the HBM utilization of a part without a roof, or None if the part's bytes are
+    unknown."""
     n_bytes, total = part.n_bytes(hbm_only), part.group.total
     # XLA writes 0 bytes for an opaque op, so 0 means unknown.
     if not part.bytes_accessed or n_bytes is None or roofs.hbm is None or not total:

@@ -90,7 +90,8 @@ def piece_of(events: Events, base: int) -> Piece:
 
 
 class Clock(NamedTuple):
-    """The clock of a step: the device's if the core measured any op, else the trace's."""
+    """The clock of a step: the clock of the device if the core measured any op, else the clock of
+    the trace."""
 
     name: Literal["device", "trace"]
     # Offsets from the trace's clock to the device's, at the times that need one.
@@ -199,7 +200,8 @@ def _mirrored(mark: Mark) -> Mark:
 
 
 def _latest(pieces: Sequence[Piece], ordered: Sequence[int]) -> list[Mark | None]:
-    """Return the latest mark at or before each of the sorted times; None if all marks are later."""
+    """Return the latest mark at or before each of the sorted times, or None if all marks are
+    later."""
     # At k, the latest mark after ordered[k - 1] and not after ordered[k]; marks after all times are
     # in the last entry.
     latest: list[Mark | None] = [None] * (len(ordered) + 1)

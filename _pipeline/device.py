@@ -64,7 +64,7 @@ class Device(NamedTuple):
     path: str
     trace: Trace
     plane: AnyPlane
-    # The process that wrote the plane; None if a merged capture does not say.
+    # The process that wrote the plane, or None if a merged capture does not say.
     rank: Rank | None
     programs: Programs
     lines: Sequence[AnyLine]

@@ -40,8 +40,8 @@ def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | No
 
 
 def viewer_file_below(profile: str, context: Context) -> str | None:
-    """Return a file for the trace viewer that exists where a trace is expected; None without such a
-    file."""
+    """Return a file for the trace viewer that exists where a trace is expected, or None without
+    such a file."""
 
     def viewer_files_in(folder: str) -> dict[str, str]:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".trace.json.gz"))

@@ -85,7 +85,7 @@ def order_shown_by(stack: Stack, source: str | None) -> StackOrder | None:
 
 
 def majority(orders: Iterable[StackOrder | None]) -> StackOrder | None:
-    """Return the more frequent order; None if no order is known or both are equally frequent."""
+    """Return the more frequent order, or None if no order is known or both are equally frequent."""
     lead = 0
     for order in orders:
         lead += (order == INNERMOST_FIRST) - (order == OUTERMOST_FIRST)

@@ -42,7 +42,7 @@ class Group:
         return Group([entry for entry in self.members if fact(entry.op)])
 
     def sum_of(self, fact: Callable[[Op], int | None]) -> int | None:
-        """Sum a fact over all executions, skipping unknown values; None if all are unknown."""
+        """Sum a fact over all executions, skipping unknown values, or None if all are unknown."""
         return sum_known((entry.n, fact(entry.op)) for entry in self.members)
 
     def executions_by(self, fact: Callable[[Op], str]) -> dict[str, int]:
@@ -52,7 +52,7 @@ class Group:
         return {key: group.total for key, group in group_by(self.members, fact).items()}
 
     def hbm_bytes(self) -> int | None:
-        """Return the bytes to and from HBM; None if the memory that a member accesses is
+        """Return the bytes to and from HBM, or None if the memory that a member accesses is
         unknown."""
         if any(entry.op.bytes_accessed and entry.op.hbm_bytes is None for entry in self.members):
             return None
@@ -64,13 +64,13 @@ class Group:
 
 
 def sum_known(facts: Iterable[tuple[int, int | None]]) -> int | None:
-    """Sum `n * value`, skipping unknown values; None if all are unknown."""
+    """Sum `n * value`, skipping unknown values, or None if all are unknown."""
     known = [n * value for n, value in facts if value is not None]
     return sum(known) if known else None
 
 
 def sum_if_known(facts: Iterable[tuple[int, N | None]]) -> N | int | None:
-    """Sum `n * value`; None if any value is unknown."""
+    """Sum `n * value`, or None if any value is unknown."""
     total: N | int = 0
     for n, value in facts:
         if value is None:

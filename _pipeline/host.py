@@ -233,7 +233,7 @@ def track_of(starts: Column, ends: Column, names: array[int]) -> Track:
 
 
 def changes_of(starts: Column, ends: Column) -> Changes | None:
-    """Return the changes of the innermost event; None if events are not sorted by start, then
+    """Return the changes of the innermost event, or None if events are not sorted by start, then
     longest first."""
     times, innermost = array("q"), array("i")
     add_time, add_innermost = times.append, innermost.append

@@ -142,6 +142,6 @@ def order_in_program(
 
 
 def majority_order(ops: Iterable[Op]) -> frames.StackOrder | None:
-    """Return the frame order of most stacks of some ops; None without stacks."""
+    """Return the frame order of most stacks of some ops, or None without stacks."""
     orders = [op.stack_order for op in ops if op.stored_stack]
     return (frames.majority(orders) or frames.INNERMOST_FIRST) if orders else None

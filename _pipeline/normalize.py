@@ -80,7 +80,7 @@ class Step:
 
     @property
     def stack_order(self) -> StackOrder | None:
-        """Return the frame order of most stacks in the step; None without stacks."""
+        """Return the frame order of most stacks in the step, or None without stacks."""
         return majority_order(self.ops)
 
     def of_kinds(self, *kinds: str) -> list[Executions]:

@@ -77,8 +77,8 @@ def as_text(value: Value | None) -> str:
 
 
 def as_count(value: Value | None) -> int | None:
-    """Return a number of flops or bytes; None for a value that is no count (the compiler writes -1
-    if unknown)."""
+    """Return a number of flops or bytes, or None for a value that is no count (the compiler writes
+    -1 if unknown)."""
     if isinstance(value, (int, float)) and 0 <= value < 1 << 63:
         return int(value)
     return None
@@ -174,8 +174,8 @@ class Op:
 
     @property
     def has_other_source(self) -> bool:
-        """Return whether `source` differs from the innermost frame of the stack, so that one of
-        them is wrong."""
+        """Return whether `source` differs from the innermost frame of the stack, so that either is
+        wrong."""
         if self.stack is None or self.source is None:
             return False
         return not frames.fits(self.source, self.stack.frames[-1])
@@ -201,7 +201,7 @@ class Op:
 
     @cached_property
     def scope(self) -> scopes.Scope | None:
-        """Return the op's place in the structure of the program; None if unknown."""
+        """Return the op's place in the structure of the program, or None if unknown."""
         path = self.tf_op
         if path is None and self.instruction:
             # A done op without a path has the path of the matching start.
@@ -259,7 +259,7 @@ class Op:
 
     @cached_property
     def program(self) -> Program | None:
-        """Return the op's compiled program; None if the trace does not have the program."""
+        """Return the op's compiled program, or None if the trace does not have the program."""
         return None if self.program_id is None else self._programs.program(self.program_id)
 
     @cached_property
@@ -358,11 +358,12 @@ class Op:
 
     @cached_property
     def hbm_bytes(self) -> int | None:
-        """Return the bytes to and from HBM; None if unknown."""
+        """Return the bytes to and from HBM, or None if unknown."""
         accesses = self.metadata.accesses
         if accesses is None or (
             # An empty list does not mean 0 bytes: real copies of gigabytes to the host have an
-            # empty list. It means 0 only if all arrays in the text are in memory on the chip.
+            # empty list. An empty list means 0 only if all arrays in the text are in memory on the
+            # chip.
             not accesses and self.bytes_accessed and not self.hlo.is_on_chip
         ):
             return None

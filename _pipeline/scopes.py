@@ -21,8 +21,8 @@ TRANSFORMATIONS = frozenset(
     " custom_jvp_call custom_vjp_call core_call xla_call xla_pmap main".split()
 )
 WRAPPERS = frozenset("jit jvp transpose vmap pmap".split())
-# Matches quoted text, and characters that split a path or bracket a part of it. A quotation mark
-# without a partner is an ordinary character.
+# Matches quoted text, and characters that split a path or bracket a part of a path. A quotation
+# mark without a partner is an ordinary character.
 MARK_RE = re.compile(r"""'[^']*'|"[^"]*"|[()\[\]{}/;]""")
 CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 

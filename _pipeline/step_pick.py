@@ -28,7 +28,8 @@ class StepChoice(NamedTuple):
 
 
 def pick_step(device: Device, choice: StepChoice, context: Context) -> StepEvent | None:
-    """Return the requested step, else the busiest step; None if all ops together are the step."""
+    """Return the requested step, else the busiest step, or None if all ops together are the
+    step."""
     count_starts(device)
     picked = pick_among(device, choice, context)
     context.notes += notes_on_time_outside(device.steps)

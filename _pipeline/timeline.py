@@ -71,7 +71,7 @@ def gaps_of(
 
 
 def gaps_between(pieces: Iterable[Columns], window: tuple[int, int]) -> Cover | None:
-    """Return the gaps between leaves; None if the leaves are not sorted by start.
+    """Return the gaps between leaves, or None if the leaves are not sorted by start.
 
     Instant ops take no time, so they do not end a gap.
     """

@@ -91,7 +91,7 @@ MATMUL_CATEGORY = re.compile(
 
 
 def kind_of(category: str, op_name: str) -> Kind | None:
-    """Return the kind of a category; None if the category is unknown."""
+    """Return the kind of a category, or None if the category is unknown."""
     kind = KIND_OF.get(category) or kind_of_family(category)
     if category in ASYNC and named_after(op_name, LOCAL_TRANSFERS):
         return DATA_MOVE
@@ -106,7 +106,7 @@ def kind_of_family(category: str) -> Kind | None:
 
 
 def async_collective(category: str, op_name: str) -> str | None:
-    """Return the prefix in the name of a fusion that starts or ends an asynchronous collective;
+    """Return the prefix in the name of a fusion that starts or ends an asynchronous collective, or
     None for all other ops.
 
     Fusions between start and end are math that also moves parts of the data.

@@ -23,7 +23,7 @@ OptionValue = bool | int | float | str | None
 
 
 class AnatomyProgram(TypedDict):
-    """A program with its HLO in the file."""
+    """A program with HLO in the file."""
 
     program_id: str
     """Id of the program, an unsigned decimal, as in `program` of other modes: the stat `program_id`
@@ -68,7 +68,7 @@ class Counter(TypedDict):
 
 
 class SampleEvent(TypedDict):
-    """An event with all its stats."""
+    """An event with all stats."""
 
     name: str | None
     """Name of the event."""
@@ -79,7 +79,7 @@ class SampleEvent(TypedDict):
     stats: dict[str, StatValue]
     """Stats of the single event."""
     metadata_stats: dict[str, StatValue]
-    """Stats of all events that share its metadata."""
+    """Stats of the event's metadata, which other events can share."""
 
 
 class LineIfPlane(TypedDict, total=False):
@@ -161,7 +161,7 @@ class Returned(FileAnswer):
     """Profiler options that were set, by the names in tsl's `profiler_options.proto`. Options that
     are not listed are off, 0 or empty. `advanced_configuration` and `trace_options` are maps. Null
     if the plane `Task Environment` has no stat `profile_options`, or if this stat cannot be
-    decoded; a note reports the second case."""
+    decoded; a note reports a stat that cannot be decoded."""
     planes: list[AnatomyPlane]
     """All planes in the order of the file, or the plane that `--plane` names."""
     programs: list[AnatomyProgram]

@@ -24,8 +24,8 @@ class SpeedOfLight(TypedDict):
     at_roof_ps: Picoseconds
     """Least time that the chip needs for the step, with declared costs of kernels."""
     unknown_ps: Picoseconds
-    """Total duration of the classes `kernel` and `unjudged`, plus the time above roofs of which
-    only flops or only bytes are known. The second part is also in `lost_ps`."""
+    """Total duration of the classes `kernel` and `unjudged`, plus the time above roofs with only
+    flops or only bytes known. `lost_ps` also contains the time above such roofs."""
     pct_at_least: Percent | None
     """Time at the roof in percent of the step, without declared costs and without ops that are
     faster than their roof."""
@@ -198,7 +198,7 @@ class Cause(TypedDict):
     scope: str | None
     """Scope of the line, as in [by_scope](#by_scope); null if unknown."""
     says: str
-    """One or two sentences that describe the pattern and its cost."""
+    """One or two sentences that describe the pattern and the cost."""
     what_helps: str
     """Change that removes the cause."""
     evidence: CauseEvidence
@@ -241,8 +241,8 @@ class Fields(TypedDict):
     tokens_per_s: TokensPerSecond | None
     """`--tokens` divided by the step's duration in seconds; null without `--tokens`."""
     over_roof: OverRoof
-    """Ops that are faster than their roof. The lower bounds leave these ops out, and a note names
-    their lines."""
+    """Ops that are faster than their roof. `pct_at_least`, `mfu_at_least` and `hfu_at_least` leave
+    these ops out, and a note names the source lines."""
     capture: Capture
     """Hosts, devices and steps in the capture."""
     budget: list[BudgetRow]
@@ -261,7 +261,7 @@ class Fields(TypedDict):
     tail: FindingsTail
     """Sums of the omitted findings."""
     chip: str
-    """The chip whose peaks are used."""
+    """Name of the chip that the peak rates belong to."""
     peaks_used: PeaksUsed
     """Peak rates of the chip."""
 

@@ -151,7 +151,7 @@ class Fields(TypedDict):
 
 
 class Returned(Fields):
-    """The fields of the mode, and what it adds to the totals of all modes."""
+    """The fields of the mode, and the mode's additions to the totals."""
 
     totals: OwnTotals
 

@@ -28,22 +28,22 @@ class OkAnswer(TypedDict):
 
 
 class NextStep(TypedDict):
-    """A command worth running after this one."""
+    """A command that is worth running next."""
 
     why: str
     """The question that the command answers. Example: `why nothing runs in the whole capture`"""
     command: str
-    """A complete command line, quoted for a shell, with the PROFILE, device, step and peaks of this
-    one."""
+    """A complete command line, quoted for a shell, with the PROFILE, device, step and peaks of the
+    command that was run."""
 
 
 class Lead(TypedDict):
-    """What matters in an answer."""
+    """The most important facts of an answer."""
 
     headline: str
     """One or two sentences with the figures that matter most, at most 240 characters."""
     next_steps: list[NextStep]
-    """Up to three commands that this answer suggests; empty if PROFILE is standard input."""
+    """Up to three commands that the answer suggests; empty if PROFILE is standard input."""
 
 
 class FileAnswer(OkAnswer):

@@ -59,8 +59,8 @@ class Noise(TypedDict):
     covers: Literal["step_to_step"]
     """Variation that p-values cover: from step to step, not from run to run."""
     alpha: Fraction
-    """Chance of at least one false `significant` among all rows if only steps vary. The same chance
-    holds separately for all files and for all totals."""
+    """Chance of at least one false `significant` among all rows if only steps vary. The chance of a
+    false `significant` is equal for all files together, and for all totals together."""
     n_before: Count
     """Number of steps before."""
     n_after: Count
@@ -141,13 +141,13 @@ class MatchSum(TypedDict):
     n_rows: Count
     """Number of rows."""
     n_groups_before: Count
-    """Number of groups before in these rows."""
+    """Number of groups before in the rows that were matched in this way."""
     n_groups_after: Count
-    """Number of groups after in these rows."""
+    """Number of groups after in the rows that were matched in this way."""
     before_ps: Picoseconds
-    """Time of these rows before."""
+    """Time before of the rows that were matched in this way."""
     after_ps: Picoseconds
-    """Time of these rows after."""
+    """Time after of the rows that were matched in this way."""
 
 
 class CompareRow(Delta, Tested, Ranges):

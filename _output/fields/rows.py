@@ -80,7 +80,7 @@ class HloOpBreakdown(TypedDict):
     """Ops of a group that have the same signature."""
 
     signature: str
-    """The op's name without numbers, or its opcode, and its category; for custom calls the target.
+    """Name of the op without numbers, or the opcode, and the category; for custom calls the target.
     Example: `slice_reduce_fusion [loop fusion]`"""
     hlo_category: str
     """HLO category of the ops."""
@@ -176,8 +176,8 @@ class PeaksUsed(TypedDict):
     """Flops per byte above which an op is compute-bound, by dtype, for each known peak.
     Example: `{"bf16": 291.133, "fp8": 582.2659}`"""
     source: str
-    """Origin of the peaks: the built-in table or the profile, and whether options changed
-    them. Example: `builtin v7x table`"""
+    """Origin of the peaks: the built-in table or the profile, and whether options changed the
+    peaks. Example: `builtin v7x table`"""
     unit: str
     """Unit of the HBM peak rate."""
 
@@ -192,8 +192,8 @@ class IdleByCause(TypedDict):
     """The program waits for inputs: time under an event `dependency-wait` of the line `XLA
     TraceMe`."""
     in_container: Picoseconds
-    """Time under a container: a loop's bookkeeping, or a megacore fusion of which only the other
-    core's half runs."""
+    """Time under a container: a loop's bookkeeping, or a megacore fusion while only the half on the
+    other core runs."""
     between_programs: Picoseconds
     """No program is on the core: time under no event of the line `XLA Modules`, if the device has
     this line."""

@@ -21,7 +21,7 @@ class SlowHost(TypedDict):
 
 
 class Verdict(TypedDict):
-    """Verdict about the slowest device and the reason for it."""
+    """Verdict about the slowest device, and the reason why it is slow."""
 
     imbalance: Literal["balanced", "slight", "large"] | None
     """Time that perfect balance would save at most: `balanced` below 1 % of the step, `slight`
@@ -157,7 +157,7 @@ class SlowestVsMedian(TypedDict):
 
 
 class Cohort(TypedDict):
-    """Devices that ran the same program."""
+    """Devices that ran one program."""
 
     program: str
     """Hash of the program, as in [record](#record)."""
@@ -169,7 +169,7 @@ class Cohort(TypedDict):
     """Number of steps in which every device of the cohort has figures. The k-th steps of one name
     on all devices belong together; executions of programs are joined by index."""
     verdict: Verdict
-    """Verdict about the slowest device and the reason for it."""
+    """Verdict about the slowest device, and the reason why it is slow."""
     steps: list[SpreadStep]
     """Steps by time."""
     hosts: list[Host]

@@ -19,8 +19,8 @@ _RING_DIM, _RING_TYPE = "ICI_RING_DIM_", "ICI_RING_TYPE_"
 
 
 class DeclaredCost(NamedTuple):
-    """The cost of one execution of a kernel, as the kernel's author declared it; None for missing
-    values."""
+    """The cost of one execution of a kernel, as the kernel's author declared it, or None for
+    missing values."""
 
     flops: int | None
     bytes_accessed: int | None
@@ -37,7 +37,7 @@ class BackendConfig:
 
     @property
     def declared_cost(self) -> DeclaredCost | None:
-        """Return the cost that a kernel's author declared; None without a declaration."""
+        """Return the cost that a kernel's author declared, or None without a declaration."""
         estimate = _at(self._json, "custom_call_config", "cost_estimate")
         if not isinstance(estimate, dict):
             return None
@@ -66,7 +66,7 @@ class BackendConfig:
 
     @property
     def vmem_limit(self) -> int | None:
-        """Return the bytes of scoped VMEM that the instruction may use; None if the compiler did
+        """Return the bytes of scoped VMEM that the instruction may use, or None if the compiler did
         not write them."""
         return self._vmem("scoped_memory_configs")
 
@@ -95,7 +95,7 @@ def read_config(text: bytes) -> BackendConfig | None:
 
 
 def _as_count(value: Any) -> int | None:
-    """Return a number of flops or bytes that is given as text or number; None for any other
+    """Return a number of flops or bytes that is given as text or number, or None for any other
     value."""
     if isinstance(value, str):
         value = int(value) if _COUNT_RE.fullmatch(value) else -1

@@ -43,8 +43,8 @@ class Collective(NamedTuple):
 
 
 def collective_name(opcode: str) -> str | None:
-    """Return the name of an opcode's collective, such as `all-gather` for `all-gather-start`; None
-    for other opcodes."""
+    """Return the name of an opcode's collective, such as `all-gather` for `all-gather-start`, or
+    None for other opcodes."""
     name, _, part = opcode.rpartition("-")
     name = name if part in (START, UPDATE, DONE) else opcode
     return name if name in COLLECTIVES else None

@@ -31,7 +31,7 @@ class Parameter(NamedTuple):
 
 
 def read_parameters(program: Program) -> list[Parameter] | None:
-    """Return all arrays of all parameters; None if the entry computation is unknown."""
+    """Return all arrays of all parameters, or None if the entry computation is unknown."""
     message = program.message
     entry = program.computation(message.entry_computation_id)
     if entry is None:

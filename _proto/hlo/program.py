@@ -87,8 +87,8 @@ class Program:
         return computation.instructions[i]
 
     def instruction_by_id(self, instruction_id: int) -> Instruction | None:
-        """Return the instruction with an id, in any computation; None if several instructions have
-        the id."""
+        """Return the instruction with an id, in any computation, or None if several instructions
+        have the id."""
         found = self._instruction_of.get(instruction_id)
         if found is None:
             self.complain(f"no single instruction has the id {instruction_id}")
@@ -109,7 +109,7 @@ class Program:
         return _if_unique((found.message.id, found) for found in self.computations)
 
     def caller(self, computation: Computation) -> Instruction | None:
-        """Return the only instruction that calls a computation; None without a single caller."""
+        """Return the only instruction that calls a computation, or None without a single caller."""
         return self._caller_of.get(computation)
 
     @cached_property
@@ -119,8 +119,8 @@ class Program:
 
     @cached_property
     def n_devices(self) -> int | None:
-        """Return the number of devices that run the program together; None if the program does not
-        say."""
+        """Return the number of devices that run the program together, or None if the program does
+        not say."""
         assignment = self.read(pb.DeviceAssignment, self.message.device_assignment)
         if assignment is None:
             return None
@@ -292,7 +292,7 @@ class Instruction:
     @property
     def stage(self) -> tuple[str, str] | None:
         """Return the kind of asynchronous op that the instruction is part of, and the name of the
-        part; None for other instructions."""
+        part, or None for other instructions."""
         if self.opcode in ("send", "recv"):
             return self.opcode, START
         if self.opcode == "fusion":
@@ -368,7 +368,7 @@ class Instruction:
 
     @property
     def shape(self) -> str | None:
-        """Return the output's shape as in HLO texts, without layouts; None if unreadable."""
+        """Return the output's shape as in HLO texts, without layouts, or None if unreadable."""
         return shape_text(self.message.shape)
 
     @property
@@ -397,14 +397,15 @@ class Instruction:
 
     @property
     def arrays(self) -> list[Array] | None:
-        """Return the arrays of the output, with tuples flattened; None if the shape is
+        """Return the arrays of the output, with tuples flattened, or None if the shape is
         unreadable."""
         leaves = self.leaves
         return None if leaves is None else [array for _, array in leaves if array]
 
     @property
     def operand_arrays(self) -> list[list[Array] | None]:
-        """Return the arrays of each operand; None for an operand that is missing or unreadable."""
+        """Return the arrays of each operand, or None for an operand that is missing or
+        unreadable."""
         operands = (
             self.computation.instruction(operand_id) for operand_id in self.message.operand_ids
         )

@@ -45,7 +45,7 @@ class Array(NamedTuple):
 
     @property
     def bits(self) -> int | None:
-        """Return the bits of one element; None for an unknown dtype."""
+        """Return the bits of one element, or None for an unknown dtype."""
         return bits_of(self.dtype)
 
     @property
@@ -54,7 +54,7 @@ class Array(NamedTuple):
 
     @property
     def n_bytes(self) -> int | None:
-        """Return the size of all elements without padding; None if the size is unknown."""
+        """Return the size of all elements without padding, or None if the size is unknown."""
         if self.is_dynamic or min(self.dims, default=0) < 0:
             return None
         return size_of(self.dtype, self.n_elements)
@@ -64,7 +64,7 @@ class Array(NamedTuple):
 
 
 def read_leaves(shape: bytes) -> list[tuple[Path, Array | None]] | None:
-    """Return the leaves of a ShapeProto with their paths; None if the message is unreadable.
+    """Return the leaves of a ShapeProto with their paths, or None if the message is unreadable.
 
     Tokens and opaque values have no data, so the array of such a leaf is None.
     """

@@ -24,7 +24,7 @@ class Sharding:
         self._named = message.named_sharding if message.HasField("named_sharding") else None
 
     def tiles(self, rank: int) -> Sequence[int] | None:
-        """Return the number of tiles along each dimension of an array; None if unknown."""
+        """Return the number of tiles along each dimension of an array, or None if unknown."""
         if self._leaves_whole:
             return [1] * rank
         tiles = self._tiles
@@ -44,7 +44,7 @@ class Sharding:
 
     @cached_property
     def text(self) -> str | None:
-        """Return the sharding in the notation of HLO texts; None if the sharding contradicts
+        """Return the sharding in the notation of HLO texts, or None if the sharding contradicts
         itself."""
         message = self._message
         if self._named:

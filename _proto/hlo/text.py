@@ -79,7 +79,7 @@ class Array:
 
     @property
     def n_bytes(self) -> int | None:
-        """Return the size without padding; None for a dynamic size or an unknown dtype."""
+        """Return the size without padding, or None for a dynamic size or an unknown dtype."""
         if not {"<", "?"}.isdisjoint(self.dims):
             return None
         return size_of(self.dtype, self.n_elements)
@@ -218,8 +218,8 @@ def without_ssa_end(name: str) -> str:
 
 
 def named_after(name: str, others: tuple[str, ...]) -> str | None:
-    """Return the one of several names that an op's name is derived from: `slice` for
-    `slice-done.10`, but not for `slices`."""
+    """Return the base of an op's name, from a list of possible names: `slice` for `slice-done.10`,
+    but not for `slices`."""
     # Don't use regular expressions: compiling four of them takes as long as reading the metadata of
     # 100 ops.
     if not name.startswith(others):
@@ -265,7 +265,7 @@ def dtype_class(hlo_dtype: str) -> DtypeClass:
 
 
 def bits_of(hlo_dtype: str) -> int | None:
-    """Return the bits of one element; None for an unknown dtype."""
+    """Return the bits of one element, or None for an unknown dtype."""
     if hlo_dtype == "pred":
         return 8
     named = BITS_RE.match(hlo_dtype)
@@ -273,7 +273,7 @@ def bits_of(hlo_dtype: str) -> int | None:
 
 
 def size_of(hlo_dtype: str, n_elements: int) -> int | None:
-    """Return the bytes that packed elements take; None for an unknown dtype."""
+    """Return the bytes that packed elements take, or None for an unknown dtype."""
     bits = bits_of(hlo_dtype)
     return None if bits is None else (n_elements * bits + 7) // 8
 
@@ -287,7 +287,7 @@ def main_dtype(arrays: list[Array]) -> str:
 
 
 def dtype_and_layout_change(hlo: HloText) -> tuple[bool | None, bool | None]:
-    """Return whether an op changes the dtype, and whether it changes the layout; None where a
+    """Return whether an op changes the dtype, and whether it changes the layout, or None where a
     comparison is impossible."""
     before, after = hlo.moved_array, hlo.outputs[0] if hlo.outputs else None
     if before is None or after is None:

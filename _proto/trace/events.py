@@ -117,7 +117,7 @@ class DeviceStats(NamedTuple):
         return len(ids) == 2 and ids[0] in self.offset_ids and ids[1] in self.duration_ids
 
     def times(self, stats: Iterable[tuple[int, int | None]]) -> tuple[int, int] | None:
-        """Return offset and duration; None unless both exist and are valid times.
+        """Return offset and duration, or None unless both exist and are valid times.
 
         If several stats have the same name, the last stat counts.
         """

@@ -118,7 +118,7 @@ class Line:
 
     @property
     def span_of_starts(self) -> tuple[int, int] | None:
-        """Return the first and the last `offset_ps`; None if no event has an offset."""
+        """Return the first and the last `offset_ps`, or None if no event has an offset."""
         self._index()
         pieces = [piece for piece in self._pieces if piece.first <= piece.last]
         if not pieces:
@@ -259,7 +259,7 @@ def _walk_boundary(source: Source, start: int, end: int) -> int:
 
 
 def _starts_in_column(data: bytes, piece: _Piece) -> list[int] | None:
-    """Return the starts of the events of a piece; None if a column cannot give them.
+    """Return the starts of the events of a piece, or None if a column cannot give them.
 
     If there are as many offsets as events, assume that each event has one offset. The assumption
     fails if one event has two offsets and another has none, which no profiler writes; a check would
@@ -273,7 +273,7 @@ def _starts_in_column(data: bytes, piece: _Piece) -> list[int] | None:
 
 
 def _spans_in_columns(data: bytes, n_events: int) -> Spans | None:
-    """Return the spans of a piece; None unless all events have an id and a start, as nearly all
+    """Return the spans of a piece, or None unless all events have an id and a start, as nearly all
     events do.
 
     No profiler writes a field of an event twice.
@@ -307,7 +307,7 @@ class _Shape(NamedTuple):
 
 
 def _events_in_columns(data: bytes, at: int, device: DeviceStats) -> Events | None:
-    """Return the events of a piece; None unless all stats of the events are unsigned integers.
+    """Return the events of a piece, or None unless all stats of the events are unsigned integers.
 
     A column has the numbers of all events one after another, and shapes say which fields each event
     has. An event has at least the fields in its shape. So if the columns have as many numbers as
@@ -358,7 +358,7 @@ def _has_only_foreign_fields(merged: pb.LineMerged.Event) -> bool:
 
 
 def _shapes_of(data: bytes) -> tuple[bytes, dict[int, _Shape]] | None:
-    """Return one sign (a byte) for each event, and the shape of each sign; None if a shape is
+    """Return one sign (a byte) for each event, and the shape of each sign, or None if a shape is
     irregular.
 
     Assign a sign to the first shape without a sign, and replace all occurrences of this shape. If
@@ -394,7 +394,7 @@ def _indices(signs: bytes, wanted: Set[int]) -> list[int]:
 
 @lru_cache(maxsize=_N_SHAPES)
 def _shape_of(encoded: bytes) -> _Shape | None:
-    """Return the shape of an event; None if the event lacks a number or has other fields."""
+    """Return the shape of an event, or None if the event lacks a number or has other fields."""
     line = parse(columns.LineShapes, encoded)
     if line is None or len(line.events) != 1:
         return None
@@ -476,7 +476,7 @@ def _timed_events(data: bytes, at: int) -> list[pb.LineEvents.Event]:
 
 
 def _has_misfits(message: Message) -> bool:
-    """Check whether a known field was ignored because of its wire type."""
+    """Return whether the parser ignored a known field because of a wrong wire type."""
     known = message.DESCRIPTOR.fields_by_number
     ignored = UnknownFieldSet(message)
     return any(ignored[i].field_number in known for i in range(len(ignored)))

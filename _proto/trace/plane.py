@@ -122,7 +122,8 @@ class Metadata(NamedTuple):
 
     @property
     def accesses(self) -> list[tuple[int, int]] | None:
-        """Return pairs (memory space, bytes) for the accesses of one execution; None if unknown."""
+        """Return pairs (memory space, bytes) for the accesses of one execution, or None if
+        unknown."""
         breakdown = self.stats.message("memory_access_breakdown", pb.MemoryAccessBreakdown)
         if breakdown is None:
             return None
@@ -220,7 +221,7 @@ class Plane:
         if value is None:
             return None
         stats = Stats(self, value.stats, self._event_metadata[metadata_id])
-        # Unlike NaN itself, its repr equals itself.
+        # Compare `repr` of stats, because NaN does not equal itself.
         content = frozenset((name, repr(stat)) for name, stat in stats.items())
         return Metadata(value.name, stats), (value.name, value.display_name, content)
 

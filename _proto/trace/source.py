@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 def not_a_trace(head: bytes) -> str | None:
-    """Return the kind of file that has these first bytes; None if the file may be a trace."""
+    """Return the kind of file that has these first bytes, or None if the file may be a trace."""
     for pattern, what in _OTHERS:
         if re.match(pattern, head, re.DOTALL):
             return NOT_A_TRACE + what
@@ -185,7 +185,7 @@ class Source:
             on_read("reading", self._done, self._done + self._left or self.size)
 
     def not_a_trace(self) -> str | None:
-        """Return the kind of the file; None if the file may be a trace."""
+        """Return the kind of the file, or None if the file may be a trace."""
         try:
             return not_a_trace(self.read(0, min(_HEAD, self.size)))
         except Damage:

@@ -176,7 +176,7 @@ class PlanePart(Plane):
                 yield start, events
 
     def event_name(self, metadata_id: int) -> str | None:
-        """Return the name of an event; None for an event without a name."""
+        """Return the name of an event, or None for an event without a name."""
         value = self._readable_entry(metadata_id)
         return value.name or None if value else None
 

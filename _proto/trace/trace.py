@@ -112,7 +112,7 @@ class Trace:
         return parts[0] if len(parts) == 1 else JoinedPlane(parts)
 
     def rank_of(self, device: str) -> Rank | None:
-        """Return the rank of a device; None if the rank is unknown."""
+        """Return the rank of a device, or None if the rank is unknown."""
         if len(self.ranks) == 1:
             return self.ranks[0]
         for rank in self.ranks:
@@ -123,7 +123,7 @@ class Trace:
         return self._rank_of[device]
 
     def _rank_by_run_ids(self, device: str) -> Rank | None:
-        """Return the only rank with threads that launched the device's programs; None without a
+        """Return the only rank with threads that launched the device's programs, or None without a
         single such rank."""
         launched = integers_in(self.plane(device), _RUN_ID, [_MODULES_LINE])
         found = []

@@ -60,7 +60,7 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
     field).
 
     The value of a VARINT is the number itself. For other wire types, the value is the offset of the
-    payload. The payload is not read; it ends at the end of the field.
+    payload. The payload ends at the end of the field, and is not read.
     """
     window, base = b"", start
     at = start

@@ -284,8 +284,10 @@ class Notes(unittest.TestCase):
         self.assertEqual(
             record(planes)["notes"],
             [
-                "/device:TPU:0: 1 XLA Ops events left out: no metadata, no time or a negative duration",
-                "/device:TPU:1: 1 events of the Steps line left out, because they have no valid time",
+                "/device:TPU:0: 1 XLA Ops events left out: no metadata, no time or a negative"
+                " duration",
+                "/device:TPU:1: 1 events of the Steps line left out, because they have no valid"
+                " time",
             ],
         )
 

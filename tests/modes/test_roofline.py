@@ -518,7 +518,8 @@ class RooflineNotes(unittest.TestCase):
             (note,) = self.notes(chip_trace(*trace_of), *v7x)
             self.assertEqual(
                 note,
-                f"{n} groups have a roofline_util above 1, because a dtype, a peak or a flop count is wrong:"
+                f"{n} groups have a roofline_util above 1, because a dtype, a peak or a flop count"
+                " is wrong:"
                 f" {names}",
             )
         self.assertEqual(self.notes(chip_trace(ops[0]), *v7x), [])
@@ -592,7 +593,8 @@ class RooflineNotes(unittest.TestCase):
         self.assertEqual(
             said["notes"],
             [
-                "the trace is of a device without a type; using the peaks of v7x (--chip selects others)"
+                "the trace is of a device without a type; using the peaks of v7x (--chip selects"
+                " others)"
             ],
         )
         self.assertEqual(self.notes(chip_trace(), "--chip", "v4"), [])
