@@ -61,7 +61,7 @@ CHIPS = {
 }
 V7X_HBM = (
     "using an HBM peak of 3690 GiB/s per device; the vendor's 7380 GB/s per chip are 3436.6 GiB/s"
-    " per device: to use them, pass --peak-hbm-gibps 3436.6"
+    " per device (--peak-hbm-gibps)"
 )
 # Tolerance for the peaks in captures of one generation: v6e planes have 918 or 946.7 TFLOPS.
 TOLERANCE = 0.05

@@ -619,7 +619,7 @@ class RooflineNotes(unittest.TestCase):
         self.assertEqual(
             note(),
             "using an HBM peak of 3690 GiB/s per device; the vendor's 7380 GB/s per chip are 3436.6"
-            " GiB/s per device: to use them, pass --peak-hbm-gibps 3436.6",
+            " GiB/s per device (--peak-hbm-gibps)",
         )
         self.assertEqual(
             note("--peak-hbm-gibps", "1000"),
