@@ -80,7 +80,8 @@ class Counters:
 
 
 def number_in(value: Value | None) -> Number | None:
-    """Return the number that a value is or, as decimal text, represents; else None."""
+    """Convert a value to a number: a number, or a text with a decimal number; return None for other
+    values."""
     if isinstance(value, str) and DECIMAL_RE.fullmatch(value):
         value = int(value) if value.lstrip("+-").isdigit() else float(value)
     if isinstance(value, (int, float)) and math.isfinite(value):

@@ -36,7 +36,7 @@ def noise_of(n_before: int, n_after: int) -> Noise:
     n = math.comb(n_before + n_after, n_before)
     if n > MOST_ASSIGNMENTS:
         return Noise(n_before, n_after, MOST_ASSIGNMENTS, False, Fraction(1, MOST_ASSIGNMENTS))
-    # With equally many steps on both sides, the mirror image of an assignment is as extreme.
+    # With equally many steps on both sides, an assignment and its mirror image are equally extreme.
     return Noise(n_before, n_after, n, True, Fraction(1 + (n_before == n_after), n))
 
 

@@ -171,7 +171,8 @@ def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, in
             if m < len(marks):
                 first[k + 1] = _later(first[k + 1], _mirrored(marks[m]))
 
-    # A piece between two times is read only if it can have a nearer mark than the pieces before.
+    # A piece between two times is read only if the piece can have a nearer mark than the pieces
+    # that were read before.
     for piece in reversed(pieces):
         i, j = bisect_left(ordered, piece.first), bisect_right(ordered, piece.reach)
         bound = piece.reach, _AFTER_ALL

@@ -43,7 +43,7 @@ class EventName(TypedDict):
     n: Count
     """Number of events."""
     total_dur_ps: BigPicoseconds
-    """Sum of the durations of these events."""
+    """Sum of the durations of all events with the name."""
 
 
 class Counter(TypedDict):
@@ -115,7 +115,7 @@ class AnatomyLine(LineIfPlane):
     timestamp_ns: BigNanoseconds
     """Time that the start times of the line's events are relative to."""
     n_events: Count
-    """Number of events. With `--grep`, this field and all fields below count only events with a
+    """Number of events. With `--grep`, `n_events` and all fields below count only events with a
     matching name."""
     bytes: Bytes
     """Size of the line in the file."""

@@ -25,7 +25,7 @@ class SpeedOfLight(TypedDict):
     """Least time that the chip needs for the step, with declared costs of kernels."""
     unknown_ps: Picoseconds
     """Total duration of the classes `kernel` and `unjudged`, plus the time above roofs with only
-    flops or only bytes known. `lost_ps` also contains the time above such roofs."""
+    flops or only bytes known. The time above roofs is also part of `lost_ps`."""
     pct_at_least: Percent | None
     """Time at the roof in percent of the step, without declared costs and without ops that are
     faster than their roof."""
@@ -39,9 +39,9 @@ class OverRoof(TypedDict):
     or bytes (often of slices that are updated in place), a dtype or a peak is wrong."""
 
     n_ops: Count
-    """Number of different ops. The budget counts these ops as running at the roof."""
+    """Number of different ops. The budget counts an op that is too fast as running at the roof."""
     dur_ps: Picoseconds
-    """Total duration of these ops."""
+    """Total duration of the ops that are too fast."""
 
 
 class Capture(TypedDict):
@@ -99,7 +99,7 @@ class Finding(FindingClassed, Line):
     pct_of_step: Percent | None
     """`dur_ps` in percent of the step."""
     at_roof_ps: Picoseconds | None
-    """Least time that the chip needs for these ops; null if unknown."""
+    """Least time that the chip needs for the line's ops; null if unknown."""
     lost_ps: Picoseconds | None
     """`dur_ps` beyond `at_roof_ps`; null if unknown."""
     hideable_ps: Picoseconds | None
@@ -250,8 +250,8 @@ class Fields(TypedDict):
     idle_by_cause: IdleByCause
     """Idle time by cause; see [idle](#idle)."""
     recompute_dur_ps: Picoseconds
-    """Compute time of phase `recompute`. This time is part of the budget's classes, not a class of
-    its own."""
+    """Compute time of phase `recompute`. Recomputation is part of the budget's classes, not a class
+    of its own."""
     recompute_pct_of_step: Percent | None
     """`recompute_dur_ps` in percent of the step."""
     findings: list[Finding]

@@ -60,8 +60,8 @@ class Pairs(TypedDict):
     """Number of paired executions that overlap another execution of the same name. The oldest
     execution is assumed to end first."""
     unpaired: Count
-    """Number of executions that could not be paired: they began before the step, or their start is
-    unknown."""
+    """Number of executions that could not be paired, because they began before the step or the
+    start is unknown."""
 
 
 class CommRow(Line):
@@ -75,7 +75,8 @@ class CommRow(Line):
     """`sync` if the core runs the communication, `async` if the core waits for the
     communication."""
     engine: Engine
-    """`sparse_core` if the op, its start or the program says so."""
+    """`sparse_core` if a SparseCore runs the collective, according to the op, the start or the
+    program."""
     agg_key: str
     """Key of the group."""
     tf_op: str | None
@@ -124,8 +125,9 @@ class CommRow(Line):
     """Origin of `groups`: the `text` of the op or of the matching start, the `program`, or the
     `shapes`, since the ratio of input and output size is n."""
     bus_gbps: Gbps | None
-    """`bus_bytes` divided by time; for `async` only paired executions count. The links are at least
-    this fast: peers arrive late, and the end of hidden transfers is not visible."""
+    """`bus_bytes` divided by time; for `async` only paired executions count. The real bandwidth of
+    the links can be higher, because peers arrive late, and the end of hidden transfers is not
+    visible."""
     bus_gbps_over: Literal["duration", "in_flight_union"]
     """The time that `bus_gbps` divides by; `in_flight_union` for `async`."""
     plan: list[str] | None

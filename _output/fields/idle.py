@@ -21,8 +21,8 @@ class HostActivity(TypedDict):
     """True if no event begins or ends on the thread during the gap. Such a thread only waits, and
     is listed last."""
     within: list[str]
-    """Up to eight enclosing events during the event's longest stretch, innermost first. One of them
-    is the line that made the device wait, unless all threads are `still`."""
+    """Up to eight enclosing events during the event's longest stretch, innermost first. One of the
+    events is at the line that made the device wait, unless all threads are `still`."""
 
 
 class IdleGap(Gap):

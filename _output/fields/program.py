@@ -175,8 +175,8 @@ class Fields(TypedDict):
     retries: list[Retry]
     """All instructions that the compiler tried more than once; most time first."""
     parameters: list[Parameter] | None
-    """The arrays that the program is called with, most bytes first, at most `--top`. This field and
-    the next three are null if the program has no entry computation."""
+    """The arrays that the program is called with, most bytes first, at most `--top`. `parameters`
+    and the next three fields are null if the program has no entry computation."""
     tail: ParametersTail | None
     """Sums of the omitted parameters."""
     aliased_bytes: Bytes | None

@@ -75,8 +75,8 @@ class RecordStep(TypedDict):
     """Length of the step: on the device's clock for steps that are used or `not_asked`, on the
     trace's clock for all others."""
     busy_ps: Picoseconds | None
-    """`busy_duration_ps`, as in every mode of one step. This field and the next five are null if
-    the step is not used."""
+    """`busy_duration_ps`, as in every mode of one step. `busy_ps` and the next five fields are null
+    if the step is not used."""
     comm_ps: Picoseconds | None
     """Sum of the rows of `comm_rollup` for collectives, `send` and `recv`."""
     host_ps: Picoseconds | None

@@ -75,7 +75,8 @@ class SpreadStep(TypedDict):
 
 class Means(TypedDict):
     step_duration_ps: Picoseconds | None
-    """Mean duration of a step. This field and the next five are null without a step."""
+    """Mean duration of a step. `step_duration_ps` and the next five fields are null without a
+    step."""
     own_ps: Picoseconds | None
     """Mean load without host transfers and without idle time."""
     comm_ps: Picoseconds | None

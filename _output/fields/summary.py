@@ -135,8 +135,8 @@ class StepsRollup(TypedDict):
     """Number of steps in which no op starts. A note in every mode of one step reports these
     steps."""
     between_steps_ps: Picoseconds
-    """Time between the first start and the last end that belongs to no step. No step's figures
-    include this time; a note reports more than 1 %."""
+    """Time between the first start and the last end that belongs to no step. The figures of a step
+    never include time between steps; a note reports more than 1 %."""
     between_steps_pct: Percent | None
     """`between_steps_ps` in percent of the time from the first start to the last end; null without
     steps."""

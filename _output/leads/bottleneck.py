@@ -57,7 +57,7 @@ def sentences(answer: Answer) -> Iterator[str]:
 
 
 def main_cause(answer: Answer) -> Cause | None:
-    """Return the first large cause that is seen, else the first large one."""
+    """Return the first large cause that is `seen`, else the first large cause."""
     large = [row for row in answer["causes"] if row["gain_pct_of_step"] >= WORTH_NAMING_PCT]
     return next((row for row in large if row["confidence"] == "seen"), next(iter(large), None))
 
