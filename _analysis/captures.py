@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 RECORD_SUFFIXES = (".json", ".json.gz")
 # Part of the names of JSON files for the trace viewer, which profilers write in addition to traces.
 TRACE_VIEWER = ".trace.json"
-# First bytes of a record, and of a record with sorted keys. A file that ends within these bytes, or
-# has only zeros, counts as an incomplete record.
+# First bytes of a record, and of a record with sorted keys. A file that has only some of the first
+# bytes, or only zeros, counts as an incomplete record.
 RECORD_STARTS = (b'{"status"', b'{"devices":[{"clock"')
 PADDING = b" \t\r\n\0"
 N_HEAD = 512

@@ -35,7 +35,8 @@ class Part:
     def __init__(self, whole: Group, members: list[Costed], opaque_time: int) -> None:
         self.whole = whole
         self.members = members
-        # Time of the source group's opaque ops. The part with ops known to XLA prints this time.
+        # Time of the source group's opaque ops. The row of the ops known to XLA prints this time of
+        # opaque ops.
         self.opaque_time = opaque_time
         self.group = Group([member.executions for member in members])
         self.source, self.kernel = members[0].cost.source, members[0].cost.kernel
@@ -117,7 +118,8 @@ class Verdict(NamedTuple):
 
     @property
     def bound(self) -> Bound:
-        # This is equivalent to arithmetic intensity >= ridge point, and also defined without bytes.
+        # The comparison is equivalent to arithmetic intensity >= ridge point, and also defined
+        # without bytes.
         return "compute" if self.t_compute >= self.t_hbm else "memory"
 
     @property

@@ -80,8 +80,8 @@ def matches_of(before: Sequence[Line], after: Sequence[Line]) -> list[Match]:
 def with_look_alikes(matches: list[Match], scopes_of: dict[int, frozenset[Any]]) -> list[Match]:
     """Join matches with equal scopes if one match lacks lines and another match has too many lines.
 
-    In this case, code was moved to a place where it looks like other code: to another file, or into
-    a helper function.
+    Such matches result from moving code to a place where the code looks like other code: to another
+    file, or into a helper function.
     """
     uneven: dict[Hashable, list[Match]] = defaultdict(list)
     for match in matches:
@@ -150,8 +150,8 @@ def is_ordered(alike: list[Traits]) -> bool:
 
 
 def by_places(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
-    """Match equal places first. Skip this if columns have moved, because then places are equal by
-    chance."""
+    """Match equal places first. Don't match by place if columns have moved, because then places are
+    equal by chance."""
     if not is_moved(ours, theirs):
         at = [by_place(side) for side in (ours, theirs)]
         shared = at[0].keys() & at[1].keys()
@@ -195,7 +195,7 @@ def ordered(alike: list[Traits]) -> list[Traits]:
     return sorted(alike, key=lambda traits: traits.order)
 
 
-# Levels are tried in this order. Lines with equal keys are matched by the rule of the level.
+# Ways of matching, tried in order. Lines with equal keys are matched by the rule of the level.
 LEVELS: dict[MatchedBy, tuple[Callable[[Traits], Hashable], Rule]] = {
     "same_ops": (lambda traits: (traits.line.group.ops, traits.scopes), unique),
     "same_key": (key_without_stack, pooled),

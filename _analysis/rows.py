@@ -172,7 +172,7 @@ def gap_row(gap: Gap, step: Step) -> GapRow:
     return {
         "start_ps": gap.start,
         "dur_ps": gap.duration,
-        # A step with a gap is never empty, so this does not divide by zero.
+        # A step with a gap has a duration above 0, so the division is possible.
         "pct_of_step": round(100 * gap.duration / step.duration, 3),
         "after_hlo_op": gap.after.text if gap.after else None,
         "before_hlo_op": gap.before.text if gap.before else None,

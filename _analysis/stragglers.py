@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Scope = Literal["host", "device"]
     Cause = Literal["own", "idle", "host"]
 
-# Percent of the step below which an imbalance is balanced, or slight.
+# Limits of the verdict, in percent of the step: a smaller imbalance is `balanced`, or `slight`.
 BALANCED, SLIGHT = 1, 5
 # The share of the excess that a cause must cover.
 CAUSE_COVERS = Fraction(4, 5)

@@ -66,7 +66,7 @@ def compare(
         "notes": context.notes,
         **fields_of(found, top),
     }
-    # Cut texts, because the program that made a record may not have cut them.
+    # Cut texts, because a record can have texts of any length.
     cut_texts(answer)
     return answer
 

@@ -145,7 +145,7 @@ def window_of(
 
 
 def clock_notes(step: Step) -> list[str]:
-    """Return a note on the difference between the two clocks if it exceeds one percent."""
+    """Return a note if the two clocks differ by more than one percent."""
     if step.clock.name == ON_TRACE:
         return []
     measured = off = worst = 0

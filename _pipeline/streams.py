@@ -47,9 +47,9 @@ class Progress:
 def write(stream: TextIO | None, text: str) -> None:
     """Write a whole text to the file descriptor of a stream.
 
-    The stream itself is not used: a buffered stream keeps text that it could not write, tries again
-    at exit, and then changes the exit status. An unbuffered stream may write only a part of a text,
-    without an error.
+    Don't use the stream itself: a buffered stream keeps unwritten text, tries again at exit, and
+    then changes the exit status. An unbuffered stream may write only a part of a text, without an
+    error.
     """
     if stream is None:
         # The stream was closed when the process started, so the stream's descriptor may belong to

@@ -52,7 +52,7 @@ class Capture(TypedDict):
     devices: list[str]
     """Names of the devices in this file, as `--device` accepts them."""
     n_steps: Count
-    """Number of steps of this device."""
+    """Number of steps of the analysed device."""
 
 
 BudgetClassed = TypedDict("BudgetClassed", {"class": BudgetClass})

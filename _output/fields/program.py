@@ -70,7 +70,8 @@ class ProgramKernel(VmemFields):
 
 
 class Retry(VmemFields):
-    """An instruction that the compiler tried more than once. The trace does not say why."""
+    """An instruction that the compiler tried more than once. The trace does not have the reasons
+    for repeated tries."""
 
     hlo_op: str
     """Name of the instruction."""

@@ -16,7 +16,7 @@ def called_as(n_words: int) -> list[str]:
     """Return the part of the process's command line before the last `n_words` arguments."""
     folder, name = os.path.split(sys.argv[0])
     if not name.endswith(".py") and folder in os.environ.get("PATH", "").split(os.pathsep):
-        # The command is installed; the operating system put the interpreter before the command.
+        # For an installed command, the operating system puts the interpreter before the command.
         return [name]
     return sys.orig_argv[: len(sys.orig_argv) - n_words]
 

@@ -1,8 +1,8 @@
 """Find the compiled programs in a capture by program id.
 
 Listing programs does not read their contents. Programs and all facts in programs are optional: a
-fact that cannot be read is None, and a note reports it. (The profiler has an option to leave
-programs out, and a program that was compiled elsewhere is not in the file.)
+fact that cannot be read is None, and a note reports the damage. The profiler has an option to leave
+programs out, and a program that was compiled elsewhere is not in the file.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Events:
         in_order = sorted(offsets) or [0, -1]
         # The lowest and the highest offset.
         self.first, self.last = in_order[0], in_order[-1]
-        # A superset of the ids of all stats that these events have.
+        # A superset of the ids of all stats that the events have.
         self.stat_ids = stat_ids
 
     def __len__(self) -> int:

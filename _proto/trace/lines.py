@@ -224,8 +224,8 @@ def cut_into_pieces(
 def _guess_boundary(data: bytes) -> int:
     """Guess where the last whole event of a slice ends, without reading the slice from the start.
 
-    From a byte that looks like an event's tag, follow the lengths from event to event. If these
-    hops reach the end of the slice, they almost surely follow the real events. The parser detects a
+    From a byte that looks like an event's tag, follow the lengths from event to event. If the hops
+    reach the end of the slice, the hops almost surely follow the real events. The parser detects a
     wrong guess, because it accepts a slice only if the last field ends exactly at the slice's end.
     """
     size = len(data)
@@ -263,8 +263,8 @@ def _starts_in_column(data: bytes, piece: _Piece) -> list[int] | None:
 
     If there are as many offsets as events, assume that each event has one offset. The assumption
     fails if one event has two offsets and another has none, which no profiler writes; a check would
-    take as long as reading all starts. `_events_in_columns` does check this, and `events` decides
-    which events are in a step.
+    take as long as reading all starts. `_events_in_columns` checks the assumption, and `events`
+    decides which events are in a step.
     """
     column = _decode(columns.LineStarts, data, piece.start).events
     if len(column.offset_ps) == piece.n_events and not column.HasField("num_occurrences"):

@@ -192,7 +192,7 @@ class Source:
             return None
 
     def explained(self, damage: Damage) -> Damage:
-        """Return the damage; if a text conversion mangled the whole file, with this explanation."""
+        """Return the damage, with an explanation if a text conversion mangled the whole file."""
         starts = range(0, self.size, _CHUNK)
         chunks = (self.read(at, min(_CHUNK, self.size - at)) for at in starts)
         if damage.what.startswith(NOT_A_TRACE) or not is_mangled(chunks):

@@ -23,7 +23,7 @@ from _proto.trace.wire import decode, known_fields, parse, signed, text
 
 class Survey:
     """The contents of a file. The constructor walks from plane to plane; `damage` is the damage
-    that stopped this walk early."""
+    that stopped the walk early."""
 
     def __init__(self, source: Source) -> None:
         self.source = source

@@ -83,8 +83,8 @@ class Trace:
 
     @property
     def is_merged(self) -> bool:
-        """Return whether names of planes end in the number of a rank. In this case, the merge also
-        renumbered devices."""
+        """Return whether names of planes end in the number of a rank. If names end in ranks, the
+        merge also renumbered devices."""
         return any(kind_of_plane(name) != name for name in self.plane_names)
 
     def in_file(self, damage: Damage) -> Damage:
@@ -161,9 +161,9 @@ class Trace:
     ) -> list[Attachment]:
         """List the entries of a plane's event metadata.
 
-        An entry holds a file in a stat named in `contents`, and a number in the stat `number`.
-        Files may be large, so they are not read. Damaged entries are left out and added to
-        `damage`.
+        An entry holds a file in a stat named in `contents`, and a number in the stat `number`. The
+        method does not read the files, because files may be large. Damaged entries are left out and
+        added to `damage`.
         """
         found = []
         for span in self._planes[plane]:
