@@ -116,7 +116,8 @@ class HostActivity:
                 doing.track = None
 
     def _add_stretches(self, thread: Thread) -> None:
-        """Add the stretches of a thread, except in windows in which the thread is still."""
+        """Add the stretches of a thread, except in windows in which no event of the thread begins
+        or ends."""
         touched = set()
         for track in thread.tracks:
             names = set(track.names) - {NOTHING}
@@ -156,7 +157,7 @@ class Windows:
     def watch(self, thread: Thread, track: Track, stretches: Mapping[int, Stretches]) -> None:
         """Add the stretches of a track by name of the innermost event.
 
-        Windows in which the thread is still are left out.
+        Windows are left out if no event of the thread begins or ends in them.
         """
         starts, ends = self._starts, self._ends
         names = track.names

@@ -116,7 +116,7 @@ def greatest_square(rows: Iterable[Deviations], sums: Iterable[int]) -> Fraction
     """Return the square of the greatest statistic of some rows, and consume one sum for each
     row."""
     greatest, variance = 0, 1
-    # Not strict, since the sums of another family may follow.
+    # `zip` must not be strict, because the sums of another family may follow.
     for row, of_row in zip(rows, sums, strict=False):
         difference = of_row - row.expected
         square = difference * difference

@@ -1,8 +1,8 @@
 """Read the files that the mode `record` prints.
 
-A record is a JSON object of texts and integers. It has a row for each group of ops, and the time of
-every group for each step of each device. `_output/fields/record.py` declares all fields of a
-record. The classes in this module hold the fields that `compare` and `spread` need; other fields
+A record is a JSON object of texts and integers. A record has a row for each group of ops, and the
+time of every group for each step of each device. `_output/fields/record.py` declares all fields of
+a record. The classes in this module hold the fields that `compare` and `spread` need; other fields
 are ignored.
 """
 

@@ -91,7 +91,7 @@ class Tally:
         self._grep = grep
         self._n_sampled = n_sampled
         self.n_events = 0
-        # Events that only count occurrences, and events that end before they begin.
+        # Number of events that only count occurrences, and of events with a negative duration.
         self.n_timeless = self.n_negative = 0
         self.first: int | None = None
         self.end: int | None = None

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 # A function that returns the wanted files in a folder by host.
 FilesIn = Callable[[str], dict[str, str]]
 
-# If a host has several files, the first of these suffixes is read.
+# Suffixes of trace files. If a host has several files, the file with the first suffix in this list
+# is read.
 _SUFFIXES = (".xplane.pb", ".xplane.pb.gz", ".xplane.riegeli")
 # Number of subfolders that are searched for a hint if a folder has no trace.
 _N_HINTS = 100

@@ -64,7 +64,7 @@ class Program:
         self.complain = complain
         self.computations = [Computation(self, part) for part in message.computations]
         # Index names without creating Instruction objects, because most instructions are inside
-        # fusions, and few answers need those.
+        # fusions, and few answers need instructions inside fusions.
         self._place_of = _if_unique(
             (instruction.name.removeprefix("%"), (computation, i))
             for computation in self.computations

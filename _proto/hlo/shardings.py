@@ -11,8 +11,9 @@ from _proto.trace.wire import parse
 
 _KINDS = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
 _MAXIMAL, _TUPLE, _TILED = (_KINDS.index(kind) for kind in ("maximal", "tuple", "tiled"))
-# Kinds of shardings that do not cut an array. Devices may also share a tile in these ways. If
-# devices share a tile in any other way, only the program knows the part of each device.
+# Kinds of shardings that do not cut an array. Devices that share a tile may also do so in one of
+# these ways. If devices share a tile in any other way, only the program knows the part of each
+# device.
 _WHOLE = frozenset(_KINDS.index(kind) for kind in ("replicated", "maximal", "unreduced"))
 
 

@@ -14,7 +14,7 @@ INT64_END = 1 << 63
 
 def column_of(numbers: list[int]) -> array[int]:
     """Return numbers in the smallest possible array, because a step can have a million events."""
-    # Creating an array of unsigned numbers takes a third of the time.
+    # Try unsigned types first, because they take a third of the time of type `q`.
     for typecode in "IL":
         with suppress(OverflowError):
             return array(typecode, numbers)
