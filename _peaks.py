@@ -100,9 +100,13 @@ def chip_of(device_type: str) -> str | None:
 
 
 class Choice(NamedTuple):
-    """The peaks in use, the name of the chip, and notes if the peaks may not fit the device."""
+    """The peaks in use, the name of the chip, and notes if the peaks may not fit the device.
+
+    `is_assumed` is True if neither an option nor the trace names a known chip.
+    """
 
     chip: str
+    is_assumed: bool
     peaks: Peaks
     notes: list[str]
 
@@ -110,13 +114,12 @@ class Choice(NamedTuple):
 def choose(
     requested: str | None, device_type: str | None, own: Peaks, overrides: Mapping[str, float]
 ) -> Choice:
-    """Return the peaks of the requested chip, else of the device's chip. `own` are the peaks that
-    the trace gives."""
-    chip = requested or chip_of(device_type or "") or DEFAULT_CHIP
+    """Return the peaks of the requested chip, else of the device's; the trace gives `own`."""
+    known = requested or chip_of(device_type or "")
+    chip = known or DEFAULT_CHIP
     used = override(own if chip == PROFILE_CHIP else builtin(chip), overrides)
-    return Choice(
-        chip, used, [*_chip_notes(requested, device_type, chip, own), *_own_notes(own, used)]
-    )
+    notes = [*_chip_notes(requested, device_type, chip, own), *_own_notes(own, used)]
+    return Choice(chip, known is None, used, notes)
 
 
 def _chip_notes(requested: str | None, device_type: str | None, chip: str, own: Peaks) -> list[str]:
@@ -125,6 +128,8 @@ def _chip_notes(requested: str | None, device_type: str | None, chip: str, own: 
     if requested is None:
         if chip == fits == DEFAULT_CHIP:
             return []
+        if fits is None:
+            return [f"chip unknown, the trace is of {device}; assuming {chip}: pass --chip"]
         return [f"the trace is of {device}; using the peaks of {chip} (--chip selects others)"]
     if not device_type or chip in (fits, PROFILE_CHIP):
         return []

@@ -188,7 +188,7 @@ MODES = (
     ),
     of_step(
         "by_source",
-        "all source lines with all figures",
+        "the math of every source line, complete; the rest if asked for",
         ("--include-data-move", "--include-comm", "--top"),
         "--include-data-move",
     ),

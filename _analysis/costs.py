@@ -63,6 +63,11 @@ class Cost(NamedTuple):
     precision: Precision
 
     @property
+    def moved_bytes(self) -> int | None:
+        """Return the bytes to and from HBM; if unknown, those in all memories."""
+        return self.bytes_accessed if self.hbm_bytes is None else self.hbm_bytes
+
+    @property
     def key(self) -> tuple[str, str]:
         return self.source, self.kernel or ""
 

@@ -50,6 +50,12 @@ class Part:
         return sum_known((member.executions.n, fact(member.cost)) for member in self.members)
 
     @property
+    def time_with_flops(self) -> int:
+        return sum(
+            member.executions.total for member in self.members if member.cost.flops is not None
+        )
+
+    @property
     def hbm_bytes(self) -> int | None:
         """Sum the bytes to and from HBM, or None if a member moves bytes in an unknown memory."""
         costs = [member.cost for member in self.members]
@@ -151,28 +157,26 @@ def judge(part: Part, roofs: Roofs, hbm_only: bool) -> Verdict | Skipped:
     if dtype == OTHER:
         return Skipped(part, "dtype_other")
     ridge_point = roofs.ridge_point(dtype)
-    if ridge_point is None or roofs.hbm is None:
+    t_compute, t_hbm = roofs.t_compute(flops, dtype), roofs.t_memory(n_bytes)
+    if ridge_point is None or t_compute is None or t_hbm is None:
         return Skipped(part, "peak_unknown_for_dtype")
-    t_compute, t_hbm = flops / roofs.flops[dtype], n_bytes / roofs.hbm
-    t_per_op = per_op_roof(part, roofs.flops, roofs.hbm, hbm_only)
+    t_per_op = per_op_roof(part, roofs, hbm_only)
     return Verdict(part, part.source, flops, n_bytes, t_compute, t_hbm, t_per_op, ridge_point)
 
 
-def per_op_roof(
-    part: Part, flops: Mapping[str, Fraction], hbm: Fraction, hbm_only: bool
-) -> Fraction | None:
+def per_op_roof(part: Part, roofs: Roofs, hbm_only: bool) -> Fraction | None:
     """Sum the roofs of all executions, or None if any roof is unknown."""
     roof = Fraction(0)
     for executions, cost in part.members:
         dtype = cost.precision.dtype
-        t = ((cost.hbm_bytes if hbm_only else cost.bytes_accessed) or 0) / hbm
-        # A matrix unit cannot multiply other dtypes, so the roof of such an op comes from bytes
-        # alone.
+        times = [roofs.t_memory((cost.hbm_bytes if hbm_only else cost.bytes_accessed) or 0)]
+        # A matrix unit cannot multiply other dtypes, so only bytes make the roof of such ops.
         if cost.flops and dtype != OTHER:
-            if dtype not in flops:
-                return None
-            t = max(t, cost.flops / flops[dtype])
-        roof += executions.n * t
+            times.append(roofs.t_compute(cost.flops, dtype))
+        known = [time for time in times if time is not None]
+        if len(known) < len(times):
+            return None
+        roof += executions.n * max(known)
     return roof
 
 

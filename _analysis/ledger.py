@@ -45,8 +45,10 @@ class Entry(NamedTuple):
     is_certain: bool
     # True if the executions are faster than the roof, so that flops, bytes or a peak must be wrong.
     is_over_roof: bool
-    # Exact time for the flops alone at the peak rate.
+    # Exact time that the flops alone take; 0 if unknown.
     t_compute: Fraction
+    # Exact time that the bytes alone take; None if unknown.
+    t_memory: Fraction | None
 
     @property
     def total(self) -> int:
@@ -84,29 +86,29 @@ def vanishing(executions: Executions) -> Entry:
         name = COLLECTIVE
     else:
         name = DATA_MOVEMENT if op.kind == DATA_MOVE else OTHER
-    return Entry(executions, name, None, 0, executions.total, True, False, Fraction(0))
+    return Entry(executions, name, None, 0, executions.total, True, False, Fraction(0), None)
 
 
 def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
     """Compare a compute op with the higher of the roofs for flops and bytes; an unknown roof counts
     as zero."""
     n, total = executions.n, executions.total
-    peak = roofs.flops.get(cost.precision.dtype)
-    n_bytes = cost.bytes_accessed if cost.hbm_bytes is None else cost.hbm_bytes
-    t_compute = n * cost.flops / peak if cost.flops and peak else Fraction(0)
-    t_memory = n * n_bytes / roofs.hbm if n_bytes and roofs.hbm else Fraction(0)
-    if cost.source == OPAQUE and executions.op.kernel:
-        return Entry(executions, KERNEL, cost, None, None, False, False, t_compute)
-    if not (t_compute or t_memory):
-        return Entry(executions, UNJUDGED, cost, None, None, False, False, t_compute)
+    of_flops = roofs.t_compute(cost.flops, cost.precision.dtype)
+    of_bytes = roofs.t_memory(cost.moved_bytes)
+    t_compute, t_memory = n * (of_flops or Fraction(0)), n * (of_bytes or Fraction(0))
     roof = max(t_compute, t_memory)
+    times = t_compute, None if of_bytes is None else t_memory
+    if cost.source == OPAQUE and executions.op.kernel:
+        return Entry(executions, KERNEL, cost, None, None, False, False, *times)
+    if not roof:
+        return Entry(executions, UNJUDGED, cost, None, None, False, False, *times)
     at_roof = min(total, round(roof))
     name: OpClass = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
-    is_certain = None not in (cost.flops, peak, n_bytes, roofs.hbm)
+    is_certain = None not in (of_flops, of_bytes)
     # Times are rounded, so allow 1 %.
     is_over_roof = total > 0 and 100 * roof > 101 * total
     lost = total - at_roof
-    return Entry(executions, name, cost, at_roof, lost, is_certain, is_over_roof, t_compute)
+    return Entry(executions, name, cost, at_roof, lost, is_certain, is_over_roof, *times)
 
 
 def is_declared(entry: Entry) -> bool:

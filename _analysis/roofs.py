@@ -11,9 +11,11 @@ import _peaks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from _pipeline.device import Device
+
+_N_LINES_NAMED = 3
 
 
 def rounded(number: Fraction, digits: int) -> float | None:
@@ -25,12 +27,27 @@ def rounded(number: Fraction, digits: int) -> float | None:
         return None
 
 
+def over_roof_note(begin: str, lines: Iterable[str]) -> str:
+    """Return a note on impossible speeds that names the first lines."""
+    distinct = list(dict.fromkeys(lines))
+    named = distinct[:_N_LINES_NAMED]
+    return f"{begin}: {', '.join(named)}{', …' * (len(distinct) > len(named))}"
+
+
 class Roofs(NamedTuple):
     """The peaks in use, and the corresponding rates per picosecond."""
 
     choice: _peaks.Choice
     flops: dict[str, Fraction]
     hbm: Fraction | None
+
+    def t_compute(self, flops: int | None, dtype: str) -> Fraction | None:
+        """Return the exact picoseconds that flops take at the peak; None if unknown."""
+        return None if flops is None or dtype not in self.flops else flops / self.flops[dtype]
+
+    def t_memory(self, n_bytes: int | None) -> Fraction | None:
+        """Return the exact picoseconds that bytes take at the peak of the HBM; None if unknown."""
+        return None if n_bytes is None or self.hbm is None else n_bytes / self.hbm
 
     def ridge_point(self, dtype: str) -> float | None:
         """Return the flops per byte above which ops are compute-bound, or None if unknown."""

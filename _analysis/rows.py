@@ -9,7 +9,7 @@ import _peaks
 from _analysis.likely_lines import NO_LINE, LikelyGroup, likely_groups
 from _pipeline.groups import Group, group_by, percent, ranked_by
 from _pipeline.idle_causes import BARRIER, BETWEEN_PROGRAMS, DEPENDENCY, IN_CONTAINER, IN_PROGRAM
-from _pipeline.vocabulary import COMPUTE
+from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE, OTHER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,21 +20,27 @@ if TYPE_CHECKING:
     from _analysis.likely_lines import LikelyLine
     from _analysis.roofs import Roofs
     from _output.fields.rows import (
+        ChipFields,
+        Declared,
         Durations,
         GroupFields,
         GroupTail,
         HloOpBreakdown,
         HloOpBreakdownOverflow,
         IdleByCause,
+        LeftOut,
         LikelySource,
         Line,
         PeaksUsed,
+        RecomputeTotal,
         StackKey,
     )
     from _output.fields.rows import Gap as GapRow
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
+    from _pipeline.vocabulary import LeafKind
+    from _proto.hlo.backend_config import DeclaredCost
 
 N_BREAKDOWN = 8
 N_LIKELY = 8
@@ -83,6 +89,10 @@ def group_fields(group: Group, step: Step) -> GroupFields:
         "pct_of_step": percent(group.total, step.duration),
         "hlo_categories": group.executions_by(lambda op: op.category),
         "flops_sum": group.sum_of(lambda op: op.flops),
+        # XLA can write 0 flops for a kernel.
+        "flops_known_pct": percent(
+            group.where(lambda op: op.flops is not None and not op.is_opaque).total, group.total
+        ),
         "bytes_accessed_sum": group.sum_of(lambda op: op.bytes_accessed),
         "phases": group.time_by(lambda op: op.phase),
         "example_hlo_op": longest.op.text,
@@ -151,6 +161,16 @@ def tail_row(omitted: Sequence[Group]) -> GroupTail:
     return {"n_groups_omitted": len(omitted), "dur_ps": sum(group.total for group in omitted)}
 
 
+def left_out(step: Step, listed: Iterable[Executions]) -> LeftOut:
+    """Return the time other than math that a mode does not list."""
+    times = group_by(listed, lambda op: op.kind)
+
+    def rest(kind: LeafKind) -> int:
+        return step.by_kind[kind].total - (times[kind].total if kind in times else 0)
+
+    return {"data_move": rest(DATA_MOVE), "comm": rest(COMM), "other": rest(OTHER)}
+
+
 def topmost(
     members: Iterable[Executions], key: Callable[[Op], Any], top: int | None
 ) -> tuple[list[Group], list[Group]]:
@@ -180,6 +200,22 @@ def gap_row(gap: Gap, step: Step) -> GapRow:
     }
 
 
+def declared_row(cost: DeclaredCost) -> Declared:
+    return {
+        "flops": cost.flops,
+        "bytes_accessed": cost.bytes_accessed,
+        "transcendentals": cost.transcendentals,
+    }
+
+
+def recompute_fields(step: Step) -> RecomputeTotal:
+    time = Group(step.leaves).where(lambda op: op.phase == "recompute").total
+    return {
+        "recompute_total_dur_ps": time,
+        "recompute_total_pct_of_step": percent(time, step.duration),
+    }
+
+
 def idle_by_cause(step: Step) -> IdleByCause:
     times = step.causes.of_step
     return {
@@ -189,6 +225,10 @@ def idle_by_cause(step: Step) -> IdleByCause:
         "between_programs": times[BETWEEN_PROGRAMS],
         "in_program": times[IN_PROGRAM],
     }
+
+
+def chip_fields(roofs: Roofs) -> ChipFields:
+    return {"chip": roofs.choice.chip, "chip_is_assumed": roofs.choice.is_assumed}
 
 
 def peaks_used(roofs: Roofs) -> PeaksUsed:

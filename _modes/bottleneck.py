@@ -7,10 +7,11 @@ from fractions import Fraction
 from _analysis.causes.find import causes_of
 from _analysis.costs import costs_by_kernel, declared_notes
 from _analysis.exposed import is_exposed
+from _analysis.findings import findings_of
+from _analysis.hideable import Hideable
 from _analysis.ledger import (
     CLASSES,
     COLLECTIVE,
-    DATA_MOVEMENT,
     KERNEL,
     UNJUDGED,
     at_roof_of,
@@ -18,12 +19,20 @@ from _analysis.ledger import (
     is_declared,
     ledger_of,
 )
-from _analysis.likely_lines import LikelyLine, likely_line, line_of
-from _analysis.roofs import roofs_of, rounded
-from _analysis.rows import idle_by_cause, likely_fields, peaks_used, shortened
+from _analysis.likely_lines import line_of
+from _analysis.roofs import over_roof_note, roofs_of, rounded
+from _analysis.rows import (
+    chip_fields,
+    declared_row,
+    idle_by_cause,
+    likely_fields,
+    peaks_used,
+    recompute_fields,
+    shortened,
+)
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import TPU_RE
-from _pipeline.groups import Group, how_most, percent, ranked_by, sum_known
+from _pipeline.groups import Group, percent, ranked_by
 from _pipeline.vocabulary import COMPUTE, HOST
 
 TYPE_CHECKING = False
@@ -32,6 +41,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from _analysis.causes.cause import Cause
+    from _analysis.findings import Finding
     from _analysis.ledger import Entry
     from _analysis.roofs import Roofs
     from _output.fields.bottleneck import (
@@ -39,12 +49,14 @@ if TYPE_CHECKING:
         BudgetClass,
         BudgetRow,
         Fields,
+        FindingFields,
         FindingsTail,
         SpeedOfLight,
         TimeOfDepth,
     )
     from _output.fields.bottleneck import Cause as CauseRow
     from _output.fields.bottleneck import Finding as FindingRow
+    from _output.fields.bottleneck import UnknownKernel as KernelRow
     from _output.fields.units import Dtype, OpClass
     from _pipeline.context import Context
     from _pipeline.normalize import Step
@@ -53,50 +65,9 @@ if TYPE_CHECKING:
 IDLE: Final = "idle"
 OVERLAP: Final = "overlap"
 AT_ROOF: Final = "at_roof"
-# Classes that can run while math runs.
-HIDEABLE = (COLLECTIVE, HOST, DATA_MOVEMENT)
-N_OVER_ROOF_NAMED = 3
 N_OPS_NAMED = 10
-
-
-class Finding:
-    """The entries of one class and line (and kernel), and the time that they lose."""
-
-    def __init__(self, entries: list[Entry], likely: LikelyLine) -> None:
-        self.entries = entries
-        self.likely = likely
-        self.name, self.kernel = entries[0].name, entries[0].kernel
-        self.group = Group([entry.executions for entry in entries])
-        self.at_roof = sum_known((1, entry.at_roof) for entry in entries)
-        self.lost = sum_known((1, entry.lost) for entry in entries)
-        self.weight = sum(entry.weight for entry in entries)
-
-    @property
-    def rank(self) -> tuple[int, int, str, str, str]:
-        """Return the sort key: most lost time first."""
-        order = -self.weight, CLASSES.index(self.name), self.group.op.agg_key
-        return *order, self.likely.line or "", self.kernel or ""
-
-
-def findings_of(ledger: Iterable[Entry]) -> list[Finding]:
-    """Group the ledger by class and line; ops without a stack go by their likely line."""
-    by_stack: dict[tuple[str, str, str | None], list[Entry]] = {}
-    by_line: dict[tuple[str, str | None, str | None], list[tuple[Entry, LikelyLine]]] = {}
-    for entry in ledger:
-        op = entry.executions.op
-        if op.source_stack:
-            by_stack.setdefault((entry.name, op.agg_key, entry.kernel), []).append(entry)
-        else:
-            likely = likely_line(op)
-            by_line.setdefault((entry.name, likely.line, entry.kernel), []).append((entry, likely))
-    findings = [
-        Finding(entries, line_of(entries[0].executions.op)) for entries in by_stack.values()
-    ]
-    for (_, line, _), found in by_line.items():
-        how = how_most((likely.how, entry.total) for entry, likely in found)
-        line_user = found[0][1].line_user
-        findings.append(Finding([entry for entry, _ in found], LikelyLine(line, line_user, how)))
-    return sorted(findings, key=lambda finding: finding.rank)
+# A step is at its roof if less than this part of it is lost, unknown or idle.
+LITTLE = 10
 
 
 def bottleneck(
@@ -119,7 +90,8 @@ def bottleneck(
     if tokens is not None and (flops_per_token or params):
         useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
     ledger = ledger_of(step, roofs, by_user)
-    findings = findings_of(ledger)
+    hideable = Hideable(ledger)
+    findings, kernels = findings_of(ledger)
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
     recompute = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
@@ -130,7 +102,7 @@ def bottleneck(
     causes = causes_of(step, ledger, roofs, context)
     return {
         "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
-        "bottleneck": heaviest(by_class, idle, at_roof_of(ledger)),
+        "bottleneck": verdict(by_class, idle, step.duration),
         "speed_of_light": speed_of_light(ledger, step.duration),
         "mfu_at_least": utilization_of(ledger, step, lambda op: op.phase != "recompute"),
         "hfu_at_least": utilization_of(ledger, step, lambda op: True),
@@ -142,15 +114,18 @@ def bottleneck(
             "devices": [name for name in step.device.planes if TPU_RE.match(name)],
             "n_steps": len(step.device.steps),
         },
-        "budget": budget_of(by_class, idle, step),
+        "budget": budget_of(by_class, idle, hideable, step),
         "idle_by_cause": idle_by_cause(step),
         "recompute_dur_ps": recompute,
         "recompute_pct_of_step": percent(recompute, step.duration),
+        **recompute_fields(step),
         "findings": [
-            finding_row(rank, finding, step) for rank, finding in enumerate(findings[:top], 1)
+            finding_row(rank, finding, hideable, step)
+            for rank, finding in enumerate(findings[:top], 1)
         ],
-        "tail": tail_row(findings[top:]),
-        "chip": roofs.choice.chip,
+        "kernels_of_unknown_cost": [kernel_row(finding, step) for finding in kernels[:top]],
+        "tail": tail_row(findings[top:], kernels[top:]),
+        **chip_fields(roofs),
         "peaks_used": peaks_used(roofs),
     }
 
@@ -188,31 +163,43 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
     }
 
 
-def heaviest(by_class: Mapping[OpClass, Sequence[Entry]], idle: int, at_roof: int) -> Bottleneck:
-    """Return the class with the most time; the first in the order of the budget wins a tie."""
+def verdict(by_class: Mapping[OpClass, Sequence[Entry]], idle: int, duration: int) -> Bottleneck:
+    """Return the class that loses most time, or `at_roof` if little is lost and unknown.
+
+    The first class in the order of the budget wins a tie.
+    """
     weights: dict[Bottleneck, int] = {
         name: sum(entry.weight for entry in entries) for name, entries in by_class.items()
     }
-    weights |= {IDLE: idle, AT_ROOF: at_roof}
+    weights[IDLE] = idle
+    lost = sum(weights.values())
+    if not lost or lost * LITTLE < duration:
+        return AT_ROOF
     return max(weights, key=weights.__getitem__)
 
 
 def speed_of_light(ledger: Sequence[Entry], duration: int) -> SpeedOfLight:
-    """Return the share of the step that the chip needs, between two bounds."""
+    """Return the time that the chip needs for the step, between two bounds."""
     at_roof = at_roof_of(ledger)
     unknown = sum(entry.weight for entry in ledger if not entry.is_certain)
+    at_least, at_most = at_roof_of(filter(counts_for_lower_bound, ledger)), at_roof + unknown
     return {
         "at_roof_ps": at_roof,
         "unknown_ps": unknown,
-        "pct_at_least": percent(at_roof_of(filter(counts_for_lower_bound, ledger)), duration),
-        "pct_at_most": percent(at_roof + unknown, duration),
+        "at_least_ps": at_least,
+        "at_most_ps": at_most,
+        "pct_at_least": percent(at_least, duration),
+        "pct_at_most": percent(at_most, duration),
     }
 
 
 def utilization_of(
     ledger: Iterable[Entry], step: Step, counts: Callable[[Op], bool]
 ) -> float | None:
-    """Return a lower bound of the share of the step in which the matrix units are busy."""
+    """Return a lower bound of the share of the step in which the matrix units are busy.
+
+    None if the time that they need is unknown for all ops that count.
+    """
     t_compute = sum(
         (
             min(Fraction(entry.total), entry.t_compute)
@@ -221,7 +208,7 @@ def utilization_of(
         ),
         Fraction(0),
     )
-    return rounded(t_compute / step.duration, 6) if step.duration else None
+    return rounded(t_compute / step.duration, 6) if t_compute and step.duration else None
 
 
 def mfu_of(useful: int | Fraction | None, step: Step, roofs: Roofs) -> float | None:
@@ -237,40 +224,40 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
         return []
     over.sort(key=lambda entry: (-entry.total, entry.executions.op.agg_key))
     ops = [entry.executions.op for entry in over]
-    lines = dict.fromkeys(line_of(op).line or op.agg_key for op in ops)
-    named = list(lines)[:N_OVER_ROOF_NAMED]
     total = sum(entry.total for entry in over)
     return [
-        f"{len(over)} ops ({total} ps) are faster than their roof, because a count of flops or"
-        " bytes, a dtype or a peak is wrong; pct_at_least, mfu_at_least and hfu_at_least leave"
-        f" these ops out: {', '.join(named)}{', …' * (len(lines) > len(named))}"
+        over_roof_note(
+            f"{len(over)} ops ({total} ps) are faster than their roof, because a count of flops or"
+            " bytes, a dtype or a peak is wrong; pct_at_least, mfu_at_least and hfu_at_least leave"
+            " these ops out",
+            (line_of(op).line or op.agg_key for op in ops),
+        )
     ]
 
 
-def hideable(name: OpClass, duration: int, step: Step) -> int | None:
-    """Return the time that this step's math can hide; None for classes that cannot be hidden."""
-    return min(duration, step.by_kind[COMPUTE].total) if name in HIDEABLE else None
-
-
-def tail_row(findings: Sequence[Finding]) -> FindingsTail:
+def tail_row(findings: Sequence[Finding], kernels: Sequence[Finding]) -> FindingsTail:
     return {
         "n_findings_omitted": len(findings),
         "dur_ps": sum(finding.group.total for finding in findings),
         "lost_ps": sum(finding.lost or 0 for finding in findings),
+        "n_kernels_omitted": len(kernels),
+        "kernels_dur_ps": sum(finding.group.total for finding in kernels),
     }
 
 
 def budget_of(
-    by_class: Mapping[OpClass, Sequence[Entry]], idle: int, step: Step
+    by_class: Mapping[OpClass, Sequence[Entry]], idle: int, hideable: Hideable, step: Step
 ) -> list[BudgetRow]:
     return [
-        *(budget_row(name, entries, step) for name, entries in by_class.items()),
+        *(budget_row(name, entries, hideable, step) for name, entries in by_class.items()),
         rest_row(IDLE, idle, step),
         rest_row(OVERLAP, step.timeline.busy - Group(step.leaves).total, step),
     ]
 
 
-def budget_row(name: OpClass, entries: Sequence[Entry], step: Step) -> BudgetRow:
+def budget_row(
+    name: OpClass, entries: Sequence[Entry], hideable: Hideable, step: Step
+) -> BudgetRow:
     total = sum(entry.total for entry in entries)
     is_known = name not in (KERNEL, UNJUDGED)
     return {
@@ -279,7 +266,7 @@ def budget_row(name: OpClass, entries: Sequence[Entry], step: Step) -> BudgetRow
         "pct_of_step": percent(total, step.duration),
         "at_roof_ps": at_roof_of(entries) if is_known else None,
         "lost_ps": sum(entry.lost or 0 for entry in entries) if is_known else None,
-        "hideable_ps": hideable(name, total, step),
+        "hideable_ps": hideable.time_of(name, entries),
         "n_executions": sum(entry.executions.n for entry in entries),
     }
 
@@ -296,26 +283,48 @@ def rest_row(name: BudgetClass, duration: int, step: Step) -> BudgetRow:
     }
 
 
-def finding_row(rank: int, finding: Finding, step: Step) -> FindingRow:
+def finding_row(rank: int, finding: Finding, hideable: Hideable, step: Step) -> FindingRow:
     group = finding.group
     return {
         "rank": rank,
         "class": finding.name,
-        **likely_fields(finding.likely),
-        "agg_key": group.op.agg_key,
-        "tf_op": shortened(group.op.tf_op),
-        "kernel": finding.kernel,
-        "dur_ps": group.total,
-        "pct_of_step": percent(group.total, step.duration),
+        **common_fields(finding, step),
         "at_roof_ps": finding.at_roof,
         "lost_ps": finding.lost,
-        "hideable_ps": hideable(finding.name, group.total, step),
-        "n_executions": group.n,
-        "phases": group.time_by(lambda op: op.phase),
+        "hideable_ps": hideable.time_of(finding.name, finding.entries),
+        "kernel": finding.kernel,
         "waits_for": (
             group.where(is_exposed).time_by(lambda op: op.waits_for)
             if finding.name in (COLLECTIVE, HOST)
             else None
         ),
         "top_signature": ranked_by(group.members, lambda op: op.signature)[0][0],
+        "what_helps": finding.what_helps,
+    }
+
+
+def kernel_row(finding: Finding, step: Step) -> KernelRow:
+    op = finding.costliest.executions.op
+    config = op.instruction.config if op.instruction else None
+    return {
+        **common_fields(finding, step),
+        "kernel": op.kernel or op.name,
+        "declared": declared_row(op.declared_cost) if op.declared_cost else None,
+        "vmem_used_bytes": config.vmem_used if config else None,
+        "vmem_limit_bytes": config.vmem_limit if config else None,
+    }
+
+
+def common_fields(finding: Finding, step: Step) -> FindingFields:
+    group = finding.group
+    return {
+        **likely_fields(finding.likely),
+        "scope": finding.scope,
+        "shape": finding.shape,
+        "agg_key": group.op.agg_key,
+        "tf_op": shortened(group.op.tf_op),
+        "dur_ps": group.total,
+        "pct_of_step": percent(group.total, step.duration),
+        "n_executions": group.n,
+        "phases": group.time_by(lambda op: op.phase),
     }

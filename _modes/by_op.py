@@ -10,7 +10,7 @@ from _analysis.exposed import is_exposed
 from _analysis.ledger import entry_of
 from _analysis.likely_lines import line_of
 from _analysis.roofs import roofs_of
-from _analysis.rows import duration_fields, likely_fields, op_name, peaks_used
+from _analysis.rows import chip_fields, duration_fields, likely_fields, op_name, peaks_used
 from _pipeline.groups import group_by, percent, sum_if_known
 from _pipeline.names import nearest_names, resolve_name
 from _pipeline.no_answer import NoAnswer
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Fields,
         OpDetail,
         OpFields,
+        OpIfAsked,
         OpInProgram,
     )
     from _output.fields.by_op import Instruction as InstructionRow
@@ -69,25 +70,26 @@ def by_op(
     ranked = ranked_ops(step.leaves)
     containers = ranked_ops(step.containers)
     rows = [judge.op_row(rank, group) for rank, group in enumerate(ranked[:top], 1)]
-    fields: Fields = {
+    declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
+    detail: OpIfAsked = {}
+    if op is not None:
+        group = find_op(op, [*ranked, *containers], context)
+        row = judge.detail_row(ranked.index(group) + 1 if group in ranked else None, group)
+        detail = {"op": row}
+        if row["cost_source"] == DECLARED:
+            declared.add(row["kernel"])
+    context.notes += [*declared_notes(declared), *roofs.choice.notes]
+    return {
         "ops": rows,
         "tail": {
             "n_ops_omitted": len(ranked[top:]),
             "dur_ps": sum(group.total for group in ranked[top:]),
         },
         "containers": [container_row(group) for group in containers],
-        "chip": roofs.choice.chip,
+        **chip_fields(roofs),
         "peaks_used": peaks_used(roofs),
+        **detail,
     }
-    declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
-    if op is not None:
-        group = find_op(op, [*ranked, *containers], context)
-        rank = ranked.index(group) + 1 if group in ranked else None
-        detail = fields["op"] = judge.detail_row(rank, group)
-        if detail["cost_source"] == DECLARED:
-            declared.add(detail["kernel"])
-    context.notes += [*declared_notes(declared), *roofs.choice.notes]
-    return fields
 
 
 def ranked_ops(executions: Iterable[Executions]) -> list[Group]:
@@ -169,7 +171,7 @@ class Judge:
         cost = cost_of(op, self.by_user)
         # The trace's flops of an opaque op do not include what happens inside.
         flops = None if cost.source == OPAQUE else cost.flops
-        n_bytes = cost.bytes_accessed if cost.hbm_bytes is None else cost.hbm_bytes
+        n_bytes = cost.moved_bytes
         times = duration_fields(group)
         # The trace's figures of a container do not include how often its body runs.
         average = None if op.is_container else times["avg_dur_ps"]
@@ -191,6 +193,7 @@ class Judge:
             "shape": op.hlo.shape or op.shape,
             "dtype": cost.precision.dtype,
             "dtype_source": cost.precision.source,
+            "operand_dtypes": op.dtypes_read,
             "cost_source": None if cost.source == OPAQUE else cost.source,
             "flops": flops,
             "bytes_accessed": cost.bytes_accessed,

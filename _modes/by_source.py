@@ -1,10 +1,10 @@
-"""Show every source line with all figures."""
+"""Math by source line, complete; data movement and communication if asked for."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from _analysis.rows import group_fields, operand_dtypes, tail_row, topmost
+from _analysis.rows import group_fields, left_out, operand_dtypes, tail_row, topmost
 from _pipeline.groups import group_by, source_key
 from _pipeline.vocabulary import COMM, COMPUTE, DATA_MOVE
 
@@ -34,12 +34,16 @@ def by_source(
         kinds[DATA_MOVE] = DATA_MOVE
     if include_comm:
         kinds[COMM] = COMM
-    groups, omitted = topmost(step.of_kinds(*kinds), source_key, top)
+    listed = step.of_kinds(*kinds)
+    groups, omitted = topmost(listed, source_key, top)
     tail: TailIfAsked = {} if top is None else {"tail": tail_row(omitted)}
     return {
         "groups": [group_row(group, kinds[group.op.kind], step) for group in groups],
         **tail,
-        "totals": {"n_groups_total": len(groups) + len(omitted)},
+        "totals": {
+            "n_groups_total": len(groups) + len(omitted),
+            "left_out_ps": left_out(step, listed),
+        },
     }
 
 

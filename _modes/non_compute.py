@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _analysis.report import coverage
-from _analysis.rows import duration_fields, likely_rows, source_fields, tail_row, topmost
+from _analysis.rows import duration_fields, left_out, likely_rows, source_fields, tail_row, topmost
 from _pipeline.groups import Group, group_by, percent
 from _pipeline.vocabulary import COMM, COMM_STALL, COMPUTE, DATA_MOVE
 from _proto.hlo.text import dtype_and_layout_change
@@ -62,6 +62,7 @@ def non_compute(
             "non_compute_duration_ps": listed.total,
             "non_compute_pct_of_step": percent(listed.total, step.duration),
             "non_compute_pct_of_compute": percent(listed.total, step.by_kind[COMPUTE].total),
+            "left_out_ps": left_out(step, listed.members),
         },
     }
 

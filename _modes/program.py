@@ -6,6 +6,7 @@ from collections import Counter
 
 from _analysis.collective_plans import planned_collectives
 from _analysis.report import program_id_of
+from _analysis.rows import declared_row
 from _analysis.xla_flags import flag_findings, read_flags
 from _pipeline.groups import Group, sum_if_known
 from _pipeline.no_answer import NoAnswer
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from _analysis.collective_plans import Planned
     from _output.fields.program import (
-        Declared,
         Fields,
         ParametersTail,
         ProgramCollective,
@@ -155,14 +155,6 @@ def kernel_row(kernel: Kernel, n_instructions: int, group: Group) -> ProgramKern
         "n_instructions": n_instructions,
         "n_executions": group.n,
         "total_dur_ps": group.total,
-    }
-
-
-def declared_row(cost: DeclaredCost) -> Declared:
-    return {
-        "flops": cost.flops,
-        "bytes_accessed": cost.bytes_accessed,
-        "transcendentals": cost.transcendentals,
     }
 
 

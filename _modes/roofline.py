@@ -6,8 +6,8 @@ from collections import Counter
 
 from _analysis.costs import DECLARED, OPAQUE, costs_by_kernel, declared_notes
 from _analysis.judging import Verdict, judge, parts_of, weighted_average
-from _analysis.roofs import roofs_of, rounded
-from _analysis.rows import operand_dtypes, peaks_used
+from _analysis.roofs import over_roof_note, roofs_of, rounded
+from _analysis.rows import chip_fields, operand_dtypes, peaks_used
 from _pipeline.groups import percent, ranked_by
 from _pipeline.vocabulary import COMPUTE
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 N_TOP_SKIPPED = 10
 N_TOP_SHORTFALL = 10
-N_OVER_ROOF_NAMED = 3
 
 
 def roofline(
@@ -63,7 +62,7 @@ def roofline(
     tail: TailIfAsked = {} if top is None else {"tail": tail_row(ranked[top:])}
     context.notes += [*roofline_notes(verdicts), *roofs.choice.notes]
     return {
-        "chip": roofs.choice.chip,
+        **chip_fields(roofs),
         "peaks_used": {**peaks_used(roofs), "bytes": traffic},
         "step_summary": step_summary(ranked, compute.total),
         "groups": [roofline_row(verdict) for verdict in shown],
@@ -101,6 +100,7 @@ def roofline_row(verdict: Verdict) -> RooflineGroup:
         "n_executions": group.n,
         "total_dur_ps": total,
         "flops_sum": verdict.flops,
+        "flops_known_pct": percent(part.time_with_flops, total),
         "model_flops_sum": part.model_flops,
         "bytes_accessed_sum": part.bytes_accessed,
         "hbm_bytes_sum": part.hbm_bytes,
@@ -204,13 +204,12 @@ def skipped_row(skipped: Skipped, utilization: float | None) -> SkippedGroup:
 
 
 def hbm_util(part: Part, roofs: Roofs, hbm_only: bool) -> float | None:
-    """Return the HBM utilization of a part without a roof, or None if the part's bytes are
-    unknown."""
-    n_bytes, total = part.n_bytes(hbm_only), part.group.total
+    """Return the HBM utilization of a part without a roof, or None if bytes are unknown."""
+    time, total = roofs.t_memory(part.n_bytes(hbm_only)), part.group.total
     # XLA writes 0 bytes for an opaque op, so 0 means unknown.
-    if not part.bytes_accessed or n_bytes is None or roofs.hbm is None or not total:
+    if not part.bytes_accessed or time is None or not total:
         return None
-    return rounded(n_bytes / roofs.hbm / total, 6)
+    return rounded(time / total, 6)
 
 
 def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
@@ -218,14 +217,13 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
     over = [verdict for verdict in verdicts if verdict.is_over_roof]
     if over:
         over.sort(key=lambda verdict: (-verdict.total, verdict.part.whole.op.agg_key))
-        named = [
-            verdict.part.whole.op.source_inner or verdict.part.whole.op.agg_key
-            for verdict in over[:N_OVER_ROOF_NAMED]
-        ]
+        ops = [verdict.part.whole.op for verdict in over]
         notes.append(
-            f"{len(over)} groups have a roofline_util above 1, because a dtype, a peak or a flop"
-            " count is wrong:"
-            f" {', '.join(named)}{', …' * (len(over) > len(named))}"
+            over_roof_note(
+                f"{len(over)} groups have a roofline_util above 1, because a dtype, a peak or a flop"
+                " count is wrong",
+                (op.source_inner or op.agg_key for op in ops),
+            )
         )
     notes += declared_notes(
         {verdict.part.kernel for verdict in verdicts if verdict.source == DECLARED}

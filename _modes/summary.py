@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from _analysis.exposed import exposed
 from _analysis.gaps import Surroundings, longest_gaps
-from _analysis.rows import duration_fields, gap_row, group_fields, tail_row
+from _analysis.rows import duration_fields, gap_row, group_fields, recompute_fields, tail_row
 from _pipeline.device import STEPS
 from _pipeline.groups import Group, group_by, percent, ranked_by, source_key
 from _pipeline.step_pick import time_between
@@ -50,6 +50,7 @@ def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool =
         "tail_compute": tail_row(groups[top:]),
         "by_kind_rollup": {kind: kind_row(group, step) for kind, group in step.by_kind.items()},
         "by_phase_rollup": phase_rollup(step.by_kind[COMPUTE]),
+        **recompute_fields(step),
         "by_hlo_category": category_rows(step),
         "comm_rollup": [exposed_row(target, step) for target in exposed(step)],
         "kernels": [kernel_row(kernel, group, step) for kernel, group in kernels(step)],

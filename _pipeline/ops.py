@@ -307,6 +307,18 @@ class Op:
 
         return dot_of(self.instruction) if self.instruction else None
 
+    @property
+    def dtypes_read(self) -> list[str] | None:
+        """Return the dtypes of its dot's operands in memory, from its program."""
+        from _proto.hlo.dots import dtypes_read
+
+        return dtypes_read(self.instruction) if self.instruction else None
+
+    @property
+    def outputs(self) -> list[Array]:
+        """Return the arrays of its output, from its text or else from its shape."""
+        return self.hlo.outputs or parse_shape(self.shape or "")[0]
+
     @cached_property
     def dtype(self) -> DtypeClass:
         """Return the dtype of the output array that has most elements."""

@@ -57,7 +57,7 @@ def mixed_trace() -> bytes:
         op("a", "loop fusion", 100, 10, tf_op="jit(f)/add:", flops=8, bytes_accessed=64),
         op("b", "loop fusion", 110, 10, tf_op="jit(f)/sub:", shape="bf16[8]{0}", flops=8),
         op("bare", "convolution fusion", 120, 0, shape="bf16[8]{0}", flops=8, bytes_accessed=64),
-        op("part", "mystery", 120, 10),
+        op("part", "mystery", 120, 10, shape="()"),
         op("k.1", "custom-call", 130, 10, attributes=KERNEL, shape="bf16[8]{0}"),
         op("copy.1", "data formatting", 140, 10, text="%copy.1 = f32[8] copy(f32[8] %x)"),
         op("all-reduce.1", "all-reduce", 150, 10),
@@ -203,7 +203,7 @@ def hand_made_traces() -> list[bytes]:
             [
                 op("v", "convolution fusion", 0, shape="bf16[8]{0}", flops=8, bytes_accessed=8,
                    memory_access_breakdown=b""),
-                op("k", "custom-call", 0, attributes=KERNEL),
+                op("k", "custom-call", 0, attributes=KERNEL, shape="()"),
                 op("all-reduce.1", "all-reduce", 0),
                 op("mystery.1-done", "async-done", 0, tf_op="jit(f)/x:"),
             ]

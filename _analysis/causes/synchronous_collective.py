@@ -15,6 +15,7 @@ from __future__ import annotations
 from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.sentences import duration, line_says, percent_of, plural
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
+from _analysis.hideable import independent
 from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
@@ -69,35 +70,16 @@ def _hideable(of: StepProgram, collectives: Sequence[Executions]) -> dict[int, i
             for instruction in computation.instructions
             if (executions := of.ran.get(instruction)) and executions.op.kind == COMPUTE
         }
-        bit_of = {each: 1 << i for i, each in enumerate((*left, *(each for _, each in found)))}
-        before = _bits_before(computation, bit_of)
+        free = independent(computation, [moved for _, moved in found], left)
         for each, moved in sorted(found, key=lambda pair: -pair[0].total):
             hidden = 0
-            for math, time in left.items():
-                if before[moved] & bit_of[math] or before[math] & bit_of[moved]:
-                    continue
+            for math in free[moved]:
                 # Math that hides this collective cannot hide another one.
-                taken = min(time, each.total - hidden)
+                taken = min(left[math], each.total - hidden)
                 left[math] -= taken
                 hidden += taken
             hideable[id(each)] = hidden
     return hideable
-
-
-def _bits_before(
-    computation: Computation, bit_of: dict[Instruction, int]
-) -> dict[Instruction, int]:
-    """Map instructions to the bits of all that precede them in the flow of data.
-
-    A set of bits for each instruction makes one pass in schedule order enough.
-    """
-    before: dict[Instruction, int] = {}
-    for each in computation.instructions:
-        bits = 0
-        for operand in each.operands:
-            bits |= before.get(operand, 0) | bit_of.get(operand, 0)
-        before[each] = bits
-    return before
 
 
 def _cause(

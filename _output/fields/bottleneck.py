@@ -3,7 +3,15 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import IdleByCause, Line, PeaksUsed
+from _output.fields.rows import (
+    ChipFields,
+    Declared,
+    IdleByCause,
+    Line,
+    PeaksUsed,
+    RecomputeTotal,
+    VmemFields,
+)
 from _output.fields.units import (
     Bytes,
     Count,
@@ -26,12 +34,15 @@ class SpeedOfLight(TypedDict):
     unknown_ps: Picoseconds
     """Total duration of the classes `kernel` and `unjudged`, plus the time above roofs with only
     flops or only bytes known. The time above roofs is also part of `lost_ps`."""
+    at_least_ps: Picoseconds
+    """Time at the roof, without declared costs and without ops that are faster than their roof."""
+    at_most_ps: Picoseconds
+    """Time at the roof, assuming that ops of unknown cost are at the roof and declared costs are
+    true: `at_roof_ps` plus `unknown_ps`."""
     pct_at_least: Percent | None
-    """Time at the roof in percent of the step, without declared costs and without ops that are
-    faster than their roof."""
+    """`at_least_ps` in percent of the step."""
     pct_at_most: Percent | None
-    """Time at the roof in percent of the step, assuming that ops of unknown cost are at the roof
-    and declared costs are true."""
+    """`at_most_ps` in percent of the step."""
 
 
 class OverRoof(TypedDict):
@@ -73,31 +84,44 @@ class BudgetRow(BudgetClassed):
     """`dur_ps` beyond `at_roof_ps`; null if unknown."""
     hideable_ps: Picoseconds | None
     """For `collective`, `host` and `data_movement`: the most time that overlapping with math can
-    save, which is the smaller of `dur_ps` and the duration of the step's math. To save more of
-    `lost_ps`, move fewer bytes or overlap with the next step's math. Null for other classes."""
+    save. For a collective that stops the core: the time of the collective or the time of
+    independent math in the same computation, whichever is smaller; null for the row if such a
+    collective has no program. For all other ops: `dur_ps` or the duration of the step's math,
+    whichever is smaller. To save more of `lost_ps`, move fewer bytes. Null for other classes."""
     n_executions: Count | None
     """Number of executions; null for `idle` and `overlap`."""
 
 
 FindingClassed = TypedDict("FindingClassed", {"class": OpClass})
-"""The class of the line's ops; see the table of classes."""
+"""The class of the line's ops; see the table of classes. Kernels of unknown cost are not
+findings."""
 
 
-class Finding(FindingClassed, Line):
-    """The time that one line loses in one class."""
-
-    rank: Count
-    """Place in the list, from 1."""
+class FindingFields(Line):
+    scope: str | None
+    """Scope that takes most of the time, as in [by_scope](#by_scope); null if unknown."""
+    shape: str | None
+    """Output of the costliest op, without layout; at most three parts of a tuple.
+    Example: `bf16[4,2048,1024]`"""
     agg_key: str
     """Key of the group, or of the first op."""
     tf_op: str | None
     """The last 200 characters of the first op's path."""
-    kernel: str | None
-    """Name of the kernel, in class `kernel` and for kernels with a given or declared cost."""
     dur_ps: Picoseconds
     """Total duration of the line's ops in this class."""
     pct_of_step: Percent | None
     """`dur_ps` in percent of the step."""
+    n_executions: Count
+    """Number of executions."""
+    phases: dict[str, Picoseconds]
+    """Total duration by phase. Example: `{"forward": 2263430715, "recompute": 2272238509}`"""
+
+
+class Finding(FindingClassed, FindingFields):
+    """The time that one line loses in one class."""
+
+    rank: Count
+    """Place in the list, from 1."""
     at_roof_ps: Picoseconds | None
     """Least time that the chip needs for the line's ops; null if unknown."""
     lost_ps: Picoseconds | None
@@ -105,16 +129,28 @@ class Finding(FindingClassed, Line):
     hideable_ps: Picoseconds | None
     """The most time that overlapping this line with math can save, as in `budget`. Lines share the
     math that could hide them, so do not add up `hideable_ps` of several lines."""
-    n_executions: Count
-    """Number of executions."""
-    phases: dict[str, Picoseconds]
-    """Total duration by phase. Example: `{"forward": 2263430715, "recompute": 2272238509}`"""
+    kernel: str | None
+    """Name of a kernel with a given or declared cost; null for other ops."""
     waits_for: dict[str, Picoseconds] | None
     """Total duration by the operation that the core waits for, as in `comm_rollup` of summary;
     empty if no op of the line waits. Null in classes other than `collective` and `host`.
     Example: `{"all-gather": 83870, …, "all-to-all": 1526751862, …}`"""
     top_signature: str
     """Signature of the ops that take most of the line's time. Example: `all-to-all [all-to-all]`"""
+    what_helps: str | None
+    """What to change, by the class and kind of the costliest op; null if nothing is known to help.
+    The table above lists all such sentences."""
+
+
+class UnknownKernel(FindingFields, VmemFields):
+    """A Pallas kernel with unknown flops, at one line. The lost time is unknown, so the kernel has
+    no rank among the findings."""
+
+    kernel: str
+    """Name of the kernel."""
+    declared: Declared | None
+    """Cost of one execution that the kernel's author declares, without flops; null if nothing is
+    declared."""
 
 
 CauseName = Literal[
@@ -208,7 +244,7 @@ class Cause(TypedDict):
 
 
 class FindingsTail(TypedDict):
-    """The findings beyond `--top`."""
+    """The findings and kernels beyond `--top`."""
 
     n_findings_omitted: Count
     """Number of omitted findings."""
@@ -216,22 +252,26 @@ class FindingsTail(TypedDict):
     """Total duration of the omitted findings."""
     lost_ps: Picoseconds
     """Lost time of the omitted findings, as far as it is known."""
+    n_kernels_omitted: Count
+    """Number of omitted rows of `kernels_of_unknown_cost`."""
+    kernels_dur_ps: Picoseconds
+    """Total duration of the omitted kernels."""
 
 
-class Fields(TypedDict):
+class Fields(ChipFields, RecomputeTotal):
     causes: list[Cause]
     """Reasons why time is lost: patterns in the program that cost at least 0.5 % of the step, or
     memory. Most patterns need the program in the capture; a note says if the capture lacks the
     program."""
     bottleneck: Bottleneck
-    """The class with the most lost time (all time of `kernel` and `unjudged` counts as lost), or
-    `idle` if more time is idle, or `at_roof` if more time is at the roof."""
+    """The class that loses most time, counting all time of `kernel` and `unjudged` as lost, and
+    idle time as class `idle`. `at_roof` if all lost time together is less than 10 % of the step."""
     speed_of_light: SpeedOfLight
     """Least time that the chip needs for the step."""
     mfu_at_least: Fraction | None
     """Lower bound of the MFU: time that the matrix units need for the known flops at the peak rate,
     divided by the step's duration. Recomputation, declared costs and ops that are faster than their
-    roof are left out. Null if the step's duration is zero."""
+    roof are left out. Null if no other op has known flops, or if the step's duration is zero."""
     hfu_at_least: Fraction | None
     """Lower bound of the hardware flops utilization: `mfu_at_least` with recomputation included."""
     mfu: Fraction | None
@@ -258,10 +298,10 @@ class Fields(TypedDict):
     """Lost time by class and line (and kernel), at most `--top` rows, most lost time first; all
     time of unknown cost counts as lost. Ops without a stack count at their likely line. A line that
     is called from two places has two findings."""
+    kernels_of_unknown_cost: list[UnknownKernel]
+    """The time of class `kernel` by line and kernel, at most `--top` rows, most time first."""
     tail: FindingsTail
-    """Sums of the omitted findings."""
-    chip: str
-    """Name of the chip that the peak rates belong to."""
+    """Sums of the omitted findings and kernels."""
     peaks_used: PeaksUsed
     """Peak rates of the chip."""
 

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import Durations, Line, PeaksUsed
+from _output.fields.rows import ChipFields, Durations, Line, PeaksUsed
 from _output.fields.units import (
     Bytes,
     CostSource,
@@ -49,6 +49,10 @@ class OpFields(Durations, Line):
     """Dtype that decides the peak."""
     dtype_source: DtypeSource
     """Origin of `dtype`, as in [roofline](#roofline)."""
+    operand_dtypes: list[str] | None
+    """HLO dtypes that the op's dots read, each one once: those of their operands in memory, before
+    a fusion converts them. An operand that the fusion computes counts as it is multiplied. Null
+    without a dot or a program. Example: `["bf16"]`"""
     cost_source: CostSource | None
     """Origin of flops and bytes, as in [roofline](#roofline); null for a custom call with unknown
     flops."""
@@ -186,7 +190,7 @@ class OpIfAsked(TypedDict, total=False):
     """Details about the op that `--op` names; only with that option."""
 
 
-class Fields(OpIfAsked):
+class Fields(OpIfAsked, ChipFields):
     ops: list[Op]
     """The leaf ops that take most time, at most `--top`; ops of equal time are ordered by name."""
     tail: OpsTail
@@ -194,8 +198,6 @@ class Fields(OpIfAsked):
     (`non_while_duration_ps_sum`)."""
     containers: list[Container]
     """All ops that enclose other ops, most time first."""
-    chip: str
-    """The chip that the peaks belong to."""
     peaks_used: PeaksUsed
     """Peak rates of the chip."""
 

@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import Lead, StepFields, Totals
-from _output.fields.rows import DtypeFields, GroupFields, GroupTail
+from _output.fields.rows import DtypeFields, GroupFields, GroupTail, LeftOut
 from _output.fields.units import Bytes, Count, Flops, Picoseconds
 
 ListedKind = Literal["compute", "data_move", "comm"]
@@ -59,6 +59,9 @@ class Group(GroupFields, DtypeFields):
 class OwnTotals(TypedDict):
     n_groups_total: Count
     """Number of groups, including those that `--top` leaves out."""
+    left_out_ps: LeftOut
+    """Time other than math that is not in any group; see `--include-data-move` and
+    `--include-comm`."""
 
 
 class GroupTotals(Totals, OwnTotals):

@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import Lead, StepFields, Totals
-from _output.fields.rows import Durations, GroupTail, LikelySource, StackKey
+from _output.fields.rows import Durations, GroupTail, LeftOut, LikelySource, StackKey
 from _output.fields.units import Count, Percent, Picoseconds
 
 MovementKind = Literal["data_move", "comm"]
@@ -62,6 +62,10 @@ class OwnTotals(TypedDict):
     """`non_compute_duration_ps` in percent of the step."""
     non_compute_pct_of_compute: Percent | None
     """`non_compute_duration_ps` in percent of the compute time; the value can exceed 100."""
+    left_out_ps: LeftOut
+    """Time of data movement and communication that the lists leave out. `comm` is the time of
+    collectives that stop the core, unless `--include-comm` is given, plus waits with
+    `--no-comm-stalls`."""
 
 
 class NonComputeTotals(Totals, OwnTotals):

@@ -3,7 +3,8 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import Lead, StepAnswer
-from _output.fields.units import Bytes, Count, Flops, Picoseconds
+from _output.fields.rows import Declared, VmemFields
+from _output.fields.units import Bytes, Count, Picoseconds
 
 How = Literal["sync", "async", "async_fusion", "sparse_core"]
 FlagVerdict = Literal["unknown", "contradicts", "no_effect", "consistent"]
@@ -32,25 +33,6 @@ class ProgramCollective(TypedDict):
     payload_bytes: Bytes | None
     """Logical bytes of all executions, as in [comm](#comm); null without an execution, or if
     unknown for any execution."""
-
-
-class Declared(TypedDict):
-    """Cost of one execution of a kernel, as the kernel's author declares it."""
-
-    flops: Flops | None
-    """Declared number of floating-point operations."""
-    bytes_accessed: Bytes | None
-    """Declared number of bytes."""
-    transcendentals: Count | None
-    """Declared number of exponentials and similar operations."""
-
-
-class VmemFields(TypedDict):
-    vmem_used_bytes: Bytes | None
-    """Scoped VMEM that the instruction uses, according to the compiler."""
-    vmem_limit_bytes: Bytes | None
-    """Scoped VMEM that the instruction may use. Often null, because present compilers list the
-    limit only if the kernel sets a limit."""
 
 
 class ProgramKernel(VmemFields):

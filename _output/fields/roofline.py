@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import DtypeFields, PeaksUsed, SourceKey
+from _output.fields.rows import ChipFields, DtypeFields, PeaksUsed, SourceKey
 from _output.fields.units import (
     Bound,
     Bytes,
@@ -104,6 +104,8 @@ class RooflineGroup(SourceKey, DtypeFields):
     """T: total duration of the group, without executions of unknown cost."""
     flops_sum: Flops
     """F: flops of all executions."""
+    flops_known_pct: Percent | None
+    """Time of the executions with known flops, in percent of `total_dur_ps`; null if that is 0."""
     model_flops_sum: Flops | None
     """Flops that the model asked for; the compiler can add or save some."""
     bytes_accessed_sum: Bytes | None
@@ -208,9 +210,7 @@ class TailIfAsked(TypedDict, total=False):
     """Sums of the omitted groups; only with `--top`."""
 
 
-class Fields(TailIfAsked):
-    chip: str
-    """The chip that the peaks belong to."""
+class Fields(TailIfAsked, ChipFields):
     peaks_used: RooflinePeaks
     """Peak rates of the chip."""
     step_summary: StepSummary

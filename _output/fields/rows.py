@@ -121,6 +121,9 @@ class GroupFields(StackKey, Durations):
     """Number of executions by category. Example: `{"custom-call": 8, "loop fusion": 8}`"""
     flops_sum: Flops | None
     """Flops of all executions; null if no op of the group has a figure."""
+    flops_known_pct: Percent | None
+    """Total duration of the ops with known flops, in percent of the group. `flops_sum` leaves out
+    ops with unknown flops, such as kernels. Null if the group takes no time."""
     bytes_accessed_sum: Bytes | None
     """Bytes read and written in all memories; null if no op of the group has a figure."""
     phases: dict[str, Picoseconds]
@@ -148,6 +151,17 @@ class GroupTail(TypedDict):
     """Total duration of the omitted groups."""
 
 
+class LeftOut(TypedDict):
+    """Time other than math that the lists of this mode leave out."""
+
+    data_move: Picoseconds
+    """Copies, casts and layout changes."""
+    comm: Picoseconds
+    """Communication."""
+    other: Picoseconds
+    """Bookkeeping, and ops of unknown categories."""
+
+
 class DtypeFields(TypedDict):
     dtype_uncertain: bool
     """True if a matmul may have worked in another precision than the dtype of the output shows."""
@@ -157,6 +171,32 @@ class DtypeFields(TypedDict):
     of the largest operand that is a float or a narrow integer. Ops without such operands are left
     out.
     Example: `{"bf16": 146272060, "fp32": 47149264}`"""
+
+
+class Declared(TypedDict):
+    """Cost of one execution of a kernel, as the kernel's author declares it."""
+
+    flops: Flops | None
+    """Declared number of floating-point operations."""
+    bytes_accessed: Bytes | None
+    """Declared number of bytes."""
+    transcendentals: Count | None
+    """Declared number of exponentials and similar operations."""
+
+
+class VmemFields(TypedDict):
+    vmem_used_bytes: Bytes | None
+    """Scoped VMEM that the instruction uses, according to the compiler."""
+    vmem_limit_bytes: Bytes | None
+    """Scoped VMEM that the instruction may use. Often null, because present compilers list the
+    limit only if the kernel sets a limit."""
+
+
+class ChipFields(TypedDict):
+    chip: str
+    """The chip that the peaks belong to."""
+    chip_is_assumed: bool
+    """True if neither the trace nor `--chip` names a known chip, so the peaks may be wrong."""
 
 
 class PeaksUsed(TypedDict):
@@ -180,6 +220,13 @@ class PeaksUsed(TypedDict):
     peaks. Example: `builtin v7x table`"""
     unit: str
     """Unit of the HBM peak rate."""
+
+
+class RecomputeTotal(TypedDict):
+    recompute_total_dur_ps: Picoseconds
+    """Time of all ops of phase `recompute`: math, communication, copies and others."""
+    recompute_total_pct_of_step: Percent | None
+    """`recompute_total_dur_ps` in percent of the step."""
 
 
 class IdleByCause(TypedDict):

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import Durations, Gap, GroupFields, GroupTail
+from _output.fields.rows import Durations, Gap, GroupFields, GroupTail, RecomputeTotal
 from _output.fields.units import (
     Count,
     Kind,
@@ -162,7 +162,7 @@ class Step(PickedIfPicked):
     """Number of events that start in the step, containers included."""
 
 
-class Fields(TypedDict):
+class Fields(RecomputeTotal):
     top_compute_groups: list[ComputeGroup]
     """The groups of compute ops that take most time, at most `--top`."""
     tail_compute: GroupTail

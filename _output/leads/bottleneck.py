@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from _output.fields.bottleneck import Answer, Cause, Finding
+    from _output.fields.bottleneck import Answer, Cause, Finding, UnknownKernel
 
 # The headline names no cause that gains less than this share of the step.
 WORTH_NAMING_PCT: Final = 5
@@ -54,6 +54,7 @@ def sentences(answer: Answer) -> Iterator[str]:
             f" {part_of(cause['gain_ps'], step)}{percent(cause['gain_pct_of_step'])}."
         )
     yield verdict(answer)
+    yield from bounds(answer)
 
 
 def main_cause(answer: Answer) -> Cause | None:
@@ -69,12 +70,24 @@ def verdict(answer: Answer) -> str:
         return "The step is close to what the chip can do."
     lost = time_of(name, answer)
     if name in ("kernel", "unjudged"):
-        return f"The largest part is {CLASSES[name]}: {part_of(lost, step)}."
+        kernel = next(iter(answer["kernels_of_unknown_cost"]), None) if name == "kernel" else None
+        where = f", of which {time(kernel['dur_ps'])}{place(kernel)}" if kernel else ""
+        return f"The largest part is {CLASSES[name]}: {part_of(lost, step)}{where}."
     worst = next((row for row in answer["findings"] if row["class"] == name), None)
     where = ""
     if worst and worst["lost_ps"]:
         where = f", of which {time(worst['lost_ps'])}{place(worst)}"
-    return f"The largest loss is {CLASSES[name]}: {part_of(lost, step)}{where}."
+    peaks = f" at {answer['chip']} peaks" if answer["chip_is_assumed"] else ""
+    return f"The largest loss{peaks} is {CLASSES[name]}: {part_of(lost, step)}{where}."
+
+
+def bounds(answer: Answer) -> Iterator[str]:
+    """Yield how fast the chip could run the step, if anything is known of that."""
+    light = answer["speed_of_light"]
+    if light["at_least_ps"] and answer["bottleneck"] != "at_roof":
+        chip = f"A {answer['chip']} chip" if answer["chip_is_assumed"] else "The chip"
+        most = min(light["at_most_ps"], answer["step_duration_ps"])
+        yield f"{chip} could run this step in {time(light['at_least_ps'])} to {time(most)}."
 
 
 def time_of(name: str, answer: Answer) -> int:
@@ -82,7 +95,7 @@ def time_of(name: str, answer: Answer) -> int:
     return row["dur_ps"] if row["lost_ps"] is None else row["lost_ps"]
 
 
-def place(row: Finding) -> str:
+def place(row: Finding | UnknownKernel) -> str:
     line = row["source_user"] or row["source_inner"]
     if row["kernel"]:
         return f" in {short(row['kernel'])}{at(line)}"

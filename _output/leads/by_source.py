@@ -26,14 +26,13 @@ def sentences(answer: Answer) -> Iterator[str]:
         f"{counted(len(groups), 'group')} of ops by source line; most time is{line}:"
         f" {part_of(top['total_dur_ps'], step)}."
     )
-    kinds = {group["kind"] for group in groups}
     left_out = [
         f"{time(duration)} of {name}"
-        for kind, name, duration in (
-            ("comm", "communication", totals["comm_duration_ps"]),
-            ("data_move", "data movement", totals["data_move_duration_ps"]),
+        for name, duration in (
+            ("communication", totals["left_out_ps"]["comm"]),
+            ("data movement", totals["left_out_ps"]["data_move"]),
         )
-        if duration and kind not in kinds
+        if duration
     ]
     if left_out:
         yield f"Left out: {' and '.join(left_out)}."

@@ -28,8 +28,8 @@ def sentences(answer: Answer) -> Iterator[str]:
         line = at(top["source_user"] or top["source_inner"])
         took = time(top["total_dur_ps"])
         yield f"The largest part is {short(top['hlo_category'])}{line}: {took}."
-    left_out = totals["data_move_duration_ps"] + totals["comm_duration_ps"] - listed
-    if left_out > 0:
+    left_out = totals["left_out_ps"]["comm"]
+    if left_out:
         yield f"{time(left_out)} of communication is left out."
 
 

@@ -38,6 +38,7 @@ function budgetBar(rows) {
 
 function goToClass(name) {
   if (name === "idle") tables.idle?.goTo(0);
+  else if (name === "kernel") tables["unknown-kernels"]?.goTo(0);
   else tables.findings?.goToClass(name);
 }
 

@@ -71,7 +71,7 @@ function cards() {
     card("math in use", figure("share", found.hfu_at_least, PEAK_UNKNOWN), "of the matrix units, at least", "hfu_at_least"),
     card("idle", figure("percent", totals.idle_pct_of_step), asTime(totals.idle_duration_ps)),
     card("exposed communication", figure("percent", ANSWERS.comm.totals.exposed_pct_of_step), asTime(ANSWERS.comm.totals.exposed_ps)),
-    card("recomputed", figure("percent", found.recompute_pct_of_step), asTime(found.recompute_dur_ps)),
+    card("recomputed", figure("percent", found.recompute_total_pct_of_step), asTime(found.recompute_total_dur_ps)),
     card(
       "memory at the peak",
       figure("bytes", ANSWERS.memory.peak_bytes, REASONS[DATA.parts.memory]),
@@ -117,6 +117,20 @@ function findings() {
       nColumn,
     ],
     { label: "findings", untitled: true, classes: true, rest: rest(tail.n_findings_omitted, "findings", tail.dur_ps) || leftOut("bottleneck", "findings") },
+  );
+  addTable(
+    "findings",
+    "unknown-kernels",
+    ANSWERS.bottleneck.kernels_of_unknown_cost,
+    [
+      column("kernel", "kernel", "text", { most: 40 }),
+      lineColumn,
+      column("dur_ps", "time", "time"),
+      shareColumn,
+      nColumn,
+      column("vmem_used_bytes", "VMEM used", "bytes", { why: () => "the program is not in the capture" }),
+    ],
+    { label: "kernels of unknown cost: nobody knows what they lose", rest: rest(tail.n_kernels_omitted, "kernels", tail.kernels_dur_ps) },
   );
 }
 

@@ -1,4 +1,4 @@
-"""Find the precision of the dots that an instruction is or contains."""
+"""Find the dots that an instruction is or contains: their precision, and the dtypes they read."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from _proto.trace.wire import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from _proto.hlo.program import Instruction
     from _proto.hlo.text import DtypeClass
 
 _DOTS = ("convolution", "dot")
+# Opcodes that keep the elements, between a fusion's parameters and the dot.
+_CONVERTS = ("convert", "bitcast", "copy", "reshape", "transpose")
 # Order of dtype classes by width: the wider class of two operands decides the peak.
 _WIDTH = {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2, OTHER: 3}
 
@@ -50,6 +54,41 @@ def dot_of(op: Instruction) -> Dot | None:
         return None
     widest = max(arrays, key=lambda array: array.bits or 0)
     return Dot(max(classes, key=_WIDTH.__getitem__), widest.dtype)
+
+
+def dtypes_read(op: Instruction) -> list[str] | None:
+    """Return the HLO dtypes in which the operands of an op's dots are in memory, each one once.
+
+    None if there is no dot, or if an operand is unreadable.
+    """
+    dtypes: list[str] = []
+    for part in (op, *op.inside()):
+        if part.opcode in _DOTS:
+            for operand_id in part.message.operand_ids[:2]:
+                operand = part.computation.instruction(operand_id)
+                arrays = operand and _before_converts(operand, op).arrays
+                if not arrays or len(arrays) != 1:
+                    return None
+                dtypes.append(arrays[0].dtype)
+    return list(dict.fromkeys(dtypes)) or None
+
+
+def _before_converts(value: Instruction, op: Instruction) -> Instruction:
+    """Return what a value in a fusion is converted from: an operand of `op`, or another value."""
+    passed: set[Instruction] = set()
+    while value.computation is not op.computation and value not in passed:
+        passed.add(value)
+        before: Sequence[Instruction | None] = ()
+        if value.opcode == "parameter" and value.computation.caller:
+            before = value.computation.caller.operands[value.message.parameter_number :]
+        elif value.opcode == "fusion":
+            before = [computation.root for computation in value.called]
+        elif value.opcode in _CONVERTS:
+            before = value.operands
+        if not before or before[0] is None:
+            break
+        value = before[0]
+    return value
 
 
 def _operands(dot: Instruction) -> list[tuple[DtypeClass, Array]] | None:

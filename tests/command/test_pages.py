@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 import _peaks
 import compute_breakdown
-from _analysis import ledger
+from _analysis import ledger, remedies
 from _output.fields.roofline import SkipReason
 from _pipeline import no_answer
 from tests.answers import BATCH, refusals
@@ -117,6 +117,10 @@ class Tables(unittest.TestCase):
         classes = " ".join(row[0] for row in table(SKILL, "class", "what it means"))
         known = {*ledger.CLASSES, "idle", "overlap", "at_roof"}
         self.assertEqual(set(re.findall(r"`(\w+)`", classes)), known)
+
+    def test_tables_of_remedies_are_those_of_the_program(self) -> None:
+        self.assertIn(f"\n{remedies.table_of_findings()}\n", FIELDS)
+        self.assertIn(f"\n{remedies.table_of_idle_time()}\n", PAGES["GUIDE.md"])
 
 
 class Names(unittest.TestCase):

@@ -16,7 +16,7 @@ from tests.builders.xspace import (
     trace,
 )
 from tests.harness import OFFLOADING, answer, command, run
-from tests.modes.small_steps import HERE, PEAKS, STEP, kernel, leaf, matmul
+from tests.modes.small_steps import BF16, HERE, PEAKS, STEP, kernel, leaf, matmul
 
 Json = dict[str, Any]
 
@@ -62,15 +62,215 @@ class Findings(unittest.TestCase):
             self.assertEqual([row["class"] for row in said["findings"]], [name])
 
 
+class Facts(unittest.TestCase):
+    """What a finding says of its line."""
+
+    def test_shape_is_that_of_the_costliest_op_without_layout(self) -> None:
+        for shape, shown in (
+            (BF16, "bf16[8,128]"),
+            ("(f32[8]{0}, s32[]{:T(128)})", "(f32[8], s32[])"),
+            ("(f32[1]{0}, f32[2]{0}, f32[3]{0}, f32[4]{0})", "(f32[1], f32[2], f32[3], …)"),
+        ):
+            ops = [leaf(0, 9, "a.1", stack=HERE), leaf(9, 10, "a.2", stack=HERE, shape=shape)]
+            with self.subTest(shape=shape):
+                (row,) = bottleneck(ops)["findings"]
+                self.assertEqual(row["shape"], shown)
+        (row,) = bottleneck([op("a", "loop fusion", 0, 9, text="a", shape="")])["findings"]
+        self.assertIsNone(row["shape"])
+
+    def test_scope_is_that_of_most_time(self) -> None:
+        for times, scope in (((5, 4, 10), "mlp"), ((5, 5, 9), "attn"), ((0, 0, 9), None)):
+            paths = ("jit(f)/attn/dot:", "jit(f)/attn/add:", "jit(f)/mlp/dot:")
+            if scope is None:
+                paths = ("", "", "")
+            ops = [
+                leaf(20 * i, time, f"a.{i}", stack=HERE, tf_op=path)
+                for i, (time, path) in enumerate(zip(times, paths, strict=True))
+            ]
+            with self.subTest(times=times):
+                (row,) = bottleneck(ops)["findings"]
+                self.assertEqual(row["scope"], scope)
+
+
+class WhatHelps(unittest.TestCase):
+    """A step of 1000 ps, a peak of 2 flops per picosecond, and 1 GiB per second."""
+
+    def test_sentence_goes_by_class_and_kind_of_the_costliest_op(self) -> None:
+        host = "f32[8]{0:S(5)}"
+        path = {"tf_op": "jit(f)/dot:"}
+        for ran, begin in (
+            (op("all-to-all.1", "all-to-all", 0, 9), "Shard the array alike"),
+            (op("all-gather.1", "all-gather", 0, 9), "Make it asynchronous"),
+            (op("all-to-all-done.1", "all-to-all-done", 0, 9), "Start it earlier"),
+            (op("copy-done.1", "copy-done", 0, 9, shape=host), "Offload less"),
+            (op("copy-done.1", "copy-done", 0, 9, operands=f"{host} %x"), "Start the copy a layer"),
+            (op("infeed.1", "infeed", 0, 9), "Take callbacks"),
+            (op("copy-done.1", "copy-done", 0, 9), "The prefetch is late"),
+            (op("convert.1", "convert", 0, 9), "Cast once"),
+            (op("copy.1", "data formatting", 0, 9), "Use the axes"),
+            (op("transpose.1", "transpose", 0, 9), "Use the axes"),
+            (op("dynamic-slice.1", "dynamic-slice", 0, 9), "Don't split"),
+            (op("broadcast.1", "broadcast", 0, 9), "Pass the small array"),
+            (op("gather.1", "gather", 0, 9), "Gather and scatter"),
+            (matmul(0, 9, 8, 0), "Make matmuls larger"),
+            (matmul(0, 9, 8, 0, shape="f32[8]{0}"), None),
+            (matmul(0, 9, 0, 1), "Use more rows"),
+            (leaf(0, 9, bytes_accessed=1, flops=0, **path), "Write fewer"),
+            (leaf(0, 9, "copy_bitcast_fusion.1", bytes_accessed=1, **path), "Use the axes"),
+            (op("f", "custom fusion", 0, 9, bytes_accessed=1, tf_op="f/gather:"), "Gather and"),
+            (leaf(0, 9, "scatter.1", bytes_accessed=1, **path), "Gather and scatter"),
+            (leaf(0, 900 * 10**9, bytes_accessed=2**20, **path), "This is vector work"),
+            (leaf(0, 9, bytes_accessed=0, **path), "This is vector work"),
+            (leaf(0, 9, bytes_accessed=0, flops=8), "This is vector work"),
+            (leaf(0, 9), None),
+            (op("tuple.1", "tuple", 0, 9), None),
+        ):
+            with self.subTest(ran=ran):
+                (row,) = bottleneck([ran])["findings"]
+                if begin is None:
+                    self.assertIsNone(row["what_helps"])
+                else:
+                    self.assertTrue(row["what_helps"].startswith(begin), row["what_helps"])
+
+    def test_kernel_of_known_cost_has_advice_on_blocks(self) -> None:
+        (row,) = bottleneck([kernel(0, 9)], "--kernel-cost", "flash=8,8")["findings"]
+        self.assertTrue(row["what_helps"].startswith("Try larger blocks"))
+
+    def test_matmul_in_fp32_should_multiply_in_bf16(self) -> None:
+        options = ("--peak-tflops-fp32", "2")
+        (row,) = bottleneck([matmul(0, 9, 8, 0, shape="f32[8]{0}")], *options)["findings"]
+        self.assertTrue(row["what_helps"].startswith("Multiply in bf16"))
+
+    def test_vector_work_is_where_bytes_explain_less_than_a_twentieth(self) -> None:
+        # A byte takes about 931 ps.
+        for dur, begin in ((18_626, "Write fewer"), (18_627, "This is vector work")):
+            (row,) = bottleneck([leaf(0, dur, bytes_accessed=1)])["findings"]
+            self.assertTrue(row["what_helps"].startswith(begin), (dur, row["what_helps"]))
+
+
+class UnknownKernels(unittest.TestCase):
+    OPS = (
+        kernel(0, 50, "flash.1", stack=HERE, tf_op="jit(f)/attn/pallas_call:"),
+        kernel(50, 20, "flash.2", stack=HERE, tf_op="jit(f)/attn/pallas_call:"),
+        kernel(100, 60, "other.1", stack="m.py:2:2"),
+        matmul(200, 100, 100, 0, stack="m.py:3:3"),
+    )
+
+    def test_kernels_have_a_list_without_rank(self) -> None:
+        said = bottleneck(list(self.OPS))
+        self.assertEqual([row["class"] for row in said["findings"]], ["compute_bound"])
+        rows = said["kernels_of_unknown_cost"]
+        facts = ("kernel", "source_inner", "dur_ps", "n_executions", "scope", "shape")
+        self.assertEqual(
+            [tuple(row[name] for name in facts) for row in rows],
+            [
+                ("flash", "m.py:1", 70, 2, "attn", "bf16[8,128]"),
+                ("other", "m.py:2", 60, 1, None, "bf16[8,128]"),
+            ],
+        )
+        self.assertNotIn("rank", rows[0])
+        self.assertEqual(rows[0]["pct_of_step"], 7)
+
+    def test_top_limits_the_list(self) -> None:
+        said = bottleneck(list(self.OPS), "--top", "1")
+        self.assertEqual([row["kernel"] for row in said["kernels_of_unknown_cost"]], ["flash"])
+        tail = said["tail"]
+        self.assertEqual((tail["n_kernels_omitted"], tail["kernels_dur_ps"]), (1, 60))
+        self.assertEqual((tail["n_findings_omitted"], tail["dur_ps"]), (0, 0))
+
+    def test_kernel_with_a_cost_is_a_finding(self) -> None:
+        said = bottleneck(list(self.OPS), "--kernel-cost", "flash=8,8")
+        self.assertEqual([row["kernel"] for row in said["kernels_of_unknown_cost"]], ["other"])
+        self.assertIn("flash", [row["kernel"] for row in said["findings"]])
+
+
+class Verdict(unittest.TestCase):
+    """A step of 1000 ps with a peak of 2 flops per picosecond."""
+
+    def test_most_lost_time_decides(self) -> None:
+        # The matmul needs 600 of its 700 ps, and the copy loses 150 ps.
+        ops = [matmul(0, 700, 1200, 0), op("copy.1", "copy", 700, 150)]
+        for more, name in (
+            ([], "data_movement"),
+            ([op("infeed.1", "infeed", 850, 149)], "data_movement"),
+            ([op("infeed.1", "infeed", 850, 150)], "host"),
+            ([matmul(850, 150, 60, 0, name="f.2")], "compute_bound"),
+        ):
+            with self.subTest(more=more):
+                self.assertEqual(bottleneck([*ops, *more])["bottleneck"], name)
+
+    def test_kernels_of_unknown_cost_and_idle_time_compete(self) -> None:
+        ops = [matmul(0, 700, 1200, 0)]
+        for more, name in (
+            ([kernel(700, 160)], "kernel"),
+            ([leaf(700, 160, "f.2")], "unjudged"),
+            ([kernel(700, 90), leaf(790, 90, "f.2")], "idle"),
+            ([], "idle"),
+        ):
+            with self.subTest(more=more):
+                self.assertEqual(bottleneck([*ops, *more])["bottleneck"], name)
+
+    def test_step_is_at_roof_if_less_than_a_tenth_is_lost_or_unknown(self) -> None:
+        for copied, name in ((99, "at_roof"), (100, "data_movement")):
+            # The matmul is at its roof.
+            ops = [matmul(0, 1000 - copied, 2000, 0), op("copy.1", "copy", 1000 - copied, copied)]
+            with self.subTest(copied=copied):
+                self.assertEqual(bottleneck(ops)["bottleneck"], name)
+        # No class reaches a tenth alone.
+        ops = [matmul(0, 860, 1720, 0), op("copy.1", "copy", 860, 50), kernel(910, 60)]
+        self.assertEqual(bottleneck(ops)["bottleneck"], "kernel")
+
+    def test_bounds_of_the_time_that_the_chip_needs(self) -> None:
+        said = bottleneck([matmul(0, 500, 200, 0), kernel(500, 150)])["speed_of_light"]
+        self.assertEqual((said["at_least_ps"], said["at_most_ps"]), (100, 250))
+        self.assertEqual((said["pct_at_least"], said["pct_at_most"]), (10, 25))
+
+
+class Utilization(unittest.TestCase):
+    """The peak is 2 flops per picosecond."""
+
+    def test_unknown_flops_have_no_lower_bound(self) -> None:
+        again = matmul(0, 100, 100, 0, tf_op="jit(f)/rematted_computation/dot:")
+        for ops, mfu, hfu in (
+            ([], None, None),
+            ([kernel(0, 100)], None, None),
+            ([leaf(0, 100, bytes_accessed=8)], None, None),
+            ([matmul(0, 100, 100, 0, shape="f64[8]{0}")], None, None),
+            ([again], None, 0.05),
+            ([matmul(0, 100, 100, 0)], 0.05, 0.05),
+        ):
+            with self.subTest(ops=ops):
+                said = bottleneck([op("copy.1", "copy", 200, 70), *ops])
+                self.assertEqual((said["mfu_at_least"], said["hfu_at_least"]), (mfu, hfu))
+
+
+class Recomputed(unittest.TestCase):
+    def test_total_counts_all_kinds(self) -> None:
+        again = "jit(f)/checkpoint/rematted_computation/dot:"
+        ops = [
+            leaf(0, 100, tf_op=again),
+            leaf(100, 50, "f.2", tf_op="jit(f)/jvp()/dot:"),
+            op("all-gather.1", "all-gather", 200, 30, tf_op=again),
+            op("copy.1.remat", "copy", 300, 20, tf_op="jit(f)/jvp()/copy:"),
+            op("tuple.1", "mystery", 400, 7, tf_op=again),
+        ]
+        said = bottleneck(ops)
+        self.assertEqual((said["recompute_dur_ps"], said["recompute_pct_of_step"]), (100, 10))
+        for mode in ("bottleneck", "summary"):
+            found = answer(trace(ops, STEP), mode)
+            self.assertEqual(found["recompute_total_dur_ps"], 157)
+            self.assertEqual(found["recompute_total_pct_of_step"], 15.7)
+
+
 class Hideable(unittest.TestCase):
-    def test_hideable_time_is_limited_by_math(self) -> None:
+    def test_asynchronous_time_is_limited_by_math(self) -> None:
         ops = [
             leaf(0, 30),  # unjudged
             matmul(30, 20, 10, 0, name="f.2"),
             kernel(50, 10),
             op("copy.1", "copy", 100, 70, stack="m.py:9:1"),
-            op("all-reduce.1", "all-reduce", 200, 50),
-            op("infeed.1", "infeed", 300, 60),
+            op("all-reduce-done.1", "all-reduce-done", 200, 50),
+            op("infeed.1", "infeed", 300, 80),
         ]
         said = bottleneck(ops)
         expected = {"collective": 50, "host": 60, "data_movement": 60}
@@ -83,6 +283,52 @@ class Hideable(unittest.TestCase):
         self.assertEqual([row["hideable_ps"] for row in said["findings"]], [0])
         rows = {row["class"]: row["hideable_ps"] for row in said["budget"]}
         self.assertEqual((rows["data_movement"], rows["collective"], rows["idle"]), (0, 0, None))
+
+    def test_synchronous_collective_without_a_program_is_unknown(self) -> None:
+        ops = [leaf(0, 30), op("all-reduce.1", "all-reduce", 200, 50)]
+        # It makes its row unknown.
+        ops.append(op("all-gather-done.1", "all-gather-done", 300, 10))
+        said = bottleneck(ops)
+        self.assertEqual([row["hideable_ps"] for row in said["findings"]], [None, None])
+        rows = {row["class"]: row["hideable_ps"] for row in said["budget"]}
+        self.assertEqual((rows["collective"], rows["host"]), (None, 0))
+
+    def test_independent_math_of_its_computation_hides_a_synchronous_collective(self) -> None:
+        program = {
+            "elsewhere": [
+                hlo_proto.op("y", "parameter"),
+                hlo_proto.op("distant", "negate", "y"),
+                hlo_proto.op("moved.2", "all-reduce", "distant"),
+            ],
+            "main": [
+                hlo_proto.op("x", "parameter"),
+                hlo_proto.op("before", "negate", "x"),
+                hlo_proto.op("moved.1", "all-reduce", "before"),
+                hlo_proto.op("free.1", "exponential", "x"),
+                hlo_proto.op("free.2", "negate", "free.1"),
+                hlo_proto.op("after", "add", "moved.1", "free.2"),
+                hlo_proto.op("call.1", "call", "x", calls=["elsewhere"]),
+                hlo_proto.op("moved.3", "all-gather", "x"),
+            ],
+        }
+        for free in (5, 60, 100):
+            facts: Json = {"program_id": 7, "stack": HERE}
+            ran = [
+                *(leaf(i, 40, name, **facts) for i, name in enumerate(("before", "after"))),
+                leaf(100, 20, "distant", **facts),
+                leaf(200, free, "free.1", **facts),
+                leaf(300, 20, "free.2", **facts),
+                # Two executions of 50 ps take 100 ps.
+                *(op("moved.1", "all-reduce", 400 + 50 * i, 50, **facts) for i in (0, 1)),
+                op("moved.2", "all-reduce", 500, 50, **facts),
+            ]
+            beside = hlo_proto.metadata_plane({7: ("jit_f(7)", hlo_proto.hlo_proto(program))})
+            said = answer(encode(Space([tpu_plane(ran, STEP), beside])), "bottleneck", *PEAKS)
+            budget = {row["class"]: row["hideable_ps"] for row in said["budget"]}
+            (row,) = [row for row in said["findings"] if row["class"] == "collective"]
+            with self.subTest(free=free):
+                self.assertEqual(row["hideable_ps"], min(100, free + 20))
+                self.assertEqual(budget["collective"], row["hideable_ps"])
 
 
 class OverRoof(unittest.TestCase):

@@ -277,6 +277,48 @@ class Figures(unittest.TestCase):
         said = answer(data, "roofline")
         self.assertEqual(said["groups"][0]["operand_dtypes"], {"bf16": 10**6})
 
+    def test_operand_dtypes_are_those_in_memory(self) -> None:
+        square = {dtype: array(dtype, 8, 8) for dtype in ("f32", "bf16", "s32", "pred")}
+        widened = [
+            instruction("w.0", "parameter", shape=square["f32"]),
+            instruction("w.1", "convert", "w.0", shape=square["bf16"]),
+        ]
+        fused = [
+            instruction("x", "parameter", shape=square["bf16"]),
+            instruction("y", "parameter", shape=square["f32"], number=1),
+            instruction("ids", "parameter", shape=square["s32"], number=2),
+            instruction("w", "fusion", "y", shape=square["bf16"], calls=["widened"]),
+            instruction("hot", "compare", "ids", "ids", shape=square["pred"]),
+            instruction("sum", "add", "x", "x", shape=square["bf16"]),
+        ]
+        main = [
+            instruction("a", "parameter", shape=square["bf16"]),
+            instruction("b", "parameter", shape=square["f32"], number=1),
+            instruction("c", "parameter", shape=square["s32"], number=2),
+        ]
+        for operands, expected in (
+            (("x", "x"), ["bf16"]),
+            (("x", "y"), ["bf16", "f32"]),
+            (("w", "w"), ["f32"]),
+            (("w", "sum"), ["f32", "bf16"]),
+            (("hot", "x"), ["pred", "bf16"]),
+            (None, None),
+        ):
+            dot = [instruction("d", "dot", *operands, shape=square["bf16"])] if operands else []
+            top = instruction("f.1", "fusion", "a", "b", "c", calls=["fused"], shape=square["bf16"])
+            program = hlo_proto.hlo_proto(
+                {"widened": widened, "fused": [*fused, *dot], "main": [*main, top]}
+            )
+            ops = [matmul(0, 10, program_id=7)]
+            data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", program)})]))
+            with self.subTest(operands=operands):
+                self.assertEqual(answer(data, "by_op")["ops"][0]["operand_dtypes"], expected)
+        # A dot that is not fused reads its operands as they are.
+        bare = hlo_proto.hlo_proto({"main": [*main, instruction("f.1", "dot", "a", "b")]})
+        data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", bare)})]))
+        self.assertEqual(answer(data, "by_op")["ops"][0]["operand_dtypes"], ["bf16", "f32"])
+        self.assertIsNone(said_of(ops)["ops"][0]["operand_dtypes"])
+
     def test_chip_and_peak_options_apply(self) -> None:
         said = said_of([matmul(0, 10**7)], "--chip", "v4", "--peak-tflops-bf16", "100")
         self.assertEqual((said["chip"], said["peaks_used"]["peak_tflops_bf16"]), ("v4", 100.0))

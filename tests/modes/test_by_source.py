@@ -50,6 +50,37 @@ class GroupNumbers(unittest.TestCase):
             (row["flops_sum"], row["bytes_accessed_sum"], row["model_flops_sum"]), (32, 0, 9)
         )
 
+    def test_totals_say_what_is_left_out(self) -> None:
+        ops = [
+            leaf(0, 1),
+            op("copy.1", "copy", 10, 2),
+            op("all-reduce.1", "all-reduce", 20, 4),
+            op("tuple.1", "tuple", 30, 8),
+        ]
+        for options, data_move, comm in (
+            ((), 2, 4),
+            (("--include-comm",), 2, 0),
+            (("--include-data-move",), 0, 4),
+            (("--include-comm", "--include-data-move"), 0, 0),
+        ):
+            left_out = answer(trace(ops, STEP), "by_source", *options)["totals"]["left_out_ps"]
+            self.assertEqual(left_out, {"data_move": data_move, "comm": comm, "other": 8})
+
+    def test_share_of_time_with_known_flops(self) -> None:
+        known, unknown = leaf(0, 30, "a", flops=0, stack=HERE), leaf(30, 10, "b", stack=HERE)
+        opaque = kernel(40, 60, flops=0, stack=HERE)
+        for ops, n_flops, share in (
+            ([known], 0, 100),
+            ([unknown], None, 0),
+            ([known, unknown], 0, 75),
+            ([known, unknown, opaque], 0, 30),
+            ([kernel(0, 60, flops=8, stack=HERE)], 8, 100),
+            ([leaf(0, 0, flops=8)], 8, None),
+        ):
+            with self.subTest(ops=ops):
+                (row,) = by_source(ops)
+                self.assertEqual((row["flops_sum"], row["flops_known_pct"]), (n_flops, share))
+
     def test_sum_is_null_if_no_execution_has_the_fact(self) -> None:
         (row,) = by_source([leaf(0, 1, flops=-1)])
         for fact in ("flops_sum", "bytes_accessed_sum", "model_flops_sum"):

@@ -29,12 +29,12 @@ class NonCompute(unittest.TestCase):
     def test_options_select_the_listed_categories(self) -> None:
         local = [("async-done", "data_move", 1), ("copy", "data_move", 8)]
         stalls = [local[0], (STALL, "comm", 10), local[1]]
-        comm = [("all-reduce", "comm", 16), ("all-gather-start", "comm", 32)]
+        comm_rows = [("all-reduce", "comm", 16), ("all-gather-start", "comm", 32)]
         for options, rows, note in (
             ([], stalls, True),
             (["--no-comm-stalls"], local, False),
-            (["--include-comm"], stalls + comm, True),
-            (["--include-comm", "--no-comm-stalls"], local + comm, False),
+            (["--include-comm"], stalls + comm_rows, True),
+            (["--include-comm", "--no-comm-stalls"], local + comm_rows, False),
         ):
             with self.subTest(options=options):
                 said = self.said(*options)
@@ -44,6 +44,9 @@ class NonCompute(unittest.TestCase):
                 self.assertEqual(STALLS in said["notes"], note)
                 total = sum(dur for _, _, dur in rows)
                 self.assertEqual(said["totals"]["non_compute_duration_ps"], total)
+                listed = sum(dur for _, kind, dur in rows if kind == "comm")
+                left_out = {"data_move": 0, "comm": 10 + 16 + 32 - listed, "other": 64}
+                self.assertEqual(said["totals"]["left_out_ps"], left_out)
                 self.assertEqual(
                     sum(column(said["by_source_within_category"], "total_dur_ps")), total
                 )

@@ -198,11 +198,11 @@ class Demo(InBrowser):
     def test_tables_filter_by_text_and_class(self) -> None:
         rows = self.answers("bottleneck")["findings"]
         self.tab.click("#findings-table input")
-        self.tab.type("ATTENTION.PY:15 kernel")
+        self.tab.type("ATTENTION.PY:15 broadcast")
         wanted = [
             i
             for i, row in enumerate(rows)
-            if "attention.py:15" in json.dumps(row) and "kernel" in "\n".join(texts_of(row))
+            if "attention.py:15" in json.dumps(row) and "broadcast" in "\n".join(texts_of(row))
         ]
         self.assertTrue(0 < len(wanted) < 12)
         self.assertEqual(self.shown_rows("findings"), wanted)

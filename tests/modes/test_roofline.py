@@ -331,6 +331,13 @@ class KernelCost(unittest.TestCase):
         self.assertEqual(said["skipped_groups"]["total_dur_ps_skipped"], 50)
         self.assertEqual(said["step_summary"]["rooflined_pct_of_compute"], 89.13)  # 410 of 460
 
+    def test_share_of_time_with_known_flops(self) -> None:
+        ops = [matmul(0, 30, 4, 2, name="a"), matmul(30, 10, -1, 2, name="b")]
+        said = roofline([*ops, kernel(40, 60, stack=HERE)], "--kernel-cost", "flash=100,1e3")
+        self.assertEqual(
+            column(said["groups"], "kernel", "flops_known_pct"), [(None, 75), ("flash", 100)]
+        )
+
     def test_kernel_cost_accepts_scientific_notation(self) -> None:
         for cost, flops in (
             ("1.2e12,1", 12 * 10**11),
@@ -562,6 +569,20 @@ class RooflineNotes(unittest.TestCase):
                 )
         self.assertEqual(self.notes(data, "--chip", "profile"), [])
 
+    def test_chip_is_assumed_if_nothing_names_a_known_one(self) -> None:
+        for facts, options, is_assumed in (
+            ({}, (), True),
+            ({"device_type_string": "TPU v99"}, (), True),
+            ({"device_type_string": "TPU v99"}, ("--chip", "v7x"), False),
+            ({}, ("--chip", "v7x"), False),
+            ({"device_type_string": "TPU7x"}, (), False),
+            ({"device_type_string": "TPU v4"}, (), False),
+        ):
+            for mode in ("bottleneck", "by_op", "roofline"):
+                with self.subTest(mode=mode, facts=facts, options=options):
+                    said = answer(chip_trace(**facts), mode, *options)
+                    self.assertIs(said["chip_is_assumed"], is_assumed)
+
     def test_unknown_generation_is_noted(self) -> None:
         unknown = "the trace is of a 'TPU v99'"
         own = {"peak_teraflops_per_second": 1153.5, "peak_hbm_bw_gigabytes_per_second": 3962.1}
@@ -573,7 +594,7 @@ class RooflineNotes(unittest.TestCase):
             data = chip_trace(device_type_string="TPU v99", **facts)
             self.assertEqual(answer(data, "roofline")["chip"], "v7x")
             self.assertEqual(
-                self.notes(data), [f"{unknown}; using the peaks of v7x (--chip selects others)"]
+                self.notes(data), [f"chip unknown, {unknown}; assuming v7x: pass --chip"]
             )
             self.assertEqual(
                 self.notes(data, "--chip", "v7x"),
@@ -592,10 +613,7 @@ class RooflineNotes(unittest.TestCase):
         self.assertEqual((said["chip"], said["device_type"]), ("v7x", None))
         self.assertEqual(
             said["notes"],
-            [
-                "the trace is of a device without a type; using the peaks of v7x (--chip selects"
-                " others)"
-            ],
+            ["chip unknown, the trace is of a device without a type; assuming v7x: pass --chip"],
         )
         self.assertEqual(self.notes(chip_trace(), "--chip", "v4"), [])
 

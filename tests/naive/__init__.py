@@ -37,7 +37,8 @@ from tests.naive.wire import Message, every, fields
 # Fields that the naive implementation doesn't read, in any row. Cases by hand, the invariants and
 # the goldens test them.
 UNREAD = frozenset(
-    "also_fused bytes_accessed_sum capture causes dtype_uncertain dtypes flops_sum hbm_bytes_sum "
+    "also_fused bytes_accessed_sum capture causes dtype_uncertain dtypes flops_known_pct flops_sum "
+    "hbm_bytes_sum "
     "hlo_op_breakdown hlo_op_breakdown_overflow likely_sources model_flops_sum operand_dtypes plan "
     "runtime scopes shapes shapes_truncated signatures tf_ops top_signature truncated".split()
 )

@@ -183,6 +183,9 @@ def non_compute_faults(said: Json) -> Faults:
     whole = said["totals"]["non_compute_duration_ps"]
     categories, sources = said["by_category"], said["by_source_within_category"]
     tail = said.get("tail", {"n_groups_omitted": 0, "dur_ps": 0})
+    rest = sum(said["totals"][f"{kind}_duration_ps"] for kind in ("data_move", "comm", "other"))
+    left_out = said["totals"]["left_out_ps"]
+    yield from differs("listed and left out", whole + sum(left_out.values()), rest)
     yield from sums_to("by_category", categories, "total_dur_ps", whole)
     yield from sums_to("sources", sources, "total_dur_ps", whole, tail["dur_ps"])
     n_groups = len(sources) + tail["n_groups_omitted"]
@@ -292,24 +295,35 @@ def bottleneck_faults(said: Json) -> Faults:
     budget, findings, tail = said["budget"], said["findings"], said["tail"]
     yield from sums_to("budget", budget, "dur_ps", said["step_duration_ps"])
     classes = budget[:-2]
+    kernels = said["kernels_of_unknown_cost"]
+    of_kernels = [row for row in classes if row["class"] == "kernel"]
+    others = [row for row in classes if row["class"] != "kernel"]
     for figure in ("dur_ps", "lost_ps"):
-        yield from sums_to("findings", findings, figure, total(classes, figure), tail[figure])
+        yield from sums_to("findings", findings, figure, total(others, figure), tail[figure])
+    unknown = total(of_kernels, "dur_ps")
+    yield from sums_to("kernels", kernels, "dur_ps", unknown, tail["kernels_dur_ps"])
     light, roof = said["speed_of_light"], total(classes, "at_roof_ps")
     yield from differs("speed_of_light at_roof_ps", light["at_roof_ps"], roof)
     weights = {row["class"]: row["dur_ps"] for row in budget[:-1] if row["lost_ps"] is None}
     weights |= {row["class"]: row["lost_ps"] for row in classes if row["lost_ps"] is not None}
-    weights["at_roof"] = roof
-    if weights[said["bottleneck"]] != max(weights.values()):
-        yield f"the bottleneck is {said['bottleneck']}, but the classes weigh {weights}"
+    if said["bottleneck"] == "at_roof":
+        if sum(weights.values()) * 10 > said["step_duration_ps"]:
+            yield f"the step is not at its roof: the classes lose {weights}"
+    elif weights[said["bottleneck"]] != max(weights.values()):
+        yield f"the bottleneck is {said['bottleneck']}, but the classes lose {weights}"
+    for bound in ("least", "most"):
+        time, whole = light[f"at_{bound}_ps"], said["step_duration_ps"]
+        share = round(100 * time / whole, 3) if whole else None
+        yield from differs(f"pct_at_{bound}", light[f"pct_at_{bound}"], share)
     idle = said["totals"]["idle_duration_ps"]
     yield from differs("idle_by_cause", sum(said["idle_by_cause"].values()), idle)
     for row in (*classes, *findings):
         if row["lost_ps"] is not None:
             judged = row["at_roof_ps"] + row["lost_ps"]
             yield from differs(f"{row['class']} at_roof_ps and lost_ps", judged, row["dur_ps"])
-    for row in findings:
+    for row in (*findings, *kernels):
         yield from differs(f"{row['agg_key']} phases", sum(row["phases"].values()), row["dur_ps"])
-    for row in [] if tail["n_findings_omitted"] else classes:
+    for row in [] if tail["n_findings_omitted"] else others:
         found = [finding for finding in findings if finding["class"] == row["class"]]
         for figure in ("dur_ps", "n_executions"):
             yield from sums_to(f"{row['class']} findings", found, figure, row[figure])

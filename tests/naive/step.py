@@ -297,7 +297,13 @@ class Picked:
         return {
             "groups": [self.by_source_row(events) for events in shown],
             **({} if top is None else {"tail": tail}),
-            "totals": {"n_groups_total": len(groups)},
+            "totals": {
+                "n_groups_total": len(groups),
+                "left_out_ps": {
+                    kind: 0 if kind in kinds else duration(self.of_kind(kind))
+                    for kind in ("data_move", "comm", "other")
+                },
+            },
         }
 
     def by_source_row(self, events: list[Event]) -> Json:

@@ -1,0 +1,101 @@
+"""Findings: the ledger by class and line, and what helps against the time that each line loses."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from _analysis.ledger import CLASSES, KERNEL
+from _analysis.likely_lines import LikelyLine, likely_line, line_of
+from _analysis.remedies import remedy_of
+from _pipeline.groups import Group, how_most, sum_known
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from _analysis.ledger import Entry
+    from _pipeline.ops import Op
+
+# Parts of a tuple that its shape lists.
+_N_PARTS = 3
+
+
+class Finding:
+    """The entries of one class and line (and kernel), and the time that they lose."""
+
+    def __init__(self, entries: list[Entry], likely: LikelyLine) -> None:
+        self.entries = entries
+        self.likely = likely
+        self.name, self.kernel = entries[0].name, entries[0].kernel
+        self.group = Group([entry.executions for entry in entries])
+        self.at_roof = sum_known((1, entry.at_roof) for entry in entries)
+        self.lost = sum_known((1, entry.lost) for entry in entries)
+        self.weight = sum(entry.weight for entry in entries)
+
+    @property
+    def rank(self) -> tuple[int, int, str, str, str]:
+        """Return the sort key: most lost time first."""
+        order = -self.weight, CLASSES.index(self.name), self.group.op.agg_key
+        return *order, self.likely.line or "", self.kernel or ""
+
+    @property
+    def costliest(self) -> Entry:
+        return max(self.entries, key=lambda entry: entry.total)
+
+    @property
+    def shape(self) -> str | None:
+        """Return the output of the costliest op, without layouts."""
+        arrays = self.costliest.executions.op.outputs
+        texts = [f"{array.dtype}[{array.dims}]" for array in arrays[:_N_PARTS]]
+        if len(arrays) > 1:
+            return f"({', '.join(texts)}{', …' * (len(arrays) > _N_PARTS)})"
+        return texts[0] if texts else None
+
+    @property
+    def scope(self) -> str | None:
+        """Return the scope that takes most of the time; None if that of most time is unknown."""
+        times: dict[str | None, int] = {}
+        for executions in self.group.members:
+            scope = scope_of(executions.op)
+            times[scope] = times.get(scope, 0) + executions.total
+        return max(times, key=times.__getitem__)
+
+    @property
+    def what_helps(self) -> str | None:
+        return remedy_of(self.costliest)
+
+
+def scope_of(op: Op) -> str | None:
+    return op.scope.name if op.scope else None
+
+
+class Findings(NamedTuple):
+    """Findings, those that lose most time first, and kernels of unknown cost by their time."""
+
+    known: list[Finding]
+    kernels: list[Finding]
+
+
+def findings_of(ledger: Iterable[Entry]) -> Findings:
+    """Group the ledger by class and line; ops without a stack go by their likely line."""
+    by_stack: dict[tuple[str, str, str | None], list[Entry]] = {}
+    by_line: dict[tuple[str, str | None, str | None], list[tuple[Entry, LikelyLine]]] = {}
+    for entry in ledger:
+        op = entry.executions.op
+        if op.source_stack:
+            by_stack.setdefault((entry.name, op.agg_key, entry.kernel), []).append(entry)
+        else:
+            likely = likely_line(op)
+            by_line.setdefault((entry.name, likely.line, entry.kernel), []).append((entry, likely))
+    findings = [
+        Finding(entries, line_of(entries[0].executions.op)) for entries in by_stack.values()
+    ]
+    for (_, line, _), found in by_line.items():
+        how = how_most((likely.how, entry.total) for entry, likely in found)
+        line_user = found[0][1].line_user
+        findings.append(Finding([entry for entry, _ in found], LikelyLine(line, line_user, how)))
+    findings.sort(key=lambda finding: finding.rank)
+    return Findings(
+        [finding for finding in findings if finding.name != KERNEL],
+        [finding for finding in findings if finding.name == KERNEL],
+    )

@@ -1,0 +1,100 @@
+"""Hideable time: how much of a transfer could run at the same time as math."""
+
+from __future__ import annotations
+
+from _analysis.exposed import is_exposed
+from _analysis.ledger import COLLECTIVE, DATA_MOVEMENT
+from _pipeline.vocabulary import COMPUTE, HOST
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from _analysis.ledger import Entry
+    from _output.fields.units import OpClass
+    from _pipeline.ops import Op
+    from _proto.hlo.program import Computation, Instruction
+
+    # The time of the math instructions of each computation.
+    MathTimes = dict[Computation, dict[Instruction, int]]
+
+# Classes that can run while math runs.
+HIDEABLE = (COLLECTIVE, HOST, DATA_MOVEMENT)
+
+
+def is_synchronous(entry: Entry) -> bool:
+    """Return True for a collective that the core itself runs, instead of waiting for it."""
+    op = entry.executions.op
+    return entry.name == COLLECTIVE and is_exposed(op) and not op.is_wait
+
+
+class Hideable:
+    """The hideable time of the entries of a ledger."""
+
+    def __init__(self, ledger: Sequence[Entry]) -> None:
+        math = [entry for entry in ledger if entry.executions.op.kind == COMPUTE]
+        self._math_time = sum(entry.total for entry in math)
+        self._synchronous = self._times_of_synchronous(ledger, math)
+
+    def _times_of_synchronous(
+        self, ledger: Sequence[Entry], math: Iterable[Entry]
+    ) -> dict[Instruction, int]:
+        """Map synchronous collectives to the time of the math that could run beside each."""
+        found: dict[Computation, list[Instruction]] = {}
+        for entry in filter(is_synchronous, ledger):
+            if moved := entry.executions.op.instruction:
+                found.setdefault(moved.computation, []).append(moved)
+        times: MathTimes = {computation: {} for computation in found}
+        for entry in math if found else ():
+            instruction = entry.executions.op.instruction
+            if instruction and instruction.computation in times:
+                of_computation = times[instruction.computation]
+                of_computation[instruction] = of_computation.get(instruction, 0) + entry.total
+        return {
+            moved: sum(times[computation][each] for each in free)
+            for computation, all_moved in found.items()
+            for moved, free in independent(computation, all_moved, times[computation]).items()
+        }
+
+    def time_of(self, name: OpClass, entries: Iterable[Entry]) -> int | None:
+        """Return the time of a class's entries that math can hide.
+
+        None for classes that cannot be hidden, and if a synchronous collective has no program.
+        """
+        if name not in HIDEABLE:
+            return None
+        hidden = asynchronous = 0
+        for entry in entries:
+            if not is_synchronous(entry):
+                asynchronous += entry.total
+                continue
+            op: Op = entry.executions.op
+            if op.instruction is None:
+                return None
+            hidden += min(entry.total, self._synchronous[op.instruction])
+        return hidden + min(asynchronous, self._math_time)
+
+
+def independent(
+    computation: Computation, moved: Sequence[Instruction], math: Iterable[Instruction]
+) -> dict[Instruction, list[Instruction]]:
+    """Map instructions to the math of their computation that is neither before nor after them.
+
+    Before and after are meant in the flow of data. A set of bits for each instruction makes one
+    pass in schedule order enough.
+    """
+    bit_of = {each: 1 << i for i, each in enumerate(dict.fromkeys((*math, *moved)))}
+    before: dict[Instruction, int] = {}
+    for each in computation.instructions:
+        bits = 0
+        for operand in each.operands:
+            bits |= before.get(operand, 0) | bit_of.get(operand, 0)
+        before[each] = bits
+    return {
+        here: [
+            each
+            for each in math
+            if not before[here] & bit_of[each] and not before[each] & bit_of[here]
+        ]
+        for here in moved
+    }

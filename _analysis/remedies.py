@@ -1,0 +1,253 @@
+"""What helps against lost time: one sentence for each class and kind of op.
+
+`python -m _analysis.remedies` prints the tables of the documentation.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from _analysis.exposed import is_exposed
+from _analysis.ledger import (
+    COLLECTIVE,
+    COMPUTE_BOUND,
+    DATA_MOVEMENT,
+    MEMORY_BOUND,
+    UNJUDGED,
+)
+from _pipeline.idle_causes import BARRIER, BETWEEN_PROGRAMS, DEPENDENCY, IN_CONTAINER, IN_PROGRAM
+from _pipeline.vocabulary import HOST, SPARSE_CORE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from _analysis.ledger import Entry
+    from _output.fields.units import OpClass
+
+_ALL_TO_ALL: Final = "`all-to-all`"
+_STOPS: Final = "stops the core"
+_WAIT: Final = "wait"
+_TO_HOST: Final = "to the host"
+_FROM_HOST: Final = "from the host"
+_CALLBACK: Final = "infeed, outfeed, callback"
+_CAST: Final = "cast"
+_SPLIT: Final = "slice, concatenate, pad"
+_BROADCAST: Final = "broadcast"
+_GATHER: Final = "gather, scatter"
+_LAYOUT: Final = "copy, transpose, reshape"
+_FP32: Final = "matmul in fp32"
+_MATMUL: Final = "matmul"
+_PALLAS: Final = "kernel"
+_VECTOR: Final = "bytes explain less than 5 %"
+_OTHER: Final = "other"
+
+# What helps against the time that a finding loses, by classes and kind of op.
+FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
+    (
+        (COLLECTIVE,),
+        _ALL_TO_ALL,
+        "Shard the array alike before and after this line, as no flag hides an all-to-all.",
+    ),
+    (
+        (COLLECTIVE,),
+        _STOPS,
+        "Make it asynchronous (flags in `program`), or shard so that this line needs none.",
+    ),
+    (
+        (COLLECTIVE,),
+        _WAIT,
+        "Start it earlier, before math that needs none of it; or send less: bf16, fewer axes.",
+    ),
+    (
+        (HOST,),
+        _TO_HOST,
+        "Offload less (recompute, or keep it in HBM), and start the copy once the array is made.",
+    ),
+    (
+        (HOST,),
+        _FROM_HOST,
+        "Start the copy a layer before its array is used, or keep the array in HBM.",
+    ),
+    (
+        (HOST,),
+        _CALLBACK,
+        "Take callbacks and prints out of the step, and feed the next batch during this one.",
+    ),
+    (
+        (DATA_MOVEMENT,),
+        _WAIT,
+        "The prefetch is late: read less (narrower dtypes), or put more math before its use.",
+    ),
+    (
+        (DATA_MOVEMENT,),
+        _CAST,
+        "Cast once, outside of loops and before gathers, or keep one dtype throughout.",
+    ),
+    (
+        (DATA_MOVEMENT,),
+        _SPLIT,
+        "Don't split and join arrays in the step: store them apart, and donate what is updated.",
+    ),
+    (
+        (DATA_MOVEMENT,),
+        _BROADCAST,
+        "Pass the small array and let its reader broadcast it.",
+    ),
+    (
+        (DATA_MOVEMENT, COMPUTE_BOUND, MEMORY_BOUND),
+        _GATHER,
+        "Gather and scatter whole rows of at least 128 elements, sorted, and each row once.",
+    ),
+    (
+        (DATA_MOVEMENT, MEMORY_BOUND),
+        _LAYOUT,
+        "Use the axes as they are (einsum instead of a transpose), minor axis at least 128.",
+    ),
+    (
+        (COMPUTE_BOUND, MEMORY_BOUND),
+        _PALLAS,
+        "Try larger blocks (`program` has the VMEM), skip masked blocks, and read bf16.",
+    ),
+    (
+        (COMPUTE_BOUND,),
+        _FP32,
+        "Multiply in bf16: cast the operands, or lower this dot's `precision`.",
+    ),
+    (
+        (COMPUTE_BOUND,),
+        _MATMUL,
+        "Make matmuls larger per device: merge them, or shard another axis; multiples of 256.",
+    ),
+    (
+        (MEMORY_BOUND,),
+        _MATMUL,
+        "Use more rows per device (a larger batch), or narrower weights (int8, fp8).",
+    ),
+    (
+        (COMPUTE_BOUND, MEMORY_BOUND, UNJUDGED),
+        _VECTOR,
+        "This is vector work on values that never reach memory: compute less, once, or in bf16.",
+    ),
+    (
+        (MEMORY_BOUND,),
+        _OTHER,
+        "Write fewer and narrower intermediates: bf16, and reductions beside what they reduce.",
+    ),
+)
+# Causes of idle time, what they mean, and what helps.
+IDLE: tuple[tuple[str, str, str], ...] = (
+    (
+        BARRIER,
+        "this core came first and waits for the others",
+        "balance the load; `spread` names the late device",
+    ),
+    (
+        DEPENDENCY,
+        "the program was launched, but its inputs are missing",
+        "copy the next batch while this step runs",
+    ),
+    (
+        IN_CONTAINER,
+        "a loop's bookkeeping; on v4 and v5p also the other half of a megacore fusion",
+        "fewer, larger iterations; halves of equal size",
+    ),
+    (
+        BETWEEN_PROGRAMS,
+        "no program is on the core: none was launched, or the core switches to the next one",
+        "launch asynchronously: no `np.asarray`, `print` or `block_until_ready` between steps;"
+        " merge small programs",
+    ),
+    (
+        IN_PROGRAM,
+        "short pauses between ops",
+        "nothing, unless they add up",
+    ),
+)
+_WHAT_HELPS = {(name, kind): says for names, kind, says in FINDINGS for name in names}
+
+_MATMUL_RE = re.compile(r"(?:convolution|dot|ragged-dot)\b")
+_SPLIT_RE = re.compile(r"slice|concatenate|pad\b")
+_COPY_FUSION_RE = re.compile(r"(?:(?:copy|transpose|bitcast|reshape)_)+fusion")
+_GATHER_RE = re.compile(r"(?<!all-)(?:gather|scatter)(?!_offload)")
+
+
+def remedy_of(entry: Entry) -> str | None:
+    """Return what helps against the lost time of an op; None if nothing is known to."""
+    return _WHAT_HELPS.get((entry.name, _kind_of(entry)))
+
+
+def _kind_of(entry: Entry) -> str:
+    if entry.name == COLLECTIVE:
+        return _kind_of_collective(entry)
+    if entry.name == HOST:
+        return _kind_of_host_transfer(entry)
+    if entry.name == DATA_MOVEMENT:
+        return _kind_of_movement(entry)
+    return _kind_of_math(entry)
+
+
+def _kind_of_collective(entry: Entry) -> str:
+    op = entry.executions.op
+    if op.is_wait or not is_exposed(op):
+        return _WAIT
+    return _ALL_TO_ALL if op.waits_for.endswith("all-to-all") else _STOPS
+
+
+def _kind_of_host_transfer(entry: Entry) -> str:
+    op = entry.executions.op
+    if op.category.startswith(("infeed", "outfeed", "host ")):
+        return _CALLBACK
+    return _TO_HOST if op.is_to_host else _FROM_HOST
+
+
+def _kind_of_movement(entry: Entry) -> str:
+    op = entry.executions.op
+    words = f"{op.category} {op.hlo.opcode} {op.name}"
+    if (op.is_wait or op.is_start) and op.waits_for != SPARSE_CORE:
+        return _WAIT
+    if "convert" in op.category:
+        return _CAST
+    if _GATHER_RE.search(words):
+        return _GATHER
+    if _SPLIT_RE.search(words):
+        return _SPLIT
+    return _BROADCAST if "broadcast" in words or op.hlo.opcode == "iota" else _LAYOUT
+
+
+def _kind_of_math(entry: Entry) -> str:
+    op, cost = entry.executions.op, entry.cost
+    if op.kernel or entry.kernel:
+        return _PALLAS
+    if op.dot or _MATMUL_RE.match(op.category):
+        is_fp32 = cost is not None and cost.precision.dtype == "fp32"
+        return _FP32 if is_fp32 and entry.name == COMPUTE_BOUND else _MATMUL
+    primitive = (op.tf_op or "").rpartition("/")[2] if op.category == "custom fusion" else ""
+    if _GATHER_RE.search(op.name) or _GATHER_RE.search(primitive):
+        return _GATHER
+    if entry.name == MEMORY_BOUND and _COPY_FUSION_RE.fullmatch(op.hlo.base_name):
+        return _LAYOUT
+    if entry.t_memory is not None and 20 * entry.t_memory < entry.total:
+        return _VECTOR
+    return _OTHER
+
+
+def table_of_findings() -> str:
+    """Return what helps against the time that findings lose, as Markdown."""
+    rows = [
+        f"| {', '.join(f'`{name}`' for name in names)} | {kind} | {says} |"
+        for names, kind, says in FINDINGS
+    ]
+    return "\n".join(("| in class | costliest op | what helps |", "|---|---|---|", *rows))
+
+
+def table_of_idle_time() -> str:
+    """Return what idle time means and what helps against it, as Markdown."""
+    rows = [f"| `{cause}` | {means} | {says} |" for cause, means, says in IDLE]
+    return "\n".join(("| cause | what it means | what helps |", "|---|---|---|", *rows))
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    print(table_of_findings(), table_of_idle_time(), sep="\n\n")
