@@ -220,8 +220,8 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
         ops = [verdict.part.whole.op for verdict in over]
         notes.append(
             over_roof_note(
-                f"{len(over)} groups have a roofline_util above 1, because a dtype, a peak or a flop"
-                " count is wrong",
+                f"{len(over)} groups have a roofline_util above 1, because a dtype, a peak or a"
+                " flop count is wrong",
                 (op.source_inner or op.agg_key for op in ops),
             )
         )
