@@ -519,7 +519,7 @@ class Names(unittest.TestCase):
         ):
             said = said_of(list(self.OPS), "--top=0", "--op", asked)
             self.assertEqual(said["op"]["hlo_op"], name)
-            notes = [note for note in said["notes"] if "begins so" in note]
+            notes = [note for note in said["notes"] if "the only name that begins" in note]
             is_whole = asked.removeprefix("%") == name
             short = asked.removeprefix("%")
             expected = f"--op {short}: using {name}, the only name that begins with {short}"
