@@ -265,8 +265,9 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     total = sum(entry.total for entry in over)
     return [
         over_roof_note(
-            f"{len(over)} ops ({total} ps) are faster than their roof, by a wrong count of flops or"
-            " bytes, dtype or peak; pct_at_least, mfu_at_least and hfu_at_least leave them out",
+            f"{len(over)} ops ({total} ps) are faster than their roof, because a count of flops or"
+            " bytes, a dtype or a peak is wrong; pct_at_least, mfu_at_least and hfu_at_least leave"
+            " these ops out",
             (line_of(op).line or op.agg_key for op in ops),
         )
     ]

@@ -54,7 +54,9 @@ def spread(
         steps=steps,
         on_each=in_processes if sum(map(size_of, places)) > SMALL_FILE else in_turn,
     )
-    context.notes += [f"a host can't be read: {why}" for why in found.unreadable]
+    context.notes += [
+        f"a host is left out, because it cannot be read: {why}" for why in found.unreadable
+    ]
     context.notes += found.notes
     answer: fields.Returned = {
         "status": "ok",

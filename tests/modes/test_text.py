@@ -658,15 +658,14 @@ class Command(InFolder):
             more = ["--out=x"] if mode == "page" else []
             fields = run(DEMO, mode, *more, "--format=text").object
             self.assertEqual(fields["reason"], "bad_arguments")
-            self.assertIn(f"{mode} has no --format text", fields["detail"])
+            self.assertIn(f"{mode} has no text format", fields["detail"])
 
     def test_ascii_stream_gets_only_ascii_text(self) -> None:
         said, _, _ = self.printed(
             str(DEMO), "--mode", "bottleneck", "--format=text", encoding="ascii"
         )
         self.assertIn(" us", said)
-        self.assertIn("...", said)
-        self.assertIn("/layers/attention.py:15", said)
+        self.assertRegex(said, r"\.\.\./\S*layers/attention\.py:15")
 
     def test_refusals_show_the_reason_and_the_available_names(self) -> None:
         n = 0
