@@ -37,7 +37,6 @@ if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 
 import argparse
 import gc
-import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,6 +56,7 @@ from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Request
 from _pipeline.names import with_suggestion
 from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, unreadable
 from _pipeline.option_values import (
+    FORM_OPTIONS,
     TO_COST,
     TO_COUNT,
     TO_DEPTH,
@@ -67,12 +67,13 @@ from _pipeline.option_values import (
     TO_STEP,
     TO_WHOLE,
     contradictions_in,
+    form_among,
     peak_of,
     plane_of,
     refusal_of_argument,
 )
 from _pipeline.streams import Progress, write
-from _pipeline.texts import cut_texts
+from _pipeline.texts import cut_texts, encoded
 
 __version__ = "2.0.0"
 
@@ -201,7 +202,7 @@ MODES = (
     of_step(
         "by_op",
         "what each op costs; with --op, one op in detail",
-        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op"),
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op", "--no-merge"),
         "--top 0 --op fusion.115",
     ),
     of_step(
@@ -301,10 +302,7 @@ OPTIONS: dict[str, Json] = {
         " name or number of a host, or FILE:HOST"
         " (default: the first file by name that can be read and has the device)",
     },
-    "--format": {
-        "choices": ["json", "text"],
-        "help": "output format: json, or tables as text (default: json)",
-    },
+    **FORM_OPTIONS,
     "--step": {
         "metavar": "N",
         "type": TO_STEP,
@@ -446,7 +444,7 @@ OPTIONS: dict[str, Json] = {
         " name (repeatable)",
     },
 }
-PIPELINE_OPTIONS = ("--device", "--host", "--format")
+PIPELINE_OPTIONS = ("--device", "--host", "--format", "--text", "--all")
 MODE_NAMES = [mode.name for mode in MODES]
 CHOICES = {"--mode": MODE_NAMES, "--schema": MODE_NAMES} | {
     flag: arguments["choices"] for flag, arguments in OPTIONS.items() if "choices" in arguments
@@ -545,15 +543,23 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
             parser.error(f"{flag} belongs to --mode {' or '.join(names)}")
     for contradiction in contradictions_in(mode.name, given):
         parser.error(contradiction)
+    options = {
+        dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
+    }
+    form = given.get("format", "json")
+    if mode.name == "by_op" and form in ("text", "markdown") and given.get("top") != 0:
+        # Ops are merged before they are cut.
+        options["top"] = sys.maxsize
     return Request(
         profile=given["profile"],
         mode=mode.name,
         device=given.get("device", mode.device),
         host=given.get("host"),
-        form=given.get("format", "json"),
-        mode_options={
-            dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
-        },
+        form=form,
+        mode_options=options,
+        shows_all=given.get("all", False),
+        merges=not given.get("no_merge", False),
+        top=given.get("top"),
         words=words,
     )
 
@@ -594,6 +600,7 @@ class Outcome(NamedTuple):
     # Text for stderr.
     complaint: str = ""
     form: str = "json"
+    request: Request | None = None
 
 
 HINT = "compute_breakdown: pass --format text for tables, --top 5 for fewer rows, or pipe into jq\n"
@@ -605,7 +612,7 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
     try:
         request = parse_command_line(argv)
         context = Context(request, progress)
-        return Outcome(analyse(context), OK, "", request.form)
+        return Outcome(analyse(context), OK, "", request.form, request)
     except NoAnswer as error:
         # Drop the traceback, because the frames in it keep the trace in memory.
         failure = error.with_traceback(None)
@@ -614,10 +621,11 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
     finally:
         if progress:
             progress.erase()
-    return refusal(failure, request, context.notes if context else [])
+    form = request.form if request else form_among(sys.argv[1:] if argv is None else argv)
+    return refusal(failure, request, context.notes if context else [], form)
 
 
-def refusal(failure: NoAnswer, request: Request | None, notes: list[str]) -> Outcome:
+def refusal(failure: NoAnswer, request: Request | None, notes: list[str], form: str) -> Outcome:
     """Return the outcome of a run without an answer."""
     fields = {
         "status": "absent",
@@ -637,7 +645,7 @@ def refusal(failure: NoAnswer, request: Request | None, notes: list[str]) -> Out
     details = [fields["detail"]] if "detail" in fields else available_in(failure.fields)
     line = ": ".join(("compute_breakdown", failure.reason, *details))
     complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
-    return Outcome(fields, failure.exit_status, complaint, request.form if request else "json")
+    return Outcome(fields, failure.exit_status, complaint, form, request)
 
 
 def usage_for(failure: NoAnswer) -> str:
@@ -688,16 +696,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def printed(outcome: Outcome, for_people: bool) -> str:
     if outcome.form == "json":
         return encoded(outcome.fields, for_people)
-    from _output.text import text_of
+    from _output.forms import in_form
 
-    return text_of(outcome.fields, sys.stdout.encoding if sys.stdout else "ascii")
-
-
-def encoded(fields: Json, for_people: bool) -> str:
-    form: Json = {"indent": 2} if for_people else {"separators": (",", ":")}
-    text = json.dumps(fields, allow_nan=False, **form)
-    # Escape `</`, because it could end a script in an HTML page.
-    return text.replace("</", r"<\/") + "\n"
+    return in_form(outcome.form, outcome.fields, outcome.request, sys.stdout)
 
 
 def command() -> NoReturn:

@@ -41,7 +41,7 @@ def profile_options_of(survey: Survey, context: Context) -> Options | None:
     try:
         return fields_of(decode(pb.ProfileOptions, data, 0))
     except Damage as damage:
-        context.note(
+        context.warn(
             f"the stat {OPTIONS} cannot be decoded, so {OPTIONS} is null:"
             f" byte {damage.offset} of the value: {damage.what}"
         )

@@ -148,7 +148,7 @@ def record_device(
     n_aggregated = admitted[0].n_aggregated
     n_dropped = n_aggregated + sum(step.admitted.n_dropped - n_aggregated for step in read)
     if n_dropped:
-        context.note(
+        context.warn(
             f"{n_dropped} XLA Ops events left out: no metadata, no time or a negative duration"
         )
     asked_for = set(range(len(steps))[asked])

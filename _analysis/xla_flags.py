@@ -99,11 +99,11 @@ def flags_in(text: str, where: str, context: Context) -> dict[str, str]:
     if again:
         more = f" and {len(again) - N_NAMED} more" if len(again) > N_NAMED else ""
         names = ", ".join(list(again)[:N_NAMED])
-        context.note(f"flags set more than once in {where} (the last value counts): {names}{more}")
+        context.warn(f"flags set more than once in {where} (the last value counts): {names}{more}")
     if n_not_set:
-        context.note(f"{n_not_set} flags without a value (=) in {where} are left out")
+        context.warn(f"{n_not_set} flags without a value (=) in {where} are left out")
     if not values:
-        context.note(f"{where} sets no flag; a flag is set by --xla…=value")
+        context.warn(f"{where} sets no flag; a flag is set by --xla…=value")
     return values
 
 

@@ -95,9 +95,10 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> R
     from _analysis.profile_options import profile_options_of, versions_of
 
     hosts = [trace for trace in survey.hosts() if place.host in (None, *trace.host.names)]
-    context.notes += survey.source.notes
+    context.warn(*survey.source.notes)
     for trace in hosts:
-        context.notes += merge_notes(trace, None)
+        context.note(*merge_notes(trace, None))
+    options, programs = profile_options_of(survey, context), program_rows(hosts, context)
     answer: Returned = {
         "status": "ok",
         "mode": request.mode,
@@ -111,9 +112,9 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> R
         "errors": survey.texts["errors"],
         "warnings": survey.texts["warnings"],
         "versions": versions_of(survey),
-        "profile_options": profile_options_of(survey, context),
+        "profile_options": options,
         "planes": rows,
-        "programs": program_rows(hosts, context),
+        "programs": programs,
     }
     cut_texts(answer)
     return answer
@@ -226,7 +227,7 @@ def with_events(
             tally.add(part, shift, at, events)
     except Damage as damage:
         line.parts[0].plane.meet(damage)
-    context.notes += notes_of(line, tally)
+    context.warn(*notes_of(line, tally))
     names, n_names = tally.names()
     base = line.timestamp_ns * 1000
     figures: LineIfPlane = {
@@ -299,7 +300,7 @@ def program_rows(hosts: Sequence[Trace], context: Context) -> list[AnatomyProgra
 
     rows: dict[int, AnatomyProgram] = {}
     for trace in hosts:
-        programs = Programs(trace, notes=context.notes)
+        programs = Programs(trace, notes=context.warnings)
         names = programs.names
         for program_id, n_bytes in programs.sizes.items():
             row: AnatomyProgram = {

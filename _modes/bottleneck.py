@@ -39,6 +39,7 @@ from _analysis.rows import (
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import TPU_RE
 from _pipeline.groups import Group, percent, ranked_by
+from _pipeline.units import with_unit
 from _pipeline.vocabulary import COMPUTE, HOST
 
 TYPE_CHECKING = False
@@ -106,12 +107,12 @@ def bottleneck(
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
     over = [entry for entry in ledger if entry.is_over_roof]
-    context.notes += over_roof_notes(over)
-    context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
-    context.notes += roofs.choice.notes
+    context.warn(*over_roof_notes(over))
+    context.warn(*declared_notes({entry.kernel for entry in ledger if is_declared(entry)}))
+    context.note(*roofs.choice.notes)
     periods = periods_of(step.device, step.picked)
     inside = inside_kernels(step)
-    context.notes += inside.notes
+    context.warn(*inside.notes)
     read, waits = read_peers(step, context) if peers else (None, None)
     causes = causes_of(step, ledger, inside, roofs, periods, read, context)
     shown = [finding.group.members for finding in (*findings[:top], *kernels[:top])]
@@ -265,9 +266,8 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     total = sum(entry.total for entry in over)
     return [
         over_roof_note(
-            f"{len(over)} ops ({total} ps) are faster than their roof, because a count of flops or"
-            " bytes, a dtype or a peak is wrong; pct_at_least, mfu_at_least and hfu_at_least leave"
-            " these ops out",
+            f"{len(over)} ops ({with_unit(total)}) are faster than their roof, because a count of"
+            " flops or bytes, a dtype or a peak is wrong; lower bounds leave these ops out",
             (line_of(op).line or op.agg_key for op in ops),
         )
     ]

@@ -82,7 +82,8 @@ def by_op(
         detail = {"op": row}
         if row["cost_source"] == DECLARED:
             declared.add(row["kernel"])
-    context.notes += [*declared_notes(declared), *roofs.choice.notes]
+    context.warn(*declared_notes(declared))
+    context.note(*roofs.choice.notes)
     return {
         "ops": rows,
         "tail": {

@@ -11,6 +11,7 @@ from _pipeline.context import DEVICE, SCHEMA_VERSION
 from _pipeline.load import Candidates
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import cut_texts
+from _pipeline.units import with_unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,11 +53,13 @@ def compare(
         failure.fields["side"] = "baseline"
         raise
     finally:
-        context.notes += [f"baseline: {note}" for note in of_baseline.notes]
+        context.warn(*(f"baseline: {note}" for note in of_baseline.warnings))
+        context.note(*(f"baseline: {note}" for note in of_baseline.provenance))
     found = compare_records(
         before, after, before_device=baseline_device, after_device=device, steps=steps
     )
-    context.notes += notes_of(found)
+    context.warn(*notes_of(found))
+    context.note(RUN_TO_RUN)
     answer: fields.Returned = {
         "status": "ok",
         "mode": request.mode,
@@ -81,7 +84,6 @@ def read_record(profile: str, host: str | None, device: str, context: Context) -
 
 
 def notes_of(found: comparison.Comparison) -> Iterator[str]:
-    yield RUN_TO_RUN
     before, after, noise = found.before.device, found.after.device, found.noise
     for what, sides in (
         ("device", (before.name, after.name)),
@@ -108,8 +110,9 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
     if found.moved:
         time_before, time_after = sums_of(found.moved)
         yield (
-            f"{len(found.moved)} rows ({time_before} ps before, {time_after} ps after) match lines"
-            " of different files: in by_file, one file loses this time and another gains it"
+            f"{len(found.moved)} rows ({with_unit(time_before)} before, {with_unit(time_after)}"
+            " after) match lines of different files: in by_file, one file loses this time and"
+            " another gains it"
         )
 
 

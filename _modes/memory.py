@@ -123,7 +123,7 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Fields:
     origins = {instruction: Origin(instruction, ran) for instruction in instructions}
     live = [Live(held, origins[held.instruction]) for held in peak.held]
     live.sort(key=lambda piece: piece.rank)
-    context.notes += peak_notes(peak)
+    context.warn(*peak_notes(peak))
     size, by_kind = peak.size, peak.by_kind
     padding = [piece.padding for piece in live if piece.padding is not None]
     return {

@@ -74,9 +74,8 @@ ESCAPES = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
 
 
 def page(step: Step, context: Context, *, out: str) -> Fields:
-    parts, answers, notes_of = ask_all(step, context)
+    parts, answers = ask_all(step, context)
     ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
-    context.notes += [f"{', '.join(modes)}: {note}" for note, modes in notes_of.items()]
     head = {name: value for name, value in head_of(step, context).items() if name != "notes"}
     for mode, fields in answers.items():
         if parts[mode] == OK:
@@ -98,20 +97,19 @@ def page(step: Step, context: Context, *, out: str) -> Fields:
         "left_out": {},
     }
     encoded, notes = fitted(data)
-    context.notes += notes
+    context.warn(*notes)
     html = html_of(encoded)
     write(out, html)
     return {"out": out, "bytes": len(html), "parts": parts}
 
 
-def ask_all(
-    step: Step, context: Context
-) -> tuple[dict[str, str], dict[str, dict[str, Any]], dict[str, list[str]]]:
-    """Ask all modes. Return `ok` or the reason for no answer by mode, the answers by mode, and the
-    list of modes by note."""
+def ask_all(step: Step, context: Context) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """Ask all modes, and pass their notes on. Return `ok` or the reason for no answer by mode, and
+    the answers by mode."""
     parts: dict[str, str] = {}
     answers: dict[str, dict[str, Any]] = {}
-    notes_of: dict[str, list[str]] = {}
+    warned: dict[str, list[str]] = {}
+    noted: dict[str, list[str]] = {}
     for name, (mode, options) in ASKED.items():
         of_mode = context.with_own_notes()
         try:
@@ -122,14 +120,17 @@ def ask_all(
         parts[name] = OK
         totals = fields.get("totals", {})
         answers[name] = {**fields, "totals": totals, "notes": of_mode.notes}
-        for note in of_mode.notes:
-            notes_of.setdefault(note, []).append(name)
+        for texts, modes_of in ((of_mode.warnings, warned), (of_mode.provenance, noted)):
+            for text in texts:
+                modes_of.setdefault(text, []).append(name)
     if "memory" not in answers:
         # The allocator's events need no program.
         of_memory = context.with_own_notes()
         runtime = runtime_anyway(step.device.trace, step.device.plane.name, of_memory)
         answers["memory"] = {**runtime, "notes": of_memory.notes}
-    return parts, answers, notes_of
+    context.warn(*(f"{', '.join(modes)}: {text}" for text, modes in warned.items()))
+    context.note(*(f"{', '.join(modes)}: {text}" for text, modes in noted.items()))
+    return parts, answers
 
 
 # ----------------------------------------------------------------------------------------------

@@ -60,7 +60,8 @@ def roofline(
     ranked = sorted(verdicts, key=shortfall_rank)
     shown = verdicts if top is None else ranked[:top]
     tail: TailIfAsked = {} if top is None else {"tail": tail_row(ranked[top:])}
-    context.notes += [*roofline_notes(verdicts), *roofs.choice.notes]
+    context.warn(*roofline_notes(verdicts))
+    context.note(*roofs.choice.notes)
     return {
         **chip_fields(roofs),
         "peaks_used": {**peaks_used(roofs), "bytes": traffic},

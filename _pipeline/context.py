@@ -38,18 +38,36 @@ class Request(NamedTuple):
     mode_options: dict[str, Any]
     # The words of the command line.
     words: Sequence[str] = ()
+    # Choices of text and Markdown: also list what is small, and merge what differs in numbers.
+    shows_all: bool = False
+    merges: bool = True
+    # The number of rows, if it was given.
+    top: int | None = None
 
 
 class Context:
-    """The request of a run, the notes for the answer, and the progress callback."""
+    """The request of a run, the notes for the answer, and the progress callback.
+
+    A note says where figures come from: which file, step and peaks were chosen. A warning says what
+    is missing, assumed or doubtful.
+    """
 
     def __init__(self, request: Request, on_progress: OnProgress | None = None) -> None:
         self.request = request
-        self.notes: list[str] = []
         self.on_progress = on_progress
+        self.warnings: list[str] = []
+        self.provenance: list[str] = []
 
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+    @property
+    def notes(self) -> list[str]:
+        """Return all notes, each once: warnings first."""
+        return list(dict.fromkeys((*self.warnings, *self.provenance)))
+
+    def note(self, *texts: str) -> None:
+        self.provenance += texts
+
+    def warn(self, *texts: str) -> None:
+        self.warnings += texts
 
     def with_own_notes(self) -> Context:
         """Return a context with an empty list of notes, so that the caller can decide which notes

@@ -118,7 +118,7 @@ def open_device(
         trace=trace,
         plane=plane,
         rank=trace.rank_of(name),
-        programs=Programs(trace, name, context.notes),
+        programs=Programs(trace, name, context.warnings),
         lines=lines,
         base=base,
         steps=steps,
@@ -134,7 +134,7 @@ def noted_steps(plane: AnyPlane, line_name: str, base: int, context: Context) ->
     """Return the events of a line as steps, and add a note about events that were left out."""
     steps, n_dropped = read_steps(plane, line_name, base)
     if n_dropped:
-        context.note(
+        context.warn(
             f"{n_dropped} events of the {line_name} line left out, because they have no valid time"
         )
     return steps

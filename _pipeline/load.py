@@ -61,7 +61,7 @@ def find_files(
             return {host_of(profile): profile}
         files = files_below(profile, context, files_in)
         if files:
-            context.notes += notes_on_forms(files.values())
+            context.note(*notes_on_forms(files.values()))
             return files
         near = folder_nearby(profile, context, files_in)
         for_viewer = viewer_file_below(profile, context)
@@ -124,23 +124,23 @@ class Candidates:
     def attempt(self, place: Place) -> Iterator[None]:
         """Catch the exception if the file cannot be read or lacks the device, so that the caller
         tries the next file."""
-        notes = self._context.notes
-        n_notes = len(notes)
+        context = self._context
+        lengths = len(context.warnings), len(context.provenance)
         if len(self.places) > 1:
             name = os.path.basename(place.path)
-            notes.append(f"using {name}, one of {len(self.places)} files (--host selects another)")
+            context.note(f"using {name}, one of {len(self.places)} files (--host selects another)")
         try:
             yield
         except NoAnswer as failure:
             if failure.reason not in (*UNREADABLE, DEVICE_NOT_FOUND):
                 raise
-            del notes[n_notes:]
+            del context.warnings[lengths[0] :], context.provenance[lengths[1] :]
             if failure.reason == DEVICE_NOT_FOUND:
                 self._devices += failure.fields["available_devices"]
                 return
             self._failures.append(failure)
             if len(self.places) > 1:
-                notes.append(
+                context.warn(
                     f"a file is skipped, because it cannot be read: {failure.fields['detail']}"
                 )
 
@@ -158,7 +158,8 @@ def opened(place: Place, device: str | None, context: Context) -> Iterator[Trace
     the `with` block."""
     with opened_hosts(place.path, context) as hosts:
         trace = host_among(hosts, place, device)
-        context.notes += [*trace.notes, *merge_notes(trace, device)]
+        context.warn(*trace.notes)
+        context.note(*merge_notes(trace, device))
         yield trace
 
 

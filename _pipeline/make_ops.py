@@ -129,7 +129,7 @@ def stack_orders(
     )
     unknown = [stacks[metadata_id] for metadata_id in stacks.keys() - orders.keys()]
     if majority is None and any(stack.frames != stack.backwards.frames for stack in unknown):
-        context.note("order of stack frames unknown; assuming innermost first")
+        context.warn("order of stack frames unknown; assuming innermost first")
     return dict.fromkeys(stacks, majority or frames.INNERMOST_FIRST) | orders
 
 

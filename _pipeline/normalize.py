@@ -13,6 +13,7 @@ from _pipeline.idle_causes import Causes
 from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import timeline_of
+from _pipeline.units import with_unit
 from _pipeline.vocabulary import KINDS
 from _proto.cached import cached_property
 
@@ -91,10 +92,10 @@ def normalize(
     device: Device, picked: StepEvent | None, admitted: Admitted, context: Context
 ) -> Step:
     """Return the step with ops, executions and timeline, and add notes about the step's events."""
-    context.notes += admitted.notes
+    context.warn(*admitted.notes)
     if picked and picked.n_events != admitted.n_started:
         # `count_starts` is less precise than `read_events`.
-        context.note(
+        context.warn(
             f"{picked.n_events} events were counted in this step, but {admitted.n_started} start"
             " in it:"
             " some events have two times, so counts of other steps may also be wrong"
@@ -105,12 +106,12 @@ def normalize(
             raise NoAnswer("empty_xla_ops_line")
         if not device.steps:
             context.note("no Steps line; using the whole XLA Ops window")
-    of_stacks = context.with_own_notes()
-    step = step_of(device, picked, admitted, make_ops(device, [admitted], of_stacks))
-    context.notes += [*clock_notes(step), *of_stacks.notes, *false_stack_notes(step)]
+    step = step_of(device, picked, admitted, make_ops(device, [admitted], context))
+    context.note(*clock_notes(step))
+    context.warn(*false_stack_notes(step))
     n_infinite = sum(op.has_infinite_fact for op in step.ops)
     if n_infinite:
-        context.note(f"flops or bytes of {n_infinite} ops are not finite, so they count as unknown")
+        context.warn(f"flops or bytes of {n_infinite} ops are not finite, so they count as unknown")
     return step
 
 
@@ -165,7 +166,7 @@ def clock_notes(step: Step) -> list[str]:
         return []
     return [
         "durations are on the device's clock; on the trace's clock, which trace viewers and `steps`"
-        f" use, durations of ops differ by {off} ps in total, by {worst} ps at most"
+        f" use, durations of ops differ by {with_unit(off)} in total, by {with_unit(worst)} at most"
     ]
 
 
@@ -175,6 +176,6 @@ def false_stack_notes(step: Step) -> list[str]:
     if not false.members:
         return []
     return [
-        f"{len(false.members)} ops ({false.total} ps) have a source that is not their stack's"
-        " innermost frame: the stack may be false"
+        f"{len(false.members)} ops ({with_unit(false.total)}) have a source that is not their"
+        " stack's innermost frame: the stack may be false"
     ]

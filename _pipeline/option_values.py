@@ -13,7 +13,7 @@ from _pipeline.names import suggestion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from typing import Any
 
     Json = dict[str, Any]
@@ -132,6 +132,29 @@ def unknown_argument(word: str, options: Collection[str]) -> str:
     return f"one PROFILE, got also {word!r}; for a second capture use --baseline"
 
 
+FORMS = ("json", "text", "markdown", "csv")
+# Arguments of argparse for the options that say how an answer is printed.
+FORM_OPTIONS: dict[str, Json] = {
+    "--format": {
+        "choices": FORMS,
+        "help": "output format: json, tables as text or Markdown, or the main table as CSV"
+        " (default: json)",
+    },
+    "--text": {
+        "dest": "format",
+        "action": "store_const",
+        "const": "text",
+        "help": "short for --format text",
+    },
+    "--all": {
+        "action": "store_true",
+        "help": "in text and Markdown, also list what takes less than 0.1 %% of the step",
+    },
+    "--no-merge": {
+        "action": "store_true",
+        "help": "in text and Markdown of by_op, list ops one by one that differ only in numbers",
+    },
+}
 # `record` is machine-readable only and `page` is HTML; neither has text output.
 WITHOUT_TEXT = ("record", "page")
 
@@ -163,9 +186,25 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
     for kernel in dict.fromkeys(kernels):
         if kernels.count(kernel) > 1:
             yield f"--kernel-cost was given twice for {kernel}; give one cost per kernel"
-    if given.get("format") == "text" and mode in WITHOUT_TEXT:
-        yield f"--mode {mode} has no text format; leave out --format text"
+    form = given.get("format", "json")
+    if form != "json" and mode in WITHOUT_TEXT:
+        yield f"--mode {mode} has no {form} format; leave out --format {form}"
+    for option in ("all", "no_merge"):
+        if option in given and form not in ("text", "markdown"):
+            yield f"--{option.replace('_', '-')} requires --format text or --format markdown"
     if mode == "anatomy" and "device" in given:
         yield "--mode anatomy does not take --device; use --plane"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
         yield "--line, --grep and --sample require --plane"
+
+
+def form_among(words: Sequence[str]) -> str:
+    """Return the output format in words that may not be a valid command line."""
+    forms = ["json"]
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        option, equals, value = word.partition("=")
+        if option == "--format":
+            forms.append(value if equals else following)
+        elif option == "--text":
+            forms.append("text")
+    return [form for form in forms if form in FORMS][-1]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _pipeline.device import count_starts
-from _pipeline.groups import percent
 from _pipeline.intervals import length_of, union
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
+from _pipeline.units import with_unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def pick_step(device: Device, choice: StepChoice, context: Context) -> StepEvent
     step."""
     count_starts(device)
     picked = pick_among(device, choice, context)
-    context.notes += notes_on_time_outside(device.steps)
+    context.warn(*notes_on_time_outside(device.steps))
     return picked
 
 
@@ -65,15 +65,15 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
         if n_busy:
             typical = f"; typical of {n_busy} as busy" if n_busy > 1 else ""
             context.note(
-                f"auto-picked busiest step (idx={picked.index}, n_xla_ops_events={picked.n_events}"
-                f" of {device.n_events} in {len(steps)} steps{typical})"
+                f"auto-picked the busiest step (index {picked.index}, {picked.n_events} of"
+                f" {device.n_events} ops in {len(steps)} steps{typical})"
             )
         else:
-            context.note(f"no op starts in any step; using the middle step (idx={picked.index})")
+            context.warn(f"no op starts in any step; using the middle step (idx={picked.index})")
     else:
         return None
     if not picked.n_events:
-        context.note("no op starts in this step: it shows idle time only")
+        context.warn("no op starts in this step: it shows idle time only")
     return picked
 
 
@@ -83,11 +83,13 @@ def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
     without_ops = [step for step in steps if not step.n_events]
     if without_ops:
         idle = sum(step.duration for step in without_ops)
-        notes.append(f"{len(without_ops)} of {len(steps)} steps have no op ({idle} ps)")
+        notes.append(f"{len(without_ops)} of {len(steps)} steps have no op ({with_unit(idle)})")
     between, whole = time_between(steps)
     if 100 * between > whole:
-        share = percent(between, whole)
-        notes.append(f"{between} ps between steps ({share} % of the capture) are in no step")
+        share = 100 * between / whole
+        notes.append(
+            f"{with_unit(between)} between steps ({share:.1f} % of the capture) are in no step"
+        )
     return notes
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +46,14 @@ def _cut_in(value: Any, longest: int) -> int:
                 short += "…"
             value[short] = item
     return n_cut
+
+
+def encoded(fields: Mapping[str, Any], for_people: bool) -> str:
+    """Return the JSON as it is printed."""
+    form: dict[str, Any] = {"indent": 2} if for_people else {"separators": (",", ":")}
+    text = json.dumps(fields, allow_nan=False, **form)
+    # `</` could end a script in a page.
+    return text.replace("</", r"<\/") + "\n"
 
 
 def digest_of(text: str) -> str:

@@ -64,7 +64,7 @@ def causes_of(
             -(cause.gain_bytes or 0),
         )
     )
-    context.notes += _overlap_notes(causes)
+    context.warn(*_overlap_notes(causes))
     return causes
 
 
@@ -88,7 +88,7 @@ def _of_programs(
             has_program = True
             found += causes_in_program(StepProgram(step, program, entries, roofs))
     if not has_program:
-        context.note(
+        context.warn(
             "the capture has no program of this step, so only pause_between_steps, recompute,"
             " recomputed_repeatedly, kernel_waits_for_input and (with --peers) slow_device are"
             " looked for in causes"

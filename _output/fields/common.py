@@ -23,7 +23,8 @@ class OkAnswer(TypedDict):
     profile_dir: str
     """PROFILE as given on the command line."""
     notes: list[str]
-    """Choices, assumptions, omissions and doubts that concern the figures. Read the notes first.
+    """Choices, assumptions, omissions and doubts that concern the figures, warnings first. Read the
+    notes first.
     Example: `["using run 2026_11_21_00_00_00", "auto-picked busiest step (idx=1, …"]`"""
 
 

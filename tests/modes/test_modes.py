@@ -71,6 +71,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--below", ""): "by_scope",
         ("--merge-layers",): "by_scope",
         ("--op", "flash.3"): "by_op",
+        ("--no-merge", "--text"): "by_op",
         ("--chip", "v7x"): "bottleneck roofline by_op kernel",
         ("--bytes", "hbm"): "roofline",
         ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op kernel",
@@ -138,7 +139,8 @@ class OptionsOfModes(unittest.TestCase):
                         self.assertIsNot(keyword.default, keyword.empty, f"{keyword}: no default")
                 self.assertEqual(
                     {keyword.name for keyword in keywords},
-                    {dest_of[flag] for flag in mode.options} - {"step", "step_id", "own"},
+                    {dest_of[flag] for flag in mode.options}
+                    - {"step", "step_id", "own", "no_merge"},
                     f"the keyword parameters of {mode.name} are not what its options give",
                 )
                 self.assertEqual(len(set(mode.options)), len(mode.options))

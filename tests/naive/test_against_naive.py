@@ -40,7 +40,7 @@ SPECIFIED_ENDS = (
     "have a source that is not their stack's innermost frame: the stack may be false",
     "of the capture) are in no step",
 )
-NO_OPS = re.compile(r"\d steps have no op \(\d+ ps\)\Z")
+NO_OPS = re.compile(r"\d steps have no op \([\d.]+ \w+\)\Z")
 
 
 def without_unread(value: Any) -> Any:
