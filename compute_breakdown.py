@@ -3,13 +3,14 @@
 # requires-python = ">=3.10"
 # dependencies = ["protobuf>=4.21.1"]
 # ///
-"""Where does a TPU step's time go, by source line?
+"""Show where the time of a TPU step goes, by source line.
 
-Reads an XProf trace (`*.xplane.pb`) and prints one JSON object. MODES lists what it can show.
+The command reads an XProf trace (`*.xplane.pb`) and prints one JSON object. MODES lists the
+possible answers.
 
 The modes of one step share one pipeline: load the trace, pick a step, iterate over the events that
-start in it, and normalize them into executions of ops and a timeline. A mode turns that step into
-its answer. `record` runs the pipeline for each step of each device. `compare` and `spread` read
+start in it, and normalize the events to executions of ops and a timeline. A mode computes an answer
+from this step. `record` runs the pipeline for each step of each device. `compare` and `spread` read
 records, or traces as records.
 
 The code is in `_pipeline`, `_analysis`, `_modes` and `_output`. Only what an answer needs is
@@ -22,10 +23,10 @@ import os
 import signal
 import sys
 
-# False if another program imports this file.
+# IS_COMMAND is False if another program imports this file.
 IS_COMMAND = __name__.endswith("__main__")
 if IS_COMMAND and sys.version_info < (3, 10):
-    # Older versions can parse this file, so they get here.
+    # Older versions of Python can parse this file, so the check can report the version.
     found = ".".join(map(str, sys.version_info[:3]))
     sys.exit(f"compute_breakdown: requires Python 3.10 or newer (found {found})")
 if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-# The packages are next to this file: in a clone, when installed, and in a zip archive.
+# The packages are next to this file in a clone, in an installation and in a zip archive.
 HERE = os.path.dirname(os.path.realpath(__file__))
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
@@ -76,8 +77,8 @@ from _pipeline.texts import cut_texts, encoded
 
 __version__ = "2.0.0"
 
-# Exit codes when the process ends without an `absent` result; those have codes of their own, see
-# EXIT_STATUS. The last two are what a shell reports for the signals.
+# Exit codes without an `absent` result; EXIT_STATUS has the codes of `absent` results. The last two
+# are the codes that a shell reports for the signals.
 OK, CANT_WRITE, INTERRUPTED, CLOSED_PIPE = 0, 1, 130, 141
 
 
@@ -134,8 +135,8 @@ STEP_OPTIONS = ("--step", "--step-id", "--own")
 class Mode(NamedTuple):
     """A row of MODES.
 
-    The function of a mode has the mode's name and is in a module of that name. It takes a step if
-    the mode reports on one step, then the context and the mode's own options.
+    The function and the module of a mode have the mode's name. The arguments of the function are a
+    step (only for a mode of one step), the context, and the mode's own options.
     """
 
     name: str
@@ -143,13 +144,13 @@ class Mode(NamedTuple):
     options: tuple[str, ...]
     example: str
     is_of_step: bool = False
-    # The default device; None for all devices.
+    # The default device, or None for all devices.
     device: str | None = DEVICE
-    # Name of a function that returns fields to print even if there is no answer.
+    # Name of a function that returns fields that are printed even if there is no answer.
     anyway: str = ""
 
     def load(self, function: str = "") -> Callable[..., Any]:
-        """Import the mode, and return its function or another one of its module."""
+        """Import the mode's module, and return the mode's function or the given one."""
         from importlib import import_module
 
         loaded: Callable[..., Any] = getattr(
@@ -176,7 +177,7 @@ TOKEN_OPTIONS = ("--tokens", "--flops-per-token", "--params", "--n-devices")
 MODES = (
     of_step(
         "bottleneck",
-        "where to look first: what the step's time is lost to, and on which lines",
+        "where to look first: why the step loses time, and on which lines",
         ("--top", "--peers", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
         "--top 5",
     ),
@@ -200,13 +201,13 @@ MODES = (
     ),
     of_step(
         "by_op",
-        "what each op costs, and what it is made of",
+        "what each op costs; with --op, one op in detail",
         ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op", "--no-merge"),
         "--top 0 --op fusion.115",
     ),
     of_step(
         "non_compute",
-        "what is data movement and waiting rather than math",
+        "the time of data movement and waits, by category and source line",
         ("--no-comm-stalls", "--include-comm", "--top"),
         "--no-comm-stalls",
     ),
@@ -218,20 +219,20 @@ MODES = (
     ),
     of_step(
         "comm",
-        "what communication costs, what hides it, and what it moves",
+        "what communication costs, how much of it is hidden, and how many bytes it moves",
         ("--top", "--peers"),
         "--peers",
     ),
     of_step(
         "memory",
-        "what fills the HBM when it is fullest, by buffer and source line",
+        "what fills the HBM at the peak, by buffer and source line",
         ("--top",),
         "--top 10",
         "runtime_anyway",
     ),
     of_step(
         "idle",
-        "why nothing runs, and what the host does meanwhile",
+        "why the device is idle, and what the host does at that time",
         ("--top",),
         "--step all",
     ),
@@ -249,20 +250,20 @@ MODES = (
     ),
     of_step(
         "page",
-        "all of these in one HTML file, for people to look at",
+        "the answers of the modes above in one HTML file, for people",
         ("--out",),
         "--out step.html",
     ),
     Mode(
         "record",
-        "all steps of all devices as one small object, to be kept and compared",
+        "all steps of all devices as one small JSON object, for compare and spread",
         ("--steps",),
         "--steps 1:",
         device=None,
     ),
     Mode(
         "compare",
-        "what a change did: two captures line by line, and what of it is more than noise",
+        "what a change did: two captures line by line, with the differences beyond noise",
         ("--baseline", "--baseline-device", "--baseline-host", "--steps", "--top"),
         "--baseline BASELINE",
     ),
@@ -275,7 +276,7 @@ MODES = (
     ),
     Mode(
         "anatomy",
-        "what is in the file, of whatever device: planes, lines, stats, programs, events",
+        "what a file of any device contains: planes, lines, stats, programs, events",
         ("--plane", "--line", "--grep", "--sample"),
         "--plane 0 --sample 1",
         device=None,
@@ -287,12 +288,12 @@ def mode_named(name: str) -> Mode:
     return next(mode for mode in MODES if mode.name == name)
 
 
-# Arguments of argparse for each option. Defaults are in the functions of the modes.
+# Arguments for argparse by option. The functions of the modes have the defaults.
 OPTIONS: dict[str, Json] = {
     "--device": {
         "metavar": "NAME",
         "type": plane_of,
-        "help": "name of the plane; N or TPU:N for /device:TPU:N"
+        "help": "name of the device's plane, or N or TPU:N for /device:TPU:N"
         f" (default: {DEVICE}; in record and spread all TPUs)",
     },
     "--host": {
@@ -306,7 +307,7 @@ OPTIONS: dict[str, Json] = {
         "metavar": "N",
         "type": TO_STEP,
         "help": "index of the step in order of time, from 0, or negative from the end; all for"
-        " every op (default: a typical one of the busiest steps)",
+        " every op (default: a typical step among the busiest)",
     },
     "--step-id": {
         "metavar": "NAME",
@@ -343,10 +344,10 @@ OPTIONS: dict[str, Json] = {
         "type": TO_DEPTH,
         "help": "number of levels of scopes below the first, or all (default: 4)",
     },
-    "--below": {"metavar": "SCOPE", "help": "show only this scope, named as in the answer"},
+    "--below": {"metavar": "SCOPE", "help": "show this scope only, named as in the answer"},
     "--merge-layers": {
         "action": "store_true",
-        "help": "replace numbers in scopes by *, so that layers_0 to layers_63 are one",
+        "help": "replace numbers in scopes by *, so that layers_0 to layers_63 become one row",
     },
     "--op": {
         "metavar": "NAME",
@@ -405,7 +406,7 @@ OPTIONS: dict[str, Json] = {
     "--bytes": {
         "dest": "traffic",
         "choices": ["accessed", "hbm"],
-        "help": "count the bytes of all memories, or only those of HBM (default: accessed)",
+        "help": "count the bytes of all memories, or only the bytes of HBM (default: accessed)",
     },
     "--model-flops": {
         "metavar": "F",
@@ -416,8 +417,8 @@ OPTIONS: dict[str, Json] = {
     "--tokens": {
         "metavar": "N",
         "type": TO_WHOLE,
-        "help": "tokens of one step on all devices; the answer then has tokens_per_s, and with one"
-        " of the next two options the mfu",
+        "help": "tokens of one step on all devices; the answer then has tokens_per_s, and with"
+        " --flops-per-token or --params also the mfu",
     },
     "--flops-per-token": {"metavar": "F", "type": TO_POSITIVE, "help": "useful flops of one token"},
     "--params": {
@@ -432,7 +433,7 @@ OPTIONS: dict[str, Json] = {
     },
     "--flags": {
         "metavar": "FILE",
-        "help": "text that sets XLA flags, such as a launch script; shows their effect",
+        "help": "text that sets XLA flags, such as a launch script; shows the effects of flags",
     },
     "--out": {"metavar": "FILE", "help": "path of the page (required)"},
     "--kernel-cost": {
@@ -457,7 +458,7 @@ class Parser(argparse.ArgumentParser):
         raise NoAnswer(BAD_ARGUMENTS, detail=refusal_of_argument(message, CHOICES, OPTIONS))
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        # argparse prints --help and --version by this method.
+        # argparse calls this method to print --help and --version.
         write(sys.stdout, message)
 
 
@@ -483,7 +484,7 @@ def program_name() -> str:
 
 
 def parser_of_modes() -> tuple[Parser, dict[str, str]]:
-    """Return the parser, and the attribute in which it stores the value of each option."""
+    """Return the parser, and the attribute of each option in the parser's result."""
     parser = Parser(
         prog=program_name(),
         usage="%(prog)s PROFILE --mode MODE [options]",
@@ -596,13 +597,13 @@ class Outcome(NamedTuple):
 
     fields: Json
     status: int
-    # Printed to stderr.
+    # Text for stderr.
     complaint: str = ""
     form: str = "json"
     request: Request | None = None
 
 
-HINT = "compute_breakdown: --format text shows tables, `| jq .totals` a part, --top 5 fewer rows\n"
+HINT = "compute_breakdown: pass --format text for tables, --top 5 for fewer rows, or pipe into jq\n"
 
 
 def outcome_of(argv: Sequence[str] | None) -> Outcome:
@@ -613,7 +614,7 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
         context = Context(request, progress)
         return Outcome(analyse(context), OK, "", request.form, request)
     except NoAnswer as error:
-        # Drop the traceback, since its frames keep the trace in memory.
+        # Drop the traceback, because the frames in it keep the trace in memory.
         failure = error.with_traceback(None)
     except MemoryError as error:
         failure = unreadable(request.profile if request else "", error)
@@ -657,7 +658,7 @@ def usage_for(failure: NoAnswer) -> str:
 
 
 def available_in(fields: Json) -> list[str]:
-    """Return the first available names of each kind."""
+    """Return the first nine available names of each kind, for the line on stderr."""
     return [
         f"{field} {', '.join(map(str, names[:9]))}"
         for field, names in fields.items()
@@ -683,7 +684,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return CLOSED_PIPE
     except OSError as error:
-        status, complaint = CANT_WRITE, f"compute_breakdown: can't write: {error.strerror}\n"
+        status, complaint = (
+            CANT_WRITE,
+            f"compute_breakdown: cannot write to stdout: {error.strerror}\n",
+        )
     with suppress(OSError):
         write(sys.stderr, complaint)
     return status
@@ -700,8 +704,8 @@ def printed(outcome: Outcome, for_people: bool) -> str:
 def command() -> NoReturn:
     """Run `main` and end the process without freeing memory.
 
-    Freeing all objects takes a tenth of the time of a small trace, and `write` leaves nothing in
-    Python's buffers. Profilers and debuggers need an ordinary end.
+    Freeing all objects takes a tenth of the time for a small trace, and `write` leaves no text in
+    Python's buffers. Profilers and debuggers need an ordinary exit.
     """
     status = main()
     if sys.getprofile() or sys.gettrace():

@@ -1,4 +1,4 @@
-"""Compare two records: their steps, their lines and their files."""
+"""Compare two records by step, by line and by file."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from _analysis.recorded_steps import Line, Run
     from _output.fields.units import Kind
 
-# Rows below this part of the time are not tested: with fewer tests, smaller differences show.
+# Rows below this part of the time are not tested. Fewer tests make smaller differences significant.
 TESTED_PART = Fraction(1, 1000)
 
 
 class Figure(NamedTuple):
-    """Time on one side: on average, and in each step."""
+    """Time on one side: the mean, and the time of each step."""
 
     mean: int
     steps: list[int]
@@ -56,7 +56,7 @@ class Change:
 
 
 class LineChange(NamedTuple):
-    """Lines that match, and their change."""
+    """Lines that match, and the change of their time."""
 
     match: Match
     change: Change
@@ -74,7 +74,7 @@ class LineChange(NamedTuple):
 
 
 class FileChange(NamedTuple):
-    """All lines of a file, and their change."""
+    """All lines of a file, and the change of their time."""
 
     lines: FileLines
     change: Change
@@ -92,12 +92,12 @@ class Comparison(NamedTuple):
     before: Run
     after: Run
     noise: Noise
-    # Lines that are large enough to be tested.
+    # Number of lines that are large enough to be tested.
     n_tested: int
     totals: dict[str, Change]
     lines: list[LineChange]
     files: list[FileChange]
-    # Lines that are in other files now.
+    # Lines that moved to other files.
     moved: list[LineChange]
 
 
@@ -109,7 +109,7 @@ def compare_records(
     after_device: str = DEVICE,
     steps: slice = slice(None),
 ) -> Comparison:
-    """Compare a device of each record; `steps` selects steps by time on both sides."""
+    """Compare one device of each record; `steps` selects steps by time on both sides."""
     runs = (
         run_of(before, before_device, steps, side="baseline"),
         run_of(after, after_device, steps),
@@ -146,7 +146,7 @@ def large_of(changes: Sequence[Change]) -> list[Change]:
 
 
 def test(families: Sequence[Sequence[Change]], noise: Noise) -> None:
-    """Give each change its p-value in its family."""
+    """Set the p-value of each change within the change's family."""
     if noise.too_few_steps:
         return
     samples = [[change.samples for change in family] for family in families]
@@ -156,7 +156,8 @@ def test(families: Sequence[Sequence[Change]], noise: Noise) -> None:
 
 
 def totals_of(run: Run, lines: Sequence[Line]) -> dict[str, Figure]:
-    """Return the parts of the step; some means follow from others, so that they add up."""
+    """Return the parts of the step. Some means are computed from other means, so that all means add
+    up."""
     steps = run.steps
     duration, busy = [step.duration for step in steps], [step.busy for step in steps]
     idle = [a - b for a, b in zip(duration, busy, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
 from _analysis.causes.find import causes_of
 from _analysis.costs import costs_by_kernel, declared_notes
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         Capture,
         FindingFields,
         FindingsTail,
+        RecomputedMath,
         Returned,
         SpeedOfLight,
         TimeOfDepth,
@@ -101,21 +103,19 @@ def bottleneck(
     if tokens is not None and (flops_per_token or params):
         useful = model_flops_of(step, tokens, flops_per_token, params, n_devices)
     ledger = ledger_of(step, roofs, by_user)
-    hideable = Hideable(ledger)
     findings, kernels = findings_of(ledger)
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
-    recompute = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
     over = [entry for entry in ledger if entry.is_over_roof]
     declared = {entry.kernel for entry in ledger if is_declared(entry)}
     context.note(*roofs.choice.notes)
-    shown = findings[:top]
-    loops = Loops(step, [member for finding in shown for member in finding.group.members])
     periods = periods_of(step.device, step.picked)
     inside = inside_kernels(step)
     context.warn(*over_roof_notes(over), *declared_notes(declared), *inside.notes)
     read, waits = read_peers(step, context) if peers else (None, None)
     causes = causes_of(step, ledger, inside, roofs, periods, read, context)
+    shown = [finding.group.members for finding in (*findings[:top], *kernels[:top])]
+    rows = Rows(step, Hideable(ledger), Loops(step, [op for ops in shown for op in ops]), inside)
     return {
         **period_fields(periods),
         "causes": [cause_row(rank, each, step) for rank, each in enumerate(causes, 1)],
@@ -127,16 +127,12 @@ def bottleneck(
         "tokens_per_s": tokens_per_s(step, tokens),
         "over_roof": {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)},
         "capture": capture_row(step),
-        "budget": budget_of(by_class, idle, hideable, step),
+        "budget": budget_of(by_class, idle, rows.hideable, step),
         "idle_by_cause": idle_by_cause(step),
-        "recompute_dur_ps": recompute,
-        "recompute_pct_of_step": percent(recompute, step.duration),
+        **recomputed_math(step),
         **recompute_fields(step),
-        "findings": [
-            finding_row(rank, finding, hideable, loops, inside, step)
-            for rank, finding in enumerate(shown, 1)
-        ],
-        "kernels_of_unknown_cost": [kernel_row(finding, step, inside) for finding in kernels[:top]],
+        "findings": [rows.finding(rank, of_line) for rank, of_line in enumerate(findings[:top], 1)],
+        "kernels_of_unknown_cost": [rows.kernel(of_line) for of_line in kernels[:top]],
         "tail": tail_row(findings[top:], kernels[top:]),
         **chip_fields(roofs),
         "peaks_used": peaks_used(roofs),
@@ -152,6 +148,14 @@ def read_peers(step: Step, context: Context) -> tuple[Peers, PeersOfStep | None]
     transfers = transfers_in(step, lambda op: op.waits_for != HOST)
     peers = peers_of(step, transfers, context, with_loads=True)
     return peers, peer_totals(peers, transfers)
+
+
+def recomputed_math(step: Step) -> RecomputedMath:
+    duration = step.by_kind[COMPUTE].where(lambda op: op.phase == "recompute").total
+    return {
+        "recompute_dur_ps": duration,
+        "recompute_pct_of_step": percent(duration, step.duration),
+    }
 
 
 def capture_row(step: Step) -> Capture:
@@ -191,6 +195,7 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
             "trips": evidence.trips,
             "by_depth": by_depth,
             "device": evidence.device,
+            "hbm_free_bytes": evidence.hbm_free,
         },
         "confidence": cause.confidence,
     }
@@ -260,8 +265,8 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     total = sum(entry.total for entry in over)
     return [
         over_roof_note(
-            f"{len(over)} ops ({with_unit(total)}) are faster than their roof, so lower bounds"
-            " leave them out",
+            f"{len(over)} ops ({with_unit(total)}) are faster than their roof, because a count of"
+            " flops or bytes, a dtype or a peak is wrong; lower bounds leave these ops out",
             (line_of(op).line or op.agg_key for op in ops),
         )
     ]
@@ -315,53 +320,57 @@ def rest_row(name: BudgetClass, duration: int, step: Step) -> BudgetRow:
     }
 
 
-def finding_row(
-    rank: int, finding: Finding, hideable: Hideable, loops: Loops, inside: Inside, step: Step
-) -> FindingRow:
-    group = finding.group
-    return {
-        "rank": rank,
-        "class": finding.name,
-        **common_fields(finding, step, inside),
-        "loop": loops.row(finding.group.members),
-        "at_roof_ps": finding.at_roof,
-        "lost_ps": finding.lost,
-        "hideable_ps": hideable.time_of(finding.name, finding.entries),
-        "kernel": finding.kernel,
-        "waits_for": (
-            group.where(is_exposed).time_by(lambda op: op.waits_for)
-            if finding.name in (COLLECTIVE, HOST)
-            else None
-        ),
-        "top_signature": ranked_by(group.members, lambda op: op.signature)[0][0],
-        "what_helps": finding.what_helps,
-    }
+class Rows(NamedTuple):
+    """Builds the rows of findings and kernels."""
 
+    step: Step
+    hideable: Hideable
+    loops: Loops
+    inside: Inside
 
-def kernel_row(finding: Finding, step: Step, inside: Inside) -> KernelRow:
-    op = finding.costliest.executions.op
-    config = op.instruction.config if op.instruction else None
-    return {
-        **common_fields(finding, step, inside),
-        "kernel": op.kernel or op.name,
-        "declared": declared_row(op.declared_cost) if op.declared_cost else None,
-        "vmem_used_bytes": config.vmem_used if config else None,
-        "vmem_limit_bytes": config.vmem_limit if config else None,
-    }
+    def finding(self, rank: int, finding: Finding) -> FindingRow:
+        group = finding.group
+        return {
+            "rank": rank,
+            "class": finding.name,
+            **self.common_fields(finding),
+            "at_roof_ps": finding.at_roof,
+            "lost_ps": finding.lost,
+            "hideable_ps": self.hideable.time_of(finding.name, finding.entries),
+            "kernel": finding.kernel,
+            "waits_for": (
+                group.where(is_exposed).time_by(lambda op: op.waits_for)
+                if finding.name in (COLLECTIVE, HOST)
+                else None
+            ),
+            "top_signature": ranked_by(group.members, lambda op: op.signature)[0][0],
+            "what_helps": finding.what_helps,
+        }
 
+    def kernel(self, finding: Finding) -> KernelRow:
+        op = finding.costliest.executions.op
+        config = op.instruction.config if op.instruction else None
+        return {
+            **self.common_fields(finding),
+            "kernel": op.kernel or op.name,
+            "declared": declared_row(op.declared_cost) if op.declared_cost else None,
+            "vmem_used_bytes": config.vmem_used if config else None,
+            "vmem_limit_bytes": config.vmem_limit if config else None,
+        }
 
-def common_fields(finding: Finding, step: Step, inside: Inside) -> FindingFields:
-    group = finding.group
-    regions = inside.of(executions.metadata_id for executions in finding.group.members)
-    return {
-        **likely_fields(finding.likely),
-        "scope": finding.scope,
-        "shape": finding.shape,
-        "agg_key": group.op.agg_key,
-        "tf_op": shortened(group.op.tf_op),
-        "dur_ps": group.total,
-        "pct_of_step": percent(group.total, step.duration),
-        "n_executions": group.n,
-        "phases": group.time_by(lambda op: op.phase),
-        "waiting_ps": regions.waiting if regions else None,
-    }
+    def common_fields(self, finding: Finding) -> FindingFields:
+        group = finding.group
+        regions = self.inside.of(executions.metadata_id for executions in group.members)
+        return {
+            **likely_fields(finding.likely),
+            "loop": self.loops.row(group.members),
+            "scope": finding.scope,
+            "shape": finding.shape,
+            "agg_key": group.op.agg_key,
+            "tf_op": shortened(group.op.tf_op),
+            "dur_ps": group.total,
+            "pct_of_step": percent(group.total, self.step.duration),
+            "n_executions": group.n,
+            "phases": group.time_by(lambda op: op.phase),
+            "waiting_ps": regions.waiting if regions else None,
+        }

@@ -123,7 +123,7 @@ def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
     n = sum(flight.end < flight.start for flight in flights)
     if not n:
         return []
-    return [f"{n} pairs end before they begin, because the two clocks disagree"]
+    return [f"{n} paired executions end before they begin, because the two clocks disagree"]
 
 
 def collective_row(transfers: Sequence[Transfer]) -> Collective:

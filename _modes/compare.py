@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from _pipeline.context import Context
 
 N_SIGNATURES = 4
-# A note is given if lines without a counterpart take more percent of either side's time.
+# A note is added if lines without a counterpart take more than this percentage of either side's
+# time.
 UNMATCHED_PCT = 5
 UNMATCHED = "only_before", "only_after"
 RUN_TO_RUN = (
@@ -68,13 +69,13 @@ def compare(
         "notes": context.notes,
         **fields_of(found, top),
     }
-    # Records may have been made by a program that cuts no texts.
+    # Cut texts, because a record can have texts of any length.
     cut_texts(answer)
     return answer
 
 
 def read_record(profile: str, host: str | None, device: str, context: Context) -> Record:
-    """Return the record of the first file that can be read and has the device."""
+    """Return the record from the first file that can be read and has the device."""
     candidates = Candidates(find_captures(profile, context), host, context)
     for place in candidates.places:
         with candidates.attempt(place):
@@ -92,26 +93,26 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
         ("number of steps", (noise.n_before, noise.n_after)),
     ):
         if sides[0] != sides[1]:
-            yield f"another {what}: {sides[0]} before, {sides[1]} after"
+            yield f"{what} differs: {sides[0]} before, {sides[1]} after"
     if noise.too_few_steps:
         yield (
             f"{noise.n_before} + {noise.n_after} steps are too few to tell a difference from"
-            " noise; 4 + 4 would do"
+            " noise; use at least 4 + 4"
         )
     unmatched = unmatched_row(found.lines)
     parts = unmatched["before_pct"], unmatched["after_pct"]
     if max(part or 0 for part in parts) > UNMATCHED_PCT:
         of_before, of_after = (f"{part:.1f} %" if part is not None else "nothing" for part in parts)
         yield (
-            f"lines without a counterpart: {of_before} of the ops' time before, {of_after} of that"
-            " after; by_file shows what needs none"
+            f"lines without a counterpart take {of_before} of the ops' time before and {of_after}"
+            " after; compare files in by_file instead"
         )
     if found.moved:
         time_before, time_after = sums_of(found.moved)
         yield (
-            f"{len(found.moved)} rows, {with_unit(time_before)} before and"
-            f" {with_unit(time_after)} after, pair lines of different files: in by_file that is a"
-            " fall of one and a rise of another"
+            f"{len(found.moved)} rows ({with_unit(time_before)} before, {with_unit(time_after)}"
+            " after) match lines of different files: in by_file, one file loses this time and"
+            " another gains it"
         )
 
 

@@ -77,13 +77,14 @@ def cost(text: str) -> tuple[str, int, int, str | None]:
 
 
 def converter(convert: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
-    """Return a converter for argparse that says what it expected if it fails."""
+    """Return a converter for argparse. For an invalid value, the error message says which values
+    are valid."""
 
     def convert_or_refuse(text: str) -> Any:
         try:
             return convert(text)
         except (ValueError, OverflowError, RecursionError, re.error):
-            # argparse puts "argument --option:" in front.
+            # argparse adds "argument --option:" at the start of the message.
             raise argparse.ArgumentTypeError(f"must be {expected}, got {text!r}") from None
 
     return convert_or_refuse
@@ -159,7 +160,7 @@ WITHOUT_TEXT = ("record", "page")
 
 
 def contradictions_in(mode: str, given: Json) -> Iterator[str]:
-    """Yield a message for each rule that several options break together."""
+    """Yield a message for each rule that the combination of options breaks."""
     if "step" in given and "step_id" in given:
         yield "--step and --step-id exclude each other: give only one"
     if mode == "compare" and "baseline" not in given:
@@ -176,7 +177,9 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
         yield "--model-flops, --flops-per-token and --params exclude each other: give only one"
     per_token = {"flops_per_token", "params"} & given.keys()
     if per_token and "tokens" not in given:
-        yield "--flops-per-token and --params require --tokens, the tokens of one step in all"
+        yield (
+            "--flops-per-token and --params require --tokens, the tokens of one step on all devices"
+        )
     if "n_devices" in given and not per_token:
         yield "--n-devices requires --flops-per-token or --params"
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
@@ -185,7 +188,7 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
             yield f"--kernel-cost was given twice for {kernel}; give one cost per kernel"
     form = given.get("format", "json")
     if form != "json" and mode in WITHOUT_TEXT:
-        yield f"--mode {mode} has no --format {form}; leave it out"
+        yield f"--mode {mode} has no {form} format; leave out --format {form}"
     for option in ("all", "no_merge"):
         if option in given and form not in ("text", "markdown"):
             yield f"--{option.replace('_', '-')} requires --format text or --format markdown"

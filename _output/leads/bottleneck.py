@@ -82,8 +82,15 @@ def cause_says(cause: Cause, answer: Answer) -> str:
 
 
 def main_cause(answer: Answer) -> Cause | None:
-    """Return the first large cause that is seen, else the first large one."""
-    large = [row for row in answer["causes"] if row["gain_pct_of_step"] >= WORTH_NAMING_PCT]
+    """Return the first large cause that is seen, else the first large one.
+
+    Recomputation is none: without it the step may take as long, to write and read activations.
+    """
+    large = [
+        row
+        for row in answer["causes"]
+        if row["gain_pct_of_step"] >= WORTH_NAMING_PCT and row["cause"] != "recompute"
+    ]
     return next((row for row in large if row["confidence"] == "seen"), next(iter(large), None))
 
 

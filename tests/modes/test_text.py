@@ -806,7 +806,7 @@ class Command(InFolder):
                     [str(DEMO), "--mode", mode, *more, f"--format={form}"]
                 )
                 self.assertEqual(outcome.fields["reason"], "bad_arguments")
-                self.assertIn(f"{mode} has no --format {form}", outcome.fields["detail"])
+                self.assertIn(f"{mode} has no {form} format", outcome.fields["detail"])
 
     def test_options_of_text_are_refused_elsewhere(self) -> None:
         for options, detail in (

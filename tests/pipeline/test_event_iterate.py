@@ -45,10 +45,10 @@ class Admission(unittest.TestCase):
 
     def test_events_without_metadata_or_valid_time_are_dropped_and_noted(self) -> None:
         for problem, bad in (
-            ("have a metadata id that resolves to nothing", Event(8, 200, 10)),
-            ("have a metadata id that resolves to nothing", Event(None, 200, 10)),
+            ("have no metadata", Event(8, 200, 10)),
+            ("have no metadata", Event(None, 200, 10)),
             (
-                "tell how often something occurred instead of when",
+                "have a number of occurrences instead of a time",
                 Event(7, None, 10, num_occurrences=3),
             ),
             ("have a negative duration", Event(7, 200, -10)),

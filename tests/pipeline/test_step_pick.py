@@ -68,7 +68,7 @@ class StepPick(unittest.TestCase):
         for n, middle in ((1, 0), (2, 1), (3, 1), (4, 2)):
             step = self.pick(steps=[(str(i), 1000 + i, 1) for i in range(n)])
             self.assertEqual(step["step_id"], middle)
-            note = f"no op starts in any step; took the middle one (index {middle})"
+            note = f"no op starts in any step; using the middle step (idx={middle})"
             self.assertEqual(pick_notes(step), [note, NO_OP])
 
     def test_steps_are_sorted_by_start(self) -> None:
@@ -89,10 +89,10 @@ class StepPick(unittest.TestCase):
     def test_busiest_of_several_steps_with_the_same_name_is_picked(self) -> None:
         steps = [("x", 20, 10), ("y", 0, 5), ("x", 10, 5), ("y", 40, 9)]
         step = self.pick("--step-id", "x", steps=steps)
-        note = "2 steps are named 'x'; took index 2, typical of 1 as busy"
+        note = "2 steps are named 'x'; using idx=2, typical of 1 as busy"
         self.assertEqual((step["step_window_ps"], pick_notes(step)), ([20, 30], [note]))
         step = self.pick("--step-id", "y", steps=steps)
-        note = "2 steps are named 'y'; took index 3, the middle one"
+        note = "2 steps are named 'y'; using idx=3, the middle step"
         self.assertEqual((step["step_window_ps"], pick_notes(step)), ([40, 49], [NO_OP, note]))
 
     def test_unknown_step_is_refused_with_the_available_steps(self) -> None:
@@ -110,7 +110,7 @@ class StepPick(unittest.TestCase):
         for step in ("101", "10", "2"):
             detail = run(data, "summary", "--step", step).object["detail"]
             expected = f"no step {step}; the trace has 2 steps, counted from 0"
-            expected += "; one is named so: --step-id 101" if step == "101" else ""
+            expected += "; for the step named 101, pass --step-id 101" if step == "101" else ""
             self.assertEqual(detail, expected)
 
     def test_whole_line_is_the_step_without_steps(self) -> None:
@@ -276,7 +276,7 @@ class ExecutionsAsSteps(unittest.TestCase):
         for events in ((), invalid[:1], invalid[1:]):
             step = self.answer(events=events)
             self.assertEqual((step["step_source"], step["step_window_ps"]), (None, [1000, 9010]))
-            left_out = "1 events of the XLA Modules line left out: they have no valid time"
+            left_out = "1 events of the XLA Modules line left out, because they have no valid time"
             self.assertEqual(pick_notes(step), [left_out] * len(events) + [WHOLE_LINE])
 
     def test_executions_with_numeric_names_have_separate_rows(self) -> None:
