@@ -265,8 +265,8 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     total = sum(entry.total for entry in over)
     return [
         over_roof_note(
-            f"{len(over)} ops ({with_unit(total)}) are faster than their roof, because a count of"
-            " flops or bytes, a dtype or a peak is wrong; lower bounds leave these ops out",
+            f"{len(over)} ops ({with_unit(total)}) are faster than their roof, so lower bounds"
+            " leave them out",
             (line_of(op).line or op.agg_key for op in ops),
         )
     ]
