@@ -341,6 +341,20 @@ def with_complaints() -> bytes:
     return encode(Space([plane, beside], extra=text_field(2, "lost") + text_field(3, "late")))
 
 
+def with_period() -> Json:
+    """Return an answer of idle in which threads have a time in the whole period."""
+    fields = next(
+        fields
+        for fields in answers()
+        if fields["mode"] == "idle" and any(gap["host"] for gap in fields["gaps"])
+    )
+    gaps = [
+        {**gap, "host": [{**row, "in_period_ps": 5_000_000} for row in gap["host"] or ()]}
+        for gap in fields["gaps"]
+    ]
+    return {**fields, "gaps": gaps}
+
+
 def on_demo(mode: str) -> Iterator[Json]:
     if mode == "compare":
         yield answer(AFTER, mode, "--baseline", str(BEFORE))
@@ -393,7 +407,7 @@ class Figures(unittest.TestCase):
                     self.assertGreater(reading.n_in_tables, 5)
                     met[mode] |= reading.met
         more = [answer(to_host(), "comm"), answer(with_complaints(), "anatomy")]
-        more += [demo("bottleneck", "--tokens=1e6")]
+        more += [demo("bottleneck", "--tokens=1e6"), with_period()]
         for fields in (*answers(), *more):
             if fields["mode"] in met:
                 with self.subTest(mode=fields["mode"]):
