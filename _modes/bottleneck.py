@@ -365,6 +365,7 @@ class Rows(NamedTuple):
             **likely_fields(finding.likely),
             "loop": self.loops.row(group.members),
             "scope": finding.scope,
+            "hlo_op": finding.costliest.executions.op.name,
             "shape": finding.shape,
             "agg_key": group.op.agg_key,
             "tf_op": shortened(group.op.tf_op),
