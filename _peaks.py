@@ -1,7 +1,7 @@
-"""Peak rates of TPU generations per device plane of a trace, and how overrides apply to them.
+"""Choose the peak rates of a chip, per device plane of a trace, and apply overrides.
 
-TFLOPS are 10**12 per second, GiB are 2**30 bytes. Vendors publish bandwidth in GB (10**9); rows
-that use such a figure keep it and convert it.
+TFLOPS are 10**12 flops per second, GiB are 2**30 bytes. Vendors publish bandwidth in GB (10**9
+bytes); such a figure is stored in GB and converted on use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROFILE_CHIP = "profile"
 
 
 class Peaks(NamedTuple):
-    """Peak rates of one device; None where the vendor publishes none."""
+    """Peak rates of one device, or None for peaks that the vendor does not publish."""
 
     source: str
     hbm_gibps: float | None
@@ -33,7 +33,8 @@ class Peaks(NamedTuple):
 
 
 class Chip(NamedTuple):
-    """A row of CHIPS: the peaks of a generation, and its names in traces (`device_type_string`)."""
+    """A row of CHIPS: peak rates of a TPU generation, and names of the generation in traces
+    (`device_type_string`)."""
 
     device_types: tuple[str, ...]
     bf16: float
@@ -52,17 +53,17 @@ CHIPS = {
     "v5e": Chip(("TPU v5 Lite", "TPU v5e"), 197.0, hbm_gbps=819.0),
     # XProf's roofline tables of v5p captures. PAGE v5p: 459 TFLOPS and 2765 GB/s per chip.
     "v5p": Chip(("TPU v5", "TPU v5p"), 233.4, hbm_gibps=1287.45),
-    # PAGE v6e: 918 TFLOPS and 1638 GB/s per chip. Newer captures say 946.7 TFLOPS.
+    # PAGE v6e: 918 TFLOPS and 1638 GB/s per chip. Newer captures have 946.7 TFLOPS.
     "v6e": Chip(("TPU v6 Lite", "TPU v6e"), 918.0, hbm_gbps=1638.0),
-    # PAGE tpu7x: 2307 TFLOPS in bf16, 4614 in fp8 and 7380 GB/s per chip. The tool that this one
-    # grew from reads the bandwidth as GiB/s, and so does this row.
+    # PAGE tpu7x: 2307 TFLOPS in bf16, 4614 in fp8 and 7380 GB/s per chip. The predecessor of this
+    # tool reads the bandwidth as GiB/s, and so does this row.
     "v7x": Chip(("TPU v7x", "TPU7x", "TPU v7"), 1153.5, hbm_gibps=3690.0, fp8=2307.0),
 }
 V7X_HBM = (
     "HBM peak 3690 GiB/s per device; the vendor's 7380 GB/s per chip is 3436.6 GiB/s"
     " (--peak-hbm-gibps)"
 )
-# Captures of one generation differ by this much: v6e planes say 918 or 946.7 TFLOPS.
+# Tolerance for the peaks in captures of one generation: v6e planes have 918 or 946.7 TFLOPS.
 TOLERANCE = 0.05
 
 
@@ -77,13 +78,13 @@ def builtin(name: str) -> Peaks:
 
 
 def of_profile(tflops: float | None, gbps: float | None) -> Peaks:
-    """Return the peaks that a trace gives for its own device; HBM in GB."""
-    # A rate that is too small for a float is unknown, too.
+    """Return the peaks that a trace gives for the traced device; HBM bandwidth is in GB/s."""
+    # Treat a rate that is too small for a float as unknown.
     return Peaks("profile", (gibps(gbps) or None) if gbps else None, bf16=tflops)
 
 
 def override(peaks: Peaks, overrides: Mapping[str, float]) -> Peaks:
-    """Replace single peaks, which are named as the fields of `Peaks`."""
+    """Replace single peaks; names are the names of the fields of `Peaks`."""
     if not overrides:
         return peaks
     given = {name: overrides.get(name, getattr(peaks, name)) for name in ("hbm_gibps", *DTYPES)}
@@ -99,9 +100,9 @@ def chip_of(device_type: str) -> str | None:
 
 
 class Choice(NamedTuple):
-    """The peaks in use, their row of CHIPS, and notes if they may not fit the device.
+    """The peaks in use, the name of the chip, and notes if the peaks may not fit the device.
 
-    `is_assumed` is true if neither an option nor the trace names a known chip.
+    `is_assumed` is True if neither an option nor the trace names a known chip.
     """
 
     chip: str
@@ -113,7 +114,7 @@ class Choice(NamedTuple):
 def choose(
     requested: str | None, device_type: str | None, own: Peaks, overrides: Mapping[str, float]
 ) -> Choice:
-    """Return the requested peaks, else those of the device; the trace gives the peaks `own`."""
+    """Return the peaks of the requested chip, else of the device's; the trace gives `own`."""
     known = requested or chip_of(device_type or "")
     chip = known or DEFAULT_CHIP
     used = override(own if chip == PROFILE_CHIP else builtin(chip), overrides)
@@ -128,16 +129,16 @@ def _chip_notes(requested: str | None, device_type: str | None, chip: str, own: 
         if chip == fits == DEFAULT_CHIP:
             return []
         if fits is None:
-            return [f"chip unknown, the trace is of {device}: {chip} assumed; pass --chip"]
-        return [f"the trace is of {device}: peaks of {chip} taken; --chip takes others"]
+            return [f"chip unknown, the trace is of {device}; assuming {chip}: pass --chip"]
+        return [f"the trace is of {device}; using the peaks of {chip} (--chip selects others)"]
     if not device_type or chip in (fits, PROFILE_CHIP):
         return []
     advice = ""
     if fits:
-        advice = f": --chip {fits} fits"
+        advice = f"; pass --chip {fits}"
     elif own.bf16 and own.hbm_gibps:
-        advice = f": --chip {PROFILE_CHIP} takes its own"
-    return [f"the trace is of {device}, the peaks are those of {chip}{advice}"]
+        advice = f"; for the peaks in the trace, pass --chip {PROFILE_CHIP}"
+    return [f"the trace is of {device}, but the peaks are those of {chip}{advice}"]
 
 
 def _own_notes(own: Peaks, used: Peaks) -> list[str]:
@@ -147,6 +148,6 @@ def _own_notes(own: Peaks, used: Peaks) -> list[str]:
         ("HBM peak is {:.6g} GiB/s", own.hbm_gibps, used.hbm_gibps),
     ):
         if traced and in_use and abs(traced - in_use) > TOLERANCE * in_use:
-            note = f"the trace's own {text.format(traced)}, the one used is {in_use:.6g}"
+            note = f"in the trace the {text.format(traced)}, but {in_use:.6g} is used"
             notes.append(V7X_HBM if in_use == CHIPS["v7x"].hbm_gibps else note)
     return notes

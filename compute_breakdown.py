@@ -3,13 +3,14 @@
 # requires-python = ">=3.10"
 # dependencies = ["protobuf>=4.21.1"]
 # ///
-"""Where does a TPU step's time go, by source line?
+"""Show where the time of a TPU step goes, by source line.
 
-Reads an XProf trace (`*.xplane.pb`) and prints one JSON object. MODES lists what it can show.
+The command reads an XProf trace (`*.xplane.pb`) and prints one JSON object. MODES lists the
+possible answers.
 
 The modes of one step share one pipeline: load the trace, pick a step, iterate over the events that
-start in it, and normalize them into executions of ops and a timeline. A mode turns that step into
-its answer. `record` runs the pipeline for each step of each device. `compare` and `spread` read
+start in it, and normalize the events to executions of ops and a timeline. A mode computes an answer
+from this step. `record` runs the pipeline for each step of each device. `compare` and `spread` read
 records, or traces as records.
 
 The code is in `_pipeline`, `_analysis`, `_modes` and `_output`. Only what an answer needs is
@@ -22,10 +23,10 @@ import os
 import signal
 import sys
 
-# False if another program imports this file.
+# IS_COMMAND is False if another program imports this file.
 IS_COMMAND = __name__.endswith("__main__")
 if IS_COMMAND and sys.version_info < (3, 10):
-    # Older versions can parse this file, so they get here.
+    # Older versions of Python can parse this file, so the check can report the version.
     found = ".".join(map(str, sys.version_info[:3]))
     sys.exit(f"compute_breakdown: requires Python 3.10 or newer (found {found})")
 if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -36,7 +37,6 @@ if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 
 import argparse
 import gc
-import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-# The packages are next to this file: in a clone, when installed, and in a zip archive.
+# The packages are next to this file in a clone, in an installation and in a zip archive.
 HERE = os.path.dirname(os.path.realpath(__file__))
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
@@ -57,6 +57,7 @@ from _pipeline.gate import gate_status, gate_without_answer
 from _pipeline.names import with_suggestion
 from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, available_in, unreadable
 from _pipeline.option_values import (
+    FORM_OPTIONS,
     TO_COST,
     TO_COUNT,
     TO_DEPTH,
@@ -68,18 +69,19 @@ from _pipeline.option_values import (
     TO_STEP,
     TO_WHOLE,
     contradictions_in,
+    form_among,
     peak_of,
     plane_of,
     refusal_of_argument,
     wrong_words,
 )
 from _pipeline.streams import Progress, write
-from _pipeline.texts import cut_texts
+from _pipeline.texts import cut_texts, encoded
 
 __version__ = "2.0.0"
 
-# Exit codes when the process ends without an `absent` result; those have codes of their own, see
-# EXIT_STATUS. The last two are what a shell reports for the signals.
+# Exit codes without an `absent` result; EXIT_STATUS has the codes of `absent` results. The last two
+# are the codes that a shell reports for the signals.
 OK, CANT_WRITE, INTERRUPTED, CLOSED_PIPE = 0, 1, 130, 141
 
 
@@ -136,8 +138,8 @@ STEP_OPTIONS = ("--step", "--step-id", "--own")
 class Mode(NamedTuple):
     """A row of MODES.
 
-    The function of a mode has the mode's name and is in a module of that name. It takes a step if
-    the mode reports on one step, then the context and the mode's own options.
+    The function and the module of a mode have the mode's name. The arguments of the function are a
+    step (only for a mode of one step), the context, and the mode's own options.
     """
 
     name: str
@@ -145,13 +147,13 @@ class Mode(NamedTuple):
     options: tuple[str, ...]
     example: str
     is_of_step: bool = False
-    # The default device; None for all devices.
+    # The default device, or None for all devices.
     device: str | None = DEVICE
-    # Name of a function that returns fields to print even if there is no answer.
+    # Name of a function that returns fields that are printed even if there is no answer.
     anyway: str = ""
 
     def load(self, function: str = "") -> Callable[..., Any]:
-        """Import the mode, and return its function or another one of its module."""
+        """Import the mode's module, and return the mode's function or the given one."""
         from importlib import import_module
 
         loaded: Callable[..., Any] = getattr(
@@ -178,7 +180,7 @@ TOKEN_OPTIONS = ("--tokens", "--flops-per-token", "--params", "--n-devices")
 MODES = (
     of_step(
         "bottleneck",
-        "where to look first: what the step's time is lost to, and on which lines",
+        "where to look first: why the step loses time, and on which lines",
         ("--top", "--peers", *PEAK_OPTIONS, "--kernel-cost", "--model-flops", *TOKEN_OPTIONS),
         "--top 5",
     ),
@@ -202,13 +204,13 @@ MODES = (
     ),
     of_step(
         "by_op",
-        "what each op costs, and what it is made of",
-        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op"),
+        "what each op costs; with --op, one op in detail",
+        ("--top", *PEAK_OPTIONS, "--kernel-cost", "--op", "--no-merge"),
         "--top 0 --op fusion.115",
     ),
     of_step(
         "non_compute",
-        "what is data movement and waiting rather than math",
+        "the time of data movement and waits, by category and source line",
         ("--no-comm-stalls", "--include-comm", "--top"),
         "--no-comm-stalls",
     ),
@@ -220,20 +222,20 @@ MODES = (
     ),
     of_step(
         "comm",
-        "what communication costs, what hides it, and what it moves",
+        "what communication costs, how much of it is hidden, and how many bytes it moves",
         ("--top", "--peers"),
         "--peers",
     ),
     of_step(
         "memory",
-        "what fills the HBM when it is fullest, by buffer and source line",
+        "what fills the HBM at the peak, by buffer and source line",
         ("--top",),
         "--top 10",
         "runtime_anyway",
     ),
     of_step(
         "idle",
-        "why nothing runs, and what the host does meanwhile",
+        "why the device is idle, and what the host does at that time",
         ("--top",),
         "--step all",
     ),
@@ -251,20 +253,20 @@ MODES = (
     ),
     of_step(
         "page",
-        "all of these in one HTML file, for people to look at",
+        "the answers of the modes above in one HTML file, for people",
         ("--out",),
         "--out step.html",
     ),
     Mode(
         "record",
-        "all steps of all devices as one small object, to be kept and compared",
+        "all steps of all devices as one small JSON object, for compare and spread",
         ("--steps",),
         "--steps 1:",
         device=None,
     ),
     Mode(
         "compare",
-        "what a change did: two captures line by line, and what of it is more than noise",
+        "what a change did: two captures line by line, with the differences beyond noise",
         ("--baseline", "--baseline-device", "--baseline-host", "--steps", "--top", "--fail-over"),
         "--baseline BASELINE",
     ),
@@ -277,7 +279,7 @@ MODES = (
     ),
     Mode(
         "anatomy",
-        "what is in the file, of whatever device: planes, lines, stats, programs, events",
+        "what a file of any device contains: planes, lines, stats, programs, events",
         ("--plane", "--line", "--grep", "--sample"),
         "--plane 0 --sample 1",
         device=None,
@@ -289,12 +291,12 @@ def mode_named(name: str) -> Mode:
     return next(mode for mode in MODES if mode.name == name)
 
 
-# Arguments of argparse for each option. Defaults are in the functions of the modes.
+# Arguments for argparse by option. The functions of the modes have the defaults.
 OPTIONS: dict[str, Json] = {
     "--device": {
         "metavar": "NAME",
         "type": plane_of,
-        "help": "name of the plane; N or TPU:N for /device:TPU:N"
+        "help": "name of the device's plane, or N or TPU:N for /device:TPU:N"
         f" (default: {DEVICE}; in record and spread all TPUs)",
     },
     "--host": {
@@ -303,15 +305,12 @@ OPTIONS: dict[str, Json] = {
         " name or number of a host, or FILE:HOST"
         " (default: the first file by name that can be read and has the device)",
     },
-    "--format": {
-        "choices": ["json", "text"],
-        "help": "output format: json, or tables as text (default: json)",
-    },
+    **FORM_OPTIONS,
     "--step": {
         "metavar": "N",
         "type": TO_STEP,
         "help": "index of the step in order of time, from 0, or negative from the end; all for"
-        " every op (default: a typical one of the busiest steps)",
+        " every op (default: a typical step among the busiest)",
     },
     "--step-id": {
         "metavar": "NAME",
@@ -330,11 +329,7 @@ OPTIONS: dict[str, Json] = {
         " --steps=-3: (default: all)",
     },
     "--baseline": {"metavar": "PROFILE", "action": "append", "help": "a capture before the change"},
-    "--fail-over": {
-        "metavar": "PCT",
-        "type": TO_LIMIT,
-        "help": "exit with 3 if the step is significantly slower, by more than PCT percent",
-    },
+    "--fail-over": {"metavar": "PCT", "type": TO_LIMIT, "help": "exit with 3 if slower by more"},
     "--baseline-device": {
         "metavar": "NAME",
         "type": plane_of,
@@ -353,10 +348,10 @@ OPTIONS: dict[str, Json] = {
         "type": TO_DEPTH,
         "help": "number of levels of scopes below the first, or all (default: 4)",
     },
-    "--below": {"metavar": "SCOPE", "help": "show only this scope, named as in the answer"},
+    "--below": {"metavar": "SCOPE", "help": "show this scope only, named as in the answer"},
     "--merge-layers": {
         "action": "store_true",
-        "help": "replace numbers in scopes by *, so that layers_0 to layers_63 are one",
+        "help": "replace numbers in scopes by *, so that layers_0 to layers_63 become one row",
     },
     "--op": {
         "metavar": "NAME",
@@ -415,7 +410,7 @@ OPTIONS: dict[str, Json] = {
     "--bytes": {
         "dest": "traffic",
         "choices": ["accessed", "hbm"],
-        "help": "count the bytes of all memories, or only those of HBM (default: accessed)",
+        "help": "count the bytes of all memories, or only the bytes of HBM (default: accessed)",
     },
     "--model-flops": {
         "metavar": "F",
@@ -426,8 +421,8 @@ OPTIONS: dict[str, Json] = {
     "--tokens": {
         "metavar": "N",
         "type": TO_WHOLE,
-        "help": "tokens of one step on all devices; the answer then has tokens_per_s, and with one"
-        " of the next two options the mfu",
+        "help": "tokens of one step on all devices; the answer then has tokens_per_s, and with"
+        " --flops-per-token or --params also the mfu",
     },
     "--flops-per-token": {"metavar": "F", "type": TO_POSITIVE, "help": "useful flops of one token"},
     "--params": {
@@ -442,7 +437,7 @@ OPTIONS: dict[str, Json] = {
     },
     "--flags": {
         "metavar": "FILE",
-        "help": "text that sets XLA flags, such as a launch script; shows their effect",
+        "help": "text that sets XLA flags, such as a launch script; shows the effects of flags",
     },
     "--out": {"metavar": "FILE", "help": "path of the page (required)"},
     "--kernel-cost": {
@@ -453,7 +448,7 @@ OPTIONS: dict[str, Json] = {
         " name (repeatable)",
     },
 }
-PIPELINE_OPTIONS = ("--device", "--host", "--format")
+PIPELINE_OPTIONS = ("--device", "--host", "--format", "--text", "--all")
 MODE_NAMES = [mode.name for mode in MODES]
 CHOICES = {"--mode": MODE_NAMES, "--schema": MODE_NAMES} | {
     flag: arguments["choices"] for flag, arguments in OPTIONS.items() if "choices" in arguments
@@ -467,7 +462,7 @@ class Parser(argparse.ArgumentParser):
         raise NoAnswer(BAD_ARGUMENTS, detail=refusal_of_argument(message, CHOICES, OPTIONS))
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        # argparse prints --help and --version by this method.
+        # argparse calls this method to print --help and --version.
         write(sys.stdout, message)
 
 
@@ -493,7 +488,7 @@ def program_name() -> str:
 
 
 def parser_of_modes() -> tuple[Parser, dict[str, str]]:
-    """Return the parser, and the attribute in which it stores the value of each option."""
+    """Return the parser, and the attribute of each option in the parser's result."""
     parser = Parser(
         prog=program_name(),
         usage="%(prog)s PROFILE --mode MODE [options]",
@@ -555,15 +550,23 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
             parser.error(f"{flag} belongs to --mode {' or '.join(names)}")
     for contradiction in contradictions_in(mode.name, given, more):
         parser.error(contradiction)
+    options = {
+        dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
+    }
+    form = given.get("format", "json")
+    if mode.name == "by_op" and form in ("text", "markdown") and given.get("top") != 0:
+        # Ops are merged before they are cut.
+        options["top"] = sys.maxsize
     return Request(
         profile=given["profile"],
         mode=mode.name,
         device=given.get("device", mode.device),
         host=given.get("host"),
-        form=given.get("format", "json"),
-        mode_options={
-            dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
-        },
+        form=form,
+        mode_options=options,
+        shows_all=given.get("all", False),
+        merges=not given.get("no_merge", False),
+        top=given.get("top"),
         words=words,
         more_profiles=more,
     )
@@ -602,12 +605,13 @@ class Outcome(NamedTuple):
 
     fields: Json
     status: int
-    # Printed to stderr.
+    # Text for stderr.
     complaint: str = ""
     form: str = "json"
+    request: Request | None = None
 
 
-HINT = "compute_breakdown: --format text shows tables, `| jq .totals` a part, --top 5 fewer rows\n"
+HINT = "compute_breakdown: pass --format text for tables, --top 5 for fewer rows, or pipe into jq\n"
 
 
 def outcome_of(argv: Sequence[str] | None) -> Outcome:
@@ -617,19 +621,20 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
         request = parse_command_line(argv)
         context = Context(request, progress)
         answer = analyse(context)
-        return Outcome(answer, gate_status(answer) or OK, "", request.form)
+        return Outcome(answer, gate_status(answer) or OK, "", request.form, request)
     except NoAnswer as error:
-        # Drop the traceback, since its frames keep the trace in memory.
+        # Drop the traceback, because the frames in it keep the trace in memory.
         failure = error.with_traceback(None)
     except MemoryError as error:
         failure = unreadable(request.profile if request else "", error)
     finally:
         if progress:
             progress.erase()
-    return refusal(failure, request, context.notes if context else [])
+    form = request.form if request else form_among(sys.argv[1:] if argv is None else argv)
+    return refusal(failure, request, context.notes if context else [], form)
 
 
-def refusal(failure: NoAnswer, request: Request | None, notes: list[str]) -> Outcome:
+def refusal(failure: NoAnswer, request: Request | None, notes: list[str], form: str) -> Outcome:
     """Return the outcome of a run without an answer."""
     fields = {
         "status": "absent",
@@ -651,8 +656,7 @@ def refusal(failure: NoAnswer, request: Request | None, notes: list[str]) -> Out
     complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
     if request and "fail_over" in request.mode_options:
         fields["gate"] = gate_without_answer(request.mode_options["fail_over"], failure.reason)
-    status = failure.exit_status or gate_status(fields)
-    return Outcome(fields, status, complaint, request.form if request else "json")
+    return Outcome(fields, failure.exit_status or gate_status(fields), complaint, form, request)
 
 
 def usage_for(failure: NoAnswer) -> str:
@@ -682,7 +686,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return CLOSED_PIPE
     except OSError as error:
-        status, complaint = CANT_WRITE, f"compute_breakdown: can't write: {error.strerror}\n"
+        status, complaint = (
+            CANT_WRITE,
+            f"compute_breakdown: cannot write to stdout: {error.strerror}\n",
+        )
     with suppress(OSError):
         write(sys.stderr, complaint)
     return status
@@ -691,23 +698,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def printed(outcome: Outcome, for_people: bool) -> str:
     if outcome.form == "json":
         return encoded(outcome.fields, for_people)
-    from _output.text import text_of
+    from _output.forms import in_form
 
-    return text_of(outcome.fields, sys.stdout.encoding if sys.stdout else "ascii")
-
-
-def encoded(fields: Json, for_people: bool) -> str:
-    form: Json = {"indent": 2} if for_people else {"separators": (",", ":")}
-    text = json.dumps(fields, allow_nan=False, **form)
-    # `</` could end a script in a page.
-    return text.replace("</", r"<\/") + "\n"
+    return in_form(outcome.form, outcome.fields, outcome.request, sys.stdout)
 
 
 def command() -> NoReturn:
     """Run `main` and end the process without freeing memory.
 
-    Freeing all objects takes a tenth of the time of a small trace, and `write` leaves nothing in
-    Python's buffers. Profilers and debuggers need an ordinary end.
+    Freeing all objects takes a tenth of the time for a small trace, and `write` leaves no text in
+    Python's buffers. Profilers and debuggers need an ordinary exit.
     """
     status = main()
     if sys.getprofile() or sys.gettrace():

@@ -1,7 +1,8 @@
-"""The reports of a device's memory allocator during the capture.
+"""Read the reports of a device's memory allocator during the capture.
 
-The profiler writes an event on the host's plane for each allocation and deallocation of an array,
-with the bytes that programs have reserved, that arrays take, and that are left.
+For each allocation and deallocation of an array, the profiler writes an event on the host's plane.
+The event has the bytes reserved by programs, the bytes allocated for arrays, and the available
+bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ RESERVED, ALLOCATED, AVAILABLE = SIZES = ("bytes_reserved", "bytes_allocated", "
 
 
 class RuntimePeak(NamedTuple):
-    """The bytes when most were taken, and the time on the trace's clock when this began."""
+    """Reserved and allocated bytes at the peak, and the time on the trace's clock at which the peak
+    began."""
 
     at: int
     reserved: int
@@ -35,7 +37,7 @@ class RuntimePeak(NamedTuple):
 
 
 class Runtime(NamedTuple):
-    """The extremes of what the allocator reported; None if no event had the numbers."""
+    """Minima and maxima of the allocator's reports, or None for numbers that no event has."""
 
     capacity: int | None
     peak: RuntimePeak | None
@@ -45,8 +47,8 @@ class Runtime(NamedTuple):
 
 
 def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
-    """Return the allocator's reports for a device; None if there are none or they are damaged."""
-    # These import protobuf, which may be missing when this module is loaded.
+    """Return the allocator's reports for a device, or None if reports are missing or damaged."""
+    # Import late, because these modules import protobuf, which may be missing.
     from _proto.trace.event_stats import numbers_of_events
     from _proto.trace.trace import thread_planes
 
@@ -66,14 +68,15 @@ def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
         return summed((at, numbers) for at, numbers in reports if numbers.get(DEVICE) == index)
     except (Damage, OSError) as error:
         where = trace.in_file(error) if isinstance(error, Damage) else error
-        context.note(f"the host's plane can't be read: {where}; answered without it")
+        context.warn(f"the host's plane cannot be read: {where}; runtime is null")
         return None
 
 
 def index_on_host(trace: Trace, rank: Rank, device: str) -> int | None:
-    """Return the allocator's number of a device; None if unknown.
+    """Return the allocator's number of a device, or None if unknown.
 
-    It is the number in the device's name, unless a merged capture renumbered the devices.
+    The allocator's number is the number in the device's name, unless a merged capture renumbered
+    the devices.
     """
     match = TPU_RE.match(device)
     if not trace.is_merged and match:
@@ -86,7 +89,7 @@ def index_on_host(trace: Trace, rank: Rank, device: str) -> int | None:
 
 
 def summed(reports: Iterable[EventNumbers]) -> Runtime | None:
-    """Return the extremes of the reports; a number that is missing does not count as zero."""
+    """Return minima and maxima of the reports. A missing number does not count as zero."""
     n_events = 0
     capacity: list[int] = []
     available: list[int] = []
@@ -117,7 +120,7 @@ def summed(reports: Iterable[EventNumbers]) -> Runtime | None:
 
 
 def rank(peak: RuntimePeak) -> tuple[int, int]:
-    """Return the sort key: most bytes first, then the earliest."""
+    """Return the sort key of a peak: most bytes first, then earliest first."""
     return -(peak.reserved + peak.allocated), peak.at
 
 

@@ -1,4 +1,4 @@
-"""Find and read the captures that `compare` and `spread` compare: records, or traces."""
+"""Find and read the captures (records or traces) that `compare` and `spread` compare."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from _pipeline.load import Place
 
 RECORD_SUFFIXES = (".json", ".json.gz")
-# JSON of another format that profilers write beside traces.
+# Part of the names of JSON files for the trace viewer, which profilers write in addition to traces.
 TRACE_VIEWER = ".trace.json"
-# First bytes of a record, also of one with sorted keys. A file that has only a part of them, or
-# only zeros, counts as a record that was not written completely.
+# First bytes of a record, and of a record with sorted keys. A file that has only some of the first
+# bytes, or only zeros, counts as an incomplete record.
 RECORD_STARTS = (b'{"status"', b'{"devices":[{"clock"')
 PADDING = b" \t\r\n\0"
 N_HEAD = 512
 
 
 def find_captures(profile: str, context: Context) -> dict[str, str]:
-    """Return traces and records by host; if a host has both, the record."""
+    """Return one trace or record for each host; a record replaces a trace of the same name."""
 
     def captures_in(folder: str) -> dict[str, str]:
         return dict(sorted((files_in(folder) | records_in(folder)).items()))
@@ -43,17 +43,17 @@ def find_captures(profile: str, context: Context) -> dict[str, str]:
         traces = files_in(os.path.dirname(next(iter(captures.values()))))
         n_both = sum(captures[host] != path for host, path in traces.items())
         if n_both:
-            context.note(f"{n_both} records taken, not the traces of their names")
+            context.note(f"using {n_both} records instead of the traces with the same names")
     return captures
 
 
 def records_in(folder: str) -> dict[str, str]:
-    """Return the records in a folder by host, also those that can't be read."""
+    """Return the records in a folder by host, including unreadable records."""
     found: dict[str, str] = {}
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         is_json = name.endswith(RECORD_SUFFIXES) and TRACE_VIEWER not in name
-        # A broken link counts too: it was meant to lead to a record.
+        # Count broken links, too, because they were meant to lead to records.
         is_file = os.path.isfile(path) or not os.path.exists(path)
         if is_json and is_file and is_record(path):
             found.setdefault(host_of_record(path), path)
@@ -65,21 +65,21 @@ def host_of_record(path: str) -> str:
 
 
 def is_record(path: str) -> bool:
-    """Return true if the first bytes are those of a record, or if they can't be read."""
+    """Return whether the first bytes of a file are those of a record, or cannot be read."""
     try:
         with open(path, "rb") as file:
             head = file.read(N_HEAD)
         if path.endswith(".gz"):
             head = zlib.decompressobj(wbits=31).decompress(head, N_HEAD)
     except (OSError, zlib.error):
-        # The reason is given when the whole file is read.
+        # Reading the whole file will report the reason.
         return True
     head = head.translate(None, PADDING)
     return any(start.startswith(head[: len(start)]) for start in RECORD_STARTS)
 
 
 def record_at(place: Place, device: str | None, context: Context) -> Record:
-    """Read a record, or record a trace; raise NoAnswer if it lacks the device."""
+    """Read a record, or record a trace; raise NoAnswer if the device is missing."""
     with refusals_of_records(place.path):
         if not place.path.endswith(RECORD_SUFFIXES):
             return record_of(record_of_trace(place, device, slice(None), context))
@@ -101,7 +101,7 @@ def records_at(path: str, device: str | None, context: Context) -> list[Record |
 
 @contextmanager
 def refusals_of_records(path: str) -> Iterator[None]:
-    """Raise NoAnswer for whatever keeps a record from being read."""
+    """Convert every error that prevents reading a record to NoAnswer."""
     try:
         yield
     except (OSError, MemoryError) as error:
@@ -114,8 +114,8 @@ def refusals_of_records(path: str) -> Iterator[None]:
 
 
 def content_of(path: str) -> bytes:
-    # Open without blocking: a FIFO without a writer must not hang.
+    # Open without blocking, because opening a FIFO without a writer would hang.
     with open(path, "rb", opener=lambda at, flags: os.open(at, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise UnreadableRecord("byte 0: not a regular file: copy it into one")
+            raise UnreadableRecord("byte 0: not a regular file; copy the content to a regular file")
         return file.read()

@@ -1,7 +1,7 @@
-"""Compare the files of two captures, also if their lines have no counterparts.
+"""Compare the files of two captures, even if lines have no counterparts.
 
-The result is right even where a loop was unrolled or code was rewritten. Files are paired as in
-matching, and each group counts in the file of its innermost line.
+The comparison of files is right even where a loop was unrolled or code was rewritten. Files are
+paired as in the module `matching`, and each group counts in the file of the group's innermost line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class FileLines(NamedTuple):
-    """The lines of a file, and its name on each side; None if no line of the side is in it."""
+    """The lines of a file, and the file's name on each side, or None if a side has no line in the
+    file."""
 
     before_file: str | None
     file: str | None
@@ -32,7 +33,7 @@ class FileLines(NamedTuple):
 
 
 class Files:
-    """The files of the lines of two captures, under one name for both sides."""
+    """The files with lines of two captures. A file has one name for both sides."""
 
     def __init__(self, before: Lines, after: Lines) -> None:
         self._sides = before, after
@@ -59,13 +60,13 @@ class Files:
         ]
 
     def is_moved(self, match: Match) -> bool:
-        """Return true if the lines of a match are in other files now."""
+        """Return whether the lines of a match moved to other files."""
         before, after = self.of_match(match)
         return bool(before and after and before != after)
 
 
 def files_of(lines: Lines) -> set[str]:
-    """Return all files of one side, also those of callers."""
+    """Return all files of one side, including files of callers."""
     stacks = {frame for line in lines for frame in line.group.frames}
     sources = {file for line in lines if (file := file_of(line)) is not None}
     return sources | {split_frame(frame)[0] for frame in stacks}

@@ -1,8 +1,8 @@
 """Collect the devices of a run, and group them by program into cohorts.
 
-Collectives make the steps of all devices equally long, so a slow device shows in its load: the
-part of a step that is not communication. Figures of all devices are kept; the lines are read again
-for the few devices that are compared line by line.
+Collectives make the steps of all devices equally long, so a slow device shows in its load: the part
+of a step that is not communication. Figures of all devices stay in memory. Lines are read again for
+the few devices that are compared line by line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from _analysis.record_format import Record, RecordedStep
     from _analysis.recorded_steps import Line
 
-    # Reads a file: for each host in it a record, or why there is none.
+    # A function that reads a file, and returns a record or a NoAnswer for each host in the file.
     LoadRecords = Callable[[], Sequence[Record | NoAnswer]]
     # Host and device.
     Name = tuple[str, str]
@@ -49,13 +49,13 @@ class Load(NamedTuple):
 
 
 class DeviceLoads(NamedTuple):
-    """A device and its steps, as one process hands them to another."""
+    """A device and its steps, in a form that one process can send to another."""
 
     host: str
     device: str
     program: str
     step_source: str | None
-    # The key of a step is the same on all devices.
+    # A step has the same key on all devices.
     steps: dict[Hashable, Load]
 
     @property
@@ -64,11 +64,11 @@ class DeviceLoads(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A device of the run, and where its record can be read again."""
+    """A device of the run, and the means to read the device's record again."""
 
     loads: DeviceLoads
     load_records: LoadRecords
-    # Place of its host in the file.
+    # Index of the device's host in the file.
     place: int
 
     @property
@@ -84,7 +84,8 @@ class Member(NamedTuple):
         return self.loads.steps
 
     def lines(self, keys: Sequence[Hashable]) -> dict[tuple[str, str], Line]:
-        """Read what ran in these steps, without communication, by kind and key of the group."""
+        """Read the lines that ran in some steps, by kind and key of the group. Communication is
+        left out."""
         record = self.load_records()[self.place]
         if isinstance(record, NoAnswer):
             raise record
@@ -99,7 +100,7 @@ class Member(NamedTuple):
                         for line in lines
                         if line.kind in LINE_KINDS
                     }
-        detail = f"the record of host {self.host} changed while it was read"
+        detail = f"the record of host {self.host} changed while it was read; run the command again"
         raise NoAnswer("unreadable_record", detail=detail)
 
 
@@ -114,7 +115,8 @@ def total_of(loads: Iterable[Load]) -> Load:
 
 
 class Cohort:
-    """The devices of one program by name, the steps that all of them have, and their totals."""
+    """The devices of one program by name, the steps that all devices have, and each device's
+    totals."""
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = sorted(members, key=lambda member: member.name)
@@ -126,7 +128,7 @@ class Cohort:
         self.totals = {
             member.name: total_of(member.steps[key] for key in self.keys) for member in self.members
         }
-        # By load, largest first; ties by name.
+        # Members by load, largest first; members of equal load by name.
         self.ranked = sorted(self.members, key=lambda member: -self.load(member))
         self.n_slowest = Counter(slowest(self.members, key).name for key in self.keys)
         self.by_host: dict[str, list[Member]] = defaultdict(list)
@@ -137,7 +139,8 @@ class Cohort:
         return self.totals[member.name].load
 
     def median(self) -> Member:
-        """Return the device in the middle by load, the lower one of two."""
+        """Return the device with the median load; of two middle devices, the device with the lower
+        load."""
         ranked = sorted(self.members, key=self.load)
         return ranked[(len(ranked) - 1) // 2]
 
@@ -151,7 +154,7 @@ def slowest(members: Sequence[Member], key: Hashable) -> Member:
 
 
 class Crew(NamedTuple):
-    """All devices of the run by name, all hosts, and why others can't be read."""
+    """All devices of the run by name, all hosts, and the reasons why files cannot be read."""
 
     members: dict[Name, Member]
     hosts: set[str]
@@ -160,7 +163,7 @@ class Crew(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A reason for no record, in parts that one process can hand to another."""
+    """A reason why there is no record, in parts that one process can send to another."""
 
     detail: str
     reason: str
@@ -172,12 +175,12 @@ class Found(NamedTuple):
 
     host: str
     devices: list[str]
-    # Those that were asked for.
+    # The requested devices.
     loads: list[DeviceLoads]
 
 
 def found_in(load_records: LoadRecords, device: str | None, steps: slice) -> list[Found | Failure]:
-    """Read a file and return the devices of each host in it."""
+    """Read a file, and return the devices of each host in the file."""
     try:
         records = load_records()
     except NoAnswer as failure:
@@ -197,10 +200,11 @@ def found_in_record(record: Record | NoAnswer, device: str | None, steps: slice)
 
 
 def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | Failure]]]) -> Crew:
-    """Combine what was found in all files; each comes with its name and its reader."""
+    """Combine the devices of all files. Each entry has a file's name, the function that reads the
+    file, and the devices."""
     hosts: set[str] = set()
     available: set[str] = set()
-    # By name, each with its file.
+    # Devices of one name, each with the name of the file.
     alike: dict[Name, list[tuple[str, Member]]] = defaultdict(list)
     failures: list[Failure] = []
     for file, load_records, of_file in all_found:
@@ -226,8 +230,9 @@ def crew_of(all_found: Iterable[tuple[str, LoadRecords, list[Found | Failure]]])
 
 
 def the_one_of(members: list[tuple[str, Member]], notes: set[str]) -> Member:
-    """Return a device that occurs once, or several times with the same figures."""
-    # Sort, so that the message does not depend on the order of the files.
+    """Return the device from one of several files; raise NoAnswer if files have different figures
+    for the device."""
+    # Sort by file, so that the message does not depend on the order of the files.
     (file, first), *others = sorted(members, key=lambda file_and_member: file_and_member[0])
     device = first.loads.device
     for other_file, other in others:
@@ -235,10 +240,13 @@ def the_one_of(members: list[tuple[str, Member]], notes: set[str]) -> Member:
         if not is_same or identity_of_lines(first) != identity_of_lines(other):
             raise NoAnswer(
                 "duplicate_host",
-                detail=f"{file} and {other_file} are both of host {first.host}, and differ in"
-                f" {device}",
+                detail=f"{file} and {other_file} are both of host {first.host}, but have different"
+                f" figures for {device}; remove one of the files",
             )
-        notes.add(f"{device} of host {first.host} is there twice: taken once")
+        notes.add(
+            f"{device} of host {first.host} occurs in several files with equal figures; counted"
+            " once"
+        )
     return first
 
 
@@ -260,8 +268,8 @@ def loads_of(run: Run) -> DeviceLoads:
 def keyed_steps(run: Run) -> Iterator[tuple[Hashable, RecordedStep]]:
     """Yield all steps with the key by which they are aligned between devices.
 
-    Executions of programs are aligned by their place; steps by their name, and the k-th step of
-    one name with the k-th of the same name.
+    Executions of programs are aligned by index. Steps are aligned by name: the k-th step of a name
+    belongs to the k-th step of that name on other devices.
     """
     times: Counter[str | None] = Counter()
     is_module = run.device.step_source == MODULES
@@ -285,6 +293,6 @@ def identity_of_lines(member: Member) -> tuple[Any, ...]:
 
 
 def twice_median(figures: Iterable[int]) -> int:
-    """Return the sum of the two figures in the middle, or twice the one in the middle."""
+    """Return twice the median: the sum of the two middle figures, or twice the middle figure."""
     ranked = sorted(figures)
     return ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]

@@ -1,4 +1,5 @@
-"""The collectives of a program: how the compiler carries out each of them, and by which plan."""
+"""Find the collectives of a program, the way in which each collective runs, and the compiler's
+plan."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 SYNC: Final = "sync"
 ASYNC: Final = "async"
 ASYNC_FUSION: Final = "async_fusion"
-# Names of computations that fusions call. An all-reduce and a dynamic-slice together are a
-# reduce-scatter. A carrier is math with pieces of a collective, which counts at the fusion that
-# ends it.
+# Names of computations that fusions call. A fused all-reduce and dynamic-slice is a reduce-scatter.
+# A carrier is math with pieces of a collective; the collective counts at the fusion that ends the
+# collective.
 REDUCE_SCATTER, CARRIER = "all-reduce-scatter", "async_collective_fusion"
 
 
@@ -35,7 +36,7 @@ class Planned(NamedTuple):
     collective: str
     how: How
     plan: list[str]
-    # Its executions in the step; empty if it did not run.
+    # Executions of the collective in the step; empty if the collective did not run.
     transfers: list[Transfer]
 
     @property
@@ -54,7 +55,7 @@ class Planned(NamedTuple):
 
 
 def planned_collectives(program: Program, step: Step, program_id: int) -> list[Planned]:
-    """Return all collectives of a program, with the transfers of those that ran in the step."""
+    """Return all collectives of a program, each with the transfers that ran in the step."""
     ran: dict[Instruction, list[Transfer]] = {}
     for transfer in transfers_in(step, lambda op: op.program_id == program_id):
         if transfer.op.instruction:
@@ -76,7 +77,8 @@ def collectives_in(program: Program) -> Iterator[tuple[Instruction, str, How]]:
         },
         callers_in(instructions),
     )
-    # A collective in a fusion or an asynchronous op counts at the op that runs or awaits it.
+    # A collective inside a fusion or an asynchronous op counts at the op that runs the collective
+    # or waits for the end.
     enclosed = reachable(
         {
             called
@@ -113,7 +115,7 @@ def callers_in(
 def reachable(
     begin: Iterable[Computation], following: Callable[[Computation], Iterable[Computation]]
 ) -> set[Computation]:
-    """Return these computations and all that follow from them."""
+    """Return some computations, and all computations that are reachable through `following`."""
     found = set(begin)
     todo = list(found)
     while todo:
@@ -124,9 +126,10 @@ def reachable(
 
 
 def how_moved(instruction: Instruction, holding: set[Computation]) -> tuple[str, How] | None:
-    """Return the collective that an instruction runs or waits for, and how; None for others.
+    """Return the collective that an instruction runs or waits for, and how the collective runs, or
+    None without a collective.
 
-    `holding` are the computations with collectives, and those that call them.
+    `holding` are the computations with collectives, and the computations that call them.
     """
     stage = instruction.stage
     if instruction.opcode == "fusion" and stage is None:
@@ -141,7 +144,7 @@ def how_moved(instruction: Instruction, holding: set[Computation]) -> tuple[str,
         inside = collective_of(instruction)
         name = inside.opcode if inside else SOME_COLLECTIVE if is_fusion else None
     if name is None:
-        # This is a copy, or other work of a SparseCore.
+        # The instruction is a copy, or other work of a SparseCore.
         return None
     if is_fusion:
         return name, ASYNC_FUSION
@@ -149,7 +152,8 @@ def how_moved(instruction: Instruction, holding: set[Computation]) -> tuple[str,
 
 
 def fused_in(fusion: Instruction, holding: set[Computation]) -> tuple[str, How] | None:
-    """Return the collective of a synchronous fusion, and how it runs; None if there is none."""
+    """Return the collective of a synchronous fusion, and how the collective runs, or None without a
+    collective."""
     called = fusion.called
     if any(computation.name.startswith(REDUCE_SCATTER) for computation in called):
         return "reduce-scatter", SYNC

@@ -1,4 +1,4 @@
-"""Compare two records: their steps, their lines and their files."""
+"""Compare two records by step, by line and by file."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from _analysis.sides import Side
     from _output.fields.units import Kind, NoiseUnit
 
-# Rows below this part of the time are not tested: with fewer tests, smaller differences show.
+# Rows below this part of the time are not tested. Fewer tests make smaller differences significant.
 TESTED_PART = Fraction(1, 1000)
 
 
 class Figure(NamedTuple):
-    """Time on one side: on average, and in each sample."""
+    """Time on one side: the mean, and the time of each sample."""
 
     mean: int
     samples: list[int]
@@ -60,7 +60,7 @@ class Change:
 
 
 class LineChange(NamedTuple):
-    """Lines that match, and their change."""
+    """Lines that match, and the change of their time."""
 
     match: Match
     change: Change
@@ -78,7 +78,7 @@ class LineChange(NamedTuple):
 
 
 class FileChange(NamedTuple):
-    """All lines of a file, and their change."""
+    """All lines of a file, and the change of their time."""
 
     lines: FileLines
     change: Change
@@ -96,9 +96,9 @@ class Comparison(NamedTuple):
     before: Side
     after: Side
     noise: Noise
-    # Which samples vary: the steps of one capture, or captures.
+    # The samples: the steps of one capture, or captures.
     unit: NoiseUnit
-    # Lines that are large enough to be tested.
+    # Number of lines that are large enough to be tested.
     n_tested: int
     program: ProgramChanges
     totals: dict[str, Change]
@@ -106,7 +106,7 @@ class Comparison(NamedTuple):
     period: Change | None
     lines: list[LineChange]
     files: list[FileChange]
-    # Lines that are in other files now.
+    # Lines that moved to other files.
     moved: list[LineChange]
 
 
@@ -159,7 +159,7 @@ def large_of(changes: Sequence[Change]) -> list[Change]:
 
 
 def test(families: Sequence[Sequence[Change]], noise: Noise) -> None:
-    """Give each change its p-value in its family."""
+    """Set the p-value of each change within the change's family."""
     if noise.too_few_samples:
         return
     samples = [[change.samples for change in family] for family in families]
@@ -179,7 +179,8 @@ def change_of_period(*sides: Run) -> Change | None:
 
 
 def totals_of(run: Run, lines: Sequence[Line]) -> dict[str, Figure]:
-    """Return the parts of the step; some means follow from others, so that they add up."""
+    """Return the parts of the step. Some means are computed from other means, so that all means add
+    up."""
     steps = run.steps
     duration, busy = [step.duration for step in steps], [step.busy for step in steps]
     idle = [a - b for a, b in zip(duration, busy, strict=True)]

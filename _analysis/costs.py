@@ -1,4 +1,4 @@
-"""The cost of one execution of an op: flops and bytes, and where the figures come from."""
+"""Find the cost of one execution of an op: flops, bytes, and the origin of these figures."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from _pipeline.groups import Group
     from _pipeline.ops import Op
 
-# Where a cost comes from. The cost of an opaque op is unknown.
+# Origins of a cost. The cost of an opaque op is unknown.
 OPAQUE: Final = "opaque"
 XLA: Final = "xla"
 DECLARED: Final = "declared"
 USER: Final = "user"
-# Where a dtype comes from, if not from the user.
+# Origins of a dtype, other than the user.
 OUTPUT: Final = "output"
 PROGRAM: Final = "program"
 
@@ -37,7 +37,7 @@ class KernelCost(NamedTuple):
 
 
 class Precision(NamedTuple):
-    """The dtype that decides the peak of an op, and where it comes from."""
+    """The dtype that decides the peak of an op, and the origin of the dtype."""
 
     dtype: Dtype
     source: DtypeSource
@@ -51,10 +51,10 @@ def precision_of(op: Op) -> Precision:
 
 
 class Cost(NamedTuple):
-    """The cost of one execution of an op; what is unknown is None."""
+    """The cost of one execution of an op; unknown figures are None."""
 
     source: Literal["opaque", "xla", "declared", "user"]
-    # The name of a kernel with a declared cost or a cost given by the user.
+    # Name of the kernel, if the user or the kernel's author gave the cost.
     kernel: str | None
     flops: int | None
     model_flops: int | None
@@ -73,7 +73,8 @@ class Cost(NamedTuple):
 
 
 def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
-    """Return the cost given by the user, else XLA's, else the one the kernel's author declared."""
+    """Return the cost that the user gave, else XLA's cost, else the cost that the kernel's author
+    declared."""
     precision = precision_of(op)
     given = by_user.get(op.kernel or "")
     if given:
@@ -94,7 +95,7 @@ def cost_of(op: Op, by_user: Mapping[str, KernelCost]) -> Cost:
 def costs_by_kernel(
     compute: Group, given: Sequence[tuple[str, int, int, Dtype | None]], context: Context
 ) -> dict[str, KernelCost]:
-    """Return the costs given by `--kernel-cost`, by the full names of the kernels."""
+    """Return the costs from `--kernel-cost` by full name of the kernel."""
     if not given:
         return {}
     kernels = compute.distinct(lambda op: op.kernel)
@@ -104,12 +105,14 @@ def costs_by_kernel(
         if kernel is None:
             raise NoAnswer(
                 "kernel_not_found",
-                detail=f"no kernel of the step's compute is named {asked!r}, and it is not a unique"
-                " prefix",
+                detail=f"no kernel is named {asked!r}, and {asked!r} is not a unique prefix",
                 available_kernels=kernels,
             )
         if kernel in costs:
-            raise NoAnswer("bad_arguments", detail=f"--kernel-cost was given twice for {kernel}")
+            raise NoAnswer(
+                "bad_arguments",
+                detail=f"--kernel-cost was given twice for {kernel}; give one cost per kernel",
+            )
         costs[kernel] = KernelCost(kernel, flops, n_bytes, dtype)
     return costs
 
@@ -117,7 +120,5 @@ def costs_by_kernel(
 def declared_notes(kernels: Set[str | None]) -> list[str]:
     if not kernels:
         return []
-    return [
-        f"kernels judged by what their authors declared: {len(kernels)}; that is a claim, and twice"
-        " too high for a causal kernel that declares the full square"
-    ]
+    which = "1 kernel is" if len(kernels) == 1 else f"{len(kernels)} kernels are"
+    return [f"{which} judged by declared costs; a causal kernel often declares twice its true cost"]

@@ -14,21 +14,22 @@ if TYPE_CHECKING:
 
     Number = int | float
 
-# Part of the names of lines that hold counters.
+# Lines with this text in the name hold counters.
 COUNTER = "counter"
-# Longer texts are not figures.
+# Matches numbers in texts. Longer texts are not numbers.
 DECIMAL_RE = re.compile(r"[+-]?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 class Figures:
-    """The numbers of one stat of events of one name; the first one makes the figures."""
+    """Figures of the numbers that events of one name have for one stat. The constructor takes the
+    first number."""
 
     def __init__(self, number: Number, start: int | None) -> None:
         self.n = 0
-        # Exact, so that the mean is rounded only once.
+        # The sum is exact, so that the mean is rounded only once.
         self._sum = Fraction()
         self.least = self.most = number
-        # With their times; None until an event has a time.
+        # First and last number with their times, or None until an event has a time.
         self._first: tuple[int, Number] | None = None
         self._last: tuple[int, Number] | None = None
         self.add(number, start)
@@ -79,7 +80,8 @@ class Counters:
 
 
 def number_in(value: Value | None) -> Number | None:
-    """Return a number, also from a text that is a decimal number."""
+    """Convert a value to a number: a number, or a text with a decimal number; return None for other
+    values."""
     if isinstance(value, str) and DECIMAL_RE.fullmatch(value):
         value = int(value) if value.lstrip("+-").isdigit() else float(value)
     if isinstance(value, (int, float)) and math.isfinite(value):

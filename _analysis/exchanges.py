@@ -1,8 +1,8 @@
-"""The bytes that a collective moves and the devices that take part.
+"""Find the bytes that a collective moves, and the devices that take part.
 
-Both come from its HLO texts, else from its program. An asynchronous collective has two texts: its
-start has the input, its done the result. Sizes are logical: dimensions times the size of an
-element, without the padding of tiles.
+Bytes and devices come from the collective's HLO texts, else from the program. An asynchronous
+collective has two texts: the start has the input, the done has the result. Sizes are logical:
+dimensions times the size of an element, without the padding of tiles.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from _proto.hlo.collectives import Collective
     from _proto.hlo.program import Program
 
-# The sources that the participants are known from.
+# Origins of the participants.
 TEXT: Final = "text"
 PROGRAM: Final = "program"
 SHAPES: Final = "shapes"
-# The sides that count as the payload: the input, the output, or the smaller of both. They differ
-# if a sum has a wider dtype than its operands; the smaller one is what has to be sent at least. The
-# payload of other collectives depends on data, so it is unknown.
+# The side that counts as the payload: the input, the output, or the smaller of both. Input and
+# output differ if a sum has a wider dtype than the operands; the smaller side is the least that
+# devices must send. The payload of other collectives depends on data, so the payload is unknown.
 _IN, _OUT = 0, 1
 _PAYLOADS = {
     "all-gather": (_OUT,),
@@ -43,7 +43,8 @@ _PAYLOADS = {
     TO_HOST: (_OUT,),
     FROM_HOST: (_OUT,),
 }
-# How many times each of n devices sends (n - 1) / n of the payload. Those in _WHOLE send all of it.
+# Number of times that each of n devices sends (n - 1) / n of the payload. For collectives in
+# _WHOLE, devices send the whole payload.
 _ROUNDS = {"all-gather": 1, "reduce-scatter": 1, "all-reduce": 2, "all-to-all": 1}
 _COPIES = (TO_HOST, FROM_HOST)
 _WHOLE = ("collective-broadcast", *_COPIES)
@@ -55,17 +56,17 @@ _Arrays = Sequence[Array | ProgramArray] | None
 
 
 class _Size(NamedTuple):
-    """The size of arrays together."""
+    """The total size of some arrays."""
 
     n_bytes: int
     n_elements: int
 
 
 class Exchange(NamedTuple):
-    """The bytes that one execution moves, and the devices that take part; None if unknown.
+    """The bytes that one execution moves, and the devices that take part, or None if unknown.
 
-    `bus` are the bytes that each device has to send at least, if all devices send the same.
-    `who_is` is the source of `who`.
+    `bus` is the least number of bytes that each device must send, if all devices send equally much.
+    `who` are the devices, `who_is` is the origin of `who`.
     """
 
     payload: int | None
@@ -78,8 +79,8 @@ class Exchanges:
     """Finds the exchanges of a device's collectives."""
 
     def __init__(self) -> None:
-        # Many ops can share a long text or list. Sizes are kept by the id of the list; the list is
-        # kept, too, so that no other object gets its id.
+        # Caches, because many ops can share a long text or list. Sizes are stored by the id of the
+        # list. The list is stored, too, so that no other object gets the same id.
         self._who: dict[tuple[HloText, bool], Participants | None] = {}
         self._sizes: dict[int, tuple[_Arrays, _Size | None]] = {}
 
@@ -93,11 +94,11 @@ class Exchanges:
         program: Program | None,
         inside: Collective | None,
     ) -> Exchange:
-        """Return the exchange of an op; `start` is the text of the start that a done waits for.
+        """Return the exchange of an op. For a done, `start` is the HLO text of the matching start.
 
-        `inside` is the collective that the program has inside the op.
+        `inside` is the collective that the op contains according to the program.
         """
-        # A reduce-scatter can be written as an all-reduce and a slice of its result.
+        # A program can have a reduce-scatter as an all-reduce and a slice of the result.
         names = (collective, "all-reduce") if collective == "reduce-scatter" else (collective,)
         in_program = inside if inside and inside.opcode in names else None
         sizes = _sizes(collective, op, start, is_done, in_program, self._size)
@@ -140,9 +141,9 @@ class Exchanges:
 
 
 def _ratio(collective: str, into: _Size | None, out: _Size | None) -> int | None:
-    """Return the number of devices from the ratio of the elements of both sides.
+    """Compute the number of devices from the number of elements in input and output.
 
-    Bytes do not tell it, since a fusion can cast the data.
+    Bytes cannot be used, because a fusion can cast the data.
     """
     part, whole = (into, out) if collective == "all-gather" else (out, into)
     if collective not in _RATIOS or not part or not whole:
@@ -152,7 +153,8 @@ def _ratio(collective: str, into: _Size | None, out: _Size | None) -> int | None
 
 
 def _differs(collective: str, into: _Size | None, out: _Size | None) -> bool:
-    """Return True if a fusion also changes the data, such as by a cast before or after the move."""
+    """Return whether a fusion also changes the data, for example by a cast before or after the
+    transfer."""
     if not into or not out:
         return False
     if len(_PAYLOADS.get(collective, ())) > 1:
@@ -180,10 +182,10 @@ def _sizes(
     if is_done:
         into = (start.operands if start else []) or op.wrapped_inputs
     elif op.opcode == "recv":
-        # A recv has received nothing yet.
+        # At a recv, no data has arrived yet.
         out = []
     if collective in _COPIES and op.name.startswith("dynamic-update-slice"):
-        # The output is the whole array; the second operand is the part that is written.
+        # The output is the whole array; only the second operand is transferred.
         out = into[1:2]
     if op.opcode == "fusion":
         # If a fusion has several arrays, some belong to other work.
@@ -197,13 +199,15 @@ def _sizes(
         any(text and _IN_PLACE in text.attributes for text in (op, start))
         or any(len(into or ()) > max(1, len(out or ())) for into, out in sources)
     ):
-        # It sends slices of the input in place; only the run knows their size.
+        # The permute writes slices of the input in place, with sizes that are known at run time
+        # only.
         return None, None
     return _first(size(into) for into, _ in sources), _first(size(out) for _, out in sources)
 
 
 def _size(arrays: _Arrays) -> _Size | None:
-    """Return the sum over all arrays; None if there is none or the size of one is unknown."""
+    """Return the total size of all arrays, or None without arrays, or if the size of any array is
+    unknown."""
     n_bytes = n_elements = 0
     for array in arrays or ():
         if array.n_bytes is None:

@@ -1,4 +1,4 @@
-"""Exposed time: communication that runs on the core, and waits of the core."""
+"""Find exposed time: communication that runs on the core, and waits of the core."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class Exposed(NamedTuple):
-    """All exposed time of one collective or other target; `waits` is a part of `group`."""
+    """All exposed time of one collective or other operation that the core waits for; `waits` is
+    part of `group`."""
 
     waits_for: str
     group: Group
@@ -41,7 +42,7 @@ def is_exposed(op: Op) -> bool:
 
 
 def is_communication(op: Op) -> bool:
-    """Return True for exposed communication with other devices or the host."""
+    """Return whether an op is exposed communication with other devices or with the host."""
     return is_exposed(op) and op.waits_for not in (SPARSE_CORE, DMA)
 
 

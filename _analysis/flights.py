@@ -1,9 +1,9 @@
-"""Pair the executions of asynchronous ops: a trace has starts and ends, but no links.
+"""Pair starts and ends of asynchronous ops, because a trace has no links between them.
 
-Names and programs say which op ends which. The executions of such a pair are paired as a queue:
-the oldest one in flight ends first. This uses the trace's clock, since only on that clock programs
-and ops can be compared. It draws some ops as instant, so that the start of one op and the end of
-another can be at the same time; then starts come first.
+Names and programs show which done op belongs to which start op. Executions of both are paired as a
+queue: the oldest execution in flight ends first. Times are on the trace's clock, because only this
+clock has both programs and ops. On the trace's clock some ops have a duration of 0, so the start of
+one op and the end of another can have equal times; then starts come first.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ K = TypeVar("K")
 
 
 class Flight:
-    """A paired execution: its begin, and the begin and end of the wait for it."""
+    """A paired execution: the time of the start, and begin and end of the wait."""
 
-    # A step can have hundreds of thousands.
+    # Use slots, because a step can have hundreds of thousands of flights.
     __slots__ = ("end", "is_ambiguous", "start", "wait")
 
     def __init__(self, start: int, is_ambiguous: bool) -> None:
         self.start = self.wait = self.end = start
-        # True if others with the same key were in flight, so that their order is an assumption.
+        # True if other executions with the same key were in flight, so that the order of ends is an
+        # assumption.
         self.is_ambiguous = is_ambiguous
 
 
@@ -40,8 +41,8 @@ def flights_of(
 ) -> dict[int, list[Flight]]:
     """Return the paired executions of dones, by metadata id.
 
-    `starts` and `dones` map metadata ids to the keys by which they are paired. `borders` are the
-    times at which programs end: no flight outlasts its program.
+    `starts` and `dones` map metadata ids to keys; equal keys are paired. `borders` are the times at
+    which programs end, because no flight outlasts the program.
     """
     awaited = set(dones.values())
     key_of = {i: key for i, key in starts.items() if key in awaited} | dict(dones)
@@ -71,7 +72,8 @@ def executions_of(
 ) -> Iterator[tuple[tuple[int, bool], int, int, int]]:
     """Yield the sort key, metadata id, start and end of the executions of the wanted ops.
 
-    They are sorted by time, starts before dones, then in the file's order.
+    Executions are sorted by time; at equal times, starts come before dones, then the file's order
+    counts.
     """
     some = [piece for piece in pieces if not wanted.isdisjoint(piece.metadata_ids)]
     for run in separate_runs([(piece.first, piece.base + max(piece.starts)) for piece in some]):

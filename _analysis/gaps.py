@@ -1,4 +1,5 @@
-"""Gaps between ops: the ops around each of them, and its time on the trace's clock."""
+"""Find gaps between ops, the ops before and after each gap, and the gap's time on the trace's
+clock."""
 
 from __future__ import annotations
 
@@ -22,16 +23,17 @@ if TYPE_CHECKING:
 
 
 class Neighbour(NamedTuple):
-    """An execution that ends where a gap begins, or begins where it ends."""
+    """An execution that ends where a gap begins, or begins where a gap ends."""
 
     op: Op
     start: int
-    # Its start and end on the trace's clock.
+    # Start and end of the execution on the trace's clock.
     drawn: Window
 
 
 class Gap(NamedTuple):
-    """A stretch of the step in which no leaf op runs, and the ops around it."""
+    """A stretch of the step in which no leaf op runs, and the ops before, after and around the
+    gap."""
 
     start: int
     duration: int
@@ -41,22 +43,22 @@ class Gap(NamedTuple):
 
 
 def longest_gaps(step: Step, n: int) -> list[Window]:
-    """Return the longest gaps, longest first; of equal ones the earlier first."""
+    """Return the n longest gaps, longest first; of equally long gaps, the earlier first."""
     ranked = nlargest(n, ((end - start, -start) for start, end in step.timeline.gaps))
     return [(-negative_start, duration - negative_start) for duration, negative_start in ranked]
 
 
 class Surroundings:
-    """The ops around some gaps of a step."""
+    """The ops before, after and around some gaps of a step."""
 
     def __init__(self, step: Step, gaps: Iterable[Window]) -> None:
         self._step = step
         self._edges = step.edges
-        # By the start of a gap, and by its end.
+        # Preceding executions by start of the gap, and following executions by end of the gap.
         self._preceding: dict[int, Neighbour | None] = dict.fromkeys(start for start, _ in gaps)
         self._following: dict[int, Neighbour | None] = dict.fromkeys(end for _, end in gaps)
         self._find_neighbours()
-        # Gaps at an edge of the step have no neighbour there.
+        # A gap at an edge of the step has no neighbour at this edge.
         self._preceding.pop(step.timeline.start, None)
         self._following.pop(step.timeline.end, None)
         ids = {container.metadata_id for container in step.containers}
@@ -103,7 +105,8 @@ class Surroundings:
         )
 
     def window(self, start: int, end: int) -> Window | None:
-        """Return a gap on the trace's clock, absolute; None if no time is left there."""
+        """Return start and end of a gap as absolute times on the trace's clock, or None if the gap
+        has no length on the trace's clock."""
         preceding, following = self._preceding.get(start), self._following.get(end)
         first, last = self._edges
         begin = preceding.drawn[1] if preceding else first

@@ -1,4 +1,4 @@
-"""The activity of the host in windows of time, such as gaps in which the device was idle."""
+"""Find the activity of the host in windows of time, such as gaps in which the device was idle."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ if TYPE_CHECKING:
     from _analysis.launches import Launches
     from _pipeline.host import Host, Thread, Track
 
-    # Start and end, from the start of the host's window.
+    # Start and end, relative to the start of the host's first window.
     Window = tuple[int, int]
 
 N_DOINGS, N_WITHIN, N_EVENTS = 8, 8, 20
 
 
 class Doing:
-    """The time in a window for which events of one name were the innermost of a thread."""
+    """The time in a window during which events of one name were the innermost events of a
+    thread."""
 
     def __init__(self, thread: str, event: str, is_still: bool) -> None:
         self.thread = thread
         self.event = event
-        # True if nothing begins or ends on the thread during the window.
+        # True if no event of the thread begins or ends during the window.
         self.is_still = is_still
         self.is_launching = False
         self.duration = 0
         # The time in the period of the step; None without a period.
         self.in_period: int | None = None
-        # Where the longest stretch is: the track, and the index of the event in it.
+        # The longest stretch: the track, and the index of the event in this track.
         self.track: Track | None = None
         self.place = 0
         self.within: list[str] = []
@@ -91,7 +92,7 @@ class EventTime(NamedTuple):
 
 
 class Stretches:
-    """When events of one name were innermost on any thread."""
+    """Stretches of time in which events of one name were the innermost events of any thread."""
 
     def __init__(self) -> None:
         self.starts, self.ends = array("q"), array("q")
@@ -99,20 +100,21 @@ class Stretches:
 
     @property
     def upper_bound(self) -> int:
-        """Return the duration for the case that no two threads overlap."""
+        """Return the sum of all stretches, which is the duration if no stretches of different
+        threads overlap."""
         return sum(self.ends) - sum(self.starts)
 
     @property
     def duration(self) -> int:
         """Return the length of the union of all stretches."""
-        # The union has a pause where as many stretches have ended as begun.
+        # The union has a pause wherever equally many stretches have begun and ended.
         starts, ends = sorted(self.starts), sorted(self.ends)
         pauses = sum(max(0, start - end) for start, end in zip(starts[1:], ends, strict=False))
         return ends[-1] - starts[0] - pauses
 
 
 class HostActivity:
-    """The events of a host in each of the shown windows, and in all counted windows together.
+    """Events of a host in each shown window, and in all counted windows together.
 
     `period` is the period of the step, if it has one.
     """
@@ -179,11 +181,12 @@ class HostActivity:
             if doing.track:
                 around = doing.track.enclosing(doing.place, N_WITHIN)
                 doing.within = [names[doing.track.names[place]] for place in around]
-                # Tracks are large, so do not keep them.
+                # Drop the reference, because tracks are large.
                 doing.track = None
 
     def _add_stretches(self, thread: Thread) -> None:
-        """Add the stretches of a thread, except in windows in which it is still."""
+        """Add the stretches of a thread, except in windows in which no event of the thread begins
+        or ends."""
         touched = set()
         for track in thread.tracks:
             names = set(track.names) - {NOTHING}
@@ -198,7 +201,7 @@ class HostActivity:
             self._stretches[name].n_threads += 1
 
     def longest_events(self) -> list[EventTime]:
-        """Return the events with the most time in the counted windows."""
+        """Return the events that take most time in the counted windows."""
         names = self._host.names
         ranked = sorted(self._stretches.items(), key=lambda item: -item[1].upper_bound)
         found: list[EventTime] = []
@@ -221,9 +224,9 @@ class Windows:
         self._ends = [*(end for _, end in merged), NEVER]
 
     def watch(self, thread: Thread, track: Track, stretches: Mapping[int, Stretches]) -> None:
-        """Add the stretches of a track, by the name of the innermost event.
+        """Add the stretches of a track by name of the innermost event.
 
-        Windows in which the thread is still are left out.
+        Windows are left out if no event of the thread begins or ends in them.
         """
         starts, ends = self._starts, self._ends
         names = track.names
@@ -232,7 +235,7 @@ class Windows:
             for name in {*names[:-1]}
         }
         start, end = starts[0], ends[0]
-        # The preceding change: its time, its event, and the end of the window that it is in.
+        # The preceding change: time, event, and end of the window that contains the time.
         last, place, until = -NEVER, NOBODY, -NEVER
         times, places = thread.changes(track)
         for time, next_place in zip(times, places):  # noqa: B905

@@ -1,4 +1,4 @@
-"""Compare the parts of each source group with the roofline."""
+"""Compare each source group, in parts, with the roofline."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ if TYPE_CHECKING:
 
 
 class Costed(NamedTuple):
-    """The executions of an op, and the cost of one of them."""
+    """The executions of an op, and the cost of one execution."""
 
     executions: Executions
     cost: Cost
 
 
 class Part:
-    """The part of a source group that is judged by itself: the ops XLA knows, or one kernel."""
+    """The part of a source group that is judged separately: ops with a cost known to XLA, or one
+    kernel."""
 
     def __init__(self, whole: Group, members: list[Costed], opaque_time: int) -> None:
         self.whole = whole
         self.members = members
-        # Time of the source group's opaque ops, printed with the ops that XLA knows.
+        # Time of the source group's opaque ops. The row of the ops known to XLA prints this time of
+        # opaque ops.
         self.opaque_time = opaque_time
         self.group = Group([member.executions for member in members])
         self.source, self.kernel = members[0].cost.source, members[0].cost.kernel
@@ -44,7 +46,7 @@ class Part:
         self.precision = self._main_precision()
 
     def sum_of(self, fact: Callable[[Cost], int | None]) -> int | None:
-        """Sum a fact over the executions that have it; None if none does."""
+        """Sum a fact over all executions, skipping unknown values, or None if all are unknown."""
         return sum_known((member.executions.n, fact(member.cost)) for member in self.members)
 
     @property
@@ -55,7 +57,7 @@ class Part:
 
     @property
     def hbm_bytes(self) -> int | None:
-        """Sum the bytes in HBM; None if a member moves bytes and does not say in which memory."""
+        """Sum the bytes to and from HBM, or None if a member moves bytes in an unknown memory."""
         costs = [member.cost for member in self.members]
         if any(cost.bytes_accessed and cost.hbm_bytes is None for cost in costs):
             return None
@@ -65,7 +67,8 @@ class Part:
         return self.hbm_bytes if hbm_only else self.bytes_accessed
 
     def _main_precision(self) -> Precision:
-        """Return the dtype that takes most of the time, and its most frequent source by time."""
+        """Return the dtype that takes most of the time, and the origin that takes most of this
+        dtype's time."""
         dtypes: dict[Dtype, int] = {}
         sources: dict[tuple[Dtype, DtypeSource], int] = {}
         for executions, cost in self.members:
@@ -80,7 +83,7 @@ class Part:
 
 
 def parts_of(compute: Group, by_user: Mapping[str, KernelCost]) -> list[Part]:
-    """Split source groups: opaque ops and each kernel of known cost are parts of their own."""
+    """Split source groups into parts: opaque ops, each kernel of known cost, and all other ops."""
     parts = []
     for whole in group_by(compute.members, source_key).values():
         members_by_cost: dict[tuple[str, str], list[Costed]] = {}
@@ -89,14 +92,14 @@ def parts_of(compute: Group, by_user: Mapping[str, KernelCost]) -> list[Part]:
             members_by_cost.setdefault(cost.key, []).append(Costed(executions, cost))
         opaque = members_by_cost.get((OPAQUE, ""), ())
         opaque_time = sum(member.executions.total for member in opaque)
-        # The ops that XLA knows come first.
+        # Ops known to XLA come first.
         for key, members in sorted(members_by_cost.items(), key=lambda item: item[0] != (XLA, "")):
             parts.append(Part(whole, members, opaque_time if key == (XLA, "") else 0))
     return parts
 
 
 class Verdict(NamedTuple):
-    """The exact times in picoseconds that a part takes at its roofs."""
+    """The exact times in picoseconds that a part would take at the roofs."""
 
     part: Part
     source: CostSource
@@ -121,12 +124,14 @@ class Verdict(NamedTuple):
 
     @property
     def bound(self) -> Bound:
-        # Equivalent to arithmetic intensity >= ridge point, and defined without bytes.
+        # The comparison is equivalent to arithmetic intensity >= ridge point, and also defined
+        # without bytes.
         return "compute" if self.t_compute >= self.t_hbm else "memory"
 
     @property
     def is_over_roof(self) -> bool:
-        """Return True for an impossible speed: the dtype, the peak or the flop count is wrong."""
+        """Return whether the speed is impossible, so that the dtype, the peak or the flop count is
+        wrong."""
         return (self.utilization(self.t_roofline) or 0) > 1
 
     def utilization(self, t: Fraction) -> float | None:
@@ -160,12 +165,12 @@ def judge(part: Part, roofs: Roofs, hbm_only: bool) -> Verdict | Skipped:
 
 
 def per_op_roof(part: Part, roofs: Roofs, hbm_only: bool) -> Fraction | None:
-    """Sum the roofs of the executions; None if one of them is unknown."""
+    """Sum the roofs of all executions, or None if any roof is unknown."""
     roof = Fraction(0)
     for executions, cost in part.members:
         dtype = cost.precision.dtype
         times = [roofs.t_memory((cost.hbm_bytes if hbm_only else cost.bytes_accessed) or 0)]
-        # A matrix unit does not take other dtypes, so only bytes make the roof of these ops.
+        # A matrix unit cannot multiply other dtypes, so only bytes make the roof of such ops.
         if cost.flops and dtype != OTHER:
             times.append(roofs.t_compute(cost.flops, dtype))
         known = [time for time in times if time is not None]

@@ -1,4 +1,4 @@
-"""The ledger: every execution of the step once, with the time that the chip needs for it."""
+"""Build the ledger: every execution of the step once, with the least time that the chip needs."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ CLASSES: tuple[OpClass, ...] = (
 
 
 class Entry(NamedTuple):
-    """The executions of an op, the time that the chip needs for them, and the time lost."""
+    """The executions of an op, the least time that the chip needs, and the lost time."""
 
     executions: Executions
     name: OpClass
     # None for ops other than compute.
     cost: Cost | None
-    # Both None if unknown.
+    # Time at the roof and lost time, or None if unknown.
     at_roof: int | None
     lost: int | None
-    # False if a part of the roof (flops or bytes, or a peak) is unknown.
+    # False if flops, bytes or a peak for the roof are unknown.
     is_certain: bool
-    # True if the executions are faster than their roof, so a figure that it is made of is wrong.
+    # True if the executions are faster than the roof, so that flops, bytes or a peak must be wrong.
     is_over_roof: bool
     # Exact time that the flops alone take; 0 if unknown.
     t_compute: Fraction
@@ -76,7 +76,8 @@ def entry_of(executions: Executions, roofs: Roofs, by_user: Mapping[str, KernelC
 
 
 def vanishing(executions: Executions) -> Entry:
-    """Return the entry of an op that a chip does not need: it could be hidden or avoided."""
+    """Return the entry of an op that needs no time at best, because it could be hidden or
+    avoided."""
     op = executions.op
     name: OpClass
     if (op.kind == COMM or op.is_wait) and op.waits_for == HOST:
@@ -89,7 +90,8 @@ def vanishing(executions: Executions) -> Entry:
 
 
 def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
-    """Compare compute with the higher of its two roofs; an unknown part counts as zero."""
+    """Compare a compute op with the higher of the roofs for flops and bytes; an unknown roof counts
+    as zero."""
     n, total = executions.n, executions.total
     of_flops = roofs.t_compute(cost.flops, cost.precision.dtype)
     of_bytes = roofs.t_memory(cost.moved_bytes)
@@ -114,7 +116,7 @@ def is_declared(entry: Entry) -> bool:
 
 
 def counts_for_lower_bound(entry: Entry) -> bool:
-    """Return False if the roof is only declared by a kernel's author, or seen to be wrong."""
+    """Return False if the roof rests on a kernel's declared cost, or is known to be wrong."""
     return not is_declared(entry) and not entry.is_over_roof
 
 

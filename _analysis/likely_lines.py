@@ -1,4 +1,4 @@
-"""Likely lines: for an op without a line of its own, the line that the data it moves belongs to."""
+"""Find likely lines: for an op without a line, the source line of the data that the op moves."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from _pipeline.ops import Op
     from _proto.hlo.program import Instruction
 
-# How a likely line is known: the first of four ways, see `_proto/hlo/nearest_line.py`.
+# The first of four origins of a likely line; see `_proto/hlo/nearest_line.py`.
 OWN: Final = "own"
 
 
 class LikelyLine(NamedTuple):
-    """A line, the user's own line nearest to it, and how the line is known."""
+    """A line, the innermost line of the user's own code in the same stack, and the origin of the
+    line."""
 
     line: str | None
     line_user: str | None
@@ -44,8 +45,8 @@ def likely_line(op: Op) -> LikelyLine:
     """Return the line of the data that an op without a stack moves or waits for."""
     if op.instruction is None:
         return LikelyLine(op.source_inner, op.source_user, OWN) if op.source_inner else NO_LINE
-    # Reductions and transfers to the host belong to the producer of their data, since it is there
-    # that the user can change something. Other transfers fetch data for their consumer.
+    # Reductions and transfers to the host belong to the producer of the data, because there the
+    # user can make a change. Other transfers fetch data for a consumer.
     return likely_line_of(
         op.instruction,
         op.is_own,
@@ -55,7 +56,7 @@ def likely_line(op: Op) -> LikelyLine:
 
 
 def line_of(op: Op) -> LikelyLine:
-    """Return the line of an op's stack, or its likely line if it has no stack."""
+    """Return the line of an op's stack, or the likely line of an op without a stack."""
     if op.source_stack:
         return LikelyLine(op.source_inner, op.source_user, OWN)
     return likely_line(op)
@@ -67,7 +68,7 @@ def likely_line_of(
     producer_first: bool = False,
     sources: Mapping[str, str] | None = None,
 ) -> LikelyLine:
-    # Captures without programs are answered faster without this import.
+    # Import late, because captures without programs do not need the module.
     from _proto.hlo.nearest_line import nearest_line
 
     likely = nearest_line(instruction, producer_first, sources or {})

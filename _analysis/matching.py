@@ -1,10 +1,10 @@
-"""Match the lines of two captures: decide which groups are the same line.
+"""Match the lines of two captures: decide which groups on both sides are one line.
 
-Line numbers, paths, launchers and the names of single ops change without meaning. So a group is
-recognised by the files that its calls go through, their columns, and the scopes of its ops.
-Whatever only one side has (a launcher's file, a renamed scope) is left out on both. Groups that
-still look alike are paired in the order of their lines if both sides have equally many; otherwise
-they go into one row.
+Line numbers, paths, launchers and names of single ops change without meaning. So a group is
+recognised by the files and columns of the stack's frames, and by the scopes of the ops. Traits that
+only one side has (a launcher's file, a renamed scope) are ignored. If groups still look alike, and
+both sides have equally many, groups are paired in the order of their lines; otherwise they share
+one row.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     Rule = Callable[[MatchedBy, list["Traits"], list["Traits"]], Iterator["Match"]]
 
 FRAME_RE = re.compile(r"(.*?)(?::(\d{1,18}))?(?::(\d{1,18}))?", re.DOTALL)
-# Applied to reversed names, since a search for a suffix would start at every character.
+# The expression is applied to reversed names, because a search for a suffix would start at every
+# character.
 SSA_SUFFIX_RE = re.compile(r"\A(:?)(?:\d+\.)+")
 MOST_PARTS = 64
 
 
 class Match(NamedTuple):
-    """Lines of one kind that make one row."""
+    """Lines of one kind that share one row."""
 
     matched_by: MatchedBy
     before: list[Line]
@@ -44,24 +45,24 @@ class Traits(NamedTuple):
     """The traits by which a line is recognised on the other side."""
 
     line: Line
-    # (file, column) of each frame whose file both sides know, outermost first.
+    # (file, column) of each frame in a file that both sides have, outermost first.
     places: tuple[tuple[str, int], ...]
-    # (phase, the part of the program, the op) of each tf_op.
+    # (phase, parts of the scope, primitive) of each tf_op.
     scopes: frozenset[tuple[str, ...]]
-    # The order among look-alikes, and the files in it that only this side knows.
+    # The sort key among lines that look alike, and the files in this key that only one side has.
     order: tuple[tuple[str, int, int], ...]
     strangers: tuple[str, ...]
 
 
 def matches_of(before: Sequence[Line], after: Sequence[Line]) -> list[Match]:
-    """Put each line of both sides into exactly one match."""
+    """Assign each line of both sides to exactly one match."""
     every = left = traits_of(before, after)
     matches: list[Match] = []
     for level, (key, rule) in LEVELS.items():
         alike: dict[Hashable, tuple[list[Traits], list[Traits]]] = defaultdict(lambda: ([], []))
         for side in (0, 1):
             for traits in left[side]:
-                # An empty key says nothing about a line.
+                # Lines with an empty key cannot be matched by this key.
                 if value := key(traits):
                     alike[traits.line.kind, value][side].append(traits)
         found: list[Match] = []
@@ -77,9 +78,10 @@ def matches_of(before: Sequence[Line], after: Sequence[Line]) -> list[Match]:
 
 
 def with_look_alikes(matches: list[Match], scopes_of: dict[int, frozenset[Any]]) -> list[Match]:
-    """Join matches with the same scopes if one lacks a line that another has too many of.
+    """Join matches with equal scopes if one match lacks lines and another match has too many lines.
 
-    The line was moved to a place where it looks like others: to another file, or into a helper.
+    Such matches result from moving code to a place where the code looks like other code: to another
+    file, or into a helper function.
     """
     uneven: dict[Hashable, list[Match]] = defaultdict(list)
     for match in matches:
@@ -102,7 +104,7 @@ def with_look_alikes(matches: list[Match], scopes_of: dict[int, frozenset[Any]])
 def key_without_stack(traits: Traits) -> str:
     """Return the key of a group without a stack.
 
-    If its tf_op is only the name of an op, such as `copy.17:`, the number does not count.
+    If the group's tf_op is only the name of an op, such as `copy.17:`, the number is dropped.
     """
     group = traits.line.group
     return "" if group.agg_key_kind == "stack" else without_number(group.agg_key)
@@ -114,7 +116,7 @@ def files_and_scopes(traits: Traits) -> Hashable:
 
 
 def innermost_place_and_ops(traits: Traits) -> Hashable:
-    """Return the last frame and the ops: they stay the same if only the scopes change."""
+    """Return the innermost frame and the primitives, which stay the same if only scopes change."""
     stack = traits.line.group.frames
     if not stack or split_frame(stack[-1])[0] in traits.strangers:
         return None
@@ -131,7 +133,8 @@ def pooled(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iterat
 
 
 def in_order(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
-    """Pair equally many lines in their order; otherwise put all of them into one row."""
+    """Pair the lines of both sides in order if both sides have equally many; otherwise put all
+    lines into one row."""
     if len(ours) == len(theirs) and is_ordered(ours) and is_ordered(theirs):
         for our, their in zip(ordered(ours), ordered(theirs), strict=True):
             yield Match(level, [our.line], [their.line])
@@ -140,18 +143,20 @@ def in_order(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iter
 
 
 def is_ordered(alike: list[Traits]) -> bool:
-    """Return true if the lines have one order, also under the other side's names of files."""
+    """Return whether the lines have a unique order that does not depend on files of one side
+    alone."""
     n_lines = len({traits.order for traits in alike})
     return n_lines == len(alike) and len({traits.strangers for traits in alike}) == 1
 
 
 def by_places(level: MatchedBy, ours: list[Traits], theirs: list[Traits]) -> Iterator[Match]:
-    """Match equal places first, unless columns have moved: then places are equal by chance."""
+    """Match equal places first. Don't match by place if columns have moved, because then places are
+    equal by chance."""
     if not is_moved(ours, theirs):
         at = [by_place(side) for side in (ours, theirs)]
         shared = at[0].keys() & at[1].keys()
-        # Some of the look-alikes at one place may have been edited and have other columns now. If
-        # there are as many as before, in the same files, their lines still have an order.
+        # Some lines that look alike may have been edited, so that columns changed. If both sides
+        # have equally many lines in the same files, the order of the lines is still valid.
         if len(ours) == len(theirs) and len({files_of(traits) for traits in ours + theirs}) == 1:
             shared = {place for place in shared if len(at[0][place]) == len(at[1][place])}
         for place in shared:
@@ -174,7 +179,8 @@ def files_of(traits: Traits) -> tuple[str, ...]:
 
 
 def is_moved(ours: list[Traits], theirs: list[Traits]) -> bool:
-    """Return true if a block was indented: in order, all columns stayed or moved equally far."""
+    """Return whether a block was indented: compared in order, all columns stayed or moved by the
+    same distance."""
     if len(ours) != len(theirs):
         return False
     distances = set()
@@ -189,7 +195,7 @@ def ordered(alike: list[Traits]) -> list[Traits]:
     return sorted(alike, key=lambda traits: traits.order)
 
 
-# Tried in this order: lines with equal keys are matched by the rule.
+# Ways of matching, tried in order. Lines with equal keys are matched by the rule of the level.
 LEVELS: dict[MatchedBy, tuple[Callable[[Traits], Hashable], Rule]] = {
     "same_ops": (lambda traits: (traits.line.group.ops, traits.scopes), unique),
     "same_key": (key_without_stack, pooled),
@@ -198,7 +204,7 @@ LEVELS: dict[MatchedBy, tuple[Callable[[Traits], Hashable], Rule]] = {
     "same_scopes": (lambda traits: traits.scopes, in_order),
     "same_line": (innermost_place_and_ops, unique),
 }
-# The most certain first.
+# Ways of matching, the most certain first.
 MATCHED_BY: tuple[MatchedBy, ...] = (
     "same_ops",
     "same_key",
@@ -237,12 +243,13 @@ def traits_of(before: Sequence[Line], after: Sequence[Line]) -> list[list[Traits
 
 
 def frames_of(line: Line) -> list[tuple[str, int, int]]:
-    """Return the frames; of a recursion each frame once, at its innermost place."""
+    """Return the frames of a line's stack. In a recursion, each frame counts once, at the innermost
+    place."""
     return [split_frame(frame) for frame in reversed(dict.fromkeys(reversed(line.group.frames)))]
 
 
 def split_frame(frame: str) -> tuple[str, int, int]:
-    """Return file, line and column."""
+    """Return file, line and column of a frame."""
     found = FRAME_RE.fullmatch(frame)
     file, line, column = found.groups() if found else (frame, None, None)
     return file, int(line or 0), int(column or 0)
@@ -251,7 +258,8 @@ def split_frame(frame: str) -> tuple[str, int, int]:
 def scope_of(tf_op: str) -> tuple[str, tuple[str, ...], str]:
     """Return phase, path and op: `jit(f)/transpose(jvp(head))/while/body/dot:` is backward, head,
     dot."""
-    # As the phase of an op, but without `.remat` in its name, since records have no names of ops.
+    # The phase is computed as `Op.phase`, but without `.remat` in the op's name, because records
+    # have no names of ops.
     if "/rematted_computation/" in tf_op:
         phase = "recompute"
     elif "transpose(" in tf_op and "jvp" in tf_op:
@@ -263,15 +271,16 @@ def scope_of(tf_op: str) -> tuple[str, tuple[str, ...], str]:
 
 
 def without_number(name: str) -> str:
-    """Return a name without its number: `copy:` for `copy.17:`."""
+    """Return a name without the number at the end: `copy:` for `copy.17:`."""
     return SSA_SUFFIX_RE.sub(r"\1", name[::-1])[::-1]
 
 
 def paired_files(before: set[str], after: set[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return for each side a common name for each file that both sides have.
+    """Return, for each side, a map from the side's files to names that both sides share.
 
-    Equal paths are one file. Other files are paired if each is the other's only best match by the
-    components at the end of the path, since another root may hold the same program.
+    Equal paths are one file. Other files are paired if each file is the only best match of its
+    partner by common components at the end of the path, because the program may be in another
+    folder.
     """
     both = {file: file for file in before & after}
     names = dict(both), dict(both)
@@ -294,7 +303,7 @@ def paired_files(before: set[str], after: set[str]) -> tuple[dict[str, str], dic
 
 
 def tails(path: str) -> Iterator[str]:
-    """Yield the ends of a path, the longest first."""
+    """Yield the ends of a path, longest first."""
     parts = path.split("/")
     for start in range(max(0, len(parts) - MOST_PARTS), len(parts)):
         yield "/".join(parts[start:])

@@ -1,7 +1,8 @@
-"""The peak of a program's HBM, found by simulating its buffer assignment.
+"""Find the peak of a program's HBM by simulating the buffer assignment.
 
 Some allocations last as long as the program runs. All other buffers share temporary allocations.
-Their heap traces say which buffers are live when; they are replayed as XProf's memory viewer does.
+Heap traces show when each buffer is live; the module replays heap traces as XProf's memory viewer
+does.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ KINDS: tuple[BufferKind, ...] = (PARAMETER, OUTPUT, CONSTANT, TEMPORARY)
 
 
 class Contradiction(Exception):
-    """The assignment contradicts itself, as no compiler writes it."""
+    """The buffer assignment contradicts itself. No compiler writes such an assignment."""
 
 
 class Held(NamedTuple):
-    """Memory that is live at the peak, and the buffer that names it."""
+    """Memory that is live at the peak, and the buffer that gives the memory a name."""
 
     size: int
     kind: BufferKind
@@ -46,8 +47,8 @@ class Held(NamedTuple):
 class Peak(NamedTuple):
     """The memory that is live at the peak.
 
-    It is an upper bound if several maxima are added up, or if temporary memory without a heap
-    trace (`n_untraced` bytes) counts as a whole.
+    The size is an upper bound if several maxima are added up, or if temporary memory without a heap
+    trace (`n_untraced` bytes) counts in full.
     """
 
     held: list[Held]
@@ -77,7 +78,7 @@ class _Maximum(NamedTuple):
 
 
 def peak_of(assignment: BufferAssignment) -> Peak:
-    """Return the peak of the HBM, or raise Contradiction."""
+    """Return the peak of the HBM; raise Contradiction if the assignment contradicts itself."""
     # Thread-local allocations are inside fusions and take no memory.
     allocations = [
         allocation
@@ -85,7 +86,7 @@ def peak_of(assignment: BufferAssignment) -> Peak:
         if allocation.color == HBM and not allocation.is_thread_local
     ]
     if not assignment.allocations:
-        raise Contradiction("it allocates nothing")
+        raise Contradiction("no memory is allocated")
     histories = _histories(assignment, _homes(allocations, assignment.buffers))
     held: list[Held] = []
     maxima: list[_Maximum] = []
@@ -96,7 +97,9 @@ def peak_of(assignment: BufferAssignment) -> Peak:
         elif place in histories:
             found = [_maximum(events, assignment.buffers) for events in histories[place]]
             if sum(maximum.size for maximum in found) > allocation.size:
-                raise Contradiction(f"more is live in allocation {allocation.number} than it has")
+                raise Contradiction(
+                    f"allocation {allocation.number} is smaller than the buffers live in it"
+                )
             maxima += found
             live = [buffer for maximum in found for buffer in maximum.live]
             held += [Held(buffer.size, TEMPORARY, buffer, None) for buffer in live]
@@ -124,7 +127,7 @@ def _other_spaces(allocations: Sequence[Allocation]) -> dict[str, int]:
 
 
 def kind_of(allocation: Allocation) -> BufferKind:
-    """Return the kind; the first one that applies if there are several."""
+    """Return the kind of an allocation; if several kinds apply, the first in order of `KINDS`."""
     if allocation.is_parameter:
         return PARAMETER
     if allocation.maybe_live_out:
@@ -133,7 +136,8 @@ def kind_of(allocation: Allocation) -> BufferKind:
 
 
 def _whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
-    """Name an allocation by its parameter, else by its largest buffer (the first of equal ones)."""
+    """Name an allocation after the parameter in it, else after the largest buffer (of equal
+    buffers, the first)."""
 
     def rank(buffer: Buffer) -> tuple[bool, int, int]:
         is_parameter = buffer.instruction is not None and buffer.instruction.opcode == PARAMETER
@@ -153,16 +157,18 @@ def _whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
 
 
 def _homes(allocations: Sequence[Allocation], buffers: Mapping[int, Buffer]) -> dict[int, int]:
-    """Map each buffer to the index of its allocation."""
+    """Map each buffer to the index of the allocation that holds the buffer."""
     homes: dict[int, int] = {}
     for place, allocation in enumerate(allocations):
         for buffer_id, offset, size in allocation.assigned:
             if buffer_id not in buffers:
-                raise Contradiction(f"allocation {allocation.number} holds no buffer {buffer_id}")
+                raise Contradiction(
+                    f"allocation {allocation.number} has an unknown buffer {buffer_id}"
+                )
             if buffer_id in homes:
-                raise Contradiction(f"buffer {buffer_id} lies in two places")
+                raise Contradiction(f"buffer {buffer_id} is in two allocations")
             if offset + size > allocation.size:
-                raise Contradiction(f"buffer {buffer_id} lies outside its allocation")
+                raise Contradiction(f"buffer {buffer_id} exceeds allocation {allocation.number}")
             homes[buffer_id] = place
     return homes
 
@@ -172,7 +178,8 @@ def _histories(
 ) -> dict[int, list[list[HeapEvent]]]:
     """Return the events of each heap trace by the index of the allocation.
 
-    A compiler that spreads one heap over several allocations repeats its trace for each of them.
+    A compiler that spreads one heap over several allocations repeats the heap's trace for each
+    allocation.
     """
     histories: dict[int, list[list[HeapEvent]]] = {}
     events_of_buffer: dict[int, list[HeapEvent]] = {}
@@ -209,9 +216,9 @@ def _sizes(
 ) -> Iterator[int]:
     """Yield the bytes that are live after each event.
 
-    Buffers that share memory count once, as their canonical buffer, while any of them is present;
-    `live` counts them. A buffer that shares with a freed one takes its memory over, which counts
-    again.
+    Buffers that share memory count once, as the canonical buffer, while any of them is present;
+    `live` counts the present buffers. A buffer that shares the memory of a freed buffer takes over
+    that memory, which then counts again.
     """
     size = 0
     canonical: dict[int, int] = {}
@@ -220,7 +227,7 @@ def _sizes(
         buffer_id = event.buffer_id
         if event.kind == FREE:
             if buffer_id not in present:
-                raise Contradiction(f"buffer {buffer_id} is freed, and wasn't allocated")
+                raise Contradiction(f"buffer {buffer_id} is freed but was not allocated")
             present.remove(buffer_id)
             owner = canonical[buffer_id]
             live[owner] -= 1
@@ -231,7 +238,9 @@ def _sizes(
             if buffer_id in present:
                 raise Contradiction(f"buffer {buffer_id} is allocated twice")
             if event.kind != ALLOC and event.shares_with not in canonical:
-                raise Contradiction(f"buffer {buffer_id} shares with one that has no memory there")
+                raise Contradiction(
+                    f"buffer {buffer_id} shares memory with {event.shares_with}, which has none"
+                )
             owner = buffer_id if event.kind == ALLOC else canonical[event.shares_with]
             present.add(buffer_id)
             canonical[buffer_id] = owner

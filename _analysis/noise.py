@@ -36,16 +36,19 @@ def noise_of(n_before: int, n_after: int) -> Noise:
     n = math.comb(n_before + n_after, n_before)
     if n > MOST_ASSIGNMENTS:
         return Noise(n_before, n_after, MOST_ASSIGNMENTS, False, Fraction(1, MOST_ASSIGNMENTS))
-    # With equally many samples on both sides, the mirror image of an assignment is as extreme.
+    # With equally many samples on both sides, an assignment and its mirror image are equally
+    # extreme.
     return Noise(n_before, n_after, n, True, Fraction(1 + (n_before == n_after), n))
 
 
 def assignments(noise: Noise) -> Iterator[Sequence[int]]:
-    """Yield the samples that are called `before`; the observed assignment comes first."""
+    """Yield assignments as the samples that are assigned to `before`; the observed assignment comes
+    first."""
     samples = range(noise.n_before + noise.n_after)
     if noise.exact:
         every = combinations(samples, noise.n_before)
-        # One of two mirror images is enough: the half that has sample 0 comes first.
+        # Of two mirror images, one is enough: assignments with sample 0 are the first half of all
+        # combinations.
         has_mirrors = noise.n_before == noise.n_after
         yield from islice(every, noise.n_assignments // 2 if has_mirrors else None)
     else:
@@ -56,7 +59,7 @@ def assignments(noise: Noise) -> Iterator[Sequence[int]]:
 
 
 class Deviations(NamedTuple):
-    """The times of a row above its least, and the constants of its statistic."""
+    """The times of a row minus the row's least time, and the constants of the row's statistic."""
 
     of_samples: list[int]
     expected: int
@@ -74,13 +77,13 @@ def deviations_of(sample: Sequence[int], n_chosen: int) -> Deviations:
 def p_values_of(
     families: Sequence[Sequence[Sequence[int]]], noise: Noise
 ) -> Iterator[list[Fraction]]:
-    """Yield for each family the p-value of each row: how often chance makes a row as extreme.
+    """Yield, for each family, the p-values of the rows: the chance that any row is as extreme.
 
     The statistic of a row x under an assignment c of n_b samples is |z(c)|, where z(c) is the sum
     over c of z_j = (N x_j - S) / sqrt(N sum(x^2) - S^2): the difference of the means in units of
     the spread. Each assignment has a maximum over the rows of the family; the p-value of a row is
     the share of assignments with a maximum that reaches the row's own statistic. Squares are
-    compared, since they are fractions.
+    compared, because they are exact fractions.
     """
     rows = [[deviations_of(sample, noise.n_before) for sample in family] for family in families]
     maxima: list[list[Fraction]] = [[] for _ in families]
@@ -95,7 +98,7 @@ def p_values_of(
 
 
 def chosen_sums(rows: Sequence[Sequence[int]], noise: Noise) -> Iterator[Iterator[int]]:
-    """Yield for each assignment the sum of each row over the chosen samples.
+    """Yield, for each assignment, the sum of each row over the chosen samples.
 
     All rows are added at once: each sample is one large number with the rows' times as digits.
     """
@@ -111,9 +114,10 @@ def chosen_sums(rows: Sequence[Sequence[int]], noise: Noise) -> Iterator[Iterato
 
 
 def greatest_square(rows: Iterable[Deviations], sums: Iterable[int]) -> Fraction:
-    """Return the square of the greatest statistic of these rows; take only their sums."""
+    """Return the square of the greatest statistic of some rows, and consume one sum for each
+    row."""
     greatest, variance = 0, 1
-    # Not strict, since the sums of another family may follow.
+    # `zip` must not be strict, because the sums of another family may follow.
     for row, of_row in zip(rows, sums, strict=False):
         difference = of_row - row.expected
         square = difference * difference

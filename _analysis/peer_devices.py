@@ -91,7 +91,7 @@ def read_peers(
     own = picked.plane.name
     key = _keys_of(picked.steps)[step.picked.index] if step.picked else None
     if with_loads and key is None:
-        context.note("--peers: slow_device is looked for with a single step only")
+        context.warn("--peers: slow_device is looked for with a single step only")
         with_loads = False
 
     def read(name: str) -> PeerDevice | str:
@@ -109,9 +109,8 @@ def read_peers(
     found = dict(zip(to_read, on_each(read, to_read), strict=True))
     if own not in found:
         found[own] = _peer_of(step, wanted)
-    context.notes += [
-        f"{name} left out of --peers: {why}" for name, why in found.items() if isinstance(why, str)
-    ]
+    left_out = ((name, why) for name, why in found.items() if isinstance(why, str))
+    context.warn(*(f"{name} left out of --peers: {why}" for name, why in left_out))
     return [peer for name in tpus or [own] if isinstance(peer := found[name], PeerDevice)]
 
 

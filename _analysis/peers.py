@@ -105,7 +105,7 @@ def peers_of(
         members = [member for member in devices if member.device.name in names]
         if _match(place, step.device.plane.name, executions, members, of_ops):
             is_complete &= has_all
-    context.notes += _notes(found, is_complete=is_complete)
+    context.warn(*_notes(found, is_complete=is_complete))
     return Peers(of_ops, devices, is_complete)
 
 

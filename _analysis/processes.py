@@ -1,4 +1,4 @@
-"""Work on several items at once, in several processes."""
+"""Process several items at once, in several processes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     K = TypeVar("K")
     T = TypeVar("T")
 
-# Hosts of TPUs have a hundred cores, which other programs may need.
+# Limit processes, because hosts of TPUs have a hundred cores, which other programs may need.
 MOST_PROCESSES = 8
-# Size in bytes below which a file is not worth a process.
+# Size in bytes below which a file is too small to use several processes.
 SMALL_FILE = 1 << 22
 
 
 class Child:
-    """A process that works on its share of the items and sends back the results."""
+    """A process that processes a share of the items, and sends back the results."""
 
     def __init__(self, work: Callable[[K], object], share: Sequence[K]) -> None:
         reader, writer = os.pipe()
@@ -38,7 +38,7 @@ class Child:
         self._is_over = False
 
     def take(self) -> list[Any] | None:
-        """Return the results of the share; None if the process failed, for whatever reason."""
+        """Return the results of the process, or None if the process failed for any reason."""
         import pickle
 
         data = self._pipe.read()
@@ -69,14 +69,15 @@ def run_as_child(work: Callable[[K], object], share: Sequence[K], writer: int) -
     os._exit(1)
 
 
-# True in a process that was started here: it starts no others.
+# True in a process that this module started. Such a process starts no further processes.
 is_child = False
 
 
 def in_processes(work: Callable[[K], T], items: Sequence[K]) -> list[T]:
-    """Work on the items in as many processes as may run at once, including this one.
+    """Process items in several processes at once, including the current process.
 
-    The share of a process that fails is done again here, so that an error is raised here.
+    If a process fails, the current process repeats the share, so that errors are raised in the
+    current process.
     """
     n = 1 if is_child else max(1, min(n_cores(), len(items), MOST_PROCESSES))
     shares = [items[i::n] for i in range(n)]
@@ -97,10 +98,10 @@ def in_processes(work: Callable[[K], T], items: Sequence[K]) -> list[T]:
 
 
 def in_turn(work: Callable[[K], T], items: Sequence[K]) -> list[T]:
-    """Work on the items in this process alone."""
+    """Process all items in the current process."""
     return [work(item) for item in items]
 
 
 def n_cores() -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of cores that the current process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -33,21 +33,24 @@ def versions_of(survey: Survey) -> dict[str, str]:
 
 
 def profile_options_of(survey: Survey, context: Context) -> Options | None:
-    """Return the options that are set; None if the capture does not have them."""
+    """Return the profiler options that are set, or None if the capture does not have profiler
+    options."""
     data = stats_of(survey, ENVIRONMENT).get(OPTIONS)
     if not isinstance(data, bytes):
         return None
     try:
         return fields_of(decode(pb.ProfileOptions, data, 0))
     except Damage as damage:
-        context.note(
-            f"{OPTIONS} can't be decoded: byte {damage.offset} of its value: {damage.what}"
+        context.warn(
+            f"the stat {OPTIONS} cannot be decoded, so {OPTIONS} is null:"
+            f" byte {damage.offset} of the value: {damage.what}"
         )
         return None
 
 
 def stats_of(survey: Survey, kind: str) -> dict[str, Value | None]:
-    """Return the stats of the first plane of that kind; merged captures have several."""
+    """Return the stats of the first plane of a kind; merged captures have several planes of a
+    kind."""
     for place, name in enumerate(survey.names):
         if kind_of_plane(name) == kind:
             return survey.plane(place).plane_stats()
@@ -55,13 +58,13 @@ def stats_of(survey: Survey, kind: str) -> dict[str, Value | None]:
 
 
 def fields_of(message: Message) -> Options:
-    """Return the fields that are set, by name."""
+    """Return the fields of a message that are set, by name."""
     return {field.name: plain_value(field, value) for field, value in message.ListFields()}
 
 
 # The stubs of protobuf do not declare the types of fields.
 def plain_value(field: Any, value: Any) -> Any:
-    """Return the value of a field as JSON can have it."""
+    """Convert the value of a field to a type that JSON has."""
     if field.name == "advanced_configuration":
         return {entry.key: configured(entry.value) for entry in value}
     if field.message_type:
@@ -73,7 +76,7 @@ def plain_value(field: Any, value: Any) -> Any:
 
 
 def configured(setting: pb.ProfileOptions.AdvancedConfigValue) -> OptionValue:
-    """Return a value of the advanced configuration; None if it is empty."""
+    """Return a value of the advanced configuration, or None for an empty value."""
     kind = setting.WhichOneof("value")
     value = getattr(setting, kind) if kind else None
     return exact(value) if isinstance(value, int) else value

@@ -1,8 +1,9 @@
 """Read the files that the mode `record` prints.
 
-A record is a JSON object of texts and integers with a row for each group of ops and, for each step
-of each device, the time of every group. `_output/fields/record.py` declares all its fields. The
-classes here hold what `compare` and `spread` need; other fields are ignored.
+A record is a JSON object of texts and integers. A record has a row for each group of ops, and the
+time of every group for each step of each device. `_output/fields/record.py` declares all fields of
+a record. The classes in this module hold the fields that `compare` and `spread` need; other fields
+are ignored.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ KINDS_OF_FACTS: dict[ProgramWhat, type | None] = {
     "opcode": int,
     "fusion": None,
 }
-# No sum of picoseconds comes near this limit, and floats hold its square.
+# Limit of integers in a record. No sum of picoseconds comes near this limit, and a float can hold
+# the limit's square.
 INT_LIMIT = 1 << 100
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -55,14 +57,14 @@ class RecordedGroup(NamedTuple):
     kind: Kind
     agg_key: str
     agg_key_kind: AggKeyKind
-    # `file:line:column`, outermost first.
+    # Frames as `file:line:column`, outermost first.
     frames: list[str]
     source: str | None
     tf_ops: list[str]
     signatures: list[str]
-    # Of its custom kernel; records of version 2.0 lack it.
+    # Name of the custom kernel; records of version 2.0 lack it.
     kernel: str | None
-    # Hash of the HLO texts.
+    # Hash of the HLO texts of all ops.
     ops: str
 
 
@@ -80,7 +82,7 @@ class RecordedProgram(NamedTuple):
 class RecordedStep(NamedTuple):
     """A step of a device, in picoseconds; the figures of a step that is not used are 0."""
 
-    # Place among the steps by time.
+    # Index of the step by time.
     number: int
     name: str | None
     used: bool
@@ -89,7 +91,7 @@ class RecordedStep(NamedTuple):
     comm: int
     host: int
     wait: int
-    # Time and executions by group; trailing zeros are left out.
+    # Time and number of executions by group; trailing zeros are left out.
     durs: list[int]
     ns: Sequence[float]
     # Time until the next step starts; None if unknown.
@@ -103,7 +105,7 @@ class RecordedDevice(NamedTuple):
     device_type: str | None
     clock: Clock
     step_source: StepSource | None
-    # Hash of the HLO texts.
+    # Hash of the HLO texts of all ops.
     program: str
     # Records of version 2.0 have none.
     hlo: RecordedProgram | None
@@ -120,7 +122,7 @@ class Record(NamedTuple):
 
 
 def decode(data: bytes) -> Record:
-    """Read a record from the bytes of its file, plain or gzipped."""
+    """Read a record from the bytes of a file, plain or gzipped."""
     if data.startswith(GZIP_MAGIC):
         data = inflate(data)
     try:
@@ -148,31 +150,31 @@ def inflate(data: bytes) -> bytes:
 
 
 def record_of(value: Any) -> Record:
-    """Read a record from its JSON object; raise UnreadableRecord if it is not one."""
+    """Read a record from a JSON object; raise UnreadableRecord if the object is not a record."""
     top = Row(value, "record")
     if top.get("status") == "absent":
         said = [top.get(name) for name in ("reason", "detail")]
         reasons = [text for text in said if isinstance(text, str)]
-        raise UnreadableRecord(": ".join(["no record could be made", *reasons]))
+        raise UnreadableRecord(": ".join(["the file says that no record could be made", *reasons]))
     top.choice("status", ("ok",))
     top.choice("mode", ("record",))
     top.choice("format", (FORMAT,))
     frames = top.texts("frames")
     groups = [group_of(row, frames) for row in top.rows("groups")]
     if len({(group.kind, group.agg_key) for group in groups}) < len(groups):
-        raise top.wrong("groups", "a group occurs twice")
+        raise top.wrong("groups", "two groups have the same kind and agg_key")
     programs = [program_of(row) for row in top.rows("programs")] if top.has("programs") else []
     devices = [device_of(row, programs) for row in top.rows("devices")]
     if len({device.name for device in devices}) < len(devices):
-        raise top.wrong("devices", "a device occurs twice")
+        raise top.wrong("devices", "two devices have the same name")
     for row in top.rows("steps"):
         place = row.number("device")
         if place >= len(devices):
-            raise row.wrong("device", f"there is no device {place}")
+            raise row.wrong("device", f"no device has the index {place}")
         steps = devices[place].steps
         step = step_of(row, len(groups))
         if steps and step.number <= steps[-1].number:
-            raise row.wrong("index", "the steps are not in the order of time")
+            raise row.wrong("index", f"{step.number} is not above the index of the preceding step")
         steps.append(step)
     return Record(top.text("xplane_file"), top.text("host"), groups, devices)
 
@@ -180,7 +182,7 @@ def record_of(value: Any) -> Record:
 def group_of(row: Row, frames: Sequence[str]) -> RecordedGroup:
     places = row.numbers("frames")
     if max(places, default=-1) >= len(frames):
-        raise row.wrong("frames", f"there is no frame {max(places)}")
+        raise row.wrong("frames", f"no frame has the index {max(places)}")
     return RecordedGroup(
         kind=row.choice("kind", KINDS),
         agg_key=row.text("agg_key"),
@@ -207,7 +209,7 @@ def program_of(row: Row) -> RecordedProgram:
 
 
 def device_of(row: Row, programs: Sequence[RecordedProgram]) -> RecordedDevice:
-    """Return a device that has no steps yet."""
+    """Read a device without steps."""
     place = row.number_or_null("hlo")
     if place is not None and place >= len(programs):
         raise row.wrong("hlo", f"there is no program {place}")
@@ -230,16 +232,17 @@ def step_of(row: Row, n_groups: int) -> RecordedStep:
     period = row.number_or_null("period_ps")
     busy, durs, ns = row.number("busy_ps"), row.numbers("durs_ps"), row.numbers("ns")
     if busy > duration:
-        raise row.wrong("busy_ps", f"{busy} is longer than the step, {duration}")
+        raise row.wrong("busy_ps", f"{busy} is longer than the step ({duration} ps)")
     for field, figures in (("durs_ps", durs), ("ns", ns)):
         if len(figures) > n_groups:
-            raise row.wrong(field, f"{len(figures)} figures for {n_groups} groups")
+            raise row.wrong(field, f"has {len(figures)} figures, but there are {n_groups} groups")
     comm, host, wait = (row.number(f"{part}_ps") for part in ("comm", "host", "wait"))
     return RecordedStep(number, name, True, duration, busy, comm, host, wait, durs, ns, period)
 
 
 class Row:
-    """Reads the fields of a JSON object; raises UnreadableRecord with the place of a wrong one."""
+    """Reads the fields of a JSON object; raises UnreadableRecord with the position of an invalid
+    field."""
 
     def __init__(self, value: Any, where: str) -> None:
         self.where = where
@@ -255,7 +258,11 @@ class Row:
         value = self.get(name, ...)
         # To Python, true is an int, so compare the exact type.
         if type(value) is not wanted:
-            what = "is missing" if value is ... else f"is not of the type {wanted.__name__}"
+            what = (
+                "is missing"
+                if value is ...
+                else f"must be of type {wanted.__name__}, got {value!r:.40}"
+            )
             raise self.wrong(name, what)
         typed: T = value
         return typed
@@ -274,13 +281,13 @@ class Row:
         for choice in choices:
             if type(value) is type(choice) and value == choice:
                 return choice
-        what = "is missing" if value is ... else f"{value!r:.40} is none of {choices}"
+        what = "is missing" if value is ... else f"must be one of {choices}, got {value!r:.40}"
         raise self.wrong(name, what)
 
     def number(self, name: str) -> int:
         number = self.of_type(name, int)
         if not 0 <= number < INT_LIMIT:
-            raise self.wrong(name, "is out of range")
+            raise self.wrong(name, "must be at least 0 and less than 2**100")
         return number
 
     def number_or_null(self, name: str) -> int | None:
@@ -293,14 +300,14 @@ class Row:
     def numbers(self, name: str) -> list[int]:
         numbers = self.list_of(name, int)
         if numbers and not (min(numbers) >= 0 and max(numbers) < INT_LIMIT):
-            raise self.wrong(name, "a number in it is out of range")
+            raise self.wrong(name, "all numbers must be at least 0 and less than 2**100")
         return numbers
 
     def list_of(self, name: str, wanted: type[T]) -> list[T]:
         values: list[T] = self.of_type(name, list)
-        # All types at once, since records have many figures.
+        # Check all types at once, because records have many figures.
         if not set(map(type, values)) <= {wanted}:
-            raise self.wrong(name, f"not all values in it are of the type {wanted.__name__}")
+            raise self.wrong(name, f"all values must be of type {wanted.__name__}")
         return values
 
     def map_of(self, name: str, wanted: type) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Select what is compared of a record: steps of a device, and the lines that ran in them."""
+"""Select the steps of a device in a record, and the lines that ran in these steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALPHA = Fraction(1, 20)
 
 
 class Line(NamedTuple):
-    """A group, with its time and its executions in each step."""
+    """A group, with time and number of executions in each step."""
 
     group: RecordedGroup
     durs: tuple[int, ...]
@@ -35,17 +35,17 @@ class Line(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A device of a record, and those of its steps that are compared."""
+    """A device of a record, and the steps of the device that are compared."""
 
     record: Record
     device: RecordedDevice
     steps: list[RecordedStep]
 
     def lines(self) -> list[Line]:
-        """Return the groups that ran in at least one of the steps."""
+        """Return the groups that ran in at least one step."""
         durs = zip_longest(*(step.durs for step in self.steps), fillvalue=0)
         ns = zip_longest(*(step.ns for step in self.steps), fillvalue=0)
-        # Groups without figures in any step are the last ones.
+        # Groups without figures in any step come last.
         figures_of = zip_longest(durs, ns, fillvalue=(0,) * len(self.steps))
         return [
             Line(group, *figures)
@@ -55,7 +55,7 @@ class Run(NamedTuple):
 
 
 def runs_of(record: Record, asked: slice) -> list[Run]:
-    """Return each device of a record with its used steps in the slice."""
+    """Return each device of a record with the used steps in a slice."""
     return [
         Run(record, device, [step for step in device.steps[asked] if step.used])
         for device in record.devices
@@ -63,14 +63,15 @@ def runs_of(record: Record, asked: slice) -> list[Run]:
 
 
 def run_of(record: Record, device: str, asked: slice, **said: str) -> Run:
-    """Return the run of one device; `said` is printed with the reason if there is no step."""
+    """Return the run of one device; raise NoAnswer with the fields `said` if the device or a step
+    is missing."""
     runs = {run.device.name: run for run in runs_of(record, asked)}
     if device not in runs:
         raise NoAnswer("device_not_found", available_devices=list(runs), **said)
     run = runs[device]
     if not run.steps:
         steps = run.device.steps
-        detail = f"none of the {len(steps)} steps is both used and selected"
+        detail = f"none of the {len(steps)} steps is both used and selected by --steps"
         names = [step.name for step in steps]
         raise NoAnswer("step_not_found", detail=detail, available_steps=names, **said)
     return run
@@ -81,7 +82,7 @@ def mean(figures: Sequence[int]) -> int:
 
 
 def rounded_mean(total: int, n: int) -> int:
-    """Divide, and round half up."""
+    """Return the mean, rounded half up."""
     return (2 * total + n) // (2 * n)
 
 
@@ -99,5 +100,5 @@ def rounded(number: Fraction, digits: int) -> float:
 
 
 def source_of(lines: Sequence[Line]) -> str | None:
-    """Return the first source of these lines by name."""
+    """Return the source that is first by name among the sources of some lines."""
     return min((line.group.source for line in lines if line.group.source), default=None)

@@ -1,6 +1,7 @@
-"""Record a trace: the figures of all steps of all devices, and the rows that `record` prints.
+"""Record a trace: compute the figures of all steps of all devices, and build the rows that `record`
+prints.
 
-`compare` and `spread` read the same rows, whether they come from a file or directly from a trace.
+`compare` and `spread` read these rows, either from a file or directly from a trace.
 """
 
 from __future__ import annotations
@@ -51,15 +52,16 @@ if TYPE_CHECKING:
     from _pipeline.window_sums import WindowSums
     from _proto.trace.trace import Trace
 
-# Number of texts that a list of a group holds.
+# Maximum number of texts in a list of a group.
 N_LISTED = 32
-# A step is another one if its number of ops differs by more than one op in so many.
+# A step counts as different if the number of ops differs by more than one op in OPS_PER_OTHER.
 OPS_PER_OTHER = 50
 CONDITIONAL = "conditional"
 
 
 class GroupFacts:
-    """The facts by which a group is found in another capture, over all of its ops."""
+    """The facts by which a group is found in another capture, collected from all ops of the
+    group."""
 
     def __init__(self, op: Op) -> None:
         # Containers, such as loops, are in no group.
@@ -100,14 +102,14 @@ class StepFigures(NamedTuple):
     comm: int
     host: int
     wait: int
-    # Time and executions by group.
+    # Time and number of executions by group.
     times: dict[SourceKey, tuple[int, int]]
 
 
 class StepOfDevice(NamedTuple):
-    """A step; it is used if it has figures."""
+    """A step of a device. A step with figures is used."""
 
-    # Place among the steps by time.
+    # Index of the step by time.
     number: int
     name: str | None
     n_events: int
@@ -136,9 +138,9 @@ class DeviceFacts(NamedTuple):
 def record_device(
     device: Device, asked: slice, known: dict[SourceKey, GroupFacts], context: Context
 ) -> DeviceFacts:
-    """Record a device: facts of all steps that can be used, figures of those in the slice.
+    """Record a device: facts about all steps that can be used, and figures of the steps in a slice.
 
-    Devices share most of their groups, so `known` holds the facts of each group once.
+    `known` holds the facts of each group once, because devices share most groups.
     """
     steps = device.steps or [StepEvent(0, None, 0, 0, None, 0)]
     windows = [(step.start, step.end) for step in device.steps] or [ALWAYS]
@@ -159,7 +161,9 @@ def record_device(
     n_aggregated = admitted[0].n_aggregated
     n_dropped = n_aggregated + sum(step.admitted.n_dropped - n_aggregated for step in read)
     if n_dropped:
-        context.note(f"{n_dropped} XLA Ops events left out")
+        context.warn(
+            f"{n_dropped} XLA Ops events left out: no metadata, no time or a negative duration"
+        )
     asked_for = set(range(len(steps))[asked])
     periods = periods_by_index(device)
     ran = dict.fromkeys(executions.op for step in read for executions in step.leaves)
@@ -196,7 +200,8 @@ def record_step(
     why_not: WhyNot | None,
     is_asked: bool,
 ) -> StepOfDevice:
-    """Record a step, on the clock of its ops if they were read."""
+    """Record a step. Times are on the clock of the step's ops if these were read, else on the
+    trace's clock."""
     duration = step.duration if step else event.end - event.start
     if step and not is_asked:
         why_not = "not_asked"
@@ -225,7 +230,7 @@ def figures_of(step: WindowSums) -> StepFigures:
 
 
 def facts_of(ops: Iterable[Op], known: dict[SourceKey, GroupFacts]) -> dict[SourceKey, GroupFacts]:
-    """Return the groups of these ops in order of appearance; add the ops to the known groups."""
+    """Return the groups of some ops in order of appearance, and add the ops to the known groups."""
     groups = {}
     for op in ops:
         key = source_key(op)
@@ -237,7 +242,8 @@ def facts_of(ops: Iterable[Op], known: dict[SourceKey, GroupFacts]) -> dict[Sour
 
 
 def reasons_not_used(steps: Sequence[StepEvent], are_modules: bool) -> list[WhyNot | None]:
-    """Return for each step why it is left out: only steps that run the same ops are compared."""
+    """Return, for each step, the reason why the step is not used, or None. Only steps with equal
+    ops are compared."""
     n_ops: Counter[str | None] = Counter()
     for step in steps:
         n_ops[step.name] += step.n_events
@@ -261,7 +267,8 @@ def reasons_not_used(steps: Sequence[StepEvent], are_modules: bool) -> list[WhyN
 
 
 def texts_of_program(step: WindowSums) -> set[str]:
-    """Return the texts of all ops outside branches: taking another branch is the same program."""
+    """Return the texts of all ops outside branches, because a step that takes another branch still
+    runs the same program."""
     ops = [executions.op for executions in step.sums.values()]
     if not any(op.category == CONDITIONAL for op in ops):
         return {op.text for op in ops}
@@ -273,7 +280,7 @@ def texts_of_program(step: WindowSums) -> set[str]:
     ]
     texts = set()
     branch_end = BEFORE_ALL
-    # Sorted so that an op comes before the ops that it encloses.
+    # Sort events so that an op comes before the ops that it encloses.
     for start, negative_duration, is_no_branch, text in sorted(events):
         if start >= branch_end:
             texts.add(text)
@@ -289,7 +296,8 @@ def digest_of_all(texts: Iterable[str]) -> str:
 def record_devices(
     path: str, trace: Trace, names: Sequence[str], asked: slice, context: Context
 ) -> list[DeviceFacts]:
-    """Record the devices that have ops; if none has, raise NoAnswer with the first reason."""
+    """Record the devices that have ops; if no device has ops, raise NoAnswer with the first
+    reason."""
     known: dict[SourceKey, GroupFacts] = {}
 
     def record_one(name: str) -> DeviceFacts | tuple[str, dict[str, Any]]:
@@ -298,7 +306,8 @@ def record_devices(
             device = open_device(path, trace, name, [], of_device)
             return record_device(device, asked, known, of_device)
         except NoAnswer as failure:
-            # Processes exchange the parts, since exceptions with keywords cannot be pickled.
+            # Return reason and fields separately, because exceptions with keywords cannot be
+            # pickled.
             return failure.reason, failure.fields
 
     on_each = in_processes if trace.file_size > SMALL_FILE else in_turn
@@ -315,15 +324,16 @@ def record_devices(
 
 
 def record_of_trace(place: Place, device: str | None, asked: slice, context: Context) -> Answer:
-    """Return the record of a host: of one device, or of all TPUs that have ops."""
+    """Return the record of a host, with one device or all TPUs that have ops."""
     with opened(place, device, context) as trace:
         return record_of_host(trace, place.path, device, asked, context)
 
 
 def records_of_trace(path: str, device: str | None, context: Context) -> list[Answer | NoAnswer]:
-    """Return for each host in a file its record, or why it has none.
+    """Return, for each host in a file, the record, or the exception that says why there is none.
 
-    A host that has the device is recorded with this device alone, other hosts with all of theirs.
+    A host that has the device is recorded with this device alone; any other host is recorded with
+    all devices.
     """
     with opened_hosts(path, context) as hosts:
         return [record_or_no_answer(trace, path, device, context) for trace in hosts]
@@ -387,7 +397,7 @@ def record_of_host(
     keys = [row["agg_key"] for row in group_rows]
     cut_texts(answer)
     for row, whole_key in zip(group_rows, keys, strict=True):
-        # Two keys can look the same once they are cut.
+        # Two different keys can be equal after the cut.
         if row["agg_key"] != whole_key:
             end = f"…{digest_of(whole_key)}"
             row["agg_key"] = whole_key[: LONGEST_TEXT - len(end)] + end
@@ -395,7 +405,7 @@ def record_of_host(
 
 
 def group_row(facts: GroupFacts, frames: dict[str, int]) -> RecordGroup:
-    """Return the row of a group; its frames are added to the list of all frames."""
+    """Return the row of a group, and add the group's frames to the list of all frames."""
     tf_ops, signatures = sorted(facts.tf_ops), sorted(facts.signatures)
     shapes = sorted(facts.shapes)
     return {
@@ -403,7 +413,8 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> RecordGroup:
         "agg_key": facts.agg_key,
         "agg_key_kind": facts.agg_key_kind,
         "frames": [frames.setdefault(frame, len(frames)) for frame in facts.frames],
-        # Without a stack a group may have several sources; the order of devices must not matter.
+        # Without a stack, a group may have several sources; take the minimum, so that the order of
+        # devices does not matter.
         "source": min(facts.sources, default=None),
         "tf_ops": tf_ops[:N_LISTED],
         "signatures": signatures[:N_LISTED],
@@ -431,8 +442,7 @@ def digests_of_programs(
         digest = digest_of_program(program) if program else None
         if digest:
             digests[program_id] = digest
-    # A damaged program was noted when its ops were read, unless no op needed it.
-    context.notes += [note for note in dict.fromkeys(notes) if note not in context.notes]
+    context.warn(*notes)
     return digests
 
 
@@ -476,7 +486,8 @@ def without_last_zeros(numbers: list[int]) -> list[int]:
 
 
 def notes_of_record(devices: Sequence[DeviceFacts]) -> Iterator[str]:
-    """Yield the devices' notes; a note of all devices is given once, without their names."""
+    """Yield the notes of all devices. A note that all devices share is given once, without names of
+    devices."""
     by_note: dict[str, list[str]] = {}
     for device in devices:
         for note in device.notes:
@@ -484,4 +495,4 @@ def notes_of_record(devices: Sequence[DeviceFacts]) -> Iterator[str]:
     for note, names in by_note.items():
         yield note if len(names) == len(devices) else f"{', '.join(names)}: {note}"
     if not any(step.figures for device in devices for step in device.steps):
-        yield "no step is used: steps say why_not"
+        yield "no step is used; why_not of each step gives the reason"

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def answer_of(step: Step, fields: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """Return the whole answer of a mode of one step; its own totals join those of all modes."""
+    """Return the whole answer of a mode of one step. The mode's own totals are added to the totals
+    of all modes."""
     head = head_of(step, context)
     totals = {**head["totals"], **fields.get("totals", {})}
     answer = {**head, **fields, "totals": totals}
@@ -90,7 +91,7 @@ def totals_of(step: Step) -> Totals:
 
 
 def program_id_of(step: Step) -> int | None:
-    """Return the program that takes most of the step; None if no op has a program."""
+    """Return the program that takes most of the step, or None if no op has a program."""
     by_program = group_by(step.leaves, lambda op: op.program_id)
     by_program.pop(None, None)
     return max(by_program, key=lambda program_id: by_program[program_id].total, default=None)

@@ -1,4 +1,5 @@
-"""The peaks of the chip, as exact rates. Ratios stay exact until they are rounded once."""
+"""Provide the peaks of the chip as exact rates. Ratios stay exact, so that each printed figure is
+rounded only once."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _N_LINES_NAMED = 3
 
 
 def rounded(number: Fraction, digits: int) -> float | None:
-    """Return a float; None if the number is too large for one, as with absurd peaks."""
+    """Round a number to a float; return None if the number is too large for a float, as with absurd
+    peaks."""
     try:
         return round(float(number), digits)
     except OverflowError:
@@ -27,13 +29,14 @@ def rounded(number: Fraction, digits: int) -> float | None:
 
 def over_roof_note(begin: str, lines: Iterable[str]) -> str:
     """Return a note on impossible speeds that names the first lines."""
-    distinct = list(dict.fromkeys(lines))
+    # The last two parts of a path are enough to know the file.
+    distinct = list(dict.fromkeys("/".join(line.split("/")[-2:]) for line in lines))
     named = distinct[:_N_LINES_NAMED]
     return f"{begin}: {', '.join(named)}{', …' * (len(distinct) > len(named))}"
 
 
 class Roofs(NamedTuple):
-    """The peaks in use, and the rates per picosecond that they amount to."""
+    """The peaks in use, and the corresponding rates per picosecond."""
 
     choice: _peaks.Choice
     flops: dict[str, Fraction]
@@ -48,14 +51,14 @@ class Roofs(NamedTuple):
         return None if n_bytes is None or self.hbm is None else n_bytes / self.hbm
 
     def ridge_point(self, dtype: str) -> float | None:
-        """Return the flops per byte from which on ops are compute-bound; None if unknown."""
+        """Return the flops per byte above which ops are compute-bound, or None if unknown."""
         if not self.hbm or dtype not in self.flops:
             return None
         return rounded(self.flops[dtype] / self.hbm, 4)
 
 
 def roofs_of(device: Device, chip: str | None, overrides: Mapping[str, float]) -> Roofs:
-    """Return the peaks that the options ask for, by default those of the trace's device."""
+    """Return the peaks that the options ask for, by default the peaks of the trace's device."""
     choice = _peaks.choose(chip, device.type, peaks_of_device(device), overrides)
     tflops = {dtype: choice.peaks.tflops(dtype) for dtype in _peaks.DTYPES}
     hbm_gibps = choice.peaks.hbm_gibps
@@ -67,7 +70,7 @@ def roofs_of(device: Device, chip: str | None, overrides: Mapping[str, float]) -
 
 
 def peaks_of_device(device: Device) -> _peaks.Peaks:
-    """Return the peaks that the trace gives for its own device."""
+    """Return the peaks that the trace gives for the device."""
 
     def positive(name: str) -> float | None:
         value = device.stats.get(name)

@@ -127,7 +127,8 @@ def overflow_row(parts: Sequence[Group]) -> HloOpBreakdownOverflow:
 
 
 def likely_rows(group: Group) -> list[LikelySource] | None:
-    """Return the likely lines of a group without a stack; None with one, or without a program."""
+    """Return the likely lines of a group without a stack, or None for a group with a stack, and
+    without a program."""
     if group.op.source_stack or not any(executions.op.program for executions in group.members):
         return None
     return line_rows(likely_groups(group))
@@ -175,7 +176,8 @@ def left_out(step: Step, listed: Iterable[Executions]) -> LeftOut:
 def topmost(
     members: Iterable[Executions], key: Callable[[Op], Any], top: int | None
 ) -> tuple[list[Group], list[Group]]:
-    """Return the costliest groups and the others; without `top` all, in order of appearance."""
+    """Return the costliest groups, and all other groups. Without `top`, return all groups in order
+    of appearance."""
     if top is None:
         return list(group_by(members, key).values()), []
     ranked = [group for _, group in ranked_by(members, key)]
@@ -183,7 +185,7 @@ def topmost(
 
 
 def operand_dtypes(group: Group) -> dict[str, int]:
-    """Return the time by the dtype that the matrix unit was fed with, where that is known."""
+    """Return the time by dtype of the matrix unit's input, for ops with a known input dtype."""
     fed = group.where(lambda op: op.operand_dtype)
     return fed.time_by(lambda op: op.operand_dtype or "")
 
@@ -199,7 +201,7 @@ def gap_row(gap: Gap, step: Step) -> GapRow:
     return {
         "start_ps": gap.start,
         "dur_ps": gap.duration,
-        # A step with a gap has a length.
+        # A step with a gap has a duration above 0, so the division is possible.
         "pct_of_step": round(100 * gap.duration / step.duration, 3),
         "after_hlo_op": gap.after.text if gap.after else None,
         "before_hlo_op": gap.before.text if gap.before else None,

@@ -1,7 +1,8 @@
-"""The tree of scopes: the time of each part of the program, with and without the parts below it.
+"""Build the tree of scopes: the time of each part of the program, with and without the scopes
+inside.
 
-Paths can be deep, and thousands of ops can share one. So only the printed part of the tree is
-built, nothing recurses, and a scope is summed up from its children.
+Paths can be deep, and thousands of ops can share a path. So only the printed part of the tree is
+built, no function is recursive, and the sums of a scope are computed from the scope's children.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
 
     # The parts of a scope's name, outermost first; empty for the root.
     Path = tuple[str, ...]
-    # By a fact of ops: the index of the first op with it, and the time.
+    # For each value of a fact about ops: the index of the first op with this value, and the time.
     Times = dict[str, tuple[int, int]]
 
 N_LINES = 3
 
 
 class Lines:
-    """The time by line, and the lines with the most time.
+    """Time by source line, and the lines that take most time.
 
-    The longest lines are updated with each addition, so that the scopes of a deep tree need not
-    each go through all lines below them.
+    Each addition updates the longest lines, so that a scope in a deep tree need not search all
+    lines of the scopes inside.
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class Lines:
     def add(self, times: Mapping[str | None, int]) -> None:
         for line, duration in times.items():
             self.times[line] = self.times.get(line, 0) + duration
-        # Only lines with added time can become longer than the longest so far.
+        # Only lines with added time can become longer than the longest lines so far.
         self._longest = sorted({*self._longest, *times}, key=self._rank)[:N_LINES]
 
     def _rank(self, line: str | None) -> tuple[int, bool, str]:
@@ -51,7 +52,8 @@ class Lines:
 
 
 class Layer:
-    """A scope: the time of the ops directly in it, and of all ops in it and below."""
+    """A scope, with the time of the ops directly in the scope, and of all ops including scopes
+    inside."""
 
     __slots__ = (
         *("children", "depth", "kinds", "lines", "longest_lines", "n", "name", "phases"),
@@ -72,7 +74,7 @@ class Layer:
         return Layer(f"{self.scope}/{name}" if self.depth else name, name, self.depth + 1)
 
     def take(self, ops: Iterable[tuple[int, Executions]], is_direct: bool) -> None:
-        """Add ops, which come with their indices in the step."""
+        """Add ops, given as pairs (index in the step, executions)."""
         lines: dict[str | None, int] = {}
         for place, executions in ops:
             op, duration = executions.op, executions.total
@@ -88,14 +90,14 @@ class Layer:
         self.lines.add(lines)
 
     def sum_up(self) -> None:
-        """Add the sums of the children, which must be summed up before."""
+        """Add the sums of the children. The children must be summed up before their parent."""
         for child in self.children.values():
             self.n += child.n
             self.total += child.total
             for ours, theirs in ((self.kinds, child.kinds), (self.phases, child.phases)):
                 for key, (place, duration) in theirs.items():
                     add(ours, key, place, duration)
-            # Add the smaller to the larger, so that a line is moved only O(log n) times.
+            # Add the smaller map to the larger map, so that each line is moved only O(log n) times.
             fewer, more = sorted((self.lines, child.lines), key=lambda lines: len(lines.times))
             if fewer.times:
                 more.add(fewer.times)
@@ -111,9 +113,10 @@ def add(times: Times, key: str, place: int, duration: int) -> None:
 def tree_of(
     first: Path, places: Mapping[Path, Sequence[int]], deepest: int, leaves: Sequence[Executions]
 ) -> Layer:
-    """Return the tree below a scope, down to a depth; deeper scopes count at the deepest layer.
+    """Return the tree below a scope down to a depth; ops in deeper scopes count in the deepest
+    layer.
 
-    `places` maps the scopes below to the indices of their ops among the leaves.
+    `places` maps scopes to the indices of the scopes' ops in `leaves`.
     """
     top = Layer("/".join(first), first[-1] if first else "", len(first))
     layers = [top]
@@ -125,7 +128,7 @@ def tree_of(
                 layers.append(layer.children[part])
             layer = layer.children[part]
         layer.take(((place, leaves[place]) for place in ops), len(path) <= deepest)
-    # Children are created after their parents.
+    # Children are created after their parents, so sum up in reverse order.
     for layer in reversed(layers):
         layer.sum_up()
     return top
@@ -138,15 +141,16 @@ def depth_first(top: Layer) -> Iterator[Layer]:
         yield layer
         children = sorted(layer.children.values(), key=lambda child: (-child.total, child.name))
         waiting += reversed(children)
-        # Without this, the yielded layers would keep the whole tree in memory.
+        # Drop the children, because otherwise the yielded layers would keep the whole tree in
+        # memory.
         layer.children = {}
 
 
 def levels_of(first: Path, paths: Iterable[Path]) -> dict[int, int]:
-    """Count the scopes of each depth, from one scope down."""
+    """Count the scopes of each depth, at and below one scope."""
     levels = {len(first): 1}
     before: Path = ()
-    # In sorted order, a path shares its known parts with the path before it.
+    # In sorted order, all known parts of a path are shared with the preceding path.
     for path in sorted(paths):
         shared = max(common_prefix_length(before, path), len(first))
         for depth in range(shared + 1, len(path) + 1):
@@ -156,12 +160,13 @@ def levels_of(first: Path, paths: Iterable[Path]) -> dict[int, int]:
 
 
 def ends_of(path: Path) -> list[int]:
-    """Return the end of each part in the joined path."""
+    """Return the position of the end of each part in the joined path."""
     return list(accumulate((len(part) + 1 for part in path), initial=-1))[1:]
 
 
 def path_of(name: str, paths: Iterable[Path]) -> Path:
-    """Return the scope with a printed name, which must be on one of these paths."""
+    """Return the path of the scope with a printed name; raise NoAnswer if no path contains the
+    scope."""
     near = set()
     for path in paths:
         joined = "/".join(path)
@@ -177,7 +182,8 @@ def path_of(name: str, paths: Iterable[Path]) -> Path:
 
 
 def near_on(asked: str, joined: str, ends: Sequence[int]) -> str:
-    """Return the scope on a path that is most like a name; `ends` are the ends of its parts."""
+    """Return the scope on a path that is most similar to a name; `ends` are the positions where
+    parts end."""
     at = joined.lower().find(asked.lower())
     reached = at + len(asked) if at >= 0 else common_prefix_length(joined, asked)
     return next((joined[:end] for end in ends if end >= reached), joined)

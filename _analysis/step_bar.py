@@ -1,4 +1,5 @@
-"""Cut the step into bins: in each the time by class, idle time, and the op that ran longest."""
+"""Cut the step into bins, and find the time by class, the idle time and the longest op in each
+bin."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ class Strip(NamedTuple):
     """The step in bins of equal length."""
 
     n_bins: int
-    # Picoseconds in each bin, for the classes that ran.
+    # Picoseconds in each bin, by class; only classes that ran.
     by_class: dict[str, list[int]]
     idle: list[int]
-    # For each bin, the index in `ops` of the op with the longest stretch in it.
+    # For each bin, the index in `ops` of the op with the longest stretch in the bin.
     longest: list[int | None]
     ops: list[tuple[Op, str]]
 
@@ -38,12 +39,13 @@ class Bins:
         self.edges = [start + (end - start) * i // self.n for i in range(self.n + 1)]
 
     def place(self, time: int) -> int:
-        """Return the bin of a moment inside the window."""
+        """Return the index of the bin that contains a time inside the window."""
         return ((time - self.start + 1) * self.n - 1) // (self.end - self.start)
 
 
 class Row:
-    """The time that some spans take in each bin; a long span costs no more than a short one."""
+    """The time that some spans take in each bin. Adding a long span takes no longer than adding a
+    short span."""
 
     def __init__(self, bins: Bins) -> None:
         self._bins = bins
@@ -52,7 +54,8 @@ class Row:
         self._fills = [0] * (bins.n + 1)
 
     def add(self, start: int, end: int, first: int, last: int) -> None:
-        """Add a span inside the window; `first` and `last` are the bins of its ends."""
+        """Add a span inside the window; `first` and `last` are the bins of the span's start and
+        end."""
         if first == last:
             self._parts[first] += end - start
         else:
@@ -78,8 +81,8 @@ class Longest:
         self._bins = bins
         self._stretch = [0] * bins.n
         self._who: list[int | None] = [None] * bins.n
-        # For each bin, of the ops that fill bins from there on, the one that goes furthest: the
-        # end of what it fills, and its id.
+        # For each bin, the op that fills the most bins from there on, as a pair: end of the filled
+        # bins, id of the op.
         self._until: list[tuple[int, int]] = [(0, 0)] * (bins.n + 1)
 
     def add(self, start: int, end: int, first: int, last: int, who: int) -> None:
@@ -107,7 +110,7 @@ class Longest:
 
 
 def strip_of(step: Step, class_of: Mapping[int, str]) -> Strip:
-    """Return the strip of a step; `class_of` has the class of each op by its metadata id."""
+    """Return the strip of a step; `class_of` maps metadata ids to the classes of ops."""
     start, end = step.timeline.start, step.timeline.end
     if start == end:
         return Strip(0, {}, [], [], [])

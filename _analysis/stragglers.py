@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from _analysis.cohorts import Load, LoadRecords, Member
     from _output.fields.units import Kind
 
-    # Works on each of several items, in whatever process.
+    # A function that applies a function to each item, in any process.
     OnEach = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
     Imbalance = Literal["balanced", "slight", "large"]
     Scope = Literal["host", "device"]
     Cause = Literal["own", "idle", "host"]
 
-# Percent of the step below which an imbalance is balanced, or slight.
+# Limits of the verdict, in percent of the step: a smaller imbalance is `balanced`, or `slight`.
 BALANCED, SLIGHT = 1, 5
-# A straggler costs at least this part of the step.
+# A straggler costs at least this share of the step.
 SMALLEST_COST = Fraction(1, 200)
-# The part of the excess that a cause must cover.
+# The share of the excess that a cause must cover.
 CAUSE_COVERS = Fraction(4, 5)
 
 
@@ -41,7 +41,7 @@ class Spread(NamedTuple):
     cohorts: list[Cohort]
     n_hosts: int
     n_devices: int
-    # Why hosts can't be read.
+    # Reasons why hosts cannot be read.
     unreadable: list[str]
     notes: list[str]
 
@@ -55,9 +55,10 @@ def spread_of_records(
 ) -> Spread:
     """Compare the devices of a run.
 
-    `loaders` maps the name of a file to what reads it: for each host in it a record, or why there
-    is none; it raises NoAnswer if the file can't be read. It is called again for the lines of a few
-    devices. `steps` selects steps by time; `on_each` decides in which processes files are read.
+    `loaders` maps the name of a file to a function that reads the file, and returns a record or a
+    NoAnswer for each host; the function raises NoAnswer if the file cannot be read. For the lines
+    of a few devices, the function is called again. `steps` selects steps by time; `on_each` decides
+    in which processes files are read.
     """
     readers = list(loaders.values())
     found = on_each(lambda load_records: found_in(load_records, device, steps), readers)
@@ -76,12 +77,13 @@ def notes_of(cohort: Cohort) -> Iterator[str]:
     n_left_out = max(len(member.steps) for member in members) - len(cohort.keys)
     if n_left_out:
         yield (
-            f"program {cohort.program}: {n_left_out} steps left out that not all devices have used"
+            f"program {cohort.program}: {n_left_out} steps left out, because not all devices have"
+            " figures for them"
         )
     if len(members) > 1 and any(member.loads.step_source == MODULES for member in members):
         yield (
-            f"program {cohort.program}: executions are aligned by their place in the capture;"
-            " captures may be offset"
+            f"program {cohort.program}: executions are aligned by index; if captures begin at"
+            " different executions, the comparison is wrong"
         )
 
 
@@ -94,9 +96,9 @@ class StepSpread(NamedTuple):
     # The largest load of the other devices; None if there are none.
     next_load: int | None
     mean_load: int
-    # In percent of the mean step.
+    # Imbalance in percent of the mean step.
     imbalance: Fraction | None
-    # Longest minus shortest duration, in percent of the median.
+    # Longest minus shortest duration, in percent of the median duration.
     duration_spread: float | None
 
 
@@ -119,7 +121,7 @@ def step_spread(cohort: Cohort, key: Hashable) -> StepSpread:
 
 
 def imbalance_of(steps: Sequence[Load]) -> Fraction | None:
-    """Return the most that perfect balance could save, in percent of the mean step."""
+    """Return the time that perfect balance would save at most, in percent of the mean step."""
     loads = [step.load for step in steps]
     duration = sum(step.step_duration for step in steps)
     return Fraction(100 * (len(loads) * max(loads) - sum(loads)), duration) if duration else None
@@ -132,7 +134,7 @@ class SlowHost(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The slow device or host of a cohort of several devices, and the lines that show it."""
+    """The slow device or host of a cohort of several devices, and the lines that are slow."""
 
     imbalance: Imbalance | None
     # The time that a step gains if the slowest device, or the slow host, becomes like the next.
@@ -200,12 +202,13 @@ def costs(cohort: Cohort, lead: int) -> bool:
 
 
 def chance_of_slowest(k: int, n: int, n_devices: int) -> Fraction:
-    """Return the chance that one of equal devices is the slowest in at least k of n steps.
+    """Return the chance that one of several equal devices is the slowest in at least k of n steps.
 
-    The chance of each device is multiplied by their number, so this is an upper limit.
+    The result is an upper limit, because the chance of one device is multiplied by the number of
+    devices.
     """
     ways, term = 0, 1
-    # From n steps down: each term of the binomial sum follows from the one before.
+    # Sum from n steps down, so that each term of the binomial sum follows from the preceding term.
     for i in range(n, k - 1, -1):
         ways += term
         term = term * i * (n_devices - 1) // (n - i + 1)
@@ -213,10 +216,10 @@ def chance_of_slowest(k: int, n: int, n_devices: int) -> Fraction:
 
 
 def slow_host_of(cohort: Cohort) -> SlowHost | None:
-    """Return the host on which all devices are slow, so that none of them stands out.
+    """Return the host on which all devices are slow, so that no single device stands out.
 
-    Hosts are compared by their fastest device. The fastest of fewer devices is slower by chance,
-    so hosts of different sizes are not compared.
+    Hosts are compared by the fastest device of each host. Hosts of different sizes are not
+    compared, because the fastest of few devices is slower by chance than the fastest of many.
     """
     by_host = cohort.by_host
     sizes = set(map(len, by_host.values()))
@@ -262,7 +265,8 @@ def scope_of_straggler(cohort: Cohort, straggler: Member) -> Scope | None:
 
 
 def cause_of(slow: Load, median: Load) -> Cause | None:
-    """Return the part of the load that makes most of the excess."""
+    """Return the part of the load that makes at least 80 % of the excess, or None without such a
+    part."""
     parts: dict[Cause, int] = {
         "own": slow.own - median.own,
         "idle": slow.idle - median.idle,
@@ -295,11 +299,11 @@ class SlowVsMedian(NamedTuple):
     slow: Member
     median: Member
     excess: int
-    # Ratio of the sums over the lines.
+    # Sum over the lines of the slow device, divided by the sum over the lines of the median device.
     factor: float | None
     # Percent of the excess that one factor on all lines explains.
     uniform: Fraction | None
-    # The largest difference first.
+    # Lines, largest difference first.
     lines: list[LineDelta]
 
 

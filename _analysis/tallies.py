@@ -1,4 +1,4 @@
-"""Count the events of a line: their times, their names and their stats."""
+"""Count the events of a line, and sum up their times by name."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Union:
 
     def __init__(self) -> None:
         # Starts and durations, sorted within each run; overlapping events are joined. Most lines
-        # are in order, so they make one run, and a million events take some megabytes.
+        # are sorted, so there is one run, and a million events take a few megabytes.
         self._runs: list[tuple[array[int], array[int]]] = []
 
     def add(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Add events by their starts and durations."""
+        """Add events, given as pairs (start, duration)."""
         for start, duration in sorted(spans):
             if not self._runs or start < self._runs[-1][0][-1]:
                 self._runs.append((array("q", [start]), array("q", [duration])))
@@ -56,7 +56,7 @@ class Union:
 
 
 class Name(NamedTuple):
-    """The events of one name; None for events without one."""
+    """The events of one name; `name` is None for events without a name."""
 
     name: str | None
     n: int
@@ -83,7 +83,7 @@ class PartCounts(NamedTuple):
 
 
 class Tally:
-    """The counted events of a line, or those with a matching name. Times are offsets."""
+    """The counted events of a line, or only events with a matching name. Times are offsets."""
 
     def __init__(
         self, grep: re.Pattern[str] | None, n_sampled: int, counters: Counters | None
@@ -91,7 +91,7 @@ class Tally:
         self._grep = grep
         self._n_sampled = n_sampled
         self.n_events = 0
-        # Events that only count occurrences, and events that end before they begin.
+        # Number of events that only count occurrences, and of events with a negative duration.
         self.n_timeless = self.n_negative = 0
         self.first: int | None = None
         self.end: int | None = None
@@ -99,11 +99,12 @@ class Tally:
         self.event_stats: Counter[str] = Counter()
         self.counters = counters
         self.sampled: list[Sampled] = []
-        # Each part has its own metadata ids.
+        # Counts by part, because each part has separate metadata ids.
         self._of_parts: dict[PlanePart, PartCounts] = {}
 
     def add(self, part: PlanePart, shift: int, at: int, events: Sequence[XEvent]) -> None:
-        """Add the events of a piece; `at` is its offset in the file, `shift` is added to times."""
+        """Add the events of a piece; `at` is the piece's offset in the file, `shift` is added to
+        times."""
         if part not in self._of_parts:
             self._of_parts[part] = PartCounts({}, Counter(), Counter())
         of_part = self._of_parts[part]
@@ -164,9 +165,9 @@ class Tally:
         )
 
     def names(self) -> tuple[list[Name], int]:
-        """Return the names with the largest total, and the number of names.
+        """Return the names with the largest total time, and the number of different names.
 
-        Each name is read when it is needed, since all HLO texts of a plane can be a gigabyte.
+        Names are read on demand, because all HLO texts of a plane together can take a gigabyte.
         """
         from hashlib import sha1
 
@@ -186,5 +187,5 @@ class Tally:
 
 
 def rank(name: Name) -> tuple[int, bool, str]:
-    """Sort by total, largest first, then by name."""
+    """Return the sort key of a name: largest total first, then by name."""
     return -name.total, name.name is None, name.name or ""

@@ -1,4 +1,4 @@
-"""Throughput and useful flops of a step, from the number of tokens that the user gives."""
+"""Compute throughput and useful flops of a step from the number of tokens that the user gives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def model_flops_of(
     params: float | None,
     n_devices: int | None,
 ) -> Fraction:
-    """Return the useful flops of the step on one device; `tokens` are those of all devices."""
+    """Return the useful flops of the step on one device; `tokens` is the number of tokens on all
+    devices."""
     n = n_devices or assigned_devices(step)
     if not n:
         raise NoAnswer(
@@ -42,7 +43,8 @@ def model_flops_of(
 
 
 def assigned_devices(step: Step) -> int | None:
-    """Return the devices that the step's program runs on, also those outside the capture."""
+    """Return the number of devices that run the step's program, including devices outside the
+    capture."""
     program_id = program_id_of(step)
     program = None if program_id is None else step.device.programs.program(program_id)
     return program.n_devices if program else None

@@ -1,4 +1,4 @@
-"""Transfers: ops that communicate, with their starts, their times in flight and what they move."""
+"""Find transfers: ops that communicate, with starts, times in flight and moved bytes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ UPDATE_RE = re.compile(r"-update(?=\.|\Z)")
 
 
 class Starts:
-    """The ops of a device that start what other ops wait for.
+    """The ops of a device that start an operation that other ops wait for.
 
-    Of several ops at one place, the first one in the step counts, else the first one outside it.
+    Of several ops at one place, the first op in the step counts, else the first op outside the
+    step.
     """
 
     def __init__(self, step: Step) -> None:
@@ -58,16 +59,18 @@ class Starts:
 
     def at(self, place: Place) -> Op | None:
         if place not in self._found:
-            # Create all ops of this name at once; later calls need not look again.
+            # Create all ops of this name at once, so that later calls need no search.
             ids = self._ids.pop(place[1], ())
             self._add(op for i in ids if (op := op_of_entry(self._device, i)))
         return self._found.get(place)
 
     def of(self, done: Op) -> tuple[Place, Op | None]:
-        """Return the start of what a wait ends, and its place, which is known even without it.
+        """Return the place of the start op that a wait belongs to, and the start op, or None if it
+        cannot be found.
 
-        The start is the wait's operand, or the start of that update; else the first part of the op
-        in the program; else the op with the wait's name, `start` instead of `done`.
+        The start is the wait's operand, or the start of the update that is the operand; else the
+        first part of the op in the program; else the op with the wait's name, with `start` instead
+        of `done`.
         """
         for name in done.hlo.operand_names:
             start = self.at((done.program_id, UPDATE_RE.sub("-start", name)))
@@ -82,8 +85,8 @@ class Starts:
 
 
 def cover_of(step: Step, metadata_ids: Set[int]) -> Cover:
-    """Return the time during which at least one of the ops runs."""
-    # Take one piece at a time: lists of all events would be long.
+    """Return the stretches of time during which at least one of the ops runs."""
+    # Process one piece at a time, because lists of all events would be long.
     of_pieces = (
         union((start, start + duration) for start, duration, _ in events)
         for piece in step.admitted.pieces
@@ -98,7 +101,7 @@ class Transfer:
     def __init__(self, executions: Executions, starts: Starts, exchanges: Exchanges) -> None:
         op = self.op = executions.op
         self.executions = executions
-        # The place of the start if this is a wait. `transfers_of` adds the paired executions.
+        # For a wait, the place of the start op. `transfers_of` adds the paired executions.
         self.place, start = starts.of(op) if op.is_wait else (op.place, None)
         self.flights: list[Flight] = []
         self.collective = collective_of(op)

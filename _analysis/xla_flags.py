@@ -1,7 +1,8 @@
-"""XLA's flags: the values that a launch script sets, and whether a program shows the effect.
+"""Read the values of XLA flags in a launch script, and check whether a program shows the effects.
 
-A capture does not hold the values of flags. Their effects show in how collectives run; each pair
-of flag and effect was found by switching one flag at a time and comparing the compiled programs.
+A capture does not have the values of flags. The effects of flags show in how collectives run. Each
+pair of flag and effect was found by switching one flag at a time and comparing the compiled
+programs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from _output.fields.program import FlagVerdict, How
     from _pipeline.context import Context
 
-# The collective that a flag is about (None for all), and the ways to run it that show its effect.
+# For each flag: the collective that the flag affects (None for all), and the ways to run
+# collectives that show the flag's effect.
 FLAGS: dict[str, tuple[str | None, tuple[How, ...]]] = {
     "xla_tpu_enable_async_collective_fusion": (None, (ASYNC_FUSION,)),
     "xla_tpu_overlap_compute_collective_tc": (None, (ASYNC_FUSION,)),
@@ -42,14 +44,14 @@ FLAGS: dict[str, tuple[str | None, tuple[How, ...]]] = {
 }
 ON, OFF = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
-# Launch scripts are far smaller.
+# Maximum size of a flags file. Launch scripts are far smaller.
 MAX_BYTES = 16 << 20
 N_NAMED = 8
 
 LINE_END_RE = re.compile(r"\r\n?")
 COMMENT_RE = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
-# A value in quotes, which are escaped if the whole flag is in quotes; or a bare value, which ends
-# at white space or a quote.
+# Matches a flag with a value in quotes, or a bare value, which ends at white space or a quote. If
+# the whole flag is in quotes, the quotes around the value are escaped.
 FLAG_RE = re.compile(
     r"""--(?P<name>xla[\w-]*)
     (?P<is_set>=(?:\\*(?P<quote>["'`])(?P<quoted>.*?)(?P=quote)|(?P<bare>[^\s"'`]*)))?""",
@@ -60,12 +62,12 @@ TRAILING = "\\,;)]"
 
 
 def read_flags(path: str, context: Context) -> dict[str, str]:
-    """Return the flags that a file sets, by name."""
+    """Return the values of the flags that a file sets, by name."""
     try:
-        # Without O_NONBLOCK, opening a FIFO without a writer waits.
+        # Use O_NONBLOCK, because opening a FIFO without a writer would hang.
         with open(path, "rb", opener=lambda at, how: os.open(at, how | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ValueError("not a regular file; copy its text into one")
+                raise ValueError("not a regular file; copy the text to a regular file")
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
@@ -89,18 +91,19 @@ def flags_in(text: str, where: str, context: Context) -> dict[str, str]:
         if name in values:
             again[name] = None
         if found["quote"]:
-            # Strip the backslash of an escaped quote here: in the pattern it takes quadratic time.
+            # Strip the backslash of an escaped quote here, because matching it in the pattern takes
+            # quadratic time.
             values[name] = found["quoted"].rstrip("\\")
         else:
             values[name] = stripped(found["bare"])
     if again:
         more = f" and {len(again) - N_NAMED} more" if len(again) > N_NAMED else ""
         names = ", ".join(list(again)[:N_NAMED])
-        context.note(f"set more than once in {where}; the last value counts: {names}{more}")
+        context.warn(f"flags set more than once in {where} (the last value counts): {names}{more}")
     if n_not_set:
-        context.note(f"{n_not_set} flags without a value (=) in {where} are left out")
+        context.warn(f"{n_not_set} flags without a value (=) in {where} are left out")
     if not values:
-        context.note(f"no flag --xla…=value in {where}")
+        context.warn(f"{where} sets no flag; a flag is set by --xla…=value")
     return values
 
 
@@ -110,14 +113,15 @@ def stripped(value: str) -> str:
 
 
 class FlagFinding(NamedTuple):
-    """The visible effects of a flag, compared with its value."""
+    """The visible effects of a flag, compared with the flag's value."""
 
     flag: str
     set_to: str | None
-    # The collectives that the flag is about, and those of them that show its effect.
+    # Number of collectives that the flag affects, and number of collectives that show the flag's
+    # effect.
     n_instructions: int
     n_seen: int
-    # The exposed time of the others.
+    # Exposed time of the collectives that do not show the effect.
     exposed: int
     says: FlagVerdict | None
 

@@ -44,12 +44,13 @@ if TYPE_CHECKING:
     from _proto.trace.survey import Survey, SurveyedLine, SurveyedPlane
     from _proto.trace.trace import Trace
 
-# Number of bytes that are shown of a stat that is not text.
+# Number of bytes that are printed of a stat that is not text.
 N_HEX = 32
 
 
 class Asked(NamedTuple):
-    """The parts of the file to look at closely; None for an option that is not given."""
+    """The values of `--plane`, `--line`, `--grep` and `--sample`, or None for an option that is not
+    given."""
 
     plane: str | None
     line: str | None
@@ -75,7 +76,7 @@ def anatomy(
                     return answer_of(place, survey, asked, context)
             except NoAnswer as failure:
                 if failure.reason in UNREADABLE:
-                    # If the file can't even be opened, no plane is known.
+                    # If the file cannot be opened, no plane is known.
                     failure.fields.setdefault("planes", [])
                 raise
     raise candidates.no_answer()
@@ -90,13 +91,14 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> R
         failure = unreadable(place.path, survey.source.explained(damage))
         failure.fields["planes"] = rows
         raise failure
-    # This imports protobuf, which may be missing when this module is loaded.
+    # Import late, because the module imports protobuf, which may be missing.
     from _analysis.profile_options import profile_options_of, versions_of
 
     hosts = [trace for trace in survey.hosts() if place.host in (None, *trace.host.names)]
-    context.notes += survey.source.notes
+    context.warn(*survey.source.notes)
     for trace in hosts:
-        context.notes += merge_notes(trace, None)
+        context.note(*merge_notes(trace, None))
+    options, programs = profile_options_of(survey, context), program_rows(hosts, context)
     answer: Returned = {
         "status": "ok",
         "mode": request.mode,
@@ -110,9 +112,9 @@ def answer_of(place: Place, survey: Survey, asked: Asked, context: Context) -> R
         "errors": survey.texts["errors"],
         "warnings": survey.texts["warnings"],
         "versions": versions_of(survey),
-        "profile_options": profile_options_of(survey, context),
+        "profile_options": options,
         "planes": rows,
-        "programs": program_rows(hosts, context),
+        "programs": programs,
     }
     cut_texts(answer)
     return answer
@@ -126,7 +128,7 @@ def plane_rows(
     def row_of(index: int) -> tuple[AnatomyPlane, tuple[int, str] | None]:
         plane = survey.plane(index)
         row = plane_row(plane, asked, context)
-        # Processes exchange the parts of damage, since the exception cannot be pickled.
+        # Return offset and text of the damage, because the exception cannot be pickled.
         return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
 
     on_each = in_processes if survey.source.stored_size > SMALL_FILE else in_turn
@@ -134,12 +136,13 @@ def plane_rows(
     rows = [row for row, _ in found]
     met = [survey.source.in_file(Damage(*damage)) for _, damage in found if damage is not None]
     damage = next(iter(met), survey.damage and survey.source.in_file(survey.damage))
-    # If unpacking lost a part of the file, that is why a plane is cut off.
+    # If unpacking lost a part of the file, report that instead of a plane that is cut off.
     return rows, survey.source.damage or damage
 
 
 def planes_asked_for(survey: Survey, place: Place, name: str | None) -> list[int]:
-    """Return the indices of the planes; if two have the name, only the first."""
+    """Return the indices of the requested planes; if two planes have the requested name, only the
+    first."""
     indices = planes_of_host(survey, place)
     if name is None:
         return indices
@@ -151,7 +154,7 @@ def planes_asked_for(survey: Survey, place: Place, name: str | None) -> list[int
         return []
     raise NoAnswer(
         "plane_not_found",
-        detail=f"no plane {name!r}",
+        detail=f"no plane is named {name!r}",
         available_planes=list(dict.fromkeys(names)),
     )
 
@@ -184,7 +187,7 @@ def plane_row(plane: SurveyedPlane, asked: Asked, context: Context) -> AnatomyPl
     if asked.line is not None and not rows and plane.damage is None:
         raise NoAnswer(
             "line_not_found",
-            detail=f"no line {asked.line!r} on {plane.name}",
+            detail=f"no line of {plane.name} is named {asked.line!r}",
             available_lines=list(dict.fromkeys(others)),
         )
     return {
@@ -212,7 +215,8 @@ def line_row(line: SurveyedLine) -> AnatomyLine:
 def with_events(
     row: AnatomyLine, line: SurveyedLine, asked: Asked, context: Context
 ) -> AnatomyLine:
-    """Return the row of a line with figures of its events, or of those with a matching name."""
+    """Return the row of a line with figures of all events, or only of events with a matching
+    name."""
     from _analysis.counters import COUNTER, Counters
     from _analysis.tallies import Tally
 
@@ -223,7 +227,7 @@ def with_events(
             tally.add(part, shift, at, events)
     except Damage as damage:
         line.parts[0].plane.meet(damage)
-    context.notes += notes_of(line, tally)
+    context.warn(*notes_of(line, tally))
     names, n_names = tally.names()
     base = line.timestamp_ns * 1000
     figures: LineIfPlane = {
@@ -244,9 +248,11 @@ def with_events(
 
 def notes_of(line: SurveyedLine, tally: Tally) -> Iterator[str]:
     if tally.n_timeless:
-        yield f"{line.name}: {tally.n_timeless} events tell how often something occurred, not when"
+        yield (
+            f"{line.name}: {tally.n_timeless} events have a number of occurrences instead of a time"
+        )
     if tally.n_negative:
-        yield f"{line.name}: {tally.n_negative} events of a negative duration count as instants"
+        yield f"{line.name}: {tally.n_negative} events have a negative duration, which counts as 0"
 
 
 def counter_rows(counters: Counters) -> Iterator[Counter]:
@@ -274,7 +280,7 @@ def sample_row(sampled: Sampled, base: int) -> SampleEvent:
 
 
 def plain(value: Value | None) -> StatValue:
-    """Return the value of a stat as JSON can hold it."""
+    """Convert the value of a stat to a type that JSON has."""
     if isinstance(value, bytes):
         return {"bytes": len(value), "hex": value[:N_HEX].hex()}
     if isinstance(value, int):
@@ -289,12 +295,12 @@ def plain_number(number: Number) -> int | float | str:
 
 
 def program_rows(hosts: Sequence[Trace], context: Context) -> list[AnatomyProgram]:
-    """Return the programs that are beside the trace."""
+    """Return the rows of the programs in the file."""
     from _proto.hlo.programs import Programs
 
     rows: dict[int, AnatomyProgram] = {}
     for trace in hosts:
-        programs = Programs(trace, notes=context.notes)
+        programs = Programs(trace, notes=context.warnings)
         names = programs.names
         for program_id, n_bytes in programs.sizes.items():
             row: AnatomyProgram = {
@@ -302,6 +308,6 @@ def program_rows(hosts: Sequence[Trace], context: Context) -> list[AnatomyProgra
                 "name": names[program_id],
                 "hlo_bytes": n_bytes,
             }
-            # The hosts of a job have the same programs.
+            # Hosts of one job have equal programs, so list each program once.
             rows.setdefault(program_id, row)
     return list(rows.values())

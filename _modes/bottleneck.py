@@ -39,6 +39,7 @@ from _analysis.rows import (
 from _analysis.tokens import model_flops_of, tokens_per_s
 from _pipeline.device import TPU_RE
 from _pipeline.groups import Group, percent, ranked_by
+from _pipeline.units import with_unit
 from _pipeline.vocabulary import COMPUTE, HOST
 
 TYPE_CHECKING = False
@@ -106,12 +107,11 @@ def bottleneck(
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
     over = [entry for entry in ledger if entry.is_over_roof]
-    context.notes += over_roof_notes(over)
-    context.notes += declared_notes({entry.kernel for entry in ledger if is_declared(entry)})
-    context.notes += roofs.choice.notes
+    declared = {entry.kernel for entry in ledger if is_declared(entry)}
+    context.note(*roofs.choice.notes)
     periods = periods_of(step.device, step.picked)
     inside = inside_kernels(step)
-    context.notes += inside.notes
+    context.warn(*over_roof_notes(over), *declared_notes(declared), *inside.notes)
     read, waits = read_peers(step, context) if peers else (None, None)
     causes = causes_of(step, ledger, inside, roofs, periods, read, context)
     shown = [finding.group.members for finding in (*findings[:top], *kernels[:top])]
@@ -195,6 +195,7 @@ def cause_row(rank: int, cause: Cause, step: Step) -> CauseRow:
             "trips": evidence.trips,
             "by_depth": by_depth,
             "device": evidence.device,
+            "hbm_free_bytes": evidence.hbm_free,
         },
         "confidence": cause.confidence,
     }
@@ -264,8 +265,8 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     total = sum(entry.total for entry in over)
     return [
         over_roof_note(
-            f"{len(over)} ops ({total} ps) are faster than their roof, by a wrong count of flops or"
-            " bytes, dtype or peak; pct_at_least, mfu_at_least and hfu_at_least leave them out",
+            f"{len(over)} ops ({with_unit(total)}) are faster than their roof, so lower bounds"
+            " leave them out",
             (line_of(op).line or op.agg_key for op in ops),
         )
     ]
@@ -364,6 +365,7 @@ class Rows(NamedTuple):
             **likely_fields(finding.likely),
             "loop": self.loops.row(group.members),
             "scope": finding.scope,
+            "hlo_op": finding.costliest.executions.op.name,
             "shape": finding.shape,
             "agg_key": group.op.agg_key,
             "tf_op": shortened(group.op.tf_op),

@@ -82,7 +82,8 @@ def by_op(
         detail = {"op": row}
         if row["cost_source"] == DECLARED:
             declared.add(row["kernel"])
-    context.notes += [*declared_notes(declared), *roofs.choice.notes]
+    context.warn(*declared_notes(declared))
+    context.note(*roofs.choice.notes)
     return {
         "ops": rows,
         "tail": {
@@ -116,14 +117,14 @@ def find_op(asked: str, ops: Sequence[Group], context: Context) -> Group:
     if name is None:
         raise NoAnswer(
             "op_not_found",
-            detail=f"no op of the step is named {asked!r}, and it is not a unique prefix",
+            detail=f"no op of the step is named {asked!r}, and {asked!r} is not a unique prefix",
             available_ops=nearest_names(asked.removeprefix("%"), by_name),
         )
     found = max(by_name[name], key=lambda group: group.total)
     if len(by_name[name]) > 1:
         context.note(
-            f"{len(by_name[name])} programs have an op {name}; the one of {found.op.program_id}"
-            " is shown, where it takes most time"
+            f"{len(by_name[name])} programs have an op {name}; this is the op of program"
+            f" {found.op.program_id}, which takes most time"
         )
     return found
 

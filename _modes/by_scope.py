@@ -1,4 +1,4 @@
-"""The step by the program's own structure: the time of each layer, and what it is made of."""
+"""Show the step by the program's structure: the time, primitives and lines of each scope."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def by_scope(
 
 
 def places_of(leaves: Iterable[Executions], merge_layers: bool) -> dict[Path, list[int]]:
-    """Return the scopes that ops are directly in, each with the indices of its leaves."""
+    """Return the scopes that directly contain ops, each with the indices of the scope's leaves."""
     places: dict[Path, list[int]] = {}
-    # Ops share their parsed scope, so this looks up each long path once.
+    # Ops share parsed scopes, so each long path is looked up only once.
     known: dict[int, list[int]] = {}
     for place, executions in enumerate(leaves):
         scope = executions.op.scope
@@ -91,13 +91,13 @@ def primitive_rows(layer: Layer) -> list[Primitive]:
 
 
 def in_order(times: Times) -> dict[str, int]:
-    """Return times in order of first appearance, without those that are zero."""
+    """Return times in order of first appearance, without zeros."""
     ordered = sorted(times.items(), key=lambda item: item[1])
     return {key: duration for key, (_, duration) in ordered if duration}
 
 
 def no_scope_row(group: Group) -> NoScope:
-    """Return the row of the ops without a path, with the lines that they likely belong to."""
+    """Return the row of the ops without a path, with the likely lines of these ops."""
     is_known = not group.members or any(executions.op.program for executions in group.members)
     kinds = group.time_by(lambda op: op.kind)
     return {

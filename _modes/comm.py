@@ -49,7 +49,7 @@ def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) ->
     with_host = [transfer for transfer in transfers if transfer.op.waits_for == HOST]
     among_devices = [transfer for transfer in transfers if transfer.op.waits_for != HOST]
     in_flight, host_in_flight = under_way(among_devices, step), under_way(with_host, step)
-    context.notes += clock_notes(transfers)
+    context.warn(*clock_notes(transfers))
     shown = list(chain.from_iterable(ranked[:top]))
     loops = Loops(step, [transfer.executions for transfer in shown])
     return {
@@ -123,7 +123,7 @@ def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
     n = sum(flight.end < flight.start for flight in flights)
     if not n:
         return []
-    return [f"{n} pairs end before they begin, because the two clocks disagree"]
+    return [f"{n} paired executions end before they begin, because the two clocks disagree"]
 
 
 def collective_row(transfers: Sequence[Transfer]) -> Collective:

@@ -15,6 +15,7 @@ from _pipeline.context import DEVICE, SCHEMA_VERSION
 from _pipeline.load import Candidates
 from _pipeline.no_answer import NoAnswer
 from _pipeline.texts import cut_texts
+from _pipeline.units import with_unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from _pipeline.load import Place
 
 N_SIGNATURES = 4
-# A note is given if lines without a counterpart take more percent of either side's time.
+# A note is added if lines without a counterpart take more than this percentage of either side's
+# time.
 UNMATCHED_PCT = 5
 UNMATCHED = "only_before", "only_after"
 RUN_TO_RUN = (
@@ -60,7 +62,8 @@ def compare(
         failure.fields["side"] = "baseline"
         raise
     finally:
-        context.notes += [f"baseline: {note}" for note in of_baseline.notes]
+        context.warn(*(f"baseline: {note}" for note in of_baseline.warnings))
+        context.note(*(f"baseline: {note}" for note in of_baseline.provenance))
     found = compare_records(
         list(before.values()),
         list(after.values()),
@@ -68,7 +71,9 @@ def compare(
         after_device=device,
         steps=steps,
     )
-    context.notes += notes_of(found)
+    context.warn(*notes_of(found))
+    if found.unit == "step":
+        context.note(RUN_TO_RUN)
     gate = None if fail_over is None else gate_of(found, fail_over)
     answer: fields.Returned = {
         "status": "ok",
@@ -80,7 +85,7 @@ def compare(
         **fields_of(found, top, list(before), list(after)),
         "gate": gate_row(gate, why_not_of(found)) if gate else None,
     }
-    # Records may have been made by a program that cuts no texts.
+    # Cut texts, because a record can have texts of any length.
     cut_texts(answer)
     return answer
 
@@ -91,25 +96,24 @@ def read_records(
     """Return the records of one side by profile; a capture that is given twice counts once."""
     records: dict[str, Record] = {}
     places: set[tuple[str, str | None]] = set()
-    notes: dict[str, None] = {}
     for profile in profiles:
         of_profile = context.with_own_notes()
         place, record = read_record(profile, host, device, of_profile)
-        notes |= dict.fromkeys(of_profile.notes)
+        context.warn(*of_profile.warnings)
+        context.note(*of_profile.provenance)
         key = os.path.realpath(place.path), place.host
         if key in places:
-            notes[f"{profile} was given twice and counts once"] = None
+            context.warn(f"{profile} was given twice and counts once")
             continue
         places.add(key)
         records[profile] = record
-    context.notes += notes
     return records
 
 
 def read_record(
     profile: str, host: str | None, device: str, context: Context
 ) -> tuple[Place, Record]:
-    """Return the record of the first file that can be read and has the device."""
+    """Return the record from the first file that can be read and has the device."""
     candidates = Candidates(find_captures(profile, context), host, context)
     for place in candidates.places:
         with candidates.attempt(place):
@@ -119,29 +123,28 @@ def read_record(
 
 def notes_of(found: comparison.Comparison) -> Iterator[str]:
     noise, unit = found.noise, found.unit
-    if unit == "step":
-        yield RUN_TO_RUN
     yield from notes_on_devices(found)
     if unit == "step" and noise.n_before != noise.n_after:
-        yield f"another number of steps: {noise.n_before} before, {noise.n_after} after"
+        yield f"number of steps differs: {noise.n_before} before, {noise.n_after} after"
     if noise.too_few_samples:
         yield (
             f"{noise.n_before} + {noise.n_after} {unit}s are too few to tell a difference from"
-            " noise; 4 + 4 would do"
+            " noise; use at least 4 + 4"
         )
     unmatched = unmatched_row(found.lines)
     parts = unmatched["before_pct"], unmatched["after_pct"]
     if max(part or 0 for part in parts) > UNMATCHED_PCT:
         of_before, of_after = (f"{part:.1f} %" if part is not None else "nothing" for part in parts)
         yield (
-            f"lines without a counterpart: {of_before} of the ops' time before, {of_after} of that"
-            " after; by_file shows what needs none"
+            f"lines without a counterpart take {of_before} of the ops' time before and {of_after}"
+            " after; compare files in by_file instead"
         )
     if found.moved:
         time_before, time_after = sums_of(found.moved)
         yield (
-            f"{len(found.moved)} rows, {time_before} ps before and {time_after} ps after, pair"
-            " lines of different files: in by_file that is a fall of one and a rise of another"
+            f"{len(found.moved)} rows ({with_unit(time_before)} before, {with_unit(time_after)}"
+            " after) match lines of different files: in by_file, one file loses this time and"
+            " another gains it"
         )
 
 

@@ -116,8 +116,8 @@ def host_activity(
     if not planes:
         why = "this file merges several ranks, and the device's rank is unknown"
         if device.rank:
-            why = f"there is no plane {THREADS}"
-        context.note(f"{why}; the host's activity is unknown")
+            why = f"the file has no plane {THREADS}"
+        context.warn(f"{why}; the host's activity is unknown")
         return None
     windows = [*shown, *counted, *([period] if period else [])]
     try:
@@ -126,11 +126,14 @@ def host_activity(
         activity = HostActivity(host, Launches(device, threads), shown, counted, period)
     except Damage as error:
         where = device.trace.in_file(error)
-        context.note(f"the host's plane can't be read: {where}; answered without it")
+        context.warn(f"the host's plane cannot be read: {where}; the host's activity is unknown")
         return None
     first, last = span
     if not (host.overlaps(first + device.base, last + device.base) or has_overlap(host, device)):
-        context.note("the host's events and the device's ops have no time in common")
+        context.warn(
+            "the host's events do not overlap the device's ops in time; the host's activity is"
+            " unknown"
+        )
         return None
     return activity
 

@@ -62,11 +62,11 @@ def kernel(
     kernels: dict[str, Group] = dict(ranked_by(executions, lambda op: op.kernel))
     groups = list(kernels.values())
     inside, counters = inside_kernels(step), kernel_counters(step)
-    context.notes += inside.notes
+    context.warn(*inside.notes)
     if not groups:
-        context.note(NO_KERNELS)
+        context.warn(NO_KERNELS)
     elif not inside.of_kernel:
-        context.note(NO_REGIONS)
+        context.warn(NO_REGIONS)
     if counters.of_kernel:
         context.note(STATIC_COUNTERS)
     if kernel is not None:
@@ -77,7 +77,8 @@ def kernel(
         found = inside.of(ids), counters.of(ids)
         rows.append(kernel_row(rank, group, step, roofs, by_user, *found))
     declared = {row["kernel"] for row in rows if row["cost_source"] == DECLARED}
-    context.notes += [*declared_notes(declared), *roofs.choice.notes]
+    context.warn(*declared_notes(declared))
+    context.note(*roofs.choice.notes)
     return {
         "kernels": rows,
         "tail": {

@@ -1,4 +1,4 @@
-"""The buffers that fill the HBM when it is fullest, by source line."""
+"""Show the buffers that fill the HBM at the peak, by buffer and source line."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from _proto.trace.trace import Trace
 
 ARGUMENT_RE = re.compile(r"\w+")
-# The executions of each instruction; several ops can be one instruction.
+# Executions by instruction. Several ops can run the same instruction.
 Ran = dict["Instruction | None", list[Executions]]
 
 
 class Origin:
-    """The instruction that defines buffers, if it is known, and its likely line."""
+    """The instruction that defines buffers, if known, and the instruction's likely line."""
 
     def __init__(self, instruction: Instruction | None, ran: Ran) -> None:
         self.instruction = instruction
@@ -52,7 +52,7 @@ class Origin:
 
     @cached_property
     def arrays(self) -> dict[tuple[int, ...], Array | None]:
-        """Map places in the output's nested tuples to arrays."""
+        """Map places in nested tuples of the output to arrays."""
         return dict(self.instruction.leaves or ()) if self.instruction else {}
 
     @property
@@ -73,13 +73,13 @@ class Origin:
 
     @cached_property
     def argument(self) -> str | None:
-        """Return the first part of a parameter's path; None for other instructions."""
+        """Return the first part of a parameter's path, or None for other instructions."""
         part = ARGUMENT_RE.search(self.tf_op or "") if self.opcode == "parameter" else None
         return part[0] if part else None
 
 
 class Live(NamedTuple):
-    """A piece of memory that is live at the peak, and the instruction that it comes from."""
+    """A piece of memory that is live at the peak, and the instruction that defines its buffer."""
 
     held: Held
     origin: Origin
@@ -90,12 +90,13 @@ class Live(NamedTuple):
 
     @property
     def array(self) -> Array | None:
-        """Return the array in this memory; None if it is not an array."""
+        """Return the array in the memory, or None if the memory does not hold an array."""
         return self.origin.arrays.get(self.shape_index or ())
 
     @property
     def padding(self) -> int | None:
-        """Return the bytes beyond the array's elements; None if it is smaller than these."""
+        """Return the bytes beyond the array's elements, or None if the memory is smaller than the
+        elements."""
         n_bytes = self.array.n_bytes if self.array else None
         return None if n_bytes is None or n_bytes > self.held.size else self.held.size - n_bytes
 
@@ -114,7 +115,7 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Fields:
         raise NoAnswer("no_buffer_assignment")
     ran: Ran = {}
     for executions in [*step.leaves, *step.containers]:
-        # Compare the id first: it avoids reading other programs, which may be damaged.
+        # Compare the id first, to avoid reading other programs, which may be damaged.
         op = executions.op
         if op.program_id == program_id and op.instruction:
             ran.setdefault(op.instruction, []).append(executions)
@@ -122,7 +123,7 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Fields:
     origins = {instruction: Origin(instruction, ran) for instruction in instructions}
     live = [Live(held, origins[held.instruction]) for held in peak.held]
     live.sort(key=lambda piece: piece.rank)
-    context.notes += peak_notes(peak)
+    context.warn(*peak_notes(peak))
     size, by_kind = peak.size, peak.by_kind
     padding = [piece.padding for piece in live if piece.padding is not None]
     return {
@@ -164,7 +165,7 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Fields:
 
 
 def runtime_anyway(trace: Trace, device: str, context: Context) -> dict[str, Runtime | None]:
-    """Return the fields that need neither a program nor a step."""
+    """Return the fields that are printed even without a program or a step."""
     return {"runtime": runtime_row(trace, device, context)}
 
 
@@ -186,7 +187,8 @@ def runtime_row(trace: Trace, device: str, context: Context) -> Runtime | None:
 
 
 def peak_of_program(program: Program) -> Peak | None:
-    """Return the peak of the program's HBM; None if its buffer assignment is missing or false."""
+    """Return the peak of the program's HBM, or None if the buffer assignment is missing or
+    contradicts itself."""
     buffers = read_buffers(program)
     try:
         return None if buffers is None else peak_of(buffers)
@@ -196,7 +198,8 @@ def peak_of_program(program: Program) -> Peak | None:
 
 
 def peak_row(name: str, program: Program, ran: Ran, step: Step) -> PeakAt | None:
-    """Return the instruction at which the peak is reached; None if no heap trace names one."""
+    """Return the instruction at which the peak is reached, or None if no heap trace names an
+    instruction."""
     if not name:
         return None
     origin = Origin(program.instruction(name), ran)
@@ -207,7 +210,7 @@ def peak_row(name: str, program: Program, ran: Ran, step: Step) -> PeakAt | None
         "source_inner": origin.line,
         "source_is": origin.how,
         "tf_op": origin.tf_op,
-        # None if the instruction did not run in the step under its own name.
+        # The time is None if no op of the step has the instruction's name.
         "first_start_ps": min((start for start, _, _ in events), default=None),
     }
 
@@ -241,7 +244,8 @@ class Share(NamedTuple):
 
 
 def shares(live: Sequence[Live], key_of: Callable[[Origin], str | None]) -> list[Share]:
-    """Return all of the peak by a fact, most bytes first; buffers without the fact come last."""
+    """Split the peak by a fact about instructions, most bytes first; buffers without the fact come
+    last."""
     sizes: dict[str | None, list[int]] = {}
     for piece in live:
         sizes.setdefault(key_of(piece.origin), []).append(piece.held.size)
@@ -254,11 +258,11 @@ def peak_notes(peak: Peak) -> list[str]:
     if peak.n_maxima > 1:
         notes.append(
             f"the peak is an upper bound: {peak.n_maxima} maxima of temporary memory are added up,"
-            " which may be at different times"
+            " although they may occur at different times"
         )
     if peak.n_untraced:
         notes.append(
             f"the peak is an upper bound: {peak.n_untraced} bytes of temporary memory have no heap"
-            " trace, so all of them count as live"
+            " trace, so all these bytes count as live"
         )
     return notes

@@ -1,4 +1,4 @@
-"""Data movement and waiting, rather than math."""
+"""Show data movement and waits by category and source line."""
 
 from __future__ import annotations
 
@@ -119,18 +119,19 @@ def shape_out(op: Op) -> str | None:
 
 
 class Change(NamedTuple):
-    """True if ops of a group change something, and their time; None if no op can be compared."""
+    """Whether ops of a group change dtype or layout, and the time of these ops, or None if no op
+    can be compared."""
 
     is_seen: bool | None
     duration: int | None
 
 
 def changes_of(group: Group) -> tuple[Change, Change]:
-    """Return the changes of the dtype and of the layout."""
+    """Return the change of the dtype and the change of the layout."""
     dtypes: list[tuple[int, bool | None]] = []
     layouts: list[tuple[int, bool | None]] = []
     for executions in group.members:
-        # An op that only starts a transfer has moved nothing yet.
+        # When an op that only starts a transfer ends, no data has moved.
         if not executions.op.has_only_started:
             dtype, layout = dtype_and_layout_change(executions.op.hlo)
             dtypes.append((executions.total, dtype))

@@ -1,7 +1,7 @@
-"""All modes of one step in one HTML file, for people to look at.
+"""Write the answers of all modes of one step to one HTML file.
 
-The step is read once, and each mode is asked for as many rows as a page holds. Their answers go
-into the file as JSON, and the scripts beside the JSON draw them.
+The step is read once, and each mode computes as many rows as the page can show. The file contains
+the answers as JSON, and scripts that draw them.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ ASKED: dict[str, tuple[Callable[..., Mapping[str, Any]], dict[str, object]]] = {
     "by_scope": (by_scope, {"depth": 12}),
     "by_op": (by_op, {"top": 400}),
 }
-# Limits of the JSON in bytes, of the rows of a list, and of a text and all texts in bytes. The
-# second and third are halved until the first holds.
+# Limits: LARGEST is the size of the JSON in bytes, ROWS the number of rows in a list, LONGEST_TEXT
+# the length of a text. The limits of rows and texts are halved until the JSON fits.
 LARGEST, ROWS, LONGEST_TEXT = 9 << 20, 1000, 4096
 # Objects with fewer keys than this are never cut, so that rows keep all fields.
 FIELDS = 64
-# Characters that could end the script around the JSON, or begin another one in it.
+# Characters that could end the script element around the JSON, or begin another script element
+# inside.
 ESCAPES = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
 
 
 def page(step: Step, context: Context, *, out: str) -> Fields:
-    parts, answers, notes_of = ask_all(step, context)
+    parts, answers = ask_all(step, context)
     ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
-    context.notes += [f"{', '.join(modes)}: {note}" for note, modes in notes_of.items()]
     head = {name: value for name, value in head_of(step, context).items() if name != "notes"}
     for mode, fields in answers.items():
         if parts[mode] == OK:
@@ -97,19 +97,19 @@ def page(step: Step, context: Context, *, out: str) -> Fields:
         "left_out": {},
     }
     encoded, notes = fitted(data)
-    context.notes += notes
+    context.warn(*notes)
     html = html_of(encoded)
     write(out, html)
     return {"out": out, "bytes": len(html), "parts": parts}
 
 
-def ask_all(
-    step: Step, context: Context
-) -> tuple[dict[str, str], dict[str, dict[str, Any]], dict[str, list[str]]]:
-    """Return `ok` or the reason for no answer by mode, the answers, and the modes by note."""
+def ask_all(step: Step, context: Context) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """Ask all modes, and pass their notes on. Return `ok` or the reason for no answer by mode, and
+    the answers by mode."""
     parts: dict[str, str] = {}
     answers: dict[str, dict[str, Any]] = {}
-    notes_of: dict[str, list[str]] = {}
+    warned: dict[str, list[str]] = {}
+    noted: dict[str, list[str]] = {}
     for name, (mode, options) in ASKED.items():
         of_mode = context.with_own_notes()
         try:
@@ -120,14 +120,17 @@ def ask_all(
         parts[name] = OK
         totals = fields.get("totals", {})
         answers[name] = {**fields, "totals": totals, "notes": of_mode.notes}
-        for note in of_mode.notes:
-            notes_of.setdefault(note, []).append(name)
+        for texts, modes_of in ((of_mode.warnings, warned), (of_mode.provenance, noted)):
+            for text in texts:
+                modes_of.setdefault(text, []).append(name)
     if "memory" not in answers:
         # The allocator's events need no program.
         of_memory = context.with_own_notes()
         runtime = runtime_anyway(step.device.trace, step.device.plane.name, of_memory)
         answers["memory"] = {**runtime, "notes": of_memory.notes}
-    return parts, answers, notes_of
+    context.warn(*(f"{', '.join(modes)}: {text}" for text, modes in warned.items()))
+    context.note(*(f"{', '.join(modes)}: {text}" for text, modes in noted.items()))
+    return parts, answers
 
 
 # ----------------------------------------------------------------------------------------------
@@ -153,7 +156,7 @@ def classes_without_scope(ledger: Sequence[Entry]) -> Times:
 
 
 def classes_of_scopes(ledger: Sequence[Entry], scopes: Iterable[Mapping[str, Any]]) -> list[Times]:
-    """Return the times of each scope including the scopes inside it."""
+    """Return the times by class of each scope, including scopes inside."""
     shown: dict[str, Times] = {row["scope"]: {} for row in scopes}
     of_scope = summed(
         (entry for entry in ledger if entry.executions.op.scope),
@@ -162,7 +165,7 @@ def classes_of_scopes(ledger: Sequence[Entry], scopes: Iterable[Mapping[str, Any
     for parts, times in of_scope.items():
         for depth in range(len(parts) + 1):
             above = shown.get("/".join(parts[:depth]))
-            # The scope is deeper than the rows go, or beyond the last row.
+            # No row has the scope, because the scope is too deep or beyond the last row.
             if above is None:
                 break
             for name, duration in times.items():
@@ -195,14 +198,14 @@ def op_row(op: Op, name: str) -> StripOp:
 
 
 def fitted(data: PageData) -> tuple[str, list[str]]:
-    """Return the data as JSON of limited size, and notes on the rows and texts that were cut."""
+    """Return the data as JSON of limited size, and notes on rows and texts that were left out."""
     rows, longest = ROWS, LONGEST_TEXT
     while True:
         kept = shortened(data, rows)
         n_notes = len(kept["notes"])
         if kept["left_out"]:
             said = ", ".join(f"{n} of {name}" for name, n in kept["left_out"].items())
-            kept["notes"].append(f"rows left out of the page, so that it stays small: {said}")
+            kept["notes"].append(f"rows left out to keep the page small: {said}")
         cut_texts(kept, longest)
         encoded = json.dumps(kept, separators=(",", ":"), allow_nan=False)
         for character, escape in ESCAPES.items():
@@ -213,9 +216,10 @@ def fitted(data: PageData) -> tuple[str, list[str]]:
 
 
 def shortened(data: PageData, rows: int) -> PageData:
-    """Return a copy with at most so many rows in each list, except for the strip's.
+    """Return a copy of the data with at most `rows` rows in each list. Lists of the strip stay
+    complete.
 
-    `left_out` counts the rows that the answers lost.
+    The field `left_out` of the copy counts the rows that were left out of each answer.
     """
     scopes = data["answers"]["by_scope"]["scopes"]
     left_out: dict[str, int] = {}
@@ -230,8 +234,8 @@ def shortened(data: PageData, rows: int) -> PageData:
             if path[0] == "strip" or len(value) <= rows:
                 places: Iterable[int] = range(len(value))
             elif path[-1] == "scopes" or path == ("classes", "by_scope"):
-                # A scope takes no longer than the scope around it and follows it, so the longest
-                # scopes are still a tree.
+                # A scope takes no longer than its parent scope and is listed after the parent, so
+                # the longest scopes still form a tree.
                 longest = nlargest(rows, range(len(value)), lambda i: scopes[i]["total_dur_ps"])
                 places = sorted(longest)
             else:
@@ -252,9 +256,10 @@ def shortened(data: PageData, rows: int) -> PageData:
 
 
 def around_picked(steps: Sequence[Mapping[str, object]], n: int) -> range:
-    """Return the places of the picked step and its neighbours.
+    """Return the indices of the picked step and the neighbouring steps.
 
-    All other lists begin with their most important rows.
+    Only this list needs a special choice of rows: all other lists begin with the most important
+    rows.
     """
     picked = next((i for i, step in enumerate(steps) if "picked" in step), 0)
     first = max(0, min(picked - n // 2, len(steps) - n))
@@ -262,12 +267,15 @@ def around_picked(steps: Sequence[Mapping[str, object]], n: int) -> range:
 
 
 def write(out: str, html: bytes) -> None:
-    """Write the file completely or not at all: first beside its place, then into it."""
+    """Write the page completely or not at all: write a temporary file in the same folder, then
+    rename that file."""
     target = os.path.realpath(out)
     half = os.path.join(os.path.dirname(target), f".page-{os.getpid()}.part")
     try:
         if os.path.exists(target) and not os.path.isfile(target):
-            raise NoAnswer("cant_write", detail=f"{out}: not a regular file")
+            raise NoAnswer(
+                "cant_write", detail=f"--out {out} is not a regular file; give another name"
+            )
         with open(half, "xb") as file:
             file.write(html)
         os.replace(half, target)

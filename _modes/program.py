@@ -1,4 +1,4 @@
-"""The decisions of the compiler: collectives, kernels, parameters and the effects of flags."""
+"""Show the decisions of the compiler: collectives, kernels, parameters and the effects of flags."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from _proto.hlo.parameters import Parameter
     from _proto.hlo.program import Instruction
 
-    # What kernels of one row share: name, VMEM used and allowed, and the declared cost.
+    # Facts that kernels of one row share: name, VMEM used, VMEM allowed, declared cost.
     Kernel = tuple[str, "int | None", "int | None", "DeclaredCost | None"]
-    # The executions of each instruction.
+    # Executions by instruction.
     Ran = dict[Instruction, list[Executions]]
 
 N_SET_FLAGS = 200
@@ -78,7 +78,7 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
 
 
 def collective_rows(planned: Sequence[Planned]) -> list[ProgramCollective]:
-    """Return rows by collective, how it runs, and its plan; most exposed time first."""
+    """Return one row for each collective, way to run it and plan; most exposed time first."""
     alike: dict[tuple[str, str, tuple[str, ...]], list[Planned]] = {}
     for collective in planned:
         key = collective.collective, collective.how, tuple(collective.plan)
@@ -125,7 +125,7 @@ def kernel_rows(instructions: Iterable[Instruction], ran: Ran) -> list[ProgramKe
     groups = {kernel: executions_of(found, ran) for kernel, found in alike.items()}
 
     def rank(kernel: Kernel) -> list[Any]:
-        # Unknown figures come first.
+        # Among kernels of equal time and name, unknown figures come first.
         name, used, limit, declared = kernel
         facts = [(fact is not None, fact or 0) for fact in (used, limit, *(declared or ()))]
         return [-groups[kernel].total, name, *facts[:2], declared is not None, facts[2:]]
@@ -168,7 +168,8 @@ def retry_rows(instructions: Iterable[Instruction], ran: Ran) -> list[Retry]:
 
 
 def rank_of(parameter: Parameter) -> tuple[bool, int, int, tuple[int, ...]]:
-    """Return the sort key: most bytes first; parameters of unknown size come last."""
+    """Return the sort key of a parameter: most bytes first; parameters of unknown size come
+    last."""
     size = bytes_of(parameter)
     return size is None, -(size or 0), parameter.number, parameter.shape_index
 
@@ -185,7 +186,7 @@ def tail_row(omitted: Sequence[Parameter]) -> ParametersTail:
 
 
 def donated_unused_bytes(parameters: Iterable[Parameter]) -> int | None:
-    """Return the bytes of parameters that were donated although no output takes their memory."""
+    """Return the bytes of donated parameters with memory that no output takes over."""
     return hbm_bytes(
         parameter for parameter in parameters if parameter.is_donor and not parameter.is_aliased
     )
@@ -219,12 +220,12 @@ def parameter_row(parameter: Parameter, n_devices: int | None) -> ParameterRow:
 
 
 def global_shape(parameter: Parameter, n_devices: int | None) -> str | None:
-    """Return the shape of the user's array, rounded up if tiles are uneven; None if unknown."""
+    """Return the shape of the user's array, rounded up if tiles are uneven, or None if unknown."""
     array, sharding = parameter.array, parameter.sharding
     if array is None:
         return None
     if sharding is None:
-        # A single device holds the whole array. With several, it may be a tile.
+        # A single device holds the whole array; one of several devices may hold only a tile.
         return array.text if n_devices == 1 else None
     tiles = sharding.tiles(len(array.dims))
     if tiles is None:

@@ -1,4 +1,4 @@
-"""All steps of all devices as one small object, to be kept and compared."""
+"""Print all steps of all devices as one small object, the input of `compare` and `spread`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The distance of each source line from the roofs of the chip."""
+"""Show the distance of each source line from the roofs of the chip."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def roofline(
     ranked = sorted(verdicts, key=shortfall_rank)
     shown = verdicts if top is None else ranked[:top]
     tail: TailIfAsked = {} if top is None else {"tail": tail_row(ranked[top:])}
-    context.notes += [*roofline_notes(verdicts), *roofs.choice.notes]
+    context.warn(*roofline_notes(verdicts))
+    context.note(*roofs.choice.notes)
     return {
         **chip_fields(roofs),
         "peaks_used": {**peaks_used(roofs), "bytes": traffic},
@@ -72,7 +73,7 @@ def roofline(
 
 
 def shortfall_rank(verdict: Verdict) -> tuple[int, str, str]:
-    """Return the sort key: the largest shortfall first."""
+    """Return the sort key of a verdict: largest shortfall first."""
     return -verdict.shortfall, verdict.part.whole.op.agg_key, verdict.part.kernel or ""
 
 
@@ -128,7 +129,7 @@ def roofline_row(verdict: Verdict) -> RooflineGroup:
 
 
 def step_summary(ranked: Sequence[Verdict], compute: int) -> StepSummary:
-    """Return averages and sums over the verdicts, which are in the order of their shortfalls."""
+    """Return averages and sums over the verdicts. Verdicts must be sorted by shortfall."""
     over = [verdict for verdict in ranked if verdict.is_over_roof]
     under = [verdict for verdict in ranked if not verdict.is_over_roof]
     rooflined = sum(verdict.total for verdict in ranked)
@@ -204,7 +205,7 @@ def skipped_row(skipped: Skipped, utilization: float | None) -> SkippedGroup:
 
 
 def hbm_util(part: Part, roofs: Roofs, hbm_only: bool) -> float | None:
-    """Return the HBM utilization of a part without a roof; None if its bytes are unknown."""
+    """Return the HBM utilization of a part without a roof, or None without bytes."""
     time, total = roofs.t_memory(part.n_bytes(hbm_only)), part.group.total
     # XLA writes 0 bytes for an opaque op, so 0 means unknown.
     if not part.bytes_accessed or time is None or not total:
@@ -220,8 +221,8 @@ def roofline_notes(verdicts: Sequence[Verdict]) -> list[str]:
         ops = [verdict.part.whole.op for verdict in over]
         notes.append(
             over_roof_note(
-                f"{len(over)} groups have a roofline_util above 1, a wrong dtype, peak or flop"
-                " count",
+                f"{len(over)} groups have a roofline_util above 1, because a dtype, a peak or a"
+                " flop count is wrong",
                 (op.source_inner or op.agg_key for op in ops),
             )
         )

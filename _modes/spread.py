@@ -54,8 +54,10 @@ def spread(
         steps=steps,
         on_each=in_processes if sum(map(size_of, places)) > SMALL_FILE else in_turn,
     )
-    context.notes += [f"a host can't be read: {why}" for why in found.unreadable]
-    context.notes += found.notes
+    context.warn(
+        *(f"a host is left out, because it cannot be read: {why}" for why in found.unreadable),
+        *found.notes,
+    )
     answer: fields.Returned = {
         "status": "ok",
         "mode": request.mode,

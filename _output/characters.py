@@ -1,4 +1,4 @@
-"""Show text on a terminal: escape characters, measure their width, cut texts.
+"""Escape characters, measure their width on a terminal, and cut texts.
 
 Names in a trace can have any characters. Those that would move the cursor, change the direction of
 writing or pile up over a letter are shown as escapes, and so are those that the stream's encoding
@@ -7,12 +7,16 @@ lacks.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+# What is shown instead of characters that the encoding lacks.
+IN_ASCII = {"…": "...", "µ": "u", "·": "-"}
+MICROSECONDS_RE = re.compile(r"(?<=\d) us\b")
 # The number of marks over one letter that languages need; further marks are escaped.
 MOST_MARKS = 2
 
@@ -23,8 +27,8 @@ class Characters:
     def __init__(self, encoding: str) -> None:
         self.encoding = encoding
         self._known: dict[str, str] = {}
-        self.ellipsis = "…" if self._has("…") else "..."
-        self.micro = "µ" if self._has("µ") else "u"
+        self.ellipsis = self.seen("…")
+        self.micro = self.seen("µ")
 
     def _has(self, character: str) -> bool:
         try:
@@ -35,6 +39,10 @@ class Characters:
 
     def unit(self, name: str) -> str:
         return f"{self.micro}s" if name == "us" else name
+
+    def prose(self, text: str) -> str:
+        """Escape a sentence, and write its microseconds as tables do."""
+        return MICROSECONDS_RE.sub(f" {self.micro}s", self.seen(text))
 
     def seen(self, text: str, longest: int = 0) -> str:
         """Escape characters that can't be shown; keep only both ends of a far too long text."""
@@ -60,7 +68,9 @@ class Characters:
 
         # Letters that are written from right to left also move their neighbours.
         is_safe = character.isprintable() and bidirectional(character) not in ("R", "AL", "AN")
-        shown = character if is_safe and self._has(character) else escaped(character)
+        shown = character
+        if not is_safe or not self._has(character):
+            shown = IN_ASCII.get(character) or escaped(character)
         self._known[character] = shown
         return shown
 

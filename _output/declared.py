@@ -1,4 +1,4 @@
-"""Read the declared fields: their types, units and documentation."""
+"""Read types, units and documentation of the declared fields."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def absent_of(mode: str) -> type:
 
 
 def fields_of(declared: Any) -> list[Field]:
-    """Return all fields of a class, inherited ones first."""
+    """Return all fields of a class, inherited fields first."""
     classes = (*bases_of(declared), declared)
     docs = {name: doc for of in classes for name, doc in own_docs(of)}
     hints = get_type_hints(declared, include_extras=True)
@@ -45,9 +45,9 @@ def fields_of(declared: Any) -> list[Field]:
 
 
 def bases_of(declared: Any) -> list[Any]:
-    """Return all classes that a class inherits from, the furthest first.
+    """Return all classes that a class inherits from, the most distant ancestor first.
 
-    Python does not keep the bases of a `TypedDict`, so read them in the source.
+    Python does not keep the bases of a `TypedDict`, so the function parses the source.
     """
     node = statements(declared.__module__)[declared.__name__][0]
     if not isinstance(node, ast.ClassDef):
@@ -68,7 +68,7 @@ def own_docs(declared: Any) -> list[tuple[str, str]]:
     """Return the names and documentation of a class's own fields, in order."""
     node, doc = statements(declared.__module__)[declared.__name__]
     if not isinstance(node, ast.ClassDef):
-        # `Name = TypedDict("Name", {"class": …})`: a field that is a keyword of Python.
+        # `Name = TypedDict("Name", {"class": …})`: a field with a name that is a Python keyword.
         return [(name, doc) for name in declared.__annotations__]
     return [
         (field.target.id, doc)
@@ -79,9 +79,9 @@ def own_docs(declared: Any) -> list[tuple[str, str]]:
 
 @cache
 def statements(module: str) -> dict[str, tuple[ast.stmt, str]]:
-    """Return the classes and assignments of a module by name, each with the string after it."""
+    """Return the classes and assignments of a module by name, each with the following docstring."""
     spec = sys.modules[module].__spec__
-    # The loader finds the source in an archive, too.
+    # The loader also finds the source in a zip archive.
     source = spec.loader.get_source(module)  # type: ignore[union-attr]
     found: dict[str, tuple[ast.stmt, str]] = {}
     for node, doc in documented(ast.parse(source).body):
@@ -93,7 +93,7 @@ def statements(module: str) -> dict[str, tuple[ast.stmt, str]]:
 
 
 def documented(body: list[ast.stmt]) -> list[tuple[ast.stmt, str]]:
-    """Pair each statement with the string literal after it, empty if there is none."""
+    """Pair each statement with the following string literal, or with an empty string."""
     found = []
     for node, following in zip(body, [*body[1:], None], strict=True):
         doc = ""

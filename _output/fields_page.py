@@ -1,7 +1,7 @@
 """Write FIELDS.md from the declared fields: `python -m _output.fields_page >FIELDS.md`.
 
-Each mode has one table: first the fields of the answer, then in bold the path of each object with
-its fields below it. Classes that several modes share have a table of their own each.
+Each mode has one table: first the fields of the answer, then the path of each object in bold with
+the object's fields below. Each class that several modes share has a separate table.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ TEMPLATE = Path(__file__).with_name("fields_template.md")
 WORD = r"\w+"
 MARKER = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)
 WORDS = {int: "integer", float: "number", str: "text", bool: "boolean", NoneType: "null"}
-# The fields of a shared class with fewer fields are repeated where they are inherited.
+# Shared classes with fewer fields than this have no separate table: each class that inherits such
+# fields repeats them.
 FEW_FIELDS = 4
-# Classes with a section of their own, by its anchor.
+# Classes with a separate section, and the anchor of the section.
 SECTIONS = {common.StepAnswer: "step", common.Lead: "lead", common.AbsentAnswer: "absent"}
-# Classes that are not repeated, with the link to their fields.
+# Classes with fields that are never repeated, and the link to the fields.
 LINKS = {
     common.StepAnswer: "all fields of [every mode of one step](#step)",
     common.StepFields: "all fields of [every mode of one step](#step)",
@@ -38,10 +39,10 @@ HEADER = ["| field | type | meaning |", "|---|---|---|"]
 
 
 class Page:
-    """The tables of the page; what a mode's table shows decides which shared tables there are."""
+    """All tables of the page. The tables of the modes decide which shared tables exist."""
 
     def __init__(self) -> None:
-        # The paths at which the objects of a shared class are printed.
+        # Paths where answers have objects of a shared class.
         self.shared: dict[Any, list[str]] = {}
 
     def section(self, name: str) -> str:
@@ -61,7 +62,8 @@ class Page:
 
     def shared_tables(self) -> Iterator[str]:
         done: set[Any] = set()
-        # Tables can mention further classes.
+        # A shared table can mention further shared classes, so repeat until every class has a
+        # table.
         while left := [declared for declared in self.shared if declared not in done]:
             declared = left[0]
             done.add(declared)
@@ -72,7 +74,7 @@ class Page:
             yield "\n".join([f'<a id="shared-{name}"></a>', f"### {name}", "", said, "", *rows])
 
     def mention(self, declared: Any, place: str) -> str:
-        """Return a link to a shared class, after noting where its objects are."""
+        """Note where answers have objects of a shared class, and return a link to its table."""
         places = self.shared.setdefault(declared, [])
         if place not in places:
             places.append(place)
@@ -80,7 +82,7 @@ class Page:
 
 
 class Table:
-    """One table: a row for each field of a class, and for the fields of the objects in it."""
+    """One table, with a row for each field of a class and of the objects inside."""
 
     def __init__(self, page: Page, anchor: str, name: str = "") -> None:
         self.page, self.anchor = page, anchor
@@ -95,7 +97,7 @@ class Table:
         return [*head, *HEADER, *rows]
 
     def rows(self, declared: Any, path: str) -> Iterator[str]:
-        """Yield the rows of an object, and after them the rows of the objects in it."""
+        """Yield the rows of an object, then the rows of the objects inside."""
         objects = []
         for field in shown_fields(declared):
             place = f"{path}.{field.name}".lstrip(".")
@@ -167,7 +169,8 @@ class Table:
 
 
 def about(declared: Any, said: str, links: str) -> Iterator[str]:
-    """Yield the documentation of an object's class, unless the field already says the same."""
+    """Yield the documentation of an object's class, unless the field's documentation contains
+    it."""
     doc = doc_of(declared)
     if doc.rstrip(".") not in said:
         yield doc
@@ -180,7 +183,7 @@ def is_shared(declared: Any) -> bool:
 
 
 def linked_bases(declared: Any) -> list[Any]:
-    """Return the bases that are not repeated, without the bases of those."""
+    """Return the base classes that the page links to instead of repeating their fields."""
     if declared in SECTIONS:
         return []
     linked = [
@@ -193,14 +196,14 @@ def linked_bases(declared: Any) -> list[Any]:
 
 
 def shown_fields(declared: Any) -> list[Field]:
-    """Return the fields that the table of a class lists, the optional ones last."""
+    """Return the fields that the table of a class lists, optional fields last."""
     linked = {field.name for base in linked_bases(declared) for field in fields_of(base)}
     shown = [field for field in fields_of(declared) if field.name not in linked]
     return sorted(shown, key=lambda field: not field.is_required)
 
 
 def classes_in(of: Any, brackets: str = "") -> Iterator[tuple[Any, str]]:
-    """Yield the classes of objects in a type, each with `[]` for each list or map around it."""
+    """Yield the classes of objects in a type, each with one `[]` per enclosing list or map."""
     if is_typeddict(of):
         yield of, brackets
     inside = "[]" if get_origin(of) in (list, dict) else ""

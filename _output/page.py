@@ -1,4 +1,4 @@
-"""Put the page together: its parts and the answers' JSON in one HTML file."""
+"""Build the page: one HTML file with all parts of the page and the JSON of the answers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from base64 import b64encode
 from hashlib import sha256
 
 FOLDER = "page_parts"
-# In the order of the page. Scripts share one scope; the last one starts.
+# Scripts of the page in order. All scripts share one scope; the last script starts the page.
 SCRIPTS = "core marks table flame charts roofline memory overview sections".split()
 
 
 def html_of(encoded: str) -> bytes:
-    """Return the page for its JSON."""
+    """Return the HTML of the page with the given JSON."""
     style = part("page.css")
     scripts = "\n".join(part(f"{name}.js") for name in SCRIPTS)
     script = f'(() => {{\n"use strict";\n{scripts}\n}})();\n'
@@ -30,12 +30,12 @@ def html_of(encoded: str) -> bytes:
 
 
 def part(name: str) -> str:
-    """Read a part of the page, also from an archive."""
+    """Read a part of the page from a folder or a zip archive."""
     data = pkgutil.get_data("_output", f"{FOLDER}/{name}")
-    assert data is not None  # Both of Python's loaders, for files and archives, return data.
+    assert data is not None  # Python's loaders for files and for archives both return data.
     return data.decode()
 
 
 def hash_of(text: str) -> str:
-    """Return the hash by which the page's policy allows its own style and script, and no others."""
+    """Return the hash that the page's security policy uses to allow only this style or script."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

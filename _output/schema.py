@@ -28,15 +28,15 @@ def schema_of(mode: str) -> Json:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"compute_breakdown PROFILE --mode {mode}",
-        "description": "An answer, or an object that says why there is none. x-unit is the unit of"
-        " a figure.",
+        "description": "An answer, or an object that says why there is no answer. x-unit is the"
+        " unit of a figure.",
         "oneOf": found,
         "$defs": objects,
     }
 
 
 def of_type(of: Any, objects: Json) -> Json:
-    """Return the schema of a type; the schemas of its objects are added to `objects`."""
+    """Return the schema of a type, and add the schemas of objects in the type to `objects`."""
     origin, parts = get_origin(of), get_args(of)
     if is_typeddict(of):
         if of.__name__ not in objects:
@@ -59,7 +59,7 @@ def of_type(of: Any, objects: Json) -> Json:
 
 
 def of_union(schemas: list[Json]) -> Json:
-    """Return the schema of a value of one of these types, such as a type or null."""
+    """Return the schema of a value that fits one of several schemas, such as a type or null."""
     first, *others = schemas
     if others == [{"type": "null"}] and "type" in first:
         nullable = {**first, "type": [first["type"], "null"]}

@@ -1,75 +1,211 @@
-"""Show an answer as text: a head, the sentences and tables of the mode, the notes.
+"""Show an answer as text for a terminal: columns, cutting, wrapping.
 
 All text comes from the object that is printed as JSON.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from _output.characters import Characters
-from _output.layout import INDENT, Says, lines_of, wrapped
+from _output.figures import FIGURES
+from _output.fill import (
+    INDENT,
+    Figure,
+    Grid,
+    Name,
+    Paragraph,
+    is_figure,
+    texts_of,
+    with_unit,
+)
+from _output.screen import View
+from _output.screens import blocks_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any, Final
 
-    from _output.layout import Part
+    from _output.figures import Unit
+    from _output.fill import Span
+    from _output.screen import Column
 
     Json = dict[str, Any]
 
-# The head of modes of one step. A sentence with a field that the object lacks is left out.
-HEAD = (
-    Says("{mode}: {trace:file}, {device} ({device_type})"),
-    Says(
-        "step {step_name} (index {step_id}): {step_duration_ps:time} on the {clock}'s clock;"
-        " program {program.name}",
-        when="step_source",
-    ),
-    Says(
-        "all ops of the device: {step_duration_ps:time} on the {clock}'s clock;"
-        " program {program.name}",
-        when="!step_source",
-    ),
-)
-NO_ANSWER = (
-    Says("{mode}: no answer for {profile_dir:file}: {reason}"),
-    Says("{detail:whole}"),
-    *(
-        Says(f"available {what}: {{available_{what}:whole}}", when=f"available_{what}")
-        for what in ("devices", "hosts", "lines", "planes", "steps", "kernels", "ops", "scopes")
-    ),
-)
-
-# The last line.
-GATE = Says("\ngate: {gate.says:whole}", when="gate")
+WIDTH: Final = 100
+# A narrower terminal gets lines of this width.
+NARROWEST: Final = 60
+GAP: Final = "  "
+# Stands for a blank at which no line is broken. Names cannot contain it, since it is escaped there.
+TIED: Final = "\0"
+# Limits on a sentence and on one name in it, in columns of the terminal.
+LONGEST_SENTENCE, LONGEST_NAME = 1000, 70
+PROSE = ("whole", "clause")
+WHOLE = (*PROSE, "stack", "values")
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
+WARNING: Final = "\x1b[33m"
 
 
-def parts_of(mode: str) -> tuple[Part, ...]:
-    """Return the sentences and tables of a mode."""
-    if mode in ("compare", "spread", "anatomy"):
-        from _output.text_of_captures import PARTS
-    elif mode in ("comm", "memory", "idle", "program", "kernel"):
-        from _output.text_of_steps import PARTS
-    else:
-        from _output.text_of_time import PARTS
-    return PARTS[mode]
+class Style(NamedTuple):
+    """The width of lines, and whether the terminal has bold letters and colours."""
+
+    width: int = WIDTH
+    has_colours: bool = False
 
 
-def text_of(fields: Json, encoding: str) -> str:
+def text_of(
+    fields: Json, encoding: str, view: View | None = None, style: Style | None = None
+) -> str:
     """Return an answer as text for a stream with this encoding."""
-    return "\n".join(paragraphs(fields, Characters(encoding))) + "\n"
+    page = Page(Characters(encoding), style or Style())
+    return "\n".join(page.lines_of(fields, view or View())) + "\n"
 
 
-def paragraphs(fields: Json, characters: Characters) -> Iterator[str]:
-    parts = parts_of(fields["mode"])
-    head = NO_ANSWER if fields["status"] == "absent" else HEAD
-    name, file = fields["profile_dir"], fields.get("xplane_file")
-    if file:
-        fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
-    for part in (*head, *parts):
-        yield from lines_of(part, fields, characters)
-    if fields["notes"]:
-        yield from ("", "notes")
-    for note in fields["notes"]:
-        yield from wrapped(characters.seen(note), characters, f"{INDENT}- ", INDENT * 2)
-    yield from lines_of(GATE, fields, characters)
+class Page:
+    """Lays out an answer for one stream."""
+
+    def __init__(self, characters: Characters, style: Style) -> None:
+        self.characters = characters
+        self.width = max(style.width, NARROWEST)
+        self.has_colours = style.has_colours
+
+    def lines_of(self, fields: Json, view: View) -> Iterator[str]:
+        if fields.get("headline"):
+            yield from self.bold(self.wrapped(self.characters.prose(fields["headline"]), rest=""))
+        for block in blocks_of(fields, view):
+            if isinstance(block.part, Grid):
+                yield from self.lines_of_table(block.part, block.unit)
+            else:
+                yield from self.lines_of_sentence(block.part, block.unit)
+        if fields.get("next_steps") or fields["notes"]:
+            yield ""
+        for step in fields.get("next_steps", ()):
+            # A command is not broken, so that it can be copied.
+            command = f"next: {self.seen(step['command'])}"
+            both = f"{command}  # {self.seen(step['why'])}"
+            yield both if view.shows_all or self.characters.width(both) <= self.width else command
+        for line in self.joined(dict.fromkeys(fields["notes"])):
+            yield from self.wrapped(line, "- ")
+        if fields.get("gate"):
+            yield from ("", f"gate: {self.seen(fields['gate']['says'])}")
+
+    def joined(self, notes: Iterable[str]) -> list[str]:
+        """Put short notes on one line."""
+        lines: list[str] = []
+        for note in map(self.characters.prose, notes):
+            both = f"{lines[-1]}; {note}" if lines else note
+            if lines and self.characters.width(both) + len(INDENT) <= self.width:
+                lines[-1] = both
+            else:
+                lines.append(note)
+        return lines
+
+    def seen(self, text: str) -> str:
+        return self.characters.seen(text)
+
+    def bold(self, lines: Sequence[str]) -> Iterator[str]:
+        for line in lines:
+            yield f"{BOLD}{line}{PLAIN}" if self.has_colours else line
+
+    # ------------------------------------------------------------------------------------------
+    # Sentences.
+
+    def lines_of_sentence(self, sentence: Paragraph, unit: Unit) -> Iterator[str]:
+        if sentence.is_new:
+            yield ""
+        yield from self.wrapped(self.sentence(sentence.spans, unit))
+
+    def sentence(self, spans: Sequence[Span], unit: Unit) -> str:
+        return "".join(self.span(span, unit) for span in spans)
+
+    def span(self, span: Span, unit: Unit) -> str:
+        if isinstance(span, Figure):
+            shown = (
+                TIED.join(filter(None, (self.name(key, "name"), text, self.characters.unit(name))))
+                for key, text, name in with_unit(span, unit)
+            )
+            return ", ".join(shown)
+        return self.name(span.text, span.kind) if isinstance(span, Name) else self.seen(span)
+
+    def name(self, text: str, kind: str) -> str:
+        longest = LONGEST_SENTENCE if kind in WHOLE else LONGEST_NAME
+        if kind in PROSE:
+            text = self.characters.prose(text)
+        return self.cut(self.characters.seen(text, longest), kind, longest)
+
+    def cut(self, text: str, kind: str, width: int) -> str:
+        """Cut a text to a width: keep the end of files, and both ends of other names."""
+        if kind == "file":
+            return self.characters.end_of(text, width)
+        return self.characters.ends_of(text, width)
+
+    def wrapped(self, text: str, first: str = "", rest: str = INDENT) -> list[str]:
+        """Break a text into lines, between words if possible."""
+        width = self.characters.width
+        lines = [first]
+        is_empty = True
+        for word in self.characters.ends_of(text, LONGEST_SENTENCE).split(" "):
+            left = word
+            if not is_empty and width(f"{lines[-1]} {left}") > self.width:
+                lines.append(rest)
+                is_empty = True
+            while width(lines[-1] + left) > self.width:
+                start = self.characters.start_of(left, self.width - width(lines[-1]))
+                lines[-1] += start
+                lines.append(rest)
+                left = left[len(start) :]
+            lines[-1] += left if is_empty else f" {left}"
+            is_empty = False
+        return [line.replace(TIED, " ") for line in lines]
+
+    # ------------------------------------------------------------------------------------------
+    # Tables.
+
+    def lines_of_table(self, grid: Grid, time: Unit) -> Iterator[str]:
+        if not grid.follows:
+            yield ""
+        if grid.title:
+            yield from self.bold(self.wrapped(self.sentence(grid.title, time)))
+        columns = []
+        for column, cells in zip(grid.columns, grid.cells, strict=True):
+            unit, texts = texts_of(column, cells, time)
+            heading = f"{column.heading} {self.characters.unit(unit)}".rstrip()
+            longest = self.width
+            columns.append([heading, *(self.characters.seen(text, longest) for text in texts)])
+        widths = self.widths_of(columns, grid.columns)
+        headings, *rows = zip(*columns, strict=True)
+        yield from self.bold([self.row(headings, grid.columns, widths)])
+        for i, row in enumerate(rows):
+            yield self.row(row, grid.columns, widths)
+            if i in grid.below:
+                below = self.sentence(grid.below[i], time)
+                if len(grid.below[i]) == 1:
+                    # The start of a sentence gets one line.
+                    below = self.characters.ends_of(below, self.width - 2 * len(INDENT))
+                yield from self.wrapped(below, INDENT * 2, INDENT * 2)
+
+    def row(self, cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+        last = max((i for i, cell in enumerate(cells) if cell), default=0)
+        # The last name of a row can be as wide as the rest of the line.
+        rest = self.width - len(INDENT) - sum(width + len(GAP) for width in widths[:last])
+        padded = []
+        for i, (cell, column, width) in enumerate(zip(cells, columns, widths, strict=True)):
+            shown = self.cut(cell, column.kind, width if i != last else max(width, rest))
+            pad = 0 if i > last else max(width, self.characters.width(shown))
+            padded.append(self.characters.padded(shown, pad, is_figure(column)))
+        return f"{INDENT}{GAP.join(padded)}".rstrip()
+
+    def widths_of(self, cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> list[int]:
+        """Return the widths of the columns; the widest names are cut if the line is too long."""
+        widths = [min(max(map(self.characters.width, texts)), self.width) for texts in cells]
+        names = [i for i, column in enumerate(columns) if column.kind not in FIGURES]
+        room = self.width - len(INDENT) - len(GAP) * (len(columns) - 1)
+        while sum(widths) > room:
+            wide = [i for i in names if widths[i] > columns[i].least] or [
+                i for i in names if widths[i] > len(self.characters.ellipsis)
+            ]
+            if not wide:
+                break
+            widths[max(wide, key=widths.__getitem__)] -= 1
+        return widths

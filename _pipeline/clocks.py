@@ -1,12 +1,13 @@
-"""The two clocks by which a trace times an op.
+"""Shift times of ops from the clock of the trace to the clock of the device.
 
-A profiler writes two times for an op. `offset_ps` and `duration_ps` are fitted to the host's
-clock. Steps have times on that clock only, so it decides which ops belong to a step. But the fit
-is uneven: it jumps, and it stretches some ops over their successors, which shrink to nothing. The
-duration and the order of ops are therefore those that the core measured, from the event's stats.
+A profiler writes two times for an op. `offset_ps` and `duration_ps` are fitted to the host's clock.
+Steps have times on the host's clock only, so the host's clock decides which ops belong to a step.
+But the fit is uneven: times jump, and some ops are stretched over following ops, which shrink to
+nothing. Therefore the durations and the order of ops come from the times that the core measured,
+which are stats of the events.
 
-Some ops, often loops, have no measured time. The start and the end of such an op are shifted by
-the offset of the latest measured time before them.
+Some ops, often loops, have no measured time. The start and the end of such an op are each shifted
+by the offset of the latest preceding measured time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 ON_DEVICE: Final = "device"
 ON_TRACE: Final = "trace"
-# Beyond any int64.
+# A time after every int64.
 _AFTER_ALL = 1 << 80
 
 # A time on the trace's clock, and the same time on the device's clock.
@@ -36,7 +37,7 @@ Mark = tuple[int, int]
 class Piece(NamedTuple):
     """Columns of events of a line, on both clocks. Device times are 0 if not measured."""
 
-    # The trace's times count from this time.
+    # Start times on the trace's clock are relative to this time.
     base: int
     metadata_ids: array[int]
     starts: array[int]
@@ -89,7 +90,8 @@ def piece_of(events: Events, base: int) -> Piece:
 
 
 class Clock(NamedTuple):
-    """The clock of a step: the device's if the core measured any op, else the trace's."""
+    """The clock of a step: the clock of the device if the core measured any op, else the clock of
+    the trace."""
 
     name: Literal["device", "trace"]
     # Offsets from the trace's clock to the device's, at the times that need one.
@@ -115,7 +117,8 @@ class Clock(NamedTuple):
 
 
 def clock_of(pieces: Sequence[Piece], times: Iterable[int]) -> Clock:
-    """Return the clock of these events; it can shift their times and the given times."""
+    """Return the clock for some pieces. The clock can shift the times in the pieces and the given
+    times."""
     if all(len(piece.unmeasured) == len(piece.starts) for piece in pieces):
         return Clock(ON_TRACE, {})
     to_shift = set(times)
@@ -127,10 +130,9 @@ def clock_of(pieces: Sequence[Piece], times: Iterable[int]) -> Clock:
 
 
 def _shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
-    """Return the offset of the device's clock from the trace's clock, at each time.
-
-    The offset is that of the latest measured start or end at or before the time. Times before all
-    of them take the offset of the first start.
+    """Return the offset of the device's clock from the trace's clock for each time. The offset at a
+    time is the offset of the latest measured start or end at or before the time. Times before all
+    measured times get the offset of the first start.
     """
     ordered = sorted(set(times))
     shifts = {}
@@ -143,8 +145,8 @@ def _shifts(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
 def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, int]:
     """Return the offset of the device's clock from the trace's clock, at each time.
 
-    The offset is that of the nearest measured start or end, of the later one if two are equally
-    near. At least one op must be measured.
+    The offset at a time is the offset of the nearest measured start or end; of two equally near
+    times, the later time counts. At least one op must be measured.
     """
     ordered = sorted(set(times))
     # At k, the latest mark after ordered[k - 1] and not after ordered[k].
@@ -153,7 +155,8 @@ def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, in
     first: list[Mark | None] = [None] * (len(ordered) + 1)
 
     def read_marks(piece: Piece, i: int, j: int) -> None:
-        # Of several marks at one time, the latest on the device's clock counts.
+        # If several marks have the same time on the trace's clock, the latest mark on the device's
+        # clock counts.
         marks = list(dict(sorted(piece.marks())).items())
         if not marks:
             return
@@ -168,7 +171,8 @@ def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, in
             if m < len(marks):
                 first[k + 1] = _later(first[k + 1], _mirrored(marks[m]))
 
-    # A piece between two times is read only if it can have a nearer mark than the pieces before.
+    # A piece between two times is read only if the piece can have a nearer mark than the pieces
+    # that were read before.
     for piece in reversed(pieces):
         i, j = bisect_left(ordered, piece.first), bisect_right(ordered, piece.reach)
         bound = piece.reach, _AFTER_ALL
@@ -186,7 +190,7 @@ def shifts_nearby(pieces: Sequence[Piece], times: Iterable[int]) -> dict[int, in
         nearest = before
         if after and not (before and time - before[0] < -after[0] - time):
             nearest = _mirrored(after)
-        assert nearest is not None  # since at least one op is measured
+        assert nearest is not None  # The function requires at least one measured op.
         shifts[time] = nearest[1] - nearest[0]
     return shifts
 
@@ -197,11 +201,13 @@ def _mirrored(mark: Mark) -> Mark:
 
 
 def _latest(pieces: Sequence[Piece], ordered: Sequence[int]) -> list[Mark | None]:
-    """Return the latest mark at or before each of the sorted times; None if all marks are later."""
+    """Return the latest mark at or before each of the sorted times, or None if all marks are
+    later."""
     # At k, the latest mark after ordered[k - 1] and not after ordered[k]; marks after all times are
     # in the last entry.
     latest: list[Mark | None] = [None] * (len(ordered) + 1)
-    # Start with the last piece, since its marks make those of earlier pieces unnecessary.
+    # Start with the last piece, because marks in late pieces make marks in early pieces
+    # unnecessary.
     for piece in reversed(pieces):
         i, j = bisect_left(ordered, piece.first), bisect_left(ordered, piece.reach)
         bound = piece.reach, _AFTER_ALL
@@ -218,7 +224,8 @@ def _latest(pieces: Sequence[Piece], ordered: Sequence[int]) -> list[Mark | None
 
 
 def _first_start(pieces: Sequence[Piece]) -> Mark:
-    """Return the earliest measured start; of several, the first on the device's clock."""
+    """Return the earliest measured start; of several equal starts, return the first on the device's
+    clock."""
     marks_of_pieces = (piece.marks() for piece in pieces)
     return min(mark for marks in marks_of_pieces for mark in marks[: len(marks) // 2])
 

@@ -1,4 +1,5 @@
-"""Carry the request, the notes and the progress callback of a run through all stages."""
+"""Carry the request, the notes and the progress callback of a run through all stages of the
+pipeline."""
 
 from __future__ import annotations
 
@@ -8,17 +9,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    # Called with the current activity, the bytes done, and the bytes in all (0 if unknown).
+    # The callback receives the current activity, the bytes done, and the total bytes (0 if
+    # unknown).
     OnProgress = Callable[[str, int, int], None]
 
 # Version of the printed fields: the major number changes when a field is removed or changes its
-# meaning or type, the minor number when one is added.
+# meaning or type, the minor number when a field is added.
 SCHEMA_VERSION: Final = "3.1"
 DEVICE = "/device:TPU:0"
 
 
 def forms_of_device(name: str) -> list[str]:
-    """Return the planes that a name can mean: the plane of that name, or a TPU by its number."""
+    """Return the names of planes that a device name can mean: the name itself, or the TPU with that
+    number."""
     number = name.removeprefix("TPU:")
     return [name, f"/device:TPU:{number}"] if number.isdecimal() else [name]
 
@@ -35,6 +38,11 @@ class Request(NamedTuple):
     mode_options: dict[str, Any]
     # The words of the command line.
     words: Sequence[str] = ()
+    # Choices of text and Markdown: also list what is small, and merge what differs in numbers.
+    shows_all: bool = False
+    merges: bool = True
+    # The number of rows, if it was given.
+    top: int | None = None
     # Further captures, in modes that take several.
     more_profiles: Sequence[str] = ()
 
@@ -44,16 +52,30 @@ class Request(NamedTuple):
 
 
 class Context:
-    """Holds the request, collects notes for the answer, and passes progress on."""
+    """The request of a run, the notes for the answer, and the progress callback.
+
+    A note says where figures come from: which file, step and peaks were chosen. A warning says what
+    is missing, assumed or doubtful.
+    """
 
     def __init__(self, request: Request, on_progress: OnProgress | None = None) -> None:
         self.request = request
-        self.notes: list[str] = []
         self.on_progress = on_progress
+        self.warnings: list[str] = []
+        self.provenance: list[str] = []
 
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+    @property
+    def notes(self) -> list[str]:
+        """Return all notes, each once: warnings first."""
+        return list(dict.fromkeys((*self.warnings, *self.provenance)))
+
+    def note(self, *texts: str) -> None:
+        self.provenance += texts
+
+    def warn(self, *texts: str) -> None:
+        self.warnings += texts
 
     def with_own_notes(self) -> Context:
-        """Return a context for a part of the run that decides itself which notes to keep."""
+        """Return a context with an empty list of notes, so that the caller can decide which notes
+        to keep."""
         return Context(self.request, self.on_progress)

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
     StepSource = Literal["steps", "modules"]
 
-# The name of a TensorCore's plane; a subprocess adds its id in brackets. Names of SparseCores go on
-# after the number.
+# Matches the name of a TensorCore's plane. Subprocesses add an id in brackets. Names of SparseCores
+# have more text after the number.
 TPU_RE = re.compile(r"/device:TPU:(?P<number>\d+)(?: \[\d+\])?\Z")
-# Where steps come from: the Steps line, or the XLA Modules line if there is no Steps line.
+# Steps come from the Steps line, or from the XLA Modules line if the plane has no Steps line.
 STEPS: Final = "steps"
 MODULES: Final = "modules"
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
-# Beyond any int64 of nanoseconds or picoseconds.
+# Times before and after every int64 of nanoseconds or picoseconds.
 BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
 
 
 class StepEvent:
-    """A step on the trace's clock; times count from the offset base of the ops line."""
+    """A step on the trace's clock. Times are relative to the base time of the ops line."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class StepEvent:
         name: str | None,
         start: int,
         end: int,
-        # Its start and end on the device's clock, if its event has them.
+        # Start and end of the step on the device's clock, if the step's event has these times.
         device_span: tuple[int, int] | None,
         n_events: int,
     ) -> None:
@@ -59,12 +59,12 @@ class StepEvent:
 
 
 class Device(NamedTuple):
-    """One device of a trace; times count from the offset base of its ops line."""
+    """One device of a trace. Times are relative to the base time of the device's ops line."""
 
     path: str
     trace: Trace
     plane: AnyPlane
-    # The process that wrote the plane; None if a merged capture does not say.
+    # The process that wrote the plane, or None if a merged capture does not say.
     rank: Rank | None
     programs: Programs
     lines: Sequence[AnyLine]
@@ -72,10 +72,10 @@ class Device(NamedTuple):
     steps: list[StepEvent]
     step_source: StepSource
     stats: Stats
-    # The hosts of the run, and the planes of this file.
+    # Names of the run's hosts, and of the planes in the file.
     hosts: list[str]
     planes: list[str]
-    # Returns True for the name of a file with the user's own code.
+    # A predicate that returns True for the name of a file with the user's own code.
     is_own: Callable[[str], bool]
 
     @property
@@ -96,8 +96,8 @@ def open_device(
     context: Context,
     is_own: Callable[[str], bool] = frames.is_not_library,
 ) -> Device:
-    """Return one device with its steps, or raise NoAnswer if it is missing or has no ops."""
-    # This imports protobuf, which may be missing.
+    """Return a device with steps, or raise NoAnswer if the device is missing or has no ops."""
+    # The module imports protobuf, which may be missing.
     from _proto.hlo.programs import Programs
 
     if name not in trace.plane_names:
@@ -118,7 +118,7 @@ def open_device(
         trace=trace,
         plane=plane,
         rank=trace.rank_of(name),
-        programs=Programs(trace, name, context.notes),
+        programs=Programs(trace, name, context.warnings),
         lines=lines,
         base=base,
         steps=steps,
@@ -131,17 +131,17 @@ def open_device(
 
 
 def noted_steps(plane: AnyPlane, line_name: str, base: int, context: Context) -> list[StepEvent]:
-    """Return the events of a line as steps, and note events that were left out."""
+    """Return the events of a line as steps, and add a note about events that were left out."""
     steps, n_dropped = read_steps(plane, line_name, base)
     if n_dropped:
-        context.note(
-            f"{n_dropped} events of the {line_name} line left out: they have no valid time"
+        context.warn(
+            f"{n_dropped} events of the {line_name} line left out, because they have no valid time"
         )
     return steps
 
 
 def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEvent], int]:
-    """Return the events of a line as steps, sorted by start, and the number of invalid events."""
+    """Return the events of a line as steps sorted by start, and the number of invalid events."""
     steps = []
     n_dropped = 0
     names: dict[int, str | None] = {}
@@ -166,11 +166,11 @@ def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEve
 
 
 def count_starts(device: Device) -> None:
-    """Set `n_events` of each step to the number of ops that start in it."""
+    """Set `n_events` of each step to the number of ops that start in the step."""
     steps = device.steps
-    # The number of starts before a border has two parts: from lists that reach across the border
-    # the starts before it, and all starts of lists that end before it, counted at the first border
-    # after them.
+    # The number of starts before a border has two parts: from a list of starts that crosses the
+    # border, the starts before the border; from a list that ends before the border, all starts. The
+    # latter are counted at the first border after the list.
     borders = sorted({border for step in steps for border in (step.start, step.end)})
     within = dict.fromkeys(borders, 0)
     before = [0] * (len(borders) + 1)

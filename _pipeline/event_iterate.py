@@ -1,4 +1,4 @@
-"""Event-iterate: read the events that start in a window, on the trace's clock."""
+"""Read the events that start in a window of the trace's clock (the stage event-iterate)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Admitted:
-    """The events of a window, and the number of events that had to be left out."""
+    """The events of a window, and the number of events that were left out."""
 
     def __init__(self, window: tuple[int, int]) -> None:
         self.window = window
         self.pieces: list[Piece] = []
         self.n_unresolved = 0
         self.n_negative = 0
-        # Aggregated events have no time, so they count for every window of the line.
+        # Aggregated events have no start time, so they count for every window of the line.
         self.n_aggregated = 0
 
     @property
@@ -34,7 +34,7 @@ class Admitted:
 
     @property
     def n_started(self) -> int:
-        """Count the events that start in the window, including those left out."""
+        """Count the events that start in the window, including events that were left out."""
         n_kept = sum(len(piece.starts) for piece in self.pieces)
         return n_kept + self.n_unresolved + self.n_negative
 
@@ -43,9 +43,9 @@ class Admitted:
         return [
             f"{n} XLA Ops events left out: they {what}"
             for n, what in (
-                (self.n_unresolved, "have a metadata id that resolves to nothing"),
+                (self.n_unresolved, "have no metadata"),
                 (self.n_negative, "have a negative duration"),
-                (self.n_aggregated, "tell how often something occurred instead of when"),
+                (self.n_aggregated, "have a number of occurrences instead of a time"),
             )
             if n
         ]
@@ -58,7 +58,7 @@ class Admitted:
         return min(piece.first for piece in self.pieces), max(piece.last for piece in self.pieces)
 
     def add(self, events: Events, shift: int, device: Device) -> None:
-        """Keep the events that have metadata and a valid duration, and count the others."""
+        """Keep events with metadata and a valid duration, and count all other events."""
         unknown = device.plane.unknown(set(events.metadata_ids))
         resolved = events
         if unknown:
@@ -74,16 +74,17 @@ ALWAYS = BEFORE_ALL, AFTER_ALL
 
 
 def read_events(device: Device, picked: StepEvent | None) -> Admitted:
-    """Return the events of one step; without a step, of the whole line."""
+    """Return the events of a step, or of the whole line if no step is given."""
     (admitted,) = admit(device, [(picked.start, picked.end) if picked else ALWAYS])
     return admitted
 
 
 def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
-    """Read the lines once, and return the events of each window; windows are sorted by start."""
+    """Read the device's lines once, and return the events of each window. Windows must be sorted by
+    start."""
     admitted = [Admitted(window) for window in windows]
     starts = [start for start, _ in windows]
-    # The latest end of each window and those before it.
+    # For each window, the latest end of the window and all earlier windows.
     reach = list(accumulate((end for _, end in windows), max))
     for line in device.lines:
         shift = line.base_ps - device.base

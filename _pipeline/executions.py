@@ -1,4 +1,4 @@
-"""Executions: the events of each op in a window, summed up."""
+"""Sum up the events of each op in a window: the executions of the op."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Longest:
 
     @cached_property
     def places(self) -> dict[int, int]:
-        """Return the place in the file of the first event that lasted so long, by metadata id."""
+        """Return, by metadata id, the position in the file of the op's first event with the longest
+        duration."""
         places: dict[int, int] = {}
         place = 0
         for piece in self._admitted.pieces:
@@ -52,24 +53,25 @@ class Executions:
 
     @property
     def longest_at(self) -> int:
-        """Return the place in the file of the longest event; the first of several."""
+        """Return the position in the file of the longest event; of several longest events, the
+        first."""
         return self._longest.places[self.metadata_id]
 
 
-# Pieces that are folded at once: enough to collect most executions of an op, and few enough to need
-# little memory.
+# Number of pieces that are folded at once: enough to collect most executions of an op, and few
+# enough to need little memory.
 N_FOLDED = 32
 
 
 def fold(ops: Mapping[int, Op], admitted: Admitted, clock: Clock) -> dict[int, Executions]:
-    """Return the executions of each op, by metadata id, in order of appearance."""
+    """Return the executions of each op by metadata id, in order of appearance."""
     found: dict[int, Executions] = {}
     longest = Longest({}, admitted, clock)
     for i in range(0, len(admitted.pieces), N_FOLDED):
         lasting: dict[int, list[int]] = defaultdict(list)
         for piece in admitted.pieces[i : i + N_FOLDED]:
             _, durations = clock.times(piece)
-            # This takes a third of the time of a loop.
+            # Mapping `append` takes a third of the time of a loop.
             lists = map(lasting.__getitem__, piece.metadata_ids)
             deque(map(list.append, lists, durations), maxlen=0)
         for metadata_id, of_op in lasting.items():

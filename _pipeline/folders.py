@@ -1,4 +1,4 @@
-"""Find traces in folders: a folder for each run, and in it a file for each host."""
+"""Find traces in folders: each run has a folder, with a file for each host."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _pipeline.context import Context
 
-# Returns the wanted files in a folder, by host.
+# A function that returns the wanted files in a folder by host.
 FilesIn = Callable[[str], dict[str, str]]
 
-# If a host has several files, the first of these suffixes is read.
+# Suffixes of trace files. If a host has several files, the file with the first suffix in this list
+# is read.
 _SUFFIXES = (".xplane.pb", ".xplane.pb.gz", ".xplane.riegeli")
-# If a folder has no trace, this many folders in it are searched for a hint.
+# Number of subfolders that are searched for a hint if a folder has no trace.
 _N_HINTS = 100
 
 
 def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, str]:
-    """Return the files in a folder, or in the newest run below it."""
+    """Return the files in a folder, or in the newest run below the folder."""
     files = files_in(profile)
     if files:
         return files
@@ -30,7 +31,7 @@ def files_below(profile: str, context: Context, files_in: FilesIn) -> dict[str, 
 
 
 def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | None:
-    """Return a folder with the wanted files, one level above or below a folder without them."""
+    """Return a folder with wanted files, one level above or below a folder without wanted files."""
     folders = [os.path.join(profile, name) for name in sorted(os.listdir(profile))[:_N_HINTS]]
     for folder in (*filter(os.path.isdir, folders), os.path.join(profile, os.pardir)):
         with suppress(OSError):
@@ -40,7 +41,8 @@ def folder_nearby(profile: str, context: Context, files_in: FilesIn) -> str | No
 
 
 def viewer_file_below(profile: str, context: Context) -> str | None:
-    """Return a file for the trace viewer, if there is one in place of a trace."""
+    """Return a file for the trace viewer that exists where a trace is expected, or None without
+    such a file."""
 
     def viewer_files_in(folder: str) -> dict[str, str]:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".trace.json.gz"))
@@ -51,7 +53,8 @@ def viewer_file_below(profile: str, context: Context) -> str | None:
 
 
 def is_folder(path: str) -> bool:
-    """Return whether a path is a folder. Raise OSError if access is denied, unlike isdir."""
+    """Return whether a path is a folder. Unlike `os.path.isdir`, raise OSError if access is
+    denied."""
     try:
         return stat.S_ISDIR(os.stat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -59,7 +62,7 @@ def is_folder(path: str) -> bool:
 
 
 def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dict[str, str]:
-    """Return the files of the newest run that has any; the names of runs sort by time."""
+    """Return the files of the newest run that has wanted files. Names of runs sort by time."""
     refused = None
     n_runs = 0
     found: dict[str, str] = {}
@@ -74,11 +77,11 @@ def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dic
                 newest = run
         except OSError as error:
             if not found:
-                context.note(f"run {run} can't be listed: {error.strerror}")
+                context.warn(f"run {run} is skipped, because it cannot be listed: {error.strerror}")
                 refused = error
     if found:
         kind = "a trace" if any(map(is_trace, found.values())) else "a record"
-        context.note(f"run {newest} taken" + (f", the newest with {kind}" if n_runs > 1 else ""))
+        context.note(f"using run {newest}" + (f", the newest with {kind}" if n_runs > 1 else ""))
     elif refused is not None:
         raise refused
     return found
@@ -95,9 +98,10 @@ def files_in(folder: str) -> dict[str, str]:
 
 
 def form_to_use(paths: list[str]) -> str:
-    """Return the file to read among those of one host: the first form that is not empty.
+    """Return the file to read among several files of one host: the first in order of `_SUFFIXES`
+    that is not empty.
 
-    JAX leaves an empty .xplane.pb if it would have more than 2 GiB.
+    JAX leaves an empty .xplane.pb if the trace exceeds 2 GiB.
     """
     paths = sorted(paths, key=lambda path: _SUFFIXES.index(suffix_of(path)))
     return next((path for path in paths if not is_empty(path)), paths[0])
@@ -117,7 +121,7 @@ def notes_on_forms(paths: Iterable[str]) -> Iterator[str]:
         others = [stem + suffix for suffix in _SUFFIXES if stem + suffix != path]
         for other in filter(os.path.exists, others):
             why = ", which is empty" if is_empty(other) else ""
-            yield f"{os.path.basename(path)} taken, not {os.path.basename(other)}{why}"
+            yield f"using {os.path.basename(path)} instead of {os.path.basename(other)}{why}"
 
 
 def is_trace(path: str) -> bool:

@@ -1,8 +1,8 @@
-"""Stacks of frames: their order, and the frames of the user's own code.
+"""Parse stacks: find the order of the frames, and the frames of the user's own code.
 
 A capture of March 2025 lists the outermost frame first, captures of January 2026 the innermost
-frame. A trace does not declare its order. But most ops have a `source` besides their stack, which
-is the innermost frame.
+frame. A trace does not declare the order. But most ops have a `source` besides the stack, and
+`source` is the innermost frame.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIBRARY_RE = re.compile(r"\A<|(?:\A|/)(?:site|dist)-packages(?:/|\Z)|/lib/python
 
 
 class Stack:
-    """Frames `file:line:column`; there is at least one."""
+    """A stack of at least one frame `file:line:column`."""
 
     def __init__(self, frames: tuple[str, ...]) -> None:
         self.frames = frames
@@ -47,10 +47,10 @@ class Stack:
         return digest_of(self.text)
 
 
-# Many ops share a stack.
+# Cache results, because many ops share a stack.
 @lru_cache(maxsize=1 << 12)
 def stack_of(text: str) -> Stack | None:
-    """Parse a stack, in the order of the trace; return None if it has no frames."""
+    """Parse a stack and keep the trace's order of frames; return None if the text has no frames."""
     frames = tuple(frame for line in text.split("\n") if (frame := line.strip()))
     return Stack(frames) if frames else None
 
@@ -68,7 +68,8 @@ def file_of(frame: str) -> str:
 
 
 def fits(source: str, frame: str) -> bool:
-    """Return whether a frame is at `file:line`, which some writers give without the folder."""
+    """Return whether a frame is at `file:line`. Some profilers write the file without the
+    folder."""
     line = line_of(frame)
     return line == source or line.endswith(f"/{source}")
 
@@ -84,7 +85,7 @@ def order_shown_by(stack: Stack, source: str | None) -> StackOrder | None:
 
 
 def majority(orders: Iterable[StackOrder | None]) -> StackOrder | None:
-    """Return the more frequent order; None if no order is known or both are equally frequent."""
+    """Return the more frequent order, or None if no order is known or both are equally frequent."""
     lead = 0
     for order in orders:
         lead += (order == INNERMOST_FIRST) - (order == OUTERMOST_FIRST)
@@ -98,11 +99,13 @@ def is_not_library(file: str) -> bool:
 def own_code(texts: Sequence[str]) -> Callable[[str], bool]:
     """Return a predicate that recognises the user's own files.
 
-    These are files with one of the texts in their names; without texts, all files but libraries.
+    Own files have one of the given texts in their names; without texts, all files outside of
+    libraries are own files.
     """
     return (lambda file: any(text in file for text in texts)) if texts else is_not_library
 
 
 def innermost_own(frames: Sequence[str], is_own: Callable[[str], bool]) -> str | None:
-    """Return the line of the user's innermost frame; frames are listed outermost first."""
+    """Return the line of the innermost frame in the user's own code; frames must be listed
+    outermost first."""
     return next((line_of(frame) for frame in reversed(frames) if is_own(file_of(frame))), None)

@@ -1,4 +1,4 @@
-"""Group executions by facts of their ops, and sum them up."""
+"""Group executions by facts of the executed ops, and sum up each group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Group:
-    """Executions that belong together; times and counts are over all of them."""
+    """Executions that belong together, with the sums of their times and counts."""
 
     __slots__ = ("members", "n", "total")
 
@@ -42,7 +42,7 @@ class Group:
         return Group([entry for entry in self.members if fact(entry.op)])
 
     def sum_of(self, fact: Callable[[Op], int | None]) -> int | None:
-        """Sum a fact over all executions, skipping unknown values; None if all are unknown."""
+        """Sum a fact over all executions, skipping unknown values, or None if all are unknown."""
         return sum_known((entry.n, fact(entry.op)) for entry in self.members)
 
     def executions_by(self, fact: Callable[[Op], str]) -> dict[str, int]:
@@ -52,7 +52,8 @@ class Group:
         return {key: group.total for key, group in group_by(self.members, fact).items()}
 
     def hbm_bytes(self) -> int | None:
-        """Return the bytes to and from HBM; None if a member does not say where its bytes go."""
+        """Return the bytes to and from HBM, or None if the memory that a member accesses is
+        unknown."""
         if any(entry.op.bytes_accessed and entry.op.hbm_bytes is None for entry in self.members):
             return None
         return self.sum_of(lambda op: op.hbm_bytes)
@@ -63,13 +64,13 @@ class Group:
 
 
 def sum_known(facts: Iterable[tuple[int, int | None]]) -> int | None:
-    """Sum `n * value`, skipping unknown values; None if all are unknown."""
+    """Sum `n * value`, skipping unknown values, or None if all are unknown."""
     known = [n * value for n, value in facts if value is not None]
     return sum(known) if known else None
 
 
 def sum_if_known(facts: Iterable[tuple[int, N | None]]) -> N | int | None:
-    """Sum `n * value`; None if any value is unknown."""
+    """Sum `n * value`, or None if any value is unknown."""
     total: N | int = 0
     for n, value in facts:
         if value is None:
@@ -79,7 +80,7 @@ def sum_if_known(facts: Iterable[tuple[int, N | None]]) -> N | int | None:
 
 
 def how_most(found: Iterable[tuple[How | None, int]]) -> How | None:
-    """Return the way with the most time, given pairs (way, time)."""
+    """Return the origin of a line that has the most time, given pairs (origin, time)."""
     times: dict[How | None, int] = {}
     for how, time in found:
         times[how] = times.get(how, 0) + time
@@ -87,7 +88,7 @@ def how_most(found: Iterable[tuple[How | None, int]]) -> How | None:
 
 
 def group_by(members: Iterable[Executions], key: Callable[[Op], K]) -> dict[K, Group]:
-    """Group by a fact of the op; groups and members in order of appearance."""
+    """Group executions by a fact of the op; groups and members are in order of appearance."""
     groups: dict[K, list[Executions]] = {}
     for entry in members:
         groups.setdefault(key(entry.op), []).append(entry)
@@ -95,7 +96,8 @@ def group_by(members: Iterable[Executions], key: Callable[[Op], K]) -> dict[K, G
 
 
 def ranked_by(members: Iterable[Executions], key: Callable[[Op], Any]) -> list[tuple[Any, Group]]:
-    """Group by a fact of the op; sort by time, longest first, then by the fact."""
+    """Group executions by a fact of the op; sort groups by time, longest first, then by the
+    fact."""
     return sorted(group_by(members, key).items(), key=lambda item: (-item[1].total, item[0]))
 
 
@@ -103,7 +105,7 @@ SourceKey = tuple[str, str]
 
 
 def source_key(op: Op) -> SourceKey:
-    """Return the key of a group of one source line; groups never mix kinds."""
+    """Return the key that groups ops by source and kind, so that groups never mix kinds."""
     return op.agg_key, op.kind
 
 

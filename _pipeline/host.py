@@ -1,7 +1,8 @@
 """Find what the threads of the host did in windows of time.
 
-The events of a thread enclose each other, like calls. Only the innermost counts. It is the event
-that began last; of several, the one that ends first; of equal ones, the last in the file.
+Events of a thread enclose each other, like calls. Only the innermost event at a time counts: the
+event that began last. Of several events that began at one time, the innermost is the event that
+ends first; of equal events, the last in the file.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     # Starts and ends of stretches of time.
     Stretches = tuple[Column, Column]
 
-# Index and name number that stand for no event.
+# An index and a number of a name that mean "no event".
 NOBODY, NOTHING = -1, -1
-# After all times; negated, before all times.
+# A time after all other times. Negated, it is a time before all other times.
 NEVER = 1 << 80
 # Number of events that are searched at once.
 BLOCK = 1024
@@ -42,11 +43,13 @@ CALLER, HELPER, EXECUTOR, NO_LAUNCHER = range(4)
 
 
 class Changes(NamedTuple):
-    """The times at which the innermost event of a line changes, and the index of the new one."""
+    """Times at which the innermost event of a line changes, and the index of the new innermost
+    event."""
 
     times: Column
     innermost: array[int]
-    # Other times at which events begin or end: instants, and ends of events that were not nested.
+    # Other times at which events begin or end: instant events, and ends of events that are not
+    # nested.
     unseen: Column
     are_nested: bool
 
@@ -54,12 +57,12 @@ class Changes(NamedTuple):
 class Track(NamedTuple):
     """The events of a line, sorted by start, then longest first.
 
-    Times count from the start of the host's first window.
+    Times are relative to the start of the host's first window.
     """
 
     starts: Column
     ends: Column
-    # Numbers of the events' names, and NOTHING at the end, so that index NOBODY has a name.
+    # Number of each event's name. The last entry is NOTHING, so that index NOBODY has a name.
     names: array[int]
     changes: Changes
 
@@ -69,14 +72,15 @@ class Track(NamedTuple):
         return self.changes.innermost[n - 1] if n else NOBODY
 
     def is_changing(self, start: int, end: int) -> bool:
-        """Return whether an event begins or ends between two times, excluding both."""
+        """Return whether an event begins or ends between two times; both times are excluded."""
         return any(
             bisect_right(times, start) < bisect_left(times, end)
             for times in (self.changes.times, self.changes.unseen)
         )
 
     def between(self, start: int, end: int) -> dict[int, Stretches]:
-        """Return when each event is innermost between two times, by number of its name."""
+        """Return, by number of the event's name, the stretches between two times in which the event
+        is innermost."""
         times = self.changes.times
         first, last = bisect_right(times, start), bisect_left(times, end)
         inside = times[first:last]
@@ -85,13 +89,13 @@ class Track(NamedTuple):
         begun: dict[int, Column] = defaultdict(lambda: inside[:0])
         ended: dict[int, Column] = defaultdict(lambda: inside[:0])
         append: Any = type(inside).append
-        # This takes a third of the time of a loop.
+        # Mapping `append` takes a third of the time of a loop.
         deque(map(append, map(begun.__getitem__, names), chain((start,), inside)), maxlen=0)
         deque(map(append, map(ended.__getitem__, names), chain(inside, (end,))), maxlen=0)
         return {name: (begun[name], ended[name]) for name in begun if name != NOTHING}
 
     def enclosing(self, place: int, n: int) -> list[int]:
-        """Return the events that enclose an event, innermost first, at most n."""
+        """Return at most n events that enclose an event, innermost first."""
         found: list[int] = []
         if self.changes.are_nested:
             while len(found) < n and (place := self._around(place)) != NOBODY:
@@ -106,7 +110,7 @@ class Track(NamedTuple):
         return found[:n]
 
     def _around(self, place: int) -> int:
-        """Return the event in which an event begins."""
+        """Return the innermost event that runs when another event begins."""
         innermost = self.changes.innermost
         i = bisect_left(self.changes.times, self.starts[place])
         while innermost[i] != place:
@@ -133,7 +137,8 @@ class Thread(NamedTuple):
         return any(track.is_changing(start, end) for track in self.tracks)
 
     def changes(self, track: Track) -> tuple[Column, Sequence[int]]:
-        """Return all times at which the thread changes, and what is innermost on one track then."""
+        """Return all times at which an event of the thread begins or ends, and the innermost event
+        of one track at each time."""
         if len(self.tracks) == 1 and not track.changes.unseen:
             return track.changes.times, track.changes.innermost
         times: set[int] = set()
@@ -144,10 +149,10 @@ class Thread(NamedTuple):
 
 
 class Host:
-    """The threads of the host in some windows of absolute time.
+    """Threads of the host in some windows of absolute time.
 
-    Events outside of the windows are dropped. They cannot be innermost in a window, nor enclose
-    such an event.
+    Events outside of the windows are dropped, because they cannot be innermost in a window or
+    enclose an innermost event.
     """
 
     def __init__(self, planes: Sequence[AnyPlane], windows: Sequence[tuple[int, int]]) -> None:
@@ -159,18 +164,19 @@ class Host:
         self._ends = [end - self.start for _, end in apart]
         # The first start and the last end of all events that were read so far.
         self.first, self.last = NEVER, -NEVER
-        # Names by their numbers.
+        # Names of events by number.
         self.names: list[str] = []
         self._numbers: dict[str, int] = {}
 
     def overlaps(self, start: int, end: int) -> bool:
-        """Return whether the time of all events that were read overlaps a span."""
+        """Return whether a span overlaps the time between the first start and the last end of all
+        read events."""
         return max(start, self.first) < min(end, self.last)
 
     def threads(self) -> Iterator[Thread]:
-        """Yield the threads one by one, since all at once would take much memory.
+        """Yield the threads one by one, since a list of all threads would take much memory.
 
-        Lines of one name are one thread. Lines without a name are named by their ids.
+        Lines of one name form one thread. For a line without a name, the line's id serves as name.
         """
         for plane in self._planes:
             number_of: dict[int, int] = {}
@@ -217,7 +223,8 @@ class Host:
                 continue
             self.first = min(self.first, min(events[1]) + self.start)
             self.last = max(self.last, max(events[2]) + self.start)
-            # An event overlaps the first window that ends after its start, or none.
+            # An event overlaps either the first window that ends after the event's start, or no
+            # window.
             nearest = map(bisect_right, repeat(self._ends), events[1])
             reaching = list(map(lt, map(self._starts.__getitem__, nearest), events[2]))
             numbers, begun, ended = kept(reaching, *events)
@@ -234,7 +241,7 @@ class Host:
     def _number_names(
         self, plane: AnyPlane, metadata_ids: Iterable[int], number_of: dict[int, int]
     ) -> None:
-        """Number the names of metadata entries; entries that are missing get NOTHING."""
+        """Assign numbers to the names of metadata entries; a missing entry gets NOTHING."""
         for metadata_id in metadata_ids:
             metadata = plane.metadata(metadata_id)
             number = NOTHING
@@ -266,12 +273,14 @@ def track_of(starts: Column, ends: Column, names: array[int]) -> Track:
 
 
 def changes_of(starts: Column, ends: Column) -> Changes | None:
-    """Return None if the events are not sorted by start, then longest first."""
+    """Return the changes of the innermost event, or None if events are not sorted by start, then
+    longest first."""
     times, innermost = array("q"), array("i")
     add_time, add_innermost = times.append, innermost.append
     unseen: list[int] = []
     are_nested = True
-    # Events that have begun and their ends, the innermost last. None ends after those before it.
+    # Events that have begun, and the ends of these events, innermost last. No event ends after an
+    # event that encloses it.
     open_events, open_ends = [NOBODY], [NEVER]
     end_of_innermost = last_end = NEVER
     last_start = -NEVER
@@ -289,7 +298,8 @@ def changes_of(starts: Column, ends: Column) -> Changes | None:
             unseen.append(start)
             continue
         while end_of_innermost < end:
-            # The innermost event ends before this one, so its end will not be a change.
+            # The innermost event so far ends before the new event, so the end of that event is no
+            # change.
             are_nested = False
             unseen.append(end_of_innermost)
             open_events.pop()

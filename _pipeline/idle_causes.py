@@ -1,4 +1,4 @@
-"""Why nothing runs: idle time by cause, from the other lines of the device's plane."""
+"""Find the causes of idle time in the other lines of the device's plane."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     NamedSpan = tuple[int, int, str | None]
 
 WAITS_LINE = "XLA TraceMe"
-# Waits for the other cores to arrive, and for the program's inputs.
+# Names of events during which the core waits for other cores, or for the program's inputs.
 AT_BARRIER, FOR_INPUTS = "barrier-cores", "dependency-wait"
-# If several causes hold at a time, the first counts. The last is for time that no other explains.
+# If several causes apply at a time, the first in this order counts. The last cause is for time that
+# no other cause explains.
 BARRIER, DEPENDENCY, IN_CONTAINER, BETWEEN_PROGRAMS, IN_PROGRAM = CAUSES = (
     *("barrier", "dependency", "in_container", "between_programs"),
     "in_program",
@@ -31,7 +32,7 @@ BARRIER, DEPENDENCY, IN_CONTAINER, BETWEEN_PROGRAMS, IN_PROGRAM = CAUSES = (
 
 
 class Causes:
-    """The idle time of a step by cause."""
+    """Idle time of a step by cause."""
 
     def __init__(self, step: Step) -> None:
         self._gaps = step.timeline.gaps
@@ -45,13 +46,13 @@ class Causes:
             [(start, end) for start, end, name in waits if name == AT_BARRIER],
             [(start, end) for start, end, name in waits if name == FOR_INPUTS],
             [(start, start + duration) for start, duration, _ in enclosing],
-            # A line without any event says nothing about programs.
+            # Without any event on the line, nothing is known about programs.
             complement(union((start, end) for start, end, _ in programs), window)
             if programs
             else [],
             [window],
         )
-        # Each cover has the time of its cause and of all causes before it, so the time of a cause
+        # Each cover holds the time of a cause and of all preceding causes, so the time of one cause
         # is the difference of two covers.
         self._covers: list[Cover] = []
         stretches: list[tuple[int, int]] = []
@@ -60,7 +61,7 @@ class Causes:
             self._covers.append(Cover.of(stretches))
 
     def of_span(self, start: int, end: int) -> dict[str, int]:
-        """Return the time of each cause between two times at which nothing runs."""
+        """Return the time of each cause within a span of idle time."""
         return self._by_cause([cover.within(start, end) for cover in self._covers])
 
     @cached_property
@@ -84,7 +85,7 @@ class Event(NamedTuple):
     """An event of another line."""
 
     name: str | None
-    # On the trace's clock.
+    # Start and end on the trace's clock.
     start: int
     end: int
     # Start and end on the device's clock, if the core measured them.
@@ -101,9 +102,9 @@ def spans_on_lines(
 def on_clock_of(step: Step, events_of_lines: Sequence[Sequence[Event]]) -> list[list[NamedSpan]]:
     """Return the events of each line on the clock of the step.
 
-    An event without device times belongs to the nearest op, as a barrier belongs to the op that
-    waited for it. So the event's start and end are shifted like the nearest start or end of an op.
-    Times at an edge of the step move with that edge.
+    An event without device times belongs to the nearest op, just as a barrier belongs to the op
+    that waits at the barrier. So the event's start and end are shifted like the nearest start or
+    end of an op. A time at an edge of the step is shifted like the edge.
     """
     if step.clock.name != ON_DEVICE:
         return [

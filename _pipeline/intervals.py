@@ -1,6 +1,6 @@
-"""Interval arithmetic: union, complement, and how much of a span intervals cover.
+"""Compute unions and complements of intervals, and the part of a span that intervals cover.
 
-Stretches are pairs (start, end) in order that do not touch or overlap.
+Stretches are sorted pairs (start, end) that do not touch or overlap.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def union(spans: Iterable[Stretch]) -> list[Stretch]:
-    """Return the stretches that spans cover, which may overlap and be in any order."""
+    """Return the stretches that spans cover. Spans may overlap and be in any order."""
     stretches: list[Stretch] = []
     for start, end in sorted(spans):
         if stretches and start <= stretches[-1][1]:
@@ -46,7 +46,7 @@ def length_of(stretches: Iterable[Stretch]) -> int:
 
 
 class Cover:
-    """Stretches, in columns: a step can have a million of them."""
+    """Stretches, stored in columns because a step can have a million stretches."""
 
     def __init__(self, starts: Sequence[int], ends: Sequence[int]) -> None:
         self.starts = array("q", starts)
@@ -68,7 +68,7 @@ class Cover:
         return self._before[-1]
 
     def within(self, start: int, end: int) -> int:
-        """Return how much of a span is covered."""
+        """Return the length of the covered part of a span."""
         return max(0, self._until(end) - self._until(start))
 
     def _until(self, time: int) -> int:

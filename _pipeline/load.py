@@ -1,4 +1,4 @@
-"""Load: find the trace files of a path, and open the trace of one host."""
+"""Find the trace files that a path refers to, and open the trace of one host (the stage load)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """A trace file, and the requested host in it, by name or number."""
+    """A trace file, and the name or number of the requested host in the file."""
 
     path: str
     host: str | None = None
@@ -61,29 +61,30 @@ def find_files(
             return {host_of(profile): profile}
         files = files_below(profile, context, files_in)
         if files:
-            context.notes += notes_on_forms(files.values())
+            context.note(*notes_on_forms(files.values()))
             return files
         near = folder_nearby(profile, context, files_in)
         for_viewer = viewer_file_below(profile, context)
     except (FileNotFoundError, NotADirectoryError):
         detail = f"no such path: {profile}"
         if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:/", profile):
-            detail = "a URL: copy it here first, or pipe it in and give - as the profile"
+            detail = f"{profile} is a URL; copy the file to a local path, or pipe it in and give -"
         raise NoAnswer("no_such_path", detail=detail) from None
     except (OSError, ValueError) as error:
         raise unreadable(profile, error) from None
-    detail = f"{missing} in this directory, nor in a run below it or its plugins/profile"
+    detail = f"{missing} in {profile}, in a run below it or in its plugins/profile"
     if near:
-        detail += f"; there is one in {near}"
+        detail += f"; give {near}, which has one"
     if for_viewer:
-        detail += f"; {for_viewer} is no substitute: the .xplane.pb file is needed"
+        detail += f"; {for_viewer} lacks most of the trace, so give the .xplane.pb file"
     raise NoAnswer("no_xplane_pb", detail=detail)
 
 
 def of_host(files: dict[str, str], host: str | None) -> list[Place]:
-    """Return the files that may have a host: a file of that name, or FILE:HOST, a host in a file.
+    """Return the files that may have a host. `host` is the name of a file, or FILE:HOST for a host
+    in a file.
 
-    If there is only one file, its name can be omitted.
+    If only one file exists, FILE can be omitted.
     """
     if host is None:
         return [Place(path) for path in files.values()]
@@ -98,11 +99,13 @@ def of_host(files: dict[str, str], host: str | None) -> list[Place]:
 
 
 def host_not_found(host: str, available: list[str]) -> NoAnswer:
-    return NoAnswer("host_not_found", detail=f"no host {host!r}", available_hosts=available)
+    return NoAnswer(
+        "host_not_found", detail=f"no host is named {host!r}", available_hosts=available
+    )
 
 
 class Candidates:
-    """Tries the files that can have the answer, one after another:
+    """Tries the files that can have the answer, one by one:
 
     for place in candidates.places:
         with candidates.attempt(place):
@@ -119,27 +122,30 @@ class Candidates:
 
     @contextmanager
     def attempt(self, place: Place) -> Iterator[None]:
-        """Continue with the next file if this one cannot be read or lacks the device."""
-        notes = self._context.notes
-        n_notes = len(notes)
+        """Catch the exception if the file cannot be read or lacks the device, so that the caller
+        tries the next file."""
+        context = self._context
+        lengths = len(context.warnings), len(context.provenance)
         if len(self.places) > 1:
             name = os.path.basename(place.path)
-            notes.append(f"{name} taken, of {len(self.places)} files; --host takes another")
+            context.note(f"using {name}, one of {len(self.places)} files (--host selects another)")
         try:
             yield
         except NoAnswer as failure:
             if failure.reason not in (*UNREADABLE, DEVICE_NOT_FOUND):
                 raise
-            del notes[n_notes:]
+            del context.warnings[lengths[0] :], context.provenance[lengths[1] :]
             if failure.reason == DEVICE_NOT_FOUND:
                 self._devices += failure.fields["available_devices"]
                 return
             self._failures.append(failure)
             if len(self.places) > 1:
-                notes.append(f"a file can't be read: {failure.fields['detail']}")
+                context.warn(
+                    f"a file is skipped, because it cannot be read: {failure.fields['detail']}"
+                )
 
     def no_answer(self) -> NoAnswer:
-        """Return why no file has the answer."""
+        """Return the exception that says why no file has the answer."""
         if len(self._failures) < len(self.places):
             return no_device(self._devices)
         # Prefer a failure that the user can fix by installing a package.
@@ -148,16 +154,18 @@ class Candidates:
 
 @contextmanager
 def opened(place: Place, device: str | None, context: Context) -> Iterator[Trace]:
-    """Open the trace of one host. It is read on demand, so only while it is open."""
+    """Open the trace of one host. The trace is read on demand, so the caller can use it only inside
+    the `with` block."""
     with opened_hosts(place.path, context) as hosts:
         trace = host_among(hosts, place, device)
-        context.notes += [*trace.notes, *merge_notes(trace, device)]
+        context.warn(*trace.notes)
+        context.note(*merge_notes(trace, device))
         yield trace
 
 
 @contextmanager
 def opened_hosts(path: str, context: Context) -> Iterator[list[Trace]]:
-    """Open the traces of all hosts in a file: one, unless the file was merged."""
+    """Open the traces of all hosts in a file. Only a merged file has several hosts."""
     with no_answer_if_unreadable(path), open_trace(path, context.on_progress) as hosts:
         yield hosts
 
@@ -179,7 +187,8 @@ def host_among(hosts: list[Trace], place: Place, device: str | None) -> Trace:
 
 
 def hosts_known(trace: Trace, place: Place, files: dict[str, str]) -> list[str]:
-    """Return the values for --host: files, or the hosts in a file with several hosts."""
+    """Return the values that --host accepts: names of files, or of the hosts in a file with several
+    hosts."""
     labels = trace.host.labels
     if not trace.host.is_one_of_several:
         return list(files)
@@ -192,13 +201,13 @@ def hosts_known(trace: Trace, place: Place, files: dict[str, str]) -> list[str]:
 
 
 def merge_notes(trace: Trace, device: str | None) -> list[str]:
-    """Return a note on the hosts and ranks that were merged into the file, if any."""
+    """Return a note on the hosts and ranks in a merged file; no note for other files."""
     merged = []
     if trace.host.is_one_of_several:
         labels = trace.host.labels
         merged.append(
             f"{len(labels)} hosts ({', '.join(labels)}), of which {trace.host.label} is used"
-            " (--host takes another)"
+            " (--host selects another)"
         )
     if len(trace.ranks) > 1:
         numbers = [
@@ -215,18 +224,18 @@ def merge_notes(trace: Trace, device: str | None) -> list[str]:
 
 @contextmanager
 def surveyed(path: str, context: Context) -> Iterator[Survey]:
-    """Open a file to list its contents, as far as it can be read."""
+    """Open a file to list the file's contents, as far as they can be read."""
     with no_answer_if_unreadable(path), open_survey(path, context.on_progress) as survey:
         yield survey
 
 
 @contextmanager
 def no_answer_if_unreadable(path: str) -> Iterator[None]:
-    """Turn every error that prevents reading a file into NoAnswer."""
+    """Convert every error that prevents reading a file to NoAnswer."""
     try:
         yield
     except OverflowError:
-        damage = Damage(0, "a time in it does not fit into 64 bits")
+        damage = Damage(0, "a time in the trace does not fit into 64 bits")
         raise unreadable(path, damage) from None
     except (Damage, OSError, MemoryError) as error:
         raise unreadable(path, error) from None

@@ -1,4 +1,4 @@
-"""Make the ops of a device from metadata, facts on executions, and the order of stack frames."""
+"""Build the ops of a device from metadata, facts on executions, and the order of stack frames."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from _proto.trace.joined import AnyLine
     from _proto.trace.plane import Metadata, Stats
 
-# On events of custom calls these are static counts of the kernel's code, which leave out its loops.
+# Names of stats. On events of custom calls these stats are static counts of the kernel's code,
+# which leave out loops.
 COUNTS = ("flops", "model_flops", "bytes_accessed", "memory_access_breakdown")
-# All facts that `Op` reads.
+# Names of all stats that `Op` reads.
 FACTS = {
     *("hlo_category", "program_id", "source", "source_stack", "tf_op", "shape_with_layout"),
     *COUNTS,
@@ -30,13 +31,13 @@ FACTS = {
 
 
 def make_ops(device: Device, windows: Sequence[Admitted], context: Context) -> dict[int, Op]:
-    """Return the ops that run in these windows, by metadata id; windows are sorted by start."""
+    """Return the ops that run in some windows by metadata id. Windows must be sorted by start."""
     pieces = chain.from_iterable(window.pieces for window in windows)
     ids = dict.fromkeys(chain.from_iterable(piece.metadata_ids for piece in pieces))
     entries: dict[int, Metadata] = {}
     for metadata_id in ids:
         metadata = device.plane.metadata(metadata_id)
-        assert metadata is not None  # since its events were admitted
+        assert metadata is not None  # Only events with metadata are admitted.
         entries[metadata_id] = metadata
     add_facts_on_events(device, entries, windows)
     orders = stack_orders(device, entries, context)
@@ -47,7 +48,8 @@ def make_ops(device: Device, windows: Sequence[Admitted], context: Context) -> d
 
 
 def op_of_entry(device: Device, metadata_id: int) -> Op | None:
-    """Return the op of an entry that may not run in the step, so without facts on events."""
+    """Return the op of a metadata entry. The op may not run in the step, so facts on events are not
+    added."""
     metadata = device.plane.metadata(metadata_id)
     return Op(metadata, device.programs, device.is_own, None) if metadata else None
 
@@ -55,12 +57,13 @@ def op_of_entry(device: Device, metadata_id: int) -> Op | None:
 def add_facts_on_events(
     device: Device, entries: Mapping[int, Metadata], windows: Sequence[Admitted]
 ) -> None:
-    """Give metadata the facts that it lacks, from the op's first execution that has them."""
+    """Add facts that metadata entries lack. Each fact comes from the op's first execution that has
+    the fact."""
     plane = device.plane
     on_events = FACTS & set().union(*(line.stat_names() for line in device.lines))
     if not on_events:
         return
-    # This module imports protobuf, which may be missing when this one is loaded.
+    # Import late, because the module imports protobuf, which may be missing.
     from _proto.trace.event_stats import first_stats
 
     lacking = {
@@ -87,11 +90,11 @@ def add_facts_on_events(
 
 
 def adopt(stats: Stats, on_events: dict[str, Stats]) -> None:
-    """Add an op's facts on events to those of its metadata."""
+    """Add facts on an op's events to the stats of the op's metadata."""
     for name, of_event in on_events.items():
         if name not in COUNTS:
             stats.adopt(name, of_event)
-    # The category itself can be one of the facts on events.
+    # Read the category only now, because it can be a fact on events.
     if as_text(stats.get("hlo_category")) == CUSTOM_CALL:
         return
     for name in COUNTS:
@@ -102,10 +105,11 @@ def adopt(stats: Stats, on_events: dict[str, Stats]) -> None:
 def stack_orders(
     device: Device, entries: Mapping[int, Metadata], context: Context
 ) -> dict[int, frames.StackOrder]:
-    """Return the order of the frames of each stack.
+    """Return the order of frames in each op's stack, by metadata id.
 
-    An op with a `source` shows its own order. Other ops take the order of the majority, else the
-    order that most lines in the program agree with. If neither is known, assume innermost first.
+    An op with a `source` shows the order of the op's own stack. All other ops get the order of the
+    majority, or if no op shows an order, the order that most lines in the program agree with. If no
+    order is known, assume innermost first.
     """
     stacks = {
         metadata_id: stack
@@ -125,19 +129,19 @@ def stack_orders(
     )
     unknown = [stacks[metadata_id] for metadata_id in stacks.keys() - orders.keys()]
     if majority is None and any(stack.frames != stack.backwards.frames for stack in unknown):
-        context.note("order of stack frames unknown; assuming innermost first")
+        context.warn("order of stack frames unknown; assuming innermost first")
     return dict.fromkeys(stacks, majority or frames.INNERMOST_FIRST) | orders
 
 
 def order_in_program(
     device: Device, metadata: Metadata, stack: frames.Stack
 ) -> frames.StackOrder | None:
-    """Return the order of a stack if the op's line in its program shows it."""
+    """Return the order of a stack if the op's line in the program shows the order; else None."""
     op = Op(metadata, device.programs, device.is_own, None)
     return frames.order_shown_by(stack, op.own_line)
 
 
 def majority_order(ops: Iterable[Op]) -> frames.StackOrder | None:
-    """Return the frame order of most of these ops' stacks; None without stacks."""
+    """Return the frame order of most stacks of some ops, or None without stacks."""
     orders = [op.stack_order for op in ops if op.stored_stack]
     return (frames.majority(orders) or frames.INNERMOST_FIRST) if orders else None

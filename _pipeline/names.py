@@ -1,4 +1,4 @@
-"""Find the names that a name on the command line refers to or resembles."""
+"""Find the names that a name on the command line refers to or is similar to."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ AVAILABLE = {
 
 
 def resolve_name(name: str, names: Collection[str], option: str, context: Context) -> str | None:
-    """Return the name itself or the only name that begins with it; note an abbreviation.
+    """Return the name itself, or the only name that begins with `name`, with a note about the
+    abbreviation.
 
-    A number is always a whole name: 1 is not short for 12.
+    A number is never an abbreviation: 1 does not mean 12.
     """
     if name in names:
         return name
     longer = [] if name.isdecimal() else [other for other in names if other.startswith(name)]
     if len(longer) != 1:
         return None
-    context.note(f"{option} {name}: {longer[0]} taken, the only name that begins so")
+    context.note(f"{option} {name}: using {longer[0]}, the only name that begins with {name}")
     return longer[0]
 
 
@@ -65,7 +66,8 @@ def with_suggestion(refusal: Mapping[str, Any], asked: Mapping[str, Any]) -> dic
 
 
 def nearest_names(name: str, names: Iterable[str]) -> list[str]:
-    """Return names that contain the text, then those that share the longest beginning."""
+    """Return names that contain a text, then the names that share the longest prefix with the
+    text."""
     text = name.lower()
 
     def rank(candidate: str) -> tuple[bool, int, int, str]:

@@ -1,4 +1,4 @@
-"""The exception that a run raises if it has no answer, and the exit status of each reason."""
+"""Define the exception for a run without an answer, and the exit status of each reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEVICE_PLANE = "/device:"
 BAD_ARGUMENTS = "bad_arguments"
 DEVICE_NOT_FOUND = "device_not_found"
 MISSING_DEPENDENCY = "missing_dependency"
-# Reasons for which another file may still have an answer.
+# Reasons that concern one file only; another file may still have an answer.
 UNREADABLE = ("unreadable_xplane_pb", "unreadable_record", MISSING_DEPENDENCY)
 # Exit status of the process for each reason. Legitimately missing data exits with 0.
 EXIT_STATUS = {
@@ -45,7 +45,8 @@ EXIT_STATUS = {
 
 
 class NoAnswer(Exception):
-    """Raised if there is no answer; `fields` are further fields of the printed object."""
+    """The exception for a run without an answer; `fields` are further fields of the printed
+    object."""
 
     def __init__(self, reason: str, **fields: Any) -> None:
         super().__init__(reason)
@@ -67,13 +68,13 @@ def available_in(fields: dict[str, Any]) -> list[str]:
 
 
 def no_device(planes: Iterable[str]) -> NoAnswer:
-    """Return the exception for a device that is missing; it lists the devices that exist."""
+    """Return the exception for a missing device, with the list of devices that exist."""
     devices = [name for name in dict.fromkeys(planes) if name.startswith(DEVICE_PLANE)]
     kinds = dict.fromkeys(name.removeprefix(DEVICE_PLANE).partition(":")[0] for name in devices)
     fields: dict[str, Any] = {"available_devices": devices}
     if "TPU" not in kinds:
         subject = f"{' and '.join(kinds)}, not of a TPU" if kinds else "a host (CPU) alone"
-        fields["detail"] = f"a capture of {subject}: --mode anatomy shows what is in it"
+        fields["detail"] = f"the capture is of {subject}; --mode anatomy lists the contents"
     return NoAnswer(DEVICE_NOT_FOUND, **fields)
 
 
@@ -83,5 +84,5 @@ def unreadable(path: str, error: Exception) -> NoAnswer:
     if isinstance(error, OSError):
         what = f"byte 0: {error.strerror or what}"
     elif isinstance(error, MemoryError):
-        what = "byte 0: not enough memory to read it"
+        what = "byte 0: not enough memory to read the file"
     return NoAnswer("unreadable_xplane_pb", detail=f"{os.path.basename(path)}: {what}")

@@ -1,4 +1,5 @@
-"""Normalize: turn the events of a window into a step, which has all that a mode needs."""
+"""Convert the events of a window to a step, which has all data that a mode needs (the stage
+normalize)."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from _pipeline.idle_causes import Causes
 from _pipeline.make_ops import majority_order, make_ops
 from _pipeline.no_answer import NoAnswer
 from _pipeline.timeline import timeline_of
+from _pipeline.units import with_unit
 from _pipeline.vocabulary import KINDS
 from _proto.cached import cached_property
 
@@ -37,11 +39,11 @@ class Step:
         self,
         device: Device,
         picked: StepEvent | None,
-        # Its events, and the clock of their times.
+        # The step's events, and the clock of the step's times.
         admitted: Admitted,
         clock: Clock,
         timeline: Timeline,
-        # By metadata id, in order of appearance.
+        # Executions by metadata id, in order of appearance.
         executions: Mapping[int, Executions],
     ) -> None:
         self.device = device
@@ -65,12 +67,12 @@ class Step:
 
     @property
     def edges(self) -> tuple[int, int]:
-        """Return its start and end, on the trace's clock."""
+        """Return start and end of the step on the trace's clock."""
         return (self.picked.start, self.picked.end) if self.picked else self.admitted.span
 
     @cached_property
     def causes(self) -> Causes:
-        """Find what causes its idle time."""
+        """Find the causes of the step's idle time."""
         return Causes(self)
 
     @property
@@ -79,7 +81,7 @@ class Step:
 
     @property
     def stack_order(self) -> StackOrder | None:
-        """Return the frame order of most of its stacks; None without stacks."""
+        """Return the frame order of most stacks in the step, or None without stacks."""
         return majority_order(self.ops)
 
     def of_kinds(self, *kinds: str) -> list[Executions]:
@@ -89,13 +91,14 @@ class Step:
 def normalize(
     device: Device, picked: StepEvent | None, admitted: Admitted, context: Context
 ) -> Step:
-    """Return the step with its ops, executions and timeline, and add notes on its events."""
-    context.notes += admitted.notes
+    """Return the step with ops, executions and timeline, and add notes about the step's events."""
+    context.warn(*admitted.notes)
     if picked and picked.n_events != admitted.n_started:
-        # Starts are counted more coarsely than events are read.
-        context.note(
-            f"{picked.n_events} events counted in this step, {admitted.n_started} start in it: some"
-            " events of the line have two times; counts of other steps may be as wrong"
+        # `count_starts` is less precise than `read_events`.
+        context.warn(
+            f"{picked.n_events} events were counted in this step, but {admitted.n_started} start"
+            " in it:"
+            " some events have two times, so counts of other steps may also be wrong"
         )
         picked.n_events = admitted.n_started
     if picked is None:
@@ -103,19 +106,19 @@ def normalize(
             raise NoAnswer("empty_xla_ops_line")
         if not device.steps:
             context.note("no Steps line; using the whole XLA Ops window")
-    of_stacks = context.with_own_notes()
-    step = step_of(device, picked, admitted, make_ops(device, [admitted], of_stacks))
-    context.notes += [*clock_notes(step), *of_stacks.notes, *false_stack_notes(step)]
+    step = step_of(device, picked, admitted, make_ops(device, [admitted], context))
+    context.note(*clock_notes(step))
+    context.warn(*false_stack_notes(step))
     n_infinite = sum(op.has_infinite_fact for op in step.ops)
     if n_infinite:
-        context.note(f"flops or bytes of {n_infinite} ops are not finite: treated as absent")
+        context.warn(f"flops or bytes of {n_infinite} ops are not finite, so they count as unknown")
     return step
 
 
 def step_of(
     device: Device, picked: StepEvent | None, admitted: Admitted, ops: Mapping[int, Op]
 ) -> Step:
-    """Return the step of a window; `ops` may hold more ops than run in it."""
+    """Return the step of a window; `ops` may hold more ops than run in the window."""
     clock, window, executions = measure(picked, admitted, ops)
     timeline = timeline_of(admitted, clock, ops, window)
     return Step(device, picked, admitted, clock, timeline, executions)
@@ -137,8 +140,8 @@ def window_of(
     """Convert a window from the trace's clock to the clock of the step."""
     if picked and picked.device_span and clock.name == ON_DEVICE:
         return picked.device_span
-    # No admitted op starts before its step. So the start of the step is shifted like the op that
-    # starts first on the new clock, even if the fit of the clocks bends there.
+    # No admitted op starts before the step. So the start of the step is shifted like the op that
+    # starts first on the new clock, even if the fit of the clocks is uneven at that time.
     first, shift = AFTER_ALL, 0
     for piece in admitted.pieces:
         starts, _ = clock.times(piece)
@@ -149,7 +152,7 @@ def window_of(
 
 
 def clock_notes(step: Step) -> list[str]:
-    """Return a note on the difference between the two clocks if it exceeds one percent."""
+    """Return a note if the two clocks differ by more than one percent."""
     if step.clock.name == ON_TRACE:
         return []
     measured = off = worst = 0
@@ -162,17 +165,17 @@ def clock_notes(step: Step) -> list[str]:
     if 100 * off <= measured and 100 * worst <= step.duration:
         return []
     return [
-        "durations are the device's; by the trace's clock, which trace viewers draw and `steps`"
-        f" lists, those of ops differ by {off} ps in all, one by {worst} ps"
+        "durations are on the device's clock; on the trace's clock, which trace viewers and `steps`"
+        f" use, durations of ops differ by {with_unit(off)} in total, by {with_unit(worst)} at most"
     ]
 
 
 def false_stack_notes(step: Step) -> list[str]:
-    """Return a note on ops with a `source` that disagrees with their stack."""
+    """Return a note on ops with a `source` that disagrees with the op's stack."""
     false = Group(step.leaves).where(lambda op: op.has_other_source)
     if not false.members:
         return []
     return [
-        f"{len(false.members)} ops ({false.total} ps) have a source that is not their stack's"
-        " innermost frame: the stack may be false"
+        f"{len(false.members)} ops ({with_unit(false.total)}) have a source that is not their"
+        " stack's innermost frame: the stack may be false"
     ]

@@ -1,4 +1,4 @@
-"""Ops, with the facts that hold for every execution of an op."""
+"""Define `Op`, with the facts that are true of every execution of the op."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from _proto.hlo.text import Array, DtypeClass
     from _proto.trace.plane import Metadata, Value
 
-# The number of HBM in the stat memory_access_breakdown.
+# Number that means HBM in the stat memory_access_breakdown.
 HBM_SPACE = 1
 MATMUL_INPUT_RE = re.compile(r"b?f\d\w*|[su][1-8]")
-# The program and the name of an op. Names are unique within a program only.
+# Identifies an op by program and name, because names are unique within one program only.
 Place = tuple["int | None", str]
 
 
@@ -77,14 +77,15 @@ def as_text(value: Value | None) -> str:
 
 
 def as_count(value: Value | None) -> int | None:
-    """Return flops or bytes; None if it is not a count (the compiler writes -1 if unknown)."""
+    """Return a number of flops or bytes, or None for a value that is no count (the compiler writes
+    -1 if unknown)."""
     if isinstance(value, (int, float)) and 0 <= value < 1 << 63:
         return int(value)
     return None
 
 
 class Op:
-    """An entry of the event metadata. Facts that few modes need are computed on demand."""
+    """An op: an entry of the event metadata. Facts that few modes need are computed on demand."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class Op:
         self.hlo = HloText(metadata.name)
         self.category = as_text(stats.get("hlo_category")) or NO_CATEGORY
         if self.category == "non-fusion elementwise" and self.hlo.opcode == CAST:
-            # The profiler hides casts among the elementwise math.
+            # The profiler puts casts into the category of elementwise math.
             self.category = CAST
         kind = kind_of(self.category, self.hlo.name)
         self.kind: Kind = kind or OTHER
@@ -127,7 +128,7 @@ class Op:
 
     @property
     def is_wait(self) -> bool:
-        """Return whether the core waits here until an asynchronous op is done."""
+        """Return whether the core waits during the op until an asynchronous op is done."""
         return self.category.endswith("-done") or self.async_collective == ASYNC_COLLECTIVE_DONE
 
     @property
@@ -139,7 +140,7 @@ class Op:
     def begins(self) -> bool:
         """Return whether the op begins work that another op waits for, and has a name.
 
-        These are starts, sends and receives.
+        Starts, sends and receives begin such work.
         """
         is_half = self.category in ("send", "recv", *HOST_TRANSFERS)
         return bool(self.name) and not self.is_container and (self.is_start or is_half)
@@ -151,7 +152,7 @@ class Op:
 
     @property
     def stack(self) -> frames.Stack | None:
-        """Return its stack, outermost frame first."""
+        """Return the op's stack, outermost frame first."""
         stored = self.stored_stack
         is_outermost_first = self.stack_order == frames.OUTERMOST_FIRST
         return stored if is_outermost_first or stored is None else stored.backwards
@@ -164,8 +165,8 @@ class Op:
     def source_inner(self) -> str | None:
         """Return the line that the op comes from, as `file:line`.
 
-        This is the innermost frame of the stack, which has the whole path. If the op has no stack,
-        or its stack disagrees with its `source`, it is the `source`.
+        The line is the innermost frame of the stack, because frames have the whole path. If the op
+        has no stack, or if stack and `source` disagree, the line is `source`.
         """
         if self.stack is None or self.has_other_source:
             return self.source
@@ -173,7 +174,8 @@ class Op:
 
     @property
     def has_other_source(self) -> bool:
-        """Return whether its source differs from the innermost frame of its stack; one is wrong."""
+        """Return whether `source` differs from the innermost frame of the stack, so that either is
+        wrong."""
         if self.stack is None or self.source is None:
             return False
         return not frames.fits(self.source, self.stack.frames[-1])
@@ -199,10 +201,10 @@ class Op:
 
     @cached_property
     def scope(self) -> scopes.Scope | None:
-        """Return its place in the structure of the program; None if unknown."""
+        """Return the op's place in the structure of the program, or None if unknown."""
         path = self.tf_op
         if path is None and self.instruction:
-            # A done takes the path of its start.
+            # A done op without a path has the path of the matching start.
             parts = (self.instruction, self.instruction.chain[0])
             path = next(filter(None, (part.tf_op for part in parts)), None)
         return None if path is None else scopes.scope_of(path)
@@ -222,14 +224,14 @@ class Op:
             return SOME_COLLECTIVE
         arrays = [*self.hlo.outputs, *self.hlo.operands]
         if self.kind == COMM or any(array.memory_space == HOST_MEMORY for array in arrays):
-            # Communication that is no collective is a transfer to or from the host.
+            # Communication without a collective is a transfer to or from the host.
             return HOST
         return SPARSE_CORE if "sparse-core" in self.name or "offload" in self.name else DMA
 
     @cached_property
     def phase(self) -> Phase:
         if self.tf_op is None:
-            # If the program gives its scope, its name can show a recomputation.
+            # If the program gives the op's scope, the op's name can show a recomputation.
             return "recompute" if ".remat" in self.name and self.scope else "unknown"
         if ".remat" in self.name or "/rematted_computation/" in self.tf_op:
             return "recompute"
@@ -247,7 +249,7 @@ class Op:
 
     @cached_property
     def kernel(self) -> str | None:
-        """Return the name of the custom (Pallas) kernel that it runs."""
+        """Return the name of the custom (Pallas) kernel that the op runs."""
         return self.hlo.base_name if self.hlo.target == "tpu_custom_call" else None
 
     @cached_property
@@ -257,23 +259,23 @@ class Op:
 
     @cached_property
     def program(self) -> Program | None:
-        """Return its compiled program, if the trace has it."""
+        """Return the op's compiled program, or None if the trace does not have the program."""
         return None if self.program_id is None else self._programs.program(self.program_id)
 
     @cached_property
     def instruction(self) -> Instruction | None:
-        """Return its instruction in the program."""
+        """Return the op's instruction in the program."""
         return self.program.instruction(self.name) if self.program and self.name else None
 
     @property
     def own_line(self) -> str | None:
-        """Return its line in the program."""
+        """Return the op's source line in the program."""
         return self.instruction.line if self.instruction else None
 
     @cached_property
     def inside(self) -> Collective | None:
-        """Return the collective that it is or contains, from its program."""
-        # Captures without programs are answered faster without this import.
+        """Return the collective that the op is or contains, according to the program."""
+        # Import late, because captures without programs do not need the module.
         from _proto.hlo.collectives import collective_of
 
         return collective_of(self.instruction) if self.instruction else None
@@ -289,7 +291,7 @@ class Op:
 
     @property
     def is_to_host(self) -> bool:
-        """Return whether it moves data to the memory of the host."""
+        """Return whether the op moves data to the memory of the host."""
         # The result of a start is (destination, source, context).
         outputs = self.hlo.outputs[:1] if self.has_only_started else self.hlo.outputs
         return any(array.memory_space == HOST_MEMORY for array in outputs)
@@ -300,7 +302,7 @@ class Op:
 
     @cached_property
     def dot(self) -> Dot | None:
-        """Return the matmul that it is or contains, from its program."""
+        """Return the matmul that the op is or contains, according to the program."""
         from _proto.hlo.dots import dot_of
 
         return dot_of(self.instruction) if self.instruction else None
@@ -319,7 +321,7 @@ class Op:
 
     @cached_property
     def dtype(self) -> DtypeClass:
-        """Return the dtype of the output array with most elements."""
+        """Return the dtype of the output array that has most elements."""
         outputs = self.hlo.outputs
         return dtype_of(outputs) if outputs else dtype_of_shape(self.shape or "")
 
@@ -347,7 +349,8 @@ class Op:
 
     @cached_property
     def dtype_uncertain(self) -> bool:
-        """Return whether a matrix unit may have used another precision than that of the output."""
+        """Return whether a matrix unit may have used another precision than the output's dtype
+        shows."""
         if self.dot or self.dtype == OTHER or not MATMUL_CATEGORY.match(self.category):
             return False
         inputs = {dtype_class(array.dtype) for array in self.matmul_inputs}
@@ -367,11 +370,12 @@ class Op:
 
     @cached_property
     def hbm_bytes(self) -> int | None:
-        """Return the bytes to and from HBM; None if unknown."""
+        """Return the bytes to and from HBM, or None if unknown."""
         accesses = self.metadata.accesses
         if accesses is None or (
-            # An empty list says nothing: real copies of gigabytes to the host have one. It means 0
-            # only if all arrays in the text are on the chip.
+            # An empty list does not mean 0 bytes: real copies of gigabytes to the host have an
+            # empty list. An empty list means 0 only if all arrays in the text are in memory on the
+            # chip.
             not accesses and self.bytes_accessed and not self.hlo.is_on_chip
         ):
             return None
@@ -392,5 +396,6 @@ class Op:
 
     @property
     def is_opaque(self) -> bool:
-        """Return whether XLA knows nothing about it: a kernel or a buffer placeholder."""
+        """Return whether XLA knows nothing about the op, because it is a kernel or a placeholder
+        for a buffer."""
         return self.category == CUSTOM_CALL and not self.flops

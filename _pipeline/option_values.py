@@ -85,13 +85,14 @@ def cost(text: str) -> tuple[str, int, int, str | None]:
 
 
 def converter(convert: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
-    """Return a converter for argparse that says what it expected if it fails."""
+    """Return a converter for argparse. For an invalid value, the error message says which values
+    are valid."""
 
     def convert_or_refuse(text: str) -> Any:
         try:
             return convert(text)
         except (ValueError, OverflowError, RecursionError, re.error):
-            # argparse puts "argument --option:" in front.
+            # argparse adds "argument --option:" at the start of the message.
             raise argparse.ArgumentTypeError(f"must be {expected}, got {text!r}") from None
 
     return convert_or_refuse
@@ -144,9 +145,32 @@ def unknown_argument(word: str, options: Collection[str]) -> str:
     if word.startswith("-"):
         flag = word.partition("=")[0]
         return f"unknown option {flag}{suggestion(flag, options)}"
-    return f"one PROFILE, got also {word!r}; for a second capture use --baseline"
+    return f"only one PROFILE is accepted, got also {word!r}; give a second capture by --baseline"
 
 
+FORMS = ("json", "text", "markdown", "csv")
+# Arguments of argparse for the options that say how an answer is printed.
+FORM_OPTIONS: dict[str, Json] = {
+    "--format": {
+        "choices": FORMS,
+        "help": "output format: json, tables as text or Markdown, or the main table as CSV"
+        " (default: json)",
+    },
+    "--text": {
+        "dest": "format",
+        "action": "store_const",
+        "const": "text",
+        "help": "short for --format text",
+    },
+    "--all": {
+        "action": "store_true",
+        "help": "in text and Markdown, also list what takes less than 0.1 %% of the step",
+    },
+    "--no-merge": {
+        "action": "store_true",
+        "help": "in text and Markdown of by_op, list ops one by one that differ only in numbers",
+    },
+}
 # `record` is machine-readable only and `page` is HTML; neither has text output.
 WITHOUT_TEXT = ("record", "page")
 # These modes take several PROFILEs.
@@ -154,7 +178,7 @@ OF_CAPTURES = ("compare", "spread")
 
 
 def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[str]:
-    """Yield a message for each rule that several options break together."""
+    """Yield a message for each rule that the combination of options breaks."""
     if "step" in given and "step_id" in given:
         yield "--step and --step-id exclude each other: give only one"
     if mode == "compare" and "baseline" not in given:
@@ -171,16 +195,34 @@ def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[s
         yield "--model-flops, --flops-per-token and --params exclude each other: give only one"
     per_token = {"flops_per_token", "params"} & given.keys()
     if per_token and "tokens" not in given:
-        yield "--flops-per-token and --params require --tokens, the tokens of one step in all"
+        yield (
+            "--flops-per-token and --params require --tokens, the tokens of one step on all devices"
+        )
     if "n_devices" in given and not per_token:
         yield "--n-devices requires --flops-per-token or --params"
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     for kernel in dict.fromkeys(kernels):
         if kernels.count(kernel) > 1:
             yield f"--kernel-cost was given twice for {kernel}; give one cost per kernel"
-    if given.get("format") == "text" and mode in WITHOUT_TEXT:
-        yield f"--mode {mode} has no --format text; leave it out"
+    form = given.get("format", "json")
+    if form != "json" and mode in WITHOUT_TEXT:
+        yield f"--mode {mode} has no {form} format; leave out --format {form}"
+    for option in ("all", "no_merge"):
+        if option in given and form not in ("text", "markdown"):
+            yield f"--{option.replace('_', '-')} requires --format text or --format markdown"
     if mode == "anatomy" and "device" in given:
         yield "--mode anatomy does not take --device; use --plane"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
         yield "--line, --grep and --sample require --plane"
+
+
+def form_among(words: Sequence[str]) -> str:
+    """Return the output format in words that may not be a valid command line."""
+    forms = ["json"]
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        option, equals, value = word.partition("=")
+        if option == "--format":
+            forms.append(value if equals else following)
+        elif option == "--text":
+            forms.append("text")
+    return [form for form in forms if form in FORMS][-1]

@@ -1,4 +1,4 @@
-"""Parse the path in an op's `tf_op` to its scope: its place in the structure of the program.
+"""Parse the path in an op's `tf_op` to a scope: the op's place in the structure of the program.
 
 In `jit(step)/transpose(jvp(decoder))/while/body/mlp/dot_general:` the scope is `decoder/mlp` and
 the primitive is `dot_general`.
@@ -15,20 +15,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
 
-# Parts of a path that say how the program runs, not what it is made of.
+# Parts of a path that say how the program runs, but not how the program is structured.
 TRANSFORMATIONS = frozenset(
     "while body cond closed_call checkpoint remat remat2 rematted_computation shard_map pjit"
     " custom_jvp_call custom_vjp_call core_call xla_call xla_pmap main".split()
 )
 WRAPPERS = frozenset("jit jvp transpose vmap pmap".split())
-# Matches quoted text, and characters that split a path or bracket a part of it. A quote that is not
-# closed is an ordinary character.
+# Matches quoted text, and characters that split a path or bracket a part of a path. A quotation
+# mark without a partner is an ordinary character.
 MARK_RE = re.compile(r"""'[^']*'|"[^"]*"|[()\[\]{}/;]""")
 CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 
 
 class Scope(NamedTuple):
-    """The parts of a path, outermost first, and the primitive at its end, if any."""
+    """The parts of a path, outermost first, and the primitive at the end of the path, or None."""
 
     parts: tuple[str, ...]
     primitive: str | None
@@ -38,10 +38,10 @@ class Scope(NamedTuple):
         return "/".join(self.parts)
 
 
-# Many ops share a path.
+# Cache results, because many ops share a path.
 @lru_cache(maxsize=1 << 12)
 def scope_of(path: str) -> Scope:
-    """Parse a path. A `/` splits it, except within brackets or quotes.
+    """Parse a path. A `/` separates parts, except within brackets or quotes.
 
     If several paths are joined by `;`, only the first counts.
     """
@@ -50,10 +50,10 @@ def scope_of(path: str) -> Scope:
     end = end_of_first(marks, closing, len(path))
     path = path[:end].removesuffix(":")
     parts: list[str] = []
-    # The start of the current part, and the end of the text that is skipped, being in brackets.
+    # Start of the current part, and end of the text in brackets that is skipped.
     start = skipped = 0
     if path.startswith("jit(") and 3 in closing and ends_part(path, closing[3] + 1, ()):
-        # This is the name of the program.
+        # The brackets hold the name of the program.
         start = skipped = closing[3] + 1
     wrappers: set[int] = set()
     for at, mark in marks:
@@ -69,13 +69,14 @@ def scope_of(path: str) -> Scope:
                 start = at + 1
             else:
                 skipped = close + 1
-    # Thousands of ops can be in one deep scope, each with its own path, so share equal parts.
+    # Thousands of ops with different paths can be in one deep scope, so paths share equal parts.
     kept = (intern(part) for part in parts if part and part not in TRANSFORMATIONS)
     return Scope(tuple(kept), path[start:] or None)
 
 
 def matched(marks: list[tuple[int, str]]) -> dict[int, int]:
-    """Return the place at which each bracket is closed; without those that are not closed."""
+    """Return the position at which each bracket is closed. Brackets that are never closed are left
+    out."""
     closing = {}
     opened: list[tuple[int, str]] = []
     for at, mark in marks:
@@ -87,7 +88,7 @@ def matched(marks: list[tuple[int, str]]) -> dict[int, int]:
 
 
 def end_of_first(marks: list[tuple[int, str]], closing: dict[int, int], end: int) -> int:
-    """Return the end of the first of several paths."""
+    """Return the end of the first path, if a text has several paths."""
     skipped = 0
     for at, mark in marks:
         if at >= skipped:
@@ -98,5 +99,5 @@ def end_of_first(marks: list[tuple[int, str]], closing: dict[int, int], end: int
 
 
 def ends_part(path: str, at: int, wrappers: Container[int]) -> bool:
-    """Return whether a part of a path ends before this place."""
+    """Return whether a part of a path ends before a position."""
     return at >= len(path) or path[at] == "/" or at in wrappers

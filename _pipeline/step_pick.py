@@ -1,14 +1,14 @@
-"""Step-pick: choose the requested step, or a typical one."""
+"""Choose the requested step, or a typical step (the stage step-pick)."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from _pipeline.device import count_starts
-from _pipeline.groups import percent
 from _pipeline.intervals import length_of, union
 from _pipeline.names import resolve_name
 from _pipeline.no_answer import NoAnswer
+from _pipeline.units import with_unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,10 +28,11 @@ class StepChoice(NamedTuple):
 
 
 def pick_step(device: Device, choice: StepChoice, context: Context) -> StepEvent | None:
-    """Return the requested step, else the busiest; None if the step is all ops."""
+    """Return the requested step, else the busiest step, or None if all ops together are the
+    step."""
     count_starts(device)
     picked = pick_among(device, choice, context)
-    context.notes += notes_on_time_outside(device.steps)
+    context.warn(*notes_on_time_outside(device.steps))
     return picked
 
 
@@ -43,34 +44,38 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
         if not -len(steps) <= choice.position < len(steps):
             detail = f"no step {choice.position}; the trace has {len(steps)} steps, counted from 0"
             if any(step.name == str(choice.position) for step in steps):
-                detail += f"; one is named so: --step-id {choice.position}"
+                detail += (
+                    f"; for the step named {choice.position}, pass --step-id {choice.position}"
+                )
             raise step_not_found(steps, detail)
         picked = steps[choice.position]
     elif choice.name is not None:
         names = {step.name for step in steps if step.name is not None}
         name = resolve_name(choice.name, names, "--step-id", context)
         if name is None:
-            detail = f"no step named {choice.name!r}, and it is not a unique prefix"
+            detail = f"no step named {choice.name!r}, and {choice.name!r} is not a unique prefix"
             raise step_not_found(steps, detail)
         named = [step for step in steps if step.name == name]
         picked, n_busy = busiest(named)
         if len(named) > 1:
-            busy = f"typical of {n_busy} as busy" if n_busy else "the middle one"
-            context.note(f"{len(named)} steps are named {name!r}; took idx={picked.index}, {busy}")
+            busy = f"typical of {n_busy} as busy" if n_busy else "the middle step"
+            context.note(
+                f"{len(named)} steps are named {name!r}; using index {picked.index}, {busy}"
+            )
     elif steps:
         picked, n_busy = busiest(steps)
         if n_busy:
             typical = f"; typical of {n_busy} as busy" if n_busy > 1 else ""
             context.note(
-                f"auto-picked busiest step (idx={picked.index}, n_xla_ops_events={picked.n_events}"
-                f" of {device.n_events} in {len(steps)} steps{typical})"
+                f"auto-picked the busiest step (index {picked.index}, {picked.n_events} of"
+                f" {device.n_events} ops in {len(steps)} steps{typical})"
             )
         else:
-            context.note(f"no op starts in any step; took the middle one (idx={picked.index})")
+            context.warn(f"no op starts in any step; using the middle step (index {picked.index})")
     else:
         return None
     if not picked.n_events:
-        context.note("no op starts in this step: it shows idle time only")
+        context.warn("no op starts in this step: it shows idle time only")
     return picked
 
 
@@ -80,16 +85,19 @@ def notes_on_time_outside(steps: Sequence[StepEvent]) -> list[str]:
     without_ops = [step for step in steps if not step.n_events]
     if without_ops:
         idle = sum(step.duration for step in without_ops)
-        notes.append(f"{len(without_ops)} of {len(steps)} steps have no op ({idle} ps)")
+        notes.append(f"{len(without_ops)} of {len(steps)} steps have no op ({with_unit(idle)})")
     between, whole = time_between(steps)
     if 100 * between > whole:
-        share = percent(between, whole)
-        notes.append(f"{between} ps between steps ({share} % of the capture) are in no step")
+        share = 100 * between / whole
+        notes.append(
+            f"{with_unit(between)} between steps ({share:.1f} % of the capture) are in no step"
+        )
     return notes
 
 
 def time_between(steps: Sequence[StepEvent]) -> tuple[int, int]:
-    """Return the time in no step between the first start and the last end, and that whole time."""
+    """Return the time from the first start to the last end that no step covers, and the whole time
+    from first start to last end."""
     stretches = union((step.start, step.end) for step in steps)
     if not stretches:
         return 0, 0
@@ -98,7 +106,8 @@ def time_between(steps: Sequence[StepEvent]) -> tuple[int, int]:
 
 
 def busiest(steps: Sequence[StepEvent]) -> tuple[StepEvent, int]:
-    """Return the typical one of the busiest steps and their number; else the middle step."""
+    """Return the typical step among the busiest steps, and the number of busiest steps. If no step
+    has ops, return the middle step and 0."""
     n_events = max(step.n_events for step in steps)
     if not n_events:
         return steps[len(steps) // 2], 0

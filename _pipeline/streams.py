@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Shows a line on a terminal while a run takes longer than a second, and erases it."""
+    """Shows progress in a line on the terminal if a run takes longer than a second, and erases the
+    line."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -46,11 +47,13 @@ class Progress:
 def write(stream: TextIO | None, text: str) -> None:
     """Write a whole text to the file descriptor of a stream.
 
-    A buffered stream keeps what it could not write, tries again at exit, and then changes the exit
-    status. An unbuffered stream may write only a part, without an error.
+    Don't use the stream itself: a buffered stream keeps unwritten text, tries again at exit, and
+    then changes the exit status. An unbuffered stream may write only a part of a text, without an
+    error.
     """
     if stream is None:
-        # The stream was closed at the start, so its descriptor may belong to another file by now.
+        # The stream was closed when the process started, so the stream's descriptor may belong to
+        # another file by now.
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     fd = stream.fileno()
     remaining = memoryview(text.encode(stream.encoding, "backslashreplace"))

@@ -1,32 +1,34 @@
-"""Texts of an answer: their greatest length, and digests that identify them."""
+"""Limit the length of texts in an answer, and compute digests that identify texts."""
 
 from __future__ import annotations
+
+import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-# No text of an answer has more characters.
+# Maximum number of characters of a text in an answer.
 LONGEST_TEXT = 1 << 16
-# `jq` and JavaScript read integers as floats, which are exact up to this one.
+# `jq` and JavaScript read integers as floats, which are exact up to this number.
 LARGEST_EXACT = 1 << 53
 
 
 def exact(number: int) -> int | str:
-    """Return a number for JSON: as decimal text if readers would round it."""
+    """Return a number for JSON, as decimal text if readers would round the number."""
     return number if abs(number) <= LARGEST_EXACT else str(number)
 
 
 def cut_texts(fields: Mapping[str, Any], longest: int = LONGEST_TEXT) -> None:
-    """Cut long texts of an answer in place, and add a note that counts them."""
+    """Cut long texts of an answer in place, and add a note with the number of cut texts."""
     n_cut = _cut_in(fields, longest)
     if n_cut:
-        fields["notes"].append(f"{n_cut} texts are longer than {longest} characters: cut")
+        fields["notes"].append(f"{n_cut} texts were cut to {longest} characters")
 
 
 def _cut_in(value: Any, longest: int) -> int:
-    """Cut the texts and keys in a value, and return their number."""
+    """Cut long texts and keys inside a value, and return the number of cuts."""
     n_cut = 0
     for place, item in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(item, (dict, list)):
@@ -44,6 +46,14 @@ def _cut_in(value: Any, longest: int) -> int:
                 short += "…"
             value[short] = item
     return n_cut
+
+
+def encoded(fields: Mapping[str, Any], for_people: bool) -> str:
+    """Return the JSON as it is printed."""
+    form: dict[str, Any] = {"indent": 2} if for_people else {"separators": (",", ":")}
+    text = json.dumps(fields, allow_nan=False, **form)
+    # `</` could end a script in a page.
+    return text.replace("</", r"<\/") + "\n"
 
 
 def digest_of(text: str) -> str:

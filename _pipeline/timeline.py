@@ -1,4 +1,5 @@
-"""Build the timeline of a step: the gaps between leaf ops, and the time of containers in them."""
+"""Build the timeline of a step: the gaps between leaf ops, and the time of containers within
+gaps."""
 
 from __future__ import annotations
 
@@ -63,14 +64,14 @@ def gaps_of(
 ) -> Cover:
     gaps = gaps_between(leaves_of(pieces, clock, containers), window)
     if gaps is None:
-        # This is rare: the line is not sorted, or there are several lines.
+        # Rarely, the line is not sorted, or the device has several ops lines.
         gaps = gaps_between(in_order(pieces, clock, containers), window)
     assert gaps is not None
     return gaps
 
 
 def gaps_between(pieces: Iterable[Columns], window: tuple[int, int]) -> Cover | None:
-    """Return the gaps between leaves; None if the leaves are not sorted by start.
+    """Return the gaps between leaves, or None if the leaves are not sorted by start.
 
     Instant ops take no time, so they do not end a gap.
     """
@@ -107,7 +108,7 @@ def leaves_of(pieces: Iterable[Piece], clock: Clock, containers: Set[int]) -> It
 
 
 def in_order(pieces: Sequence[Piece], clock: Clock, containers: Set[int]) -> Iterator[Columns]:
-    """Yield the leaves sorted by start; equal starts stay in the file's order."""
+    """Yield the leaves sorted by start; leaves with equal starts stay in the file's order."""
     spans = [
         (min(starts, default=AFTER_ALL), max(starts, default=BEFORE_ALL))
         for starts, _, _ in leaves_of(pieces, clock, containers)
@@ -120,8 +121,8 @@ def in_order(pieces: Sequence[Piece], clock: Clock, containers: Set[int]) -> Ite
 
 
 def separate_runs(spans: Sequence[tuple[int, int]]) -> Iterator[slice]:
-    """Cut spans into runs, each of which ends before all later spans begin."""
-    # The first start of all later spans, for each span.
+    """Cut a list of spans into runs, so that each run ends before all later spans begin."""
+    # For each span, the first start among all later spans.
     nexts = [*accumulate((begin for begin, _ in reversed(spans)), min, initial=AFTER_ALL)][::-1]
     first, last = 0, BEFORE_ALL
     for place, ((_, end), next_begin) in enumerate(zip(spans, nexts[1:], strict=True), 1):

@@ -1,4 +1,4 @@
-"""The categories of ops, and the kind of each."""
+"""List the categories of ops, and the kind of each category."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ CATEGORIES: dict[Kind, str] = {
                 for name in (*COLLECTIVES, *HOST_TRANSFERS)
                 for suffix in ("", "-start", "-update", "-done")
             ),
-            # unless they are named after a local transfer, see `kind_of`
+            # Ops of these categories that are named after a local transfer are data movement; see
+            # `kind_of`.
             *ASYNC,
         ]
     ),
@@ -71,7 +72,8 @@ CATEGORIES: dict[Kind, str] = {
     ),
 }
 KIND_OF = {name: kind for kind, names in CATEGORIES.items() for name in names.split(", ")}
-# Families of categories, matched by pattern if no row has the category. The first match counts.
+# Families of categories, matched by pattern if CATEGORIES does not list the category. The first
+# match counts.
 FAMILIES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (COMM, re.compile(r"infeed|outfeed")),
     (COMPUTE, re.compile(r" fusion\Z|\A(?:convolution |rng-|batch-norm-)")),
@@ -89,7 +91,7 @@ MATMUL_CATEGORY = re.compile(
 
 
 def kind_of(category: str, op_name: str) -> Kind | None:
-    """Return the kind of a category; None if the category is unknown."""
+    """Return the kind of a category, or None if the category is unknown."""
     kind = KIND_OF.get(category) or kind_of_family(category)
     if category in ASYNC and named_after(op_name, LOCAL_TRANSFERS):
         return DATA_MOVE
@@ -104,15 +106,16 @@ def kind_of_family(category: str) -> Kind | None:
 
 
 def async_collective(category: str, op_name: str) -> str | None:
-    """Return which end of an asynchronous collective a fusion is; None for other ops.
+    """Return the prefix in the name of a fusion that starts or ends an asynchronous collective, or
+    None for all other ops.
 
-    The fusions between both ends are math that also moves parts of the data.
+    Fusions between start and end are math that also moves parts of the data.
     """
     is_fusion = category.endswith("fusion")
     return named_after(op_name, ASYNC_COLLECTIVE_ENDS) if is_fusion else None
 
 
-# What a core waits for, if it is not a collective with a known name.
+# Values of `Op.waits_for` other than the names of collectives.
 SOME_COLLECTIVE = "collective"
 HOST: Final = "host"
 SPARSE_CORE: Final = "sparse_core"

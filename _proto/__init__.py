@@ -1,1 +1,2 @@
-"""Read the bytes of traces, HLO texts, and programs. This package knows no steps or figures."""
+"""Read the bytes of traces, HLO texts, and programs. The package `_proto` does not know steps or
+figures."""

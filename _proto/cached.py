@@ -1,7 +1,8 @@
-"""A property that is computed once.
+"""Define a property that is computed once.
 
-Before Python 3.12 `cached_property` of `functools` takes a lock on every first use, and then three
-times as long; `bottleneck` of the demo has 5 600 first uses, which is about 4 % of the command.
+Before Python 3.12, `functools.cached_property` takes a lock on every first use, which triples the
+time of the use. `bottleneck` on the demo has 5 600 first uses, so the lock takes about 4 % of the
+command's time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     class cached_property:
-        """Compute a value on first use; from then on it is an attribute of the object."""
+        """Compute a value on first use, and store the value as an attribute of the object."""
 
         def __init__(self, method):
             self.method = method

@@ -1,8 +1,8 @@
-"""Exceptions for bytes that cannot be read and for packages that are missing."""
+"""Define exceptions for bytes that cannot be read and for packages that are missing."""
 
 
 class Damage(Exception):
-    """The bytes at `offset` are not what they should be."""
+    """The bytes at `offset` are damaged."""
 
     def __init__(self, offset: int, what: str) -> None:
         super().__init__(f"byte {offset}: {what}")
@@ -11,9 +11,9 @@ class Damage(Exception):
 
 
 class CutOff(Damage):
-    """A field ends after its message. Its payload begins at `start`.
+    """A field that ends after the enclosing message. The payload of the field begins at `start`.
 
-    `number` is 0 if not even the field's head is whole.
+    `number` is 0 if the head of the field is incomplete.
     """
 
     def __init__(self, offset: int, what: str, number: int, start: int) -> None:

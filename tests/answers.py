@@ -22,7 +22,7 @@ from _pipeline import load
 from _proto import errors
 from tests.builders import hlo_proto, records, xspace
 from tests.builders.allocator import SIZES, allocator, with_host
-from tests.builders.xspace import Space, StatValue, encode, op, tpu_plane, trace
+from tests.builders.xspace import Space, StatValue, bytes_field, encode, op, tpu_plane, trace
 from tests.harness import (
     AFTER,
     ALL_MODES,

@@ -1,4 +1,4 @@
-"""Compare answers on the demo with golden answers, which are committed as JSON.
+"""Compare answers on the demo with golden answers, which are committed as JSON and as text.
 
     python -m tests.goldens
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import compute_breakdown
+from _output.text import text_of as text_of_answer
 from tests.harness import DEMO, answer
 
 FOLDER = DEMO.parent / "goldens"
@@ -37,6 +39,22 @@ GOLDENS: dict[str, tuple[Any, tuple[str, ...], str]] = {
 }
 
 
+TEXTS = tuple(
+    mode.name for mode in compute_breakdown.MODES if mode.name not in ("record", "page", "export")
+)
+
+
+def text_made(mode: str) -> str:
+    """Return what the program says of the demo as text, without the commands to run next."""
+    if mode == "compare":
+        fields = answer(AFTER, mode, "--baseline", str(BEFORE))
+    else:
+        fields = answer(DEMO, mode, "--format", "text")
+    # Commands and paths depend on where the tests run.
+    fixed: dict[str, Any] = {"next_steps": [], "profile_dir": "demo", "baseline_dir": "before"}
+    return text_of_answer(fields | fixed, "utf-8")
+
+
 def made(name: str) -> dict[str, Any]:
     """Return the program's present answer."""
     profile, words, kept = GOLDENS[name]
@@ -58,3 +76,5 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in GOLDENS:
         (FOLDER / f"{name}.json").write_text(text_of(made(name)) + "\n")
+    for mode in TEXTS:
+        (FOLDER / f"{mode}.txt").write_text(text_made(mode), encoding="utf-8")

@@ -31,9 +31,11 @@ PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
 MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in compute_breakdown.MODES}
 # The mode page calls other modes.
 SHOWS_OTHERS = "page"
-# Only `--format text` loads these modules, and only the table module of the mode.
-TEXT = {f"_output.{path.stem}" for path in ROOT.glob("_output/text*.py")}
-TEXT |= {"_output.layout", "_output.characters"}
+# Only other forms than JSON load these, and of the screens only that of the mode.
+SCREENS = {f"_output.screens.{path.stem}" for path in ROOT.glob("_output/screens/[a-z]*.py")}
+SCREENS -= {"_output.screens.shared"}
+TEXT = {f"_output.{name}" for name in ("forms", "text", "markdown", "csv", "fill", "characters")}
+TEXT |= {"_output.screen", "_output.figures", "_output.screens", *SCREENS}
 # Test classes of this batch run in one process, which parses the sources once.
 BATCH = "sources"
 LONGEST_SCRIPT, LONGEST_SOURCE, LONGEST_FUNCTION = 720, 500, 60
@@ -250,7 +252,7 @@ class Loaded(unittest.TestCase):
                 if name in ("summary", "memory", "compare"):
                     loaded = self.loaded(str(path), "--mode", name, "--format=text", *example)
                     self.assertEqual(loaded & set(MODULES_OF_MODES), {module})
-                    self.assertLess(loaded & TEXT, TEXT)
+                    self.assertEqual(loaded & SCREENS, {f"_output.screens.{name}"})
                     self.assertIn("_output.text", loaded)
 
     def test_help_loads_neither_modes_nor_protobuf(self) -> None:

@@ -21,7 +21,7 @@ class Evidence(NamedTuple):
     """The evidence of a cause: the executions that its gain is computed from, and its figures.
 
     `by_depth` maps the number of checkpoints around recomputed ops to their time. `device` is the
-    slow one.
+    slow one. `hbm_free` is the memory that was never taken.
     """
 
     executions: Sequence[Executions]
@@ -31,6 +31,7 @@ class Evidence(NamedTuple):
     trips: int | None = None
     by_depth: dict[int, int] | None = None
     device: str | None = None
+    hbm_free: int | None = None
 
 
 class Cause(NamedTuple):

@@ -12,7 +12,8 @@ and is no accumulator. An inner loop may first write the results into slices of 
 which the outer loop adds up.
 
 Likely is a collective in a loop whose operands are the same in each round: a weight that is
-gathered again for each microbatch. Gathering it once, before the loop, takes memory.
+gathered again for each microbatch, also if a loop over layers is in between. Gathering it once,
+before the loop, takes memory.
 """
 
 from __future__ import annotations
@@ -30,16 +31,19 @@ from _analysis.causes.graph import (
     consumers,
     is_layout,
     loop_around,
+    operand,
     parameter,
     producers,
     reach,
 )
-from _analysis.causes.sentences import duration, line_says, percent_of
+from _analysis.causes.sentences import duration, line_says, listed, only, percent_of, plural
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
+from _analysis.remedies import CAUSES
+from _pipeline.groups import group_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Final
 
     from _analysis.causes.step_program import StepProgram
@@ -50,25 +54,24 @@ if TYPE_CHECKING:
 NAME: Final = "collective_in_loop"
 # A sum of such functions of the rounds is the function of the sum.
 _LINEAR = frozenset("add subtract multiply divide negate convert select".split())
+_COUNTERS = ("s32", "u32", "s64")
 _CONSTANT = frozenset(("constant", "iota", "replica-id", "partition-id"))
 
 
 class _Row(NamedTuple):
     loop: Instruction
-    collective: str
     confidence: Confidence
 
 
 def find(of: StepProgram) -> list[Cause]:
     rows: dict[_Row, list[Executions]] = {}
-    for each in of.collectives:
+    for executions in of.collectives:
         # A collective of little time can only add to a row, never make one.
-        if each.total * 20 < of.floor or each.op.instruction is None:
+        if executions.total * 20 < of.floor or executions.op.instruction is None:
             continue
-        found = _repeated_by(each.op.instruction)
-        name = collective_name_of(each.op)
-        if found and name:
-            rows.setdefault(_Row(found[0], name, found[1]), []).append(each)
+        found = _repeated_by(executions.op.instruction)
+        if found:
+            rows.setdefault(_Row(*found), []).append(executions)
     return [cause for row, members in rows.items() if (cause := _cause(of, row, members))]
 
 
@@ -80,7 +83,8 @@ def _repeated_by(collective: Instruction) -> tuple[Instruction, Confidence] | No
     accumulating = _accumulates_in(collective, loop)
     if accumulating is not None:
         return accumulating, SEEN
-    return (loop, LIKELY) if _is_same_each_round(collective, loop) else None
+    same = _same_each_round(collective, loop)
+    return (same, LIKELY) if same else None
 
 
 def _accumulates_in(collective: Instruction, loop: Instruction) -> Instruction | None:
@@ -88,8 +92,7 @@ def _accumulates_in(collective: Instruction, loop: Instruction) -> Instruction |
     starts = [Value(collective, path) for path, _ in collective.leaves or ()]
     if len(starts) > 1:
         starts.append(Value(collective))
-    loops = (each for each in (loop, *callers(loop.computation)) if each.opcode == WHILE)
-    for within in loops:
+    for within in _loops_from(loop):
         body = body_of(within)
         if body is None or body.root is None:
             return None
@@ -131,35 +134,58 @@ def _is_accumulator(body: Computation, end: Value, results: set[Value]) -> bool:
     return any(value.instruction.opcode == "add" for value in flow.passed & results)
 
 
-def _is_same_each_round(collective: Instruction, loop: Instruction) -> bool:
-    """Tell if all operands of a collective come from what a loop hands on unchanged."""
-    body = body_of(loop)
-    state = parameter(body, 0) if body else None
-    if body is None or body.root is None or state is None:
-        return False
-    flow = reach(
-        producers(Value(collective)), producers, lambda value: value.instruction.opcode not in DOTS
-    )
+def _same_each_round(collective: Instruction, loop: Instruction) -> Instruction | None:
+    """Return the innermost loop in which all operands of a collective are the same.
+
+    An inner loop may take them from slices of an array, such as the weights of each layer: they are
+    the same in each round of an outer loop that hands on this array unchanged.
+    """
+    starts = producers(Value(collective))
+    for within in _loops_from(loop):
+        body = body_of(within)
+        state = parameter(body, 0) if body else None
+        elements = _elements_of(starts, state) if state else None
+        if not elements or state is None:
+            return None
+        changed = {element for element in elements if not _is_handed_on(state, element)}
+        if not changed:
+            return within
+        arrays = [Value(state, (element,)).array for element in changed]
+        if any(array is None or array.dims or array.dtype not in _COUNTERS for array in arrays):
+            return None
+        before = operand(within, 0)
+        starts = [Value(before, (element,)) for element in elements - changed] if before else []
+    return None
+
+
+def _loops_from(loop: Instruction) -> Iterator[Instruction]:
+    """Yield a loop and those around it, from the inside outwards."""
+    yield loop
+    yield from (caller for caller in callers(loop.computation) if caller.opcode == WHILE)
+
+
+def _elements_of(values: list[Value], state: Instruction) -> set[int] | None:
+    """Return the elements of a loop's state that values are made of; None if of more than that."""
+    flow = reach(values, producers, lambda value: value.instruction.opcode not in DOTS)
     if flow.stopped:
-        return False
-    elements = False
+        return None
+    elements = set()
     for here, path in flow.passed:
         if here.opcode == WHILE:
-            return False
+            return None
         if here is state and path:
-            if not _is_handed_on(body, state, path[0]):
-                return False
-            elements = True
+            elements.add(path[0])
         elif not here.operands and here.opcode not in (*_CONSTANT, *STRUCTURE):
-            return False
+            return None
     return elements
 
 
-def _is_handed_on(body: Computation, state: Instruction, element: int) -> bool:
+def _is_handed_on(state: Instruction, element: int) -> bool:
     """Tell if an element of the state is the same before and after a round."""
-    if body.root is None:
+    root = state.computation.root
+    if root is None:
         return False
-    walk = reach([Value(body.root, (element,))], producers, lambda _: False)
+    walk = reach([Value(root, (element,))], producers, lambda _: False)
     return Value(state, (element,)) in walk.passed and not walk.stopped
 
 
@@ -170,33 +196,25 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause | Non
     exposed = total_of(members)
     gain = exposed * (trips - 1) // trips
     place = place_of_longest(members)
-    n = sum(each.n for each in members)
-    runs = f"The {row.collective} at {line_says(place)} runs {n} times, in each of {trips} rounds"
+    by_name = group_by(members, collective_name_of)
+    counts = [plural(group.n, name or "collective") for name, group in by_name.items()]
+    runs = (
+        f"A loop of {trips} rounds runs {listed(counts)} (most time at {line_says(place)}, "
+        f"{duration(exposed)} exposed)"
+    )
+    saved = f"would save {duration(gain)} ({percent_of(gain, of.step)} of the step)"
     if row.confidence == SEEN:
-        says = (
-            f"{runs} of a loop that only adds up its results: {duration(exposed)} exposed; "
-            f"reducing the sum once after the loop would save {duration(gain)} "
-            f"({percent_of(gain, of.step)} of the step)."
-        )
-        helps = (
-            "Add up the local values in the loop and run the collective once on the sum, after "
-            "the loop."
-        )
-        if row.collective == "reduce-scatter":
-            helps += " The sum then has its full size on each device until it is scattered."
+        says = f"{runs} and only adds up the results. Reducing the sum once, after it, {saved}."
+        helps = CAUSES["collective_in_loop, summed"]
     else:
-        says = (
-            f"{runs} of a loop on the same data: {duration(exposed)} exposed; running it once "
-            f"before the loop would save {duration(gain)} ({percent_of(gain, of.step)} of the "
-            "step), if the result fits into memory for the whole loop."
-        )
-        helps = "Run the collective before the loop and pass its result in, if memory allows."
+        says = f"{runs} on the same data in each round. Running them once, before it, {saved}."
+        helps = CAUSES["collective_in_loop, same data"]
     return Cause(
         NAME,
         gain,
         says,
         helps,
         row.confidence,
-        Evidence(members, collective=row.collective, trips=trips),
+        Evidence(members, collective=only(by_name), trips=trips),
         *place,
     )

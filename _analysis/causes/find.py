@@ -38,7 +38,7 @@ def causes_of(
     the step without it was slower. Causes that gain only memory are last.
     """
     found = [
-        *recompute.find(step),
+        *recompute.find(step, context),
         *kernel_waits_for_input.find(step, inside),
         *_of_programs(step, ledger, roofs, context),
     ]
@@ -64,7 +64,7 @@ def causes_of(
             -(cause.gain_bytes or 0),
         )
     )
-    context.notes += _overlap_notes(causes)
+    context.warn(*_overlap_notes(causes))
     return causes
 
 
@@ -88,7 +88,7 @@ def _of_programs(
             has_program = True
             found += causes_in_program(StepProgram(step, program, entries, roofs))
     if not has_program:
-        context.note(
+        context.warn(
             "the capture has no program of this step, so only pause_between_steps, recompute,"
             " recomputed_repeatedly, kernel_waits_for_input and (with --peers) slow_device are"
             " looked for in causes"
@@ -98,7 +98,7 @@ def _of_programs(
 
 def _overlap_notes(causes: Sequence[Cause]) -> list[str]:
     """Note which causes share executions."""
-    members = [{id(each) for each in cause.evidence.executions} for cause in causes]
+    members = [{id(executions) for executions in cause.evidence.executions} for cause in causes]
     overlapping = [
         f"{i}"
         for i, mine in enumerate(members, 1)

@@ -74,7 +74,7 @@ def is_layout(instruction: Instruction) -> bool:
 
 def _wraps_slice(instruction: Instruction) -> bool:
     """Tell if an asynchronous op only copies a part of an array."""
-    inside = [each.opcode for part in instruction.chain for each in part.inside()]
+    inside = [inner.opcode for part in instruction.chain for inner in part.inside()]
     return bool(inside) and set(inside) <= {"parameter", "slice", "copy", "bitcast"}
 
 
@@ -132,23 +132,23 @@ def producers(value: Value) -> list[Value]:
         if caller is not None and caller.opcode in _CALLS:
             found = [(operand(caller, here.message.parameter_number), path)]
     elif here.is_asynchronous:
-        found = [(each, ()) for each in inputs_of_chain(here)]
+        found = [(source, ()) for source in inputs_of_chain(here)]
     else:
-        found = [(each, ()) for each in here.operands]
-    return [Value(each, place) for each, place in found if each is not None]
+        found = [(source, ()) for source in here.operands]
+    return [Value(source, place) for source, place in found if source is not None]
 
 
 def inputs_of_chain(part: Instruction) -> Iterator[Instruction]:
     """Yield what an asynchronous op is given, by any of its parts."""
     chain = part.chain
-    for each in chain:
-        yield from (operand for operand in each.operands if operand not in chain)
+    for member in chain:
+        yield from (operand for operand in member.operands if operand not in chain)
 
 
 def consumers(value: Value) -> list[Value]:
     """Return the values that are made of a value, also in the next round of a loop."""
     here, path = value
-    found = [each for user in here.users for each in _taken_by(user, here, path)]
+    found = [taken for user in here.users for taken in _taken_by(user, here, path)]
     computation = here.computation
     caller = computation.caller if computation.root is here else None
     if caller is not None and (caller.opcode in _CALLS or body_of(caller) is computation):
@@ -166,8 +166,11 @@ def _taken_by(user: Instruction, here: Instruction, path: Path) -> Iterator[Valu
         if not path or path[0] == user.message.tuple_index:
             yield Value(user, path[1:])
         return
+    if opcode in ELEMENTWISE:
+        yield Value(user)
+        return
     ids = user.message.operand_ids
-    places = [i for i, each in enumerate(ids) if each == here.message.id]
+    places = [i for i, operand_id in enumerate(ids) if operand_id == here.message.id]
     for place in places:
         if opcode == _TUPLE:
             yield Value(user, (place, *path))
@@ -182,10 +185,13 @@ def _taken_by(user: Instruction, here: Instruction, path: Path) -> Iterator[Valu
             yield Value(user, path)
         else:
             last = user.chain[-1]
-            parts = last.leaves or ()
             # A collective of several arrays gives each back at its own place.
-            at_place = [each for each, _ in parts if each == (place,)] if len(ids) > 1 else []
-            yield Value(last, at_place[0] if at_place and last is user else ())
+            is_part = len(ids) > 1 and last is user and _has_part(user, (place,))
+            yield Value(last, (place,) if is_part else ())
+
+
+def _has_part(instruction: Instruction, path: Path) -> bool:
+    return any(leaf_path == path for leaf_path, _ in instruction.leaves or ())
 
 
 def origins(value: Value, passes: Callable[[Value], bool]) -> set[Value]:

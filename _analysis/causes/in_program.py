@@ -5,6 +5,7 @@ from __future__ import annotations
 from _analysis.causes import (
     collective_in_loop,
     large_intermediate,
+    larger_array,
     layout_change,
     not_donated,
     one_hot_matmul,
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
 def causes_in_program(of: StepProgram) -> list[Cause]:
     in_loops = collective_in_loop.find(of)
     resharded = resharding.find(of)
-    seen = _executions_of(each for each in (*in_loops, *resharded) if each.confidence == SEEN)
+    one_hot = one_hot_matmul.find(of)
+    seen = _executions_of(cause for cause in (*in_loops, *resharded) if cause.confidence == SEEN)
     return [
         *in_loops,
         *widened_dtype.find(of),
         *resharded,
-        *one_hot_matmul.find(of),
+        *larger_array.find(of, _executions_of(one_hot)),
+        *one_hot,
         *large_intermediate.find(of),
         *synchronous_collective.find(of, seen),
         *layout_change.find(of, _executions_of(resharded)),
@@ -40,4 +43,4 @@ def causes_in_program(of: StepProgram) -> list[Cause]:
 
 def _executions_of(causes: Iterable[Cause]) -> set[int]:
     """Return the ids of the executions that causes rest on."""
-    return {id(each) for cause in causes for each in cause.evidence.executions}
+    return {id(executions) for cause in causes for executions in cause.evidence.executions}

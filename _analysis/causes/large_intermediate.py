@@ -13,31 +13,35 @@ stays.
 
 The scores of attention are an array of another kind: larger than both operands of the dot that
 makes them, by a factor of 4, and multiplied again after a softmax. A kernel, such as flash
-attention, never writes them. The gain is the time of the ops that write or read arrays of this
-size, less the flops of their dots at the peak.
+attention, never writes them. The gain is the time of the ops on the lines that write or read arrays
+of this size, less the flops of their dots at the peak; of half of these under a mask.
 """
 
 from __future__ import annotations
 
-from math import prod
+from fractions import Fraction
 
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
-from _analysis.causes.graph import DOTS, ELEMENTWISE, Value, consumers, is_layout, reach
+from _analysis.causes.graph import DOTS, ELEMENTWISE, Reached, Value, consumers, is_layout, reach
 from _analysis.causes.sentences import duration, line_says, percent_of, size
 from _analysis.causes.step_program import own_line_of, place_of, place_of_longest, total_of
-from _analysis.ledger import COMPUTE_BOUND, DATA_MOVEMENT, MEMORY_BOUND
+from _analysis.ledger import COMPUTE_BOUND, DATA_MOVEMENT, MEMORY_BOUND, UNJUDGED
+from _analysis.remedies import CAUSES
 from _pipeline.vocabulary import COMPUTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Final
 
     from _analysis.causes.step_program import StepProgram
+    from _analysis.ledger import Entry
     from _pipeline.executions import Executions
     from _proto.hlo.program import Instruction
     from _proto.hlo.shapes import Array
 
 NAME: Final = "large_intermediate"
+_ON_THE_CORE = (COMPUTE_BOUND, MEMORY_BOUND, DATA_MOVEMENT, UNJUDGED)
 _SHRINKING = 8
 _GROWING = 4
 _HBM = 0
@@ -65,7 +69,7 @@ def _reduced(of: StepProgram) -> list[Cause]:
                 continue
             readers = _readers(of, Value(instruction, path), n_bytes)
             if readers and writer.op.dot is None:
-                n_whole = sum(not _picks(each) for each in readers)
+                n_whole = sum(not _picks(reader) for reader in readers)
                 gain = round(writer.n * n_bytes * (1 + n_whole) / hbm)
                 causes.append(_reduced_cause(of, writer, readers, array, gain))
     return causes
@@ -93,7 +97,7 @@ def _readers(of: StepProgram, value: Value, n_bytes: int) -> list[Executions] | 
             )
             if executed is None or not output or executed.op.dot or executed.op.kernel:
                 return None
-            if _SHRINKING * sum(each.n_bytes or n_bytes for each in output) > n_bytes:
+            if _SHRINKING * sum(array.n_bytes or n_bytes for array in output) > n_bytes:
                 return None
             readers[id(executed)] = executed
         if here.instruction.computation.root is here.instruction:
@@ -119,8 +123,7 @@ def _reduced_cause(
         f"{line_says(place)} writes {array.text} ({size(array.n_bytes or 0)}) to memory, and all "
         f"that reads it reduces it to an eighth or less: writing and reading it takes at least "
         f"{duration(gain)} ({percent_of(gain, of.step)} of the step).",
-        "Reduce before writing: compute only the elements that are used, for example logsumexp "
-        "less the picked logit instead of log_softmax, or work on chunks.",
+        CAUSES["large_intermediate, reduced"],
         SEEN,
         Evidence([writer, *readers], shape=array.text),
         *place,
@@ -128,36 +131,39 @@ def _reduced_cause(
 
 
 def _scores(of: StepProgram) -> list[Cause]:
-    found: dict[tuple[int, ...], list[Instruction]] = {}
+    found: dict[str | None, list[Instruction]] = {}
     for dot in of.program.instructions():
-        if dot.opcode in DOTS and (dims := _grown(dot)) and _is_softmaxed(dot):
-            found.setdefault(dims, []).append(dot)
-    return [cause for dims, dots in found.items() if (cause := _scores_cause(of, dims, dots))]
+        if dot.opcode in DOTS and _is_grown(dot) and _is_softmaxed(dot):
+            found.setdefault(own_line_of(dot, of.is_own), []).append(dot)
+    return [cause for line, dots in found.items() if (cause := _scores_cause(of, line, dots))]
 
 
-def _grown(dot: Instruction) -> tuple[int, ...] | None:
-    """Return the dimensions of a dot's result if it is much larger than both operands."""
-    result = next(iter(dot.arrays or ()), None)
+def _is_grown(dot: Instruction) -> bool:
+    """Tell if a dot's result is much larger than both operands."""
     operands = [array for arrays in dot.operand_arrays[:2] for array in arrays or ()]
-    if result is None or len(operands) < 2:
-        return None
-    if result.n_elements < _GROWING * max(each.n_elements for each in operands):
-        return None
-    return tuple(sorted(result.dims))
+    if len(operands) < 2:
+        return False
+    return _n_elements(dot) >= _GROWING * max(array.n_elements for array in operands)
+
+
+def _n_elements(dot: Instruction) -> int:
+    return next((array.n_elements for array in dot.arrays or ()), 0)
+
+
+def _walk_of_scores(dot: Instruction) -> Reached:
+    """Follow a dot's result to what multiplies it again."""
+    others = ("reduce", "broadcast")
+
+    def passes(value: Value) -> bool:
+        here = value.instruction
+        return here.opcode in ELEMENTWISE or here.opcode in others or is_layout(here)
+
+    return reach([Value(dot)], consumers, passes)
 
 
 def _is_softmaxed(dot: Instruction) -> bool:
     """Tell if a dot's result goes through a softmax into another dot."""
-
-    def passes(value: Value) -> bool:
-        opcode = value.instruction.opcode
-        return (
-            opcode in ELEMENTWISE
-            or opcode in ("reduce", "broadcast")
-            or is_layout(value.instruction)
-        )
-
-    walk = reach([Value(dot)], consumers, passes)
+    walk = _walk_of_scores(dot)
     opcodes = {value.instruction.opcode for value in walk.passed}
     return {"exponential", "reduce"} <= opcodes and any(
         value.instruction.opcode in DOTS
@@ -168,36 +174,61 @@ def _is_softmaxed(dot: Instruction) -> bool:
     )
 
 
-def _scores_cause(of: StepProgram, dims: tuple[int, ...], dots: list[Instruction]) -> Cause | None:
-    n_elements = prod(dims)
-    entries = [
-        entry
-        for entry in of.ledger
-        if entry.name in (COMPUTE_BOUND, MEMORY_BOUND, DATA_MOVEMENT)
-        and any(
-            each.n_elements == n_elements and each.memory_space == _HBM
-            for each in (*entry.executions.op.hlo.outputs, *entry.executions.op.hlo.operands)
-        )
-    ]
+def _scores_cause(of: StepProgram, line: str | None, dots: list[Instruction]) -> Cause | None:
+    entries = _on_scores(of, dots)
     if not entries:
         return None
     members = [entry.executions for entry in entries]
-    dot = next((each for each in dots if of.executed(each)), dots[0])
+    dot = next((candidate for candidate in dots if of.executed(candidate)), dots[0])
     total = total_of(members)
-    gain = total - min(total, round(sum(entry.t_compute for entry in entries)))
+    needed = sum((entry.t_compute for entry in entries), Fraction(0))
+    is_masked = any(v.instruction.opcode == "select" for v in _walk_of_scores(dot).passed)
+    if is_masked:
+        # A kernel skips blocks without a score that counts: half of them if the mask is causal.
+        needed = needed / 2
+    gain = total - min(total, round(needed))
     owner = of.executed(dot)
     place = place_of_longest([owner] if owner else members)
-    place = place._replace(source_user=own_line_of(dot, of.is_own), source_inner=dot.line)
+    place = place._replace(source_user=line, source_inner=dot.line)
     result = next(iter(dot.arrays or ()))
     return Cause(
         NAME,
         gain,
-        f"The matmul at {line_says(place)} makes attention scores {result.text} that go through "
-        f"memory before they are multiplied again: ops on them take {duration(total)}, of which "
-        f"the matmuls need {duration(total - gain)}; the rest is {percent_of(gain, of.step)} of "
-        "the step.",
-        "Use a fused attention kernel (flash or splash attention), or compute attention in blocks.",
+        f"{line_says(place)} makes attention scores {result.text} that go through memory before "
+        f"they are multiplied again, and ops on them take {duration(total)}. A fused kernel needs "
+        f"{duration(total - gain)} for the matmuls{', half of them masked,' if is_masked else ''} "
+        f"at the peak, so up to {duration(gain)} ({percent_of(gain, of.step)} of the step) would "
+        "be saved.",
+        CAUSES["large_intermediate, scores"],
         LIKELY,
         Evidence(members, shape=result.text),
         *place,
     )
+
+
+def _on_scores(of: StepProgram, dots: list[Instruction]) -> list[Entry]:
+    """Return what ran of the ops with arrays of the scores in HBM, and on their lines.
+
+    The compiler may work on blocks of the scores, which never are in HBM as a whole.
+    """
+    # Compilers transpose them, and add dimensions of 1.
+    wanted = {_sorted_dims(map(str, array.dims)) for dot in dots for array in dot.arrays or ()}
+    ops = [entry for entry in of.ledger if entry.name in _ON_THE_CORE]
+    whole = {
+        entry.executions.op: place_of(entry.executions.op).source_user
+        for entry in ops
+        if any(
+            array.memory_space == _HBM and _sorted_dims(array.dims.split(",")) in wanted
+            for array in (*entry.executions.op.hlo.outputs, *entry.executions.op.hlo.operands)
+        )
+    }
+    lines = set(whole.values()) - {None}
+    return [
+        entry
+        for entry in ops
+        if entry.executions.op in whole or place_of(entry.executions.op).source_user in lines
+    ]
+
+
+def _sorted_dims(dims: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(n for n in dims if n != "1"))

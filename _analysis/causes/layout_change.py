@@ -15,6 +15,7 @@ from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.graph import operand
 from _analysis.causes.sentences import duration, line_says, percent_of, plural
 from _analysis.causes.step_program import Place, place_of, total_of
+from _analysis.remedies import CAUSES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,16 +32,18 @@ NAME: Final = "layout_change"
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
     """Find layout changes among executions; `left_out` has the ids of those of other causes."""
     changes = [
-        each
-        for each in of.leaves
-        if id(each) not in left_out and each.op.instruction and _changes_layout(each.op.instruction)
+        executions
+        for executions in of.leaves
+        if id(executions) not in left_out
+        and executions.op.instruction
+        and _changes_layout(executions.op.instruction)
     ]
     if total_of(changes) < of.floor:
         return []
     rows: dict[str | None, list[tuple[Place, Executions]]] = {}
-    for each in changes:
-        place = place_of(each.op)
-        rows.setdefault(place.source_user or place.source_inner, []).append((place, each))
+    for executions in changes:
+        place = place_of(executions.op)
+        rows.setdefault(place.source_user or place.source_inner, []).append((place, executions))
     return [_cause(of, row) for row in rows.values()]
 
 
@@ -52,19 +55,18 @@ def _changes_layout(copy: Instruction) -> bool:
 
 
 def _cause(of: StepProgram, row: list[tuple[Place, Executions]]) -> Cause:
-    members = [each for _, each in row]
-    place = max(row, key=lambda each: each[1].total)[0]
+    members = [executions for _, executions in row]
+    place = max(row, key=lambda member: member[1].total)[0]
     gain = total_of(members)
-    longest = max(members, key=lambda each: each.total).op.instruction
+    longest = max(members, key=lambda executions: executions.total).op.instruction
     shape = longest.shape if longest else None
-    n = sum(each.n for each in members)
+    n = sum(executions.n for executions in members)
     return Cause(
         NAME,
         gain,
         f"{plural(n, 'copy', 'copies')} at {line_says(place)} only change the layout of arrays "
         f"such as {shape}: {duration(gain)} ({percent_of(gain, of.step)} of the step).",
-        "Write the ops around this line so that both use the same order of dimensions: avoid "
-        "transposes, and reshapes that split or interleave the last dimension.",
+        CAUSES[NAME],
         SEEN,
         Evidence(members, shape=shape),
         *place,

@@ -15,6 +15,7 @@ from collections import Counter
 
 from _analysis.causes.cause import LIKELY, Cause, Evidence
 from _analysis.causes.sentences import plural, size
+from _analysis.remedies import CAUSES
 from _proto.hlo.parameters import Parameter, read_parameters
 from _proto.hlo.text import HBM
 
@@ -36,28 +37,30 @@ def find(of: StepProgram) -> list[Cause]:
     outputs = entry.root.arrays if entry and entry.root else None
     if not parameters or outputs is None:
         return []
-    free = Counter(each.text for each in outputs if each.memory_space == HBM)
+    free = Counter(array.text for array in outputs if array.memory_space == HBM)
     kept = []
     n_all = 0
-    for each in parameters:
-        array = each.array
+    for parameter in parameters:
+        array = parameter.array
         if array is None or array.memory_space != HBM or not array.n_bytes:
             continue
         n_all += array.n_bytes
-        if each.is_aliased:
+        if parameter.is_aliased:
             free[array.text] -= 1
-        elif not each.is_donor:
-            kept.append((each, array.text, array.n_bytes))
+        elif not parameter.is_donor:
+            kept.append((parameter, array.text, array.n_bytes))
     wasted: list[tuple[Parameter, int]] = []
-    for each, text, n_bytes in kept:
+    for parameter, text, n_bytes in kept:
         if free[text] > 0:
             free[text] -= 1
-            wasted.append((each, n_bytes))
+            wasted.append((parameter, n_bytes))
     n_bytes = sum(n for _, n in wasted)
     if n_bytes * _SMALLEST_SHARE < n_all or not wasted:
         return []
-    wasted.sort(key=lambda each: -each[1])
-    names = ", ".join(each.path or f"argument {each.number}" for each, _ in wasted[:3])
+    wasted.sort(key=lambda pair: -pair[1])
+    names = ", ".join(
+        parameter.path or f"argument {parameter.number}" for parameter, _ in wasted[:3]
+    )
     more = ", …" if len(wasted) > 3 else ""
     return [
         Cause(
@@ -66,8 +69,7 @@ def find(of: StepProgram) -> list[Cause]:
             f"{plural(len(wasted), 'argument')} ({names}{more}) and outputs of the same shapes are "
             f"both kept: donating the arguments, if they are not used after the call, would free "
             f"{size(n_bytes)} of HBM on each device.",
-            "Pass donate_argnums or donate_argnames to jax.jit for arguments that are not used "
-            "after the call, such as the old state.",
+            CAUSES[NAME],
             LIKELY,
             Evidence([]),
             gain_bytes=n_bytes,

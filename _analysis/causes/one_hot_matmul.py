@@ -3,24 +3,30 @@
     x = one_hot(tokens, vocab) @ table      # x = table[tokens] reads one row for each token
 
 The matmul reads the whole table for each token and multiplies by zeros, and the matrix may be
-written to memory first. It is seen where an operand of a dot comes, through converts and layout ops
-alone, from a comparison for equality with an iota, which may have the offset of a shard added. The
-gain is the time of these dots and of the ops that only make the matrix, less the bytes of a gather
-at the HBM peak.
+written to memory or gathered from other devices first. It is seen where an operand of a dot comes,
+through converts, collectives and layout ops alone, from a comparison for equality with an iota,
+which may have the offset of a shard added. It is likely where weights are multiplied with such a
+comparison and summed up, as in the dispatch of tokens to experts. The gain is the time of these
+dots and of the ops that only make or move the matrix, less the bytes of a gather at the HBM peak.
 """
 
 from __future__ import annotations
 
-from _analysis.causes.cause import SEEN, Cause, Evidence
-from _analysis.causes.graph import DOTS, Value, is_layout, origins
+from typing import NamedTuple
+
+from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
+from _analysis.causes.graph import DOTS, Value, is_layout, operand, origins
 from _analysis.causes.sentences import duration, line_says, percent_of
 from _analysis.causes.step_program import own_line_of, place_of_longest, total_of
+from _analysis.remedies import CAUSES
+from _proto.hlo.collectives import collective_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
     from _analysis.causes.step_program import StepProgram
+    from _output.fields.bottleneck import Confidence
     from _pipeline.executions import Executions
     from _proto.hlo.program import Instruction
 
@@ -29,39 +35,74 @@ _EQUAL = b"EQ"
 _OFFSET = frozenset("add subtract broadcast convert".split())
 
 
+class _Lookup(NamedTuple):
+    """A dot by a one-hot matrix, and the values that the matrix is made of."""
+
+    dot: Instruction
+    matrix: Value
+    values: set[Value]
+    confidence: Confidence
+
+
 def find(of: StepProgram) -> list[Cause]:
-    rows: dict[str | None, list[tuple[Instruction, Value]]] = {}
+    rows: dict[tuple[str | None, Confidence], list[_Lookup]] = {}
     for dot in of.program.instructions():
-        if dot.opcode not in DOTS:
-            continue
-        matrices = [Value(each) for each in dot.operands]
-        matrix = next((each for each in matrices if _is_one_hot(each)), None)
-        if matrix is not None:
-            line = own_line_of(dot, of.is_own) or dot.line
-            rows.setdefault(line, []).append((dot, matrix))
+        if dot.opcode in DOTS and (found := _lookup(dot)):
+            # Several matmuls share the making of a weighted matrix, so these are one row.
+            is_seen = found.confidence == SEEN
+            line = own_line_of(dot, of.is_own) or dot.line if is_seen else None
+            rows.setdefault((line, found.confidence), []).append(found)
     return [cause for row in rows.values() if (cause := _cause(of, row))]
 
 
+def _lookup(dot: Instruction) -> _Lookup | None:
+    for matrix in map(Value, dot.operands):
+        values = origins(matrix, _is_weighted)
+        hot = [value.array for value in values if _is_one_hot(value)]
+        if not hot:
+            continue
+        kept = origins(matrix, _is_kept)
+        if any(_is_one_hot(value) for value in kept):
+            return _Lookup(dot, matrix, kept, SEEN)
+        # A smaller comparison is a mask of rows.
+        n_elements = matrix.array.n_elements if matrix.array else 0
+        if any(array and array.n_elements >= n_elements for array in hot):
+            return _Lookup(dot, matrix, values, LIKELY)
+    return None
+
+
 def _is_kept(value: Value) -> bool:
-    opcode = value.instruction.opcode
-    return opcode in ("convert", "broadcast") or is_layout(value.instruction)
+    here = value.instruction
+    is_moved = here.is_asynchronous or collective_name(here.opcode) is not None
+    return is_moved or here.opcode in ("convert", "broadcast") or is_layout(here)
 
 
-def _is_one_hot(matrix: Value) -> bool:
-    """Tell if a matrix is a comparison of something with the place in a dimension."""
-    return any(
-        value.instruction.opcode == "compare"
-        and value.instruction.message.comparison_direction == _EQUAL
-        and any(_is_place(Value(each)) for each in value.instruction.operands)
-        for value in origins(matrix, _is_kept)
+def _is_weighted(value: Value) -> bool:
+    here = value.instruction
+    if here.opcode == "select":
+        # The compiler multiplies with a comparison by a select between a value and 0.
+        other = operand(here, 2)
+        if other is not None and other.opcode == "broadcast":
+            other = operand(other, 0)
+        return other is not None and other.opcode == "constant"
+    return here.opcode in ("multiply", "reduce") or _is_kept(value)
+
+
+def _is_one_hot(value: Value) -> bool:
+    """Tell if a value is a comparison of something with the place in a dimension."""
+    here = value.instruction
+    return (
+        here.opcode == "compare"
+        and here.message.comparison_direction == _EQUAL
+        and any(_is_place(Value(source)) for source in here.operands)
     )
 
 
-def _is_place(operand: Value) -> bool:
+def _is_place(value: Value) -> bool:
     """Tell if an operand is an iota, plus or minus a scalar."""
     return any(
         value.instruction.opcode == "iota" and value.array is not None and value.array.dims
-        for value in origins(operand, _is_shifted)
+        for value in origins(value, _is_shifted)
     )
 
 
@@ -69,17 +110,16 @@ def _is_shifted(value: Value) -> bool:
     return value.instruction.opcode in _OFFSET or is_layout(value.instruction)
 
 
-def _cause(of: StepProgram, row: list[tuple[Instruction, Value]]) -> Cause | None:
+def _cause(of: StepProgram, row: list[_Lookup]) -> Cause | None:
     ran: dict[int, Executions] = {}
     gathered = 0
-    for dot, matrix in row:
-        executed = of.executed(dot)
+    for lookup in row:
+        executed = of.executed(lookup.dot)
         if executed is None:
             continue
         ran[id(executed)] = executed
-        result = dot.arrays or ()
-        gathered += executed.n * 2 * sum(each.n_bytes or 0 for each in result)
-        for value in origins(matrix, _is_kept):
+        gathered += executed.n * 2 * sum(array.n_bytes or 0 for array in lookup.dot.arrays or ())
+        for value in lookup.values:
             maker = of.executed(value.instruction)
             # The matrix may be made by an op of its own, but not by one that does other work.
             if maker and maker.op.instruction and not maker.op.dot:
@@ -90,21 +130,34 @@ def _cause(of: StepProgram, row: list[tuple[Instruction, Value]]) -> Cause | Non
     hbm = of.roofs.hbm
     total = total_of(members)
     gain = max(0, total - round(gathered / hbm)) if hbm else total
-    first = row[0][0]
-    place = place_of_longest(members)._replace(
-        source_user=own_line_of(first, of.is_own), source_inner=first.line
-    )
-    shape = row[0][1].array
+    first = row[0]
+    place = place_of_longest(members)
+    if first.confidence == SEEN:
+        line = own_line_of(first.dot, of.is_own)
+        place = place._replace(source_user=line, source_inner=first.dot.line)
+    shape = first.matrix.array
+    matrix = shape.text if shape else "of unknown shape"
+    saved = f"up to {duration(gain)} ({percent_of(gain, of.step)} of the step)"
+    if first.confidence == SEEN:
+        says = (
+            f"{line_says(place)} multiplies a table by a one-hot matrix ({matrix}): "
+            f"{duration(total)} in matmuls and in making the matrix. Looking the rows up would "
+            f"save {saved}."
+        )
+        helps = CAUSES["one_hot_matmul, lookup"]
+    else:
+        says = (
+            f"{line_says(place)} multiplies by a matrix of weighted one-hot rows ({matrix}): "
+            f"{duration(total)} in matmuls and in making the matrix, which is mostly zeros. "
+            f"Gathering or scattering rows, such as tokens of an expert, would save {saved}."
+        )
+        helps = CAUSES["one_hot_matmul, weighted"]
     return Cause(
         NAME,
         gain,
-        f"{line_says(place)} multiplies a table by a one-hot matrix "
-        f"({shape.text if shape else 'of unknown shape'}): {duration(total)} in matmuls and in "
-        f"writing the matrix; looking the rows up would save up to {duration(gain)} "
-        f"({percent_of(gain, of.step)} of the step).",
-        "Index the table with the numbers instead of multiplying by one_hot: `table[tokens]`, or "
-        "`jnp.take` along the axis.",
-        SEEN,
+        says,
+        helps,
+        first.confidence,
         Evidence(members, shape=shape.text if shape else None),
         *place,
     )

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.sentences import duration
 from _analysis.launches import Launches, launch_level
+from _analysis.remedies import CAUSES
 from _pipeline.groups import percent
 from _pipeline.host import Host
 from _pipeline.intervals import complement, union
@@ -75,9 +76,7 @@ def find(device: Device, periods: Periods) -> Cause:
         pause,
         f"The device waits {duration(pause)} between steps, {share:.1f} % of the period of"
         f" {duration(periods.median)}{what_host_does(host)}",
-        "Let the host work ahead: load and transfer the next batch in another thread while the"
-        " step runs, and do not wait for results (block_until_ready, float(loss), logging) after"
-        " each step.",
+        CAUSES[PAUSE],
         SEEN if host.calls else LIKELY,
         Evidence([]),
         source_user=lines[0] if lines else None,

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from _analysis.allocator import runtime_of
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
-from _analysis.causes.sentences import duration, line_says, percent_of
+from _analysis.causes.sentences import duration, line_says, percent_of, size
 from _analysis.causes.step_program import Place, place_of_longest, total_of
+from _analysis.remedies import CAUSES
 from _pipeline import frames
 from _pipeline.groups import group_by
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Final
 
+    from _pipeline.context import Context
     from _pipeline.executions import Executions
     from _pipeline.normalize import Step
     from _pipeline.ops import Op
@@ -60,27 +63,27 @@ class _Recomputed(NamedTuple):
         return self.parts[: inner + 1]
 
 
-def find(step: Step) -> list[Cause]:
-    recomputed = [found for each in step.leaves if (found := _recomputed(each))]
-    twice = [each for each in recomputed if each.depth > 1]
+def find(step: Step, context: Context) -> list[Cause]:
+    recomputed = [found for executions in step.leaves if (found := _recomputed(executions))]
+    twice = [work for work in recomputed if work.depth > 1]
     causes = []
     excess: list[Executions] = []
     if twice and _runs_more_often(step, twice):
-        prefixes = {(*each.excess_prefix, _REPEATED_PART) for each in twice}
+        prefixes = {(*work.excess_prefix, _REPEATED_PART) for work in twice}
         excess = [
-            each.executions
-            for each in recomputed
-            if any(each.parts[: len(prefix)] == prefix for prefix in prefixes)
+            work.executions
+            for work in recomputed
+            if any(work.parts[: len(prefix)] == prefix for prefix in prefixes)
         ]
         is_outer = any(
-            each.excess_prefix != each.parts[: each.checkpoints[-1] + 1] for each in twice
+            work.excess_prefix != work.parts[: work.checkpoints[-1] + 1] for work in twice
         )
         causes.append(_repeated(step, excess, is_outer, recomputed))
     counted = set(map(id, excess))
     # The compiler itself recomputes without a checkpoint, if memory is short.
-    rest = [each for each in recomputed if each.depth and id(each.executions) not in counted]
+    rest = [work for work in recomputed if work.depth and id(work.executions) not in counted]
     if rest:
-        causes.append(_recompute(step, rest))
+        causes.append(_recompute(step, rest, context))
     return causes
 
 
@@ -98,7 +101,7 @@ def _recomputed(executions: Executions) -> _Recomputed | None:
 
 def _runs_more_often(step: Step, twice: Sequence[_Recomputed]) -> bool:
     """Tell if a matmul or kernel of depth 2 runs more often recomputed than forward."""
-    keys = {key for each in twice if (key := _work_of(each.executions.op))}
+    keys = {key for work in twice if (key := _work_of(work.executions.op))}
     runs = {
         phase: group_by(of_phase.members, _work_of)
         for phase, of_phase in group_by(step.leaves, lambda op: op.phase).items()
@@ -119,13 +122,13 @@ def _work_of(op: Op) -> tuple[str, str] | None:
 
 def _place(members: Sequence[Executions]) -> Place:
     """Return the innermost own line that is in all stacks, by the stack of the longest op."""
-    stacks = [each for each in members if each.op.stack]
+    stacks = [executions for executions in members if executions.op.stack]
     if not stacks:
         return place_of_longest(members)
-    longest = max(stacks, key=lambda each: each.total)
+    longest = max(stacks, key=lambda executions: executions.total)
     common = set(map(frames.line_of, _frames(longest.op)))
-    for each in stacks:
-        common &= set(map(frames.line_of, _frames(each.op)))
+    for executions in stacks:
+        common &= set(map(frames.line_of, _frames(executions.op)))
     own = [f for f in _frames(longest.op) if frames.line_of(f) in common]
     line = frames.innermost_own(own, longest.op.is_own)
     if line is None:
@@ -141,7 +144,7 @@ def _repeated(
     step: Step, excess: list[Executions], is_outer: bool, recomputed: Sequence[_Recomputed]
 ) -> Cause:
     gain, place = total_of(excess), _place(excess)
-    inner = _place([each.executions for each in recomputed if each.depth > 1])
+    inner = _place([work.executions for work in recomputed if work.depth > 1])
     which = (
         f"The checkpoint at {line_says(place)} contains a loop of other checkpoints "
         f"({line_says(inner)})"
@@ -153,33 +156,34 @@ def _repeated(
         gain,
         f"{which}, so the same forward work is recomputed twice: the second time takes "
         f"{duration(gain)} ({percent_of(gain, step)} of the step).",
-        f"Remove the {'outer' if is_outer else 'inner'} checkpoint; the "
-        f"{'inner ones already save' if is_outer else 'outer one already saves'} the memory.",
+        CAUSES["recomputed_repeatedly, outer" if is_outer else "recomputed_repeatedly, inner"],
         SEEN,
         Evidence(excess, by_depth=_by_depth(recomputed)),
         *place,
     )
 
 
-def _recompute(step: Step, recomputed: list[_Recomputed]) -> Cause:
-    members = [each.executions for each in recomputed]
+def _recompute(step: Step, recomputed: list[_Recomputed], context: Context) -> Cause:
+    members = [work.executions for work in recomputed]
     gain, place = total_of(members), _place(members)
+    runtime = runtime_of(step.device.trace, step.device.plane.name, context)
+    free = runtime.min_available if runtime else None
+    memory = "costs memory" if free is None else f"costs memory ({size(free)} of HBM stayed free)"
     return Cause(
         RECOMPUTE,
         gain,
         f"The checkpoint at {line_says(place)} runs forward work again in the backward pass: "
         f"{duration(gain)} ({percent_of(gain, step)} of the step). Saving activations instead "
-        "costs memory and the time to write and read them.",
-        "If memory is free, save more: a checkpoint policy that keeps the outputs of matmuls, or "
-        "no checkpoint for some layers.",
+        f"{memory} and the time to write and read them, so less or nothing may be won.",
+        CAUSES[RECOMPUTE],
         LIKELY,
-        Evidence(members, by_depth=_by_depth(recomputed)),
+        Evidence(members, by_depth=_by_depth(recomputed), hbm_free=free),
         *place,
     )
 
 
 def _by_depth(recomputed: Sequence[_Recomputed]) -> dict[int, int]:
     times: dict[int, int] = {}
-    for each in recomputed:
-        times[each.depth] = times.get(each.depth, 0) + each.executions.total
+    for work in recomputed:
+        times[work.depth] = times.get(work.depth, 0) + work.executions.total
     return dict(sorted(times.items()))

@@ -26,6 +26,7 @@ from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import Value, consumers, is_layout, producers, reach
 from _analysis.causes.sentences import duration, line_says, percent_of, plural
 from _analysis.causes.step_program import collective_name_of, place_of, place_of_longest, total_of
+from _analysis.remedies import CAUSES
 from _pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
 
 TYPE_CHECKING = False
@@ -58,16 +59,16 @@ class _Row(NamedTuple):
 def find(of: StepProgram) -> list[Cause]:
     rows: dict[_Row, list[Executions]] = {}
     permutes = []
-    for each in of.collectives:
-        primitive = each.op.scope.primitive if each.op.scope else None
-        name = collective_name_of(each.op)
+    for executions in of.collectives:
+        primitive = executions.op.scope.primitive if executions.op.scope else None
+        name = collective_name_of(executions.op)
         if (name in _ALL_TO_ALLS and primitive not in _INTENDED) or primitive in _CONSTRAINTS:
-            rows.setdefault(_row_of(each.op), []).append(each)
-        elif name == _PERMUTE and primitive in _ELEMENTWISE and each.op.phase == _OUTSIDE:
-            permutes.append(each)
-    for each in permutes:
-        row = next((row for row, members in rows.items() if _share_line(each, members)), None)
-        rows.setdefault(row or _row_of(each.op), []).append(each)
+            rows.setdefault(_row_of(executions.op), []).append(executions)
+        elif name == _PERMUTE and primitive in _ELEMENTWISE and executions.op.phase == _OUTSIDE:
+            permutes.append(executions)
+    for executions in permutes:
+        row = next((row for row, members in rows.items() if _share_line(executions, members)), None)
+        rows.setdefault(row or _row_of(executions.op), []).append(executions)
     return [_cause(of, row, members) for row, members in rows.items()]
 
 
@@ -78,12 +79,14 @@ def _row_of(op: Op) -> _Row:
 
 def _share_line(permute: Executions, members: list[Executions]) -> bool:
     line = place_of(permute.op).source_inner
-    return line is not None and any(place_of(each.op).source_inner == line for each in members)
+    return line is not None and any(place_of(member.op).source_inner == line for member in members)
 
 
 def copies_of(of: StepProgram, collectives: list[Executions]) -> list[Executions]:
     """Return what ran of the layout ops before and after collectives."""
-    starts = [Value(each.op.instruction) for each in collectives if each.op.instruction]
+    starts = [
+        Value(executions.op.instruction) for executions in collectives if executions.op.instruction
+    ]
     found: dict[int, Executions] = {}
     for step in (producers, consumers):
         walk = reach(starts, step, lambda value: is_layout(value.instruction))
@@ -99,17 +102,19 @@ def is_constraint(op: Op) -> bool:
 
 
 def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
-    constraints = [each for each in members if is_constraint(each.op)]
+    constraints = [member for member in members if is_constraint(member.op)]
     copies = copies_of(of, members)
     exposed, copying = total_of(members), total_of(copies)
     gain = exposed + copying
     place = place_of_longest(constraints or members)
-    n = sum(each.n for each in members)
-    names = sorted({name for each in members if (name := collective_name_of(each.op))})
+    n = sum(member.n for member in members)
+    names = sorted({name for member in members if (name := collective_name_of(member.op))})
     what_moves = names[0] if len(names) == 1 else None
     what = plural(n, what_moves or "collective")
     groups = f" among {row.size} devices" if row.size else ""
-    copied = f" and {duration(copying)} of copies before and after them" if copying else ""
+    copied = ""
+    if 100 * copying >= exposed:
+        copied = f" and {duration(copying)} of copies before and after them"
     verb = "changes" if n == 1 else "change"
     says = (
         f"{what}{groups} {verb} how arrays are sharded, with most time at {line_says(place)}: "
@@ -117,23 +122,16 @@ def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause:
     )
     if constraints:
         says += "The sharding constraint at this line asks for it."
-        helps = "Give the constraint the sharding that the array has, or remove it."
+        helps = CAUSES["resharding, constraint"]
     elif row.is_outside:
         says += "No collective is written there, so its operands are sharded in different ways."
-        helps = (
-            "Give all operands of this line the same sharding, such as parameters, gradients and "
-            "the optimizer's state."
-        )
+        helps = CAUSES["resharding, optimizer"]
     else:
         says += (
             "No all_to_all is written there, so shardings before and after disagree; a dispatch to "
             "experts also looks like this."
         )
-        helps = (
-            "Look near this line for a with_sharding_constraint, in_specs or parameter spec that "
-            "splits another dimension than its neighbours, or constrain the activations if nothing "
-            "does."
-        )
+        helps = CAUSES["resharding, model"]
     return Cause(
         NAME,
         gain,

@@ -6,6 +6,8 @@ from _pipeline.groups import percent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from _analysis.causes.step_program import Place
     from _pipeline.normalize import Step
 
@@ -44,3 +46,14 @@ def line_says(place: Place) -> str:
 
 def plural(n: int, singular: str, several: str | None = None) -> str:
     return f"{n} {singular if n == 1 else several or singular + 's'}"
+
+
+def listed(names: list[str]) -> str:
+    """Return names as a list in a sentence: `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def only(names: Iterable[str | None]) -> str | None:
+    """Return the name if there is one only."""
+    found = list(names)
+    return found[0] if len(found) == 1 else None

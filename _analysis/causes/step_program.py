@@ -47,9 +47,9 @@ def place_of(op: Op) -> Place:
 def place_of_longest(members: Sequence[Executions]) -> Place:
     """Return the place of the line that takes most of the time; of lines of its own, if any."""
     times: dict[Place, int] = {}
-    for each in members:
-        place = place_of(each.op)
-        times[place] = times.get(place, 0) + each.total
+    for executions in members:
+        place = place_of(executions.op)
+        times[place] = times.get(place, 0) + executions.total
     with_user = [place for place in times if place.source_user] or list(times)
     by_line: dict[str | None, int] = {}
     for place in with_user:
@@ -73,7 +73,11 @@ class StepProgram:
     @cached_property
     def ran(self) -> dict[Instruction, Executions]:
         """Map instructions to their executions; containers are left out."""
-        return {each.op.instruction: each for each in self.leaves if each.op.instruction}
+        return {
+            executions.op.instruction: executions
+            for executions in self.leaves
+            if executions.op.instruction
+        }
 
     @cached_property
     def entry_of(self) -> dict[Instruction, Entry]:
@@ -84,12 +88,25 @@ class StepProgram:
         }
 
     @cached_property
+    def _time_of_loop(self) -> dict[Instruction, int]:
+        return {
+            executions.op.instruction: executions.total
+            for executions in self.step.containers
+            if executions.op.program is self.program and executions.op.instruction
+        }
+
+    def time_of(self, instruction: Instruction) -> int:
+        """Return the time of an instruction; of a loop with all that ran in it."""
+        executed = self.ran.get(instruction)
+        return executed.total if executed else self._time_of_loop.get(instruction, 0)
+
+    @cached_property
     def n_of_loop(self) -> dict[Instruction, int]:
         """Map each `while` that ran to its executions."""
         return {
-            each.op.instruction: each.n
-            for each in self.step.containers
-            if each.op.program is self.program and each.op.instruction
+            executions.op.instruction: executions.n
+            for executions in self.step.containers
+            if executions.op.program is self.program and executions.op.instruction
         }
 
     def trips(self, loop: Instruction) -> int | None:
@@ -98,9 +115,9 @@ class StepProgram:
         n_loop = self.n_of_loop.get(loop)
         if body is None or not n_loop:
             return None
-        for each in body.instructions:
-            executed = self.ran.get(each)
-            n = executed.n if executed else self.n_of_loop.get(each)
+        for instruction in body.instructions:
+            executed = self.ran.get(instruction)
+            n = executed.n if executed else self.n_of_loop.get(instruction)
             if n:
                 return n // n_loop
         return None
@@ -119,9 +136,9 @@ class StepProgram:
     def collectives(self) -> list[Executions]:
         """Return collectives that the core runs or waits for."""
         return [
-            each
-            for each in self.leaves
-            if is_exposed(each.op) and collective_name_of(each.op) is not None
+            executions
+            for executions in self.leaves
+            if is_exposed(executions.op) and collective_name_of(executions.op) is not None
         ]
 
     @property

@@ -3,24 +3,26 @@
     grads = all_reduce(grads)    # the core waits
     y = x @ w                    # this needs none of the result
 
-An asynchronous collective runs beside the math. How much it can hide is the smaller of its own time
-and of the time of math in the same computation that is neither before nor after it in the flow of
-data; math hides only one collective. It is always likely: the links or the compiler may have a
-reason. If some collectives of the same kind are asynchronous, the compiler has decided on each, and
-there is no row. All-to-alls are left out, because no flag makes them asynchronous.
+An asynchronous collective runs beside the math. The gain is what the step loses if all these
+collectives run on the links, one after another, and the core meanwhile takes the next op in the
+program's order that has its operands. Flags switch them together and they share the links, so all
+are one row. It is always likely: the compiler may have a reason, and it hides less than that where
+memory is short. If some collectives of the same kind are asynchronous, the compiler has decided on
+each, and they are left out. So are all-to-alls, because no flag makes them asynchronous.
 """
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 from _analysis.causes.cause import LIKELY, Cause, Evidence
-from _analysis.causes.sentences import duration, line_says, percent_of, plural
+from _analysis.causes.sentences import duration, line_says, listed, only, percent_of, plural
 from _analysis.causes.step_program import collective_name_of, place_of_longest, total_of
-from _analysis.hideable import independent
-from _pipeline.vocabulary import COMPUTE
+from _analysis.remedies import CAUSES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Iterable, Sequence
     from typing import Final
 
     from _analysis.causes.step_program import StepProgram
@@ -45,63 +47,94 @@ _FLAGS: dict[str, dict[str, tuple[str, ...]]] = {
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
     """Find collectives that math could hide; `left_out` has the ids of executions to skip."""
     flags_of = {**_FLAGS.get(of.roofs.choice.chip, {}), "collective-permute": _PERMUTE_FLAGS}
-    asynchronous = {collective_name_of(each.op) for each in of.collectives if each.op.is_wait}
-    rows: dict[str, list[Executions]] = {}
-    for each in of.collectives:
-        name = collective_name_of(each.op)
-        if name in flags_of and name not in asynchronous and id(each) not in left_out:
-            rows.setdefault(name, []).append(each)
-    large = {name: row for name, row in rows.items() if total_of(row) >= of.floor}
-    hideable = _hideable(of, [each for row in large.values() for each in row])
-    return [_cause(of, name, flags_of[name], row, hideable) for name, row in large.items()]
-
-
-def _hideable(of: StepProgram, collectives: Sequence[Executions]) -> dict[int, int]:
-    """Map the ids of executions to the time that math of the same computation can hide."""
-    hideable = {}
-    by_computation: dict[Computation, list[tuple[Executions, Instruction]]] = {}
-    for each in collectives:
-        if each.op.instruction:
-            place = each.op.instruction.computation
-            by_computation.setdefault(place, []).append((each, each.op.instruction))
-    for computation, found in by_computation.items():
-        left = {
-            instruction: executions.total
-            for instruction in computation.instructions
-            if (executions := of.ran.get(instruction)) and executions.op.kind == COMPUTE
-        }
-        free = independent(computation, [moved for _, moved in found], left)
-        for each, moved in sorted(found, key=lambda pair: -pair[0].total):
-            hidden = 0
-            for math in free[moved]:
-                # Math that hides this collective cannot hide another one.
-                taken = min(left[math], each.total - hidden)
-                left[math] -= taken
-                hidden += taken
-            hideable[id(each)] = hidden
-    return hideable
-
-
-def _cause(
-    of: StepProgram,
-    name: str,
-    flags: Sequence[str],
-    members: list[Executions],
-    hideable: dict[int, int],
-) -> Cause:
-    gain = sum(hideable.get(id(each), 0) for each in members)
-    total, place = total_of(members), place_of_longest(members)
-    n = sum(each.n for each in members)
-    listed = " and ".join(flag.format(name=name.replace("-", "_")) for flag in flags)
-    return Cause(
-        NAME,
-        gain,
-        f"{plural(n, name)} (most time at {line_says(place)}) stop the core for "
-        f"{duration(total)}, and independent math of the same computation could hide "
-        f"{duration(gain)} of it ({percent_of(gain, of.step)} of the step) if they ran "
-        "asynchronously and the links are free.",
-        f"Set {listed} to true in the compiler's options, or look for what switches it off.",
-        LIKELY,
-        Evidence(members, collective=name),
-        *place,
+    asynchronous = {
+        collective_name_of(executions.op) for executions in of.collectives if executions.op.is_wait
+    }
+    by_name: dict[str, list[Executions]] = {}
+    for executions in of.collectives:
+        name = collective_name_of(executions.op)
+        if name in flags_of and name not in asynchronous and id(executions) not in left_out:
+            by_name.setdefault(name, []).append(executions)
+    members = [executions for group in by_name.values() for executions in group]
+    if not members or total_of(members) < of.floor:
+        return []
+    by_time = sorted(by_name, key=lambda name: -total_of(by_name[name]))
+    flags = dict.fromkeys(
+        flag.format(name=name.replace("-", "_")) for name in by_time for flag in flags_of[name]
     )
+    place, total, gain = place_of_longest(members), total_of(members), _hidden(of, members)
+    counts = [plural(sum(executions.n for executions in by_name[name]), name) for name in by_time]
+    return [
+        Cause(
+            NAME,
+            gain,
+            f"{listed(counts)} (most time at {line_says(place)}) stop the core for "
+            f"{duration(total)}. Math that needs none of their results could hide up to "
+            f"{duration(gain)} of it ({percent_of(gain, of.step)} of the step) if they ran "
+            "asynchronously.",
+            CAUSES[NAME].format(flags=listed(list(flags))),
+            LIKELY,
+            Evidence(members, collective=only(by_time)),
+            *place,
+        )
+    ]
+
+
+def _hidden(of: StepProgram, members: Sequence[Executions]) -> int:
+    """Return the time that the step loses if collectives run beside the math."""
+    by_computation: dict[Computation, set[Instruction]] = {}
+    for executions in members:
+        if executions.op.instruction:
+            place = executions.op.instruction.computation
+            by_computation.setdefault(place, set()).add(executions.op.instruction)
+    return sum(
+        _total(of, computation.instructions) - _shortest(of, computation, on_links)
+        for computation, on_links in by_computation.items()
+    )
+
+
+def _total(of: StepProgram, instructions: Iterable[Instruction]) -> int:
+    return sum(of.time_of(instruction) for instruction in instructions)
+
+
+def _shortest(of: StepProgram, computation: Computation, on_links: set[Instruction]) -> int:
+    """Return the time of a computation if some ops run on the links and all others on the core.
+
+    Both take the first op of the program that has its operands.
+    """
+    order = {instruction: i for i, instruction in enumerate(computation.instructions)}
+    missing = {
+        instruction: len({o for o in instruction.operands if o in order}) for instruction in order
+    }
+    waiting: dict[bool, list[tuple[int, Instruction]]] = {False: [], True: []}
+    running: list[tuple[int, int, Instruction]] = []
+    is_busy = {False: False, True: False}
+    now = 0
+    ready = [instruction for instruction in order if not missing[instruction]]
+    while True:
+        while ready:
+            here = ready.pop()
+            if of.time_of(here):
+                heappush(waiting[here in on_links], (order[here], here))
+            else:
+                ready += _released(here, missing)
+        for on_link, queue in waiting.items():
+            if queue and not is_busy[on_link]:
+                place, here = heappop(queue)
+                heappush(running, (now + of.time_of(here), place, here))
+                is_busy[on_link] = True
+        if not running:
+            return now
+        now, _, here = heappop(running)
+        is_busy[here in on_links] = False
+        ready += _released(here, missing)
+
+
+def _released(finished: Instruction, missing: dict[Instruction, int]) -> list[Instruction]:
+    """Return the users of an op that have all operands now that it has finished."""
+    released = []
+    for user in dict.fromkeys(finished.users):
+        missing[user] -= 1
+        if not missing[user]:
+            released.append(user)
+    return released

@@ -19,14 +19,11 @@ line f32, the second is a symptom.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.graph import (
     DOTS,
     ELEMENTWISE,
     STRUCTURE,
-    Reached,
     Value,
     consumers,
     is_layout,
@@ -35,6 +32,8 @@ from _analysis.causes.graph import (
 from _analysis.causes.sentences import duration, percent_of, short
 from _analysis.causes.step_program import own_line_of
 from _analysis.ledger import COLLECTIVE, DATA_MOVEMENT, KERNEL, MEMORY_BOUND
+from _analysis.remedies import CAUSES
+from _proto.cached import cached_property
 from _proto.hlo.collectives import collective_name
 
 TYPE_CHECKING = False
@@ -57,36 +56,79 @@ _SLOWED = (COLLECTIVE, DATA_MOVEMENT, MEMORY_BOUND, KERNEL)
 _USERS_CONVERT = "convert_element_type"
 
 
-class _Widening(NamedTuple):
-    """A convert that widens a value, the op that takes the result, and where the result goes."""
+class _Wide(dict["Instruction", int]):
+    """Map instructions to the elements of their largest f32 array; reading shapes takes time."""
 
-    convert: Instruction
-    join: Instruction
-    reached: Reached
+    def __missing__(self, instruction: Instruction) -> int:
+        arrays = instruction.arrays or ()
+        n = max((array.n_elements for array in arrays if array.dtype == _WIDE), default=0)
+        self[instruction] = n
+        return n
+
+    def has(self, instruction: Instruction) -> bool:
+        return self[instruction] >= _MIN_ELEMENTS
+
+    def stays(self, value: Value) -> bool:
+        """Return True if an op hands on f32 that it is given."""
+        here = value.instruction
+        if here.opcode == "convert":
+            # The compiler narrows operands of dots without a name.
+            return not here.op_name or self.has(here)
+        if _multiplies(here):
+            return self.has(here)
+        return here.opcode in ELEMENTWISE or _only_moves(here)
+
+
+class _Widening:
+    """The converts of a line that widen values, and where these values go."""
+
+    def __init__(self, line: str | None, converts: list[Instruction], wide: _Wide) -> None:
+        self.line, self.converts = line, converts
+        walk = reach(map(Value, converts), consumers, wide.stays)
+        self.passed, self.values = walk.passed, walk.passed | walk.stopped
+
+    @cached_property
+    def joins(self) -> list[Instruction]:
+        return [_join_of(convert) for convert in self.converts]
+
+    @cached_property
+    def instructions(self) -> set[Instruction]:
+        return {value.instruction for value in self.passed}
 
     @property
-    def is_implicit(self) -> bool:
-        frame = self.convert.message.metadata.stack_frame_id
-        is_join = self.join.opcode in ELEMENTWISE and len(self.join.operands) > 1
-        return is_join and frame != 0 and self.join.message.metadata.stack_frame_id == frame
+    def dots(self) -> set[Instruction]:
+        return {value.instruction for value in self.values if value.instruction.opcode in DOTS}
 
-    def array_text(self) -> str:
-        source = Value(self.convert.operands[0]).array
-        return source.text if source else ""
+    @property
+    def first(self) -> tuple[Instruction, Instruction, bool]:
+        """Return a convert, its join and if the convert is an implicit promotion; one if any."""
+        found = [
+            (convert, join, _is_implicit(convert, join))
+            for convert, join in zip(self.converts, self.joins, strict=True)
+        ]
+        return next((choice for choice in found if choice[2]), found[0])
+
+    def makes(self, other: _Widening) -> bool:
+        """Return True if the other line is a symptom of this one."""
+        return self._feeds(other) and not other._feeds(self)
+
+    def _feeds(self, other: _Widening) -> bool:
+        return all(join in self.instructions for join in other.joins)
 
 
 def find(of: StepProgram) -> list[Cause]:
-    by_line: dict[str | None, list[_Widening]] = {}
-    for each in of.program.instructions():
-        if each.opcode == "convert" and _is_widening(each):
-            reached = reach([Value(each)], consumers, _stays_wide)
-            if any(_multiplies(value.instruction) for value in reached.passed | reached.stopped):
-                line = own_line_of(each, of.is_own) or each.line
-                by_line.setdefault(line, []).append(_Widening(each, _join_of(each), reached))
+    wide = _Wide()
+    converts: dict[str | None, list[Instruction]] = {}
+    for instruction in of.program.instructions():
+        is_widening = instruction.opcode == "convert" and _is_widening(instruction)
+        if is_widening and _leads_to_matmul(instruction, wide):
+            line = own_line_of(instruction, of.is_own) or instruction.line
+            converts.setdefault(line, []).append(instruction)
+    widenings = [_Widening(line, of_line, wide) for line, of_line in converts.items()]
     causes = [
-        _cause(of, line, widenings)
-        for line, widenings in by_line.items()
-        if not any(_makes(by_line[other], widenings) for other in by_line if other != line)
+        _cause(of, widening, wide)
+        for widening in widenings
+        if not any(other.makes(widening) for other in widenings if other is not widening)
     ]
     return [cause for cause in causes if cause]
 
@@ -106,11 +148,6 @@ def _is_widening(convert: Instruction) -> bool:
     )
 
 
-def _is_wide(instruction: Instruction) -> bool:
-    arrays = instruction.arrays or ()
-    return any(each.dtype == _WIDE and each.n_elements >= _MIN_ELEMENTS for each in arrays)
-
-
 def _only_moves(instruction: Instruction) -> bool:
     return (
         instruction.opcode in _MOVING
@@ -124,14 +161,19 @@ def _multiplies(instruction: Instruction) -> bool:
     return instruction.opcode in DOTS or instruction.is_kernel
 
 
-def _stays_wide(value: Value) -> bool:
-    here = value.instruction
-    if here.opcode == "convert":
-        # The compiler narrows operands of dots without a name.
-        return not here.op_name or _is_wide(here)
-    if _multiplies(here):
-        return _is_wide(here)
-    return here.opcode in ELEMENTWISE or _only_moves(here)
+def _leads_to_matmul(convert: Instruction, wide: _Wide) -> bool:
+    """Tell if a wide value is multiplied; most are within a few steps, so this is no `reach`."""
+    to_do = [Value(convert)]
+    seen = set(to_do)
+    while to_do:
+        for value in consumers(to_do.pop()):
+            if _multiplies(value.instruction):
+                return True
+            is_passed = value.instruction.opcode in STRUCTURE or wide.stays(value)
+            if is_passed and value not in seen:
+                seen.add(value)
+                to_do.append(value)
+    return False
 
 
 def _join_of(convert: Instruction) -> Instruction:
@@ -140,42 +182,66 @@ def _join_of(convert: Instruction) -> Instruction:
     taking = [value.instruction for value in reached.stopped]
     same = convert.message.metadata.stack_frame_id
     return next(
-        (each for each in taking if each.message.metadata.stack_frame_id == same),
+        (
+            instruction
+            for instruction in taking
+            if instruction.message.metadata.stack_frame_id == same
+        ),
         next(iter(taking), convert),
     )
 
 
-def _makes(first: list[_Widening], second: list[_Widening]) -> bool:
-    """Tell if the second line is a symptom of the first."""
-
-    def feeds(some: list[_Widening], others: list[_Widening]) -> bool:
-        passed = {value.instruction for each in some for value in each.reached.passed}
-        return all(each.join in passed for each in others)
-
-    return feeds(first, second) and not feeds(second, first)
+def _is_implicit(convert: Instruction, join: Instruction) -> bool:
+    frame = convert.message.metadata.stack_frame_id
+    is_join = join.opcode in ELEMENTWISE and len(join.operands) > 1
+    return is_join and frame != 0 and join.message.metadata.stack_frame_id == frame
 
 
-def _cause(of: StepProgram, line: str | None, widenings: list[_Widening]) -> Cause | None:
-    smallest = min(array.n_elements for w in widenings if (array := Value(w.convert).array))
-    values = {v for each in widenings for v in each.reached.passed | each.reached.stopped}
-    affected = _affected(of, values, smallest / 4)
-    kernels = sum(each.total for each in affected if each.name == KERNEL)
-    total = sum(each.total for each in affected) - kernels
+def _source_text(convert: Instruction) -> str:
+    source = Value(convert.operands[0]).array
+    return source.text if source else ""
+
+
+def _with_backward(of: StepProgram, widening: _Widening, wide: _Wide) -> set[Value]:
+    """Return the wide values, with those of the backward pass of the same matmuls.
+
+    Its matmuls are on the same lines. The compiler narrows their operands, so that no convert
+    leads to them.
+    """
+    lines = {own_line_of(dot, of.is_own) for dot in widening.dots} - {None}
+    others = [
+        Value(instruction)
+        for instruction in of.program.instructions()
+        if instruction.opcode in DOTS
+        and instruction not in widening.instructions
+        and wide.has(instruction)
+        and own_line_of(instruction, of.is_own) in lines
+    ]
+    known = widening.values
+    walk = reach(others, consumers, lambda value: value not in known and wide.stays(value))
+    return known | walk.passed | walk.stopped
+
+
+def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
+    smallest = min(wide[convert] for convert in widening.converts)
+    values = _with_backward(of, widening, wide)
+    made = {v.instruction for v in values if wide[v.instruction] >= smallest / 4}
+    affected = _affected(of, made)
+    kernels = sum(entry.total for entry in affected if entry.name == KERNEL)
+    total = sum(entry.total for entry in affected) - kernels
     gain = total // 2
-    dots = {v.instruction for v in values if v.instruction.opcode in DOTS}
-    first = next((each for each in widenings if each.is_implicit), widenings[0])
+    dots, line = widening.dots, widening.line
+    convert, join, is_implicit = widening.first
+    source = _source_text(convert)
     where = short(line) if line else "an unknown line"
     after = f"{len(dots)} matmuls" if dots else "its kernels"
-    confidence: Confidence = SEEN if first.is_implicit else LIKELY
-    if first.is_implicit:
-        what = f"{where} combines {first.array_text()} with an f32 operand ({first.join.opcode})"
-        helps = (
-            "Cast the f32 operand of this line to the dtype of the other one, for example with "
-            "`.astype(x.dtype)`, or cast the result back."
-        )
+    confidence: Confidence = SEEN if is_implicit else LIKELY
+    if is_implicit:
+        what = f"{where} combines {source} with an f32 operand ({join.opcode})"
+        helps = CAUSES["widened_dtype, promotion"]
     else:
-        what = f"{where} casts {first.array_text()} to f32"
-        helps = "Cast back to the narrower dtype before the matmuls, unless they need f32."
+        what = f"{where} casts {source} to f32"
+        helps = CAUSES["widened_dtype, cast"]
     says = (
         f"{what}, and the result stays f32 through {after} and what follows: {duration(total)} of "
         f"memory-bound, copying and communicating ops move twice the bytes. Staying narrow would "
@@ -184,8 +250,7 @@ def _cause(of: StepProgram, line: str | None, widenings: list[_Widening]) -> Cau
     if kernels:
         says += f" and a part of {duration(kernels)} in kernels that read f32"
     if confidence == LIKELY:
-        says += ". The cast is explicit, so f32 may be intended here"
-    convert = first.convert
+        says += ", unless the explicit cast is intended"
     owner = of.executed(convert)
     scope = owner.op.scope.name if owner and owner.op.scope else None
     return Cause(
@@ -194,7 +259,7 @@ def _cause(of: StepProgram, line: str | None, widenings: list[_Widening]) -> Cau
         f"{says}.",
         helps,
         confidence,
-        Evidence([each.executions for each in affected], shape=first.array_text()),
+        Evidence([entry.executions for entry in affected], shape=source),
         own_line_of(convert, of.is_own),
         convert.line,
         scope,
@@ -202,17 +267,15 @@ def _cause(of: StepProgram, line: str | None, widenings: list[_Widening]) -> Cau
     )
 
 
-def _affected(of: StepProgram, values: set[Value], min_elements: float) -> list[Entry]:
-    """Return what ran of the ops that make or read an f32 array of the walk, but the optimizer."""
+def _affected(of: StepProgram, made: set[Instruction]) -> list[Entry]:
+    """Return what ran of the ops that make or read f32 arrays, but the optimizer."""
+    passing = STRUCTURE - {"fusion"}
+    readers = {user for here in made for user in here.users if user.opcode not in passing}
     found: dict[int, Entry] = {}
-    for here in {value.instruction for value in values}:
-        arrays = here.arrays or ()
-        if not any(each.dtype == _WIDE and each.n_elements >= min_elements for each in arrays):
-            continue
-        for each in (here, *(u for u in here.users if u.opcode not in STRUCTURE - {"fusion"})):
-            executed = of.executed(each)
-            if executed and executed.op.phase != "other" and executed.op.instruction:
-                entry = of.entry_of[executed.op.instruction]
-                if entry.name in _SLOWED:
-                    found[id(entry)] = entry
+    for here in made | readers:
+        executed = of.executed(here)
+        if executed and executed.op.phase != "other" and executed.op.instruction:
+            entry = of.entry_of[executed.op.instruction]
+            if entry.name in _SLOWED:
+                found[id(entry)] = entry
     return list(found.values())

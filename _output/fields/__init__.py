@@ -1,6 +1,6 @@
-"""The fields of all answers, declared once: one file per mode, and those that modes share.
+"""The fields of all answers, declared once, with one file per mode and files for shared fields.
 
-`Answer` in a mode's file is the answer of that mode; `Absent`, if it is there, what the mode prints
-when there is no answer. The string after a field documents it. FIELDS.md and `--schema` are
-generated from these classes, and mypy checks the modes against them.
+`Answer` in a mode's file is the answer of that mode; `Absent` (in some files) is the object that
+the mode prints if there is no answer. The string after a field is the documentation of the field.
+FIELDS.md and `--schema` are generated from these classes, and mypy checks the modes against them.
 """

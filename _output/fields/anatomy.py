@@ -10,28 +10,29 @@ class RawBytes(TypedDict):
     """Bytes in a stat."""
 
     bytes: Bytes
-    """Number of bytes."""
+    """Number of bytes in the stat."""
     hex: str
-    """The first 32 of them, in hexadecimal."""
+    """The first 32 bytes, in hexadecimal."""
 
 
-# Integers beyond 2**53 are decimal strings. Null if the stat has no value, or not a finite one.
+# Integers beyond 2**53 are decimal strings. Null if the stat has no value, or a value that is not
+# finite.
 StatValue = int | float | str | RawBytes | None
 CounterValue = int | float | str
 OptionValue = bool | int | float | str | None
 
 
 class AnatomyProgram(TypedDict):
-    """A program with its HLO in the file."""
+    """A program with HLO in the file."""
 
     program_id: str
-    """Id, an unsigned decimal, as in `program` of the other modes: the stat `program_id` of the
-    entry, otherwise the number in parentheses at the end of its name, otherwise its key in the
-    plane's map."""
+    """Id of the program, an unsigned decimal, as in `program` of other modes: the stat `program_id`
+    of the program's entry, otherwise the number in parentheses at the end of the entry's name,
+    otherwise the entry's key in the plane's map."""
     name: str
     """Name."""
     hlo_bytes: Bytes
-    """Size of its HLO."""
+    """Size of the program's HLO."""
 
 
 class EventName(TypedDict):
@@ -42,22 +43,22 @@ class EventName(TypedDict):
     n: Count
     """Number of events."""
     total_dur_ps: BigPicoseconds
-    """Sum of their durations."""
+    """Sum of the durations of all events with the name."""
 
 
 class Counter(TypedDict):
     """Readings of a counter."""
 
     name: str | None
-    """Name of the events."""
+    """Name of the counter's events."""
     stat: str
-    """The stat with numeric values, or numeric texts."""
+    """Name of the stat that has numeric values, or numbers as text."""
     n: Count
     """Number of readings."""
     min: CounterValue
     """Smallest reading."""
     mean: float
-    """Mean of the readings, whatever the time between them."""
+    """Mean of the readings, not weighted by time."""
     max: CounterValue
     """Largest reading."""
     first: CounterValue | None
@@ -67,37 +68,37 @@ class Counter(TypedDict):
 
 
 class SampleEvent(TypedDict):
-    """An event with all its stats."""
+    """An event with all stats."""
 
     name: str | None
     """Name of the event."""
     start_ps: BigPicoseconds | None
-    """Start; null for events that only count occurrences."""
+    """Start of the event; null for events that only count occurrences."""
     dur_ps: BigPicoseconds
-    """Duration as stored."""
+    """Duration of the event as stored in the file."""
     stats: dict[str, StatValue]
-    """Stats of this event."""
+    """Stats of the single event."""
     metadata_stats: dict[str, StatValue]
-    """Stats of all events that share its metadata."""
+    """Stats of the event's metadata, which other events can share."""
 
 
 class LineIfPlane(TypedDict, total=False):
     first_start_ps: BigPicoseconds | None
-    """Start of the first event; null if no event has a time. This field and the next six are
-    printed only with `--plane`."""
+    """Start of the first event; null if no event has a time. `first_start_ps` and the next six
+    fields are printed only with `--plane`."""
     last_end_ps: BigPicoseconds | None
     """End of the last event."""
     busy_ps: BigPicoseconds
     """Wall-clock time during which at least one event runs."""
     event_stats: dict[str, Count]
-    """Number of events that have a stat, by its name."""
+    """Number of events that have a stat, by the stat's name."""
     names: list[EventName]
     """The 20 names with the largest total time, ties by name."""
     n_names: Count
-    """Different names; events without a name are one more."""
+    """Number of different names; events without a name count as one name."""
     counters: list[Counter] | None
-    """Readings by name and stat in order of appearance; null unless the line's name contains
-    `counter`."""
+    """Counter readings by name and stat, in order of appearance; null unless the line's name
+    contains `counter`."""
     sample: list[SampleEvent]
     """The first events in the file; only with `--sample`."""
 
@@ -106,46 +107,46 @@ class AnatomyLine(LineIfPlane):
     """A line of a plane."""
 
     id: int | str
-    """Id of the line, which names a thread of the host without a name."""
+    """Id of the line; for a host thread without a name, the id serves as name."""
     name: str
-    """Name, as `--line` accepts it."""
+    """Name of the line, as `--line` accepts it."""
     display_name: str
-    """Name that viewers show, as the file has it: often empty, or the same."""
+    """Name that trace viewers show, as stored in the file: often empty, or equal to `name`."""
     timestamp_ns: BigNanoseconds
-    """Time from which the times of its events are counted."""
+    """Time that the start times of the line's events are relative to."""
     n_events: Count
-    """Number of events; with `--grep` only those with a matching name, and all fields below are
-    about these."""
+    """Number of events. With `--grep`, `n_events` and all fields below count only events with a
+    matching name."""
     bytes: Bytes
-    """Size in the file."""
+    """Size of the line in the file."""
 
 
 class AnatomyPlane(TypedDict):
     """A plane of the file."""
 
     name: str
-    """Name, as `--plane` accepts it."""
+    """Name of the plane, as `--plane` accepts it."""
     bytes: Bytes
-    """Size in the file."""
+    """Size of the plane in the file."""
     n_event_metadata: Count
-    """Different event metadata: for a device its ops and other named events."""
+    """Number of event metadata entries: for a device, the device's ops and other named events."""
     n_stat_metadata: Count
-    """Names of stats, and texts that stats refer to."""
+    """Number of stat metadata entries: names of stats, and texts that stats refer to."""
     stats: dict[str, StatValue]
-    """Stats of the plane itself. If two have the same name, the last one counts; a stat without a
-    name goes by its id."""
+    """Stats of the plane itself. If two stats have the same name, the last counts; for a stat
+    without a name, the id serves as name."""
     stat_names: list[str]
-    """Names of stats, sorted."""
+    """Names of all stats in the plane, sorted."""
     lines: list[AnatomyLine]
-    """All lines in the order of the file, or those named by `--line`."""
+    """All lines in the order of the file, or the lines that `--line` names."""
 
 
 class Returned(FileAnswer):
     file_bytes: Bytes
     """Size of the file: unpacked for gzip data, as stored for a `.xplane.riegeli`."""
     n_records: Count
-    """Records in a `.xplane.riegeli`; 1 for other files. The figures of a plane, also `bytes` and
-    `n_event_metadata`, are sums over all records."""
+    """Number of records in a `.xplane.riegeli`; 1 for other files. The figures of a plane,
+    including `bytes` and `n_event_metadata`, are sums over all records."""
     hostnames: list[str]
     """Host names in the file."""
     errors: list[str]
@@ -153,18 +154,18 @@ class Returned(FileAnswer):
     warnings: list[str]
     """Warnings that the profiler reported."""
     versions: dict[str, str]
-    """Versions that took the capture: `jax_version`, `jaxlib_version` and `tpu_version`, as far as
-    the plane `/host:metadata` has these stats. `tpu_version` is the build date and changelist of
-    libtpu; its package version is not in the file."""
+    """Versions of the software that took the capture: `jax_version`, `jaxlib_version` and
+    `tpu_version`, as far as the plane `/host:metadata` has these stats. `tpu_version` is the build
+    date and changelist of libtpu; the package version of libtpu is not in the file."""
     profile_options: dict[str, OptionValue | dict[str, OptionValue]] | None
-    """Options of the profiler that were set, by their names in tsl's `profiler_options.proto`:
-    options that are not listed are off, 0 or empty.
-    `advanced_configuration` and `trace_options` are maps. Null if the plane
-    `Task Environment` has no stat of that name, or if it cannot be decoded; then a note says so."""
+    """Profiler options that were set, by the names in tsl's `profiler_options.proto`. Options that
+    are not listed are off, 0 or empty. `advanced_configuration` and `trace_options` are maps. Null
+    if the plane `Task Environment` has no stat `profile_options`, or if this stat cannot be
+    decoded; a note reports a stat that cannot be decoded."""
     planes: list[AnatomyPlane]
-    """All planes in the order of the file, or the one named by `--plane`."""
+    """All planes in the order of the file, or the plane that `--plane` names."""
     programs: list[AnatomyProgram]
-    """Programs with their HLO in the file."""
+    """Programs with HLO in the file."""
 
 
 class Answer(Lead, Returned):
@@ -172,8 +173,8 @@ class Answer(Lead, Returned):
 
 
 class Absent(AbsentAnswer, total=False):
-    """The object that is printed instead of an answer."""
+    """The object that is printed if there is no answer."""
 
     planes: list[AnatomyPlane]
-    """With `unreadable_xplane_pb`: the planes, as far as they could be read; `detail` has the place
-    of the first damage."""
+    """With `unreadable_xplane_pb`: the planes, as far as the file could be read; `detail` has the
+    place of the first damage."""

@@ -30,19 +30,18 @@ BudgetClass = Literal[OpClass, "idle", "overlap"]
 
 
 class SpeedOfLight(TypedDict):
-    """The least time that the chip needs for the step."""
+    """Least time that the chip needs for the step."""
 
     at_roof_ps: Picoseconds
-    """Time that the chip needs at least, declared costs included."""
+    """Least time that the chip needs for the step, with declared costs of kernels."""
     unknown_ps: Picoseconds
-    """Time of `kernel` and `unjudged`, and the time above roofs that are made of one part only
-    because the other is unknown. The latter is also part of `lost_ps`."""
+    """Total duration of the classes `kernel` and `unjudged`, plus the time above roofs with only
+    flops or only bytes known. The time above roofs is also part of `lost_ps`."""
     at_least_ps: Picoseconds
-    """Time at the roof, without roofs that rest on declared costs and without ops that are over
-    their roof."""
+    """Time at the roof, without declared costs and without ops that are faster than their roof."""
     at_most_ps: Picoseconds
-    """Time at the roof if everything unknown were at its roof and the declared costs were true:
-    `at_roof_ps` and `unknown_ps`."""
+    """Time at the roof, assuming that ops of unknown cost are at the roof and declared costs are
+    true: `at_roof_ps` plus `unknown_ps`."""
     pct_at_least: Percent | None
     """`at_least_ps` in percent of the step."""
     pct_at_most: Percent | None
@@ -50,74 +49,77 @@ class SpeedOfLight(TypedDict):
 
 
 class OverRoof(TypedDict):
-    """Ops that are faster than their roof by more than 1 %, which is impossible: a count of flops
+    """Ops that are faster than the roof by more than 1 %. That is impossible, so a count of flops
     or bytes (often of slices that are updated in place), a dtype or a peak is wrong."""
 
     n_ops: Count
-    """Different ops. They stay in the budget, at their roof."""
+    """Number of different ops. The budget counts an op that is too fast as running at the roof."""
     dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the ops that are too fast."""
 
 
 class Capture(TypedDict):
-    """Hosts, devices and steps that the capture has."""
+    """Hosts, devices and steps in the capture."""
 
     hosts: list[str]
-    """Hosts, as `--host` accepts them. Example: `["t1v-n-0"]`"""
+    """Names of hosts, as `--host` accepts them. Example: `["t1v-n-0"]`"""
     devices: list[str]
-    """Devices of this file, as `--device` accepts them."""
+    """Names of the devices in this file, as `--device` accepts them."""
     n_steps: Count
-    """Steps of this device."""
+    """Number of steps of the analysed device."""
 
 
 BudgetClassed = TypedDict("BudgetClassed", {"class": BudgetClass})
-"""One of the eight classes above; `idle` when no leaf op runs; `overlap` for the busy time minus
-all durations, which is 0 or negative if ops overlap or outlast the step."""
+"""One of the eight classes above; `idle` for time without a leaf op; `overlap` for the busy time
+minus all durations, which is 0, or negative if ops overlap or end after the step."""
 
 
 class BudgetRow(BudgetClassed):
     """The time of one class. All rows add up to the step."""
 
     dur_ps: Picoseconds
-    """Time of the class."""
+    """Total duration of the class."""
     pct_of_step: Percent | None
-    """Time in percent of the step."""
+    """`dur_ps` in percent of the step."""
     at_roof_ps: Picoseconds | None
-    """Time that the chip needs at least; null if unknown."""
+    """Least time that the chip needs for the class; null if unknown."""
     lost_ps: Picoseconds | None
-    """Time beyond `at_roof_ps`; null if unknown."""
+    """`dur_ps` beyond `at_roof_ps`; null if unknown."""
     hideable_ps: Picoseconds | None
-    """For `collective`, `host` and `data_movement`: the most that overlapping with math can save.
-    For a collective that stops the core it is the smaller of its time and of the time of the math
-    in the same computation that neither feeds it nor needs it; null for the row if such a
-    collective has no program. For all else it is the time, but no more than the step's math takes.
-    To save more of `lost_ps`, move fewer bytes. Null for other classes."""
+    """For `collective`, `host` and `data_movement`: the most time that overlapping with math can
+    save. For a collective that stops the core: the time of the collective or the time of
+    independent math in the same computation, whichever is smaller; null for the row if such a
+    collective has no program. For all other ops: `dur_ps` or the duration of the step's math,
+    whichever is smaller. To save more of `lost_ps`, move fewer bytes. Null for other classes."""
     n_executions: Count | None
-    """Executions; null for `idle` and `overlap`."""
+    """Number of executions; null for `idle` and `overlap`."""
 
 
 FindingClassed = TypedDict("FindingClassed", {"class": OpClass})
-"""The class of its ops; see the table of classes. Kernels of unknown cost are no findings."""
+"""The class of the line's ops; see the table of classes. Kernels of unknown cost are not
+findings."""
 
 
 class FindingFields(Line, InLoop):
     scope: str | None
     """Scope that takes most of the time, as in [by_scope](#by_scope); null if unknown."""
+    hlo_op: str
+    """Name of the costliest op, for `by_op --op`. Example: `flash_attention.3`"""
     shape: str | None
     """Output of the costliest op, without layout; at most three parts of a tuple.
     Example: `bf16[4,2048,1024]`"""
     agg_key: str
     """Key of the group, or of the first op."""
     tf_op: str | None
-    """Path of the first op; the last 200 characters."""
+    """The last 200 characters of the first op's path."""
     dur_ps: Picoseconds
-    """Time of the line in this class."""
+    """Total duration of the line's ops in this class."""
     pct_of_step: Percent | None
-    """Time in percent of the step."""
+    """`dur_ps` in percent of the step."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     phases: dict[str, Picoseconds]
-    """Time by phase. Example: `{"forward": 2263430715, "recompute": 2272238509}`"""
+    """Total duration by phase. Example: `{"forward": 2263430715, "recompute": 2272238509}`"""
     waiting_ps: Picoseconds | None
     """For a kernel, the time in its regions that only wait for copies, as in [kernel](#kernel).
     Null for other ops, and if the capture has no region of the kernel."""
@@ -129,33 +131,34 @@ class Finding(FindingClassed, FindingFields):
     rank: Count
     """Place in the list, from 1."""
     at_roof_ps: Picoseconds | None
-    """Time that the chip needs at least; null if unknown."""
+    """Least time that the chip needs for the line's ops; null if unknown."""
     lost_ps: Picoseconds | None
-    """Time beyond `at_roof_ps`; null if unknown."""
+    """`dur_ps` beyond `at_roof_ps`; null if unknown."""
     hideable_ps: Picoseconds | None
-    """As in `budget`, for this line alone. Lines share the math that could hide them, so do not add
-    these up."""
+    """The most time that overlapping this line with math can save, as in `budget`. Lines share the
+    math that could hide them, so do not add up `hideable_ps` of several lines."""
     kernel: str | None
-    """Name of the kernel if its cost is given or declared."""
+    """Name of a kernel with a given or declared cost; null for other ops."""
     waits_for: dict[str, Picoseconds] | None
-    """Time by what the core waits for, as in `comm_rollup` of summary; empty if there are only
-    starts. Null in classes other than `collective` and `host`.
+    """Total duration by the operation that the core waits for, as in `comm_rollup` of summary;
+    empty if no op of the line waits. Null in classes other than `collective` and `host`.
     Example: `{"all-gather": 83870, …, "all-to-all": 1526751862, …}`"""
     top_signature: str
-    """Signature that takes most of the time. Example: `all-to-all [all-to-all]`"""
+    """Signature of the ops that take most of the line's time. Example: `all-to-all [all-to-all]`"""
     what_helps: str | None
     """What to change, by the class and kind of the costliest op; null if nothing is known to help.
-    The table above has all of these sentences."""
+    The table above lists all such sentences."""
 
 
 class UnknownKernel(FindingFields, VmemFields):
-    """A Pallas kernel whose flops are unknown, at one line. Nobody knows what it loses, so it has
+    """A Pallas kernel with unknown flops, at one line. The lost time is unknown, so the kernel has
     no rank among the findings."""
 
     kernel: str
     """Name of the kernel."""
     declared: Declared | None
-    """What its author declares for one run, without flops; null if nothing."""
+    """Cost of one execution that the kernel's author declares, without flops; null if nothing is
+    declared."""
 
 
 CauseName = Literal[
@@ -179,88 +182,97 @@ Confidence = Literal["seen", "likely"]
 
 
 class TimeOfDepth(TypedDict):
-    """Recomputed work by how many checkpoints are around it."""
+    """Recomputed work by the number of enclosing checkpoints."""
 
     depth: Count
-    """Number of checkpoints around the ops."""
+    """Number of checkpoints that enclose the ops."""
     dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the ops at this depth."""
 
 
 class CauseEvidence(TypedDict):
-    """The executions and figures that show a cause; none for `pause_between_steps`."""
+    """Executions and figures that show a cause; empty for `pause_between_steps`."""
 
     ops: list[str]
-    """The ops that take most of the time, at most ten names. Example: `["flash_attention.3", …]`"""
+    """Names of the ops that take most of the time, at most ten. Example: `["flash_attention.3",
+    …]`"""
     n_ops: Count
-    """Number of ops."""
+    """Number of ops that the cause affects."""
     n_executions: Count
-    """Their executions."""
+    """Number of executions of the affected ops."""
     dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the affected ops."""
     shape: str | None
-    """The array that is widened, copied, multiplied or written; null for other causes."""
+    """Shape of the array that is widened, copied, multiplied or written; null for causes without an
+    array."""
     collective: str | None
-    """The collective; null if there are several kinds and for other causes."""
+    """Opcode of the collective; null if there are several opcodes, and for causes without a
+    collective."""
     n_participants: Count | None
-    """Devices in each group of the collectives of `resharding`; null for other causes and if
-    unknown."""
+    """Number of devices in each replica group of the collectives of `resharding`; null for other
+    causes, and if unknown."""
     trips: Count | None
-    """Rounds of the loop of `collective_in_loop`; null for other causes."""
+    """Number of iterations of the loop of `collective_in_loop`; null for other causes."""
     by_depth: list[TimeOfDepth] | None
-    """For `recompute` and `recomputed_repeatedly`; null for other causes."""
+    """Recomputed work by number of enclosing checkpoints, for `recompute` and
+    `recomputed_repeatedly`; null for other causes."""
     device: str | None
     """The slow device of `slow_device`; null for other causes."""
+    hbm_free_bytes: Bytes | None
+    """For `recompute`: HBM that the allocator never gave out during the capture. Null for other
+    causes and if the capture has no reports of the allocator."""
 
 
 class Cause(TypedDict):
-    """A pattern in the program that costs time. It is seen in the program itself, never inferred
-    from a share of the time. Causes can overlap, so do not add up their gains."""
+    """A pattern in the program that costs time. The pattern itself is in the program; no cause is
+    inferred from a share of the time. Causes can overlap, so do not add up the gains of several
+    causes."""
 
     rank: Count
-    """Place in the list, from 1: most gain first, then recomputation, then causes that cost only
-    memory."""
+    """Place in the list, from 1: causes with the most gain come first, then recomputation, then
+    causes that cost only memory."""
     cause: CauseName
-    """Which pattern; see the table of causes."""
+    """Name of the pattern; see the table of causes."""
     gain_ps: Picoseconds
-    """Time that would be saved at most without the cause, computed from the executions in
-    `evidence` alone; for `pause_between_steps` it is `between_steps_ps`."""
+    """The most time that removing the cause can save, computed from the executions in `evidence`
+    alone; for `pause_between_steps`, `between_steps_ps`."""
     gain_pct_of_step: Percent
     """`gain_ps` in percent of the step; for `pause_between_steps` in percent of `period_ps`."""
     unknown_ps: Picoseconds | None
-    """Time of kernels that the cause slows by an unknown amount; null if there are none."""
+    """Total duration of kernels that the cause slows by an unknown amount; null without such
+    kernels."""
     gain_bytes: Bytes | None
-    """HBM that would be freed on each device; null for causes that cost time."""
+    """Bytes of HBM that removing the cause frees on each device; null for causes that cost time."""
     source_inner: str | None
-    """The innermost line, which can be a library's; null if unknown."""
+    """Innermost source line, which can be in a library; null if unknown."""
     source_user: str | None
     """The line of your code to change; null if unknown. For `pause_between_steps` the outermost
     Python function of the host in the pause, without the folder of its file."""
     scope: str | None
     """Scope of the line, as in [by_scope](#by_scope); null if unknown."""
     says: str
-    """One or two sentences: the pattern that was seen and its cost."""
+    """One or two sentences that describe the pattern and the cost."""
     what_helps: str
-    """The change to make."""
+    """Change that removes the cause."""
     evidence: CauseEvidence
-    """The executions and figures that show it."""
+    """Executions and figures that show the cause."""
     confidence: Confidence
     """`seen` if the pattern is unambiguous, `likely` if there can be another explanation."""
 
 
 class FindingsTail(TypedDict):
-    """The findings and kernels that the lists leave out."""
+    """The findings and kernels beyond `--top`."""
 
     n_findings_omitted: Count
-    """Findings beyond `--top`."""
+    """Number of omitted findings."""
     dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the omitted findings."""
     lost_ps: Picoseconds
-    """The part of it that is known to be lost."""
+    """Lost time of the omitted findings, as far as it is known."""
     n_kernels_omitted: Count
-    """Rows of `kernels_of_unknown_cost` beyond `--top`."""
+    """Number of omitted rows of `kernels_of_unknown_cost`."""
     kernels_dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the omitted kernels."""
 
 
 class RecomputedMath(TypedDict):
@@ -272,44 +284,45 @@ class RecomputedMath(TypedDict):
 
 class Fields(ChipFields, RecomputedMath, RecomputeTotal, PeriodFields):
     causes: list[Cause]
-    """Why time is lost: patterns in the program that gain at least 0.5 % of the step, or memory.
-    Most patterns need the program in the capture; a note says so if it is missing."""
+    """Reasons why time is lost: patterns in the program that cost at least 0.5 % of the step, or
+    memory. Most patterns need the program in the capture; a note says if the capture lacks the
+    program."""
     bottleneck: Bottleneck
-    """The class that loses most time; `kernel` and `unjudged` compete with all their time, and
-    `idle` is idle time. `at_roof` if all of this together is less than 10 % of the step."""
+    """The class that loses most time, counting all time of `kernel` and `unjudged` as lost, and
+    idle time as class `idle`. `at_roof` if all lost time together is less than 10 % of the step."""
     speed_of_light: SpeedOfLight
-    """The least time that the chip needs for the step."""
+    """Least time that the chip needs for the step."""
     mfu_at_least: Fraction | None
-    """Lower bound of the MFU: time that the matrix units need for the known flops at the peak, over
-    the step. Recomputation, declared costs and ops over their roof are left out. Null if no other
-    op has known flops, or the step has no length."""
+    """Lower bound of the MFU: time that the matrix units need for the known flops at the peak rate,
+    divided by the step's duration. Recomputation, declared costs and ops that are faster than their
+    roof are left out. Null if no other op has known flops, or if the step's duration is zero."""
     hfu_at_least: Fraction | None
-    """Like `mfu_at_least`, with recomputation."""
+    """Lower bound of the hardware flops utilization: `mfu_at_least` with recomputation included."""
     mfu: Fraction | None
-    """Useful flops over the bf16 peak times the step. The flops come from `--model-flops`, or from
-    `--tokens` with `--flops-per-token` or `--params`; null without them. With megacore
-    (`has_megacore` of the plane is 1) the peak is that of both cores."""
+    """Useful flops divided by the product of bf16 peak and step duration. The flops come from
+    `--model-flops`, or from `--tokens` with `--flops-per-token` or `--params`; null without these
+    options. With megacore (`has_megacore` of the plane is 1) the peak is the sum of both cores."""
     tokens_per_s: TokensPerSecond | None
-    """`--tokens` over the duration of the step; null without the option."""
+    """`--tokens` divided by the step's duration in seconds; null without `--tokens`."""
     over_roof: OverRoof
-    """Ops that are faster than their roof, which the lower bounds leave out. A note names their
-    lines."""
+    """Ops that are faster than their roof. `pct_at_least`, `mfu_at_least` and `hfu_at_least` leave
+    these ops out, and a note names the source lines."""
     capture: Capture
-    """Hosts, devices and steps that the capture has."""
+    """Hosts, devices and steps in the capture."""
     budget: list[BudgetRow]
-    """Time by class: the eight classes, `idle` and `overlap`. Adds up to the step."""
+    """Time by class: the eight classes, `idle` and `overlap`. The rows add up to the step."""
     idle_by_cause: IdleByCause
     """Idle time by cause; see [idle](#idle)."""
     findings: list[Finding]
-    """Lost time by class and line (and kernel), at most `--top` rows: most lost time first, for
-    unknown costs most time. Ops without a stack go by their likely line. A line that is called from
-    two places has two findings."""
+    """Lost time by class and line (and kernel), at most `--top` rows, most lost time first; all
+    time of unknown cost counts as lost. Ops without a stack count at their likely line. A line that
+    is called from two places has two findings."""
     kernels_of_unknown_cost: list[UnknownKernel]
     """The time of class `kernel` by line and kernel, at most `--top` rows, most time first."""
     tail: FindingsTail
-    """Sums of the findings and kernels that are left out."""
+    """Sums of the omitted findings and kernels."""
     peaks_used: PeaksUsed
-    """The peaks."""
+    """Peak rates of the chip."""
 
 
 class OwnTotals(TypedDict):

@@ -22,23 +22,23 @@ from _output.fields.units import (
 
 
 class OpFields(Durations, Line, InLoop):
-    """An op: a name in a program. Facts are those of its first execution, figures are of all
-    executions in the step."""
+    """An op, identified by program and name. Facts come from the op's first execution; figures are
+    sums over all executions in the step."""
 
     hlo_op: str
-    """Name without `%`; the text in its place if the op has no name."""
+    """Name of the op without `%`; the HLO text if the op has no name."""
     program_id: str | None
-    """Id of its program, an unsigned decimal; null if ops carry no program id."""
+    """Id of the op's program, an unsigned decimal; null if ops carry no program id."""
     hlo_category: str
     """Category."""
     kind: KindOrContainer
-    """Kind of the category."""
+    """Kind of the op's category."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     pct_of_step: Percent | None
-    """Time in percent of the step."""
+    """Total duration in percent of the step."""
     phase: Phase
-    """Phase, read from its names."""
+    """Phase, as the op's names in the trace show it."""
     scope: str | None
     """Scope, as in [by_scope](#by_scope); null if unknown."""
     tf_op: str | None
@@ -54,49 +54,50 @@ class OpFields(Durations, Line, InLoop):
     a fusion converts them. An operand that the fusion computes counts as it is multiplied. Null
     without a dot or a program. Example: `["bf16"]`"""
     cost_source: CostSource | None
-    """Origin of flops and bytes, as in [roofline](#roofline); null for a custom call of
-    unknown flops."""
+    """Origin of flops and bytes, as in [roofline](#roofline); null for a custom call with unknown
+    flops."""
     flops: Flops | None
     """Flops of one execution."""
     bytes_accessed: Bytes | None
-    """Bytes that one execution reads and writes, in all memories."""
+    """Bytes that one execution reads and writes in all memories."""
     hbm_bytes: Bytes | None
     """Bytes that one execution moves to and from HBM."""
     achieved_tflops: Tflops | None
-    """`flops` over `avg_dur_ps`; null if they are unknown or zero. Null for containers, as their
-    counts do not include how often the body runs."""
+    """`flops` divided by `avg_dur_ps`; null if `flops` is unknown or zero. Null for containers,
+    because the flops of a container do not include how often the body runs."""
     achieved_gbps: Gbps | None
-    """`hbm_bytes` (if unknown, `bytes_accessed`) over `avg_dur_ps`; null in the same cases."""
+    """`hbm_bytes` (if unknown, `bytes_accessed`) divided by `avg_dur_ps`; null if the bytes are
+    unknown or zero, and for containers."""
     at_roof_ps: Picoseconds | None
-    """Time that the chip needs at least, as in [bottleneck](#bottleneck); null if unknown for any
-    of its executions."""
+    """Least time that the chip needs for all executions, as in [bottleneck](#bottleneck); null if
+    unknown for any execution."""
     lost_ps: Picoseconds | None
-    """Time beyond `at_roof_ps`."""
+    """Total duration beyond `at_roof_ps`."""
     kernel: str | None
     """Name of a Pallas kernel, or of a custom call with a declared cost."""
     waits_for: str | None
-    """The operation that the core waits for, as in `comm_rollup` of summary; null if it does not
-    wait."""
+    """The operation that the core waits for during the op, as in `comm_rollup` of summary; null if
+    the op does not wait."""
 
 
 OpClassed = TypedDict("OpClassed", {"class": OpClass})
-"""Class, as in [bottleneck](#bottleneck)."""
+"""Class of the op, as in [bottleneck](#bottleneck)."""
 
 
 class Op(OpFields, OpClassed):
     """A leaf op."""
 
     rank: Count
-    """Place by time, from 1."""
+    """Place among all leaf ops by total duration, from 1."""
 
 
 class OpsTail(TypedDict):
-    """The ops that the list leaves out."""
+    """The ops beyond `--top`."""
 
     n_ops_omitted: Count
-    """Ops beyond `--top`."""
+    """Number of omitted ops."""
     dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the omitted ops."""
 
 
 class Container(TypedDict):
@@ -107,9 +108,9 @@ class Container(TypedDict):
     hlo_category: str
     """`while`, `conditional`, `call` or `megacore fusion`."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     total_dur_ps: Picoseconds
-    """Time, including everything inside."""
+    """Total duration, including everything inside the container."""
 
 
 class Instruction(TypedDict):
@@ -120,16 +121,16 @@ class Instruction(TypedDict):
     opcode: str
     """Opcode."""
     shape: str | None
-    """Dtype and dimensions of the output, tuples in parentheses; null if unknown."""
+    """Dtype and dimensions of the output, with tuples in parentheses; null if unknown."""
     source_inner: str | None
-    """Source line."""
+    """Source line of the instruction."""
 
 
 class CalledInstruction(Instruction):
     """An instruction of a called computation."""
 
     operands: list[str]
-    """Names of its operands."""
+    """Names of the operands."""
 
 
 class Called(TypedDict):
@@ -138,66 +139,67 @@ class Called(TypedDict):
     name: str
     """Name of the computation."""
     n_instructions: Count
-    """Number of its instructions."""
+    """Number of instructions in the computation."""
     instructions: list[CalledInstruction]
-    """The first 200 instructions, in order."""
+    """The first 200 instructions of the computation, in order."""
 
 
 class OpInProgram(TypedDict):
-    """An op in its program."""
+    """An op's place in the program."""
 
     opcode: str
-    """Opcode."""
+    """Opcode of the op."""
     computation: str
     """Computation that contains the op."""
     operands: list[Instruction]
-    """The first 50 operands, in order."""
+    """The first 50 operands of the op, in order."""
     users: list[Instruction]
-    """The first 50 instructions that use the result, in the order of the computation."""
+    """The first 50 instructions that use the op's result, in the order of the computation."""
     chain: list[str]
-    """For an asynchronous op the names of start, updates and done, as far as they are found;
-    otherwise empty."""
+    """For an asynchronous op: the names of the start, the updates and the done, as far as they were
+    found; otherwise empty."""
     called: list[Called]
-    """The first 20 computations that the op calls itself."""
+    """The first 20 computations that the op calls directly."""
 
 
 DetailClassed = TypedDict("DetailClassed", {"class": OpClass | None})
-"""Class, as in [bottleneck](#bottleneck); null for a container."""
+"""Class of the op, as in [bottleneck](#bottleneck); null for a container."""
 
 
 class OpDetail(OpFields, DetailClassed):
     """One op, or container, with everything known about it."""
 
     rank: Count | None
-    """Place by time among all leaf ops; null for a container."""
+    """Place among all leaf ops by total duration; null for a container."""
     text: str
-    """HLO text."""
+    """HLO text of the op."""
     source_stack: str | None
-    """Stack, outermost frame first."""
+    """Stack of the op, outermost frame first."""
     executions: list[list[Picoseconds]]
     """Start and duration of the first 1000 executions, ordered by start, on the scale of
     `step_window_ps`."""
     n_executions_omitted: Count
     """Executions that `executions` leaves out."""
     program: OpInProgram | None
-    """The op in its program; null if the program, or an instruction of this name, is missing."""
+    """The op's place in the program; null if the program, or an instruction with the op's name, is
+    missing."""
 
 
 class OpIfAsked(TypedDict, total=False):
     op: OpDetail
-    """The op named by `--op`; only with that option."""
+    """Details about the op that `--op` names; only with that option."""
 
 
 class Fields(OpIfAsked, ChipFields):
     ops: list[Op]
-    """The leaf ops that take most time, at most `--top`; ties by name."""
+    """The leaf ops that take most time, at most `--top`; ops of equal time are ordered by name."""
     tail: OpsTail
-    """Sums of the omitted ops. Together with `ops` they are all leaf ops
+    """Sums of the omitted ops. `ops` and `tail` together are all leaf ops
     (`non_while_duration_ps_sum`)."""
     containers: list[Container]
     """All ops that enclose other ops, most time first."""
     peaks_used: PeaksUsed
-    """The peaks."""
+    """Peak rates of the chip."""
 
 
 class Answer(Lead, StepAnswer, Fields):

@@ -11,10 +11,10 @@ class Primitive(TypedDict):
     """A primitive that runs directly in a scope."""
 
     primitive: str | None
-    """End of the paths, without numbers at its end: `add.5` is `add`. Null for paths without a
-    primitive."""
+    """Last part of the paths, without trailing numbers: `add.5` becomes `add`. Null for paths
+    without a primitive."""
     dur_ps: Picoseconds
-    """Time of its ops."""
+    """Total duration of the primitive's ops."""
 
 
 class ScopeLine(TypedDict):
@@ -23,60 +23,62 @@ class ScopeLine(TypedDict):
     source_user: str | None
     """Innermost line of the user's own code."""
     dur_ps: Picoseconds
-    """Time of its ops."""
+    """Total duration of the line's ops."""
 
 
 class Scope(TypedDict):
-    """A scope with everything below it."""
+    """A scope and all scopes inside."""
 
     scope: str
-    """Full name, parts joined by `/`; empty for the root."""
+    """Full name of the scope, parts joined by `/`; empty for the root."""
     name: str
-    """Last part of the name."""
+    """Last part of the scope's name."""
     depth: Count
-    """Number of parts."""
+    """Number of parts in the scope's name."""
     n_executions: Count
-    """Executions of all ops here and below."""
+    """Number of executions of all ops in the scope and in scopes inside."""
     total_dur_ps: Picoseconds
-    """Their time: `self_dur_ps` plus the totals of the scopes directly below."""
+    """Total duration of all ops in the scope: `self_dur_ps` plus `total_dur_ps` of the child
+    scopes."""
     self_dur_ps: Picoseconds
-    """Time of the ops directly in this scope."""
+    """Total duration of the ops directly in this scope."""
     pct_of_step: Percent | None
     """`total_dur_ps` in percent of the step."""
     kinds: dict[str, Picoseconds]
     """`total_dur_ps` by kind."""
     phases: dict[str, Picoseconds]
     """`total_dur_ps` by phase, as in `by_phase_rollup` of summary. Phases come from the trace
-    alone: if only the program has the path, the phase is `unknown`, unless the op's name contains
-    `.remat`."""
+    alone: for an op with a path in the program only, the phase is `unknown`, unless the op's name
+    contains `.remat`."""
     primitives: list[Primitive]
     """The five primitives that take most time directly in this scope."""
     lines: list[ScopeLine]
-    """The three lines that take most time here and below."""
+    """The three source lines that take most time in the scope and in scopes inside."""
 
 
 class NoScope(TypedDict):
-    """Ops without a path, in the whole step, whatever `--below` is."""
+    """Ops without a path, in the whole step, regardless of `--below`."""
 
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the ops without a path."""
     kinds: dict[str, Picoseconds]
-    """Time by kind."""
+    """Total duration by kind."""
     likely_sources: list[LikelySource] | None
-    """Lines of the ops that have a stack, and lines whose data the others move or wait for; adds up
-    to `dur_ps`. Null without a program."""
+    """Source lines of the ops that have a stack; for ops without a stack, the lines of the data
+    that the ops move or wait for. The rows add up to `dur_ps`. Null without a program."""
 
 
 class Fields(TypedDict):
     scopes: list[Scope]
-    """The tree of scopes, depth first; scopes with the same parent by time, then by name. The first
-    row is the root, or the scope named by `--below`."""
+    """The tree of scopes, depth first; scopes with the same parent are ordered by time, then by
+    name. The first row is the root, or the scope that `--below` names."""
     n_scopes_omitted: Count
-    """Scopes below the first row that are deeper than the listed ones."""
+    """Number of scopes that are too deep to be listed."""
     no_scope: NoScope
-    """Ops without a path. With the root they are all leaf ops (`non_while_duration_ps_sum`)."""
+    """Ops without a path. The root scope and the ops without a path together are all leaf ops
+    (`non_while_duration_ps_sum`)."""
 
 
 class Answer(Lead, StepAnswer, Fields):

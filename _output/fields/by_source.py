@@ -10,50 +10,50 @@ ListedKind = Literal["compute", "data_move", "comm"]
 
 
 class ScopeShare(TypedDict):
-    """A scope that ops of a group belong to."""
+    """A scope that some ops of a group belong to."""
 
     scope: str | None
-    """Place of the ops in the model, by the path of their `tf_op` (otherwise of their instruction):
-    its parts without the program's own name, the primitive at the end, and parts that only say how
-    it runs (`jit()`, `jvp()`, `while`, `body`, …). Null if unknown. If file and scope do not belong
+    """Place of the ops in the model: the path in `tf_op` (otherwise the instruction's path) without
+    the program's name, without the primitive at the end, and without parts that only say how code
+    runs (`jit()`, `jvp()`, `while`, `body`, …). Null if unknown. If file and scope do not belong
     together, the stack is false and the scope is right. Example: `decoder_layer/attention`"""
     dur_ps: Picoseconds
-    """Time of these ops."""
+    """Total duration of the group's ops in this scope."""
 
 
 class AlsoFused(TypedDict):
     """Another source line with instructions inside the group's fusions."""
 
     source_inner: str
-    """The line."""
+    """Source line of the instructions."""
     n_instructions: Count
-    """Its instructions, each op counted once. This is no measure of time: the time of a fusion
-    cannot be split among its instructions."""
+    """Number of instructions from this line; an op that runs several times counts once. The number
+    does not measure time, because the time of a fusion cannot be split among instructions."""
 
 
 class Group(GroupFields, DtypeFields, InLoop):
     """Ops of one kind and key."""
 
     kind: ListedKind
-    """Kind of its ops."""
+    """Kind of the group's ops."""
     model_flops_sum: Flops | None
     """Flops that the model asked for; the compiler can add or save some."""
     hbm_bytes_sum: Bytes | None
-    """Bytes to and from HBM; null if unknown for a member that has traffic."""
+    """Bytes to and from HBM; null if unknown for an op that has traffic."""
     dtypes: dict[str, Count]
-    """Executions by dtype of the output: bf16, fp8, fp32, fp16, other.
+    """Number of executions by dtype of the output: bf16, fp8, fp32, fp16, other.
     Example: `{"bf16": 36, "fp32": 28}`"""
     also_fused: list[AlsoFused] | None
-    """The eight other lines with the most instructions inside the group's fusions; null without a
-    program."""
+    """The eight other source lines with the most instructions inside the group's fusions; null
+    without a program."""
     scopes: list[ScopeShare]
-    """The four scopes that take most of the group's time. A stack shared by several scopes is a
-    function that they all call."""
+    """The four scopes that take most of the group's time. A stack shared by several scopes belongs
+    to a function that all these scopes call."""
     shapes: list[str]
     """Distinct shapes of outputs, at most eight.
     Example: `[…, "(f32[4,2047,16000]{2,1,0:T(8,128)}, bf16[4,2047,16000]{…})"]`"""
     shapes_truncated: bool
-    """True if there are more shapes."""
+    """True if the group has more than eight shapes."""
 
 
 class OwnTotals(TypedDict):
@@ -79,7 +79,7 @@ class Fields(TailIfAsked):
 
 
 class Returned(Fields):
-    """The fields of the mode, and what it adds to the totals of all modes."""
+    """The fields of the mode, and the mode's additions to the totals."""
 
     totals: OwnTotals
 

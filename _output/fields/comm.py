@@ -12,27 +12,28 @@ GroupsFrom = Literal["text", "program", "shapes"]
 
 
 class Collective(TypedDict):
-    """Sums of one collective."""
+    """Sums over the executions of one collective."""
 
     n_executions: Count
-    """Ops that run on the core, and waits; a `send` or `recv` and the wait for it are two."""
+    """Number of ops that run on the core, plus waits; a `send` or `recv` and the wait that follows
+    count as two."""
     sync_dur_ps: Picoseconds
-    """Time during which the core runs them."""
+    """Time during which the core runs the collective."""
     wait_dur_ps: Picoseconds
-    """Time during which the core waits for them."""
+    """Time during which the core waits for the collective."""
     payload_bytes: Bytes | None
-    """Bytes as in `rows`, but a `send` or `recv` counts once: with its wait, if there is one."""
+    """Bytes as in `rows`, except that a `send` or `recv` and the wait that follows count once."""
 
 
 class OwnTotals(TypedDict):
     exposed_ps: Picoseconds
-    """Time during which the core runs communication or waits for it, without transfers to and from
-    the host."""
+    """Time during which the core runs or waits for communication, without transfers to and from the
+    host."""
     exposed_pct_of_step: Percent | None
     """`exposed_ps` in percent of the step."""
     host_ps: Picoseconds
-    """Time during which the core runs transfers to and from the host, or waits for them. It is not
-    part of `exposed_ps`."""
+    """Time during which the core runs or waits for transfers to and from the host; not part of
+    `exposed_ps`."""
     host_pct_of_step: Percent | None
     """`host_ps` in percent of the step."""
     in_flight_union_ps: Picoseconds
@@ -59,89 +60,94 @@ class Pairs(TypedDict):
     """Counts of waits that were paired with the op that starts the communication."""
 
     paired: Count
-    """Executions that are paired."""
+    """Number of executions that are paired."""
     ambiguous: Count
-    """Paired executions that overlap others of the same name: the oldest is assumed to end
-    first."""
+    """Number of paired executions that overlap another execution of the same name. The oldest
+    execution is assumed to end first."""
     unpaired: Count
-    """The others: they began before the step, or their start is unknown."""
+    """Number of executions that could not be paired, because they began before the step or the
+    start is unknown."""
 
 
 class CommRow(Line, InLoop, PeersOfRow):
     """Communication of one collective, mode, engine, group of ops, line and replica groups."""
 
     collective: str
-    """The collective, as `waits_for` in `comm_rollup` of summary, but read from the program if the
-    name says only `collective`. Copies to and from host memory are `to_host` and `from_host`, other
-    transfers of the host `host`."""
+    """Name of the collective, as `waits_for` in `comm_rollup` of summary; if the op's name says
+    only `collective`, the name comes from the program. Copies to and from host memory are `to_host`
+    and `from_host`, other transfers of the host are `host`."""
     mode: TransferMode
-    """`sync` if it runs on the core, `async` if the core waits for it."""
+    """`sync` if the core runs the communication, `async` if the core waits for the
+    communication."""
     engine: Engine
-    """`sparse_core` if the op, its start or the program says so."""
+    """`sparse_core` if a SparseCore runs the collective, according to the op, the start or the
+    program."""
     agg_key: str
     """Key of the group."""
     tf_op: str | None
-    """Path of the first op; the last 200 characters."""
+    """The last 200 characters of the first op's path."""
     n_executions: Count
-    """Executions; for `async` the number of waits."""
+    """Number of executions; for `async` the number of waits."""
     sync_dur_ps: Picoseconds
-    """Time during which the core runs them."""
+    """Time during which the core runs the communication."""
     wait_dur_ps: Picoseconds
-    """Time during which the core waits for them."""
+    """Time during which the core waits for the communication."""
     pct_of_step: Percent | None
-    """Both together, in percent of the step."""
+    """`sync_dur_ps` plus `wait_dur_ps`, in percent of the step."""
     pairs: Pairs | None
-    """Counts of waits that were paired with their starts; null for `sync`."""
+    """Number of waits that were paired with a start; null for `sync`."""
     in_flight_ps: Picoseconds | None
-    """Sum over the paired executions of the time from the beginning of the start to the end of the
-    wait, not cut to the step. Each counts at least 0; a note counts those that end before they
-    begin because the two clocks disagree. Rows overlap, so never add them up. Null for `sync`, and
-    if none is paired."""
+    """Sum over the paired executions of the time from the beginning of the start op to the end of
+    the wait, not cut to the step. An execution that ends before it begins, because the two clocks
+    disagree, counts as 0; a note gives the number of such executions. Rows overlap, so never add up
+    `in_flight_ps` of several rows. Null for `sync`, and if no execution is paired."""
     in_flight_union_ps: Picoseconds | None
-    """Wall-clock time during which at least one of them is in flight."""
+    """Wall-clock time during which at least one of the row's executions is in flight."""
     covered_ps: Picoseconds | None
     """Hidden time: the part of the time before the wait during which ops run that neither wait nor
     communicate."""
     other_ps: Picoseconds | None
-    """The rest of the time before the wait, during other waits, other communication and gaps:
-    neither hidden nor waited for."""
+    """The part of the time before the wait during which other waits, other communication or gaps
+    run: neither hidden nor waited for."""
     payload_bytes: Bytes | None
     """Logical bytes of all executions: the result of an all-gather, the operand of a reduce-scatter
-    or permute, the smaller of both of an all-reduce or all-to-all, the array of a copy. Null if
-    unknown for any execution, as for a ragged all-to-all, a permute that writes slices in place, or
-    a fusion that casts and whose program is missing."""
+    or permute, the smaller of operand and result of an all-reduce or all-to-all, the array of a
+    copy. Null if unknown for any execution, for example a ragged all-to-all, a permute that writes
+    slices in place, or a casting fusion without a program in the file."""
     bus_bytes: Bytes | None
-    """Bytes that each device must send at least: (n - 1) / n of the payload, twice that for an
-    all-reduce, all of it for a broadcast or copy. Null if n is unknown, and for permutes, `send`
-    and `recv`, where devices differ."""
+    """Least number of bytes that each device must send: (n - 1) / n of the payload, 2 (n - 1) / n
+    for an all-reduce, the whole payload for a broadcast or copy. Null if n is unknown, and for
+    permutes, `send` and `recv`, where devices differ."""
     group_size: Count | None
-    """n: the devices in a group; null if groups differ in size, and for permutes."""
+    """n: number of devices in a replica group; null if groups differ in size, and for permutes."""
     groups: str | None
-    """The replica groups; equal groups have equal texts. `4 x 2, stride 4` is 4 groups of 2, here
-    {0,4} to {3,7}; less regular groups are spelled out, at most 8 sets of 64 members; permutes read
-    `8 pairs, 4 to self`. Ids are places in the program's device assignment, not chips.
+    """The replica groups as text; equal groups have equal texts. `4 x 2, stride 4` is 4 groups of
+    2, here {0,4} to {3,7}. Irregular groups are spelled out, at most 8 sets of 64 members. A
+    permute reads `8 pairs, 4 to self`. Ids are places in the program's device assignment, not
+    chips.
     Example: `4 x 2, stride 2`"""
     groups_from: GroupsFrom | None
-    """Where `groups` comes from: the `text` of the op or its start, the `program`, or the `shapes`,
-    since their ratio is n."""
+    """Origin of `groups`: the `text` of the op or of the matching start, the `program`, or the
+    `shapes`, since the ratio of input and output size is n."""
     bus_gbps: Gbps | None
-    """`bus_bytes` over time; for `async` only paired executions count. This is a lower bound
-    for the links: peers arrive late, and the end of hidden transfers is not visible."""
+    """`bus_bytes` divided by time; for `async` only paired executions count. The real bandwidth of
+    the links can be higher, because peers arrive late, and the end of hidden transfers is not
+    visible."""
     bus_gbps_over: Literal["duration", "in_flight_union"]
     """The time that `bus_gbps` divides by; `in_flight_union` for `async`."""
     plan: list[str] | None
-    """The compiler's plan for all ops of the row, as in [program](#program)."""
+    """Compiler's plan for all ops of the row, as in [program](#program)."""
 
 
 class CommTail(TypedDict):
-    """The rows that the list leaves out."""
+    """The rows beyond `--top`."""
 
     n_rows_omitted: Count
-    """Rows beyond `--top`."""
+    """Number of omitted rows."""
     sync_dur_ps: Picoseconds
-    """Time during which the core runs them."""
+    """Time during which the core runs the omitted communication."""
     wait_dur_ps: Picoseconds
-    """Time during which the core waits for them."""
+    """Time during which the core waits for the omitted communication."""
 
 
 class Fields(TypedDict):
@@ -152,7 +158,7 @@ class Fields(TypedDict):
 
 
 class Returned(Fields):
-    """The fields of the mode, and what it adds to the totals of all modes."""
+    """The fields of the mode, and the mode's additions to the totals."""
 
     totals: OwnTotals
 

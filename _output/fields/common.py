@@ -16,34 +16,35 @@ class OkAnswer(TypedDict):
     status: Literal["ok"]
     """`ok`: there is an answer."""
     mode: str
-    """The mode."""
+    """Name of the mode."""
     schema_version: Literal["3.1"]
     """Version of the printed fields. The major number changes when a field is removed or changes
     its meaning or type, the minor number when a field is added."""
     profile_dir: str
     """PROFILE as given on the command line."""
     notes: list[str]
-    """Choices, assumptions, omissions and doubts behind the figures. Read them.
-    Example: `["run 2026_11_21_00_00_00 taken", "auto-picked busiest step (idx=1, …"]`"""
+    """Choices, assumptions, omissions and doubts that concern the figures, warnings first. Read the
+    notes first.
+    Example: `["using run 2026_11_21_00_00_00", "auto-picked the busiest step (index 1, …"]`"""
 
 
 class NextStep(TypedDict):
-    """A command worth running after this one."""
+    """A command that is worth running next."""
 
     why: str
     """The question that the command answers. Example: `why nothing runs in the whole capture`"""
     command: str
-    """A complete command line, quoted for a shell, with the PROFILE, device, step and peaks of this
-    one."""
+    """A complete command line, quoted for a shell, with the PROFILE, device, step and peaks of the
+    command that was run."""
 
 
 class Lead(TypedDict):
-    """What matters in an answer."""
+    """The most important facts of an answer."""
 
     headline: str
     """One or two sentences with the figures that matter most, at most 240 characters."""
     next_steps: list[NextStep]
-    """Up to three commands that this answer suggests; empty if PROFILE is standard input."""
+    """Up to three commands that the answer suggests; empty if PROFILE is standard input."""
 
 
 class FileAnswer(OkAnswer):
@@ -78,12 +79,12 @@ Reason = Literal[
 
 
 class AbsentFields(TypedDict):
-    """The object that is printed instead of an answer."""
+    """The object that is printed if there is no answer."""
 
     status: Literal["absent"]
     """`absent`: there is no answer."""
     reason: Reason
-    """Why there is none; see the table of reasons."""
+    """Why there is no answer; see the table of reasons."""
     mode: str | None
     """The mode that was asked for; null if the command line could not be parsed."""
     schema_version: Literal["3.1"]
@@ -94,17 +95,19 @@ class AbsentFields(TypedDict):
     """The device that was asked for; null if the command line could not be parsed, and for modes
     that read all devices."""
     notes: list[str]
-    """Choices, assumptions and omissions up to the failure."""
+    """Choices, assumptions and omissions that the tool made before it failed."""
 
 
 class AbsentAnswer(AbsentFields, total=False):
-    """The object that is printed instead of an answer."""
+    """The object that is printed if there is no answer."""
 
     detail: str
-    """Details, if there is more to say than the reason. For damaged files they have the name and
-    the byte offset: in the decompressed stream for gzip data, in the file for a `.riegeli`."""
+    """Details, if there is more to say than the reason. For a damaged file: the file's name and the
+    byte offset of the damage, in the decompressed stream for gzip data, in the file for a
+    `.riegeli`."""
     available_devices: list[str]
-    """With `device_not_found`: the device planes; in `spread` the TPUs that were read."""
+    """With `device_not_found`: the device planes of the file; in `spread` the TPUs that were
+    read."""
     available_lines: list[str]
     """With `no_xla_ops_line` and `line_not_found`: the lines of the plane."""
     available_planes: list[str]
@@ -116,13 +119,14 @@ class AbsentAnswer(AbsentFields, total=False):
     available_kernels: list[str]
     """With `kernel_not_found`: the kernels of the step."""
     available_modes: dict[str, str]
-    """With `bad_arguments` if `--mode` is missing, or the mode given to `--schema` is unknown: each
-    mode and what it answers."""
+    """With `bad_arguments` if `--mode` is missing, or if the mode given to `--schema` is unknown:
+    each mode and the question that the mode answers."""
     available_ops: list[str]
-    """With `op_not_found`: up to 20 names, first those that contain the text, then the most similar
-    ones."""
+    """With `op_not_found`: up to 20 names of ops. Names that contain the text come first, then the
+    most similar names."""
     available_scopes: list[str]
-    """With `scope_not_found`: up to 20 scopes, chosen in the same way."""
+    """With `scope_not_found`: up to 20 scopes. Scopes that contain the text come first, then the
+    most similar scopes."""
 
 
 class ProgramOfStep(TypedDict):
@@ -136,15 +140,16 @@ class ProgramOfStep(TypedDict):
     n_programs: Count
     """Number of programs that the step's ops belong to."""
     hlo: bool
-    """True if the trace file holds the program's HLO. Figures that need it are null otherwise."""
+    """True if the trace file contains the program's HLO. Otherwise figures that need the HLO are
+    null."""
 
 
 class Totals(TypedDict):
-    """Sums over the step; the same figures in all modes. An op belongs to the step in which it
-    starts, with its full duration. Facts that are true of all executions of an op (flops, bytes,
-    lines, category and the like) come from its metadata in the trace, and those that are missing
-    there from its first execution in the step that has them. Flops and bytes on the executions of a
-    custom call are ignored, as they do not include its loops."""
+    """Sums over the step, equal in all modes. An op counts with its full duration in the step in
+    which the op starts. Facts about all executions of an op (flops, bytes, lines, category and
+    others) come from the op's metadata in the trace. A fact that the metadata lacks comes from the
+    first execution in the step that has the fact. Flops and bytes on the executions of a custom
+    call are ignored, because they do not include the loops of the call."""
 
     n_events_total: Count
     """Executions of leaf ops, of all four kinds."""
@@ -159,30 +164,31 @@ class Totals(TypedDict):
     n_events_container: Count
     """Executions of ops that enclose other ops, such as loops."""
     n_events_unresolved: Count
-    """Events that were dropped because they have no metadata, no time of their own (aggregated
-    events) or a negative duration. A note says how many of each."""
+    """Events that were dropped because they have no metadata, no start time (aggregated events) or
+    a negative duration. A note gives the number of dropped events for each reason."""
     compute_duration_ps: Picoseconds
-    """Time of kind compute."""
+    """Total duration of kind compute."""
     data_move_duration_ps: Picoseconds
-    """Time of kind data_move."""
+    """Total duration of kind data_move."""
     comm_duration_ps: Picoseconds
-    """Time of kind comm."""
+    """Total duration of kind comm."""
     other_duration_ps: Picoseconds
-    """Time of kind other."""
+    """Total duration of kind other."""
     non_while_duration_ps_sum: Picoseconds
-    """Sum of the durations of the four kinds. It is not wall-clock time, since ops can overlap."""
+    """Sum of the durations of the four kinds. Since ops can overlap, this sum is not wall-clock
+    time."""
     while_container_duration_ps: Picoseconds
-    """Time of `while` ops, including their bodies."""
+    """Total duration of `while` ops, loop bodies included."""
     while_pct_of_step: Percent | None
     """`while_container_duration_ps` in percent of the step; nested loops can exceed 100."""
     container_durations_ps: dict[str, Picoseconds]
-    """Time by category of container. Example: `{"while": 15567309124}`"""
+    """Total duration of containers by category. Example: `{"while": 15567309124}`"""
     container_self_duration_ps: Picoseconds
     """Time inside containers during which no leaf op runs."""
     busy_duration_ps: Picoseconds
-    """Wall-clock time during which at least one leaf op runs, waits included."""
+    """Wall-clock time during which at least one leaf op runs; ops that wait count as running."""
     idle_duration_ps: Picoseconds
-    """The rest of the step: no leaf op runs."""
+    """Time in the step during which no leaf op runs."""
     idle_pct_of_step: Percent | None
     """`idle_duration_ps` in percent of the step."""
     wait_duration_ps: Picoseconds
@@ -191,7 +197,7 @@ class Totals(TypedDict):
     wait_pct_of_step: Percent | None
     """`wait_duration_ps` in percent of the step."""
     agg_key_coverage: dict[str, Count]
-    """Executions by kind of the key that they are grouped by: `stack`, `tf_op`, `no_source`.
+    """Executions by the kind of the group's key: `stack`, `tf_op`, `no_source`.
     Example: `{"stack": 733, "tf_op": 13, "no_source": 745}`"""
     unknown_categories: dict[str, Count]
     """Executions of categories that the tool does not know, by category; `<none>` for ops without a
@@ -208,11 +214,12 @@ class StepFields(FileAnswer):
     clock: Clock
     """`device` if at least one op of the step has times measured by the core, otherwise `trace`."""
     stack_order: StackOrder | None
-    """Order of the frames in most stacks of the step, as the trace has them; null without stacks.
-    Printed stacks always have the outermost frame first."""
+    """Order of the frames in most stacks of the step, as the trace lists the frames; null without
+    stacks. Printed stacks always have the outermost frame first."""
     step_source: StepSource | None
-    """Where steps come from: `steps` of the profiler, or `modules`, executions of programs, if the
-    profiler wrote no steps. Null with `--step all`, and if the trace has neither."""
+    """Origin of the steps: `steps` are steps of the profiler, `modules` executions of programs, if
+    the profiler wrote no steps. Null with `--step all`, and if the trace has neither steps nor
+    modules."""
     program: ProgramOfStep
     """The compiled program that takes most of the step's time."""
     step_id: Count | None
@@ -220,8 +227,8 @@ class StepFields(FileAnswer):
     step_name: str | None
     """Name of the step's event. Example: `101`"""
     step_window_ps: list[Picoseconds]
-    """Start and end of the step, on the clock named by `clock`. Without a step: from the first
-    start to the last end of all ops. Example: `[5371555615367, 5389864092681]`"""
+    """Start and end of the step, on the clock that the field `clock` names. Without a step: the
+    first start and the last end of all ops. Example: `[5371555615367, 5389864092681]`"""
     step_duration_ps: Picoseconds
     """Length of the step."""
 

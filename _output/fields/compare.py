@@ -45,14 +45,14 @@ ProgramWhat = Literal[
 
 
 class SideStep(TypedDict):
-    """A step that is compared."""
+    """A step that takes part in the comparison."""
 
     index: Count
-    """Index by time."""
+    """Index of the step by time."""
     name: str | None
     """Name of the step."""
     duration_ps: Picoseconds
-    """Length, as in [record](#record)."""
+    """Length of the step, as in [record](#record)."""
 
 
 class Capture(TypedDict):
@@ -69,7 +69,7 @@ class Capture(TypedDict):
 
 
 class Side(TypedDict):
-    """The captures of one side; all fields but the last two are about the first capture."""
+    """Captures of one side; all fields but the last two are about the first capture."""
 
     xplane_file: str
     """Name of the trace file."""
@@ -80,13 +80,13 @@ class Side(TypedDict):
     device_type: str | None
     """Type of the device."""
     clock: Clock
-    """Clock of the figures, as in [record](#record)."""
+    """Clock of the side's figures, as in [record](#record)."""
     program: str
     """Hash of the program, as in [record](#record)."""
     n_steps: Count
-    """Steps that are compared."""
+    """Number of steps that are compared."""
     steps: list[SideStep]
-    """These steps."""
+    """Steps of the side that are compared."""
     n_captures: Count
     """Captures of this side."""
     captures: list[Capture]
@@ -128,61 +128,62 @@ class ProgramChanges(TypedDict):
 
 
 class Noise(TypedDict):
-    """The method by which p-values are computed, and its sample."""
+    """Method and sample size of the p-values."""
 
     method: Literal["permutation_max"]
-    """Share of all assignments of the samples to the two sides in which some row differs as
-    much."""
+    """How p-values are computed. `permutation_max`: the share of all assignments of samples to the
+    two sides in which some row differs at least as much."""
     noise_unit: NoiseUnit
     """The samples: `step` if each side has one capture, else `capture`, which counts with the mean
     of its steps."""
     covers: Literal["step_to_step", "run_to_run"]
-    """Which variation is covered: from step to step within a capture, or from run to run."""
+    """Variation that p-values cover: from step to step within a capture, or from run to run."""
     alpha: Fraction
-    """Chance of even one false `significant` among all rows, again among all files, and again among
-    all totals, if only samples vary."""
+    """Chance of at least one false `significant` among all rows if only samples vary. The chance of
+    a false `significant` is equal for all files together, and for all totals together."""
     n_before: Count
-    """Samples before."""
+    """Number of samples before."""
     n_after: Count
-    """Samples after."""
+    """Number of samples after."""
     n_tested: Count
-    """Rows with at least 0.1 % of the time; the others are not tested."""
+    """Number of rows with at least 0.1 % of the time; smaller rows are not tested."""
     n_assignments: Count
-    """Assignments of samples to sides that were examined."""
+    """Number of examined assignments of samples to the two sides."""
     exact: bool
-    """True if these are all assignments; otherwise 5000 were drawn, always the same."""
+    """True if all assignments were examined; otherwise 5000 were drawn, always the same 5000."""
     min_p_value: Fraction
-    """Smallest p-value that so many samples can give."""
+    """Smallest p-value that this number of samples can give."""
     run_to_run_pct: RunToRun
-    """How much runs of the same side differ."""
+    """How much captures of the same side differ."""
     why_not: WhyNoTest | None
-    """`too_few_steps` or `too_few_captures`: nothing can be significant and no p-value is given;
-    4 + 4 are enough."""
+    """Reason why no row is tested. `too_few_steps`, `too_few_captures`: no difference can be
+    significant and no p-value is given; 4 + 4 are enough."""
 
 
 class Delta(TypedDict):
     before_ps: Picoseconds
-    """Mean time before."""
+    """Mean time of a step before."""
     after_ps: Picoseconds
-    """Mean time after."""
+    """Mean time of a step after."""
     delta_ps: Picoseconds
     """After minus before."""
 
 
 class Tested(TypedDict):
     delta_pct: Percent | None
-    """`delta_ps` in percent of before."""
+    """`delta_ps` in percent of `before_ps`."""
     p_value: Fraction | None
-    """Chance of such a difference if only samples vary; null if it was not tested."""
+    """Chance of an equal or larger difference if only samples vary; null for a row that was not
+    tested."""
     significant: bool | None
     """True if `p_value` is at most `alpha`."""
 
 
 class Ranges(TypedDict):
     before_range_ps: list[Picoseconds]
-    """Least and most time of the samples before. Example: `[1092672370, 1107167451]`"""
+    """Shortest and longest time of a sample before. Example: `[1092672370, 1107167451]`"""
     after_range_ps: list[Picoseconds]
-    """Least and most time of the samples after."""
+    """Shortest and longest time of a sample after."""
 
 
 class Total(Delta, Tested, Ranges):
@@ -231,44 +232,45 @@ class Gate(TypedDict):
 
 
 class FileDelta(Delta, Tested):
-    """A source file on both sides. All rows add up to the four kinds; code that moved to another
-    file is a fall and a rise, and a note says how much moved."""
+    """A source file on both sides. All rows add up to the four kinds. Code that moved to another
+    file lowers one row and raises another, and a note says how much moved."""
 
     file: str | None
-    """File of `source_inner` after; null if no line after is in it."""
+    """Name of the file after; null if no line after is in the file."""
     before_file: str | None
-    """Name of the file before, by the longest common end of the path; null if no line before is in
-    it. Both are null for lines without a source, in the last row."""
+    """Name of the file before, matched by the longest common end of the path; null if no line
+    before is in the file. In the last row, for lines without a source, both names are null."""
     n_rows: Count
-    """Rows that hold a line of the file."""
+    """Number of entries of `rows` with a line of the file."""
 
 
 class Unmatched(TypedDict):
-    """The lines that only one side has."""
+    """Source lines that only one side has."""
 
     before_ps: Picoseconds
-    """Time of `only_before`."""
+    """Time of the lines with `only_before`."""
     after_ps: Picoseconds
-    """Time of `only_after`."""
+    """Time of the lines with `only_after`."""
     before_pct: Percent | None
-    """In percent of the four kinds before. Beyond 5 on either side a note points to `by_file`."""
+    """`before_ps` in percent of the four kinds before. If either percentage exceeds 5, a note
+    points to `by_file`."""
     after_pct: Percent | None
-    """In percent of the four kinds after."""
+    """`after_ps` in percent of the four kinds after."""
 
 
 class MatchSum(TypedDict):
     """The rows that were matched in one way."""
 
     n_rows: Count
-    """Rows."""
+    """Number of rows."""
     n_groups_before: Count
-    """Their groups before."""
+    """Number of groups before in the rows that were matched in this way."""
     n_groups_after: Count
-    """Their groups after."""
+    """Number of groups after in the rows that were matched in this way."""
     before_ps: Picoseconds
-    """Their time before."""
+    """Time before of the rows that were matched in this way."""
     after_ps: Picoseconds
-    """Their time after."""
+    """Time after of the rows that were matched in this way."""
 
 
 class CompareRow(Delta, Tested, Ranges):
@@ -277,36 +279,36 @@ class CompareRow(Delta, Tested, Ranges):
     rank: Count
     """Place in the list, from 1."""
     kind: Kind
-    """Kind of its ops."""
+    """Kind of the line's ops."""
     matched_by: MatchedBy
-    """The way in which the line was matched: `same_ops`, by identical ops; `same_key`, by its key
-    if it has no stack; `same_places_and_scopes`, `same_files_and_scopes`, `same_places`,
-    `same_scopes`, `same_line`, by files and columns of the stack or of its last frame, and by parts
-    of tf_op; `only_before` or `only_after`, no counterpart."""
+    """How the line was matched: `same_ops`, by identical ops; `same_key`, by key, for lines without
+    a stack; `same_places_and_scopes`, `same_files_and_scopes`, `same_places`, `same_scopes`,
+    `same_line`, by files and columns of the stack or of its last frame, and by parts of tf_op;
+    `only_before` or `only_after`, no counterpart."""
     source_inner: str | None
-    """The line after."""
+    """Source line after."""
     before_source_inner: str | None
-    """The line before."""
+    """Source line before."""
     tf_op: str | None
-    """Path; the first by name."""
+    """Path of the ops; of several paths the first by name."""
     n_groups_before: Count
-    """Groups before; more than one if they look alike and cannot be told apart."""
+    """Number of groups before; more than one if groups look alike and cannot be told apart."""
     n_groups_after: Count
-    """Groups after."""
+    """Number of groups after."""
     agg_keys_before: list[str]
-    """Keys of all groups before. Example: `["stack:73b37fcaa8454d09"]`"""
+    """Keys of the row's groups before. Example: `["stack:73b37fcaa8454d09"]`"""
     agg_keys_after: list[str]
-    """Keys of all groups after."""
+    """Keys of the row's groups after."""
     delta_pct_of_step: Percent | None
-    """`delta_ps` in percent of the mean step before."""
+    """`delta_ps` in percent of the mean step duration before."""
     n_executions_before: Executions
-    """Mean executions in a step before."""
+    """Mean number of executions in a step before."""
     n_executions_after: Executions
-    """Mean executions in a step after."""
+    """Mean number of executions in a step after."""
     signatures_gone: list[str]
-    """Signatures that no longer run, at most four."""
+    """Signatures of ops that no longer run, at most four."""
     signatures_new: list[str]
-    """Signatures that are new, at most four."""
+    """Signatures of ops that are new, at most four."""
 
 
 class KindDelta(Delta):
@@ -314,12 +316,12 @@ class KindDelta(Delta):
 
 
 class CompareTail(TypedDict):
-    """The rows that the list leaves out."""
+    """The rows beyond `--top`."""
 
     n_rows_omitted: Count
-    """Rows beyond `--top`."""
+    """Number of omitted rows."""
     by_kind: dict[str, KindDelta]
-    """Their time by kind."""
+    """Time of the omitted rows by kind."""
 
 
 class Fields(TypedDict):
@@ -331,20 +333,20 @@ class Fields(TypedDict):
     """True if both sides have the same type of device."""
     same_program: bool | None
     """As in `program_changes` if both sides have programs. Otherwise true if both sides ran ops of
-    the very same HLO texts; these do not include the inside of fusions."""
+    equal HLO texts. HLO texts do not include the inside of fusions."""
     program_changes: ProgramChanges
     """The changes of the compiled program."""
     noise: Noise
-    """The method by which p-values are computed, and its sample."""
+    """Method and sample size of the p-values."""
     totals: CompareTotals
     """The step and its parts."""
     by_file: list[FileDelta]
-    """All source files, the largest change first. They are right even if lines have no counterpart,
-    as for code that was unrolled or rewritten."""
+    """All source files, the largest change first. Files match even where lines have no counterpart,
+    for example in code that was unrolled or rewritten."""
     unmatched: Unmatched
-    """The lines that only one side has."""
+    """Source lines that only one side has."""
     by_match: dict[str, MatchSum]
-    """Sums by `matched_by`, the most certain way first."""
+    """Sums of rows by `matched_by`, the most certain match first."""
     rows: list[CompareRow]
     """Source lines, the largest change first, at most `--top`."""
     tail: CompareTail
@@ -353,7 +355,7 @@ class Fields(TypedDict):
 
 class Compared(OkAnswer):
     baseline_dir: str
-    """The first baseline as given."""
+    """The first baseline as given on the command line."""
     gate: Gate | None
     """The result of `--fail-over`; null without this option."""
 
@@ -367,10 +369,10 @@ class Answer(Lead, Returned):
 
 
 class Absent(AbsentAnswer, total=False):
-    """The object that is printed instead of an answer."""
+    """The object that is printed if there is no answer."""
 
     gate: Gate
     """The result of `--fail-over`, which fails without an answer."""
 
     side: Literal["baseline"]
-    """`baseline` if the baseline cannot be read."""
+    """`baseline` if the baseline could not be read."""

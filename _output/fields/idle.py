@@ -11,8 +11,8 @@ class HostActivity(TypedDict):
     """An event of a host thread during a gap."""
 
     thread: str
-    """Name of the thread; threads of the same name are one. A thread without a name goes by
-    its line's id."""
+    """Name of the thread; threads of one name are counted together. For a thread without a name,
+    the id of the thread's line serves as name."""
     event: str
     """The innermost event on it. With the Python tracer a frame, `$file.py:line function`."""
     is_launching: bool
@@ -30,31 +30,32 @@ class HostActivity(TypedDict):
     """True if nothing begins or ends on the thread during the gap: it only waits. Such threads come
     last, but for launching ones."""
     within: list[str]
-    """Up to eight events around it at its longest stretch, innermost first. The line that made the
-    device wait is one of them, unless all threads are `still`."""
+    """Up to eight enclosing events during the event's longest stretch, innermost first. One of the
+    events is at the line that made the device wait, unless all threads are `still`."""
 
 
 class IdleGap(Gap):
-    """A stretch without a leaf op."""
+    """A stretch of time without a leaf op."""
 
     cause: dict[str, Picoseconds]
-    """Its time by cause."""
+    """Idle time of the gap by cause."""
     trace_window_ps: list[BigPicoseconds] | None
-    """Start and end of the gap on the trace's clock, absolute: the host's events are looked up
-    there. Null if the gap has no length on that clock."""
+    """Start and end of the gap as absolute times on the trace's clock, for comparing with events of
+    the host. Null if the gap has no length on the trace's clock."""
     host: list[HostActivity] | None
     """Events of the host during the gap, up to 8 rows; null if unknown."""
 
 
 class HostEvent(TypedDict):
-    """An event of the host during gaps."""
+    """An event of the host that ran during gaps."""
 
     event: str
-    """The innermost event; threads that are still during a gap do not count there."""
+    """Innermost event of a host thread; threads that are `still` during a gap are not counted for
+    that gap."""
     dur_ps: Picoseconds
-    """Wall-clock time during which some thread was in it."""
+    """Wall-clock time during which some thread was in the event."""
     n_threads: Count
-    """Number of threads."""
+    """Number of threads that were in the event."""
 
 
 class Capture(TypedDict):
@@ -74,12 +75,12 @@ class Fields(PeriodFields):
     capture: Capture
     """All steps of the capture."""
     idle_by_cause: IdleByCause
-    """Idle time by cause; adds up to `idle_duration_ps`."""
+    """Idle time by cause; the values add up to `idle_duration_ps`."""
     gaps: list[IdleGap]
     """The longest stretches without a leaf op, longest first, at most `--top`."""
     host_events: list[HostEvent] | None
-    """The 20 events of the host with the most time, over all gaps of at least 1 µs. Null if the
-    host is unknown; a note says why."""
+    """The 20 events of the host that take most time during gaps of at least 1 µs. Null if the host
+    is unknown; a note says why."""
 
 
 class Answer(Lead, StepAnswer, Fields):

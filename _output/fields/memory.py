@@ -17,17 +17,17 @@ BufferKind = Literal["parameter", "output", "constant", "temporary"]
 
 
 class ByKind(TypedDict):
-    """The peak by kind of buffer."""
+    """Bytes at the peak by kind of buffer."""
 
     parameter: Bytes
-    """Arguments of the program: weights, optimizer state, a batch; also if results are written over
-    them."""
+    """Arguments of the program: weights, optimizer state, a batch. Arguments that results overwrite
+    are included."""
     output: Bytes
-    """Results with memory of their own."""
+    """Results that have their own memory."""
     constant: Bytes
-    """Constants."""
+    """Constants of the program."""
     temporary: Bytes
-    """Activations, gradients, copies."""
+    """Temporary buffers: activations, gradients, copies."""
 
 
 class PeakAt(TypedDict):
@@ -42,38 +42,39 @@ class PeakAt(TypedDict):
     tf_op: str | None
     """Path of the instruction."""
     first_start_ps: Picoseconds | None
-    """First start in the step, on the scale of `step_window_ps`; null if it does not run under this
-    name."""
+    """First start of the instruction in the step, on the scale of `step_window_ps`; null if the
+    trace has no op of this name."""
 
 
 class Buffer(TypedDict):
     """A buffer that is live at the peak."""
 
     rank: Count
-    """Place by size, from 1."""
+    """Place among the buffers by size, from 1."""
     bytes: Bytes
-    """Size, with the padding of tiles."""
+    """Size of the buffer, with the padding of tiles."""
     padding_bytes: Bytes | None
-    """The part beyond dimensions times element size; null if it is not an array, or smaller than
-    that."""
+    """Size of the buffer beyond the product of dimensions and element size; null if the buffer is
+    not an array or is smaller than the product."""
     pct_of_peak: Percent | None
-    """Size in percent of the peak."""
+    """Size of the buffer in percent of the peak."""
     kind: BufferKind
-    """Kind as in `by_kind`; the first one if there are several."""
+    """Kind as in `by_kind`; a buffer of several kinds has the kind that `by_kind` lists first."""
     shape: str | None
-    """Dtype and dimensions; null for a tuple, which is a table of pointers.
+    """Dtype and dimensions of the array; null for a tuple, which is a table of pointers.
     Example: `f32[4,2047,16000]`"""
     hlo_op: str | None
-    """Name of the instruction that outputs the buffer. If several share the memory: the parameter,
-    otherwise the largest one. Null if the program has no such instruction.
+    """Name of the instruction that outputs the buffer. If several instructions share the memory:
+    the parameter, otherwise the instruction with the largest output. Null if the program has no
+    such instruction.
     Example: `fusion.115`"""
     opcode: str | None
     """Opcode of the instruction."""
     shape_index: list[Count] | None
-    """Place of the buffer in the instruction's output, by indexes in nested tuples.
+    """Place of the buffer in the instruction's output, as indexes into nested tuples.
     Example: `[0]`"""
     parameter_number: Count | None
-    """Number of the parameter, from 0; null for other buffers."""
+    """Number of the parameter, from 0; null for buffers that are no parameters."""
     tf_op: str | None
     """Path of the instruction; for a parameter the path of the argument, such as `params['w']:`"""
     source_inner: str | None
@@ -86,7 +87,7 @@ class Buffer(TypedDict):
 
 class BufferSum(TypedDict):
     bytes: Bytes
-    """Bytes that are live at the peak."""
+    """Bytes of the buffers that are live at the peak."""
     n_buffers: Count
     """Number of buffers."""
 
@@ -95,38 +96,38 @@ class SourceSum(BufferSum):
     """The buffers of one source line."""
 
     source_inner: str | None
-    """The line; null for buffers without one."""
+    """Source line of the buffers; null for buffers without a line."""
 
 
 class PathSum(BufferSum):
     """The buffers of one path."""
 
     tf_op: str | None
-    """The path; null for buffers without one."""
+    """Path of the buffers; null for buffers without a path."""
 
 
 class OpcodeSum(BufferSum):
     """The buffers of one opcode."""
 
     opcode: str | None
-    """The opcode; null for buffers without one."""
+    """Opcode of the buffers; null for buffers without an opcode."""
 
 
 class ArgumentSum(BufferSum):
-    """The buffers of one argument."""
+    """The buffers of one argument of the program."""
 
     argument: str | None
-    """First part of a parameter's path: `params` for `params['w']`. Null for everything that is not
-    a parameter. Example: `w`"""
+    """First part of a parameter's path: `params` for `params['w']`. Null for buffers that are no
+    parameters. Example: `w`"""
 
 
 class BuffersTail(TypedDict):
-    """The buffers that the list leaves out."""
+    """The buffers beyond `--top`."""
 
     n_buffers_omitted: Count
-    """Buffers beyond `--top`."""
+    """Number of omitted buffers."""
     bytes: Bytes
-    """Their size."""
+    """Total size of the omitted buffers."""
 
 
 class Runtime(TypedDict):
@@ -137,7 +138,7 @@ class Runtime(TypedDict):
     peak_bytes: Bytes | None
     """Largest sum of reserved and allocated bytes."""
     peak_at_ps: BigPicoseconds | None
-    """Time at which the peak was first reached, absolute, on the trace's clock."""
+    """Absolute time on the trace's clock at which the peak was first reached."""
     peak_reserved_bytes: Bytes | None
     """Bytes reserved by programs at the peak."""
     peak_allocated_bytes: Bytes | None
@@ -145,25 +146,26 @@ class Runtime(TypedDict):
     min_available_bytes: Bytes | None
     """Smallest number of available bytes."""
     max_fragmentation: Fraction | None
-    """Worst fragmentation reported; 0 means one free block."""
+    """Largest reported fragmentation; 0 means that the free memory is one block."""
     n_events: Count
     """Number of allocation and deallocation events."""
 
 
 class Fields(TypedDict):
     peak_bytes: Bytes
-    """Bytes that are live at the peak. A note says if this is an upper bound."""
+    """Bytes that are live at the peak. A note says if `peak_bytes` is an upper bound."""
     reserved_bytes: Bytes
     """Bytes that the program reserves while it runs."""
     fragmentation_bytes: Bytes
-    """The difference: never live at once, or lost between buffers."""
+    """`reserved_bytes` minus `peak_bytes`: memory that is never live at once, or lost between
+    buffers."""
     padding_bytes: Bytes | None
-    """Bytes at the peak that tiles add to arrays: the sum over the buffers with known padding; null
-    if there is none."""
+    """Bytes at the peak that tiles add to arrays, summed over the buffers with known padding; null
+    if no buffer has known padding."""
     by_kind: ByKind
-    """The peak by kind of buffer."""
+    """Bytes at the peak by kind of buffer."""
     other_spaces: dict[str, Bytes]
-    """Bytes of the program's allocations in other memory spaces: `1` is VMEM, `5` the host's
+    """Bytes of the program's allocations in memory spaces other than HBM: `1` is VMEM, `5` is host
     memory. Example: `{"1": 67043328, …}`"""
     peak_at: PeakAt | None
     """The instruction at which the peak is first reached; null if the program has no record of
@@ -171,19 +173,20 @@ class Fields(TypedDict):
     buffers: list[Buffer]
     """The buffers that are live at the peak, largest first, at most `--top`."""
     by_source: list[SourceSum]
-    """All of the peak by line, most bytes first; buffers without a line come last."""
+    """All buffers of the peak by source line, most bytes first; buffers without a line come
+    last."""
     by_op_name: list[PathSum]
-    """All of the peak by path, which names the model's modules."""
+    """All buffers of the peak by path. Paths name the model's modules."""
     by_opcode: list[OpcodeSum]
-    """All of the peak by opcode."""
+    """All buffers of the peak by opcode."""
     by_argument: list[ArgumentSum]
-    """All of the peak by argument of the program."""
+    """All buffers of the peak by argument of the program."""
     tail: BuffersTail
     """Sums of the omitted buffers."""
     runtime: Runtime | None
-    """The allocator's reports for this device during the capture, from the host's plane; null
-    if it reported nothing. Programs reserve their temporaries; arguments and results are arrays and
-    count as allocated."""
+    """The allocator's reports for this device during the capture, from the host's plane; null if
+    the allocator reported nothing. Programs reserve their temporaries; arguments and results are
+    arrays and count as allocated."""
 
 
 class Answer(Lead, StepAnswer, Fields):
@@ -191,7 +194,8 @@ class Answer(Lead, StepAnswer, Fields):
 
 
 class Absent(AbsentAnswer, total=False):
-    """The object that is printed instead of an answer."""
+    """The object that is printed if there is no answer."""
 
     runtime: Runtime | None
-    """As in the answer, if the device was found: the allocator's report needs no program."""
+    """`runtime` as in an answer, if the device was found. The allocator's report needs no
+    program."""

@@ -15,13 +15,13 @@ class Category(Durations):
     hlo_category: str
     """Category."""
     kind: MovementKind
-    """Kind of its ops."""
+    """Kind of the category's ops."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     n_groups: Count
-    """Different source keys."""
+    """Number of different source keys."""
     agg_key_coverage: dict[str, Count]
-    """Executions by kind of the key that they are grouped by."""
+    """Number of executions by the kind of the group's key."""
 
 
 class Movement(StackKey, Durations):
@@ -30,41 +30,42 @@ class Movement(StackKey, Durations):
     hlo_category: str
     """Category."""
     kind: MovementKind
-    """Kind of its ops."""
+    """Kind of the group's ops."""
     likely_sources: list[LikelySource] | None
-    """For a group without a stack: the lines whose data its ops move or wait for. Null for groups
-    with a stack, and without a program."""
+    """For a group without a stack: the lines of the data that the group's ops move or wait for.
+    Null for groups with a stack, and without a program."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     shapes_in: list[str]
     """Distinct shapes of the data that is moved, at most four.
     Example: `["bf16[4,2048,4,128]{3,1,2,0:T(16,128)(2,1)S(1)}", …]`"""
     shapes_out: list[str]
     """Distinct shapes of the result, at most four."""
     dtype_change: bool | None
-    """True if some execution changes the dtype; null if it could never be compared, as for every
-    `-start`."""
+    """True if some execution changes the dtype; null if input and output dtype are not known
+    together for any execution, as for every `-start`."""
     dtype_change_dur_ps: Picoseconds | None
-    """Time of the executions that change the dtype."""
+    """Total duration of the executions that change the dtype."""
     layout_change: bool | None
-    """True if some execution changes the order of dimensions or the tiling. Another memory space
-    alone is no change."""
+    """True if some execution changes the order of dimensions or the tiling. A move to another
+    memory space alone is no layout change."""
     layout_change_dur_ps: Picoseconds | None
-    """Time of the executions that change the layout."""
+    """Total duration of the executions that change the layout."""
     example_hlo_op: str
     """HLO text of the longest execution."""
 
 
 class OwnTotals(TypedDict):
     non_compute_duration_ps: Picoseconds
-    """Time of all data movement and waits: the sum of each list."""
+    """Total duration of all data movement and waits; each list adds up to this time."""
     non_compute_pct_of_step: Percent | None
     """`non_compute_duration_ps` in percent of the step."""
     non_compute_pct_of_compute: Percent | None
-    """`non_compute_duration_ps` in percent of the compute time; can exceed 100."""
+    """`non_compute_duration_ps` in percent of the compute time; the value can exceed 100."""
     left_out_ps: LeftOut
-    """Time other than math that the lists leave out: `comm` has the collectives that stop the core,
-    unless `--include-comm` is given, and waits with `--no-comm-stalls`."""
+    """Time of data movement and communication that the lists leave out. `comm` is the time of
+    collectives that stop the core, unless `--include-comm` is given, plus waits with
+    `--no-comm-stalls`."""
 
 
 class NonComputeTotals(Totals, OwnTotals):
@@ -85,7 +86,7 @@ class Fields(TailIfAsked):
 
 
 class Returned(Fields):
-    """The fields of the mode, and what it adds to the totals of all modes."""
+    """The fields of the mode, and the mode's additions to the totals."""
 
     totals: OwnTotals
 

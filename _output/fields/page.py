@@ -8,11 +8,11 @@ from _output.fields.units import Bytes
 
 class Fields(TypedDict):
     out: str
-    """The file that was written, as given."""
+    """Name of the written file, as given."""
     bytes: Bytes
-    """Its size, at most 10 MB."""
+    """Size of the written file, at most 10 MB."""
     parts: dict[str, str]
-    """By mode of the page: `ok`, or the reason why it has no answer. Only `memory` and
+    """For each mode on the page: `ok`, or the reason why the mode has no answer. Only `memory` and
     `program` may be missing."""
 
 
@@ -28,11 +28,11 @@ class Classes(TypedDict):
     """Times by class."""
 
     by_source: list[Times]
-    """For each of `by_source.groups`."""
+    """Times of each group of `by_source.groups`."""
     by_scope: list[Times]
-    """For each of `by_scope.scopes`, including the scopes inside it."""
+    """Times of each scope of `by_scope.scopes`, including all scopes inside."""
     no_scope: Times
-    """For all ops without a scope."""
+    """Times of all ops without a scope."""
 
 
 StripClassed = TypedDict("StripClassed", {"class": str})
@@ -40,14 +40,14 @@ StripClassed = TypedDict("StripClassed", {"class": str})
 
 
 class StripOp(StripClassed):
-    """An op that has the longest stretch in a bin."""
+    """An op that has the longest stretch of time in a bin."""
 
     hlo_op: str
     """Name of the op."""
     program_id: str | None
-    """Id of its program."""
+    """Id of the op's program."""
     source_inner: str | None
-    """Its source line."""
+    """Source line of the op."""
     source_user: str | None
     """Innermost line of the user's own code."""
 
@@ -62,9 +62,9 @@ class PageStrip(TypedDict):
     idle: list[int]
     """Idle picoseconds in each bin."""
     longest: list[int | None]
-    """Index of the op with the longest stretch in each bin; null if the bin is empty."""
+    """Index in `ops` of the op with the longest stretch in each bin; null if the bin is empty."""
     ops: list[StripOp]
-    """These ops."""
+    """Ops that `longest` refers to."""
 
 
 class PageData(TypedDict):
@@ -73,14 +73,14 @@ class PageData(TypedDict):
     page: dict[str, Any]
     """The printed fields except `out`, `bytes` and `parts`."""
     parts: dict[str, str]
-    """As printed."""
+    """`parts` of the printed answer."""
     answers: dict[str, dict[str, Any]]
-    """The fields of each mode."""
+    """Answer fields of each mode."""
     classes: Classes
     """Times by class."""
     strip: PageStrip
     """The step in bins."""
     notes: list[str]
-    """As printed."""
+    """`notes` of the printed answer."""
     left_out: dict[str, int]
-    """Number of rows that were left out to keep the page small, by list."""
+    """Number of rows in each list that were left out to keep the page small."""

@@ -11,28 +11,28 @@ FlagVerdict = Literal["unknown", "contradicts", "no_effect", "consistent"]
 
 
 class ProgramCollective(TypedDict):
-    """The collectives of one type that the compiler carries out in one way, by one plan."""
+    """Collectives of one type that the compiler implements in one way, with one plan."""
 
     collective: str
     """Type of the collective; `collective` for an asynchronous fusion of unknown type."""
     how: How
-    """`sync`: it runs on the core, perhaps within a fusion; `async`: a start and a done;
-    `async_fusion`: fusions that carry out parts of it along with math, as on v5e; `sparse_core`:
-    offloaded to SparseCores."""
+    """How the collective runs. `sync`: on the core, possibly within a fusion. `async`: as a start
+    and a done. `async_fusion`: in fusions that combine parts of the collective with math, as on
+    v5e. `sparse_core`: offloaded to SparseCores."""
     plan: list[str] | None
-    """The compiler's record: `sparse_core`, emitter and strategy of an algorithm,
-    directions and mesh axes of rings; null if it recorded nothing."""
+    """Compiler's record of the algorithm: `sparse_core`, emitter and strategy, directions and mesh
+    axes of rings; null if the compiler recorded nothing."""
     n_instructions: Count
-    """Instructions in the program."""
+    """Number of instructions in the program."""
     n_executions: Count
-    """Executions in the step."""
+    """Number of executions in the step."""
     sync_dur_ps: Picoseconds
-    """Time during which the core ran them."""
+    """Time during which the core runs the collectives."""
     wait_dur_ps: Picoseconds
-    """Time during which the core waited for them."""
+    """Time during which the core waits for the collectives."""
     payload_bytes: Bytes | None
     """Logical bytes of all executions, as in [comm](#comm); null without an execution, or if
-    unknown for any."""
+    unknown for any execution."""
 
 
 class ProgramKernel(VmemFields):
@@ -41,26 +41,28 @@ class ProgramKernel(VmemFields):
     kernel: str
     """Name of the kernel."""
     declared: Declared | None
-    """The cost of one run as its author declares it; null if nothing is declared."""
+    """Cost of one execution of the kernel, as the kernel's author declares it; null if nothing is
+    declared."""
     n_instructions: Count
-    """Instructions in the program."""
+    """Number of instructions in the program."""
     n_executions: Count
-    """Executions in the step."""
+    """Number of executions in the step."""
     total_dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the executions."""
 
 
 class Retry(VmemFields):
-    """An instruction that the compiler tried more than once. The trace does not say why."""
+    """An instruction that the compiler tried more than once. The trace does not have the reasons
+    for repeated tries."""
 
     hlo_op: str
     """Name of the instruction."""
     retry_count: Count
     """Number of further tries."""
     n_executions: Count
-    """Executions in the step."""
+    """Number of executions in the step."""
     total_dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the executions."""
 
 
 class Parameter(TypedDict):
@@ -69,33 +71,33 @@ class Parameter(TypedDict):
     number: Count
     """Number of the program's parameter; JAX drops arguments that are not used."""
     shape_index: list[Count]
-    """Place in the parameter if that is a tuple, as with more than 2 000 arguments; otherwise
-    empty."""
+    """Place of the array in a parameter that is a tuple, as with more than 2 000 arguments;
+    otherwise empty."""
     path: str | None
-    """Name in the user's code, such as `params['w']`; null in a tuple."""
+    """Name of the array in the user's code, such as `params['w']`; null in a tuple."""
     shape: str | None
     """Dtype and dimensions of the part that this device holds; null if unreadable."""
     global_shape: str | None
     """Shape of the user's whole array: local shape times number of tiles of the sharding, rounded
-    up if tiles are uneven. Null if unknown: manual or unknown shardings, a sharding of another
-    rank, or none on several devices."""
+    up if tiles are uneven. Null if the sharding is manual, unknown, of another rank, or missing on
+    several devices."""
     sharding: str | None
     """Sharding, as HLO texts write it."""
     bytes: Bytes | None
     """Size of the part that this device holds, without padding; null if only a run can tell."""
     memory_space: Count | None
-    """Memory space: 0 is HBM, 5 the host's memory."""
+    """Memory space of the array: 0 is HBM, 5 is host memory."""
     aliased_to_output: bool
-    """True if an output takes its memory."""
+    """True if an output takes over the array's memory."""
 
 
 class ParametersTail(TypedDict):
-    """The parameters that the list leaves out."""
+    """The arrays beyond `--top`."""
 
     n_parameters_omitted: Count
-    """Arrays beyond `--top`."""
+    """Number of omitted arrays."""
     bytes: Bytes | None
-    """Their size; null if unknown for any of them."""
+    """Total size of the omitted arrays; null if any size is unknown."""
 
 
 class FlagFinding(TypedDict):
@@ -104,30 +106,30 @@ class FlagFinding(TypedDict):
     flag: str
     """Name of the flag."""
     set_to: str | None
-    """Its value in FILE; null if FILE does not set it."""
+    """Value of the flag in FILE; null if FILE does not set the flag."""
     n_instructions: Count
-    """Collectives of the program that the flag is about."""
+    """Number of collectives in the program that the flag can affect."""
     n_seen: Count
-    """Collectives that show the flag's effect."""
+    """Number of collectives that show the flag's effect."""
     exposed_ps: Picoseconds
-    """Time during which the core runs the other collectives or waits for them."""
+    """Time during which the core runs or waits for collectives that do not show the effect."""
     says: FlagVerdict | None
-    """Null if FILE does not set the flag. `unknown`: the value is none of true, 1, yes, on, false,
-    0, no, off, or there is no such collective. `contradicts`: it is off, but its effect is there,
-    so the program was compiled with other flags. `no_effect`: it is on and nothing shows it:
-    another flag overrides it, a requirement is not met, or it is not for this chip. Otherwise
-    `consistent`, which proves nothing."""
+    """Verdict; null if FILE does not set the flag. `unknown`: the value is none of true, 1, yes,
+    on, false, 0, no, off, or the flag affects none of the program's collectives. `contradicts`: the
+    flag is off, but the effect is there, so the program was compiled with other flags. `no_effect`:
+    the flag is on without an effect, because another flag overrides it, a requirement is not met,
+    or the flag is not for this chip. `consistent`: all other cases, which prove nothing."""
 
 
 class SetFlags(TypedDict):
-    """The flags that `--flags FILE` sets."""
+    """Flags that `--flags FILE` sets."""
 
     n: Count
     """Number of flags that FILE sets."""
     set: dict[str, str]
-    """The first 200 of them, without the leading `--`, and their values."""
+    """Names, without the leading `--`, and values of the first 200 flags."""
     findings: list[FlagFinding]
-    """Ten flags of collectives, always all ten, and their visible effects."""
+    """Ten flags of collectives, always all ten, with the visible effect of each flag."""
 
 
 class Fields(TypedDict):
@@ -136,35 +138,38 @@ class Fields(TypedDict):
     program_id: str
     """Id of the program."""
     n_computations: Count
-    """Computations of the program."""
+    """Number of computations in the program."""
     n_instructions: Count
-    """Instructions of all computations."""
+    """Number of instructions in all computations."""
     n_fusions: Count
-    """Fusions that are not inside other fusions."""
+    """Number of fusions that are not inside other fusions."""
     n_devices: Count | None
-    """Devices that run the program together: replicas times partitions; null if unknown."""
+    """Number of devices that run the program together: replicas times partitions; null if
+    unknown."""
     opcodes: dict[str, Count]
-    """Instructions by opcode, in computations that no fusion calls, most first."""
+    """Number of instructions by opcode, most frequent first. Instructions inside fusions are not
+    counted."""
     collectives: list[ProgramCollective]
-    """All collectives by type, way and plan; most exposed time first. Each counts once, at the op
-    that runs it or waits for it. `send` and `recv` are not included."""
+    """All collectives by type, `how` and plan; most exposed time first. Each collective counts
+    once, at the op that runs the collective or waits for the end. `send` and `recv` are not
+    included."""
     kernels: list[ProgramKernel]
     """All custom kernels; most time first."""
     retries: list[Retry]
     """All instructions that the compiler tried more than once; most time first."""
     parameters: list[Parameter] | None
-    """The arrays that the program is called with, most bytes first, at most `--top`. Null, like the
-    next three fields, if the program has no entry computation."""
+    """The arrays that the program is called with, most bytes first, at most `--top`. `parameters`
+    and the next three fields are null if the program has no entry computation."""
     tail: ParametersTail | None
     """Sums of the omitted parameters."""
     aliased_bytes: Bytes | None
-    """Bytes of parameters in HBM whose memory an output takes; null also if the size of one is
-    unknown."""
+    """Bytes of parameters in HBM with memory that an output takes over; null also if the size of
+    any such parameter is unknown."""
     donated_unused_bytes: Bytes | None
-    """Bytes of parameters in HBM that were donated in vain, because no output takes their memory;
-    null in the same cases."""
+    """Bytes of parameters in HBM that were donated in vain, because no output takes over their
+    memory; null also if the size of any such parameter is unknown."""
     flags: SetFlags | None
-    """The flags that `--flags FILE` sets, and their visible effects; null without the option."""
+    """Flags that `--flags FILE` sets, with visible effects; null without `--flags`."""
 
 
 class Answer(Lead, StepAnswer, Fields):

@@ -9,33 +9,35 @@ WhyNot = Literal["no_ops", "other_op_count", "other_program", "not_asked"]
 
 
 class RecordGroup(TypedDict):
-    """A group as in [by_source](#by_source), here of all four kinds."""
+    """A group as in [by_source](#by_source); records have groups of all four kinds."""
 
     kind: Kind
-    """Kind of its ops."""
+    """Kind of the group's ops."""
     agg_key: str
-    """Key, as in by_source."""
+    """Key of the group, as in by_source."""
     agg_key_kind: AggKeyKind
-    """Kind of the key."""
+    """Kind of the group's key."""
     frames: list[Count]
-    """Its stack as places in the list `frames`, outermost first. Example: `[0, 1, 2, 3]`"""
+    """Stack of the group as indexes into the list `frames`, outermost first. Example: `[0, 1, 2,
+    3]`"""
     source: str | None
-    """The `source_inner` of by_source; the first by name if there are several."""
+    """`source_inner` of by_source; of several lines the first by name."""
     tf_ops: list[str]
-    """Distinct paths of its ops, sorted, at most 32."""
+    """Distinct paths of the group's ops, sorted, at most 32."""
     signatures: list[str]
-    """Distinct signatures of its ops, sorted, at most 32.
+    """Distinct signatures of the group's ops, sorted, at most 32.
     Example: `["all-gather.call-done [async-done]", …]`"""
     shapes: list[str]
-    """Distinct dtypes and dimensions of their outputs, sorted, at most 32.
+    """Distinct dtypes and dimensions of the ops' outputs, sorted, at most 32.
     Example: `["bf16[16000,1024]", …]`"""
     kernel: str | None
     """Name of the custom kernel among its ops, the first by name if there are several; null without
     one. Example: `flash_attention`"""
     truncated: bool
-    """True if one of the three lists was cut."""
+    """True if `tf_ops`, `signatures` or `shapes` was cut to 32 entries."""
     ops: str
-    """Hash of the HLO texts of its ops: equal for equal ops. Example: `bf81ab36e49a9a34`"""
+    """Hash of the HLO texts of the group's ops; groups of equal ops have equal hashes. Example:
+    `bf81ab36e49a9a34`"""
 
 
 class RecordDevice(TypedDict):
@@ -46,12 +48,13 @@ class RecordDevice(TypedDict):
     device_type: str | None
     """Type of the device, as in every mode of one step."""
     clock: Clock
-    """`device` if ops of a used step have times measured by the core, otherwise `trace`."""
+    """`device` if ops of a used step have times measured by the core, otherwise the value is
+    `trace`."""
     step_source: StepSource | None
-    """Where steps come from, as in every mode of one step."""
+    """Origin of the steps, as in every mode of one step."""
     program: str
-    """Hash of the HLO texts of all used steps, without branches of conditionals: devices of equal
-    programs ran the same. Example: `d1695dee8bdd240e`"""
+    """Hash of the HLO texts of all used steps, without branches of conditionals. Devices with equal
+    hashes ran equal programs. Example: `d1695dee8bdd240e`"""
     hlo: Count | None
     """Place in the list `programs` of the program that takes most time in the used steps; null if
     the trace does not have it."""
@@ -118,51 +121,56 @@ class RecordStep(TypedDict):
     """A step of a device. Columns follow the order of `groups`."""
 
     device: Count
-    """Place in the list `devices`."""
+    """Index into the list `devices`."""
     index: Count
-    """Index by time."""
+    """Index of the step by time."""
     name: str | None
     """Name of the step's event."""
     used: bool
     """True if there are figures for the step."""
     why_not: WhyNot | None
-    """Why a step is not used: `no_ops`; `other_op_count`, the number of ops differs by more than
-    2 % from the lower median; `other_program`, an execution of a program with fewer ops;
-    `not_asked`, left out by `--steps`."""
+    """Reason why the step is not used. `no_ops`: the step has no ops. `other_op_count`: the number
+    of ops differs by more than 2 % from the lower median. `other_program`: the step is an execution
+    of a program with fewer ops. `not_asked`: `--steps` leaves the step out."""
     n_xla_ops_events: Count
-    """Ops that start in it."""
+    """Number of ops that start in the step."""
     duration_ps: Picoseconds
-    """Length on the clock of the device, also if it is `not_asked`; for other steps that are not
-    used, on the trace's clock."""
+    """Length of the step: on the device's clock for steps that are used or `not_asked`, on the
+    trace's clock for all others."""
     period_ps: Picoseconds | None
     """Time on the trace's clock until the next step of its name starts, where numbered steps are
     one name; null if there is none."""
     busy_ps: Picoseconds | None
-    """As `busy_duration_ps` of every mode of one step; null, like the next five, if the step is not
-    used."""
+    """`busy_duration_ps`, as in every mode of one step. `busy_ps` and the next five fields are null
+    if the step is not used."""
     comm_ps: Picoseconds | None
-    """Sum of the rows of `comm_rollup` that are collectives, send and recv."""
+    """Sum of the rows of `comm_rollup` for collectives, `send` and `recv`."""
     host_ps: Picoseconds | None
-    """The row of `comm_rollup` with `waits_for` `host`."""
+    """Time in the row of `comm_rollup` with `waits_for` `host`."""
     wait_ps: Picoseconds | None
-    """As `wait_duration_ps`."""
+    """`wait_duration_ps`, as in every mode of one step."""
     durs_ps: list[Picoseconds] | None
-    """Time of each group; zeros at the end are left out. Example: `[101822873, 57253659, …]`"""
+    """Total duration of each group; zeros at the end of the list are left out. Example:
+    `[101822873, 57253659, …]`"""
     ns: list[Count] | None
-    """Executions of each group; zeros at the end are left out. Example: `[7, 5, …]`"""
+    """Number of executions of each group; zeros at the end of the list are left out. Example: `[7,
+    5, …]`"""
 
 
 class Answer(FileAnswer):
     format: Literal[1]
-    """Version of the format of records; a reader refuses others."""
+    """Version of the record format; a reader refuses other versions."""
     run: str | None
-    """Name of the run's folder, if that is in a folder `profile`. Example: `2026_11_21_00_00_00`"""
+    """Name of the run's folder, if the run is in a folder named `profile`. Example:
+    `2026_11_21_00_00_00`"""
     host: str
-    """Name of the host: the file's name without `.xplane.pb` or `.xplane.riegeli`; of a merged file
-    with several hosts the host's name, or `FILE:NUMBER` if it has none. Records of standard input
-    have `-`, and `spread` uses the name of the record's file. Example: `t1v-n-0`"""
+    """Name of the host: the file's name without `.xplane.pb` or `.xplane.riegeli`. In a merged file
+    with several hosts: the host's name, or `FILE:NUMBER` for a host without a name. Records of
+    standard input have `-`, and `spread` replaces that by the name of the record's file. Example:
+    `t1v-n-0`"""
     frames: list[str]
-    """All different frames, `file:line:column`. Example: `["/home/dev/model/train.py:67:0", …]`"""
+    """All distinct frames, as `file:line:column`. Example: `["/home/dev/model/train.py:67:0",
+    …]`"""
     groups: list[RecordGroup]
     """Groups in order of appearance."""
     programs: list[RecordProgram]
@@ -170,4 +178,4 @@ class Answer(FileAnswer):
     devices: list[RecordDevice]
     """The TPU planes that have ops."""
     steps: list[RecordStep]
-    """Steps by device, then by time."""
+    """Steps of all devices, ordered by device, then by time."""

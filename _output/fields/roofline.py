@@ -25,19 +25,20 @@ class RooflinePeaks(PeaksUsed):
     """Peak rates, and the bytes that are compared with the HBM peak."""
 
     bytes: Literal["accessed", "hbm"]
-    """The bytes that count: `accessed`, in all memories, or `hbm`, in HBM alone."""
+    """Bytes that are compared with the HBM peak: `accessed` are bytes in all memories, `hbm` bytes
+    in HBM alone."""
 
 
 class OverRoof(TypedDict):
-    """Rows with a `roofline_util` above 1, which is impossible: a dtype, a peak or a flop count is
-    wrong."""
+    """Groups with a `roofline_util` above 1. That is impossible, so a dtype, a peak or a flop count
+    is wrong."""
 
     n_groups: Count
-    """Rows above their roof."""
+    """Number of groups with a `roofline_util` above 1."""
     total_dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the groups above their roof."""
     weighted_avg_mfu_without: Fraction | None
-    """Average over all other rows; null if there are none."""
+    """Time-weighted average MFU of all other groups; null without other groups."""
 
 
 class Shortfall(TypedDict):
@@ -46,93 +47,95 @@ class Shortfall(TypedDict):
     agg_key: str
     """Key of the group."""
     source_inner: str | None
-    """Source line."""
+    """Source line of the group."""
     tf_op: str | None
     """Path."""
     total_dur_ps: Picoseconds
     """Time of the group."""
     shortfall_ps: Picoseconds
-    """Time above the roof."""
+    """Total duration beyond the roof."""
     bound: Bound
-    """The resource that limits the group: the one that needs more time at its peak."""
+    """The resource that limits the group: compute or memory, whichever needs more time at the peak
+    rate."""
 
 
 class StepSummary(TypedDict):
     """Averages and sums over the groups."""
 
     weighted_avg_mfu: Fraction | None
-    """Average MFU of the groups with a verdict, weighted by time; null if there are none."""
+    """Average MFU of the groups with a verdict, weighted by time; null without such groups."""
     weighted_avg_hbm_util: Fraction | None
-    """Average HBM utilization, weighted likewise."""
+    """Average HBM utilization of the groups with a verdict, weighted by time."""
     weighted_avg_roofline_util: Fraction | None
-    """Average roofline utilization, weighted likewise."""
+    """Average roofline utilization of the groups with a verdict, weighted by time."""
     over_roof: OverRoof
-    """Rows above their roof."""
+    """Groups above their roof."""
     step_shortfall_ps: Picoseconds
-    """Time above the roof, of all groups."""
+    """Total duration of all groups beyond the roof."""
     t_roofline_per_op_ps: Picoseconds | None
     """Sum of the groups' `t_roofline_per_op_ps`."""
     shortfall_per_op_ps: Picoseconds | None
     """Sum of the groups' `shortfall_per_op_ps`."""
     rooflined_dur_ps: Picoseconds
-    """Time of groups with a verdict."""
+    """Total duration of the groups with a verdict."""
     step_compute_dur_ps_total: Picoseconds
     """Compute time of the step."""
     rooflined_pct_of_compute: Percent | None
     """Coverage: `rooflined_dur_ps` in percent of `step_compute_dur_ps_total`."""
     skipped_pct_of_compute: Percent | None
-    """The rest of the compute time, in percent."""
+    """Compute time of groups without a verdict, in percent of the step's compute time."""
     top_shortfall_groups: list[Shortfall]
-    """The ten largest shortfalls."""
+    """The ten groups with the largest shortfalls."""
 
 
 class RooflineGroup(SourceKey, DtypeFields):
-    """A group with a verdict. F is its flops, B its bytes, T its time."""
+    """A group with a verdict. F is the flops, B the bytes and T the total duration of the group."""
 
     kernel: str | None
-    """Name of the kernel, for a row of a kernel with a given or declared cost."""
+    """Name of the kernel, if the group is a kernel with a given or declared cost."""
     cost_source: CostSource
-    """Origin of flops and bytes: `user`, given by `--kernel-cost`; `xla`, the compiler;
-    `declared`, the kernel's author. Declared costs of causal kernels are about twice too high."""
+    """Origin of flops and bytes: `user` is `--kernel-cost`, `xla` the compiler, `declared` the
+    kernel's author. Declared costs of causal kernels are about twice as high as the true costs."""
     hlo_categories: dict[str, Count]
-    """Executions by category."""
+    """Number of executions by category."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     total_dur_ps: Picoseconds
-    """T: their time, without opaque executions."""
+    """T: total duration of the group, without executions of unknown cost."""
     flops_sum: Flops
     """F: flops of all executions."""
     flops_known_pct: Percent | None
     """Time of the executions with known flops, in percent of `total_dur_ps`; null if that is 0."""
     model_flops_sum: Flops | None
-    """Flops that the model asked for."""
+    """Flops that the model asked for; the compiler can add or save some."""
     bytes_accessed_sum: Bytes | None
-    """Bytes in all memories; null if only `hbm_bytes_sum` is known."""
+    """Bytes read and written in all memories; null if only `hbm_bytes_sum` is known."""
     hbm_bytes_sum: Bytes | None
     """Bytes to and from HBM."""
     dtype: Dtype
-    """Dtype that decides the peak: the one that takes most of the time."""
+    """Dtype that decides the peak: the dtype of the ops that take most of the group's time."""
     dtype_source: DtypeSource
-    """Origin of `dtype`: `program`, the wider operand of the dots (fp32 at default precision
-    counts as bf16, and `pred`, a one-hot matrix, as the other operand); `output`, without a program
-    or a dot and for kernels, which is wrong for kernels that work in fp8 with wider outputs;
-    `user`, given by `--kernel-cost`."""
+    """Origin of `dtype`. `program`: the wider operand of the dots in the program; fp32 at default
+    precision counts as bf16, and a `pred` operand (a one-hot matrix) as the other operand.
+    `output`: the output's dtype, for kernels and without a program or a dot; this dtype is wrong
+    for kernels that work in fp8 with wider outputs. `user`: given by `--kernel-cost`."""
     arithmetic_intensity: FlopsPerByte | None
-    """F / B; null if no byte counts."""
+    """F / B; null if B is zero."""
     ridge_point: FlopsPerByte
-    """Intensity from which on the group is compute-bound."""
+    """Flops per byte above which the group is compute-bound."""
     bound: Bound
-    """The resource that limits the group: the one that needs more time at its peak."""
+    """The resource that limits the group: compute or memory, whichever needs more time at the peak
+    rate."""
     t_compute_theory_ps: Picoseconds
-    """t_compute: F over the peak of the dtype."""
+    """t_compute: F divided by the peak of the dtype."""
     t_hbm_theory_ps: Picoseconds
-    """t_hbm: B over the HBM peak."""
+    """t_hbm: B divided by the HBM peak."""
     t_roofline_theory_ps: Picoseconds
-    """t_roofline: the larger of the two."""
+    """t_roofline: the larger of t_compute and t_hbm."""
     t_roofline_per_op_ps: Picoseconds | None
-    """Sum of each op's own roof. For ops of a dtype without a peak in the table the bytes are the
-    roof; null if a peak is unknown. For a line that mixes matmuls with elementwise ops this is the
-    fairer roof."""
+    """Sum of the roofs of the single ops. An op of a dtype without a peak in the table has only a
+    roof for bytes; null if a peak is unknown. For a line that mixes matmuls with elementwise ops
+    this sum is fairer than `t_roofline_theory_ps`."""
     mfu: Fraction | None
     """t_compute / T."""
     hbm_util: Fraction | None
@@ -140,24 +143,24 @@ class RooflineGroup(SourceKey, DtypeFields):
     roofline_util: Fraction | None
     """t_roofline / T."""
     shortfall_ps: Picoseconds
-    """T - t_roofline; negative if a figure is wrong."""
+    """T - t_roofline; a negative value means that a figure is wrong."""
     shortfall_pct: Percent | None
     """`shortfall_ps` in percent of T."""
     shortfall_per_op_ps: Picoseconds | None
     """T - `t_roofline_per_op_ps`."""
     opaque_dur_ps: Picoseconds
-    """Time of the group's opaque executions, which this row leaves out."""
+    """Total duration of the group's executions of unknown cost. T does not include this time."""
 
 
 class RooflineTail(TypedDict):
-    """The groups that the list leaves out."""
+    """The groups beyond `--top`."""
 
     n_groups_omitted: Count
-    """Groups beyond `--top`."""
+    """Number of omitted groups."""
     dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the omitted groups."""
     shortfall_ps: Picoseconds
-    """The part of it above the roof."""
+    """Total duration of the omitted groups beyond the roof."""
 
 
 class SkippedGroup(TypedDict):
@@ -166,39 +169,40 @@ class SkippedGroup(TypedDict):
     agg_key: str
     """Key of the group."""
     source_inner: str | None
-    """Source line."""
+    """Source line of the group."""
     source_user: str | None
-    """The user's own line."""
+    """Innermost line of the user's own code."""
     tf_op: str | None
     """Path."""
     total_dur_ps: Picoseconds
     """Time of the group."""
     hbm_util: Fraction | None
-    """Share of the HBM peak, if the bytes are known: a group that only lacks a flop peak may be
-    close to it."""
+    """Share of the HBM peak, if the bytes are known. A group that only lacks a flop peak may run
+    close to the HBM peak."""
     reason: SkipReason
-    """Why there is no verdict."""
+    """Reason why the group has no verdict."""
     top_signature: str
-    """Signature that takes most of the time."""
+    """Signature of the ops that take most of the group's time."""
     example_hlo_op: str
     """HLO text of the longest execution."""
 
 
 class SkippedGroups(TypedDict):
-    """The groups without a verdict."""
+    """Groups without a verdict."""
 
     n_no_flops: Count
-    """Groups without flops, opaque ones included."""
+    """Number of groups without flops; groups of unknown cost are included."""
     n_no_bytes: Count
-    """Groups without bytes."""
+    """Number of groups without bytes."""
     n_dtype_other: Count
-    """Groups of a dtype that is not a float of the table of peaks."""
+    """Number of groups with a dtype that is not a float in the table of peaks."""
     n_peak_unknown_for_dtype: Count
-    """Groups of a dtype without a known peak."""
+    """Number of groups with a dtype without a known peak."""
     total_dur_ps_skipped: Picoseconds
-    """Their time; with `rooflined_dur_ps` it is the compute time."""
+    """Total duration of the groups without a verdict; adds up with `rooflined_dur_ps` to the
+    compute time."""
     top_skipped: list[SkippedGroup]
-    """The ten that take most time."""
+    """The ten groups without a verdict that take most time."""
 
 
 class TailIfAsked(TypedDict, total=False):
@@ -208,11 +212,11 @@ class TailIfAsked(TypedDict, total=False):
 
 class Fields(TailIfAsked, ChipFields):
     peaks_used: RooflinePeaks
-    """The peaks."""
+    """Peak rates of the chip."""
     step_summary: StepSummary
     """Averages and sums over the groups."""
     groups: list[RooflineGroup]
-    """Groups with a verdict, in order of appearance; with `--top` those with the largest
+    """Groups with a verdict, in order of appearance; with `--top` the groups with the largest
     `shortfall_ps`."""
     skipped_groups: SkippedGroups
     """Groups without a verdict."""

@@ -46,65 +46,66 @@ class InLoop(TypedDict):
 class Line(TypedDict):
     source_inner: str | None
     """Source line `file:line`: the line of the stack, or without a stack the likely line. Null if
-    there is none."""
+    there is no line."""
     source_user: str | None
     """Innermost line of the user's own code in the stack that `source_inner` comes from; null if
-    there is none."""
+    the stack has no such line."""
     source_is: SourceIs | None
     """Origin of the line: `own` is the op's own line in its stack or program (for a done op, the
-    line of its start); `inside` the line of the collective inside it; `producer` the line of the
-    nearest op that produces its data; `consumer` the line of the nearest op that uses it. All but
-    `own` are inferred. Null without a line."""
+    line of the matching start op); `inside` is the line of the collective inside the op; `producer`
+    is the line of the nearest op that produces the data; `consumer` is the line of the nearest op
+    that uses the data. All lines but those with `own` are inferred. Null without a line."""
 
 
 class SourceKey(TypedDict):
     agg_key: str
-    """Key of the group: `stack:` and a hash of the stack, or `tfop:` and the path, or
-    `<no source>:` and the category. Example: `stack:df2a14f10859df78`"""
+    """Key of the group: `stack:` and a hash of the stack, `tfop:` and the path, or `<no source>:`
+    and the category. Example: `stack:df2a14f10859df78`"""
     agg_key_kind: AggKeyKind
     """Kind of the key."""
     source_inner: str | None
-    """Line `file:line` of the first member: the source that the trace gives, otherwise the
-    innermost frame of its stack.
+    """Source line `file:line` of the group's first op: the source that the trace gives, otherwise
+    the innermost frame of the stack.
     Example: `…/site-packages/jax/experimental/pallas/ops/tpu/flash_attention.py:199`"""
     source_user: str | None
-    """Innermost frame of the stack that is the user's own code, as `file:line`: not in an installed
-    package or in Python itself, or as set by `--own`. Without a stack, the op's source if it
-    qualifies. Null if there is none. Example: `/home/dev/model/layers/attention.py:15`"""
+    """Innermost frame of the stack in the user's own code, as `file:line`. Own code is every file
+    outside of installed packages and of Python itself, or what `--own` selects. Without a stack:
+    the op's source, if that is own code. Null if no frame is own code. Example:
+    `/home/dev/model/layers/attention.py:15`"""
     tf_op: str | None
-    """Path of the first member, with the trailing `:`.
+    """Path of the group's first op, with the trailing `:`.
     Example: `jit(train_step)/jvp()/while/body/closed_call/decoder_layer/mlp/dot_general:`"""
 
 
 class StackKey(SourceKey):
     source_stack: str | None
-    r"""Frames `file:line:column` of the first member, outermost first, one per line.
+    r"""Stack of the group's first op: frames `file:line:column`, outermost first, one per line.
     Example: `"/home/dev/model/train.py:67:0\n/home/dev/model/train.py:58:11\n/home/dev/model/train.py:49:9"`"""  # noqa: E501
 
 
 class LikelySource(Line):
-    """A line that the ops of a group without a stack most likely belong to."""
+    """A source line that ops of a group without a stack most likely belong to."""
 
     dur_ps: Picoseconds
-    """Time of the ops of this line."""
+    """Total duration of the ops of this line."""
     n_executions: Count
-    """Executions of the ops of this line."""
+    """Number of executions of the ops of this line."""
 
 
 class HloOpBreakdown(TypedDict):
     """Ops of a group that have the same signature."""
 
     signature: str
-    """The op's name without numbers, or its opcode, and its category; for custom calls the target.
+    """Name of the op without numbers, or the opcode, and the category; for custom calls the target.
     Example: `slice_reduce_fusion [loop fusion]`"""
     hlo_category: str
-    """Category of the ops."""
+    """HLO category of the ops."""
     total_dur_ps: Picoseconds
     """Total duration of the executions."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     pct_of_group: Percent | None
-    """Time in percent of the group."""
+    """Total duration in percent of the group's total duration."""
     example_hlo_op: str
     """HLO text of the longest execution."""
     example_hlo_op_dur_ps: Picoseconds
@@ -115,38 +116,38 @@ class HloOpBreakdownOverflow(TypedDict):
     """The signatures of a group that `hlo_op_breakdown` leaves out."""
 
     n_signatures: Count
-    """Signatures that are left out."""
+    """Number of signatures that are left out."""
     n_executions: Count
-    """Their executions."""
+    """Number of executions of the omitted ops."""
     total_dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the omitted ops."""
 
 
 class GroupFields(StackKey, Durations):
-    """Ops of one kind and one key. `source_inner` need not be unique: a line that is called from
-    two places is two groups."""
+    """Ops of one kind and one key. `source_inner` can occur in several groups: a line that is
+    called from two places is two groups."""
 
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     pct_of_compute: Percent | None
-    """Time in percent of the step's compute time, also for groups of other kinds."""
+    """Total duration in percent of the step's compute time, also for groups of other kinds."""
     pct_of_step: Percent | None
-    """Time in percent of the step."""
+    """Total duration in percent of the step."""
     hlo_categories: dict[str, Count]
-    """Executions by category. Example: `{"custom-call": 8, "loop fusion": 8}`"""
+    """Number of executions by category. Example: `{"custom-call": 8, "loop fusion": 8}`"""
     flops_sum: Flops | None
-    """Flops of all executions; null if no member has a figure."""
+    """Flops of all executions; null if no op of the group has a figure."""
     flops_known_pct: Percent | None
-    """Time of the ops with known flops, in percent of the group. `flops_sum` leaves out the others,
-    such as kernels. Null if the group takes no time."""
+    """Total duration of the ops with known flops, in percent of the group. `flops_sum` leaves out
+    ops with unknown flops, such as kernels. Null if the group takes no time."""
     bytes_accessed_sum: Bytes | None
-    """Bytes read and written in all memories together; null if no member has a figure."""
+    """Bytes read and written in all memories; null if no op of the group has a figure."""
     phases: dict[str, Picoseconds]
-    """Time by phase. Example: `{"forward": 2263430715, "recompute": 2385789864}`"""
+    """Total duration by phase. Example: `{"forward": 2263430715, "recompute": 2385789864}`"""
     likely_sources: list[LikelySource] | None
-    """For a group without a stack: the lines whose data its ops move or wait for; they add up to
-    the group. The last row has no line and sums the rest. Null for groups with a stack, and without
-    a program."""
+    """For a group without a stack: the lines of the data that the group's ops move or wait for. The
+    rows add up to the group; the last row has no line and sums the rest. Null for groups with a
+    stack, and without a program."""
     example_hlo_op: str
     """HLO text of the longest execution."""
     example_hlo_op_dur_ps: Picoseconds
@@ -158,12 +159,12 @@ class GroupFields(StackKey, Durations):
 
 
 class GroupTail(TypedDict):
-    """The groups that a list leaves out."""
+    """The groups that are beyond the length of a list."""
 
     n_groups_omitted: Count
-    """Groups that are left out."""
+    """Number of groups that are left out."""
     dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the omitted groups."""
 
 
 class LeftOut(TypedDict):
@@ -179,31 +180,32 @@ class LeftOut(TypedDict):
 
 class DtypeFields(TypedDict):
     dtype_uncertain: bool
-    """True if a matmul may have worked in another precision than its output shows."""
+    """True if a matmul may have worked in another precision than the dtype of the output shows."""
     operand_dtypes: dict[str, Picoseconds]
-    """Time by the precision that the matrix unit was fed with: for each op the wider operand of its
-    dot in the program (a `pred` operand counts only if both are), otherwise its largest operand
-    that is a float or a narrow integer. Ops without such an operand are left out.
+    """Total duration by the precision of the matrix unit's input. For each op that is the dtype of
+    the wider operand of the dot in the program (`pred` only if both operands are `pred`), otherwise
+    of the largest operand that is a float or a narrow integer. Ops without such operands are left
+    out.
     Example: `{"bf16": 146272060, "fp32": 47149264}`"""
 
 
 class Declared(TypedDict):
-    """The cost of one run as its author declares it."""
+    """Cost of one execution of a kernel, as the kernel's author declares it."""
 
     flops: Flops | None
-    """Floating-point operations."""
+    """Declared number of floating-point operations."""
     bytes_accessed: Bytes | None
-    """Bytes."""
+    """Declared number of bytes."""
     transcendentals: Count | None
-    """Exponentials and similar operations."""
+    """Declared number of exponentials and similar operations."""
 
 
 class VmemFields(TypedDict):
     vmem_used_bytes: Bytes | None
-    """Scoped VMEM that it uses, according to the compiler."""
+    """Scoped VMEM that the instruction uses, according to the compiler."""
     vmem_limit_bytes: Bytes | None
-    """Scoped VMEM that it may use. Often null: present compilers list it only if the kernel sets
-    it."""
+    """Scoped VMEM that the instruction may use. Often null, because present compilers list the
+    limit only if the kernel sets a limit."""
 
 
 class ChipFields(TypedDict):
@@ -217,23 +219,23 @@ class PeaksUsed(TypedDict):
     """Peak rates that ops are compared with."""
 
     peak_tflops_bf16: Tflops | None
-    """Peak for bf16; null if unknown."""
+    """Peak rate for bf16; null if unknown."""
     peak_tflops_fp8: Tflops | None
-    """Peak for fp8; null if unknown."""
+    """Peak rate for fp8; null if unknown."""
     peak_tflops_fp32: Tflops | None
-    """Peak for fp32; null if unknown."""
+    """Peak rate for fp32; null if unknown."""
     peak_tflops_fp16: Tflops | None
-    """Peak for fp16; null if unknown."""
+    """Peak rate for fp16; null if unknown."""
     peak_hbm_gibps: Gibps | None
     """Peak bandwidth of the HBM; null if unknown."""
     ridge_points: dict[str, FlopsPerByte]
-    """For each known peak by dtype: the flops per byte from which on an op is compute-bound.
+    """Flops per byte above which an op is compute-bound, by dtype, for each known peak.
     Example: `{"bf16": 291.133, "fp8": 582.2659}`"""
     source: str
-    """Origin of the peaks: the built-in table or the profile, and whether options changed
-    them. Example: `builtin v7x table`"""
+    """Origin of the peaks: the built-in table or the profile, and whether options changed the
+    peaks. Example: `builtin v7x table`"""
     unit: str
-    """Unit of the HBM peak."""
+    """Unit of the HBM peak rate."""
 
 
 class RecomputeTotal(TypedDict):
@@ -247,15 +249,17 @@ class IdleByCause(TypedDict):
     """Idle time by cause."""
 
     barrier: Picoseconds
-    """Waiting for the other cores: under an event `barrier-cores` of the line `XLA TraceMe`."""
+    """The core waits for other cores: time under an event `barrier-cores` of the line `XLA
+    TraceMe`."""
     dependency: Picoseconds
-    """The program waits for its inputs: under an event `dependency-wait` of that line."""
+    """The program waits for inputs: time under an event `dependency-wait` of the line `XLA
+    TraceMe`."""
     in_container: Picoseconds
-    """Under a container: a loop's bookkeeping, or a megacore fusion with only its other half
-    running."""
+    """Time under a container: a loop's bookkeeping, or a megacore fusion while only the half on the
+    other core runs."""
     between_programs: Picoseconds
-    """No program is on the core: under no event of the line `XLA Modules`, if there is such a
-    line."""
+    """No program is on the core: time under no event of the line `XLA Modules`, if the device has
+    this line."""
     in_program: Picoseconds
     """All other idle time."""
 
@@ -278,14 +282,15 @@ class Gap(TypedDict):
     dur_ps: Picoseconds
     """Length of the gap."""
     pct_of_step: Percent
-    """Length in percent of the step."""
+    """Length of the gap in percent of the step."""
     after_hlo_op: str | None
-    """HLO text of the op before the gap; null at the start of the step."""
+    """HLO text of the preceding op; null for a gap at the start of the step."""
     before_hlo_op: str | None
-    """HLO text of the op after the gap; null at the end of the step."""
+    """HLO text of the following op; null for a gap at the end of the step."""
     inside: str | None
-    """Name of the innermost container around the start of the gap; the gap may end outside it. A
-    gap inside a loop is caused by the device, one outside often by the host. Example: `while.43`"""
+    """Name of the innermost container around the start of the gap; the gap may end after the
+    container. The device causes gaps inside a loop, the host often causes gaps outside of loops.
+    Example: `while.43`"""
 
 
 class DeviceName(TypedDict):

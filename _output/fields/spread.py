@@ -8,18 +8,20 @@ from _output.fields.units import Count, Fraction, Kind, Percent, Picoseconds
 
 
 class SlowHost(TypedDict):
-    """A host whose fastest device is slower than those of all other hosts."""
+    """A host on which even the fastest device is slower than the fastest device of any other
+    host."""
 
     host: str
     """Name of the host."""
     n_slowest: Count
-    """Steps in which its fastest device was slower than those of all others."""
+    """Number of steps in which this host's fastest device was slower than the fastest device of any
+    other host."""
     p_value: Fraction
-    """Chance of that for one of equal hosts."""
+    """Chance of `n_slowest` for one of several equal hosts."""
 
 
 class Verdict(TypedDict):
-    """Which device is slow, and why."""
+    """Verdict about the slowest device, and the reason why it is slow."""
 
     imbalance: Literal["balanced", "slight", "large"] | None
     """The most that perfect balance could save: `balanced` below 1 % of the step, `slight` below
@@ -37,44 +39,46 @@ class Verdict(TypedDict):
     of the step: its mean load less the largest of the other devices, or `host_gain_ps` with scope
     `host`. Equally slow devices share the steps, so there may be none: see `slow_host`."""
     n_slowest: Count | None
-    """Steps in which the straggler, or the device that is most often the slowest, was the
-    slowest."""
+    """Number of steps in which the straggler was the slowest device; without a straggler, of the
+    device that is most often the slowest."""
     n_steps: Count
     """Number of steps."""
     p_value: Fraction | None
-    """Chance of `n_slowest` for one of equal devices."""
+    """Chance of `n_slowest` for one of several equal devices."""
     scope: Literal["host", "device"] | None
-    """`host` if all devices of its host are above the median of the others', otherwise `device`;
-    null with one host, or one device on it."""
+    """`host` if all devices of the straggler's host are above the median of the devices on other
+    hosts, otherwise `device`; null with one host, or if the straggler is the only device of its
+    host."""
     cause: Literal["own", "idle", "host"] | None
-    """`own`, `idle` or `host`, if that is 80 % of the excess."""
+    """Part of the load that makes at least 80 % of the excess: `own`, `idle` or `host`; null
+    without such a part."""
     uniform_pct: Percent | None
-    """Share of the excess that is one factor on all lines: close to 100 for a slow clock or a
-    faulty chip, low if some lines are slow, such as unbalanced experts."""
+    """Percentage of the excess that a uniform slowdown of all lines explains: close to 100 for a
+    slow clock or a faulty chip, low if some lines are slow, such as unbalanced experts."""
     slow_host: SlowHost | None
     """Without a straggler: the host whose fastest device is slower than those of all other hosts,
     in more steps than chance explains, if `host_gain_ps` is at least 0.5 % of the step. Only if all
     hosts have the same number of devices, two or more."""
     why_not: Literal["one_device", "no_common_step"] | None
-    """Why there is no verdict."""
+    """Reason why there is no verdict."""
 
 
 class SpreadStep(TypedDict):
-    """A step that all devices have used."""
+    """A step in which every device has figures."""
 
     name: str | None
     """Name of the step."""
     slowest: DeviceName
     """The device with the largest load."""
     max_load_ps: Picoseconds
-    """Its load."""
+    """Load of the slowest device."""
     mean_load_ps: Picoseconds
     """Mean load of all devices."""
     gain_ps: Picoseconds | None
     """What the step gains if this device becomes like the rest: its load less the largest of the
     other devices. Null if it is the only one."""
     imbalance_ps: Picoseconds
-    """The most that perfect balance could save."""
+    """Time that perfect balance would save at most."""
     imbalance_pct_of_step: Percent | None
     """`imbalance_ps` in percent of the mean step."""
     step_spread_pct: Percent | None
@@ -83,9 +87,10 @@ class SpreadStep(TypedDict):
 
 class Means(TypedDict):
     step_duration_ps: Picoseconds | None
-    """Mean duration of a step; null without a step, like the next five."""
+    """Mean duration of a step. `step_duration_ps` and the next five fields are null without a
+    step."""
     own_ps: Picoseconds | None
-    """Mean load without transfers of the host and idle time."""
+    """Mean load without host transfers and without idle time."""
     comm_ps: Picoseconds | None
     """Mean time of communication."""
     host_ps: Picoseconds | None
@@ -93,45 +98,45 @@ class Means(TypedDict):
     idle_ps: Picoseconds | None
     """Mean idle time."""
     load_ps: Picoseconds | None
-    """Mean load: the step without communication."""
+    """Mean load: step duration minus communication."""
 
 
 class Host(Means):
-    """A host; means are over steps and devices."""
+    """A host, with means over steps and devices."""
 
     host: str
     """Name of the host."""
     n_devices: Count
-    """Its devices."""
+    """Number of devices of the host."""
     n_steps: Count
-    """Steps, as in the cohort."""
+    """Number of steps, as in the cohort."""
     n_slowest: Count
-    """Steps in which one of its devices was the slowest."""
+    """Number of steps in which a device of the host was the slowest."""
 
 
 class Device(DeviceName, Means):
-    """A device; means are over steps."""
+    """A device, with means over steps."""
 
     n_steps: Count
-    """Steps, as in the cohort."""
+    """Number of steps, as in the cohort."""
     n_slowest: Count
-    """Steps in which it was the slowest."""
+    """Number of steps in which the device was the slowest."""
 
 
 class DevicesTail(TypedDict):
-    """The devices that the list leaves out."""
+    """The devices beyond `--top`."""
 
     n_devices_omitted: Count
-    """Devices beyond `--top`."""
+    """Number of omitted devices."""
     n_slowest: Count
-    """Steps in which one of them was the slowest."""
+    """Number of steps in which an omitted device was the slowest."""
 
 
 class LineDelta(TypedDict):
     """A source line of two devices."""
 
     kind: Kind
-    """Kind of its ops."""
+    """Kind of the line's ops."""
     agg_key: str
     """Key of the group."""
     source_inner: str | None
@@ -149,42 +154,43 @@ class LineDelta(TypedDict):
     slow_ps: Picoseconds
     """Mean time on the slow device."""
     delta_ps: Picoseconds
-    """Difference."""
+    """Difference: `slow_ps` minus `median_ps`."""
     delta_pct: Percent | None
-    """Difference in percent of the median device's time."""
+    """`delta_ps` in percent of `median_ps`."""
 
 
 class SlowestVsMedian(TypedDict):
-    """The slow device against the median device, line by line."""
+    """Comparison of the slow device with the median device, line by line."""
 
     slow: DeviceName
     """The slow device."""
     median: DeviceName
     """The median device."""
     excess_ps: Picoseconds
-    """Difference of the loads."""
+    """Load of the slow device minus load of the median device."""
     factor: Fraction | None
-    """Ratio of the sums over their lines."""
+    """Sum over all lines of the slow device, divided by the sum over all lines of the median
+    device."""
     rows: list[LineDelta]
     """Lines of all kinds but comm, the largest difference first, at most 20."""
     rest_ps: Picoseconds
-    """The excess that is not in these rows."""
+    """The part of `excess_ps` that is not in `rows`."""
 
 
 class Cohort(TypedDict):
-    """Devices that ran the same program."""
+    """Devices that ran one program."""
 
     program: str
     """Hash of the program, as in [record](#record)."""
     n_devices: Count
     """Number of devices."""
     n_hosts: Count
-    """Number of their hosts."""
+    """Number of hosts that have these devices."""
     n_steps: Count
-    """Steps that all of them have used. The k-th steps of one name belong together; executions of
-    programs are joined by index."""
+    """Number of steps in which every device of the cohort has figures. The k-th steps of one name
+    on all devices belong together; executions of programs are joined by index."""
     verdict: Verdict
-    """Which device is slow, and why."""
+    """Verdict about the slowest device, and the reason why it is slow."""
     steps: list[SpreadStep]
     """Steps by time."""
     hosts: list[Host]
@@ -194,19 +200,19 @@ class Cohort(TypedDict):
     tail: DevicesTail
     """Counts for the omitted devices."""
     slowest_vs_median: SlowestVsMedian | None
-    """The straggler, otherwise the device with the largest load, against the median device; null
-    with one device or no step."""
+    """Comparison of the straggler (otherwise the device with the largest load) with the median
+    device; null with one device or no step."""
 
 
 class Fields(TypedDict):
     n_hosts: Count
-    """Hosts that were read."""
+    """Number of hosts that were read."""
     n_hosts_unreadable: Count
-    """Files that could not be read."""
+    """Number of files that could not be read."""
     n_devices: Count
-    """Devices that were read."""
+    """Number of devices that were read."""
     cohorts: list[Cohort]
-    """Devices by program, most devices first."""
+    """Cohorts of devices that ran one program, largest cohort first."""
 
 
 class Returned(OkAnswer, Fields):

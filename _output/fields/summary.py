@@ -15,36 +15,36 @@ from _output.fields.units import (
 
 class KindIfAsked(TypedDict, total=False):
     kind: Kind
-    """Kind of its ops; only with `--include-comm`."""
+    """Kind of the group's ops; only with `--include-comm`."""
 
 
 class ComputeGroup(GroupFields, KindIfAsked):
     """Ops of one kind and key."""
 
     rank: Count
-    """Place by time, from 1."""
+    """Place among the groups by total duration, from 1."""
 
 
 class KindRow(TypedDict):
     """The ops of one kind."""
 
     n: Count
-    """Executions."""
+    """Number of executions."""
     dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the ops of this kind."""
     pct_of_step: Percent | None
-    """Time in percent of the step."""
+    """`dur_ps` in percent of the step."""
 
 
 class PhaseRow(TypedDict):
     """The compute ops of one phase."""
 
     n: Count
-    """Executions."""
+    """Number of executions."""
     dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the compute ops of this phase."""
     pct_of_compute: Percent | None
-    """Time in percent of the compute time."""
+    """`dur_ps` in percent of the step's compute time."""
 
 
 class CategoryRow(TypedDict):
@@ -56,28 +56,28 @@ class CategoryRow(TypedDict):
     kind: KindOrContainer
     """Kind of the category."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     total_dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the ops of this category."""
     pct_of_step: Percent | None
-    """Time in percent of the step."""
+    """`total_dur_ps` in percent of the step."""
 
 
 class CommRow(TypedDict):
-    """Communication, and waits for it, by what the core waits for."""
+    """Communication and waits, by the operation that the core waits for."""
 
     waits_for: str
-    """A collective, `send` or `recv`; `host` for transfers to and from the host, infeed and
-    outfeed, and copies with host memory on either side; `sparse_core` for offloaded work; `dma` for
-    local transfers such as HBM to VMEM."""
+    """The operation that the core waits for: a collective, `send` or `recv`; `host` for transfers
+    to and from the host, infeed, outfeed, and copies with host memory on either side; `sparse_core`
+    for offloaded work; `dma` for local transfers such as HBM to VMEM."""
     n: Count
-    """Executions."""
+    """Number of executions."""
     sync_dur_ps: Picoseconds
     """Time of communication that runs synchronously on the core."""
     wait_dur_ps: Picoseconds
     """Time spent waiting for asynchronous operations. All rows add up to `wait_duration_ps`."""
     pct_of_step: Percent | None
-    """Both together, in percent of the step."""
+    """`sync_dur_ps` plus `wait_dur_ps`, in percent of the step."""
     longest_hlo_op: str
     """HLO text of the longest execution.
     Example: `%all-to-all.4 = bf16[2,4,2048,1024]{3,2,1,0:T(8,128)(2,1)} all-to-all(…`"""
@@ -87,42 +87,43 @@ class Kernel(Durations):
     """A custom (Pallas) kernel."""
 
     kernel: str
-    """Name, as `--kernel-cost` accepts it. Example: `flash_attention`"""
+    """Name of the kernel, as `--kernel-cost` accepts it. Example: `flash_attention`"""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     pct_of_step: Percent | None
-    """Time in percent of the step."""
+    """Total duration in percent of the step."""
     source_inner: str | None
-    """Source line of the first execution."""
+    """Source line of the kernel's first execution."""
     source_user: str | None
-    """The user's own line of the first execution."""
+    """Innermost line of the user's own code at the kernel's first execution."""
     tf_op: str | None
-    """Path of the first execution."""
+    """Path of the kernel's first execution."""
     phases: dict[str, Picoseconds]
-    """Time by phase."""
+    """Total duration by phase."""
     shapes_in: list[str]
-    """Operands of the longest execution.
+    """Shapes of the operands of the longest execution.
     Example: `["bf16[4,4,2048,128]{3,2,1,0:T(8,128)(2,1)S(1)}", …]`"""
     shapes_out: list[str]
-    """Result of the longest execution; a tuple is one entry.
+    """Shape of the result of the longest execution; a tuple is one entry.
     Example: `["(bf16[4,4,2048,128]{…}, f32[4,4,2048,128]{…}, f32[4,4,2048,128]{…})"]`"""
 
 
 class StepNameRow(TypedDict):
-    """Steps of one name. Steps that the profiler numbered are one row."""
+    """Steps of one name. All steps that the profiler numbered are in one row."""
 
     name: str | None
     """Name of the steps; null for numbered steps."""
     n: Count
     """Number of steps."""
     total_dur_ps: Picoseconds
-    """Their time."""
+    """Total length of the steps."""
     median_dur_ps: Picoseconds
-    """Median length; for an even number of steps the lower of the two middle ones."""
+    """Median length of the steps; for an even number of steps the lower of the two middle
+    lengths."""
     min_dur_ps: Picoseconds
-    """Shortest step."""
+    """Length of the shortest step."""
     max_dur_ps: Picoseconds
-    """Longest step."""
+    """Length of the longest step."""
 
 
 class StepsRollup(TypedDict):
@@ -131,47 +132,49 @@ class StepsRollup(TypedDict):
     n: Count
     """Number of steps."""
     n_without_ops: Count
-    """Steps in which no op starts. A note in every mode of one step reports them."""
+    """Number of steps in which no op starts. A note in every mode of one step reports these
+    steps."""
     between_steps_ps: Picoseconds
-    """Time from the first start to the last end that is in no step. No step's figures include it; a
-    note reports it beyond 1 %."""
+    """Time between the first start and the last end that belongs to no step. The figures of a step
+    never include time between steps; a note reports more than 1 %."""
     between_steps_pct: Percent | None
-    """`between_steps_ps` in percent of that time; null without steps."""
+    """`between_steps_ps` in percent of the time from the first start to the last end; null without
+    steps."""
     by_name: list[StepNameRow]
     """Steps by name, most time first."""
 
 
 class PickedIfPicked(TypedDict, total=False):
     picked: bool
-    """True for the step that was analysed; missing for the others."""
+    """True for the analysed step; the field is missing for other steps."""
 
 
 class Step(PickedIfPicked):
     """A step of the trace."""
 
     index: Count
-    """Index, as `--step` accepts it."""
+    """Index of the step, as `--step` accepts it."""
     name: str | None
-    """Name, as `--step-id` accepts it."""
+    """Name of the step, as `--step-id` accepts it."""
     duration_ps: Picoseconds
-    """Length on the trace's clock, which can differ from `step_duration_ps`."""
+    """Length of the step on the trace's clock, which can differ from `step_duration_ps`."""
     n_xla_ops_events: Count
-    """Events that start in it, containers included."""
+    """Number of events that start in the step, containers included."""
 
 
 class Fields(RecomputeTotal, PeriodFields):
     top_compute_groups: list[ComputeGroup]
-    """The groups that take most time, at most `--top`."""
+    """The groups of compute ops that take most time, at most `--top`."""
     tail_compute: GroupTail
     """Sums of the omitted groups."""
     by_kind_rollup: dict[str, KindRow]
-    """The step by kind: compute, data_move, comm, other."""
+    """Executions and time of the step by kind: compute, data_move, comm, other."""
     by_phase_rollup: dict[str, PhaseRow]
-    """Compute by phase: forward, backward, recompute, other, unknown."""
+    """Executions and time of compute ops by phase: forward, backward, recompute, other, unknown."""
     by_hlo_category: list[CategoryRow]
-    """The step by category, containers included, most time first."""
+    """Executions and time of the step by category, containers included, most time first."""
     comm_rollup: list[CommRow]
-    """Communication and waiting by what the core waits for, most time first."""
+    """Communication and waits by the operation that the core waits for, most time first."""
     kernels: list[Kernel]
     """Custom (Pallas) kernels, most time first."""
     steps_rollup: StepsRollup

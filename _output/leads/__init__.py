@@ -1,5 +1,5 @@
-"""Say what matters in an answer: its headline, and the commands to run next.
+"""Write the headline of an answer, and the commands to run next.
 
-Each mode has a file with two functions, `headline` and `next_steps`. Both read the answer that is
-printed, so that a headline has no figure that the answer lacks.
+Each mode has a file with two functions, `headline` and `next_steps`. Both functions read the
+printed answer, so that a headline has only figures of the answer.
 """

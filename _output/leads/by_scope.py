@@ -1,4 +1,4 @@
-"""Lead of by_scope: the largest scope, and the one with most time of its own."""
+"""Lead of by_scope: the largest scope, and the scope with most time outside of inner scopes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build a command line that can be run after this one."""
+"""Build a command line that the user can run next."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ STEP_OPTIONS = ("--step", "--step-id")
 
 
 def called_as(n_words: int) -> list[str]:
-    """Return the part of this process's command line before its `n_words` arguments."""
+    """Return the part of the process's command line before the last `n_words` arguments."""
     folder, name = os.path.split(sys.argv[0])
     if not name.endswith(".py") and folder in os.environ.get("PATH", "").split(os.pathsep):
-        # An installed command; the operating system put the interpreter before it.
+        # For an installed command, the operating system puts the interpreter before the command.
         return [name]
     return sys.orig_argv[: len(sys.orig_argv) - n_words]
 
@@ -28,7 +28,7 @@ def following(
     words: Sequence[str],
     kept: Collection[str],
 ) -> str:
-    """Return the command with new words and those of the `given` options that are to be kept."""
+    """Return a command with new words, and with the `given` options that should be kept."""
     import shlex
 
     if not set(STEP_OPTIONS).isdisjoint(words):
@@ -37,7 +37,7 @@ def following(
 
 
 def options_in(given: Sequence[str], kept: Collection[str]) -> Iterator[str]:
-    """Yield the words of some options; each of these options takes a value."""
+    """Yield the words of some options that take a value."""
     words = iter(given)
     for word in words:
         if word == "--":

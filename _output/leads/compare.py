@@ -1,4 +1,4 @@
-"""Lead of compare: the change of the step, and the line with most of it."""
+"""Lead of compare: the change of the step, and the line that changed most."""
 
 from __future__ import annotations
 

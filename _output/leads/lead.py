@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 MOST_STEPS: Final = 3
-# The lead comes after these fields.
+# The headline and the next steps come after the fields in this list.
 FIRST: Final = ("status", "mode", "schema_version")
-# A record is kept and compared, and nobody reads it.
+# Records get no lead, because records are compared, not read.
 WITHOUT_LEAD: Final = ("record",)
 
 
@@ -25,7 +25,8 @@ def headline_of(answer: Mapping[str, Any]) -> str:
 
 
 def with_lead(answer: Json, command_of: Callable[[Sequence[str]], str] | None) -> Json:
-    """Return the answer with its lead; without a function for commands there are no next steps."""
+    """Return an answer with headline and next steps; without a function for commands, the list of
+    next steps is empty."""
     if answer["mode"] in WITHOUT_LEAD:
         return answer
     commands = []

@@ -1,4 +1,4 @@
-"""Lead of non_compute: the time that is not math, and the line with most of it."""
+"""Lead of non_compute: the time that is not math, and the line that takes most of this time."""
 
 from __future__ import annotations
 

@@ -16,14 +16,14 @@ BYTE_UNITS: Units = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "
 
 
 class Next(NamedTuple):
-    """A command worth running after this one: the mode and its options."""
+    """A command that is worth running next: the mode and the options."""
 
     why: str
     words: tuple[str, ...]
 
 
 def time(duration_ps: int) -> str:
-    """Return a duration in the largest unit of which it has at least one: `18.3 ms`."""
+    """Return a duration in the largest unit in which the number is at least 1: `18.3 ms`."""
     return amount(duration_ps, unit_of(duration_ps, TIME_UNITS))
 
 
@@ -91,7 +91,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def joined(sentences: Iterable[str]) -> str:
-    """Join the sentences that fit into a headline; the first always does."""
+    """Join the sentences that fit into a headline; the first sentence is always included."""
     headline = ""
     for sentence in sentences:
         longer = f"{headline} {sentence}".strip()

@@ -1,6 +1,6 @@
-// The bar of the budget, the strip, the columns of the steps.
+// Draws the bar of the budget, the strip and the columns of the steps.
 
-// Returns a bar of parts {name, value, cls, lines, go}; widths are shares of their sum.
+// Returns a bar of parts {name, value, cls, lines, go}. The width of a part is its share of the sum.
 function bar(parts, label) {
   const shown = parts.filter((part) => part.value > 0);
   const whole = shown.reduce((sum, part) => sum + part.value, 0);
@@ -43,14 +43,14 @@ function goToClass(name) {
 }
 
 // ---------------------------------------------------------------------------------------------
-// The strip: the time by class in each bin, stacked from the bottom; idle time stays empty.
+// Draws the strip: the time by class in each bin, stacked from the bottom; idle time stays empty.
 
 function binEdge(i) {
   const [start, end] = PAGE.step_window_ps.map(Number);
   return start + ((end - start) * i) / DATA.strip.n_bins;
 }
 
-// Draws one path for each class, because a box for each bin would be a thousand elements.
+// Draws one path for each class, because one box for each bin would take a thousand elements.
 function stripPaths(names, rows, idle) {
   const n = DATA.strip.n_bins;
   const heights = new Float64Array(n);
@@ -61,7 +61,7 @@ function stripPaths(names, rows, idle) {
     let path = "";
     for (let i = 0; i < n; i++) {
       if (!row[i]) continue;
-      // If ops overlap, the times in a bin add up to more than its length.
+      // If ops overlap, the times in a bin add up to more than the length of the bin.
       const height = row[i] / Math.max(sums[i], width);
       path += `M${i},${(1 - heights[i]).toFixed(4)}h1v${(-height).toFixed(4)}h-1z`;
       heights[i] += height;
@@ -139,7 +139,7 @@ function tipAtBin(holder, i, n, lines) {
   showTip(lines, box.left + (box.width * i) / n, box.bottom - 14);
 }
 
-// Goes to the row of an op, or if the table has no such row, to the finding of its line.
+// Goes to the row of an op, or if the table lacks the op, to the finding of the op's line.
 function goToOp(who) {
   const i = ANSWERS.by_op.ops.findIndex((row) => row.hlo_op === who.hlo_op && row.program_id === who.program_id);
   if (i >= 0) {
@@ -152,7 +152,7 @@ function goToOp(who) {
   else goToClass(who.class);
 }
 
-// Shows the longest gaps below the strip, because most are too short to be seen in it.
+// Shows the longest gaps below the strip, because most gaps are too short to be visible in the strip.
 function gapLane() {
   const start = binEdge(0);
   const gaps = ANSWERS.idle.gaps;
@@ -192,7 +192,7 @@ function axis() {
 }
 
 // ---------------------------------------------------------------------------------------------
-// Steps: one column for each, as high as the step is long.
+// Draws the steps: one column for each step, as high as the step is long.
 
 function stepColumns(steps) {
   const longest = steps.reduce((most, step) => Math.max(most, step.duration_ps), 1);

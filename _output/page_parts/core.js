@@ -1,5 +1,5 @@
-// The data, elements, and the format of figures. Names in a trace can be hostile, so all text enters
-// the page as text, never as HTML.
+// Reads the data, creates elements and formats figures. Names in a trace can be hostile, so all text
+// enters the page as text, never as HTML.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const ANSWERS = DATA.answers;
@@ -22,14 +22,14 @@ const REASONS = {
   no_buffer_assignment: "the program in the capture has no buffer assignment",
 };
 
-// Invisible characters: control characters, and those that change the direction of writing.
+// Matches invisible characters: control characters, and characters that change the writing direction.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]/gu;
 
 function readable(text) {
   return String(text).replace(UNSEEN, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
 }
 
-// Escapes a text of several lines, such as a stack, and keeps the line feeds.
+// Escapes a text of several lines, such as a stack, but keeps line feeds.
 function readableLines(text) {
   return String(text).split("\n").map(readable).join("\n");
 }
@@ -55,7 +55,7 @@ function filled(node, fields, children) {
 const byId = (id) => document.getElementById(id);
 
 // ---------------------------------------------------------------------------------------------
-// Figures. They are shown rounded; their title and data-value are exact.
+// Formats figures. A figure is shown rounded; the title and data-value of its element are exact.
 
 const TIMES = [["ps", 1], ["ns", 1e3], ["µs", 1e6], ["ms", 1e9], ["s", 1e12]];
 const BYTES = [["B", 1], ["KiB", 2 ** 10], ["MiB", 2 ** 20], ["GiB", 2 ** 30], ["TiB", 2 ** 40]];
@@ -66,7 +66,7 @@ function unitOf(units, number) {
   return units.findLast(([, unit]) => size >= unit) ?? units[0];
 }
 
-// Returns the number of decimals that gives the largest figure of a column four digits.
+// Returns the number of decimals with which the largest figure of a column has four digits.
 function decimalsOf([, unit], largest) {
   const whole = Math.floor(Math.abs(largest) / unit);
   return unit === 1 ? 0 : Math.max(0, 4 - String(whole).length);
@@ -93,7 +93,7 @@ const grouped = (number) =>
     ? String(number).replace(/\B(?=(\d{3})+$)/g, " ")
     : String(number);
 
-// By kind: the format of a value, and the unit of its exact form.
+// For each kind of figure: the format of a value, and the unit of the exact value.
 const KINDS = {
   time: [asTime, "ps"],
   bytes: [asBytes, "bytes"],
@@ -105,7 +105,7 @@ const KINDS = {
 
 const isUnknown = (value) => value === null || value === undefined;
 
-// Returns the element of a figure; an unknown one is a `?` with the reason in its title.
+// Returns the element of a figure; an unknown figure is a `?` with the reason in the title.
 function figure(kind, value, why = "unknown", shown = null) {
   if (isUnknown(value)) {
     return element("span", { class: "unknown", title: why, "data-value": "null" }, "?");
@@ -115,7 +115,7 @@ function figure(kind, value, why = "unknown", shown = null) {
   return element("span", { class: "figure", title: exact, "data-value": value }, shown ?? form(value));
 }
 
-// Returns the kind of a field, judged by its name.
+// Returns the kind of a field according to the field's name.
 function kindOf(name) {
   if (/_ps(_|$)/.test(name)) return "time";
   if (/bytes/.test(name) && !/^pct/.test(name)) return "bytes";
@@ -125,7 +125,7 @@ function kindOf(name) {
 }
 
 // ---------------------------------------------------------------------------------------------
-// Names.
+// Shortens names.
 
 // Keeps the last two parts of a path; the title has the whole path.
 function shortLine(line) {
@@ -133,7 +133,7 @@ function shortLine(line) {
   return parts.length > 2 ? `…/${parts.slice(-2).join("/")}` : line;
 }
 
-// Keeps only the file's name, since a box has little room.
+// Keeps only the name of the file, because a box has little room.
 const withoutFolder = (line) => (/\/[^/]*:\d+$/.test(line) ? line.slice(line.lastIndexOf("/") + 1) : line);
 
 function shortened(text, most) {
@@ -147,7 +147,7 @@ function nameElement(text, most = 60, shown = text) {
   return element("bdi", { title }, shortened(readable(shown), most));
 }
 
-// Returns the line of a row, the user's own if there is one.
+// Returns the source line of a row: the line of the user's own code, if the row has one.
 const lineOf = (row) => row.source_user ?? row.source_inner ?? null;
 
 function lineElement(row) {
@@ -163,7 +163,7 @@ function mainClass(times) {
   return ranked.length ? ranked[0][0] : "other";
 }
 
-// Returns true if no class takes three quarters of the time, so that one colour would mislead.
+// Returns true if no class takes three quarters of the time, so that a single colour would mislead.
 function isMixed(times) {
   const all = Object.values(times);
   return 4 * Math.max(...all, 0) < 3 * all.reduce((a, b) => a + b, 0);
@@ -181,7 +181,7 @@ function section(id, ...children) {
   byId(id).append(...children);
 }
 
-// Returns true if a mode has an answer; otherwise its section says why not.
+// Returns true if a mode has an answer; otherwise writes the reason into the mode's section.
 function hasAnswer(mode, id) {
   const status = DATA.parts[mode];
   if (status === "ok") return true;

@@ -1,5 +1,5 @@
-// The flame graph, outermost on top: by call path (the stacks of all groups of source lines) or by
-// scope. Both are trees of nodes {name, title, value, times (by class), children, parent, go}.
+// Draws the flame graph, outermost on top: by call path (the stacks of all groups of source lines) or
+// by scope. Both are trees of nodes {name, title, value, times (by class), children, parent, go}.
 
 const NARROWEST = 1.5; // pixels; narrower boxes are not drawn
 
@@ -19,7 +19,7 @@ function addTimes(into, value, times) {
   for (const [name, time] of Object.entries(times)) into.times[name] = (into.times[name] ?? 0) + time;
 }
 
-// Removes the column from `file:line:column`, since it says nothing here.
+// Removes the column from `file:line:column`, because the graph does not need columns.
 const withoutColumn = (frame) => frame.replace(/^(.*:\d+):\d+$/, "$1");
 
 function treeOfPaths() {
@@ -34,7 +34,7 @@ function treeOfPaths() {
     for (const frame of frames) {
       at = child(at, frame);
       addTimes(at, group.total_dur_ps, times);
-      // A click leads to the row of the costliest group below.
+      // A click goes to the row of the costliest group below the box.
       at.row ??= { table: "lines", i, value: 0 };
       if (group.total_dur_ps > at.row.value) at.row = { table: "lines", i, value: group.total_dur_ps };
     }
@@ -50,7 +50,7 @@ function treeOfPaths() {
 function treeOfScopes() {
   const root = node("all ops", null);
   const { scopes, no_scope } = ANSWERS.by_scope;
-  // Rows are in depth-first order: the parent is the last row before that is one level up.
+  // Rows are in depth-first order, so the parent is the last preceding row that is one level higher.
   const path = [];
   scopes.forEach((row, i) => {
     const times = DATA.classes.by_scope[i] ?? {};
@@ -137,7 +137,7 @@ class Flame {
     this.inspect(to);
   }
 
-  // Boxes around the zoomed one are as wide as the graph; boxes below it are as wide as their share.
+  // Boxes above the zoomed box are as wide as the graph; boxes below are as wide as their share.
   draw() {
     this.boxes = [];
     if (!this.width) return;

@@ -1,5 +1,5 @@
-// Marks: parts of a drawing that have a figure and lead to a row. Tab reaches one mark of a drawing;
-// arrows move among them, Enter or a click goes to the row, Escape hides the tip.
+// Handles marks: parts of a drawing that have a figure and lead to a row. Tab reaches one mark of a
+// drawing; arrows move among marks, Enter or a click goes to the row, Escape hides the tip.
 
 const tip = byId("tip");
 
@@ -28,7 +28,7 @@ addEventListener("keydown", (event) => {
   if (event.key === "Escape") hideTip();
 });
 
-// Makes marks of nodes: `of(i)` returns the lines of the tip, and what a click does, or null.
+// Turns nodes into marks: `of(i)` returns the lines of the tip and the action of a click, or null.
 function makeMarks(container, nodes, of, label) {
   container.setAttribute("role", "group");
   container.setAttribute("aria-label", label);
@@ -63,8 +63,8 @@ function makeMarks(container, nodes, of, label) {
   });
 }
 
-// Draws a chart for its width, and again when the width changes, as on a turned phone. Asking for a
-// width makes the browser lay out the page, so the first widths are asked for together.
+// Draws a chart for the width of its holder, and again when the width changes, as on a turned phone.
+// Reading a width makes the browser lay out the page, so all first widths are read together.
 const drawings = [];
 
 function drawnByWidth(host, draw) {
@@ -79,7 +79,7 @@ function drawAll() {
 }
 
 function drawWhenWidthsChange() {
-  // Draw later, because drawing can change the width that is observed.
+  // Draw later, because drawing can change the observed width.
   const observer = new ResizeObserver(() => requestAnimationFrame(drawAll));
   for (const { host } of drawings) observer.observe(host);
 }

@@ -1,6 +1,6 @@
-// Memory: a treemap of the buffers by line.
+// Draws the memory: a treemap of the buffers by source line.
 
-// Lays out a squarified treemap: rows of parts along the shorter side, as near to squares as possible.
+// Lays out a treemap: rows of parts along the shorter side, with parts that are nearly squares.
 // Takes parts [{value, …}], largest first, and returns [{part, x, y, w, h}].
 function squarified(parts, x, y, w, h) {
   const placed = [];
@@ -39,7 +39,7 @@ function squarified(parts, x, y, w, h) {
   return placed;
 }
 
-// Groups the buffers by line.
+// Groups the buffers by source line.
 function buffersByLine(answer) {
   const lines = new Map();
   answer.buffers.forEach((buffer, i) => {

@@ -1,4 +1,4 @@
-// Parts that all sections share, and the first sections: head, cards, budget, findings.
+// Draws the first sections (head, cards, budget, findings), and defines parts that all sections share.
 
 const column = (name, label, kind, more = {}) => ({ name, label, kind, ...more });
 const lineColumn = { name: "line", label: "line", kind: "text", value: lineOf, node: lineElement };
@@ -8,7 +8,7 @@ const nColumn = column("n_executions", "n", "count", { title: "executions" });
 const totalColumn = column("total_dur_ps", "time", "time");
 const shareColumn = column("pct_of_step", "% of step", "percent");
 const COST_UNKNOWN = () => "unknown cost; pass --kernel-cost";
-const PEAK_UNKNOWN = "its flops or the peak for its dtype are unknown";
+const PEAK_UNKNOWN = "the flops or the peak for the dtype are unknown";
 
 function leftOut(mode, list) {
   const n = DATA.left_out[`${mode}.${list}`];
@@ -21,12 +21,12 @@ function rest(n, what, time) {
 
 function addTable(where, id, rows, columns, options) {
   if (!rows.length) return;
-  // A table needs no title if its section has nothing else.
+  // A table needs no title if the section has no other content.
   const title = options.untitled ? "" : element("h3", {}, options.label);
   section(where, title, new Table(id, rows, columns, options).node);
 }
 
-// Returns a list of labels and figures, side by side.
+// Returns the element of a list of labels and figures.
 function figures(entries) {
   const list = element("dl", { class: "figures" });
   for (const [label, value, title] of entries) {
@@ -134,7 +134,7 @@ function findings() {
   );
 }
 
-// Names the work of a finding in a word.
+// Returns a word for the work of a finding.
 function whatOf(row) {
   const waits = Object.entries(row.waits_for ?? {}).sort((a, b) => b[1] - a[1]);
   return row.kernel ?? waits[0]?.[0] ?? row.top_signature?.replace(/ \[.*/, "") ?? null;

@@ -1,4 +1,4 @@
-// The roofline: two logarithmic axes, the roofs of the chip, a point for each group of source lines.
+// Draws the roofline: two logarithmic axes, the roofs of the chip, a point for each source group.
 
 const DTYPES = ["fp8", "bf16", "fp16", "fp32"];
 
@@ -30,7 +30,7 @@ function drawRoofline(host, answer) {
   drawnByWidth(chart, (width) => chart.replaceChildren(plotOf(points, roofs, bandwidth, width)));
 }
 
-// Returns the exponents of powers of ten around the values, with room at the edges.
+// Returns the range of powers of ten that contains the values, with room at the edges.
 function decades(values) {
   const logs = values.filter((value) => value > 0).map(Math.log10);
   if (!logs.length) return [0, 1];
@@ -57,7 +57,7 @@ function plotOf(points, roofs, bandwidth, width) {
     const ridge = bandwidth === null ? 10 ** x0 : peak / bandwidth;
     const kind = isUsed ? "roof" : "roof unused";
     lines.append(svg("line", { class: kind, x1: px(ridge), y1: py(peak), x2: px(10 ** x1), y2: py(peak) }));
-    // Put the name below its line if there is no room above.
+    // Put the name of a roof below the roof's line if there is no room above.
     const y = py(peak) - nameAbove < 26 ? py(peak) + 13 : py(peak) - 4;
     nameAbove = y;
     picture.append(
@@ -102,7 +102,7 @@ function gridOf(x0, x1, y0, y1, px, py, width, height, margin) {
 
 function pointsOf(points, px, py) {
   const longest = points.reduce((most, { group }) => Math.max(most, group.total_dur_ps), 1);
-  // Draw the largest first, so that no point hides a smaller one.
+  // Draw the largest points first, so that no point hides a smaller point.
   const ordered = [...points].sort((a, b) => b.group.total_dur_ps - a.group.total_dur_ps);
   const nodes = ordered.map(({ group, x, y }) =>
     svg("circle", {

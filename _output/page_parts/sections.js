@@ -1,4 +1,4 @@
-// The other sections, from the answers of the modes, and the calls that draw the page.
+// Draws all further sections from the answers of the modes, and starts drawing the page.
 
 function roofline() {
   const answer = ANSWERS.roofline;
@@ -64,7 +64,7 @@ function comm() {
       column("mode", "mode", "text"),
       lineColumn,
       column("exposed", "exposed", "time", { value: exposedOf }),
-      column("covered_ps", "hidden", "time", { none: "communication on the core is not hidden; without a known start nobody knows" }),
+      column("covered_ps", "hidden", "time", { none: "communication on the core is not hidden; otherwise the start is unknown" }),
       shareColumn,
       nColumn,
       column("payload_bytes", "payload", "bytes"),
@@ -77,7 +77,7 @@ function comm() {
 
 const exposedOf = (row) => row.sync_dur_ps + row.wait_dur_ps;
 
-// Draws a bar for each collective: time on the core, and time that the core waits.
+// Draws a bar for each collective: the time on the core, and the time for which the core waits.
 function collectiveBars(kinds) {
   const longest = exposedOf(kinds[0][1]) || 1;
   const nodes = [];
@@ -141,7 +141,7 @@ function memory() {
       opColumn,
       { ...lineColumn, value: (row) => row.source_inner, node: (row) => lineElement({ source_inner: row.source_inner, agg_key: row.tf_op }) },
     ],
-    { label: "buffers", rest: answer.tail.n_buffers_omitted ? `${answer.tail.n_buffers_omitted} smaller ones (${asBytes(answer.tail.bytes)}) are not on this page.` : leftOut("memory", "buffers") },
+    { label: "buffers", rest: answer.tail.n_buffers_omitted ? `${answer.tail.n_buffers_omitted} smaller buffers (${asBytes(answer.tail.bytes)}) are not on this page.` : leftOut("memory", "buffers") },
   );
 }
 
@@ -196,7 +196,7 @@ function lines() {
       column("flops_sum", "flops", "count"),
       column("hbm_bytes_sum", "HBM", "bytes"),
       column("what", "what", "text", { value: (row) => row.hlo_op_breakdown[0]?.signature ?? null, most: 30 }),
-      column("scope", "scope", "text", { value: (row) => row.scopes[0]?.scope ?? null, why: () => "its ops have no scope" }),
+      column("scope", "scope", "text", { value: (row) => row.scopes[0]?.scope ?? null, why: () => "the ops of this row have no scope" }),
     ],
     { label: "source lines", untitled: true, rest: rest(tail.n_groups_omitted, "groups", tail.dur_ps) || leftOut("by_source", "groups") },
   );
@@ -324,7 +324,7 @@ function moves() {
   );
 }
 
-// Returns the first of the likely lines. They are inferred, so they are not in the column of lines.
+// Returns the first likely line. Likely lines are inferred, so the column of lines does not have them.
 const likelyLine = (row) => {
   const [first, ...others] = row.likely_sources ?? [];
   const line = first?.source_user ?? first?.source_inner;
@@ -374,8 +374,8 @@ function program() {
       ["computations", figure("count", answer.n_computations)],
       ["instructions", figure("count", answer.n_instructions)],
       ["fusions", figure("count", answer.n_fusions)],
-      ["aliased", figure("bytes", answer.aliased_bytes), "an output takes their memory"],
-      ["donated in vain", figure("bytes", answer.donated_unused_bytes), "donated, and no output takes them"],
+      ["aliased", figure("bytes", answer.aliased_bytes), "bytes of parameters with memory that an output takes over"],
+      ["donated in vain", figure("bytes", answer.donated_unused_bytes), "bytes of donated parameters with memory that no output takes over"],
     ]),
   );
   addTable(
@@ -428,7 +428,7 @@ function program() {
       column("sharding", "sharding", "text"),
       column("aliased_to_output", "aliased", "text", { value: (row) => (row.aliased_to_output ? "yes" : "no") }),
     ],
-    { label: "parameters", rest: answer.tail.n_parameters_omitted ? `${answer.tail.n_parameters_omitted} smaller ones are not on this page.` : leftOut("program", "parameters") },
+    { label: "parameters", rest: answer.tail.n_parameters_omitted ? `${answer.tail.n_parameters_omitted} smaller parameters are not on this page.` : leftOut("program", "parameters") },
   );
 }
 
@@ -436,7 +436,7 @@ function parts() {
   const lost = Object.entries(DATA.parts).filter(([, status]) => status !== "ok");
   const said = lost.map(([mode, status]) => `${mode}: ${status}`).join(", ");
   byId("parts").append(
-    element("p", {}, "Made by compute-breakdown, --mode page. The whole JSON of its modes is in this file, in the script named data; FIELDS.md describes each field."),
+    element("p", {}, "Made by compute-breakdown, --mode page. The JSON of all modes is in this file, in the script named data; FIELDS.md describes each field."),
     said ? element("p", {}, `Without an answer: ${said}.`) : "",
   );
 }

@@ -1,12 +1,12 @@
-// Tables: heads sort them, a text or a class filters them, and a click on a row shows all its fields.
+// Draws tables: a click on a head sorts, a text or a class filters, a click on a row shows all fields.
 
 const tables = {};
 const FIRST_ROWS = 12;
 
 class Table {
-  // A column has `name`, `label` and `kind` (of KINDS, or "text"). Optional: `value(row)` if the value
-  // is not row[name]; `node(row)` draws the cell; `why(row)` says why a figure is unknown, and `none`
-  // why there is none.
+  // A column has `name`, `label` and `kind` (of KINDS, or "text"). Optional: `value(row)` returns the
+  // value if it is not row[name]; `node(row)` draws the cell; `why(row)` returns the reason why a
+  // figure is unknown; `none` is the reason why a figure is missing.
   constructor(id, rows, columns, { label, classes = false, rest = null } = {}) {
     this.id = id;
     this.rows = rows;
@@ -16,7 +16,7 @@ class Table {
       ...column,
     }));
     this.label = label;
-    // Don't hide only a few rows.
+    // Don't hide rows if there are only a few more.
     this.most = rows.length < 1.5 * FIRST_ROWS ? Infinity : FIRST_ROWS;
     this.sorted = null;
     this.words = "";
@@ -30,8 +30,8 @@ class Table {
     tables[id] = this;
   }
 
-  // All times of a table have one unit, named in the heads, and so have all bytes: then they can be
-  // compared at a glance.
+  // All times in a table have one unit, and all sizes have one unit, so that figures can be compared
+  // at a glance. The heads show the units.
   setUnits() {
     for (const [kind, units] of [["time", TIMES], ["bytes", BYTES]]) {
       const columns = this.columns.filter((column) => column.kind === kind);
@@ -151,7 +151,7 @@ class Table {
   }
 
   onClick(i) {
-    // Selecting a text in order to copy it is no click.
+    // Selecting a text, for example to copy it, is not a click.
     if (String(getSelection())) return;
     this.toggle(i);
   }
@@ -196,7 +196,7 @@ class Table {
     this.line(this.shown()[FIRST_ROWS])?.focus();
   }
 
-  // Opens a row and scrolls to it; marks lead here.
+  // Opens a row and scrolls to the row; a click on a mark calls this.
   goTo(i) {
     if (!this.shown().slice(0, this.most).includes(i)) {
       this.words = this.input.value = "";
@@ -210,7 +210,7 @@ class Table {
     this.line(i).scrollIntoView({ block: "center" });
   }
 
-  // Shows all rows of a class and scrolls to them.
+  // Shows all rows of a class and scrolls to the table.
   goToClass(name) {
     this.filter("", name);
     this.node.scrollIntoView({ block: "start" });
@@ -244,7 +244,7 @@ class Table {
   }
 }
 
-// A figure that is only rounded to 0 must not look like 0.
+// A small figure that is rounded to 0 must not look like 0.
 function notNothing(text, number) {
   return number > 0 && Number(text) === 0 ? `<${text.replace(/0$/, "1")}` : text;
 }
@@ -255,14 +255,14 @@ function textOf(value) {
   return Object.values(value).map(textOf).join("\n");
 }
 
-// Unknown values come last in both directions.
+// Sorts unknown values last in both directions.
 function compared(a, b, down) {
   if (isUnknown(a) || isUnknown(b)) return isUnknown(a) - isUnknown(b);
   const [x, y] = down ? [b, a] : [a, b];
   return typeof x === "number" && typeof y === "number" ? x - y : x < y ? -1 : x > y ? 1 : 0;
 }
 
-// Shows all fields of a row, as the JSON has them.
+// Shows all fields of a row as in the JSON.
 function fieldsOf(row) {
   const list = element("dl", { class: "fields" });
   for (const [name, value] of Object.entries(row)) {
@@ -282,7 +282,7 @@ function valueNode(name, value) {
     if (!value.length) return element("span", { class: "muted" }, "none");
     return element("ul", {}, ...value.map((item) => element("li", {}, valueNode(name, item))));
   }
-  // The figures of a map are of the kind that its name says; phases are times.
+  // The name of a map shows the kind of the map's figures; phases are times.
   const inner = /^(phases|kinds|waits_for|cause)$/.test(name) ? () => "_ps" : (key) => key;
   return element(
     "ul",

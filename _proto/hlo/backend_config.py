@@ -1,7 +1,7 @@
-"""Read an instruction's backend_config: JSON in which the compiler keeps notes for the backend.
+"""Read an instruction's backend_config: the compiler's notes for the backend, as JSON.
 
-Numbers of 64 bits are texts there. Keys differ between versions of the compiler: what is missing
-or of an unexpected type is None.
+The JSON has 64-bit numbers as text. Keys differ between versions of the compiler, so a value that
+is missing or has an unexpected type is None.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _RING_DIM, _RING_TYPE = "ICI_RING_DIM_", "ICI_RING_TYPE_"
 
 
 class DeclaredCost(NamedTuple):
-    """The cost of one run of a kernel as its author declared it; None for what is missing."""
+    """The cost of one execution of a kernel, as the kernel's author declared it, or None for
+    missing values."""
 
     flops: int | None
     bytes_accessed: int | None
@@ -36,7 +37,7 @@ class BackendConfig:
 
     @property
     def declared_cost(self) -> DeclaredCost | None:
-        """Return the cost that a kernel's author declared; None without a declaration."""
+        """Return the cost that a kernel's author declared, or None without a declaration."""
         estimate = _at(self._json, "custom_call_config", "cost_estimate")
         if not isinstance(estimate, dict):
             return None
@@ -44,15 +45,15 @@ class BackendConfig:
 
     @property
     def plan(self) -> frozenset[str]:
-        """Return how a collective is carried out: algorithm, offloading, rings."""
+        """Return the compiler's plan for a collective: algorithm, offloading, rings."""
         found = [_at(self._json, "collective_algorithm_config", key) for key in _ALGORITHM]
         offload = _at(self._json, "collective_offload_config")
         for key, value in offload.items() if isinstance(offload, dict) else ():
-            # The settings next to the config of this collective say nothing about it.
+            # Other settings in the offload config say nothing about the collective.
             if key.endswith("_offload_config") and isinstance(value, dict):
                 found.append(_OFFLOADED)
                 for ring in _rings(value):
-                    # There is no dimension if neighbours exchange in pairs.
+                    # A ring without a dimension means that neighbours exchange in pairs.
                     dim = ring.get("ring_dim") or ring.get("explicit_strategy_ring_dim")
                     found.append(_without(_RING_DIM, dim))
                     found.append(_without(_RING_TYPE, ring.get("ring_type")))
@@ -65,12 +66,14 @@ class BackendConfig:
 
     @property
     def vmem_limit(self) -> int | None:
-        """Return the bytes of scoped VMEM that the instruction may use; often they are missing."""
+        """Return the bytes of scoped VMEM that the instruction may use, or None if the compiler did
+        not write them."""
         return self._vmem("scoped_memory_configs")
 
     @property
     def retry_count(self) -> int | None:
-        """Return how often the compiler had to try again; it does not say why."""
+        """Return the number of further tries that the compiler needed. The compiler does not record
+        the reasons."""
         return _as_count(_at(self._json, "retry_config", "retry_count"))
 
     def _vmem(self, key: str) -> int | None:
@@ -84,7 +87,7 @@ class BackendConfig:
 
 
 def read_config(text: bytes) -> BackendConfig | None:
-    """Decode a backend_config; None if it is not JSON."""
+    """Decode a backend_config; return None if the text is not JSON."""
     try:
         return BackendConfig(json.loads(text) if text else None)
     except (ValueError, RecursionError):
@@ -92,7 +95,8 @@ def read_config(text: bytes) -> BackendConfig | None:
 
 
 def _as_count(value: Any) -> int | None:
-    """Return a number of flops or bytes, given as a text or a number; None for anything else."""
+    """Return a number of flops or bytes that is given as text or number, or None for any other
+    value."""
     if isinstance(value, str):
         value = int(value) if _COUNT_RE.fullmatch(value) else -1
     if isinstance(value, bool) or not isinstance(value, (int, float)):

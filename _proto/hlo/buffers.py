@@ -1,8 +1,10 @@
-"""Read the buffer assignment of a program: which memory it takes, for what and when.
+"""Read the buffer assignment of a program: the memory that the program uses, and the arrays in that
+memory.
 
 A logical buffer holds one array from its definition to its last use. An allocation is a piece of
 memory that buffers are assigned to. A heap trace lists the order in which the compiler allocated
-and freed the buffers of one allocation; only its buffers tell which allocation that is.
+and freed the buffers of one allocation. A heap trace does not name the allocation, only the
+buffers.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ ALLOC, FREE, _ = KINDS = ("alloc", "free", "share")
 
 
 class Buffer(NamedTuple):
-    """A logical buffer: the output of an instruction, or the part of it at `shape_index`."""
+    """A logical buffer: the output of an instruction, or the part of the output at
+    `shape_index`."""
 
     id: int
     size: int
@@ -71,9 +74,10 @@ class _Unreadable(Exception):
 
 
 def read_buffers(program: Program) -> BufferAssignment | None:
-    """Read the buffer assignment of a program; None if there is none, or it is damaged.
+    """Read the buffer assignment of a program; return None if the assignment is missing or damaged.
 
-    A negative size and an id that two buffers have are damage. The caller checks the rest.
+    A negative size and an id that two buffers share are damage. The caller must check everything
+    else.
     """
     data = program.read_buffer_assignment()
     try:
@@ -86,7 +90,7 @@ def read_buffers(program: Program) -> BufferAssignment | None:
 def _read(program: Program, data: bytes) -> BufferAssignment:
     message = parse(pb.BufferAssignment, data)
     if message is None:
-        raise _Unreadable("the protobuf parser refuses it")
+        raise _Unreadable("the protobuf parser refuses the message")
     buffers = {}
     for logical_buffer in message.logical_buffers:
         buffer = _buffer(program, logical_buffer)

@@ -1,4 +1,5 @@
-"""Find the collective that an instruction is or contains, its participants and its plan."""
+"""Find the collective that an instruction is or contains, the participants, and the compiler's
+plan."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ COLLECTIVES = frozenset(
 class Collective(NamedTuple):
     """A collective of a program; facts that the program does not state are None.
 
-    An asynchronous one has the inputs of its start and the outputs of its done.
+    An asynchronous collective has the inputs of the start and the outputs of the done.
     """
 
     name: str
@@ -42,20 +43,23 @@ class Collective(NamedTuple):
 
 
 def collective_name(opcode: str) -> str | None:
-    """Return the collective of an opcode: `all-gather` for `all-gather-start`; else None."""
+    """Return the name of an opcode's collective, such as `all-gather` for `all-gather-start`, or
+    None for other opcodes."""
     name, _, part = opcode.rpartition("-")
     name = name if part in (START, UPDATE, DONE) else opcode
     return name if name in COLLECTIVES else None
 
 
 def first_collective(parts: Sequence[Instruction]) -> Instruction | None:
-    """Return the first instruction that is a collective, among these or, depth first, in them."""
+    """Return the first collective among some instructions and, depth first, the instructions inside
+    them."""
     instructions = (inner for part in parts for inner in chain((part,), part.inside()))
     return next((found for found in instructions if collective_name(found.opcode)), None)
 
 
 def collective_of(op: Instruction) -> Collective | None:
-    """Read the first collective that an op is or contains, in any part of an asynchronous op."""
+    """Read the first collective that an op is or contains. For an asynchronous op, search all
+    parts."""
     found = first_collective(op.chain)
     if found is None:
         return None
@@ -70,9 +74,9 @@ def collective_of(op: Instruction) -> Collective | None:
 
 
 def plan_of(op: Instruction) -> frozenset[str]:
-    """Return how the collective that an op is or contains is carried out.
+    """Return the compiler's plan for the collective that an op is or contains.
 
-    All parts of an asynchronous op can state a piece of it.
+    Each part of an asynchronous op can have a piece of the plan.
     """
     parts = dict.fromkeys(filter(None, (op, *op.chain, first_collective(op.chain))))
     return frozenset[str]().union(*(part.config.plan for part in parts))
@@ -92,7 +96,7 @@ def _pairs_of(permute: Instruction) -> Participants | None:
     for data in permute.message.source_target_pairs:
         pair = parse(pb.SourceTarget, data)
         if pair is None:
-            permute.program.complain(f"the pairs of {permute.name}")
+            permute.program.complain(f"the source-target pairs of {permute.name} are unreadable")
             return None
         pairs.append((pair.source, pair.target))
     return in_pairs(pairs) if pairs else None
@@ -108,11 +112,12 @@ def _groups_of(collective: Instruction) -> Participants | None:
         collective.program.n_devices,
     )
     if who is None:
-        collective.program.complain(f"the groups of {collective.name}")
+        collective.program.complain(f"the replica groups of {collective.name} are unreadable")
     return who
 
 
-# A program has many collectives and few sets of groups, each of which may list a whole pod.
+# Cache results, because many collectives share few sets of groups, and a set may list all devices
+# of a pod.
 @lru_cache(maxsize=256)
 def _read_participants(
     mesh: bytes, iota: bytes, devices: bytes, listed: tuple[bytes, ...], n_devices: int | None
@@ -124,7 +129,7 @@ def _read_participants(
 def _read_groups(
     mesh_data: bytes, iota_data: bytes, devices_data: bytes, listed_data: tuple[bytes, ...]
 ) -> Groups | None:
-    """Read the groups from the field that has them: compilers have used four, over the years."""
+    """Read the groups from one of four fields; versions of the compiler use different fields."""
     mesh = parse(pb.MeshAxesReplicaGroupList, mesh_data)
     iota = parse(pb.IotaReplicaGroupList, iota_data)
     devices = parse(pb.CollectiveDeviceList, devices_data)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from _proto.hlo.text import DtypeClass
 
 _DOTS = ("convolution", "dot")
-# A fusion can read its operands by these, which keep the elements.
+# Opcodes that keep the elements, between a fusion's parameters and the dot.
 _CONVERTS = ("convert", "bitcast", "copy", "reshape", "transpose")
-# The wider dtype class of two operands decides the peak.
+# Order of dtype classes by width: the wider class of two operands decides the peak.
 _WIDTH = {"fp8": 0, "bf16": 1, "fp16": 1, "fp32": 2, OTHER: 3}
 
 
@@ -35,9 +35,10 @@ class Dot(NamedTuple):
 
 
 def dot_of(op: Instruction) -> Dot | None:
-    """Return the dot that an op is or contains, with the widest of all operands of all dots.
+    """Return the precision of the dots that an op is or contains: the widest of all operands of all
+    dots.
 
-    None if there is no dot, or if one of them is unreadable.
+    Return None without a dot, or if a dot is unreadable.
     """
     classes: list[DtypeClass] = []
     arrays: list[Array] = []
@@ -91,10 +92,11 @@ def _before_converts(value: Instruction, op: Instruction) -> Instruction:
 
 
 def _operands(dot: Instruction) -> list[tuple[DtypeClass, Array]] | None:
-    """Return a dot's operands that decide the dtype, with the class each is multiplied in."""
+    """Return the operands of a dot that decide the dtype, each with the dtype class of the
+    multiplication."""
     precision = parse(pb.PrecisionConfig, dot.message.precision_config)
     if precision is None:
-        dot.program.complain(f"the precision of {dot.name}")
+        dot.program.complain(f"the precision of {dot.name} is unreadable")
         return None
     stated = [*precision.operand_precision, 0, 0]
     operands = []
@@ -108,5 +110,6 @@ def _operands(dot: Instruction) -> list[tuple[DtypeClass, Array]] | None:
         operands.append((dtype, arrays[0]))
     if len(operands) != 2:
         return None
-    # The matrix unit takes a predicate (a one-hot matrix) in the dtype of the other operand.
+    # The matrix unit converts a `pred` operand (a one-hot matrix) to the dtype of the other
+    # operand.
     return [operand for operand in operands if operand[1].dtype != "pred"] or operands

@@ -1,4 +1,4 @@
-"""Find the source line that an instruction without a line of its own most likely works for."""
+"""Find the source line that an instruction without a line most likely works for."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     _Links = Callable[[Instruction], Sequence[Instruction]]
     _Direction = tuple[How, Sequence[Instruction], _Links]
 
-# How far away the instruction with the line may be.
+# Maximum distance of the instruction that has the line.
 _MAX_HOPS = 8
 
 
 class NearestLine(NamedTuple):
-    """A line `file:line`, the instruction that has it, and how many hops away that is.
+    """A line `file:line`, the instruction that has this line, and the distance of the instruction
+    in hops.
 
     `how` is own, inside, producer or consumer.
     """
@@ -39,13 +40,14 @@ def nearest_line(
 ) -> NearestLine | None:
     """Return the line of the data that an op most likely moves or waits for.
 
-    It is the op's own line or its start's. If there is none, it is the line of the collective or
-    of the root inside an asynchronous op, else of the nearest producer or consumer. `sources`
-    maps names to lines, for instructions that have no line in the program.
+    The line is the first that exists of: the op's own line, the line of the op's start, the line of
+    the collective or of the root inside an asynchronous op, the line of the nearest producer or
+    consumer. `sources` maps names to lines, for instructions without a line in the program.
     """
 
     def line_of(instruction: Instruction) -> str | None:
-        # A parameter's line is where the user's function takes an argument, far from its use.
+        # Skip parameters: the line of a parameter is where the user's function takes the argument,
+        # far from the argument's use.
         if instruction.opcode == "parameter":
             return None
         return instruction.line or sources.get(instruction.name)
@@ -59,7 +61,7 @@ def nearest_line(
             return NearestLine(line, "inside", 0, inner)
     if not sources and not op.program.has_lines:
         return None
-    # The operands of a done are the other parts of the op, so producers precede these.
+    # The operands of a done are other parts of the same op, so search producers from those parts.
     producer: _Direction = "producer", chain[:-1] or chain, _before
     consumer: _Direction = "consumer", chain[-1:], _after
     for how, ends, following in (producer, consumer) if producer_first else (consumer, producer):
@@ -70,7 +72,8 @@ def nearest_line(
 
 
 def _innermost(chain: Sequence[Instruction]) -> Iterator[Instruction]:
-    """Yield the first collective inside an asynchronous op, then the roots of what it calls."""
+    """Yield the first collective inside an asynchronous op, then the roots of the computations that
+    the op calls."""
     kinds = ("async", ASYNC_COLLECTIVE)
     parts = [part for part in chain if part.stage and part.stage[0] in kinds]
     collective = first_collective(parts)
@@ -87,7 +90,7 @@ def _innermost(chain: Sequence[Instruction]) -> Iterator[Instruction]:
 
 
 def _before(instruction: Instruction) -> Sequence[Instruction]:
-    """Return the instructions that an instruction takes its data from."""
+    """Return the instructions that produce the input of an instruction."""
     if instruction.opcode == "parameter":
         caller = instruction.computation.caller
         return [caller] if caller else []
@@ -95,7 +98,7 @@ def _before(instruction: Instruction) -> Sequence[Instruction]:
 
 
 def _after(instruction: Instruction) -> Sequence[Instruction]:
-    """Return the instructions that take an instruction's data, in schedule order."""
+    """Return the instructions that use the output of an instruction, in schedule order."""
     computation = instruction.computation
     if computation.root is instruction and computation.caller:
         return [*instruction.users, computation.caller]
@@ -107,9 +110,11 @@ def _breadth_first(
     ends: Sequence[Instruction],
     following: Callable[[Instruction], Sequence[Instruction]],
 ) -> Iterator[tuple[int, Instruction]]:
-    """Yield the instructions reached from the ends of an op, with their distance in hops.
+    """Yield the instructions that are reached from the ends of an op, each with the distance in
+    hops.
 
-    Each computation is entered once: the way out of a loop's body must not lead into it again.
+    Each computation is entered once only, so that a path out of a loop's body does not lead back
+    into the body.
     """
     seen = set(chain)
     entered = {chain[0].computation}

@@ -1,4 +1,5 @@
-"""Read the parameters of a program: arrays, their shardings, and whose memory outputs take over."""
+"""Read the parameters of a program: arrays, shardings, and whether an output takes over an array's
+memory."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 class Parameter(NamedTuple):
     """An array that a program is called with; unknown facts are None.
 
-    `path` is its name in the user's code. `is_aliased` says that an output takes its memory,
-    `is_donor` that its memory was offered.
+    `path` is the array's name in the user's code. `is_aliased` is True if an output takes over the
+    array's memory, `is_donor` if the array was donated.
     """
 
     number: int
@@ -30,7 +31,7 @@ class Parameter(NamedTuple):
 
 
 def read_parameters(program: Program) -> list[Parameter] | None:
-    """Return all arrays of all parameters; None if the entry computation is unknown."""
+    """Return all arrays of all parameters, or None if the entry computation is unknown."""
     message = program.message
     entry = program.computation(message.entry_computation_id)
     if entry is None:
@@ -47,7 +48,7 @@ def read_parameters(program: Program) -> list[Parameter] | None:
         if leaves and 0 <= number < len(message.spmd_parameters_shardings):
             shardings = read_shardings(message.spmd_parameters_shardings[number], len(leaves))
             if shardings is None:
-                program.complain(f"the sharding of {instruction.name}")
+                program.complain(f"the sharding of {instruction.name} is unreadable")
         for i, (index, array) in enumerate([((), None)] if leaves is None else leaves):
             if array is None and leaves is not None:
                 continue
@@ -69,6 +70,6 @@ def read_parameters(program: Program) -> list[Parameter] | None:
 
 
 def _places(listed: pb.InputOutputAlias | pb.BufferDonor | None) -> set[tuple[int, Path]]:
-    """Return parameter numbers and paths."""
+    """Return the parameter number and the path of each entry."""
     entries = listed.entries if listed else ()
     return {(entry.parameter_number, tuple(entry.parameter_shape_index)) for entry in entries}

@@ -1,8 +1,8 @@
-"""Read a compiled program: its computations, its instructions, and how they are connected.
+"""Read a compiled program: computations, instructions, and the links between instructions.
 
-`parse` decodes all instructions at once. Their shapes, stack frames and links are decoded when
-they are asked for. Damage, such as an id that two instructions have, is passed to
-`Program.complain` when an answer meets it; the damaged link then leads nowhere.
+`parse` decodes all instructions at once. Shapes, stack frames and links are decoded on demand.
+Damage, such as an id that two instructions share, is reported to `Program.complain` when code uses
+the damaged part; a damaged link then leads to no instruction.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ V = TypeVar("V")
 M = TypeVar("M", bound=Message)
 _Links = dict["Instruction", list["Instruction"]]
 
-# The parts of an asynchronous op.
+# Names of the parts of an asynchronous op.
 START, UPDATE, DONE = "start", "update", "done"
 
-# Locating the damage in a larger program would take seconds.
+# Damage is located only in programs up to this size, because locating takes seconds in larger
+# programs.
 _MAX_EXPLAINED_BYTES = 4 << 20
 _SPARSE_CORE = "sparsecore"
 _COST_KEY, _RETRY_KEY = b'"cost_estimate"', b'"retry_count"'
 _KERNEL_TARGET = b"tpu_custom_call"
-# These compute nothing, so their lines take no part in a fusion.
+# Instructions with these opcodes compute nothing, so their lines do not count as part of a fusion.
 _NOT_FUSED_WORK = frozenset(
     "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
 )
 
 
 class Program:
-    """A compiled program; `complain` is called with each damage that is met."""
+    """A compiled program; `complain` is called with a message for each damage that is found."""
 
     def __init__(
         self,
@@ -51,7 +52,8 @@ class Program:
         read_buffer_assignment: Callable[[], bytes | None],
         complain: Callable[[str], None],
     ) -> None:
-        """Read the HloModuleProto at `offset` of the trace; raise Damage if it is unreadable."""
+        """Read the HloModuleProto at `offset` of the trace; raise Damage if the message is
+        unreadable."""
         message = parse(pb.HloModule, data)
         if message is None:
             if len(data) <= _MAX_EXPLAINED_BYTES:
@@ -61,8 +63,8 @@ class Program:
         self.read_buffer_assignment = read_buffer_assignment
         self.complain = complain
         self.computations = [Computation(self, part) for part in message.computations]
-        # Names are indexed without creating the instructions: most are parts of fusions, which
-        # few answers look at.
+        # Index names without creating Instruction objects, because most instructions are inside
+        # fusions, and few answers need instructions inside fusions.
         self._place_of = _if_unique(
             (instruction.name.removeprefix("%"), (computation, i))
             for computation in self.computations
@@ -73,7 +75,7 @@ class Program:
         return (found for computation in self.computations for found in computation.instructions)
 
     def instruction(self, name: str) -> Instruction | None:
-        """Return the instruction with this name, which may begin with `%`."""
+        """Return the instruction with a name, which may begin with `%`."""
         name = name.removeprefix("%")
         if name not in self._place_of:
             return None
@@ -85,7 +87,8 @@ class Program:
         return computation.instructions[i]
 
     def instruction_by_id(self, instruction_id: int) -> Instruction | None:
-        """Return the instruction with this id, in any computation; None if several have it."""
+        """Return the instruction with an id, in any computation, or None if several instructions
+        have the id."""
         found = self._instruction_of.get(instruction_id)
         if found is None:
             self.complain(f"no single instruction has the id {instruction_id}")
@@ -106,7 +109,7 @@ class Program:
         return _if_unique((found.message.id, found) for found in self.computations)
 
     def caller(self, computation: Computation) -> Instruction | None:
-        """Return the only instruction that calls a computation; None if none or several do."""
+        """Return the only instruction that calls a computation, or None without a single caller."""
         return self._caller_of.get(computation)
 
     @cached_property
@@ -116,7 +119,8 @@ class Program:
 
     @cached_property
     def n_devices(self) -> int | None:
-        """Count the devices that run the program together; None if it does not say."""
+        """Return the number of devices that run the program together, or None if the program does
+        not say."""
         assignment = self._assignment
         if assignment is None:
             return None
@@ -153,10 +157,11 @@ class Program:
         return StackFrames(index or pb.StackFrameIndex(), self.complain)
 
     def read(self, kind: type[M], data: bytes) -> M | None:
-        """Decode a part that is kept as bytes; None if it is empty or unreadable."""
+        """Decode a part of the program that is stored as bytes; return None if the part is empty or
+        unreadable."""
         message = parse(kind, data) if data else None
         if data and message is None:
-            self.complain(f"a {kind.DESCRIPTOR.name} that the protobuf parser refuses")
+            self.complain(f"the protobuf parser refuses a {kind.DESCRIPTOR.name}")
         return message
 
 
@@ -195,7 +200,7 @@ class Computation:
     @property
     def root(self) -> Instruction | None:
         root_id = self.message.root_id
-        # A computation without a root has 0 here, which some programs use as an id.
+        # A computation without a root has the root id 0, but some programs use 0 as an id.
         return self.instruction(root_id) if root_id else self.instruction_of.get(0)
 
     @property
@@ -219,7 +224,7 @@ class Computation:
 
     @cached_property
     def chains(self) -> dict[Instruction, tuple[Instruction, ...]]:
-        """Map each part of an asynchronous op to all of its parts: start, updates, done."""
+        """Map each part of an asynchronous op to the tuple of all parts: start, updates, done."""
         chains: dict[Instruction, tuple[Instruction, ...]] = {}
         for done in self.instructions:
             if done.stage is None or done.stage[1] != DONE:
@@ -229,13 +234,14 @@ class Computation:
             updates = [part for part in start_and_between[1:] if part.stage == update]
             chain = (*start_and_between[:1], *updates, done)
             for part in chain:
-                # If two dones have the same start, it belongs to the first of them.
+                # If two dones have the same start, the start belongs to the first done.
                 chains.setdefault(part, chain)
         return chains
 
 
 def _path_from_start(done: Instruction) -> list[Instruction]:
-    """Return the path from the nearest start of the same kind to before `done`, or nothing."""
+    """Return the path from the nearest start of the same kind to the last instruction before
+    `done`; empty without a start."""
     kind = done.stage[0] if done.stage else ""
     came_from = {done: done}
     queue = deque([done])
@@ -255,14 +261,14 @@ def _path_from_start(done: Instruction) -> list[Instruction]:
 
 
 class Instruction:
-    """An instruction of a program. Programs have many, hence the slots."""
+    """An instruction of a program. The class has slots because programs have many instructions."""
 
     __slots__ = ("computation", "message", "name", "opcode")
 
     def __init__(self, computation: Computation, message: pb.HloInstruction) -> None:
         self.computation = computation
         self.message = message
-        # HLO texts mark names with %, which is no part of the name.
+        # HLO texts mark names with %, which is not part of the name.
         self.name = message.name.removeprefix("%")
         self.opcode = message.opcode
 
@@ -278,12 +284,13 @@ class Instruction:
 
     @property
     def users(self) -> Sequence[Instruction]:
-        """Return the instructions that have this one as an operand, in schedule order."""
+        """Return the instructions that have this instruction as an operand, in schedule order."""
         return self.computation.operands_and_users[1].get(self, ())
 
     @property
     def called(self) -> Sequence[Computation]:
-        """Return the computations that this calls: a fusion's body, a loop's body and condition."""
+        """Return the computations that the instruction calls, such as a fusion's body, or a loop's
+        body and condition."""
         ids = self.message.called_computation_ids
         if not ids:
             return ()
@@ -291,7 +298,7 @@ class Instruction:
         return [computation for computation in found if computation is not None]
 
     def inside(self) -> Iterator[Instruction]:
-        """Yield the instructions of all called computations, depth first, each one once."""
+        """Yield the instructions of all called computations, depth first, each instruction once."""
         entered: set[Computation] = set()
         to_do = [self]
         while to_do:
@@ -305,7 +312,8 @@ class Instruction:
 
     @property
     def stage(self) -> tuple[str, str] | None:
-        """Return which kind of asynchronous op this is a part of, and which part; else None."""
+        """Return the kind of asynchronous op that the instruction is part of, and the name of the
+        part, or None for other instructions."""
         if self.opcode in ("send", "recv"):
             return self.opcode, START
         if self.opcode == "fusion":
@@ -320,9 +328,10 @@ class Instruction:
 
     @property
     def chain(self) -> tuple[Instruction, ...]:
-        """Return the parts of the asynchronous op that this belongs to: start, updates, done.
+        """Return the parts of the instruction's asynchronous op: start, updates, done.
 
-        Parts that are not found are missing. Any other instruction is a chain by itself.
+        Parts that cannot be found are left out. The chain of any other instruction is the
+        instruction alone.
         """
         return self.computation.chains.get(self, (self,)) if self.is_asynchronous else (self,)
 
@@ -330,12 +339,13 @@ class Instruction:
 
     @property
     def op_name(self) -> str | None:
-        """Return the framework's name of the op; a parameter's is its path in the user's code."""
+        """Return the framework's name of the op; for a parameter, the path of the argument in the
+        user's code."""
         return self.message.metadata.op_name or None
 
     @property
     def tf_op(self) -> str | None:
-        """Return `op_name` as traces write it, with a colon, which a type could follow."""
+        """Return `op_name` in the notation of traces, which has a colon at the end."""
         return f"{self.op_name}:" if self.op_name else None
 
     @property
@@ -356,14 +366,15 @@ class Instruction:
 
     @property
     def stack(self) -> str | None:
-        """Return the stack as traces write it, `file:line:column` per line, outermost first."""
+        """Return the stack in the notation of traces: one frame `file:line:column` per line,
+        outermost first."""
         frames, is_whole = self.program.frames.stack(self.message.metadata.stack_frame_id)
         if not frames or not is_whole:
             return None
         return "\n".join(f"{frame.place}:{frame.column}" for frame in reversed(frames))
 
     def line_where(self, is_wanted: Callable[[str], bool]) -> str | None:
-        """Return the line of the innermost frame that has a wanted file."""
+        """Return the line of the innermost frame in a wanted file."""
         frames, _ = self.program.frames.stack(self.message.metadata.stack_frame_id)
         return next((frame.place for frame in frames if is_wanted(frame.file)), None)
 
@@ -378,14 +389,14 @@ class Instruction:
 
     @property
     def shape(self) -> str | None:
-        """Return the output's shape as in HLO texts, without layouts; None if unreadable."""
+        """Return the output's shape as in HLO texts, without layouts, or None if unreadable."""
         return shape_text(self.message.shape)
 
     @property
     def layout(self) -> bytes | None:
         """Return the order of an array's dimensions in memory and its tiles, encoded.
 
-        None for tuples and unreadable shapes. Equal layouts have equal encodings.
+        Return None for tuples and unreadable shapes. Equal layouts have equal encodings.
         """
         message = parse(pb.Shape, self.message.shape)
         if message is None or not message.HasField("layout"):
@@ -396,24 +407,26 @@ class Instruction:
 
     @property
     def leaves(self) -> list[tuple[Path, Array | None]] | None:
-        """Return the parts of the output with their places in nested tuples.
+        """Return the arrays of the output, each with the place in nested tuples.
 
         Parts without data are None. The result is None if the shape is unreadable.
         """
         leaves = read_leaves(self.message.shape)
         if leaves is None:
-            self.program.complain(f"the shape of {self.name}")
+            self.program.complain(f"the shape of {self.name} is unreadable")
         return leaves
 
     @property
     def arrays(self) -> list[Array] | None:
-        """Return the output's arrays, tuples flattened; None if the shape is unreadable."""
+        """Return the arrays of the output, with tuples flattened, or None if the shape is
+        unreadable."""
         leaves = self.leaves
         return None if leaves is None else [array for _, array in leaves if array]
 
     @property
     def operand_arrays(self) -> list[list[Array] | None]:
-        """Return the arrays of each operand; None for an operand that is missing or unreadable."""
+        """Return the arrays of each operand, or None for an operand that is missing or
+        unreadable."""
         operands = (
             self.computation.instruction(operand_id) for operand_id in self.message.operand_ids
         )
@@ -425,12 +438,12 @@ class Instruction:
 
     @property
     def is_kernel(self) -> bool:
-        """Tell if this runs a custom (Pallas) kernel."""
+        """Return whether the instruction runs a custom (Pallas) kernel."""
         return self.opcode == "custom-call" and self.message.custom_call_target == _KERNEL_TARGET
 
     @property
     def on_sparse_core(self) -> bool:
-        """Tell if a SparseCore runs this, or the asynchronous op that this is a part of."""
+        """Return whether a SparseCore runs the instruction or the instruction's asynchronous op."""
         return any(
             part.message.async_execution_thread == _SPARSE_CORE
             or any(computation.on_sparse_core for computation in (part.computation, *part.called))
@@ -439,10 +452,10 @@ class Instruction:
 
     @property
     def config(self) -> BackendConfig:
-        """Return the compiler's notes for the backend. They are parsed at each access."""
+        """Return the compiler's notes for the backend. Each access parses the notes again."""
         config = read_config(self.message.backend_config)
         if config is None:
-            self.program.complain(f"the backend_config of {self.name}")
+            self.program.complain(f"the backend_config of {self.name} is unreadable")
         return config or BackendConfig(None)
 
     @property
@@ -454,6 +467,7 @@ class Instruction:
 
     @property
     def retried(self) -> BackendConfig | None:
-        """Return the compiler's notes if it had to compile this more than once."""
+        """Return the compiler's notes if the compiler tried the instruction more than once; else
+        None."""
         config = self.config if _RETRY_KEY in self.message.backend_config else None
         return config if config and config.retry_count else None

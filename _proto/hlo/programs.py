@@ -1,8 +1,8 @@
-"""Find the compiled programs in a capture, by the id that ops name.
+"""Find the compiled programs in a capture by program id.
 
-Listing the programs does not read them. A program is optional, and so is every fact in it: what
-cannot be read is None, and a note says so. (The profiler can be told to leave programs out, and a
-program that was compiled elsewhere is not in the file.)
+Listing programs does not read their contents. Programs and all facts in programs are optional: a
+fact that cannot be read is None, and a note reports the damage. The profiler has an option to leave
+programs out, and a program that was compiled elsewhere is not in the file.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _proto.hlo.program import Program
 
-# The stat that holds the program; libtpu 0.0.37 writes the second name.
+# Names of the stat that holds the program; libtpu 0.0.37 writes the second name.
 _STATS = ("Hlo Proto", "HLO Proto")
 _ID_STAT = "program_id"
 _ID_IN_NAME = re.compile(r"\((-?[0-9]{1,20})\)\Z")
 # Fields of HloProto.
 _MODULE, _BUFFERS = 1, 3
-# Protobuf parses no larger messages.
+# Protobuf cannot parse larger messages.
 _MAX_MESSAGE_BYTES = (1 << 31) - 1
 _UNSIGNED = 1 << 64
 
 
 class _Entry:
-    """An entry of the plane of programs; `span` is where its HloProto is in the file."""
+    """An entry in the plane of programs; `span` is the position of the entry's HloProto in the
+    file."""
 
     def __init__(self, name: str, span: tuple[int, int] | None) -> None:
         self.name = name
@@ -40,10 +41,10 @@ class _Entry:
 
 
 class Programs:
-    """The programs of a trace. They can be read while the trace is open.
+    """The programs of a trace. Programs can be read only while the trace is open.
 
-    `notes` gets one note for each program that is unreadable in whole or in part. No method of
-    this class or of a program raises Damage.
+    `notes` gets one note for each program that is wholly or partly unreadable. Methods of this
+    class and of a program never raise Damage.
     """
 
     def __init__(
@@ -53,13 +54,13 @@ class Programs:
         self._trace = trace
         self._entries: dict[int, _Entry] = {}
         damage: list[Damage] = []
-        # In merged captures several ranks often have the same programs. The planes of the
-        # device's own rank come first.
+        # In merged captures, several ranks often have equal programs. The planes of the device's
+        # own rank come first.
         for plane in trace.program_planes(device):
             of_plane: dict[int, _Entry] = {}
             for attachment in trace.attachments(plane, _STATS, _ID_STAT, damage):
                 program_id = _id_of(attachment)
-                # An entry without a program must not hide a program with the same id.
+                # An entry without HLO must not replace an entry with HLO that has the same id.
                 if attachment.span or program_id not in of_plane or not of_plane[program_id].span:
                     of_plane[program_id] = _Entry(attachment.name, attachment.span)
             for program_id, entry in of_plane.items():
@@ -81,12 +82,12 @@ class Programs:
         return {program_id: span[1] - span[0] for program_id, span in spans.items() if span}
 
     def has_hlo(self, program_id: int) -> bool:
-        """Tell if the file has the program's HLO, readable or not."""
+        """Return whether the file has the program's HLO, readable or not."""
         entry = self._entries.get(program_id % _UNSIGNED)
         return entry is not None and entry.span is not None
 
     def program(self, program_id: int) -> Program | None:
-        """Return the program with this id, signed or unsigned. It is read at the first call."""
+        """Return the program with a signed or unsigned id. The first call reads the program."""
         entry = self._entries.get(program_id % _UNSIGNED)
         if entry is None or entry.span is None:
             return None
@@ -99,7 +100,7 @@ class Programs:
         return entry.program
 
     def _read(self, entry: _Entry, start: int, end: int) -> Program:
-        # Captures without programs are answered faster without this import.
+        # Import late, because captures without programs do not need the module.
         from _proto.hlo.program import Program
 
         parts: dict[int, tuple[int, int]] = {}
@@ -114,7 +115,7 @@ class Programs:
         for at, number, wire, value, stop in fields(self._trace, start, end):
             if number in (_MODULE, _BUFFERS):
                 if wire != LENGTH or number in parts:
-                    raise Damage(at, f"field {number} of the HloProto is repeated or no message")
+                    raise Damage(at, f"field {number} of the HloProto is repeated or is no message")
                 parts[number] = value, stop
         if _MODULE not in parts:
             raise Damage(start, "the HloProto has no module")
@@ -144,10 +145,11 @@ class Programs:
 
 
 def _id_of(entry: Attachment) -> int:
-    """Return a program's unsigned id: the entry's stat, else the end of its name, else its key.
+    """Return a program's unsigned id: the stat of the entry, else the end of the entry's name, else
+    the entry's key.
 
-    Keys are ids in old captures only; later they are indices, and libtpu 0.0.37 writes wrong ids
-    there. The stat is the id that ops name, too.
+    Keys are ids in old captures only; in later captures keys are indices, and libtpu 0.0.37 writes
+    wrong ids as keys. The stat equals the program id of ops.
     """
     if entry.number is not None:
         return entry.number % _UNSIGNED

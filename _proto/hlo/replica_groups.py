@@ -1,8 +1,8 @@
-"""Work out who takes part in a collective, from all the ways to write its groups.
+"""Find the devices that take part in a collective, for all notations of replica groups.
 
-A group is the sorted ids of its members, and groups are sorted, so equal sets are equal values.
-Groups that contradict themselves are None. Groups in programs are read by `collectives`, groups in
-the texts of ops here.
+A group is a sorted tuple of device ids, and groups are sorted, so equal sets of groups are equal
+values. Groups that contradict themselves are None. This module parses groups in HLO texts; the
+module `collectives` reads groups in programs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 Groups = tuple[tuple[int, ...], ...]
 
-# The largest systems have some ten thousand devices; more must be damage.
+# The largest systems have about ten thousand devices, so a much larger number must be damage.
 MAX_DEVICES = 1 << 17
-# How many groups, and members of each, a label lists.
+# Maximum number of groups in a label, and of members in each listed group.
 _LABEL_GROUPS, _LABEL_MEMBERS = 8, 64
 
 _ID = r"\d{1,9}"
@@ -37,7 +37,8 @@ _PART_RE = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
 
 
 class AxisPart(NamedTuple):
-    """A mesh axis by its index, or the part of it with `size`, after a major part of `before`."""
+    """A mesh axis, given by index, or the part of the axis that has `size` and follows a major part
+    of size `before`."""
 
     axis: int
     before: int = 1
@@ -45,7 +46,7 @@ class AxisPart(NamedTuple):
 
 
 def listed_groups(groups: Iterable[Iterable[int]]) -> Groups | None:
-    """Return groups that are listed: `{{0,1},{2,3}}`."""
+    """Return the groups in the listed notation, such as `{{0,1},{2,3}}`."""
     known = tuple(sorted(tuple(sorted(group)) for group in groups))
     members = list(chain.from_iterable(known))
     is_sound = len(members) == len(set(members)) and min(members, default=0) >= 0 and all(known)
@@ -55,7 +56,8 @@ def listed_groups(groups: Iterable[Iterable[int]]) -> Groups | None:
 def iota_groups(
     n_groups: int, size: int, dims: Sequence[int], permutation: Sequence[int] = ()
 ) -> Groups | None:
-    """Return groups `[n_groups,size]<=[dims]T(permutation)`: ids reshaped, transposed and cut."""
+    """Return the groups of `[n_groups,size]<=[dims]T(permutation)`: reshape, transpose and cut the
+    list of all ids."""
     order = permutation or range(len(dims))
     if sorted(order) != list(range(len(dims))) or not _is_possible(dims):
         return None
@@ -69,9 +71,10 @@ def iota_groups(
 def mesh_groups(
     dims: Sequence[int], parts: Sequence[AxisPart], device_ids: Sequence[int] = ()
 ) -> Groups | None:
-    """Return groups `mesh['a'=2,'b'=4] {'b':(2)2}`: members differ in these axes or their parts.
+    """Return the groups of `mesh['a'=2,'b'=4] {'b':(2)2}`: members of a group differ in the listed
+    axes, or in the listed parts of axes.
 
-    Devices are counted along the mesh, the last axis fastest, unless they are listed.
+    Without a list of device ids, ids are counted along the mesh; the last axis varies fastest.
     """
     if not _is_possible(dims) or (device_ids and len(device_ids) != prod(dims)):
         return None
@@ -105,7 +108,7 @@ def _strides(dims: Sequence[int]) -> list[int]:
 
 
 def _grid(axes: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the places in a grid of (size, stride), the last axis fastest."""
+    """Return the places in a grid with axes (size, stride); the last axis varies fastest."""
     places = [0]
     for size, stride in axes:
         places = [place + i * stride for place in places for i in range(size)]
@@ -113,7 +116,7 @@ def _grid(axes: Iterable[tuple[int, int]]) -> list[int]:
 
 
 class Participants(NamedTuple):
-    """The size of each group, None if groups differ in it, and a label of the groups.
+    """The size of the groups (None if sizes differ), and a label that describes the groups.
 
     Equal sets of groups have equal labels. `mark` tells sets apart if labels leave something out.
     `groups` are the groups themselves, None if unknown; of a permute the sets of devices that its
@@ -128,7 +131,7 @@ class Participants(NamedTuple):
 
 
 def in_groups(groups: Groups, n_devices: int | None) -> Participants:
-    """Label groups; `()` means that all devices are one group."""
+    """Return size and label of groups; `()` means that all devices are one group."""
     if not groups:
         label = _even(1, n_devices, 1) if n_devices else None
         return Participants(n_devices, label, groups=())
@@ -180,12 +183,14 @@ def _listed(items: Sequence[object], most: int) -> str:
 
 
 def groups_in_text(attributes: str, n_devices: int | None) -> Participants | None:
-    """Read the groups in the attributes of an op; None if there are none, or they are unsound."""
+    """Read the groups in the attributes of an op; return None if groups are missing or contradict
+    themselves."""
     written = _GROUPS_RE.search(attributes)
     return _read_participants(written[0], n_devices) if written else None
 
 
-# A program has many collectives and few sets of groups, each of which may list a whole pod.
+# Cache results, because many collectives share few sets of groups, and a set may list all devices
+# of a pod.
 @lru_cache(maxsize=256)
 def _read_participants(text: str, n_devices: int | None) -> Participants | None:
     written = _GROUPS_RE.search(text)
@@ -214,7 +219,7 @@ def _read_groups(written: re.Match[str]) -> Groups | None:
 
 
 def pairs_in_text(attributes: str) -> Participants | None:
-    """Read the pairs in the attributes of a permute."""
+    """Read the source-target pairs in the attributes of a collective-permute."""
     written = _PAIRS_RE.search(attributes)
     if written is None:
         return None

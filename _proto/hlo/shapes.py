@@ -11,7 +11,7 @@ from _proto import hlo_pb2 as pb
 from _proto.hlo.text import bits_of, size_of
 from _proto.trace.wire import parse
 
-# The names of the PrimitiveTypes in HLO texts, in the order of their numbers.
+# Names of PrimitiveType values in HLO texts, ordered by number.
 _ELEMENT_TYPES = (
     "invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 tuple opaque c64 bf16 token c128 "
     "f8e5m2 f8e4m3fn s4 u4 f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz s2 u2 f8e4m3 f8e3m4 s1 u1 "
@@ -19,14 +19,15 @@ _ELEMENT_TYPES = (
 ).split()
 _TUPLE, _OPAQUE, _TOKEN = (_ELEMENT_TYPES.index(name) for name in ("tuple", "opaque", "token"))
 
-# A place in nested tuples: the index to take in each of them.
+# A place in nested tuples: the index in the outermost tuple, then in the next tuple, and so on.
 Path = tuple[int, ...]
 
 
 class Array(NamedTuple):
     """The shape of an array. `memory_space` is 0 for HBM, 1 for VMEM, 5 for the host's memory.
 
-    Some dimensions of a dynamic array are upper bounds: its size is known at run time only.
+    Some dimensions of a dynamic array are upper bounds, because the array's size is known at run
+    time only.
     """
 
     dtype: str
@@ -44,7 +45,7 @@ class Array(NamedTuple):
 
     @property
     def bits(self) -> int | None:
-        """Return the bits of one element; None for an unknown dtype."""
+        """Return the bits of one element, or None for an unknown dtype."""
         return bits_of(self.dtype)
 
     @property
@@ -53,7 +54,7 @@ class Array(NamedTuple):
 
     @property
     def n_bytes(self) -> int | None:
-        """Return the size of all elements, without padding; None if it is unknown."""
+        """Return the size of all elements without padding, or None if the size is unknown."""
         if self.is_dynamic or min(self.dims, default=0) < 0:
             return None
         return size_of(self.dtype, self.n_elements)
@@ -63,9 +64,9 @@ class Array(NamedTuple):
 
 
 def read_leaves(shape: bytes) -> list[tuple[Path, Array | None]] | None:
-    """Return the leaves of a ShapeProto and their paths; None if it is unreadable.
+    """Return the leaves of a ShapeProto with their paths, or None if the message is unreadable.
 
-    Tokens and opaque values have no data: their leaves are None.
+    Tokens and opaque values have no data, so the array of such a leaf is None.
     """
     message = parse(pb.Shape, shape)
     if message is None:
@@ -85,7 +86,7 @@ def _add_leaves(shape: pb.Shape, path: Path, leaves: list[tuple[Path, Array | No
 
 
 def shape_text(shape: bytes) -> str | None:
-    """Return a ShapeProto as HLO texts write it, without layouts: `(f32[8,128], s32[])`."""
+    """Return a ShapeProto in the notation of HLO texts, without layouts: `(f32[8,128], s32[])`."""
     message = parse(pb.Shape, shape) if shape else None
     return None if message is None else _text(message)
 

@@ -1,4 +1,4 @@
-"""Read shardings: into how many tiles an array is cut, and the sharding's text."""
+"""Read shardings: the number of tiles along each dimension of an array, and the sharding's text."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from _proto.trace.wire import parse
 
 _KINDS = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
 _MAXIMAL, _TUPLE, _TILED = (_KINDS.index(kind) for kind in ("maximal", "tuple", "tiled"))
-# These do not cut an array. Devices may also share a tile in these ways; what each device makes of
-# a tile that is shared in another way is known to the program only.
+# Kinds of shardings that do not cut an array. Devices that share a tile may also do so in one of
+# these ways. If devices share a tile in any other way, only the program knows the part of each
+# device.
 _WHOLE = frozenset(_KINDS.index(kind) for kind in ("replicated", "maximal", "unreduced"))
 
 
 class Sharding:
-    """The distribution of an array over devices. Many arrays may have the same object."""
+    """The distribution of an array over devices. Several arrays can share one Sharding object."""
 
     def __init__(self, message: pb.Sharding) -> None:
         self._message = message
         self._named = message.named_sharding if message.HasField("named_sharding") else None
 
     def tiles(self, rank: int) -> Sequence[int] | None:
-        """Return the number of tiles along each dimension of an array; None if unknown."""
+        """Return the number of tiles along each dimension of an array, or None if unknown."""
         if self._leaves_whole:
             return [1] * rank
         tiles = self._tiles
@@ -44,7 +45,8 @@ class Sharding:
 
     @cached_property
     def text(self) -> str | None:
-        """Return the sharding as HLO texts write it; None if it contradicts itself."""
+        """Return the sharding in the notation of HLO texts, or None if the sharding contradicts
+        itself."""
         message = self._message
         if self._named:
             return _named_text(self._named)
@@ -59,9 +61,9 @@ class Sharding:
 
 
 def read_shardings(data: bytes, n_leaves: int) -> list[Sharding] | None:
-    """Read an OpSharding; return the shardings of a shape's leaves.
+    """Read an OpSharding, and return one sharding for each leaf of a shape.
 
-    None if the sharding is unreadable or has another number of leaves.
+    Return None if the message is unreadable or has another number of leaves.
     """
     message = parse(pb.Sharding, data)
     if message is None:
@@ -80,11 +82,12 @@ def read_shardings(data: bytes, n_leaves: int) -> list[Sharding] | None:
     return shardings if len(shardings) == len(parts) == n_leaves else None
 
 
-# Tiles by number: first the dimensions of the array, then those of devices that share a tile.
+# Shardings that give the number of tiles: first along the dimensions of the array, then along
+# dimensions of devices that share a tile.
 
 
 def _tiles(message: pb.Sharding) -> Sequence[int] | None:
-    # Each way in which devices share tiles takes one dimension.
+    # Each way of sharing a tile takes one dimension.
     shared_in = message.last_tile_dims or [0] * message.replicate_on_last_tile_dim
     n_dims = len(message.tile_assignment_dimensions) - len(shared_in)
     if message.type != _TILED or n_dims < 0 or not _WHOLE.issuperset(shared_in):
@@ -113,7 +116,7 @@ def _listed(items: Iterable[int]) -> str:
     return ",".join(map(str, items))
 
 
-# Tiles by the names of mesh axes.
+# Shardings that give the names of mesh axes.
 
 
 def _is_whole(named: pb.NamedSharding) -> bool:
@@ -123,14 +126,14 @@ def _is_whole(named: pb.NamedSharding) -> bool:
 def _named_tiles(named: pb.NamedSharding) -> Sequence[int] | None:
     if named.tuple_shardings or named.manual_axes or not _makes_sense(named):
         return None
-    # Two negative sizes must not make a positive product.
+    # Clamp sizes at 0, so that two negative sizes do not make a positive product.
     return [
         prod(max(0, _size(part, named.mesh)) for part in dim.axes) for dim in named.dim_shardings
     ]
 
 
 def _makes_sense(named: pb.NamedSharding) -> bool:
-    """Tell if all axes are axes of the mesh."""
+    """Return whether all axes are axes of the mesh."""
     axes = [axis for dim in named.dim_shardings for axis in dim.axes]
     axes += [*named.replicated_axes, *named.unreduced_axes, *named.manual_axes]
     return all(0 <= axis.mesh_axis_index < len(named.mesh.axes) for axis in axes)
@@ -165,7 +168,7 @@ def _named_text(named: pb.NamedSharding) -> str | None:
     if _is_whole(named) and not used:
         parts.append("replicated")
     elif _is_whole(named) and used in ({"unreduced": names}, {"manual": names}):
-        # All axes are used in this way, so XLA writes no list.
+        # If all axes are used in one way, XLA writes no list of axes.
         parts += used
     else:
         dims = [] if _is_whole(named) else named.dim_shardings

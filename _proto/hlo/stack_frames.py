@@ -10,7 +10,8 @@ from _proto.trace.wire import parse
 
 
 class StackFrame(NamedTuple):
-    """A line of code, `place` as `file:line`, and the id of the caller; 0 if it is outermost."""
+    """A line of code, with `place` as `file:line`, and the id of the calling frame (0 for the
+    outermost frame)."""
 
     place: str
     file: str
@@ -24,7 +25,7 @@ class StackFrames:
     def __init__(self, index: pb.StackFrameIndex, complain: Callable[[str], None]) -> None:
         self._index = index
         self._complain = complain
-        # Many instructions share a frame.
+        # Frames by id, kept because many instructions share a frame.
         self._frames: dict[int, StackFrame | None] = {}
 
     def frame(self, frame_id: int) -> StackFrame | None:
@@ -35,7 +36,8 @@ class StackFrames:
         return self._frames[frame_id]
 
     def stack(self, frame_id: int) -> tuple[list[StackFrame], bool]:
-        """Return a frame and its callers, innermost first, and True if the outermost is there."""
+        """Return a frame and the calling frames, innermost first, and whether the stack reaches the
+        outermost frame."""
         frames: dict[int, StackFrame] = {}
         while frame_id:
             frame = self.frame(frame_id)

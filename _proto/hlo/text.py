@@ -1,7 +1,7 @@
 """Parse HLO texts of ops: `%name = shape opcode(operands), attributes`.
 
-A trace shows an op's shapes, opcode and operands in such a text. Parts that a text lacks, because
-it is cut off or is no instruction, are empty.
+A trace has an op's shapes, opcode and operands in an HLO text. Parts that are missing, because a
+text is cut off or is no instruction, are empty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ NAME = r"%?(?P<name>[\w.\-]+)"
 ARRAY = r"\b(?P<dtype>[a-z][a-z0-9]*)\[(?P<dims>[0-9,<=? ]*)\](?:\{(?P<layout>[^{}]*)\})?"
 RESULT_RE = re.compile(rf"\s*(?:ROOT\s+)?{NAME}\s*(?:=\s*|\Z)")
 ARRAY_RE = re.compile(ARRAY)
-# An operand's name is skipped as a whole; otherwise each of its letters could begin an array.
+# The expression skips the name of an operand as a whole; otherwise each letter of the name could
+# begin an array.
 OPERAND_OR_PARENTHESIS_RE = re.compile(rf"({ARRAY})(?: %[\w.\-]+)?|[()]")
 OPCODE_RE = re.compile(r"\s*(?P<opcode>[a-z][\w\-]*)\(")
 # A layout is `minor_to_major:T(tile)(tile)…S(memory space)`; each part is optional.
@@ -34,23 +35,24 @@ ON_SPARSE_CORE = 'async_execution_thread="sparsecore"'
 OPERAND_NAME_RE = re.compile(r"%([\w.\-]+)")
 BITS_RE = re.compile(r"[a-z]+(\d{1,3})(?!\d)")
 SSA_PART_RE = re.compile(r"\d+|(?:clone|cloned|remat)\d*")
-# Programs of v5e and its like write an asynchronous collective as two fusions, named so.
+# On v5e and similar chips, programs have an asynchronous collective as two fusions with these
+# names.
 ASYNC_COLLECTIVE = "async-collective"
 ASYNC_COLLECTIVE_ENDS = ("async-collective-start", "async-collective-done")
 
-# Memory spaces; any other is on the chip.
+# Memory spaces outside of the chip; all other memory spaces are on the chip.
 HBM, HOST_MEMORY = 0, 5
-# The names of copies to and from the host's memory, which are listed with the collectives.
+# Names for copies to and from host memory, which are listed with the collectives.
 TO_HOST, FROM_HOST = "to_host", "from_host"
 # The class of dtypes that have no peak.
 OTHER: Final = "other"
 DTYPE_CLASSES: dict[str, DtypeClass] = {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}
-# Values that are written like arrays and hold no data.
+# Types that are written like arrays and hold no data.
 NO_DATA = ("token", "opaque")
 
 
 class Array:
-    """The shape of an array, as its text has it."""
+    """The shape of an array, parsed from HLO text."""
 
     __slots__ = ("dims", "dtype", "layout", "text")
 
@@ -69,13 +71,15 @@ class Array:
 
     @property
     def n_elements(self) -> int:
-        """Return the number of elements; a dynamic dimension, `<=128`, counts with its bound."""
-        # Python refuses to convert numbers of thousands of digits, which damaged texts may have.
+        """Return the number of elements; a dynamic dimension such as `<=128` counts as the upper
+        bound."""
+        # Cut numbers to 20 digits, because Python refuses to convert thousands of digits, which
+        # damaged texts may have.
         return prod(int(dim[:20]) for dim in re.findall(r"\d+", self.dims))
 
     @property
     def n_bytes(self) -> int | None:
-        """Return the size without padding; None for a dynamic size or an unknown dtype."""
+        """Return the size without padding, or None for a dynamic size or an unknown dtype."""
         if not {"<", "?"}.isdisjoint(self.dims):
             return None
         return size_of(self.dtype, self.n_elements)
@@ -94,10 +98,10 @@ class Array:
 
 
 class HloText:
-    """An HLO text. Tuples are flattened to their arrays, in order.
+    """An HLO text. Tuples are flattened to the list of their arrays.
 
-    A text is parsed when its parts are needed: it can have hundreds of operands, and few modes
-    look at them.
+    Parts of a text are parsed on demand, because a text can have hundreds of operands, and few
+    modes need operands.
     """
 
     def __init__(self, text: str) -> None:
@@ -137,7 +141,7 @@ class HloText:
 
     @property
     def opcode(self) -> str:
-        """Return the opcode; it is empty if the text is only a name."""
+        """Return the opcode; empty if the text is only a name."""
         return self._opcode["opcode"] if self._opcode else ""
 
     @property
@@ -146,13 +150,14 @@ class HloText:
 
     @property
     def operand_names(self) -> Iterator[str]:
-        """Yield the names of the operands that have one."""
+        """Yield the names of all operands that have a name."""
         start, end = self._operands_start, self._operands_and_end[1]
         return (name[1] for name in OPERAND_NAME_RE.finditer(self.text, start, end))
 
     @property
     def wrapped_inputs(self) -> list[Array]:
-        """Return the inputs of the asynchronous op that this ends: `((inputs), output, …)`."""
+        """Return the inputs of an asynchronous op from the text of the op's done: `((inputs),
+        output, …)`."""
         start = self._operands_start
         return parse_shape(self.text, start + 2)[0] if self.text.startswith("(((", start) else []
 
@@ -163,12 +168,13 @@ class HloText:
 
     @property
     def on_sparse_core(self) -> bool:
-        """Tell if the text names a SparseCore as the place where the op runs."""
+        """Return whether the text says that the op runs on a SparseCore."""
         return ON_SPARSE_CORE in self.attributes
 
     @property
     def target(self) -> str | None:
-        # All ops are asked for their target, and few texts have one.
+        # Search for the mark first, because the property is read for all ops, and few texts have a
+        # target.
         if TARGET_MARK not in self.text or self.opcode != "custom-call" or self._opcode is None:
             return None
         target = TARGET_RE.search(self.text, self._opcode.end())
@@ -176,12 +182,12 @@ class HloText:
 
     @property
     def base_name(self) -> str:
-        """Return the name without its SSA parts: `fusion` for `fusion.48.clone.3`."""
+        """Return the op's name without SSA parts: `fusion` for `fusion.48.clone.3`."""
         return base_name(self.name)
 
     @property
     def is_on_chip(self) -> bool:
-        """Tell if the text has arrays, and all of them are in memory on the chip."""
+        """Return whether the text has arrays and all arrays are in memory on the chip."""
         arrays = [*self.outputs, *self.operands]
         off_chip = any(array.memory_space in (HBM, HOST_MEMORY) for array in arrays)
         return bool(arrays) and not off_chip
@@ -189,21 +195,21 @@ class HloText:
     @property
     def moved_array(self) -> Array | None:
         """Return the array that the op moves: the first operand, or the source of a copy-done."""
-        # The operand of a copy-done is (destination, source, context). The destination has as
-        # many arrays as the output.
+        # The operand of a copy-done is the tuple (destination, source, context). The destination
+        # has as many arrays as the output.
         is_done = self.opcode == "copy-done" and len(self.operands) > 1
         place = len(self.outputs) if is_done else 0
         return self.operands[place] if place < len(self.operands) else None
 
 
 def base_name(name: str) -> str:
-    """Return an op's name without its SSA parts."""
+    """Return an op's name without SSA parts."""
     named = ".".join(part for part in name.split(".") if not SSA_PART_RE.fullmatch(part))
     return named or name
 
 
 def without_ssa_end(name: str) -> str:
-    """Return a name without the SSA parts at its end; those inside the name stay."""
+    """Return a name without SSA parts at the end; SSA parts inside the name stay."""
     head, dot, last = name.rpartition(".")
     while dot and head and SSA_PART_RE.fullmatch(last):
         name = head
@@ -212,11 +218,13 @@ def without_ssa_end(name: str) -> str:
 
 
 def named_after(name: str, others: tuple[str, ...]) -> str | None:
-    """Return the name that an op is called after: `slice` for `slice-done.10`, not for `slices`."""
-    # Four regular expressions instead take as long to compile as the metadata of 100 ops to read.
+    """Return the base of an op's name, from a list of possible names: `slice` for `slice-done.10`,
+    but not for `slices`."""
+    # Don't use regular expressions: compiling four of them takes as long as reading the metadata of
+    # 100 ops.
     if not name.startswith(others):
         return None
-    # A number or another part may follow a whole name.
+    # After a complete name, only a number or another part may follow.
     ends = (
         (start, name[len(start) : len(start) + 1]) for start in others if name.startswith(start)
     )
@@ -224,7 +232,8 @@ def named_after(name: str, others: tuple[str, ...]) -> str | None:
 
 
 def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
-    """Return the arrays in the array, tuple or operand list that begins at `start`, and its end.
+    """Return the arrays in the array, tuple or operand list that begins at `start`, and the
+    position after the end.
 
     Names, commas and comments like `/*index=5*/` between the arrays are skipped.
     """
@@ -256,7 +265,7 @@ def dtype_class(hlo_dtype: str) -> DtypeClass:
 
 
 def bits_of(hlo_dtype: str) -> int | None:
-    """Return the bits of one element; None for an unknown dtype."""
+    """Return the bits of one element, or None for an unknown dtype."""
     if hlo_dtype == "pred":
         return 8
     named = BITS_RE.match(hlo_dtype)
@@ -264,13 +273,13 @@ def bits_of(hlo_dtype: str) -> int | None:
 
 
 def size_of(hlo_dtype: str, n_elements: int) -> int | None:
-    """Return the bytes that packed elements take; None for an unknown dtype."""
+    """Return the bytes that packed elements take, or None for an unknown dtype."""
     bits = bits_of(hlo_dtype)
     return None if bits is None else (n_elements * bits + 7) // 8
 
 
 def main_dtype(arrays: list[Array]) -> str:
-    """Return the dtype of the array with most elements, the first of several."""
+    """Return the dtype of the array that has most elements; of several such arrays, the first."""
     dtypes = {array.dtype for array in arrays}
     if len(dtypes) == 1:
         return dtypes.pop()
@@ -278,7 +287,8 @@ def main_dtype(arrays: list[Array]) -> str:
 
 
 def dtype_and_layout_change(hlo: HloText) -> tuple[bool | None, bool | None]:
-    """Tell if an op changes the dtype and the layout; None for what cannot be compared."""
+    """Return whether an op changes the dtype, and whether it changes the layout, or None where a
+    comparison is impossible."""
     before, after = hlo.moved_array, hlo.outputs[0] if hlo.outputs else None
     if before is None or after is None:
         return None, None

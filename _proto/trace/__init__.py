@@ -1,4 +1,5 @@
-"""Open traces: files of planes, lines and events. Only opening one imports protobuf."""
+"""Open traces: files of planes, lines and events. The module imports protobuf only when a trace is
+opened."""
 
 from __future__ import annotations
 
@@ -16,17 +17,17 @@ if TYPE_CHECKING:
 
     OnRead = Callable[[str, int, int], None]
 
-# Given instead of a path to read standard input.
+# Path that means standard input.
 STDIN = "-"
 
 
 @contextmanager
 def open_trace(path: str, on_read: OnRead | None = None) -> Iterator[list[Trace]]:
-    """Open a trace of any form and yield one Trace for each host in it.
+    """Open a trace of any form, and yield the list of Traces, one for each host in the file.
 
     `on_read` is called after every read with the activity, the number of bytes done, and the total
-    or 0 if that is unknown. Opening and reading raise Damage for bytes that can't be read, OSError
-    for a file that can't be opened.
+    number of bytes (0 if unknown). Opening and reading raise Damage for unreadable bytes, and
+    OSError for a file that cannot be opened.
     """
     with _open_source(path, on_read) as source:
         from _proto.trace.trace import hosts_in
@@ -41,7 +42,7 @@ def open_trace(path: str, on_read: OnRead | None = None) -> Iterator[list[Trace]
 
 @contextmanager
 def open_survey(path: str, on_read: OnRead | None = None) -> Iterator[Survey]:
-    """Open a trace to list what is in it, as far as it is readable."""
+    """Open a trace to list the contents, as far as they are readable."""
     with _open_source(path, on_read) as source:
         from _proto.trace.survey import Survey
 
@@ -51,7 +52,7 @@ def open_survey(path: str, on_read: OnRead | None = None) -> Iterator[Survey]:
 @contextmanager
 def _open_source(path: str, on_read: OnRead | None) -> Iterator[Source]:
     try:
-        # A broken or old package can also lack only some of these.
+        # A broken or old package may lack only some of the modules, so import all of them.
         from google.protobuf import unknown_fields  # noqa: F401
 
         from _proto import columns_pb2, xplane_pb2  # noqa: F401

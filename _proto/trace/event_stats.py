@@ -1,7 +1,7 @@
-"""Read stats of events: facts that ops lack in their metadata, and numbers such as run ids.
+"""Read stats of events: facts that are missing in the metadata of ops, and numbers such as run ids.
 
-Some captures of 2026 have an op's stats on its events. Lines have any number of other events, so a
-piece of a line is opened only if a column shows that one of its events may be wanted.
+Some captures of 2026 have an op's stats on the op's events. Lines have many other events, so a
+piece of a line is decoded only if a column shows that the piece may have a wanted event.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from _proto.trace.lines import Line
 from _proto.trace.plane import Plane, Stats
 from _proto.trace.wire import decode, parse
 
-# The names of the stats that are wanted, by the metadata id of the op that lacks them.
+# Names of wanted stats, by the metadata id of the op that lacks the stats.
 Wanted = dict[int, set[str]]
-# An absolute time in picoseconds, and numbers by the names of stats.
+# An absolute time in picoseconds, and numbers by name of stat.
 EventNumbers = tuple[int, dict[str, float]]
 
 _INTEGERS = ("uint64_value", "int64_value")
@@ -42,14 +42,15 @@ class EventInteger(NamedTuple):
 def first_stats(
     plane: AnyPlane, line: AnyLine, wanted: Wanted, is_admitted: Callable[[int], bool]
 ) -> Iterator[tuple[int, str, Stats]]:
-    """Find for each wanted stat of an op the first admitted event that has it.
+    """Find, for each wanted stat of an op, the first admitted event that has the stat.
 
-    `is_admitted` is given an event's `offset_ps`. Yields the op's metadata id, the stat's name and
-    the event's stats, and removes from `wanted` what it found.
+    `is_admitted` receives an event's `offset_ps`. Yield the op's metadata id, the stat's name and
+    the event's stats, and remove found stats from `wanted`.
     """
     if isinstance(line, JoinedLine):
         for part, shift, ids in sorted(line.shifted(), key=_first_start):
-            # The sets are shared, so a stat found in one part is not looked for in the next.
+            # All parts share the sets of names, so a stat that is found in one part is not searched
+            # in the next.
             of_part = {
                 part_id: wanted[joined_id]
                 for part_id, joined_id in ids.items()
@@ -97,14 +98,15 @@ def _first_stats_of_part(
 
 
 def _has_none_of(metadata_ids: Collection[int], data: bytes) -> bool:
-    """Check in a column whether a piece of a line has no event of these ids."""
+    """Check in a column whether a piece of a line has no event with one of some metadata ids."""
     column = parse(columns.LineColumns, data)
-    # An id of 0 need not be written.
+    # Protobuf may omit an id of 0.
     return column is not None and {0, *column.events.metadata_id}.isdisjoint(metadata_ids)
 
 
 def _as_xstats(stats: Iterable[pb.LineEvents.Stat], piece: bytes, at: int) -> Iterator[pb.XStat]:
-    """Decode stats with their texts; they were left as bytes because most are never needed."""
+    """Decode stats with texts. LineEvents leaves texts as bytes, because most texts are never
+    needed."""
     for stat in stats:
         data = stat.SerializeToString()
         yield decode(pb.XStat, data, at + max(0, piece.find(data)))
@@ -113,10 +115,10 @@ def _as_xstats(stats: Iterable[pb.LineEvents.Stat], piece: bytes, at: int) -> It
 def numbers_of_events(
     plane: AnyPlane, events: Collection[str], stats: Collection[str]
 ) -> Iterator[EventNumbers]:
-    """Yield the numeric stats of events of these names, line after line.
+    """Yield the numeric stats of events that have one of some names, line by line.
 
-    If an event has several stats of one name, the last one counts. Events that say how often
-    something occurred, not when, are left out.
+    If an event has several stats of one name, the last stat counts. Aggregated events, which have
+    no time, are left out.
     """
     for part in plane.parts:
         ids = {metadata_id for metadata_id, name in part.metadata_names() if name in events}
@@ -177,7 +179,7 @@ def stats_on_line(plane: AnyPlane, line_name: str) -> Iterator[tuple[str | None,
 
 
 def integers_in(plane: AnyPlane, stat: str, line_names: Collection[str] | None = None) -> set[int]:
-    """Return the unsigned values that events have of a stat; none if they can't be read."""
+    """Return the unsigned values of a stat on events; an empty set if events cannot be read."""
     try:
         return {event.value for event in integers_of_events(plane, stat, line_names)}
     except Damage:

@@ -1,4 +1,4 @@
-"""Events of a line as columns of numbers: ids, times, and the times that the core measured."""
+"""Hold events of a line as columns of numbers: ids, times, and times that the core measured."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ INT64_END = 1 << 63
 
 
 def column_of(numbers: list[int]) -> array[int]:
-    """Return the smallest array that holds the numbers: a step can have a million events."""
-    # Arrays of unsigned numbers are made in a third of the time.
+    """Return numbers in the smallest possible array, because a step can have a million events."""
+    # Try unsigned types first, because they take a third of the time of type `q`.
     for typecode in "IL":
         with suppress(OverflowError):
             return array(typecode, numbers)
@@ -22,14 +22,15 @@ def column_of(numbers: list[int]) -> array[int]:
 
 
 def has_negative(column: array[int]) -> bool:
-    """Check an array made by `column_of`, where only type `q` can hold negative numbers."""
+    """Return whether an array by `column_of` has negative numbers. Only type `q` can have negative
+    numbers."""
     return column.typecode == "q" and min(column, default=0) < 0
 
 
 class Events:
-    """Events of a line in columns, in the file's order, without aggregated ones.
+    """Events of a line in columns, in the file's order, without aggregated events.
 
-    The device columns hold what the core measured, and 0 where `are_measured` is False.
+    The device columns hold times that the core measured, and 0 where `are_measured` is False.
     """
 
     def __init__(
@@ -52,14 +53,14 @@ class Events:
         in_order = sorted(offsets) or [0, -1]
         # The lowest and the highest offset.
         self.first, self.last = in_order[0], in_order[-1]
-        # A superset of the ids of all stats that these events have.
+        # A superset of the ids of all stats that the events have.
         self.stat_ids = stat_ids
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def rows(self) -> Iterator[tuple[int, int, int, tuple[int, int] | None]]:
-        """Yield metadata id, offset, duration and measured times of each event."""
+        """Yield the metadata id, offset, duration and measured times of each event."""
         device_times = zip(self.device_offsets, self.device_durations, strict=True)
         measured = (
             times if is_measured else None
@@ -91,7 +92,7 @@ class Events:
         return self.where([duration >= 0 for duration in self.durations])
 
     def where(self, keep: Sequence[bool]) -> Events:
-        """Return the events to be kept."""
+        """Return the events with a True value in `keep`."""
         return self._at(list(compress(range(len(self)), keep)))
 
     def _at(self, indices: Sequence[int]) -> Events:
@@ -107,7 +108,7 @@ class Events:
 
 
 class DeviceStats(NamedTuple):
-    """The ids of the stats in which an event has the times that the core measured."""
+    """Ids of the stats that hold the times measured by the core."""
 
     offset_ids: frozenset[int]
     duration_ids: frozenset[int]
@@ -116,9 +117,9 @@ class DeviceStats(NamedTuple):
         return len(ids) == 2 and ids[0] in self.offset_ids and ids[1] in self.duration_ids
 
     def times(self, stats: Iterable[tuple[int, int | None]]) -> tuple[int, int] | None:
-        """Return offset and duration; None unless both are there and valid times.
+        """Return offset and duration, or None unless both exist and are valid times.
 
-        If several stats have the same name, the last one counts.
+        If several stats have the same name, the last stat counts.
         """
         offset = duration = None
         for stat_id, value in stats:

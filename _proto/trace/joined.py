@@ -1,7 +1,7 @@
-"""Join the parts of planes and lines that are in several records of a continuous capture.
+"""Join parts of planes and lines from several records of a continuous capture.
 
-Each record has its own metadata tables with its own ids. So names, stats and references are
-resolved within the record, and a joined plane assigns new ids. Metadata entries of different
+Each record has separate metadata tables with separate ids. So names, stats and references are
+resolved within one record, and a joined plane assigns new ids. Metadata entries of different
 records with the same content become one entry.
 """
 
@@ -20,17 +20,17 @@ from _proto.trace.lines import Line, Spans
 from _proto.trace.plane import Metadata, Plane, Stats
 from _proto.trace.wire import parse
 
-# The number of sorted events that are handed on at once.
+# Maximum number of sorted events in one Events object.
 _N_AT_ONCE = 1 << 13
-# The joined id of events without an entry in the metadata of their record.
+# Joined id of events without an entry in the metadata of the events' record.
 _NOTHING = 0
 _PROGRAM_ID = "program_id"
-# More than any time in 64 bits.
+# A time after every 64-bit time.
 _AFTER_ALL = 1 << 80
 
 
 class _Ids(dict[int, int]):
-    """Map ids of one part to ids of the joined plane, on demand."""
+    """Map ids of one part to ids of the joined plane. Ids are added on demand."""
 
     def __init__(self, plane: JoinedPlane, part: Plane) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class _Ids(dict[int, int]):
 
 
 class JoinedPlane:
-    """A plane with parts in several records. It has the methods of `Plane`."""
+    """A plane with parts in several records, with the same methods as `Plane`."""
 
     def __init__(self, parts: Sequence[Plane]) -> None:
         self.parts = parts
@@ -66,7 +66,7 @@ class JoinedPlane:
         return list(dict.fromkeys(chain.from_iterable(part.line_names for part in self.parts)))
 
     def stats(self) -> Stats:
-        """Return the plane's own stats, from the first part that has any."""
+        """Return the plane's own stats, from the first part that has stats."""
         return next((part for part in self.parts if part.has_stats), self.parts[0]).stats()
 
     def unknown(self, joined_ids: Set[int]) -> set[int]:
@@ -85,7 +85,7 @@ class JoinedPlane:
                 yield joined_id, metadata.name
 
     def lines(self, name: str) -> list[JoinedLine]:
-        """Return the lines of a name; parts with the same id are one line."""
+        """Return the lines with a name; parts with equal ids form one line."""
         parts: dict[int, list[tuple[Line, _Ids]]] = {}
         for part, ids in zip(self.parts, self._ids, strict=True):
             for line in part.lines(name):
@@ -99,7 +99,7 @@ class JoinedPlane:
         metadata, content = found
         if _PROGRAM_ID not in metadata.stats:
             content = content, self._programs_on_events(part).get(part_id)
-        # Entries of one record stay apart even if their content is equal.
+        # Entries of one record stay separate, even if entries have equal content.
         n = self._n_alike[part, content] = self._n_alike.get((part, content), 0) + 1
         joined_id = self._known.setdefault((content, n), len(self._entries))
         if joined_id == len(self._entries):
@@ -107,7 +107,7 @@ class JoinedPlane:
         return joined_id
 
     def _programs_on_events(self, part: Plane) -> dict[int, int]:
-        """Return the programs of ops whose events name them, as some captures of 2026 do."""
+        """Return the program ids that events give for their ops, as in some captures of 2026."""
         if part not in self._programs:
             programs = self._programs[part] = {}
             stat_ids = part.stat_ids(_PROGRAM_ID)
@@ -125,7 +125,7 @@ class _Columns:
     """Events of several records in columns, as in `Events`."""
 
     def __init__(self) -> None:
-        # Ids, offsets, durations, device offsets, device durations.
+        # The columns are ids, offsets, durations, device offsets and device durations.
         self._columns = [array("q") for _ in range(5)]
         self._are_measured: list[bool] = []
 
@@ -143,7 +143,7 @@ class _Columns:
         self._are_measured += events.are_measured
 
     def sort(self) -> None:
-        """Sort by start; events that start together keep their order."""
+        """Sort events by start; events with equal starts stay in the file's order."""
         offsets = self._columns[1]
         if not all(map(le, offsets, islice(offsets, 1, None))):
             order = sorted(range(len(offsets)), key=offsets.__getitem__)
@@ -151,7 +151,7 @@ class _Columns:
             self._are_measured = list(map(self._are_measured.__getitem__, order))
 
     def take_until(self, border: int) -> Iterator[Events]:
-        """Yield and drop the events that start before the border."""
+        """Yield the events that start before the border, and remove them from the columns."""
         n = bisect_left(self._columns[1], border)
         for i in range(0, n, _N_AT_ONCE):
             j = min(i + _N_AT_ONCE, n)
@@ -165,7 +165,7 @@ class _Columns:
                 device_offsets,
                 device_durations,
                 self._are_measured[i:j],
-                # `JoinedLine.stat_names` asks the parts.
+                # No stat ids are needed, because `JoinedLine.stat_names` reads them from the parts.
                 frozenset(),
             )
         self._columns = [column[n:] for column in self._columns]
@@ -173,11 +173,11 @@ class _Columns:
 
 
 class JoinedLine:
-    """A line with parts in several records. It has the methods of `Line`.
+    """A line with parts in several records, with the same methods as `Line`.
 
-    A record has the events that ended while it was written, so a long event can be in a later
-    record than one that began after it. The events are sorted by start here; events that start
-    together keep the order of the file.
+    A record has the events that ended while the record was written, so a long event can be in a
+    later record than an event with a later start. The joined line sorts events by start; events
+    with equal starts stay in the file's order.
     """
 
     def __init__(self, parts: Sequence[tuple[Line, _Ids]]) -> None:
@@ -213,12 +213,12 @@ class JoinedLine:
     def events(self, start: int, end: int) -> Iterator[Events]:
         """Yield the events in `start <= offset_ps < end`, sorted by start.
 
-        Events are held back only as long as a later record can have earlier ones.
+        An event is held back only as long as a later record can have events with an earlier start.
         """
         spans = [
             (line.span_of_starts or (_AFTER_ALL, 0))[0] + shift for line, shift, _ in self.shifted()
         ]
-        # For each record, the earliest start in the records after it.
+        # For each record, the earliest start in all later records.
         borders = [*accumulate(reversed(spans[1:]), min, initial=_AFTER_ALL)][::-1]
         held = _Columns()
         for (line, shift, ids), border in zip(self.shifted(), borders, strict=True):
@@ -236,7 +236,7 @@ class JoinedLine:
         return {name for line, _ in self._parts for name in line.stat_names()}
 
     def shifted(self) -> Iterator[tuple[Line, int, _Ids]]:
-        """Yield each part, the shift of its times, and its ids."""
+        """Yield each part with the shift of the part's times and the map of the part's ids."""
         for line, ids in self._parts:
             yield line, line.base_ps - self.base_ps, ids
 

@@ -1,11 +1,10 @@
-"""Read the events of a line, in pieces of bounded size and mostly in columns.
+"""Read the events of a line in pieces of limited size, mostly as columns.
 
 A slice of a line that holds whole events is itself a valid line. So a line of any length is read
-piece by piece, in three passes that look at less and less, more and more closely:
+piece by piece, in up to three passes:
 
-1. `Line` cuts it into pieces and counts the events of each.
-2. `Line.starts` decodes when the events begin.
-3. `Line.events` decodes ids and times in the pieces that reach into a window.
+1. `Line` cuts the line into pieces and counts the events of each piece. 2. `Line.starts` decodes
+the starts of events. 3. `Line.events` decodes ids and times in the pieces that overlap a window.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from _proto.trace.wire import LENGTH, decode, explain, fields, parse
 _PIECE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 9
 _EVENT_TAG = 4 << 3 | LENGTH
-# Bytes that stand for the shapes of events. They occur in no shape of small ids.
+# Bytes that stand for shapes of events. Shapes with small ids do not contain these bytes.
 _SIGNS = frozenset(range(0xE0, 0x100))
-# Some traces have dozens of shapes.
+# Size of the cache of shapes. Some traces have dozens of shapes.
 _N_SHAPES = 256
-# The fields of a stat that a shape shows.
+# Fields of a stat that shapes include.
 _SHAPED = columns.LineShapes.Stat.DESCRIPTOR.fields_by_number
-# The fields of an event. If LineColumns does not know one of them, it has a wrong wire type or is
-# the number of occurrences.
+# Fields of an event. If LineColumns does not know such a field, the field has a wrong wire type or
+# is the number of occurrences.
 _OF_TIME = range(1, 6)
 
 M = TypeVar("M", bound=Message)
-# Metadata ids, starts as `offset_ps`, durations.
+# Columns of metadata ids, starts (`offset_ps`) and durations.
 Spans = tuple[Sequence[int], Sequence[int], Sequence[int]]
 
 
@@ -51,18 +50,20 @@ class _Piece:
         self.start = start
         self.end = end
         self.n_events = n_events
-        # The lowest and highest offset, and the number of events without one; set by `Line.starts`.
+        # Lowest and highest offset, and number of events without an offset; `Line.starts` sets
+        # these.
         self.first = 0
         self.last = -1
         self.n_aggregated = 0
-        # A superset of the ids of all stats of its events; set when these are decoded.
+        # A superset of the ids of all stats of the piece's events; set when events are decoded.
         self.stat_ids: frozenset[int] = frozenset()
 
 
 class Line:
-    """One timeline. Its events begin at `base_ps + offset_ps`.
+    """A line: one timeline of a plane. An event begins at `base_ps + offset_ps`.
 
-    Making one cuts it into pieces. `stat_names` are the names of the plane's stats by id.
+    The constructor cuts the line into pieces. `stat_names` are the names of the plane's stats by
+    id.
     """
 
     def __init__(self, source: Source, start: int, end: int, stat_names: Mapping[int, str]) -> None:
@@ -84,7 +85,7 @@ class Line:
             if frame.HasField("timestamp_ns"):
                 self.timestamp_ns = frame.timestamp_ns
             self._pieces.append(_Piece(begin, stop, len(frame.events)))
-        # True once all pieces know their first and last offset.
+        # True if the first and last offset of all pieces are known.
         self._is_indexed = False
 
     @property
@@ -97,12 +98,12 @@ class Line:
 
     @property
     def n_aggregated(self) -> int:
-        """The number of events that say how often something occurred, not when."""
+        """Count the aggregated events, which have a number of occurrences instead of a time."""
         self._index()
         return sum(piece.n_aggregated for piece in self._pieces)
 
     def starts(self) -> Iterator[list[int]]:
-        """Yield the offset_ps of all events that have a time, sorted within each list."""
+        """Yield lists of the `offset_ps` of all events that have a time; each list is sorted."""
         for piece in self._pieces:
             data = self._read(piece)
             offsets = _starts_in_column(data, piece)
@@ -117,7 +118,7 @@ class Line:
 
     @property
     def span_of_starts(self) -> tuple[int, int] | None:
-        """The first and the last offset_ps; None if no event has one."""
+        """Return the first and the last `offset_ps`, or None if no event has an offset."""
         self._index()
         pieces = [piece for piece in self._pieces if piece.first <= piece.last]
         if not pieces:
@@ -132,8 +133,9 @@ class Line:
     def events(self, start: int, end: int) -> Iterator[Events]:
         """Yield the events in `start <= offset_ps < end`, in the file's order.
 
-        Pieces outside the window are skipped if `starts` has read the line before. A window around
-        0 takes all pieces, because events without an offset begin at 0 and `starts` can miss them.
+        If `starts` has read the line before, pieces outside the window are skipped. A window that
+        contains 0 needs all pieces, because events without an offset begin at 0 and `starts` can
+        miss such events.
         """
         pieces = self._pieces
         n_bytes = sum(piece.end - piece.start for piece in pieces)
@@ -149,7 +151,7 @@ class Line:
     def spans(self) -> Iterator[Spans]:
         """Yield ids, starts and durations of the events that have a time, in the file's order.
 
-        Stats are not looked at: a million events of a host's thread take a third of a second.
+        Stats are not decoded, so a million events of a host's thread take a third of a second.
         """
         for piece in self._pieces:
             data = self._read(piece)
@@ -160,18 +162,19 @@ class Line:
             yield spans
 
     def pieces(self) -> Iterator[tuple[bytes, int]]:
-        """Yield the bytes of each piece and where it begins."""
+        """Yield the bytes of each piece, and the offset of the piece."""
         for piece in self._pieces:
             yield self._read(piece), piece.start
 
     def pieces_with(self, stat_ids: Set[int]) -> Iterator[tuple[bytes, int]]:
-        """Yield the decoded pieces with events that may have one of these stats."""
+        """Yield those decoded pieces with events that may have one of some stats, as bytes and
+        offset."""
         for piece in self._pieces:
             if not stat_ids.isdisjoint(piece.stat_ids):
                 yield self._read(piece), piece.start
 
     def stat_names(self) -> set[str]:
-        """Return the names of all stats that decoded events have, and maybe others."""
+        """Return the names of all stats that decoded events have, and possibly other names."""
         stat_ids = frozenset().union(*(piece.stat_ids for piece in self._pieces))
         return {self._stat_names[i] for i in stat_ids if i in self._stat_names}
 
@@ -189,11 +192,12 @@ class Line:
 
 
 def _decode(kind: type[M], data: bytes, at: int) -> M:
-    """Decode a view of a line; on damage, report where a reader of its events finds it."""
+    """Decode a piece as one of the partial message types; raise Damage with the offset in the
+    file."""
     message = parse(kind, data)
     if message is None:
         explain(pb.LineEvents.DESCRIPTOR, data, at)
-        raise Damage(at, "the protobuf parser refuses it")
+        raise Damage(at, "the protobuf parser refuses the message")
     return message
 
 
@@ -203,7 +207,7 @@ def _decode(kind: type[M], data: bytes, at: int) -> M:
 def cut_into_pieces(
     source: Source, start: int, end: int
 ) -> Iterator[tuple[int, int, pb.LineFrame]]:
-    """Yield where each piece begins and ends, and the fields in it, with events unopened."""
+    """Yield start, end and fields of each piece; events are left as bytes."""
     while start < end:
         data = source.read(start, min(_PIECE_BYTES, end - start))
         size = len(data) if start + len(data) == end else _guess_boundary(data)
@@ -218,11 +222,11 @@ def cut_into_pieces(
 
 
 def _guess_boundary(data: bytes) -> int:
-    """Guess where the last whole event of a slice ends, without walking it from its start.
+    """Guess where the last whole event of a slice ends, without reading the slice from the start.
 
-    From any byte that looks like an event's tag, hop from length to length. A chain of hops that
-    reaches the end of the slice has almost surely joined the chain of the real events. The parser
-    has the last word: it accepts a slice only if the fields end exactly with it.
+    From a byte that looks like an event's tag, follow the lengths from event to event. If the hops
+    reach the end of the slice, the hops almost surely follow the real events. The parser detects a
+    wrong guess, because it accepts a slice only if the last field ends exactly at the slice's end.
     """
     size = len(data)
     candidate = data.find(_EVENT_TAG, max(0, size - _TAIL_BYTES))
@@ -241,7 +245,8 @@ def _guess_boundary(data: bytes) -> int:
 
 
 def _walk_boundary(source: Source, start: int, end: int) -> int:
-    """Return where the last whole field within a piece's size ends, or else the first field."""
+    """Return the end of the last whole field within the size of a piece; if no field fits, the end
+    of the first field."""
     boundary = start
     for _, _, _, _, stop in fields(source, start, end):
         if stop > start + _PIECE_BYTES and boundary > start:
@@ -254,11 +259,12 @@ def _walk_boundary(source: Source, start: int, end: int) -> int:
 
 
 def _starts_in_column(data: bytes, piece: _Piece) -> list[int] | None:
-    """Return when the events of a piece begin; None if a column can't tell.
+    """Return the starts of the events of a piece, or None if a column cannot give them.
 
-    As many offsets as events are taken to be one each. That is wrong if one event has two and
-    another none, which no writer does: checking for it would take as long as counting all starts.
-    `_events_in_columns` does check it, and `events` decides which events are in a step.
+    If there are as many offsets as events, assume that each event has one offset. The assumption
+    fails if one event has two offsets and another has none, which no profiler writes; a check would
+    take as long as reading all starts. `_events_in_columns` checks the assumption, and `events`
+    decides which events are in a step.
     """
     column = _decode(columns.LineStarts, data, piece.start).events
     if len(column.offset_ps) == piece.n_events and not column.HasField("num_occurrences"):
@@ -267,9 +273,10 @@ def _starts_in_column(data: bytes, piece: _Piece) -> list[int] | None:
 
 
 def _spans_in_columns(data: bytes, n_events: int) -> Spans | None:
-    """Return the spans of a piece if all its events have an id and a start, as nearly all do.
+    """Return the spans of a piece, or None unless all events have an id and a start, as nearly all
+    events do.
 
-    No writer gives one of them twice.
+    No profiler writes a field of an event twice.
     """
     line = parse(columns.LineColumns, data)
     if line is None:
@@ -282,7 +289,7 @@ def _spans_in_columns(data: bytes, n_events: int) -> Spans | None:
     ):
         return None
     if len(durations) < n_events:
-        # An event without a duration is an instant.
+        # An event without a duration has the duration 0.
         shapes = parse(columns.LineShapes, data)
         written = iter(durations)
         lasting = [event.HasField("duration_ps") for event in shapes.events] if shapes else []
@@ -293,18 +300,18 @@ def _spans_in_columns(data: bytes, n_events: int) -> Spans | None:
 
 
 class _Shape(NamedTuple):
-    """The fields that an event has besides an id and an offset; each stat has one value."""
+    """The fields that an event has in addition to id and offset; each stat has one value."""
 
     has_duration: bool
     stat_ids: list[int]
 
 
 def _events_in_columns(data: bytes, at: int, device: DeviceStats) -> Events | None:
-    """Return the events of a piece; None unless all their stats are unsigned integers.
+    """Return the events of a piece, or None unless all stats of the events are unsigned integers.
 
-    A column has the numbers of all events in a row, and the shapes say which event has which
-    fields. An event has at least what its shape shows. So if the columns are as long as all shapes
-    together, no event has a field twice, and each number has its place.
+    A column has the numbers of all events one after another, and shapes say which fields each event
+    has. An event has at least the fields in its shape. So if the columns have as many numbers as
+    all shapes together, no event has a field twice, and each number belongs to a known event.
     """
     column = _decode(columns.LineColumns, data, at).events
     shapes = _decode(columns.LineShapes, data, at)
@@ -323,7 +330,7 @@ def _events_in_columns(data: bytes, at: int, device: DeviceStats) -> Events | No
         and len(values) == sum(n * len(shape_of[sign].stat_ids) for sign, n in n_of.items())
     ):
         return None
-    # A duration of 0 is not written.
+    # Protobuf omits a duration of 0.
     instants = {sign for sign, shape in shape_of.items() if not shape.has_duration}
     if instants:
         durations = _with_zeros(durations, _indices(signs, instants))
@@ -334,7 +341,7 @@ def _events_in_columns(data: bytes, at: int, device: DeviceStats) -> Events | No
         *_device_columns(signs, shape_of, values, device),
         frozenset(chain.from_iterable(shape.stat_ids for shape in shape_of.values())),
     )
-    # Values that are no times have to be told from times one by one.
+    # Some values are no valid times, so the events must be checked one by one.
     is_odd = has_negative(events.device_offsets) or has_negative(events.device_durations)
     return None if is_odd else events
 
@@ -354,7 +361,8 @@ def _with_zeros(durations: Sequence[int], places: Iterable[int]) -> list[int]:
 
 
 def _has_only_foreign_fields(merged: pb.LineMerged.Event) -> bool:
-    """Check that all fields that shapes leave out are foreign, as newer profilers may add them."""
+    """Return whether all fields that shapes leave out are unknown to the schema; newer profilers
+    may add fields."""
     return not (
         merged.HasField("num_occurrences")
         or any(field.number not in _SHAPED for field, _ in merged.stats.ListFields())
@@ -364,11 +372,12 @@ def _has_only_foreign_fields(merged: pb.LineMerged.Event) -> bool:
 
 
 def _shapes_of(data: bytes) -> tuple[bytes, dict[int, _Shape]] | None:
-    """Return one sign for each event, and the shape of each sign; None if a shape is odd.
+    """Return one sign (a byte) for each event, and the shape of each sign, or None if a shape is
+    irregular.
 
-    The first shape without a sign is given one, and all its occurrences are replaced. One that
-    occurs inside another shape spoils nothing: signs occur in no shape, so the other one, which
-    has a sign in it now, is refused.
+    Assign a sign to the first shape without a sign, and replace all occurrences of this shape. If
+    the shape also occurs inside another shape, the result stays correct: no shape contains signs,
+    so the other shape, which now contains a sign, is refused.
     """
     signs = data
     shape_of: dict[int, _Shape] = {}
@@ -376,7 +385,7 @@ def _shapes_of(data: bytes) -> tuple[bytes, dict[int, _Shape]] | None:
     while True:
         rest = signs.lstrip(bytes(shape_of))
         if not rest or rest[0] != _EVENT_TAG:
-            # The line's other fields follow its events.
+            # Other fields of the line follow the events.
             return signs[: len(signs) - len(rest)], shape_of
         encoded = rest[: 2 + rest[1]]
         shape = _shape_of(encoded)
@@ -390,16 +399,16 @@ def _shapes_of(data: bytes) -> tuple[bytes, dict[int, _Shape]] | None:
 
 
 def _indices(signs: bytes, wanted: Set[int]) -> list[int]:
-    """Return the indices of the events that have one of these signs."""
+    """Return the indices of the events that have a wanted sign."""
     if not wanted:
         return []
-    # Signs have no meaning in a regular expression.
+    # No sign is a special character of regular expressions.
     return [match.start() for match in re.finditer(b"[" + bytes(wanted) + b"]", signs)]
 
 
 @lru_cache(maxsize=_N_SHAPES)
 def _shape_of(encoded: bytes) -> _Shape | None:
-    """Return the shape of an event; None if it lacks a number or has other fields."""
+    """Return the shape of an event, or None if the event lacks a number or has other fields."""
     line = parse(columns.LineShapes, encoded)
     if line is None or len(line.events) != 1:
         return None
@@ -418,10 +427,12 @@ def _shape_of(encoded: bytes) -> _Shape | None:
 def _device_columns(
     signs: bytes, shape_of: Mapping[int, _Shape], values: Sequence[int], device: DeviceStats
 ) -> tuple[list[int], list[int], list[bool]]:
-    """Return the offsets and durations that the core measured, and which events have them.
+    """Return the offsets and durations that the core measured, and for each event whether they were
+    measured.
 
-    Nearly all events have exactly these two stats. The few others, such as loops without stats and
-    reductions with more, are read one by one; the stretches between them are taken as a whole.
+    Nearly all events have exactly two stats, offset and duration. Other events, such as loops
+    without stats and reductions with more stats, are read one by one; all events between them are
+    read as a slice.
     """
     others = {
         sign
@@ -467,9 +478,9 @@ def _events_one_by_one(data: bytes, at: int, device: DeviceStats) -> Events:
 
 
 def _timed_events(data: bytes, at: int) -> list[pb.LineEvents.Event]:
-    """Decode the events that have a time; raise Damage for a field of a wrong wire type.
+    """Decode the events that have a time; raise Damage for a field with a wrong wire type.
 
-    Protobuf ignores such a field. After a flipped bit that would leave an event without its time.
+    Protobuf ignores such a field, so a flipped bit would silently remove the time of an event.
     """
     line = _decode(pb.LineMerged, data, at)
     if any(map(_has_misfits, (line, line.events, line.events.stats))):
@@ -479,14 +490,15 @@ def _timed_events(data: bytes, at: int) -> list[pb.LineEvents.Event]:
 
 
 def _has_misfits(message: Message) -> bool:
-    """Check whether a known field was ignored because of its wire type."""
+    """Return whether the parser ignored a known field because of a wrong wire type."""
     known = message.DESCRIPTOR.fields_by_number
     ignored = UnknownFieldSet(message)
     return any(ignored[i].field_number in known for i in range(len(ignored)))
 
 
 def _integers(stats: Iterable[pb.LineEvents.Stat]) -> Iterator[tuple[int, int | None]]:
-    """Yield id and value of the stats that have a value; None if it is not an integer."""
+    """Yield id and value of all stats that have a value; None stands for a value that is not an
+    integer."""
     for stat in stats:
         kind = stat.WhichOneof("value")
         if kind is not None:

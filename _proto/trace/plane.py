@@ -1,7 +1,8 @@
-"""One plane of a trace: its lines, its metadata and its stats.
+"""Read a plane of a trace: lines, metadata and stats.
 
-Making a plane walks over it and notes where lines and metadata are. A line is read in pieces and
-metadata one entry at a time when asked for, so memory does not depend on the size of the file.
+`Plane.index` walks through a plane and stores the positions of lines and metadata. Lines are read
+in pieces and metadata entry by entry, both on demand, so memory does not depend on the size of the
+file.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from _proto.trace.lines import Line
 from _proto.trace.source import Source
 from _proto.trace.wire import decode, known_fields, parse, signed, text
 
-# The most bytes that a compressed string may expand to.
+# Maximum size of a decompressed string in bytes.
 _TEXT_LIMIT = 4 << 20
-# The most bytes of metadata entries to decode at once for their keys.
+# Maximum number of bytes of metadata entries that are decoded at once to get the keys.
 _KEYS_BYTES = 1 << 18
 
 M = TypeVar("M", bound=Message)
@@ -32,14 +33,14 @@ Span = tuple[int, int]
 
 
 class _Compressed(bytes):
-    """A compressed string that nobody has asked for yet."""
+    """A compressed string that is not decompressed yet."""
 
 
 class Stats:
-    """The stats that have a name and a value. If several have the same name, the last counts.
+    """Stats that have a name and a value. If several stats have one name, the last stat counts.
 
-    Compressed strings and messages are decoded when they are asked for, while the trace is open.
-    `span` is the part of the file that holds the stats.
+    Compressed strings and messages are decoded on demand, while the trace is open. `span` is the
+    part of the file that holds the stats.
     """
 
     __slots__ = ("_adopted", "_plane", "_span", "_values")
@@ -71,7 +72,7 @@ class Stats:
         return name in self._values or name in self._adopted
 
     def adopt(self, name: str, other: Stats) -> None:
-        """Take over a stat of another object of the same plane, such as an event."""
+        """Add a stat of another object of the plane, such as an event."""
         self._adopted[name] = other
 
     def items(self) -> Iterator[tuple[str, Value | None]]:
@@ -91,7 +92,7 @@ class Stats:
         return value
 
     def message(self, name: str, kind: type[M]) -> M | None:
-        """Decode the message that a stat holds; return None if it has no bytes."""
+        """Decode the message that a stat holds; return None if the stat has no bytes."""
         if name in self._adopted:
             return self._adopted[name].message(name, kind)
         data = self.get(name)
@@ -101,7 +102,7 @@ class Stats:
         return decode(kind, data, self._offset_of(data)) if message is None else message
 
     def damage(self, name: str, what: str) -> Damage:
-        """Return damage at a stat that holds a message."""
+        """Return a Damage at the position of a stat that holds a message."""
         if name in self._adopted:
             return self._adopted[name].damage(name, what)
         data = self._values[name]
@@ -114,14 +115,15 @@ class Stats:
 
 
 class Metadata(NamedTuple):
-    """The HLO text and the stats of an op, common to all its executions."""
+    """The HLO text and the stats of an op, which are true of all executions."""
 
     name: str
     stats: Stats
 
     @property
     def accesses(self) -> list[tuple[int, int]] | None:
-        """The memory spaces that an execution accesses, with bytes; None if they are unknown."""
+        """Return pairs (memory space, bytes) for the accesses of one execution, or None if
+        unknown."""
         breakdown = self.stats.message("memory_access_breakdown", pb.MemoryAccessBreakdown)
         if breakdown is None:
             return None
@@ -132,7 +134,7 @@ class Metadata(NamedTuple):
 
 
 class Plane:
-    """An index of a plane. Lines, metadata and stats are decoded when asked for."""
+    """An index of a plane. Lines, metadata and stats are decoded on demand."""
 
     def __init__(self, name: str, source: Source) -> None:
         self.name = name
@@ -143,11 +145,11 @@ class Plane:
         self._lines: dict[str, list[Span]] = {}
         self._event_metadata: dict[int, Span] = {}
         self._stats: list[Span] = []
-        # Decompressed strings; many ops share one.
+        # Decompressed strings, kept because many ops share a string.
         self._texts: dict[bytes, str] = {}
 
     def index(self, plane_fields: Iterable[tuple[int, str, int, int]]) -> None:
-        """Note where lines and metadata are; read the names of stats."""
+        """Store the positions of lines and metadata, and read the names of stats."""
         source = self.source
         entries: list[tuple[int, int, int]] = []
         try:
@@ -163,7 +165,7 @@ class Plane:
                 elif field_name == "stats":
                     self._stats.append((start, end))
         except Damage:
-            # Anatomy shows what precedes the damage.
+            # The mode anatomy shows all entries before the damage, so index them.
             with suppress(Damage):
                 self._add_keys(entries)
             raise
@@ -180,7 +182,7 @@ class Plane:
 
     @property
     def file_size(self) -> int:
-        """The size of the file, as it was given."""
+        """Return the size of the file as given by the user, before unpacking."""
         return self.source.stored_size
 
     @property
@@ -189,7 +191,7 @@ class Plane:
 
     def lines(self, name: str) -> list[Line]:
         spans = self._lines.get(name, [])
-        # A line is read in three passes.
+        # Lines are read in three passes.
         self.source.expect(3 * sum(end - start for start, end in spans))
         return [Line(self.source, *span, self.stat_names) for span in spans]
 
@@ -214,12 +216,12 @@ class Plane:
         return Metadata(value.name, Stats(self, value.stats, self._event_metadata[metadata_id]))
 
     def metadata_and_content(self, metadata_id: int) -> tuple[Metadata, object] | None:
-        """Return an entry, and a key that is the same for all entries of equal content."""
+        """Return an entry, and a key that is equal for all entries with equal content."""
         value = self.entry(metadata_id)
         if value is None:
             return None
         stats = Stats(self, value.stats, self._event_metadata[metadata_id])
-        # Unlike NaN itself, its repr equals itself.
+        # Compare `repr` of stats, because NaN does not equal itself.
         content = frozenset((name, repr(stat)) for name, stat in stats.items())
         return Metadata(value.name, stats), (value.name, value.display_name, content)
 
@@ -244,7 +246,7 @@ class Plane:
         return Stats(self, stats, hull)
 
     def inflated(self, data: bytes) -> str:
-        """Decompress a string; ValueError says what is wrong with it."""
+        """Decompress a string; raise ValueError with a description if the string is damaged."""
         if data not in self._texts:
             inflater = zlib.decompressobj(wbits=31)
             try:
@@ -271,14 +273,14 @@ def plane_name(source: Source, start: int, end: int) -> str:
 
 
 def _name_of(kind: type[Message], source: Source, start: int, end: int) -> str:
-    """Return the name of a plane or a line; writers put it first."""
+    """Return the name of a plane or a line. Profilers write the name as the first field."""
     for at, name, value, stop in known_fields(kind, source, start, end):
         if name == "name":
             return text(source.read(value, stop - value), at, "a name")
     return ""
 
 
-# Keys of the map of event metadata. The values are large and stay unopened.
+# Read the keys of the map of event metadata. Values are large and are not decoded.
 
 
 def _neighbours(
@@ -297,7 +299,8 @@ def _neighbours(
 def _keys_of(source: Source, neighbours: Sequence[tuple[int, int, int]]) -> Sequence[int]:
     """Return the keys of entries that directly follow each other.
 
-    As many keys as entries are taken to be one each: what writes a map writes each key once.
+    If there are as many keys as entries, assume that each entry has one key, because protobuf
+    writes each key of a map once.
     """
     start, end = neighbours[0][0], neighbours[-1][2]
     if end - start <= _KEYS_BYTES:
@@ -308,7 +311,7 @@ def _keys_of(source: Source, neighbours: Sequence[tuple[int, int, int]]) -> Sequ
 
 
 def key_of(source: Source, start: int, end: int) -> int:
-    """Return the key of an entry, without opening its value."""
+    """Return the key of an entry without decoding the entry's value."""
     key = 0
     for _, name, value, _ in known_fields(pb.EventMetadataEntry, source, start, end):
         if name == "key":

@@ -1,9 +1,10 @@
-"""Sort the planes of a merged capture into hosts, and those of a host into ranks.
+"""Sort the planes of a merged capture into hosts, and the planes of a host into ranks.
 
-Serving frameworks merge the captures of several processes into one file. A rank is what one
-process wrote: some devices, their host's threads, their programs. The merge gives device planes
-new numbers and appends the rank's number to all other names: `/host:CPU 1`. Each further host
-begins again at 0, so its names occur twice. Planes of a subprocess end in its id: `/host:CPU [77]`.
+Serving frameworks merge the captures of several processes into one file. A rank is the set of
+planes that one process wrote: devices, threads of the host, programs. The merge gives device planes
+new numbers, and appends the rank's number to all other names: `/host:CPU 1`. Numbers of each host
+begin at 0, so names of a second host occur twice. Names of planes from a subprocess end in the
+process id: `/host:CPU [77]`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 THREADS, PROGRAMS, ENVIRONMENT = "/host:CPU", "/host:metadata", "Task Environment"
-# Planes of threads that newer profilers write beside /host:CPU.
+# Planes with threads. Newer profilers write other planes with threads in addition to /host:CPU.
 THREAD_PLANES = (THREADS, "/host:TPU-runtime", "/host:python-tracer")
-# Planes of the host's, with the id of a process, the number of a rank, or both.
+# Matches planes of the host, with the id of a process, the number of a rank, or both.
 _OF_HOST = re.compile(r"(?P<kind>/host:\S+|Task Environment)(?: \[\d+\])?(?: \d+)?\Z")
 _OF_PROCESS = re.compile(r".* \[(\d+)\](?: \d+)?\Z")
 _DEVICE = re.compile(r"/device:\w+:\d+\Z")
@@ -29,7 +30,7 @@ class Rank(NamedTuple):
     names: list[str]
 
     def named(self, kind: str) -> list[str]:
-        """Return the planes of a kind, such as /host:CPU, whatever their names end in."""
+        """Return the names of all planes of a kind, such as /host:CPU, regardless of suffixes."""
         return [name for name in self.names if kind_of_plane(name) == kind]
 
 
@@ -39,10 +40,11 @@ def kind_of_plane(name: str) -> str:
 
 
 def split_hosts(names: Sequence[str]) -> list[list[int]]:
-    """Return the places of each host's planes.
+    """Return, for each host, the indices of the host's planes.
 
-    A file holds several hosts if names of devices occur twice. A host's planes follow one another,
-    and each of its ranks ends with a Task Environment, so a host begins after one of these.
+    A file holds several hosts if names of devices occur twice. The planes of a host follow one
+    another, and each rank ends with a plane Task Environment, so each further host begins after a
+    Task Environment.
     """
     devices = [name for name in names if _DEVICE.match(name)]
     if len(set(devices)) == len(devices):
@@ -60,7 +62,8 @@ def split_hosts(names: Sequence[str]) -> list[list[int]]:
 
 
 def host_labels(n_hosts: int, names: Iterable[str]) -> list[str]:
-    """Return the names of a file's hosts if there is one for each, otherwise their numbers."""
+    """Return the names of a file's hosts if every host has a name, otherwise the numbers of the
+    hosts."""
     labels = list(dict.fromkeys(names))
     return labels if len(labels) == n_hosts else list(map(str, range(n_hosts)))
 
@@ -68,8 +71,8 @@ def host_labels(n_hosts: int, names: Iterable[str]) -> list[str]:
 def ranks_of(names: Sequence[str]) -> list[Rank]:
     """Sort the planes of one host into ranks.
 
-    If the ranks have no Task Environments, devices are in none of them: nothing in the order of
-    the planes tells to which one a device belongs.
+    If ranks have no Task Environment, devices are in no rank, because the order of the planes does
+    not show the rank of a device.
     """
     processes: dict[str | None, list[str]] = {}
     for name in names:
@@ -83,17 +86,19 @@ def ranks_of(names: Sequence[str]) -> list[Rank]:
 
 
 def _blocks(names: Sequence[str]) -> list[list[int]]:
-    """Return the places up to each Task Environment; nothing if there are fewer than two."""
+    """Return the indices of the planes up to each Task Environment; empty with fewer than two Task
+    Environments."""
     ends = [i for i, name in enumerate(names) if kind_of_plane(name) == ENVIRONMENT]
     if len(ends) < 2:
         return []
-    # What follows the last one is of the same rank.
+    # Planes after the last Task Environment belong to the last rank.
     bounds = [0, *(end + 1 for end in ends[:-1]), len(names)]
     return [list(range(*span)) for span in pairwise(bounds)]
 
 
 def _by_suffix(names: list[str]) -> list[list[str]]:
-    """Sort planes without a second Task Environment by what their names end in."""
+    """Sort planes into ranks by the suffixes of the names, for planes without a second Task
+    Environment."""
     groups: dict[str, list[str]] = {}
     for name in names:
         kind = kind_of_plane(name)
@@ -103,7 +108,8 @@ def _by_suffix(names: list[str]) -> list[list[str]]:
 
 
 def _if_several_have_threads(groups: Iterable[list[str]]) -> list[list[str]]:
-    """Return the groups, or nothing: with the threads of one process alone all planes are its."""
+    """Return the groups if several have threads, else an empty list, because then all planes belong
+    to one process."""
     found = list(groups)
     n = sum(any(kind_of_plane(name) == THREADS for name in group) for group in found)
     return found if n > 1 else []

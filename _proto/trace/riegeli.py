@@ -1,11 +1,11 @@
 """Unpack the records of a Riegeli file (`*.xplane.riegeli`). Each record is one serialized XSpace.
 
-A file is a sequence of chunks: a signature, then chunks of records, and padding. At every
-multiple of 64 KiB a block header interrupts the chunk that is there. It says where that chunk
-begins and ends, so a reader can find the next chunk after damage.
+A file is a sequence of chunks: a signature, then chunks of records, and padding. At every multiple
+of 64 KiB a block header interrupts the chunk at this position. The header has the start and the end
+of the interrupted chunk, so a reader can find the next chunk after damage.
 
-JAX writes plain ("simple") chunks compressed with brotli. The format also knows transposed chunks
-and other compressions; they are refused by name.
+JAX writes plain ("simple") chunks compressed with brotli. The format also has transposed chunks and
+other compressions, which the module refuses by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from _proto.trace.wire import varint_at
 
 BLOCK, BLOCK_HEADER, CHUNK_HEADER = 1 << 16, 24, 40
 _USABLE = BLOCK - BLOCK_HEADER
-# Every file begins with a block header and the signature chunk that it interrupts.
+# Every file begins with a block header and the signature chunk, which the block header interrupts.
 SIGNATURE = bytes.fromhex(
     "83af70d10d884a3f00000000000000004000000000000000"
     "91bac23c9287e1a90000000000000000e19f13c0e9b1c3727300000000000000"
@@ -46,7 +46,7 @@ class Record(NamedTuple):
 
 class Unpacked(NamedTuple):
     records: list[Record]
-    # The first damage. Sound chunks after it are unpacked, too.
+    # The first damage. Sound chunks after the damage are unpacked, too.
     damage: Damage | None
 
 
@@ -61,9 +61,10 @@ class _Chunk(NamedTuple):
 
 
 def unpack(read: Read, size: int, write: Callable[[bytes], object]) -> Unpacked:
-    """Write the records of all sound chunks, one after the other.
+    """Write the records of all sound chunks, one after another.
 
-    `read` takes an offset and a length. Raises MissingPackage if brotli is needed and missing.
+    `read` takes an offset and a length. Raise MissingPackage if the file needs brotli and brotli is
+    not installed.
     """
     records: list[Record] = []
     first_damage: Damage | None = None
@@ -84,7 +85,7 @@ def unpack(read: Read, size: int, write: Callable[[bytes], object]) -> Unpacked:
 
 
 def _chunks(read: Read, size: int) -> Iterator[_Chunk | Damage]:
-    """Yield the chunks in order, and a Damage instead of a chunk that is damaged or cut off."""
+    """Yield the chunks in order, with a Damage in place of a chunk that is damaged or cut off."""
     at = 0
     while at < size:
         chunk = _chunk_at(read, size, at)
@@ -101,7 +102,7 @@ def _chunk_at(read: Read, size: int, begin: int) -> _Chunk | Damage:
         return Damage(begin, f"the file ends inside a chunk header ({size - begin} bytes are left)")
     header = _without_block_headers(read, begin, data)
     if not _is_sound(header):
-        return Damage(begin, "a damaged chunk header: its hash does not match")
+        return Damage(begin, "the chunk header is damaged: the hash does not match")
     data_size, _, kind_and_number, decoded_size = struct.unpack_from("<4Q", header, 8)
     n_records = kind_and_number >> 8
     # A chunk has at least as many bytes as records, and ends neither inside a block header nor
@@ -117,7 +118,7 @@ def _chunk_at(read: Read, size: int, begin: int) -> _Chunk | Damage:
 
 
 def _chunk_after_damage(read: Read, size: int, begin: int) -> int | None:
-    """Find the next chunk after `begin` with the help of the block headers."""
+    """Return the start of the next chunk after `begin` according to the block headers."""
     for block in range(begin - begin % BLOCK + BLOCK, size - BLOCK_HEADER + 1, BLOCK):
         header = read(block, BLOCK_HEADER)
         if _is_sound(header):
@@ -129,40 +130,42 @@ def _chunk_after_damage(read: Read, size: int, begin: int) -> int | None:
 
 
 def _decoded(read: Read, chunk: _Chunk) -> tuple[bytes, list[int]]:
-    """Return the concatenated records of a chunk, and their sizes."""
+    """Return the concatenated records of a chunk, and the size of each record."""
     if chunk.kind in _KINDS_WITHOUT_RECORDS:
         return b"", []
     if chunk.kind != _RECORDS:
         kind = "transposed" if chunk.kind == _TRANSPOSED else f"of the unknown type {chunk.kind}"
-        raise Damage(chunk.begin, f"a chunk that is {kind}: only simple chunks can be read")
+        raise Damage(chunk.begin, f"the chunk is {kind}; only simple chunks can be read")
     data = _without_block_headers(read, chunk.data, _end_of(chunk.data, chunk.data_size))
     try:
         sizes_size, at = varint_at(data, 1)
         if at + sizes_size > len(data):
-            raise ValueError("its list of sizes is cut off")
+            raise ValueError("the list of sizes is cut off")
         sizes_bytes = _decompressed(data[0], data[at : at + sizes_size])
         values = _decompressed(data[0], data[at + sizes_size :])
         sizes = list(_varints(sizes_bytes))
     except IndexError:
-        raise Damage(chunk.begin, "a damaged chunk: it ends inside a number") from None
+        raise Damage(chunk.begin, "the chunk is damaged: the data ends inside a number") from None
     except ValueError as error:
-        raise Damage(chunk.begin, f"a damaged chunk: {error}") from None
+        raise Damage(chunk.begin, f"the chunk is damaged: {error}") from None
     if len(sizes) != chunk.n_records or not sum(sizes) == len(values) == chunk.decoded_size:
         raise Damage(
             chunk.begin,
-            f"a damaged chunk: its header says {chunk.n_records} records of {chunk.decoded_size}"
-            f" bytes, it holds {len(sizes)} of {sum(sizes)} in {len(values)} bytes",
+            f"the chunk is damaged: the header gives {chunk.n_records} records with"
+            f" {chunk.decoded_size} bytes, but there are {len(sizes)} records with {sum(sizes)}"
+            " bytes"
+            f" in {len(values)} bytes of data",
         )
     return values, sizes
 
 
 def _decompressed(compression: int, data: bytes) -> bytes:
-    """Decompress; ValueError says what is wrong with the data."""
+    """Decompress data; raise ValueError with a description if the data is damaged."""
     if compression == _NOT_COMPRESSED:
         return data
     if compression != _BROTLI:
         name = _COMPRESSIONS.get(compression, f"type {compression}")
-        raise ValueError(f"its compression, {name}, cannot be read; only brotli can")
+        raise ValueError(f"the compression {name} is not supported, only brotli")
     brotli = _brotli()
     size, at = varint_at(data, 0)
     try:
@@ -170,7 +173,7 @@ def _decompressed(compression: int, data: bytes) -> bytes:
     except brotli.error as error:
         raise ValueError(str(error)) from None
     if len(plain) != size:
-        raise ValueError(f"{len(plain)} bytes where it says {size}")
+        raise ValueError(f"got {len(plain)} bytes of decompressed data, expected {size}")
     return plain
 
 
@@ -181,7 +184,8 @@ def _brotli() -> ModuleType:
         except ImportError:
             pass
     raise MissingPackage(
-        "this capture is compressed with brotli, and Python's package for it is missing:"
+        "this capture is compressed with brotli, and the Python package brotli is missing; install"
+        " it:"
         f" {sys.executable} -m pip install brotli"
     )
 
@@ -194,7 +198,8 @@ def _varints(data: bytes) -> Iterator[int]:
 
 
 def _end_of(begin: int, size: int) -> int:
-    """Return where `size` bytes that begin at `begin` end, counting the block headers in them."""
+    """Return the end of `size` bytes that begin at `begin`, counting the block headers that
+    interrupt these bytes."""
     n_block_headers = (size + (begin + _USABLE - 1) % BLOCK) // _USABLE
     return begin + size + n_block_headers * BLOCK_HEADER
 
@@ -210,8 +215,8 @@ def _without_block_headers(read: Read, start: int, end: int) -> bytes:
     return b"".join(parts)
 
 
-# HighwayHash with 64 bits, as the format's chunk and block headers use it. It follows the
-# algorithm's description; numbers are 64 bits wide.
+# HighwayHash with 64 bits, which chunk headers and block headers use. The code follows the
+# description of the algorithm; all numbers have 64 bits.
 
 _MASK = (1 << 64) - 1
 _MUL0 = (0xDBE6D5D5FE4CCE2F, 0xA4093822299F31D0, 0x13198A2E03707344, 0x243F6A8885A308D3)
@@ -220,17 +225,18 @@ _KEY = struct.unpack("<4Q", b"Riegeli/records\nRiegeli/records\n")
 
 
 def _is_sound(header: bytes) -> bool:
-    """Check the hash that begins a block header or a chunk header."""
+    """Check the hash at the start of a block header or a chunk header."""
     return highway_hash(header[8:]) == int.from_bytes(header[:8], "little")
 
 
 def highway_hash(data: bytes) -> int:
-    """Return the HighwayHash of 16 or 32 bytes, the sizes of the two kinds of headers."""
+    """Return the HighwayHash of 16 or 32 bytes, which are the hashed sizes of block and chunk
+    headers."""
     v0 = [mul ^ key for mul, key in zip(_MUL0, _KEY, strict=True)]
     v1 = [mul ^ _halves_swapped(key) for mul, key in zip(_MUL1, _KEY, strict=True)]
     state = v0, v1, list(_MUL0), list(_MUL1)
     if len(data) == 16:
-        # A last packet that is not full is mixed with its size and padded.
+        # An incomplete last packet is mixed with the packet's size and padded.
         for i in range(4):
             v0[i] = (v0[i] + (16 << 32) + 16) & _MASK
             v1[i] = _halves_rotated_by_16(v1[i])

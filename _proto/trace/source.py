@@ -1,7 +1,7 @@
-"""The bytes of a trace by position, whatever its form: plain, gzipped or Riegeli.
+"""Read the bytes of a trace by position, for all forms of files: plain, gzipped and Riegeli.
 
-A trace is one or more records; each is a serialized XSpace. A plain or gzipped file is one record.
-Gzip data, standard input and Riegeli files are unpacked into a temporary file.
+A trace is one or more records; each record is a serialized XSpace. A plain or gzipped file is one
+record. Gzip data, standard input and Riegeli files are unpacked into a temporary file.
 
 Reads go through `os.pread`. A memory map would count touched pages as memory, and a file that
 shrinks under a map kills the process.
@@ -24,44 +24,52 @@ from _proto.errors import Damage
 from _proto.trace.riegeli import BLOCK, SIGNATURE, Record, Unpacked, unpack
 
 GZIP_MAGIC = b"\x1f\x8b"
-# The most bytes to unpack into a temporary file.
+# Maximum number of bytes that are unpacked into a temporary file.
 COPY_LIMIT = 16 << 30
 _CHUNK = 1 << 20
 _HEAD = 512
-# This much of the signature identifies a Riegeli file; damage in the rest is reported as such.
+# Number of bytes of the signature that identify a Riegeli file; damage in later bytes is reported
+# as damage.
 _RIEGELI_HEAD = 8
-# The tags of the fields of XSpace, and the beginning of a Riegeli file.
+# Possible first bytes: tags of the fields of XSpace, and the first byte of a Riegeli file.
 _FIRST_BYTES = b"\x0a\x12\x1a\x22" + SIGNATURE[:1]
 
-# Files that are given by mistake, by how they begin.
+# Files that users give by mistake: patterns of the first bytes, and descriptions.
 _OTHERS = (
-    (rb"\s*\{\s*\"status\"", "a record: for compare and spread, in a file named .json or .json.gz"),
-    (rb"\s*[\[{]\s*[\[{\"\]}\d]", "JSON: of a trace.json.gz take the .xplane.pb beside it"),
-    (rb"\xfd7zXZ\0", "xz data: unpack it first"),
-    (rb"PK\x03\x04", "a zip archive: unpack it first"),
-    (rb"\x28\xb5\x2f\xfd", "zstd data: unpack it first"),
-    (rb"BZh\d1AY", "bzip2 data: unpack it first"),
-    (rb".{257}ustar", "a tar archive: unpack it first"),
-    (rb"version https://git-lfs", "a pointer of Git LFS: pull the file itself"),
+    (
+        rb"\s*\{\s*\"status\"",
+        "a record, which compare and spread read from a file named .json or .json.gz",
+    ),
+    (
+        rb"\s*[\[{]\s*[\[{\"\]}\d]",
+        "JSON; instead of a .trace.json.gz, give the .xplane.pb in the same folder",
+    ),
+    (rb"\xfd7zXZ\0", "xz data; unpack the file first"),
+    (rb"PK\x03\x04", "a zip archive; unpack the file first"),
+    (rb"\x28\xb5\x2f\xfd", "zstd data; unpack the file first"),
+    (rb"BZh\d1AY", "bzip2 data; unpack the file first"),
+    (rb".{257}ustar", "a tar archive; unpack the file first"),
+    (rb"version https://git-lfs", "a pointer of Git LFS; run git lfs pull first"),
     (rb"(?i)\s*<(?:!doctype|html|\?xml)", "HTML or XML"),
-    # A trace has a control character among its first five bytes, unless it holds nothing but the
-    # name of its host, which begins with a quote.
+    # Text has no control character among the first bytes. A trace has one among the first five
+    # bytes, except a trace with only the name of a host, which begins with a quotation mark.
     (rb"[\t\n\r !#-~][\t\n\r -~]{15}", "text"),
 )
 
 NOT_A_TRACE = "not a trace but "
 MANGLED = (
-    "mangled by a text conversion, which put U+FFFD in place of bytes: it cannot be repaired, copy"
-    " the original again in binary mode"
+    "mangled by a text conversion, which replaced bytes by U+FFFD and cannot be undone; copy the"
+    " original file again in binary mode"
 )
 
-# Called after every read with the activity, the number of bytes done, and the total.
+# A function that is called after every read with the activity, the number of bytes done, and the
+# total.
 OnRead = Callable[[str, int, int], None]
 T = TypeVar("T")
 
 
 def not_a_trace(head: bytes) -> str | None:
-    """Name the kind of file that begins like this; None if it may be a trace."""
+    """Return the kind of file that has these first bytes, or None if the file may be a trace."""
     for pattern, what in _OTHERS:
         if re.match(pattern, head, re.DOTALL):
             return NOT_A_TRACE + what
@@ -69,10 +77,10 @@ def not_a_trace(head: bytes) -> str | None:
 
 
 def is_mangled(chunks: Iterable[bytes]) -> bool:
-    """Detect a text conversion, which replaces all bytes that are not UTF-8 by U+FFFD.
+    """Return whether a text conversion replaced all bytes that are not UTF-8 by U+FFFD.
 
-    The bytes are UTF-8 then, with U+FFFD in the first chunk: the lengths of a trace's first fields
-    are not UTF-8.
+    After such a conversion, the file is valid UTF-8 with U+FFFD in the first chunk, because the
+    lengths of the first fields in a trace are not UTF-8.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     found = False
@@ -87,7 +95,7 @@ def is_mangled(chunks: Iterable[bytes]) -> bool:
 
 
 class Source:
-    """An open file."""
+    """An open trace file."""
 
     def __init__(
         self,
@@ -101,11 +109,11 @@ class Source:
         self._on_read = on_read
         self._riegeli = riegeli
         self.size = os.fstat(fd).st_size
-        # The size of the file as it was given, gzipped or not.
+        # Size of the file as given by the user, before unpacking.
         self.stored_size = stored_size
-        # The size of a Riegeli file before its records were unpacked; 0 for other files.
+        # Size of a Riegeli file before unpacking of the records; 0 for other files.
         self.riegeli_size = riegeli_size
-        # The damage that ended unpacking or copying early.
+        # The damage that stopped unpacking or copying early.
         self.damage: Damage | None = None
         self._done = 0
         self._left = 0
@@ -113,7 +121,8 @@ class Source:
 
     @property
     def unpacked_size(self) -> int:
-        """The size in bytes: of gzip data after unpacking, of a Riegeli file before."""
+        """Return the size in bytes: for gzip data after unpacking, for a Riegeli file before
+        unpacking."""
         return self.riegeli_size or self.size
 
     @property
@@ -122,23 +131,23 @@ class Source:
 
     @property
     def records(self) -> list[tuple[int, int]]:
-        """Where each XSpace begins and ends."""
+        """Return start and end of each XSpace."""
         if self._riegeli is None:
             return [(0, self.size)]
         return [(record.start, record.end) for record in self._riegeli]
 
     @property
     def notes(self) -> list[str]:
-        """A note if a Riegeli file lacks the padding that writers end it with."""
+        """Return a note if a Riegeli file lacks the padding at the end."""
         if self.riegeli_size % BLOCK == 0:
             return []
         return [
-            f"the file has {self.riegeli_size} bytes, not a multiple of {BLOCK}: it may be"
-            " incomplete, its last records missing"
+            f"the file has {self.riegeli_size} bytes, not a multiple of {BLOCK}: the file may be"
+            " incomplete, without the last records"
         ]
 
     def in_file(self, damage: Damage) -> Damage:
-        """Return damage of a record with the offset of its chunk in the Riegeli file."""
+        """Return damage in a record with the offset of the record's chunk in the Riegeli file."""
         for record in self._riegeli or ():
             if record.start <= damage.offset < record.end:
                 return Damage(record.chunk, damage.what)
@@ -161,7 +170,7 @@ class Source:
         return data
 
     def expect(self, n_bytes: int) -> None:
-        """Add to the number of bytes that are still to be read, which progress is measured by."""
+        """Add a number of bytes to the bytes that are still to be read, for showing progress."""
         self._left = max(0, self._left + n_bytes)
 
     def _show_progress(self, on_read: OnRead, length: int) -> None:
@@ -169,20 +178,21 @@ class Source:
         self._left -= expected
         self._done += expected
         share = self._done / (self._done + self._left or 1)
-        # When more becomes expected, the share falls. Wait until it is back.
+        # If more bytes become expected, the share falls. Show no progress until the share reaches
+        # the last shown value.
         if share >= self._shown:
             self._shown = share
             on_read("reading", self._done, self._done + self._left or self.size)
 
     def not_a_trace(self) -> str | None:
-        """Name the kind of file that this is; None if it may be a trace."""
+        """Return the kind of the file, or None if the file may be a trace."""
         try:
             return not_a_trace(self.read(0, min(_HEAD, self.size)))
         except Damage:
             return None
 
     def explained(self, damage: Damage) -> Damage:
-        """Return the damage with its cause if the whole file went through a text conversion."""
+        """Return the damage, with an explanation if a text conversion mangled the whole file."""
         starts = range(0, self.size, _CHUNK)
         chunks = (self.read(at, min(_CHUNK, self.size - at)) for at in starts)
         if damage.what.startswith(NOT_A_TRACE) or not is_mangled(chunks):
@@ -196,7 +206,7 @@ def open_source(
 ) -> Iterator[Source]:
     """Open a file, or standard input if `path` is None.
 
-    Raises OSError or Damage if that fails. At most `limit` bytes are unpacked.
+    Raise OSError or Damage if the file cannot be opened. At most `limit` bytes are unpacked.
     """
     fd = _open(path)
     try:
@@ -206,12 +216,20 @@ def open_source(
         head = b""
         if path is not None:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise Damage(0, "not a regular file: pipe it in and give - as the profile")
+                raise Damage(0, "not a regular file; pipe the content in and give - as PROFILE")
             head = os.pread(fd, _HEAD, 0)
             is_gzipped = head.startswith(GZIP_MAGIC)
             if path.endswith(".gz") and not is_gzipped:
                 mangled = is_mangled(_Stream(fd, size, None))
-                raise Damage(0, not_a_trace(head) or (MANGLED if mangled else "not gzip data"))
+                raise Damage(
+                    0,
+                    not_a_trace(head)
+                    or (
+                        MANGLED
+                        if mangled
+                        else "not gzip data, although the name ends in .gz; rename the file"
+                    ),
+                )
         if path is None or is_gzipped:
             stream = _Stream(fd, size if is_gzipped else 0, on_read)
             copy, damage = _in_new_file(lambda file: _copy(_gunzipped(stream), file, limit))
@@ -225,7 +243,8 @@ def open_source(
             copy, unpacked = _in_new_file(lambda file: _unpack_records(packed, file, on_read))
             os.close(fd)
             fd, records = copy, unpacked.records
-            # Cut off gzip data also cuts off a chunk. Its own damage says more.
+            # If the gzip data is cut off, the last chunk is cut off, too. Report the damage of the
+            # gzip data, which says more.
             damage = damage or unpacked.damage
         source = Source(fd, size, on_read, records, riegeli_size)
         source.damage = damage
@@ -239,14 +258,14 @@ def _open(path: str | None) -> int:
         if sys.stdin is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         if sys.stdin.isatty():
-            raise Damage(0, "standard input is a terminal: pipe a trace in")
+            raise Damage(0, "standard input is a terminal; pipe a trace in")
         return os.dup(sys.stdin.fileno())
-    # O_NONBLOCK: opening a FIFO that nobody writes to must not wait.
+    # O_NONBLOCK prevents waiting in `open` for a writer if the path is a FIFO.
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 class _Stream:
-    """Iterate over a file from where it is to its end."""
+    """Iterates over a file from the current position to the end."""
 
     def __init__(self, fd: int, size: int, on_read: OnRead | None) -> None:
         self._fd = fd
@@ -273,7 +292,8 @@ class _Stream:
 
 
 def _in_new_file(write: Callable[[IO[bytes]], T]) -> tuple[int, T]:
-    """Call `write` with a temporary file without a name; return its descriptor and the result."""
+    """Call `write` with an unnamed temporary file; return the file's descriptor and the result of
+    `write`."""
     import tempfile
 
     try:
@@ -283,23 +303,23 @@ def _in_new_file(write: Callable[[IO[bytes]], T]) -> tuple[int, T]:
             return os.dup(file.fileno()), result
     except OSError as error:
         why = error.strerror or error
-        raise Damage(0, f"it can't be copied to a temporary file: {why}") from None
+        raise Damage(0, f"the data cannot be copied to a temporary file: {why}") from None
 
 
 def _copy(chunks: Iterable[bytes], file: IO[bytes], limit: int) -> Damage | None:
-    """Write the chunks to a file; return the damage that ended this early."""
+    """Write chunks to a file; return the damage that stopped writing early, or None."""
     written = 0
     head = b""
     try:
         for chunk in chunks:
             if chunk and not head:
                 head = chunk
-                # Otherwise an endless stream of something else would fill the disk.
+                # Without this check, an endless stream of other data would fill the disk.
                 if head[0] not in _FIRST_BYTES:
-                    raise Damage(0, "a trace does not begin like this")
+                    raise Damage(0, f"a trace cannot begin with the byte 0x{head[0]:02x}")
             written += len(chunk)
             if written > limit:
-                raise Damage(limit, f"it goes on past the limit of {limit} bytes")
+                raise Damage(limit, f"the data exceeds the limit of {limit} bytes")
             file.write(chunk)
     except Damage as error:
         what = not_a_trace(head) or (MANGLED if is_mangled([head]) else error.what)
@@ -321,7 +341,7 @@ def _unpack_records(fd: int, file: IO[bytes], on_read: OnRead | None) -> Unpacke
 
 
 def _gunzipped(stream: Iterable[bytes]) -> Iterator[bytes]:
-    """Decompress the stream if it is gzip data; return it as it is otherwise."""
+    """Decompress a stream of gzip data; return any other stream unchanged."""
     chunks = iter(stream)
     head = b""
     while len(head) < len(GZIP_MAGIC) and (more := next(chunks, b"")):
@@ -331,9 +351,9 @@ def _gunzipped(stream: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Decompress all members of a gzip file, up to the first byte that is damaged.
+    """Decompress all members of a gzip file, up to the first damaged byte.
 
-    The module `gzip` would keep the last, incomplete chunk of a file that was cut off.
+    The module `gzip` would not return the last, incomplete chunk of a file that was cut off.
     """
     import zlib
 
@@ -353,7 +373,7 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
                 packed = next(chunks, b"")
                 if not packed:
                     raise Damage(done, "the gzip data is cut off")
-        # Zeros may pad the end of a file, or of a tape's block.
+        # Zeros may pad the end of a gzip file.
         packed = inflater.unused_data.lstrip(b"\0")
         while not packed and (more := next(chunks, b"")):
             packed = more.lstrip(b"\0")

@@ -1,8 +1,8 @@
-"""List what is in a file, for any device, as far as it is readable.
+"""List the contents of a file for any device, as far as they are readable.
 
-`Trace` opens one plane, and damage leaves no answer. A survey goes through all planes and keeps
-what precedes damage in a plane, a line or a piece of a line, and what follows the next length that
-is readable.
+`Trace` opens one plane, and raises Damage if the plane is damaged. A survey reads all planes, and
+keeps everything before the damage in a plane, a line or a piece of a line, and everything after the
+next readable length.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from _proto.trace.wire import decode, known_fields, parse, signed, text
 
 
 class Survey:
-    """A file. Making a survey walks it from plane to plane; `damage` says what ended that early."""
+    """The contents of a file. The constructor walks from plane to plane; `damage` is the damage
+    that stopped the walk early."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        # The parts of each plane, one for each record that has any.
+        # Parts of each plane: one part for each record that has the plane.
         self._spans: list[list[Span]] = []
         self.names: list[str] = []
         self.texts: dict[str, list[str]] = {"hostnames": [], "errors": [], "warnings": []}
@@ -49,7 +50,7 @@ class Survey:
         for at, field_name, start, end in found:
             if field_name == "planes":
                 name = ""
-                # `plane` reports this damage.
+                # Ignore damage here, because the method `plane` reports it.
                 with suppress(Damage):
                     name = plane_name(source, start, end)
                 if is_joined and name in self.names:
@@ -58,8 +59,8 @@ class Survey:
                     self.names.append(name)
                     self._spans.append([(start, end)])
             else:
-                said = text(source.read(start, end - start), at, f"one of {field_name}")
-                # All records repeat the name of their host.
+                said = text(source.read(start, end - start), at, f"an entry of {field_name}")
+                # All records of a host repeat the host's name.
                 if not is_joined or said not in self.texts[field_name]:
                     self.texts[field_name].append(said)
 
@@ -68,19 +69,19 @@ class Survey:
         return len(self.source.records)
 
     def plane(self, index: int) -> SurveyedPlane:
-        """Open the plane that has this index in `names`."""
+        """Open the plane with an index in `names`."""
         name = self.names[index]
         return SurveyedPlane(
             name, [PlanePart(name, self.source, *span) for span in self._spans[index]]
         )
 
     def hosts(self) -> list[Trace]:
-        """Return the traces of the file's hosts, which an undamaged file has."""
+        """Return the traces of the file's hosts. The file must not be damaged."""
         return hosts_in(self.source)
 
 
 class SurveyedPlane:
-    """A plane with its parts in all records."""
+    """A plane: the parts of the plane in all records."""
 
     def __init__(self, name: str, parts: list[PlanePart]) -> None:
         self.name = name
@@ -104,34 +105,35 @@ class SurveyedPlane:
 
     @property
     def damage(self) -> Damage | None:
-        """The first damage that was met."""
+        """The first damage that was found in the plane."""
         return next((part.damage for part in self.parts if part.damage), None)
 
     def plane_stats(self) -> dict[str, Value | None]:
-        """Return the plane's own stats; if records differ, the first counts."""
+        """Return the plane's own stats; if records differ, the first record counts."""
         stats: dict[str, Value | None] = {}
         for part in self.parts:
             stats = part.plane_stats() | stats
         return stats
 
     def lines(self) -> Iterator[SurveyedLine]:
-        """Yield the lines with the number of their events; `damage` is complete after the last."""
+        """Yield the lines with their numbers of events. `damage` is complete only after the last
+        line."""
         lines: dict[object, list[LinePart]] = {}
         for part in self.parts:
             for n, line in enumerate(part.line_parts()):
-                # Within one record, lines of one name stay apart.
+                # Within one record, lines with one name stay separate.
                 key = n if len(self.parts) == 1 else (line.id, line.name)
                 lines.setdefault(key, []).append(line)
         yield from map(SurveyedLine, lines.values())
 
 
 class PlanePart(Plane):
-    """A plane in one record, with its lines in the order of the file."""
+    """The part of a plane that is in one record, with the lines in the order of the file."""
 
     def __init__(self, name: str, source: Source, start: int, end: int) -> None:
         super().__init__(name, source)
         self.n_bytes = end - start
-        # The first damage that was met.
+        # The first damage that was found in the plane.
         self.damage: Damage | None = None
         self._index_damage: Damage | None = None
         self._line_spans: list[Span] = []
@@ -149,7 +151,7 @@ class PlanePart(Plane):
         return len(self._event_metadata)
 
     def stat_name(self, stat_id: int) -> str:
-        """Return a stat's name, or its id if it has none."""
+        """Return the name of a stat, or the id of a stat without a name."""
         return self.stat_names.get(stat_id) or str(stat_id)
 
     def line_parts(self) -> Iterator[LinePart]:
@@ -160,11 +162,11 @@ class PlanePart(Plane):
         self.meet(self._index_damage)
 
     def meet(self, damage: Damage | None) -> None:
-        """Keep the first damage."""
+        """Store damage, unless earlier damage is stored."""
         self.damage = self.damage or damage
 
     def events(self, line: LinePart) -> Iterator[tuple[int, Sequence[pb.XEvent]]]:
-        """Yield the events of a line piece by piece, with where each piece begins."""
+        """Yield the events of a line piece by piece, each with the offset of the piece."""
         for start, end in line.pieces:
             try:
                 events = decode(pb.XLine, self.source.read(start, end - start), start).events
@@ -174,7 +176,7 @@ class PlanePart(Plane):
                 yield start, events
 
     def event_name(self, metadata_id: int) -> str | None:
-        """Return the name of an event; None if it has none."""
+        """Return the name of an event, or None for an event without a name."""
         value = self._readable_entry(metadata_id)
         return value.name or None if value else None
 
@@ -202,7 +204,8 @@ class PlanePart(Plane):
         return found
 
     def resolved(self, stats: Iterable[pb.XStat], at: int) -> dict[str, Value | None]:
-        """Return stats by name, the last of several; None for a stat without a value."""
+        """Return stats by name; of several stats with one name, return the last. A stat without a
+        value is None."""
         found: dict[str, Value | None] = {}
         for stat in stats:
             kind = stat.WhichOneof("value")
@@ -219,7 +222,8 @@ class PlanePart(Plane):
 
 
 class SurveyedLine:
-    """A line with its parts in all records. Its times count from the earliest of their starts."""
+    """A line: the parts of the line in all records. Times are relative to the earliest base time of
+    a part."""
 
     def __init__(self, parts: list[LinePart]) -> None:
         self.parts = parts
@@ -236,8 +240,8 @@ class SurveyedLine:
         return sum(part.n_events for part in self.parts)
 
     def events(self) -> Iterator[tuple[PlanePart, int, int, Sequence[pb.XEvent]]]:
-        """Yield events piece by piece: with their plane, the shift of their times relative to the
-        line's, and where the piece begins."""
+        """Yield events piece by piece, each with the plane, the shift of the events' times relative
+        to the line's base time, and the offset of the piece."""
         for part in self.parts:
             shift = (part.timestamp_ns - self.timestamp_ns) * 1000
             for at, events in part.plane.events(part):
@@ -245,7 +249,7 @@ class SurveyedLine:
 
 
 class LinePart:
-    """The part of a line that is in one record. Making one counts its events."""
+    """The part of a line that is in one record. The constructor counts the events."""
 
     def __init__(self, plane: PlanePart, source: Source, start: int, end: int) -> None:
         self.plane = plane
@@ -264,7 +268,7 @@ class LinePart:
         except Damage as error:
             self.damage = error
             with suppress(Damage):
-                # The fields before the damage in its piece are whole.
+                # The piece's fields before the damage are whole.
                 whole = parse(pb.LineFrame, source.read(start, max(0, error.offset - start)))
                 if whole is not None:
                     self._add(start, error.offset, whole)
@@ -272,7 +276,7 @@ class LinePart:
     def _add(self, start: int, end: int, frame: pb.LineFrame) -> None:
         self.pieces.append((start, end))
         self.n_events += len(frame.events)
-        # If a field is given twice, the last counts, as everywhere in protobuf.
+        # If a field occurs twice, the last value counts, as everywhere in protobuf.
         if frame.HasField("id"):
             self.id = frame.id
         if frame.HasField("name"):
@@ -285,7 +289,7 @@ class LinePart:
 def _readable_fields(
     kind: type[Message], source: Source, start: int, end: int, messages: str
 ) -> Iterator[tuple[int, str, int, int]]:
-    """Yield the known fields; of the field `messages`, also a message that is cut off."""
+    """Yield all known fields; for the field `messages`, also yield a message that is cut off."""
     try:
         yield from known_fields(kind, source, start, end)
     except CutOff as error:

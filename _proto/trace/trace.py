@@ -1,4 +1,4 @@
-"""Find the planes of each host in a trace, in all its records and in merged captures."""
+"""Find the planes of each host in a trace, for all records and for merged captures."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ from _proto.trace.source import Source
 from _proto.trace.wire import VARINT, Held, decode, fields, known_fields, signed, text
 
 _MODULES_LINE, _RUN_ID = "XLA Modules", "run_id"
-# A stat of a device's plane, and fields of the message in it.
+# A stat of a device's plane, and the numbers of fields in the stat's message.
 _CORE_DETAILS, _DEVICE_ORDINAL, _GLOBAL_CORE_ID = "core_details", 2, 6
 
-# The parts of a plane by its name, one for each record that has one.
+# Parts of planes by name of the plane: one part for each record that has the plane.
 _Planes = dict[str, list[Span]]
 
 
 class Host(NamedTuple):
-    """A host of a file: its index among the hosts there, and its name if the file has it."""
+    """A host in a file: the host's index among all hosts, and the name, if the file has the host's
+    name."""
 
     number: int
     name: str | None
-    # The names of all hosts in the file, or else their numbers.
+    # Names of all hosts in the file, or numbers if names are unknown.
     labels: list[str]
 
     @property
     def names(self) -> tuple[str, str]:
-        """The names that --host accepts for this host."""
+        """Return the values of --host that mean this host."""
         return self.label, str(self.number)
 
     @property
@@ -54,9 +55,10 @@ class Host(NamedTuple):
 
 
 class Attachment(NamedTuple):
-    """An entry of event metadata that holds a file: its key, its name, and where its bytes are.
+    """An entry of event metadata that holds a file: key and name of the entry, and the position of
+    the file's bytes.
 
-    `span` and `number` are None where the entry has no such stat.
+    `span` and `number` are None if the entry lacks the stat.
     """
 
     key: int
@@ -66,7 +68,7 @@ class Attachment(NamedTuple):
 
 
 class Trace:
-    """The planes of one host."""
+    """The planes of one host in a trace."""
 
     def __init__(self, source: Source, planes: _Planes, host: Host) -> None:
         self._source = source
@@ -81,21 +83,22 @@ class Trace:
 
     @property
     def is_merged(self) -> bool:
-        """True if plane names end in a rank's number; then devices were renumbered, too."""
+        """Return whether names of planes end in the number of a rank. If names end in ranks, the
+        merge also renumbered devices."""
         return any(kind_of_plane(name) != name for name in self.plane_names)
 
     def in_file(self, damage: Damage) -> Damage:
-        """Return damage with its offset in the file itself."""
+        """Return damage with the offset in the file as given by the user."""
         return self._source.in_file(damage)
 
     @property
     def file_size(self) -> int:
-        """The size of the file, as it was given."""
+        """Return the size of the file as given by the user, before unpacking."""
         return self._source.stored_size
 
     @property
     def notes(self) -> list[str]:
-        """Notes on what is unknown because of the file's format."""
+        """Return notes on facts that are unknown because of the file's format."""
         notes = self._source.notes
         if self._source.is_riegeli and not any(rank.named(PROGRAMS) for rank in self.ranks):
             notes.append(
@@ -109,7 +112,7 @@ class Trace:
         return parts[0] if len(parts) == 1 else JoinedPlane(parts)
 
     def rank_of(self, device: str) -> Rank | None:
-        """Return the rank of a device; None if nothing tells it."""
+        """Return the rank of a device, or None if the rank is unknown."""
         if len(self.ranks) == 1:
             return self.ranks[0]
         for rank in self.ranks:
@@ -120,7 +123,8 @@ class Trace:
         return self._rank_of[device]
 
     def _rank_by_run_ids(self, device: str) -> Rank | None:
-        """Find the only rank with threads that launched the programs of the device."""
+        """Return the only rank with threads that launched the device's programs, or None without a
+        single such rank."""
         launched = integers_in(self.plane(device), _RUN_ID, [_MODULES_LINE])
         found = []
         for rank in self.ranks:
@@ -149,13 +153,13 @@ class Trace:
         return None
 
     def program_planes(self, device: str | None) -> list[str]:
-        """Return the planes that hold programs, those of the device's own rank first."""
+        """Return the planes that hold programs. Planes of the device's own rank come first."""
         own = self.rank_of(device) if device else None
         ranks = sorted(self.ranks, key=lambda rank: rank is not own)
         return [name for rank in ranks for name in rank.named(PROGRAMS)]
 
     def read(self, start: int, length: int) -> bytes:
-        """Read bytes of the file, such as those of an attachment."""
+        """Read bytes of the file, such as the contents of an attachment."""
         return self._source.read(start, length)
 
     def attachments(
@@ -163,9 +167,9 @@ class Trace:
     ) -> list[Attachment]:
         """List the entries of a plane's event metadata.
 
-        The file of an entry is in a stat named in `contents`, its number in the stat `number`. The
-        bytes of the file may be many and stay unread. Entries that are damaged are left out and
-        reported in `damage`.
+        An entry holds a file in a stat named in `contents`, and a number in the stat `number`. The
+        method does not read the files, because files may be large. Damaged entries are left out and
+        added to `damage`.
         """
         found = []
         for span in self._planes[plane]:
@@ -174,10 +178,10 @@ class Trace:
 
 
 def nothing_in(source: Source) -> str:
-    """Say why a file holds nothing."""
+    """Return the reason why a file has no contents."""
     if not source.is_riegeli:
         return "the file is empty"
-    return "its records are empty" if source.records else "the file holds no records"
+    return "all records of the file are empty" if source.records else "the file holds no records"
 
 
 def thread_planes(rank: Rank) -> list[str]:
@@ -185,7 +189,7 @@ def thread_planes(rank: Rank) -> list[str]:
 
 
 def hosts_in(source: Source) -> list[Trace]:
-    """Walk a file from plane to plane, and return what it holds of each host."""
+    """Walk through a file from plane to plane, and return one Trace for each host."""
     if not source.size:
         raise Damage(0, nothing_in(source))
     names: list[str] = []
@@ -219,7 +223,8 @@ def hosts_in(source: Source) -> list[Trace]:
     for number, indices in enumerate(by_host):
         planes: _Planes = {}
         for i in indices:
-            # Only planes of devices tell hosts apart. Of others with one name take the first.
+            # Only planes of devices are unique for each host. Of several other planes with one
+            # name, take the first.
             planes.setdefault(names[i], [spans[i]])
         host = Host(number, labels[number] if has_names else None, labels)
         hosts.append(Trace(source, planes, host))
@@ -277,7 +282,7 @@ def _attachment(
 
 
 def _stat_at(source: Source, start: int, end: int) -> tuple[int, str, Span]:
-    """Return a stat's id, the kind of its value, and where the bytes of the value are.
+    """Return a stat's id, the kind of the stat's value, and the span of the value's bytes.
 
     For an integer, the first number of the span is the value itself, unsigned.
     """

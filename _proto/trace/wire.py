@@ -1,7 +1,7 @@
-"""The protobuf wire format: decode messages, walk their fields, find where bytes are damaged.
+"""Read the protobuf wire format: decode messages, walk through fields, locate damaged bytes.
 
-The protobuf package decodes messages and decides what is legal. It cannot skip a payload without
-reading it, and it does not say where damage is: `fields` does both.
+The protobuf package decodes messages and decides which bytes are legal. But the package cannot skip
+a payload without reading the payload, and does not give the position of damage; `fields` does both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from _proto.errors import CutOff, Damage
 
-# Wire types. The numbers between LENGTH and FIXED32 delimit groups, which no writer uses.
+# Wire types. Numbers between LENGTH and FIXED32 delimit groups, which no profiler uses.
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 _FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
@@ -22,7 +22,7 @@ _VARINT_BYTES = 10
 _HEAD_BYTES = 2 * _VARINT_BYTES
 _WINDOW = 4096
 
-# The values of FieldDescriptor.TYPE_* that our schemas use.
+# Values of FieldDescriptor.TYPE_* that the schemas in this package use.
 _DOUBLE, _STRING, _MESSAGE, _BYTES = 1, 9, 11, 12
 _WIRE_TYPES: dict[int, tuple[int, ...]] = {
     _DOUBLE: (FIXED64,),
@@ -32,18 +32,19 @@ _WIRE_TYPES: dict[int, tuple[int, ...]] = {
 }
 
 M = TypeVar("M", bound=Message)
-# The stubs give the descriptor of a class and that of a field's message different types.
+# The stubs of protobuf have different types for the descriptor of a class and the descriptor of a
+# field's message.
 Descriptor = Any
 
 
 class Readable(Protocol):
-    """Bytes by position."""
+    """Bytes that can be read by position."""
 
     def read(self, start: int, length: int, /) -> bytes: ...
 
 
 class Held:
-    """Bytes in memory; the first one has the offset `base`."""
+    """Bytes in memory; the first byte has the offset `base`."""
 
     def __init__(self, data: bytes, base: int = 0) -> None:
         self._data = data
@@ -55,10 +56,11 @@ class Held:
 
 
 def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Walk a message's fields: yield (offset, number, wire type, value, end of the field).
+    """Walk through the fields of a message: yield (offset, number, wire type, value, end of the
+    field).
 
-    The value of a VARINT is its number. For the other types it is the offset of the payload, which
-    ends where the field ends and is not read.
+    The value of a VARINT is the number itself. For other wire types, the value is the offset of the
+    payload. The payload ends at the end of the field, and is not read.
     """
     window, base = b"", start
     at = start
@@ -76,7 +78,7 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
         stop = base + i
         if wire == LENGTH:
             if stop + value > end:
-                what = f"field {number} claims {value} bytes where {end - stop} are left"
+                what = f"field {number} has {value} bytes, but only {end - stop} are left"
                 raise CutOff(at, what, number, stop)
             value, stop = stop, stop + value
         elif wire != VARINT:
@@ -90,8 +92,8 @@ def fields(source: Readable, start: int, end: int) -> Iterator[tuple[int, int, i
 def _head_at(data: bytes, i: int) -> tuple[int, int, int, int]:
     """Decode the head of the field at data[i].
 
-    Return the field's number, its wire type, its value or length (0 if it has neither), and the
-    index after the head.
+    Return the field's number, the wire type, the value or length (0 for fields without either), and
+    the index after the head.
     """
     tag = data[i]
     i += 1
@@ -99,7 +101,7 @@ def _head_at(data: bytes, i: int) -> tuple[int, int, int, int]:
         tag, i = varint_at(data, i - 1)
     number, wire = tag >> 3, tag & 7
     if number == 0 or tag >> 32:
-        raise ValueError(f"field number {number}")
+        raise ValueError(f"invalid field number {number}")
     if wire in (VARINT, LENGTH):
         value = data[i]
         i += 1
@@ -107,12 +109,13 @@ def _head_at(data: bytes, i: int) -> tuple[int, int, int, int]:
             value, i = varint_at(data, i - 1)
         return number, wire, value, i
     if wire not in _FIXED_BYTES:
-        raise ValueError(f"wire type {wire}, which no trace has")
+        raise ValueError(f"invalid wire type {wire}")
     return number, wire, 0, i
 
 
 def varint_at(data: bytes, i: int) -> tuple[int, int]:
-    """Return the number at data[i] and the index after it; IndexError if the data ends in it."""
+    """Return the number at data[i] and the index after the number; raise IndexError if the data
+    ends inside the number."""
     value = 0
     for shift in range(0, 7 * _VARINT_BYTES, 7):
         byte = data[i]
@@ -124,17 +127,18 @@ def varint_at(data: bytes, i: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """Return the int64 that an unsigned varint stands for."""
+    """Convert an unsigned varint to int64."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def known_fields(
     kind: type[Message], source: Readable, start: int, end: int
 ) -> Iterator[tuple[int, str, int, int]]:
-    """Walk the fields that a message type has: yield (offset, name, value, end of the field).
+    """Walk through those fields of a message that the message type has: yield (offset, name, value,
+    end of the field).
 
-    A field of another wire type than its own is damage: after a damaged length the bytes that
-    follow often look like fields, and the wire type is what gives them away.
+    A field with a wrong wire type is damage. After a damaged length, the following bytes often look
+    like fields, and only wrong wire types show the damage.
     """
     return _known_fields(kind.DESCRIPTOR, source, start, end)
 
@@ -147,7 +151,7 @@ def _known_fields(
         if number in known:
             name, wire_types = known[number]
             if wire not in wire_types:
-                raise Damage(at, f"{descriptor.name}.{name} has wire type {wire}")
+                raise Damage(at, f"{descriptor.name}.{name} has the wrong wire type {wire}")
             yield at, name, value, stop
 
 
@@ -156,7 +160,7 @@ def _names_and_wire_types(descriptor: Descriptor) -> dict[int, tuple[str, tuple[
     known = {}
     for field in descriptor.fields:
         wire_types = _WIRE_TYPES.get(field.type, (VARINT,))
-        # Repeated numbers, which have a list as default, may be packed.
+        # Repeated numbers may be packed. The default value of a repeated field is a list.
         if wire_types == (VARINT,) and field.default_value == []:
             wire_types = (VARINT, LENGTH)
         known[field.number] = field.name, wire_types
@@ -164,7 +168,7 @@ def _names_and_wire_types(descriptor: Descriptor) -> dict[int, tuple[str, tuple[
 
 
 def text(data: bytes, at: int, what: str) -> str:
-    """Decode UTF-8 that stands at offset `at`."""
+    """Decode UTF-8 text at the offset `at`."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -176,21 +180,21 @@ def parse(kind: type[M], data: bytes) -> M | None:
     try:
         return kind.FromString(data)
     except (DecodeError, UnicodeDecodeError, RecursionError):
-        # Protobuf's parser in pure Python raises the last two.
+        # Protobuf's parser in pure Python raises UnicodeDecodeError and RecursionError.
         return None
 
 
 def decode(kind: type[M], data: bytes, at: int) -> M:
-    """Decode a message at offset `at` of something larger; raise Damage if protobuf refuses it."""
+    """Decode a message at offset `at` of a file; raise Damage if protobuf refuses the message."""
     message = parse(kind, data)
     if message is None:
         explain(kind.DESCRIPTOR, data, at)
-        raise Damage(at, "the protobuf parser refuses it")
+        raise Damage(at, "the protobuf parser refuses the message")
     return message
 
 
 def explain(descriptor: Descriptor, data: bytes, base: int) -> None:
-    """Raise Damage at the first field that can't be read; return if there is none."""
+    """Raise Damage at the first field that cannot be read; return if all fields can be read."""
     _explain(descriptor, Held(data, base), base, base + len(data))
 
 

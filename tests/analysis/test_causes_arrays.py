@@ -8,7 +8,7 @@ import unittest
 from typing import Any
 
 from tests.analysis.small_programs import DURATION, Json, bottleneck, causes, equal, take
-from tests.builders.hlo_proto import Op, aliases, array, donors, op, tuple_of
+from tests.builders.hlo_proto import Op, aliases, array, donors, listed_groups, op, tuple_of
 from tests.builders.xspace import op as event
 
 # Memory moves one byte in a thousandth of a picosecond.
@@ -55,6 +55,32 @@ class OneHot(unittest.TestCase):
     def test_one_hot_matrix_is_found_through_a_convert(self) -> None:
         wide = op("hot", "convert", "eq.1", shape=array("bf16", 64, 1000))
         self.assertEqual(len(looked_up(lookup(wide, matrix="hot"))), 1)
+
+    def test_weighted_one_hot_rows_are_likely(self) -> None:
+        weights = op("weights", "parameter", shape=array("f32", 64, 1000), number=2)
+        zero = op("zero", "constant", shape=array("f32"))
+        zeros = op("zeros", "broadcast", "zero", shape=array("f32", 64, 1000))
+        hot = op("hot", "select", "eq.1", "weights", "zeros", shape=array("f32", 64, 1000))
+        (row,) = looked_up(lookup(weights, zero, zeros, hot, matrix="hot"))
+        self.assertEqual((row["confidence"], row["gain_ps"]), ("likely", 300 - 4))
+        # A mask of rows is smaller than what it masks.
+        few = array("s32", 64, 10)
+        main = lookup(weights, zero, zeros, hot, matrix="hot")
+        for i, name in ((2, "spread"), (3, "iota.1"), (4, "shard"), (5, "place")):
+            main[i].instruction.shape = few
+            self.assertEqual(main[i].name, name)
+        main[6] = equal("eq.1", "spread", "place", shape=array("pred", 64, 10))
+        self.assertEqual(looked_up(main), [])
+
+    def test_gathering_the_matrix_counts_with_it(self) -> None:
+        whole = op("whole", "all-gather", "eq.1", shape=MATRIX, extra=listed_groups((0, 1)))
+        ran = [
+            event("eq.1", "non-fusion elementwise", 0, 100),
+            event("whole", "all-gather", 100, 300),
+            event("dot.1", "convolution fusion", 400, 200),
+        ]
+        (row,) = causes({"main": lookup(whole, matrix="whole")}, ran, *HBM)
+        self.assertEqual((row["cause"], row["gain_ps"]), ("one_hot_matmul", 600 - 4))
 
     def test_masked_scores_are_not_a_lookup(self) -> None:
         scores = op("scores", "parameter", shape=array("f32", 64, 1000), number=2)
@@ -106,35 +132,55 @@ class LargeArrays(unittest.TestCase):
         self.assertEqual(len(self.found(output=array("f32", 7812))), 1)
         self.assertEqual(self.found(output=array("f32", 7813)), [])
 
-    def test_attention_scores_are_a_likely_cause(self) -> None:
+    @staticmethod
+    def attention(*extra: Op, squash: str = "exponential", peak: str = "1e9") -> list[Json]:
+        """Return the causes in a program where an op after the scores does not read them whole."""
         head, scores = array("bf16", 400, 64), array("bf16", 400, 400)
         main = [
             op("q", "parameter", shape=head),
             op("k", "parameter", shape=head, number=1),
             op("scores", "dot", "q", "k", shape=scores, line="attn.py:3", tf_op="jit(f)/x"),
-            op("exp.1", "exponential", "scores", shape=scores),
+            *extra,
+            op(
+                "exp.1",
+                squash,
+                extra[-1].name if extra else "scores",
+                shape=scores,
+                line="attn.py:4",
+            ),
             op("sum.1", "reduce", "exp.1", shape=array("bf16", 400)),
             op("wide", "broadcast", "sum.1", shape=scores),
             op("share", "divide", "exp.1", "wide", shape=scores),
             op("out", "dot", "share", "k", shape=head, tf_op="jit(f)/y"),
+            op("block", "negate", "q", shape=head, line="attn.py:4"),
         ]
+        whole, part = "bf16[400,400]{1,0}", "bf16[400,64]{1,0}"
         ran = [
-            event(
-                name,
-                "loop fusion",
-                200 * i,
-                150,
-                shape="bf16[400,400]{1,0}",
-                bytes_accessed=10000,
+            event(name, "loop fusion", start, 150, shape=shape, bytes_accessed=10000, flops=40)
+            for name, start, shape in (
+                ("exp.1", 0, whole),
+                ("share", 200, whole),
+                ("block", 400, part),
             )
-            for i, name in enumerate(("exp.1", "share"))
         ]
-        (row,) = causes({"main": main}, ran, *HBM)
+        return causes({"main": main}, ran, *HBM, "--peak-tflops-bf16", peak)
+
+    def test_scores_of_attention_are_likely(self) -> None:
+        (row,) = self.attention()
         self.assertEqual((row["cause"], row["confidence"]), ("large_intermediate", "likely"))
-        self.assertEqual((row["gain_ps"], row["source_user"]), (300, "attn.py:3"))
-        # Without a softmax, the array is a hidden layer.
-        main[3] = op("exp.1", "tanh", "scores", shape=scores)
-        self.assertEqual(causes({"main": main}, ran, *HBM), [])
+        # A part of the scores on the line of the exponential counts with them.
+        self.assertEqual((row["gain_ps"], row["source_user"]), (450, "attn.py:3"))
+
+    def test_scores_without_a_softmax_are_a_hidden_layer(self) -> None:
+        self.assertEqual(self.attention(squash="tanh"), [])
+
+    def test_matmuls_of_masked_scores_need_half_the_flops(self) -> None:
+        # Each op takes 40 ps of flops.
+        (row,) = self.attention(peak="1")
+        self.assertEqual(row["gain_ps"], 450 - 120)
+        masked = op("masked", "select", "scores", "scores", shape=array("bf16", 400, 400))
+        (row,) = self.attention(masked, peak="1")
+        self.assertEqual(row["gain_ps"], 450 - 60)
 
 
 class NotDonated(unittest.TestCase):

@@ -46,7 +46,7 @@ class Accumulators(unittest.TestCase):
         self.assertEqual(row["evidence"]["ops"], ["reduced"])
         self.assertEqual((row["evidence"]["trips"], row["evidence"]["n_executions"]), (4, 4))
         self.assertEqual(row["evidence"]["collective"], "all-reduce")
-        self.assertIn("runs 4 times, in each of 4 rounds", row["says"])
+        self.assertIn("A loop of 4 rounds runs 4 all-reduces", row["says"])
 
     def test_scaled_result_counts_as_accumulated(self) -> None:
         scaled = op("scaled", "multiply", "reduced", "weight")
@@ -138,7 +138,47 @@ class SameEachRound(unittest.TestCase):
         (row,) = found(loop(self.body("weight"), 2), collective="all-gather")
         self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
         self.assertEqual(row["source_user"], "model.py:8")
-        self.assertIn("if the result fits into memory", row["says"])
+        self.assertIn("on the same data in each round", row["says"])
+        self.assertIn("if memory allows", row["what_helps"])
 
     def test_gather_of_a_changing_array_is_needed(self) -> None:
         self.assertEqual(found(loop(self.body("x"), 2), collective="all-gather"), [])
+
+    def test_weights_of_layers_are_the_same_in_each_round_of_an_outer_loop(self) -> None:
+        counter, weights = array("s32"), array("f32", 8, 128)
+        state = tuple_of(counter, weights)
+        inner = [
+            op("layer", "parameter", shape=state),
+            take("i", "layer", 0, counter),
+            take("stacked", "layer", 1, weights),
+            op("slice", "dynamic-slice", "stacked", "i"),
+            op("whole", "all-gather", "slice", line="model.py:8"),
+            op("used", "negate", "whole"),
+            op("next", "add", "i", "i", shape=counter),
+            op("layers", "tuple", "next", "stacked", shape=state),
+        ]
+        outer = [
+            op("state", "parameter"),
+            take("x", "state", 0),
+            take("weight", "state", 1),
+            op("zero", "constant", shape=counter),
+            op("first", "tuple", "zero", "weight", shape=state),
+            op("while.2", "while", "first", shape=state, calls=["inner", "more"]),
+            op("root", "tuple", "x", "weight"),
+        ]
+        program: Program = {"inner": inner, "more": [op("go", "parameter", shape=state)]}
+        program |= loop(outer, 2)
+        ran = [
+            event("while.1", "while", 0, 400),
+            *rounds("while.2", "while", 0, 100, 4),
+            *rounds("whole", "all-gather", 0, 40, 4),
+            *rounds("whole", "all-gather", 50, 40, 4),
+        ]
+        (row,) = [row for row in causes(program, ran) if row["cause"] == "collective_in_loop"]
+        # The layers differ, so only the rounds of the outer loop repeat them.
+        self.assertEqual((row["gain_ps"], row["evidence"]["trips"]), (240, 4))
+        self.assertEqual(row["confidence"], "likely")
+        # A stack that the outer loop changes has to be gathered again.
+        outer[-1] = op("root", "tuple", "x", "x")
+        program |= loop(outer, 2)
+        self.assertNotIn("collective_in_loop", [row["cause"] for row in causes(program, ran)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
+from tests.builders.allocator import Said, allocator, with_host
 from tests.builders.xspace import Op, op, trace
 from tests.harness import answer
 
@@ -52,6 +53,18 @@ class Recompute(unittest.TestCase):
         self.assertEqual(row["confidence"], "likely")
         self.assertEqual(row["evidence"]["by_depth"], [{"depth": 1, "dur_ps": 90}])
         self.assertEqual(row["evidence"]["ops"], ["dot.100"])
+
+    def test_free_memory_is_what_the_allocator_never_gave_out(self) -> None:
+        capture = trace([matmul(BACKWARD + AGAIN, 100, 90, STEP, LOSS)], [("0", 0, 1000)])
+        said: Json = answer(capture, "bottleneck")
+        self.assertIsNone(said["causes"][0]["evidence"]["hbm_free_bytes"])
+        reports: list[Said] = [
+            (at, 0, {"bytes_available": free}) for at, free in ((100, 7000), (200, 4000))
+        ]
+        said = answer(with_host(capture, allocator(*reports)), "bottleneck")
+        (row,) = said["causes"]
+        self.assertEqual(row["evidence"]["hbm_free_bytes"], 4000)
+        self.assertIn("4.0 kB of HBM stayed free", row["says"])
 
     def test_line_of_the_cause_is_in_all_stacks(self) -> None:
         again = [matmul(BACKWARD + AGAIN, 100 * i, 90, STEP, LOSS) for i in (1, 2)]

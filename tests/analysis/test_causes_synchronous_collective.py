@@ -67,6 +67,34 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual((row["gain_ps"], row["evidence"]["dur_ps"]), (150, 200))
 
+    def test_kinds_share_the_links_so_they_are_one_row(self) -> None:
+        program = [*main("all-reduce")[:3], op("more", "all-gather", "moved", line="train.py:8")]
+        ran = [
+            event("free", "loop fusion", 0, 150),
+            event("moved", "all-reduce", 300, 100),
+            event("more", "all-gather", 400, 120),
+        ]
+        (row,) = causes({"main": program}, ran)
+        self.assertEqual((row["gain_ps"], row["evidence"]["collective"]), (150, None))
+        self.assertIn("1 all-gather and 1 all-reduce", row["says"])
+
+    def test_math_that_waits_for_the_first_collective_can_hide_the_second(self) -> None:
+        program = [
+            op("x", "parameter"),
+            op("first", "all-reduce", "x"),
+            op("math", "negate", "first"),
+            op("second", "all-reduce", "x"),
+            op("end", "add", "math", "second"),
+        ]
+        ran = [
+            event("first", "all-reduce", 0, 100),
+            event("math", "loop fusion", 100, 60),
+            event("second", "all-reduce", 160, 100),
+            event("end", "loop fusion", 260, 100),
+        ]
+        (row,) = causes({"main": program}, ran)
+        self.assertEqual(row["gain_ps"], 60)
+
     def test_compiler_that_makes_some_collectives_asynchronous_has_decided(self) -> None:
         program = [
             *main("all-reduce"),

@@ -61,7 +61,7 @@ class Promotions(unittest.TestCase):
     def test_explicit_cast_is_a_likely_cause(self) -> None:
         (row,) = found([*widened(frame=2), DOT])
         self.assertEqual((row["source_user"], row["confidence"]), ("gate.py:6", "likely"))
-        self.assertIn("f32 may be intended", row["says"])
+        self.assertIn("unless the explicit cast is intended", row["says"])
 
     def test_operand_that_the_compiler_narrows_again_counts(self) -> None:
         main = [
@@ -72,6 +72,22 @@ class Promotions(unittest.TestCase):
         (row,) = found(main)
         # The compiler's convert reads f32, and so do all other ops.
         self.assertEqual(row["gain_ps"], 80)
+
+    def test_backward_matmuls_of_the_same_line_are_wide_too(self) -> None:
+        grad = op("grad", "parameter", shape=NARROW, number=2)
+        for line, gain in (("mlp.py:7", 120), ("other.py:7", 60)):
+            with self.subTest(line=line):
+                main = [
+                    *widened(),
+                    op("dot.1", "dot", "sum.1", "sum.1", shape=WIDE, line="mlp.py:7"),
+                    grad,
+                    # The compiler has narrowed its operands.
+                    op("dot.2", "dot", "grad", "grad", shape=WIDE, line=line),
+                    op("more", "negate", "dot.2", shape=WIDE),
+                    op("end", "tanh", "more", shape=WIDE),
+                ]
+                (row,) = found(main)
+                self.assertEqual(row["gain_ps"], gain)
 
     def test_result_that_is_cast_back_is_not_a_cause(self) -> None:
         main = [

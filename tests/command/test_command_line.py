@@ -119,7 +119,7 @@ class UsageErrors(unittest.TestCase):
 
     def test_second_profile_is_refused_with_the_remedy(self) -> None:
         self.assert_usage_error(
-            "one PROFILE, got also 'b.pb'; for a second capture use --baseline",
+            "only one PROFILE is accepted, got also 'b.pb'; give a second capture by --baseline",
             *(DEMO, "b.pb", "--mode", "summary"),
         )
 
@@ -205,7 +205,7 @@ class ShortNames(unittest.TestCase):
             with self.subTest(asked):
                 outcome = run(data, "summary", "--step-id", asked)
                 said = outcome.object
-                note = f"--step-id {asked}: {name} taken, the only name that begins so"
+                note = f"--step-id {asked}: using {name}, the only name that begins with {asked}"
                 self.assertEqual(note in said["notes"], name not in (None, asked))
                 if name is None:
                     self.assertEqual((said["reason"], outcome.status), ("step_not_found", 1))
@@ -223,7 +223,7 @@ class KernelNames(unittest.TestCase):
         for mode in sampled(("roofline", "bottleneck"), 1):
             whole = run(DEMO, mode, "--kernel-cost", f"{kernel}=1e12,1e9").object
             said = run(DEMO, mode, "--kernel-cost", f"{short}=1e12,1e9").object
-            note = f"--kernel-cost {short}: {kernel} taken, the only name that begins so"
+            note = f"--kernel-cost {short}: using {kernel}, the only name that begins with {short}"
             self.assertIn(note, said["notes"])
             said["notes"].remove(note)
             self.assertEqual(said, whole)

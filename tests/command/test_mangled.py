@@ -17,7 +17,7 @@ from tests.fuzz import check_outcome
 
 SMALL = trace([op(f"f.{i}", "loop fusion", 300 * i, 200, tf_op="x" * 300) for i in range(9)])
 SIGNATURE = bytes.fromhex("83af70d10d884a3f 0000000000000000 4000000000000000 91ba c23c9287e1a9")
-SAYS = ": mangled by a text conversion, which put U+FFFD in place of bytes: it cannot be repaired,"
+SAYS = ": mangled by a text conversion, which replaced bytes by U+FFFD and cannot be undone;"
 
 
 def mangled(data: bytes) -> bytes:
@@ -53,7 +53,7 @@ class Mangled(harness.InFolder):
             with self.subTest(name=name, mode=mode):
                 detail = self.detail_of(self.write(name, data), mode)
                 self.assertIn(SAYS, detail)
-                self.assertIn("copy the original again in binary mode", detail)
+                self.assertIn("copy the original file again in binary mode", detail)
                 self.assertTrue(detail.startswith(f"{name}: byte "), detail)
 
     def test_mangled_standard_input_is_reported_as_mangled(self) -> None:

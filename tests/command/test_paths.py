@@ -43,9 +43,10 @@ class Paths(RobustnessTest):
         self.assertNotIn("side", outcome.object)
 
     def test_url_is_reported_as_a_url(self) -> None:
-        outcome = run("gs://bucket/run/h.xplane.pb")
+        path = "gs://bucket/run/h.xplane.pb"
+        outcome = run(path)
         self.assert_absent(outcome, "no_such_path")
-        detail = "a URL: copy it here first, or pipe it in and give - as the profile"
+        detail = f"{path} is a URL; copy the file to a local path, or pipe it in and give -"
         self.assertEqual(outcome.object["detail"], detail)
 
     def test_folder_without_a_trace_is_not_a_failure(self) -> None:
@@ -57,7 +58,7 @@ class Paths(RobustnessTest):
         # The answer suggests a trace in a nearby folder.
         self.write(f"given/logs/{RUNS}/2024_01_01/a.xplane.pb", SMALL)
         detail = run(given).object["detail"]
-        self.assertTrue(detail.startswith(f"{nothing}; there is one in "), detail)
+        self.assertTrue(detail.startswith(f"{nothing}; give "), detail)
         self.assertIn("logs", detail.removeprefix(nothing))
 
     def test_folder_with_the_name_of_a_trace_is_read_as_a_folder(self) -> None:
@@ -73,12 +74,12 @@ class Paths(RobustnessTest):
                 with self.subTest(folder=folder, mode=mode):
                     outcome = run(self.folder / folder.partition("/")[0], mode)
                     self.assert_absent(outcome, "no_xplane_pb")
-                    end = f"; {path} is no substitute: the .xplane.pb file is needed"
+                    end = f"; {path} lacks most of the trace, so give the .xplane.pb file"
                     self.assertTrue(outcome.object["detail"].endswith(end), outcome.object)
 
     def test_newest_run_with_a_trace_is_used_and_noted(self) -> None:
         self.write(f"{RUNS}/2024_01_01/a.xplane.pb", SMALL)
-        self.assertEqual(run(self.folder).object["notes"][0], "run 2024_01_01 taken")
+        self.assertIn("using run 2024_01_01", run(self.folder).object["notes"])
         self.write(f"{RUNS}/2023_01_01/b.xplane.pb", SMALL)
         # The search skips files, and runs without a trace.
         self.write(f"{RUNS}/2025_01_01/trace.json.gz", b"")
@@ -87,7 +88,7 @@ class Paths(RobustnessTest):
         for path in (self.folder, self.folder / RUNS):
             fields = run(path).object
             self.assertEqual(fields["xplane_file"], "a.xplane.pb")
-            self.assertEqual(fields["notes"][0], "run 2024_01_01 taken, the newest with a trace")
+            self.assertIn("using run 2024_01_01, the newest with a trace", fields["notes"])
 
     def test_run_that_cannot_be_listed_does_not_hide_readable_runs(self) -> None:
         for name in ("2024_01_01", "2025_01_01", "2026_01_01"):
@@ -102,11 +103,9 @@ class Paths(RobustnessTest):
 
         with mock.patch("_pipeline.folders.files_in", files_in):
             notes = run(self.folder / RUNS).object["notes"]
-            expected = [
-                "run 2026_01_01 can't be listed: Permission denied",
-                "run 2025_01_01 taken, the newest with a trace",
-            ]
-            self.assertEqual(notes[:2], expected)
+            skipped = "run 2026_01_01 is skipped, because it cannot be listed: Permission denied"
+            self.assertEqual(notes[0], skipped)
+            self.assertIn("using run 2025_01_01, the newest with a trace", notes)
             # If no run is readable, an unreadable folder may contain the trace.
             refused.append("2025_01_01")
             self.assert_absent(run(self.folder / RUNS), "unreadable_xplane_pb")
@@ -146,8 +145,10 @@ class Paths(RobustnessTest):
         self.write("b.xplane.pb", SMALL)
         notes = run(self.folder, "summary").object["notes"]
         self.assertEqual(len(notes), 4, notes)
-        self.assertRegex(notes[0], r"\Aa file can't be read: a\.xplane\.pb: byte \d+: ")
-        self.assertEqual(notes[1], "b.xplane.pb taken, of 2 files; --host takes another")
+        self.assertRegex(
+            notes[0], r"\Aa file is skipped, because it cannot be read: a\.xplane\.pb: byte \d+: "
+        )
+        self.assertIn("using b.xplane.pb, one of 2 files (--host selects another)", notes)
 
     def test_devices_in_several_files_are_listed_once(self) -> None:
         for host in "ab":

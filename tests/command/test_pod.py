@@ -71,9 +71,12 @@ class Pod(InFolder):
         answer = run(records, "spread").object
         self.assertEqual((answer["n_hosts"], answer["n_devices"]), (n_hosts, 2 * n_hosts))
         self.assertEqual(answer["n_hosts_unreadable"], len(unreadable))
-        notes = [note for note in answer["notes"] if "can't be read" in note]
+        notes = [note for note in answer["notes"] if "cannot be read" in note]
         for note, host in zip(notes, unreadable, strict=True):
-            self.assertIn(f"{host}.json: no record could be made: unreadable_xplane_pb", note)
+            self.assertIn(
+                f"{host}.json: the file says that no record could be made: unreadable_xplane_pb",
+                note,
+            )
 
 
 class Launcher(Pod):

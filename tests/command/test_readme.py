@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from _output.screen import View
 from _output.text import text_of
 from tests.answers import (
     BATCH,
@@ -123,8 +124,10 @@ def printed(call: Call, capture: str) -> str:
     said = outcome(call.words, capture).object
     if HAS_TOOLS and call.pipe.lstrip().startswith("|"):
         return piped(call, said).stdout
-    is_text = "text" in call.words or "--format=text" in call.words
-    return text_of(said, "utf-8") if is_text else json.dumps(said)
+    if not {"text", "--text"} & set(call.words):
+        return json.dumps(said)
+    top = call.words[call.words.index("--top") + 1] if "--top" in call.words else None
+    return text_of(said, "utf-8", View("--all" in call.words, top=int(top) if top else None))
 
 
 class Commands(unittest.TestCase):

@@ -148,7 +148,7 @@ class OfRecords(Against):
                 (None, None, 7, 1007, 1000, 1),
             ],
         )
-        self.assertIn("1 rows, 50 ps before and 70 ps after, pair lines", " ".join(said["notes"]))
+        self.assertIn("1 rows (50 ps before, 70 ps after) match lines", " ".join(said["notes"]))
         zero = {"before_ps": 0, "after_ps": 0, "before_pct": 0.0, "after_pct": 0.0}
         self.assertEqual(said["unmatched"], zero)
         self.assert_holds(record(before), record(after), said)

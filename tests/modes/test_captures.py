@@ -116,7 +116,7 @@ class Sources(unittest.TestCase):
         answer = without_notes(spread(traces()))
         for n_records in (1, 3):
             both = spread(traces() | dict(list(records().items())[:n_records]))
-            note = f"{n_records} records taken, not the traces of their names"
+            note = f"using {n_records} records instead of the traces with the same names"
             self.assertEqual(both["notes"], [note])
             self.assertEqual(without_notes(both), answer)
         # The trace is not read.
@@ -150,14 +150,16 @@ class Sources(unittest.TestCase):
             for path in (Path(folder), runs):
                 said = run(path, "spread").object
                 self.assertEqual(said["n_hosts"], len(records()))
-                self.assertEqual(said["notes"][0], "run r2 taken, the newest with a record")
+                self.assertEqual(said["notes"][0], "using run r2, the newest with a record")
                 compared = run(path, "compare", "--baseline", str(runs / "r1")).object
                 self.assertEqual(compared["status"], "ok")
                 # Modes of one step read no records.
-                self.assertIn("run r1 taken", run(path, "summary").object["notes"][0])
+                self.assertTrue(
+                    any("using run r1" in note for note in run(path, "summary").object["notes"])
+                )
             detail = run(runs / "r3", "spread").object["detail"]
             self.assertTrue(detail.startswith("neither a .xplane.pb file nor a record in"))
-            self.assertTrue(detail.endswith(f"; there is one in {runs}"))
+            self.assertTrue(detail.endswith(f"; give {runs}, which has one"))
 
     def test_json_files_that_are_not_records_are_ignored(self) -> None:
         others = {
@@ -185,12 +187,14 @@ class Sources(unittest.TestCase):
                     self.assertLess(time.monotonic() - start, bound(5))
                     self.assertEqual(outcome.status, 1)
                     self.assertEqual(outcome.object["reason"], "unreadable_record")
-                    detail = f"{name}: byte 0: not a regular file: copy it into one"
+                    detail = (
+                        f"{name}: byte 0: not a regular file; copy the content to a regular file"
+                    )
                     self.assertEqual(outcome.object["detail"], detail)
 
     def test_record_with_the_file_name_of_a_trace_is_refused(self) -> None:
         detail = on_files({"h0.xplane.pb": a_record("h0")}, "summary").object["detail"]
-        self.assertIn("not a trace but a record: for compare and spread", detail)
+        self.assertIn("not a trace but a record, which compare and spread read", detail)
 
 
 class Options(unittest.TestCase):
@@ -228,7 +232,9 @@ class Options(unittest.TestCase):
     def test_equal_records_of_the_same_host_count_once(self) -> None:
         answer = spread(records() | {"h1 (copy).json": a_record("h1")})
         self.assertEqual((answer["n_hosts"], answer["n_devices"]), (3, 6))
-        self.assertEqual([note.rpartition(": ")[2] for note in answer["notes"]], ["taken once"] * 2)
+        self.assertEqual(
+            [note.rpartition("; ")[2] for note in answer["notes"]], ["counted once"] * 2
+        )
         self.assertEqual(answer["cohorts"], spread(records())["cohorts"])
         answer = spread(records() | {"h1.json.gz": gzip.compress(a_record("h1"))})
         self.assertEqual(answer, spread(records()))
@@ -301,7 +307,7 @@ class Unreadable(unittest.TestCase):
         answer = spread(files)
         self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (2, 1))
         self.assertEqual(answer["n_devices"], 4)
-        [note] = [note for note in answer["notes"] if "can't be read" in note]
+        [note] = [note for note in answer["notes"] if "cannot be read" in note]
         for text in ("h1.", *said):
             self.assertIn(text, note)
         rest = {name: data for name, data in files.items() if not name.startswith("h1.")}
@@ -329,7 +335,7 @@ class Unreadable(unittest.TestCase):
     def test_trace_without_ops_is_named_in_a_note(self) -> None:
         no_tpu = encode(Space([Plane("/host:CPU")]))
         no_ops = encode(Space([Plane(DEVICES[0], [Line("Steps")])]))
-        host_alone = "a capture of a host (CPU) alone: --mode anatomy shows what is in it"
+        host_alone = "the capture is of a host (CPU) alone; --mode anatomy lists the contents"
         for data, reason, detail, field, there in (
             (no_tpu, "device_not_found", host_alone, "available_devices", []),
             (no_ops, "no_xla_ops_line", "no_xla_ops_line", "available_lines", ["Steps"]),
@@ -363,4 +369,4 @@ class Unreadable(unittest.TestCase):
             files = records() | {"h0.json": made_of("h0", b"")}
             answer = on_files(files, "compare", "--baseline", folder).object
             self.assertEqual((answer["before"]["host"], answer["after"]["host"]), ("h1", "h1"))
-            self.assertEqual(sum("can't be read: h0.json" in n for n in answer["notes"]), 2)
+            self.assertEqual(sum("cannot be read: h0.json" in n for n in answer["notes"]), 2)

@@ -42,7 +42,7 @@ STEP = ("s", 0, 1000)
 
 Json = dict[str, Any]
 Program = dict[str, list[hlo_proto.Op]]
-CONTRADICTION = "1 pairs end before they begin, because the two clocks disagree"
+CONTRADICTION = "1 paired executions end before they begin, because the two clocks disagree"
 
 
 def start(name: str, at: int, dur: int = 0, **more: Any) -> Op:

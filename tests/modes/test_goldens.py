@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import unittest
 
-from tests.goldens import FOLDER, GOLDENS, made
+from tests.goldens import FOLDER, GOLDENS, TEXTS, made, text_made
 from tests.naive.test_against_naive import differences
 
 
@@ -21,6 +21,12 @@ class Goldens(unittest.TestCase):
                 found = list(differences(made(name), expected))
                 command = "python -m tests.goldens writes them anew, if the change is meant"
                 self.assertEqual(found, [], "\n".join(["", *found[:10], command]))
+
+    def test_texts_on_the_demo_are_the_golden_ones(self) -> None:
+        for mode in TEXTS:
+            with self.subTest(mode=mode):
+                expected = (FOLDER / f"{mode}.txt").read_text(encoding="utf-8")
+                self.assertEqual(text_made(mode), expected)
 
 
 if __name__ == "__main__":

@@ -280,18 +280,18 @@ class Contradictions(MemoryTest):
         fine = some + heap(16, 1, 2)
         for why, buffers in {
             "unknown buffer 3": fine + heap_trace((ALLOC, 3, "y", 0)),
-            "holds no buffer 3": some + heap(16, 1, 3),
-            "lies in two places": fine + allocation(0, 8, (1, 0, 8), live_out=True),
-            "lies outside": some + allocation(0, 16, (1, 9, 8)),
+            "has an unknown buffer 3": some + heap(16, 1, 3),
+            "is in two allocations": fine + allocation(0, 8, (1, 0, 8), live_out=True),
+            "exceeds allocation": some + allocation(0, 16, (1, 9, 8)),
             "2 is freed": fine + heap_trace((ALLOC, 1, "y", 0), (FREE, 2, "y", 0)),
             "1 is freed": fine
             + heap_trace((ALLOC, 1, "y", 0), (FREE, 1, "y", 0), (FREE, 1, "y", 0)),
             "allocated twice": fine + heap_trace((ALLOC, 1, "y", 0), (ALLOC, 1, "y", 0)),
-            "has no memory there": fine + heap_trace((SHARE, 1, "y", 2)),
-            "than it has": some
+            "shares memory with 2": fine + heap_trace((SHARE, 1, "y", 2)),
+            "is smaller than": some
             + heap(15, 1, 2)
             + heap_trace((ALLOC, 1, "y", 0), (ALLOC, 2, "y", 0)),
-            "more is live in allocation 90": some
+            "allocation 90 is smaller than": some
             + heap(15, 1, 2)
             + heap_trace((ALLOC, 1, "y", 0))
             + heap_trace((ALLOC, 2, "y", 0)),
@@ -305,7 +305,7 @@ class Contradictions(MemoryTest):
             "allocation 2 has a negative size": some + allocation(2, 16, (1, 0, -8)),
             "kind 3": fine + heap_trace((3, 1, "y", 0)),
             "parser refuses": fine + b"\x0a\x05",
-            "allocates nothing": b"",
+            "no memory is allocated": b"",
         }.items():
             with self.subTest(why):
                 self.assert_absent("no_buffer_assignment", traced(buffers), why)

@@ -72,6 +72,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--below", ""): "by_scope",
         ("--merge-layers",): "by_scope",
         ("--op", "flash.3"): "by_op",
+        ("--no-merge", "--text"): "by_op",
         ("--chip", "v7x"): "bottleneck roofline by_op kernel",
         ("--bytes", "hbm"): "roofline",
         ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op kernel",
@@ -105,7 +106,8 @@ class OptionsOfModes(unittest.TestCase):
         data = with_program([kernel(0, 5)])
         self.addCleanup(Path(OUT).unlink, missing_ok=True)
         for option, modes in sampled(self.OPTIONS.items(), 6):
-            for mode in ALL_MODES:
+            # Text is read in tests/modes/test_text.py.
+            for mode in () if "--text" in option else ALL_MODES:
                 needed = {
                     "compare": ["--baseline", str(DEMO)],
                     "anatomy": ["--plane", "/device:TPU:0"],
@@ -141,7 +143,8 @@ class OptionsOfModes(unittest.TestCase):
                         self.assertIsNot(keyword.default, keyword.empty, f"{keyword}: no default")
                 self.assertEqual(
                     {keyword.name for keyword in keywords},
-                    {dest_of[flag] for flag in mode.options} - {"step", "step_id", "own"},
+                    {dest_of[flag] for flag in mode.options}
+                    - {"step", "step_id", "own", "no_merge"},
                     f"the keyword parameters of {mode.name} are not what its options give",
                 )
                 self.assertEqual(len(set(mode.options)), len(mode.options))

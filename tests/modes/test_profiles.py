@@ -50,7 +50,7 @@ class Demo(unittest.TestCase):
             by_length = sorted(said["steps"], key=lambda step: step["duration_ps"])
             self.assertEqual((said["step_id"], by_length[1]["index"]), (1, 1))
             self.assertIn(
-                "auto-picked busiest step (idx=1, n_xla_ops_events=1493 of 4479 in 3 steps;"
+                "auto-picked the busiest step (index 1, 1493 of 4479 ops in 3 steps;"
                 " typical of 3 as busy)",
                 said["notes"],
             )
@@ -112,11 +112,11 @@ class Offloading(unittest.TestCase):
         self.assertEqual(
             said["notes"],
             [
+                "1 of 105 steps have no op (961.3 ns)",
+                "13.75 s between steps (14.9 % of the capture) are in no step",
                 "no Steps line; executions of programs (XLA Modules) are taken as steps",
-                "auto-picked busiest step (idx=101, n_xla_ops_events=15 of 1504 in 105 steps;"
+                "auto-picked the busiest step (index 101, 15 of 1504 ops in 105 steps;"
                 " typical of 100 as busy)",
-                "1 of 105 steps have no op (961328 ps)",
-                "13753271639442 ps between steps (14.858 % of the capture) are in no step",
             ],
         )
 

@@ -246,7 +246,7 @@ class Plans(unittest.TestCase):
         for text in (b"{", b"\xff"):
             said = say({"main": [instruction("ar", "all-reduce", config=text)]})
             self.assertEqual(columns(said["collectives"], "plan"), [(None,)])
-            note = f"{DAMAGED}the backend_config of ar; answered without it"
+            note = f"{DAMAGED}the backend_config of ar is unreadable; answered without it"
             self.assertEqual(damage(said), [note])
 
     def test_plan_combines_all_parts_and_the_wrapped_collective(self) -> None:
@@ -520,7 +520,9 @@ class Shardings(unittest.TestCase):
             self.assertEqual(
                 columns(said["parameters"], "sharding", "global_shape"), [(None, None)] * 2
             )
-            self.assertEqual(damage(said), [f"{DAMAGED}the sharding of p0; answered without it"])
+            self.assertEqual(
+                damage(said), [f"{DAMAGED}the sharding of p0 is unreadable; answered without it"]
+            )
 
 
 class Parameters(unittest.TestCase):
@@ -575,7 +577,9 @@ class Parameters(unittest.TestCase):
             {"path", "shape", "global_shape", "sharding", "bytes", "memory_space"},
         )
         self.assertIsNone(said["aliased_bytes"])
-        self.assertEqual(damage(said), [f"{DAMAGED}the shape of p0; answered without it"])
+        self.assertEqual(
+            damage(said), [f"{DAMAGED}the shape of p0 is unreadable; answered without it"]
+        )
 
     def test_contradictory_parameters_are_noted(self) -> None:
         what = "two parameters have the same number, or an alias has no parameter"
@@ -647,7 +651,7 @@ class Flags(InFolder):
         self.assertEqual(
             self.notes_on((FLAGS / "launch.sh").read_bytes()),
             [
-                "set more than once in flags.txt; the last value counts:"
+                "flags set more than once in flags.txt (the last value counts):"
                 " xla_tpu_scoped_vmem_limit_kib",
                 "1 flags without a value (=) in flags.txt are left out",
             ],
@@ -701,7 +705,9 @@ class Flags(InFolder):
     def test_comments_set_no_flags(self) -> None:
         for text in ("#--xla_a=1", " # --xla_a=1", "x\t#y --xla_a=1", "'b #' --xla_a=1"):
             self.assertEqual(self.set_by(text), {}, text)
-            self.assertEqual(self.notes_on(text), ["no flag --xla…=value in flags.txt"])
+            self.assertEqual(
+                self.notes_on(text), ["flags.txt sets no flag; a flag is set by --xla…=value"]
+            )
         self.assertEqual(
             self.set_by("# a \\\n--xla_a=1\nb#c --xla_b=2"), {"xla_a": "1", "xla_b": "2"}
         )
@@ -719,15 +725,16 @@ class Flags(InFolder):
         self.assertEqual((flags["n"], list(flags["set"])), (1500, names[:200]))
         self.assertEqual(flags["set"]["xla_tpu_made_up_0"], "last")
         self.assertEqual({row["says"] for row in flags["findings"]}, {None})
-        self.assertIn(f"{', '.join(names[:8])} and 1492 more", self.said(text * 2)["notes"][-1])
+        notes = " ".join(self.said(text * 2)["notes"])
+        self.assertIn(f"{', '.join(names[:8])} and 1492 more", notes)
 
     def test_unreadable_flags_file_is_refused(self) -> None:
         folder = str(self.folder)
         large = self.write("large", b"\n" * ((16 << 20) + 1))
         os.mkfifo(f"{folder}/fifo")
         for path, what in (
-            (f"{folder}/fifo", "not a regular file; copy its text into one"),
-            ("/dev/zero", "not a regular file; copy its text into one"),
+            (f"{folder}/fifo", "not a regular file; copy the text to a regular file"),
+            ("/dev/zero", "not a regular file; copy the text to a regular file"),
             (f"{folder}/none", "No such file or directory"),
             (folder, "Is a directory"),
             (str(large), "too large for a flags file (limit 16 MiB)"),

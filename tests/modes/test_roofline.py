@@ -528,7 +528,8 @@ class RooflineNotes(unittest.TestCase):
             (note,) = self.notes(chip_trace(*trace_of), *v7x)
             self.assertEqual(
                 note,
-                f"{n} groups have a roofline_util above 1, a wrong dtype, peak or flop count:"
+                f"{n} groups have a roofline_util above 1, because a dtype, a peak or a flop count"
+                " is wrong:"
                 f" {names}",
             )
         self.assertEqual(self.notes(chip_trace(ops[0]), *v7x), [])
@@ -557,8 +558,8 @@ class RooflineNotes(unittest.TestCase):
                 self.assertEqual(
                     self.notes(data),
                     [
-                        f"the trace is of a {device_type!r}: peaks of {chip} taken;"
-                        " --chip takes others"
+                        f"the trace is of a {device_type!r}; using the peaks of {chip}"
+                        " (--chip selects others)"
                     ],
                 )
                 # Peaks that the user gave need no note.
@@ -566,8 +567,8 @@ class RooflineNotes(unittest.TestCase):
                 note = self.notes(data, "--chip", "v7x")[0]
                 self.assertEqual(
                     note,
-                    f"the trace is of a {device_type!r}, the peaks are those of v7x:"
-                    f" --chip {chip} fits",
+                    f"the trace is of a {device_type!r}, but the peaks are those of v7x;"
+                    f" pass --chip {chip}",
                 )
         self.assertEqual(self.notes(data, "--chip", "profile"), [])
 
@@ -590,17 +591,17 @@ class RooflineNotes(unittest.TestCase):
         own = {"peak_teraflops_per_second": 1153.5, "peak_hbm_bw_gigabytes_per_second": 3962.1}
         advice = {
             "": {},
-            ": --chip profile takes its own": own,
+            "; for the peaks in the trace, pass --chip profile": own,
         }
         for end, facts in advice.items():
             data = chip_trace(device_type_string="TPU v99", **facts)
             self.assertEqual(answer(data, "roofline")["chip"], "v7x")
             self.assertEqual(
-                self.notes(data), [f"chip unknown, {unknown}: v7x assumed; pass --chip"]
+                self.notes(data), [f"chip unknown, {unknown}; assuming v7x: pass --chip"]
             )
             self.assertEqual(
                 self.notes(data, "--chip", "v7x"),
-                [f"{unknown}, the peaks are those of v7x{end}"],
+                [f"{unknown}, but the peaks are those of v7x{end}"],
             )
         # A single peak is not enough.
         for lacking in own:
@@ -608,14 +609,14 @@ class RooflineNotes(unittest.TestCase):
                 device_type_string="TPU v99", **{k: v for k, v in own.items() if k != lacking}
             )
             (note,) = self.notes(data, "--chip", "v7x")
-            self.assertEqual(note, f"{unknown}, the peaks are those of v7x")
+            self.assertEqual(note, f"{unknown}, but the peaks are those of v7x")
 
     def test_note_reports_a_trace_without_a_device_type(self) -> None:
         said = answer(chip_trace(), "roofline", "--step", "0")
         self.assertEqual((said["chip"], said["device_type"]), ("v7x", None))
         self.assertEqual(
             said["notes"],
-            ["chip unknown, the trace is of a device without a type: v7x assumed; pass --chip"],
+            ["chip unknown, the trace is of a device without a type; assuming v7x: pass --chip"],
         )
         self.assertEqual(self.notes(chip_trace(), "--chip", "v4"), [])
 
@@ -643,7 +644,7 @@ class RooflineNotes(unittest.TestCase):
         )
         self.assertEqual(
             note("--peak-hbm-gibps", "1000"),
-            "the trace's own HBM peak is 3436.58 GiB/s, the one used is 1000",
+            "in the trace the HBM peak is 3436.58 GiB/s, but 1000 is used",
         )
 
 

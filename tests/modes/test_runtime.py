@@ -113,7 +113,7 @@ class Runtime(unittest.TestCase):
         said = answer(whole[:at] + b"\x0f" + whole[at + 1 :], "memory")
         self.assertIsNone(said["runtime"])
         self.assertEqual(said["reserved_bytes"], 64)
-        (note,) = [note for note in said["notes"] if "host's plane can't be read" in note]
+        (note,) = [note for note in said["notes"] if "host's plane cannot be read" in note]
         self.assertIn("byte ", note)
 
     def test_runtime_of_a_real_capture_is_read(self) -> None:

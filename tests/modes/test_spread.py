@@ -48,7 +48,10 @@ def refuse(host: str = "h9") -> list[record_format.Record | NoAnswer]:
 def spread_of(loaders: Mapping[str, Loader], top: int = 10**6, **options: Any) -> Json:
     """Return the answer of spread without the names of the captures."""
     found = stragglers.spread_of_records(loaders, **options)
-    notes = [*(f"a host can't be read: {why}" for why in found.unreadable), *found.notes]
+    notes = [
+        *(f"a host is left out, because it cannot be read: {why}" for why in found.unreadable),
+        *found.notes,
+    ]
     printed: Json = json.loads(json.dumps({"notes": notes, **fields_of(found, top)}))
     return printed
 
@@ -613,7 +616,10 @@ class Joining(unittest.TestCase):
                 device = ours["devices"][0]["device"]
                 self.assertEqual(
                     said,
-                    {f"b.json and h1 (copy).json are both of host h1, and differ in {device}"},
+                    {
+                        "b.json and h1 (copy).json are both of host h1, but have different figures"
+                        f" for {device}; remove one of the files"
+                    },
                 )
 
     def test_devices_of_one_host_may_be_in_several_files(self) -> None:
@@ -675,7 +681,7 @@ class Joining(unittest.TestCase):
             step["name"] = "jit_train_step(another)"
         answer = spread(run)
         self.assertEqual(answer["cohorts"][0]["n_steps"], 5)
-        self.assertIn("offset", answer["notes"][0])
+        self.assertIn("aligned by index", answer["notes"][0])
         # A single device needs no alignment.
         self.assertEqual(spread(run[:1], device="/device:TPU:0")["notes"], [])
 
@@ -691,12 +697,15 @@ class Joining(unittest.TestCase):
             ]
         first, second = sorted({record["devices"][0]["program"] for record in run})
         n_left_out = {run[0]["devices"][0]["program"]: 2, run[2]["devices"][0]["program"]: 1}
-        left_out = "steps left out that not all devices have used"
-        offset = "executions are aligned by their place in the capture; captures may be offset"
+        left_out = "steps left out, because not all devices have figures for them"
+        offset = (
+            "executions are aligned by index; if captures begin at different executions, the"
+            " comparison is wrong"
+        )
         self.assertEqual(
             spread([*run, run[1]])["notes"],
             [
-                "0 of host h1 is there twice: taken once",
+                "0 of host h1 occurs in several files with equal figures; counted once",
                 f"program {first}: {n_left_out[first]} {left_out}",
                 f"program {first}: {offset}",
                 f"program {second}: {n_left_out[second]} {left_out}",

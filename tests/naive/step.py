@@ -106,8 +106,8 @@ def why_picked(step: Step, steps: list[Step], n_on_line: int) -> str:
     n_as_busy = len(as_busy_as_any(steps))
     clause = f"; typical of {n_as_busy} as busy" if n_as_busy > 1 else ""
     return (
-        f"auto-picked busiest step (idx={step.index}, n_xla_ops_events={step.n_events} of "
-        f"{n_on_line} in {len(steps)} steps{clause})"
+        f"auto-picked the busiest step (index {step.index}, {step.n_events} of {n_on_line} ops in "
+        f"{len(steps)} steps{clause})"
     )
 
 
@@ -240,8 +240,8 @@ class Picked:
         doubtful = [e for e in self.leaves if e.op.is_stack_doubtful]
         if doubtful:
             self.notes.append(
-                f"{len(ops_of(doubtful))} ops ({duration(doubtful)} ps) have a source that is not "
-                "their stack's innermost frame: the stack may be false"
+                f"{len(ops_of(doubtful))} ops ({readable(duration(doubtful))}) have a source that"
+                " is not their stack's innermost frame: the stack may be false"
             )
 
     @property
@@ -352,17 +352,28 @@ def step_time(steps: list[Step]) -> int:
     return sum(step.on_trace.duration for step in steps)
 
 
+def readable(ps: int) -> str:
+    """Write a time in the largest unit of which it has at least one."""
+    power = min((len(str(ps)) - 1) // 3 * 3, 12)
+    if not power:
+        return f"{ps} ps"
+    name = {3: "ns", 6: "us", 9: "ms", 12: "s"}[power]
+    value = ps / 10**power
+    return f"{value:.1f} {name}" if value >= 100 else f"{value:.2f} {name}"
+
+
 def notes_of_all(steps: list[Step]) -> list[str]:
     """Return the notes on time that is in no step's figures."""
     notes = []
     idle = [step for step in steps if step.n_events == 0]
     if idle:
-        notes.append(f"{len(idle)} of {len(steps)} steps have no op ({step_time(idle)} ps)")
+        notes.append(f"{len(idle)} of {len(steps)} steps have no op ({readable(step_time(idle))})")
     spans = [step.on_trace for step in steps]
     between, whole = time_between(spans), whole_time(spans)
     if between > Fraction(whole, 100):
         notes.append(
-            f"{between} ps between steps ({pct(between, whole)} % of the capture) are in no step"
+            f"{readable(between)} between steps"
+            f" ({float(Fraction(100 * between, whole)):.1f} % of the capture) are in no step"
         )
     return notes
 

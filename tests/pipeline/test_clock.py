@@ -440,8 +440,8 @@ class Order(unittest.TestCase):
 
 def note(total: int, worst: int) -> str:
     return (
-        "durations are the device's; by the trace's clock, which trace viewers draw and `steps`"
-        f" lists, those of ops differ by {total} ps in all, one by {worst} ps"
+        "durations are on the device's clock; on the trace's clock, which trace viewers and `steps`"
+        f" use, durations of ops differ by {total} ps in total, by {worst} ps at most"
     )
 
 

@@ -53,9 +53,13 @@ class Planes(unittest.TestCase):
         gpus = ["/device:GPU:1", "/device:GPU:0", "/device:CUSTOM:Megascale Trace"]
         modes = [mode for mode in ALL_MODES if mode not in ("anatomy", "compare")]
         for planes, devices, words in (
-            (["/host:CPU", "Task Environment"], [], "a capture of a host (CPU) alone:"),
-            (["/host:CPU", "/device:GPU:0"], ["/device:GPU:0"], "a capture of GPU, not of a TPU:"),
-            (gpus, gpus, "a capture of GPU and CUSTOM, not of a TPU:"),
+            (["/host:CPU", "Task Environment"], [], "the capture is of a host (CPU) alone;"),
+            (
+                ["/host:CPU", "/device:GPU:0"],
+                ["/device:GPU:0"],
+                "the capture is of GPU, not of a TPU;",
+            ),
+            (gpus, gpus, "the capture is of GPU and CUSTOM, not of a TPU;"),
         ):
             data = encode(Space([Plane(name) for name in planes], ["host"]))
             for mode in sampled(modes, 5):

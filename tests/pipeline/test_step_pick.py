@@ -34,7 +34,7 @@ class StepPick(unittest.TestCase):
         self.assertEqual((step["step_id"], step["step_name"]), (1, "b"))
         self.assertEqual((step["step_window_ps"], step["step_duration_ps"]), ([10, 26], 16))
         self.assertEqual(step["step_source"], "steps")
-        note = "auto-picked busiest step (idx=1, n_xla_ops_events=3 of 6 in 3 steps)"
+        note = "auto-picked the busiest step (index 1, 3 of 6 ops in 3 steps)"
         self.assertEqual(pick_notes(step), [note])
 
     def test_busiest_step_has_most_starts_of_ops(self) -> None:
@@ -59,7 +59,7 @@ class StepPick(unittest.TestCase):
                 step = answer(trace(ops, [*steps, ("idle", 500, 9)]), "summary")
                 self.assertEqual(step["step_id"], typical)
                 note = (
-                    f"auto-picked busiest step (idx={typical}, n_xla_ops_events=1 of {n + 1}"
+                    f"auto-picked the busiest step (index {typical}, 1 of {n + 1} ops"
                     f" in {n + 1} steps; typical of {n} as busy)"
                 )
                 self.assertEqual(pick_notes(step), [note])
@@ -68,7 +68,7 @@ class StepPick(unittest.TestCase):
         for n, middle in ((1, 0), (2, 1), (3, 1), (4, 2)):
             step = self.pick(steps=[(str(i), 1000 + i, 1) for i in range(n)])
             self.assertEqual(step["step_id"], middle)
-            note = f"no op starts in any step; took the middle one (idx={middle})"
+            note = f"no op starts in any step; using the middle step (index {middle})"
             self.assertEqual(pick_notes(step), [note, NO_OP])
 
     def test_steps_are_sorted_by_start(self) -> None:
@@ -89,11 +89,11 @@ class StepPick(unittest.TestCase):
     def test_busiest_of_several_steps_with_the_same_name_is_picked(self) -> None:
         steps = [("x", 20, 10), ("y", 0, 5), ("x", 10, 5), ("y", 40, 9)]
         step = self.pick("--step-id", "x", steps=steps)
-        note = "2 steps are named 'x'; took idx=2, typical of 1 as busy"
+        note = "2 steps are named 'x'; using index 2, typical of 1 as busy"
         self.assertEqual((step["step_window_ps"], pick_notes(step)), ([20, 30], [note]))
         step = self.pick("--step-id", "y", steps=steps)
-        note = "2 steps are named 'y'; took idx=3, the middle one"
-        self.assertEqual((step["step_window_ps"], pick_notes(step)), ([40, 49], [note, NO_OP]))
+        note = "2 steps are named 'y'; using index 3, the middle step"
+        self.assertEqual((step["step_window_ps"], pick_notes(step)), ([40, 49], [NO_OP, note]))
 
     def test_unknown_step_is_refused_with_the_available_steps(self) -> None:
         for steps, names in ((self.STEPS, ["a", "b", "c", "d"]), (None, []), ([], [])):
@@ -110,7 +110,7 @@ class StepPick(unittest.TestCase):
         for step in ("101", "10", "2"):
             detail = run(data, "summary", "--step", step).object["detail"]
             expected = f"no step {step}; the trace has 2 steps, counted from 0"
-            expected += "; one is named so: --step-id 101" if step == "101" else ""
+            expected += "; for the step named 101, pass --step-id 101" if step == "101" else ""
             self.assertEqual(detail, expected)
 
     def test_whole_line_is_the_step_without_steps(self) -> None:
@@ -206,7 +206,7 @@ class StepsRollup(unittest.TestCase):
         self.assertEqual(notes, ["2 of 5 steps have no op (69 ps)"])
         rollup, notes = self.rollup([*steps, ("4", 51, 48)])
         self.assertEqual(rollup["between_steps_pct"], 1.01)
-        between = "1 ps between steps (1.01 % of the capture) are in no step"
+        between = "1 ps between steps (1.0 % of the capture) are in no step"
         self.assertEqual(notes, ["2 of 5 steps have no op (68 ps)", between])
 
     def test_overlapping_steps_have_no_time_between_them(self) -> None:
@@ -252,7 +252,7 @@ class ExecutionsAsSteps(unittest.TestCase):
             # 2 ns + 2000 ps are 1 ns + 3000 ps on the base of the ops.
             self.assertEqual(step["step_window_ps"], [3000, 4000])
             self.assertEqual(step["step_source"], "modules")
-            picked = "auto-picked busiest step (idx=1, n_xla_ops_events=2 of 4 in 3 steps)"
+            picked = "auto-picked the busiest step (index 1, 2 of 4 ops in 3 steps)"
             self.assertEqual(pick_notes(step), [self.NOTE, picked])
 
     def test_executions_are_picked_by_index_and_name(self) -> None:
@@ -276,7 +276,7 @@ class ExecutionsAsSteps(unittest.TestCase):
         for events in ((), invalid[:1], invalid[1:]):
             step = self.answer(events=events)
             self.assertEqual((step["step_source"], step["step_window_ps"]), (None, [1000, 9010]))
-            left_out = "1 events of the XLA Modules line left out: they have no valid time"
+            left_out = "1 events of the XLA Modules line left out, because they have no valid time"
             self.assertEqual(pick_notes(step), [left_out] * len(events) + [WHOLE_LINE])
 
     def test_executions_with_numeric_names_have_separate_rows(self) -> None:

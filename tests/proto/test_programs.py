@@ -235,9 +235,9 @@ class Damaged(unittest.TestCase):
             (b"", "no module"),
             (int_field(1, 5), "field 1"),
             (good + good, "field 1"),
-            (good[:-1], "claims"),
+            (good[:-1], "are left"),
             (b"\xff" * 40, "byte"),
-            (bytes_field(1, bytes_field(3, b"\x12\x7f")), "claims 127 bytes"),
+            (bytes_field(1, bytes_field(3, b"\x12\x7f")), "has 127 bytes, but only 0"),
             (bytes_field(1, bytes_field(3, bytes_field(1, b"\xff"))), "UTF-8"),
         ):
             with self.subTest(what=what, hlo=hlo):

@@ -115,8 +115,8 @@ class Container(unittest.TestCase):
             ((b"s\1\0\0", "r", 1, 1), "snappy"),
             ((b"\0\5\0", "r", 1, 1), "cut off"),
             ((b"", "r", 1, 1), "inside a number"),
-            ((b"\0\1\2x", "r", 1, 2), "2 in 1 bytes"),
-            ((b"\0\2\1\1xx", "r", 1, 2), "holds 2"),
+            ((b"\0\1\2x", "r", 1, 2), "2 bytes in 1 bytes of data"),
+            ((b"\0\2\1\1xx", "r", 1, 2), "there are 2 records"),
             ((b"\0" + b"\xff" * 10 + b"\1", "r", 1, 2), "more than 10 bytes"),
         ]
         for chunk, what in cases:
@@ -286,12 +286,12 @@ class Folders(InFolder):
     def test_plain_file_is_read_before_the_riegeli_file_with_a_note(self) -> None:
         outcome = self.files(pb=SMALL, riegeli=riegeli([chunk_of([SMALL])]))
         self.assertEqual(outcome.object["xplane_file"], "h.xplane.pb")
-        self.assertIn("h.xplane.pb taken, not h.xplane.riegeli", outcome.object["notes"])
+        self.assertIn("using h.xplane.pb instead of h.xplane.riegeli", outcome.object["notes"])
 
     def test_empty_plain_file_is_ignored(self) -> None:
         outcome = self.files(pb=b"", riegeli=riegeli([chunk_of([SMALL])]))
         self.assertEqual(outcome.object["xplane_file"], "h.xplane.riegeli")
-        note = "h.xplane.riegeli taken, not h.xplane.pb, which is empty"
+        note = "using h.xplane.riegeli instead of h.xplane.pb, which is empty"
         self.assertIn(note, outcome.object["notes"])
 
     def test_unfinished_files_are_ignored(self) -> None:

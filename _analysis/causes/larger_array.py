@@ -1,0 +1,142 @@
+"""A matmul that is split so that its largest array crosses the links.
+
+    logits = x @ embedding.T    # x and embedding are split along the contracted dimension, so
+                                # partial sums [batch, time, vocabulary] are reduced
+
+A matmul has three arrays. An all-gather or a reduction next to it moves one of them, and another
+sharding would move the other two instead. It is seen where the array that is moved has more than
+twice the bytes of the other two together on all devices of a group: even to gather both of these
+everywhere would be cheaper. The gain is the exposed time less the same part for what is moved
+instead. It is a `resharding` and always likely, since the line that sets the sharding is elsewhere.
+
+Reductions count in the forward pass only: in the backward pass they sum up gradients over batches.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from _analysis.causes.cause import LIKELY, Cause, Evidence
+from _analysis.causes.graph import DOTS, Value, consumers, is_layout, producers, reach
+from _analysis.causes.resharding import NAME
+from _analysis.causes.sentences import duration, line_says, percent_of, size
+from _analysis.causes.step_program import collective_name_of, place_of_longest
+from _analysis.remedies import CAUSES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
+    from _analysis.causes.step_program import StepProgram
+    from _pipeline.executions import Executions
+    from _proto.hlo.program import Instruction
+
+_GATHER = "all-gather"
+_REDUCTIONS = ("all-reduce", "reduce-scatter")
+# The moved array has this many times the bytes of the other two of its matmul on all devices.
+_FACTOR = 2
+
+
+class _Moved(NamedTuple):
+    """A collective next to matmuls: the bytes of the array it moves and of their other arrays."""
+
+    executions: Executions
+    n_devices: int
+    n_bytes: int
+    n_others: int
+
+    @property
+    def saved(self) -> int:
+        return self.executions.total * (self.n_bytes - self.n_others) // self.n_bytes
+
+
+def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
+    """Find such matmuls; `left_out` has the ids of executions that belong to other causes."""
+    gathered, reduced = [], []
+    for executions in of.collectives:
+        if executions.total * 20 < of.floor or id(executions) in left_out:
+            continue
+        name = collective_name_of(executions.op)
+        if name == _GATHER and (moved := _gathered(executions)):
+            gathered.append(moved)
+        elif name in _REDUCTIONS and (moved := _reduced(executions)):
+            reduced.append(moved)
+    causes = []
+    if gathered:
+        causes.append(_cause(of, gathered, "gathers an operand", "the other operand and result"))
+    if reduced:
+        causes.append(_cause(of, reduced, "reduces partial sums", "both operands"))
+    return causes
+
+
+def _gathered(executions: Executions) -> _Moved | None:
+    here = executions.op.instruction
+    if here is None:
+        return None
+    walk = reach([Value(here)], consumers, _is_same)
+    dots = {value.instruction for value in walk.stopped}
+    if not dots or any(dot.opcode not in DOTS for dot in dots):
+        return None
+    passed = {value.instruction for value in walk.passed}
+    others = {operand for dot in dots for operand in dot.operands if operand not in passed}
+    return _moved(executions, [here], [*others, *dots])
+
+
+def _reduced(executions: Executions) -> _Moved | None:
+    here = executions.op.instruction
+    if here is None:
+        return None
+    dots = {value.instruction for value in reach([Value(here)], producers, _is_same).stopped}
+    if not dots or any(dot.opcode not in DOTS or _is_backward(dot) for dot in dots):
+        return None
+    return _moved(executions, dots, {operand for dot in dots for operand in dot.operands})
+
+
+def _is_same(value: Value) -> bool:
+    return value.instruction.opcode == "convert" or is_layout(value.instruction)
+
+
+def _is_backward(dot: Instruction) -> bool:
+    return dot.op_name is None or (
+        "transpose(" in dot.op_name and "rematted_computation" not in dot.op_name
+    )
+
+
+def _moved(
+    executions: Executions, moved: Iterable[Instruction], others: Iterable[Instruction]
+) -> _Moved | None:
+    who = executions.op.inside.who if executions.op.inside else None
+    n_bytes, n_others = _bytes_of(moved), _bytes_of(others)
+    if not who or not who.size or not n_bytes or not n_others:
+        return None
+    n_others *= who.size
+    if n_bytes <= _FACTOR * n_others:
+        return None
+    return _Moved(executions, who.size, n_bytes, n_others)
+
+
+def _bytes_of(instructions: Iterable[Instruction]) -> int | None:
+    sizes = [array.n_bytes for i in instructions for array in i.arrays or ()]
+    return sum(n for n in sizes if n) if sizes and None not in sizes else None
+
+
+def _cause(of: StepProgram, rows: list[_Moved], action: str, others: str) -> Cause:
+    members = [moved.executions for moved in rows]
+    gain = sum(moved.saved for moved in rows)
+    total = sum(executions.total for executions in members)
+    largest = max(rows, key=lambda moved: moved.executions.total)
+    place = place_of_longest(members)
+    name = collective_name_of(largest.executions.op)
+    more = f" ({len(rows) - 1} more like it)" if len(rows) > 1 else ""
+    return Cause(
+        NAME,
+        gain,
+        f"The {name} at {line_says(place)} {action} of a matmul, {size(largest.n_bytes)} among "
+        f"{largest.n_devices} devices, although {others} are only {size(largest.n_others)} on all "
+        f"of them together{more}. {duration(total)} are exposed, and with another sharding "
+        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) would be saved.",
+        CAUSES["resharding, matmul"],
+        LIKELY,
+        Evidence(members, collective=name, n_participants=largest.n_devices),
+        *place,
+    )

@@ -1,0 +1,74 @@
+"""Print the main table of an answer as CSV, with the exact values of the JSON."""
+
+from __future__ import annotations
+
+import json
+
+from _output.characters import escaped
+from _output.screens import screen_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    Json = dict[str, Any]
+
+NEEDS_QUOTES = frozenset(',"\r\n')
+
+
+def csv_of(fields: Json, *, is_terminal: bool = False) -> str:
+    """Return the rows of the main table, or the reason for no answer."""
+    if fields["status"] != "ok":
+        return lines_of(("reason", "detail"), [fields], is_terminal)
+    rows, columns = main_table(fields)
+    return lines_of(columns, rows, is_terminal)
+
+
+def main_table(fields: Json) -> tuple[list[Json], Sequence[str]]:
+    """Return the rows and columns of the main table; joined rows begin with their program."""
+    path = screen_of(fields["mode"]).MAIN
+    outer, _, inner = path.partition("[].")
+    if inner:
+        rows = [
+            {"program": whole["program"], **row} for whole in fields[outer] for row in whole[inner]
+        ]
+    else:
+        rows = fields[outer]
+    # Optional columns follow the first row's.
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    return rows, columns or declared_columns(fields["mode"], outer, inner)
+
+
+def declared_columns(mode: str, outer: str, inner: str) -> list[str]:
+    """Return the columns of a table without rows."""
+    from typing import get_args
+
+    from _output.declared import answer_of, fields_of
+
+    declared: Any = answer_of(mode)
+    for name in filter(None, (outer, inner)):
+        (of,) = (field.type for field in fields_of(declared) if field.name == name)
+        (declared,) = get_args(of)
+    columns = [field.name for field in fields_of(declared) if field.is_required]
+    return ["program", *columns] if inner else columns
+
+
+def lines_of(columns: Sequence[str], rows: Iterable[Json], is_terminal: bool) -> str:
+    lines = [columns, *([text_of(row.get(name)) for name in columns] for row in rows)]
+    return "".join(f"{','.join(field_of(text, is_terminal) for text in line)}\n" for line in lines)
+
+
+def text_of(value: Any) -> str:
+    """Return a text as it is, nothing for null, and JSON for all else."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def field_of(text: str, is_terminal: bool) -> str:
+    if is_terminal and not text.isprintable():
+        text = "".join(one if one.isprintable() else escaped(one) for one in text)
+    return '"' + text.replace('"', '""') + '"' if NEEDS_QUOTES & set(text) else text

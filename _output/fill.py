@@ -1,0 +1,428 @@
+"""Fill the sentences and tables of a mode with the figures of an answer.
+
+`_output/text.py` and `_output/markdown.py` print the result.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from _output.figures import (
+    FIGURES,
+    NO_UNIT,
+    PERCENTS,
+    UNITS,
+    UNKNOWN,
+    decimals_of,
+    figure,
+    is_time,
+    name_of,
+    rounded,
+    unit_of,
+)
+from _output.screen import Each, Says, Section
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any, Final, TypeAlias
+
+    from _output.figures import Unit
+    from _output.screen import Column, End, Part, Table, View
+
+    Json = dict[str, Any]
+    Span: TypeAlias = "str | Figure | Name"
+
+INDENT: Final = "  "
+# The depth beyond which names are not indented further.
+DEEPEST: Final = 10
+
+
+class Figure(NamedTuple):
+    """A figure in a sentence or a cell."""
+
+    value: Any
+    kind: str
+    null: str = UNKNOWN
+
+
+class Name(NamedTuple):
+    """A name, which can have any characters."""
+
+    text: str
+    kind: str = "name"
+
+
+class Paragraph(NamedTuple):
+    """A filled sentence."""
+
+    spans: Sequence[Span]
+    is_new: bool = False
+    continues: bool = False
+
+
+class Grid(NamedTuple):
+    """A filled table: for each column its cells, and the sentences below rows."""
+
+    title: Sequence[Span]
+    columns: Sequence[Column]
+    cells: Sequence[Sequence[Span]]
+    below: Mapping[int, Sequence[Span]]
+    follows: bool
+
+
+class Block(NamedTuple):
+    """A sentence or table, and the unit of its times."""
+
+    part: Paragraph | Grid
+    unit: Unit
+
+
+def filled(part: Part, fields: Json, view: View) -> Iterator[Block]:
+    """Yield the sentences and tables of a part, none if the object lacks one of its fields."""
+    try:
+        if isinstance(part, Each):
+            for row in rows_at(fields, part.rows):
+                for inner in part.parts:
+                    yield from filled(inner, row, view)
+        else:
+            parts = part.parts if isinstance(part, Section) else (part,)
+            found: list[Paragraph | Grid] = []
+            for inner in parts:
+                for one in _part_filled(inner, fields, view):
+                    before = found[-1] if found else None
+                    if (
+                        isinstance(one, Paragraph)
+                        and one.continues
+                        and isinstance(before, Paragraph)
+                    ):
+                        gap = "" if str(one.spans[0]).startswith(";") else " "
+                        found[-1] = before._replace(spans=[*before.spans, gap, *one.spans])
+                    else:
+                        found.append(one)
+            unit = unit_of((time for one in found for time in _times_in(one)), "time")
+            yield from (Block(one, unit) for one in found)
+    except Missing:
+        return
+
+
+def _part_filled(part: Says | Table, fields: Json, view: View) -> list[Paragraph | Grid]:
+    try:
+        if isinstance(part, Says):
+            if not holds(fields, part.when):
+                return []
+            is_new = part.text.startswith("\n")
+            spans = spans_of(part.text.removeprefix("\n"), fields)
+            return [Paragraph(spans, is_new, part.continues)]
+        grid = grid_of(part, fields, view)
+    except Missing:
+        return []
+    return [grid] if grid else []
+
+
+def _times_in(part: Paragraph | Grid) -> Iterator[Any]:
+    if isinstance(part, Paragraph):
+        spans = [*part.spans]
+    else:
+        spans = [*part.title, *(cell for cells in part.cells for cell in cells)]
+    for span in spans:
+        if isinstance(span, Figure) and is_time(span.kind):
+            yield from span.value.values() if isinstance(span.value, dict) else (span.value,)
+
+
+# ----------------------------------------------------------------------------------------------
+# Fields of the JSON.
+
+
+class Missing(Exception):
+    """The object has no such field."""
+
+
+def at(value: Any, path: str) -> Any:
+    """Return the value at a path; null below a null or beyond the end of a list."""
+    for part in path.split("."):
+        if value is None:
+            return None
+        if isinstance(value, list):
+            value = value[int(part)] if int(part) < len(value) else None
+        elif part in value:
+            value = value[part]
+        else:
+            raise Missing(path)
+    return value
+
+
+def has(fields: Json, path: str) -> bool:
+    """Return True if the object has the field, which can be null."""
+    try:
+        at(fields, path)
+    except Missing:
+        return False
+    return True
+
+
+def known_at(fields: Json, path: str) -> Any:
+    return at(fields, path) if has(fields, path) else None
+
+
+def holds(fields: Json, when: str) -> bool:
+    """Return True if all conditions hold, which are separated by blanks."""
+    try:
+        return all(
+            bool(at(fields, name.removeprefix("!"))) is not name.startswith("!")
+            for name in when.split()
+        )
+    except Missing:
+        return False
+
+
+def rows_at(fields: Json, path: str) -> list[Json]:
+    """Return the rows of a table; in a joined list `^` is the number of the outer row, from 1."""
+    first, _, rest = path.partition("[].")
+    found = at(fields, first)
+    if rest:
+        return [
+            {**row, "^": i}
+            for i, outer in enumerate(found or (), 1)
+            for row in rows_at(outer, rest)
+        ]
+    if isinstance(found, dict):
+        return [
+            {"key": key, **(value if isinstance(value, dict) else {"value": value})}
+            for key, value in found.items()
+        ]
+    return [row if isinstance(row, dict) else {"value": row} for row in found or ()]
+
+
+# ----------------------------------------------------------------------------------------------
+# Sentences.
+
+FIELD_RE = re.compile(r"\{([^{}:]+):?(\w*)\}")
+
+
+def spans_of(text: str, fields: Json) -> list[Span]:
+    """Return a sentence with its figures and names."""
+    spans: list[Span] = []
+    end = 0
+    for match in FIELD_RE.finditer(text):
+        kind = match[2] or "name"
+        value = at(fields, match[1])
+        is_figure = kind in FIGURES
+        spans.append(text[end : match.start()])
+        spans.append(Figure(value, kind) if is_figure else Name(name_of(value, kind), kind))
+        end = match.end()
+    spans.append(text[end:])
+    return [span for span in spans if span]
+
+
+def with_unit(span: Figure, unit: Unit) -> Iterator[tuple[str, str, str]]:
+    """Yield the figures of a field in a sentence: key if it is a map, figure, and unit."""
+    if isinstance(span.value, dict):
+        pairs = sorted(span.value.items(), key=lambda item: -item[1])
+        values = [(key, value) for key, value in pairs if value] or [("", 0)]
+    else:
+        values = [("", span.value)]
+    for key, value in values:
+        name, size = unit if is_time(span.kind) else unit_of([value], span.kind)
+        if value is None:
+            yield key, span.null, ""
+            continue
+        decimals = decimals_of(int(value), size) if span.kind in UNITS else 0
+        if value and span.kind in UNITS and not rounded(int(value), size, decimals):
+            # A figure that is too small for the common unit has its own.
+            name, size = unit_of([value], span.kind)
+            decimals = decimals_of(int(value), size)
+        shown = figure(value, span.kind, size, decimals)
+        no_unit = span.kind in UNITS and not int(value)
+        yield key, shown, "%" if span.kind in PERCENTS else "" if no_unit else name
+
+
+# ----------------------------------------------------------------------------------------------
+# Tables.
+
+
+def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
+    if (table.only == "all" and not view.shows_all) or (table.only == "top" and not view.top):
+        return None
+    rows, hidden = shown_rows(table, fields, view)
+    ends = [end for end in table.ends if holds(fields, end.when)]
+    # Without a sum of hidden rows there is nothing to say about them.
+    if not rows and not ends and not (hidden and table.tail):
+        return None
+    if len(rows) + len(hidden) < table.fewest and not view.shows_all:
+        return None
+    of_all = [*rows, *hidden]
+    columns = [
+        column
+        for column in table.columns
+        if not of_all or any(has(row, path) for row in of_all for path in paths_of(column))
+    ]
+    if table.group:
+        rows = table.group(rows)
+    n_more = known_at(fields, table.omitted) if table.omitted else 0
+    cells = []
+    for column in columns:
+        texts = [cell_of(column, row) for row in rows]
+        if hidden or n_more:
+            texts.append(more_cell(column, columns, table, fields, hidden, is_first=not rows))
+        cells.append([*texts, *(end_cell(column, end, fields) for end in ends)])
+    # Leave out columns without any value.
+    kept = [i for i, texts in enumerate(cells) if any(texts)]
+    template = table.below_all if view.shows_all else table.below
+    below = {i: spans_of(template, row) for i, row in enumerate(rows) if knows(row, template)}
+    title = spans_of(table.title, fields)
+    return Grid(title, [columns[i] for i in kept], [cells[i] for i in kept], below, table.follows)
+
+
+def knows(row: Json, template: str) -> bool:
+    """Return True if a row has a value for each field of a sentence."""
+    paths = [path for path, _ in FIELD_RE.findall(template)]
+    return bool(paths) and all(known_at(row, path) is not None for path in paths)
+
+
+def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list[Json]]:
+    """Return the rows to show, and those to hide."""
+    rows = rows_at(fields, table.rows)
+    if table.unless_0:
+        rows = [row for row in rows if at(row, table.unless_0)]
+    if table.derive:
+        rows = table.derive(rows, view)
+    if table.by:
+        rows.sort(key=lambda row: -(at(row, table.by) or 0))
+    hidden = []
+    most = view.top if table.takes_top and view.top is not None else table.most
+    if view.shows_all:
+        most = view.top if table.takes_top and view.top is not None else len(rows)
+    elif table.size:
+        whole = int(known_at(fields, table.whole) or 0) if table.whole else 100
+        hidden = [row for row in rows if is_small(at(row, table.size), whole, table.part)]
+        rows = [row for row in rows if not is_small(at(row, table.size), whole, table.part)]
+    if most:
+        rows, hidden = rows[:most], [*rows[most:], *hidden]
+    elif table.takes_top:
+        # `--top 0` leaves out the table.
+        rows, hidden = [], []
+    return rows, hidden
+
+
+def is_small(value: Any, whole: int, part: int) -> bool:
+    number = int(value) if isinstance(value, str) else value
+    return number is not None and abs(number) * part < whole
+
+
+def is_figure(column: Column) -> bool:
+    return column.kind in FIGURES
+
+
+def cell_of(column: Column, row: Json) -> Span:
+    value = value_in(row, column)
+    if is_figure(column):
+        is_blank = bool(column.of) and known_at(row, column.of) is None
+        # A row that sums others has no field for columns that cannot be summed.
+        is_blank = is_blank or not any(has(row, path) for path in paths_of(column))
+        is_blank = is_blank or (value is None and not column.null)
+        # A loop of one trip is none.
+        is_blank = is_blank or (column.kind == "trips" and value == 1)
+        return "" if is_blank else Figure(value, column.kind, column.null)
+    text = name_of(value, column.kind, column.null)
+    if not any(has(row, path) for path in paths_of(column)):
+        text = ""
+    if column.depth:
+        text = INDENT * min(at(row, column.depth), DEEPEST) + text
+    for template in column.also:
+        path = FIELD_RE.findall(template)[0][0]
+        if known_at(row, path) not in (None, "", [], {}):
+            text += plain(spans_of(template, row))
+    return Name(text, column.kind) if text else ""
+
+
+def plain(spans: Sequence[Span]) -> str:
+    """Return a sentence without times as a text."""
+    texts = []
+    for span in spans:
+        if isinstance(span, Figure):
+            texts += [f"{text} {unit}".rstrip() for _, text, unit in with_unit(span, NO_UNIT)]
+        else:
+            texts.append(span.text if isinstance(span, Name) else span)
+    return "".join(texts)
+
+
+def more_cell(
+    column: Column,
+    columns: Sequence[Column],
+    table: Table,
+    fields: Json,
+    hidden: Sequence[Json],
+    *,
+    is_first: bool,
+) -> Span:
+    """Return a cell of the row that counts what is hidden or not in the JSON."""
+    path = table.tail.get(column.heading)
+    if path is not None and is_figure(column):
+        values = [value_in(row, column) for row in hidden]
+        if path and has(fields, path):
+            values.append(at(fields, path))
+        known = [int(value) if column.kind in UNITS else value for value in values if value]
+        return Figure(sum(known), column.kind)
+    if column is not label_of(columns):
+        return ""
+    n_hidden = sum(row.get("n_merged", 1) for row in hidden)
+    n_more = n_hidden + int((known_at(fields, table.omitted) if table.omitted else 0) or 0)
+    more = "" if is_first else "more "
+    option = " (--all)" if n_hidden else ""
+    return Name(f"{n_more} {more}{plural(table.what, n_more)}{option}", "word")
+
+
+def plural(noun: str, n: int) -> str:
+    if n == 1:
+        return noun
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}{'es' if noun[-1] == 's' else 's'}"
+
+
+def label_of(columns: Sequence[Column]) -> Column | None:
+    """Return the column for texts of last rows: the first file, else the first name."""
+    names = [column for column in columns if not is_figure(column)]
+    kinds = (("file",), ("name", "op"), ("word",))
+    found = (column for wanted in kinds for column in names if column.kind in wanted)
+    return next(found, None)
+
+
+def end_cell(column: Column, end: End, fields: Json) -> Span:
+    of_end = end.cells.get(column.heading)
+    if not of_end:
+        return ""
+    if is_figure(column):
+        return Figure(at(fields, of_end), column.kind) if has(fields, of_end) else ""
+    return Name(plain(spans_of(of_end, fields)), "word")
+
+
+def paths_of(column: Column) -> Sequence[str]:
+    return (column.path,) if isinstance(column.path, str) else column.path
+
+
+def value_in(row: Json, column: Column) -> Any:
+    for path in paths_of(column):
+        value = known_at(row, path)
+        if value not in (None, "", {}, []):
+            return value
+    return None
+
+
+def texts_of(column: Column, cells: Sequence[Span], time: Unit) -> tuple[str, list[str]]:
+    """Return the unit of a column, and its cells as texts."""
+    values = [cell.value for cell in cells if isinstance(cell, Figure) and cell.value is not None]
+    largest = max((abs(int(value)) for value in values), default=0) if column.kind in UNITS else 0
+    unit, size = NO_UNIT
+    if largest:
+        unit, size = time if is_time(column.kind) else unit_of(values, column.kind)
+    decimals = decimals_of(largest, size) if largest else 0
+    texts = []
+    for cell in cells:
+        if isinstance(cell, Figure):
+            known = cell.value is not None
+            shown = figure(cell.value, cell.kind, size, decimals) if known else cell.null
+            texts.append(shown)
+        else:
+            texts.append(cell.text if isinstance(cell, Name) else cell)
+    return unit, texts

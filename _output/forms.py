@@ -1,0 +1,61 @@
+"""Print an answer in another form than JSON: text, Markdown or CSV."""
+
+from __future__ import annotations
+
+import os
+
+from _output.screen import View
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol, TextIO
+
+    from _output.text import Style
+
+    Json = dict[str, Any]
+
+    class Request(Protocol):
+        """What this file reads of the command line."""
+
+        @property
+        def shows_all(self) -> bool: ...
+        @property
+        def merges(self) -> bool: ...
+        @property
+        def top(self) -> int | None: ...
+
+
+def in_form(form: str, fields: Json, request: Request | None, stream: TextIO | None) -> str:
+    """Return an answer as it is printed to this stream."""
+    is_terminal = stream is not None and stream.isatty()
+    if form == "csv":
+        from _output.csv import csv_of
+
+        return csv_of(fields, is_terminal=is_terminal)
+    view = View()
+    if request:
+        view = View(request.shows_all, request.merges, request.top)
+    encoding = stream.encoding if stream else "ascii"
+    if form == "markdown":
+        from _output.markdown import markdown_of
+
+        return markdown_of(fields, encoding, view)
+    from _output.text import text_of
+
+    return text_of(fields, encoding, view, style_of(stream, is_terminal=is_terminal))
+
+
+def style_of(stream: TextIO | None, *, is_terminal: bool) -> Style:
+    """Return the width of a stream, by COLUMNS or its terminal, and whether it has colours."""
+    from _output.text import WIDTH, Style
+
+    width = os.environ.get("COLUMNS", "")
+    columns = int(width) if width.isascii() and width.isdigit() else 0
+    if not columns and is_terminal and stream:
+        # `shutil.get_terminal_size` does this, too, but is slow to import.
+        try:
+            columns = os.get_terminal_size(stream.fileno()).columns
+        except OSError:
+            columns = 0
+    has_colours = is_terminal and not os.environ.get("NO_COLOR")
+    return Style(columns or WIDTH, has_colours and os.environ.get("TERM") != "dumb")

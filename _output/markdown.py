@@ -1,0 +1,150 @@
+"""Show an answer as GitHub Markdown, for pull requests and job summaries.
+
+Names are code spans, because `<none>`, `__init__.py`, `@x` and `#1` would be read as markup. In
+sentences that are not ours alone, such as notes, words that could be markup are code spans.
+"""
+
+from __future__ import annotations
+
+import re
+
+from _output.characters import Characters
+from _output.figures import WORDS
+from _output.fill import Figure, Grid, Name, is_figure, texts_of, with_unit
+from _output.screen import View
+from _output.screens import blocks_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Final
+
+    from _output.figures import Unit
+    from _output.fill import Span
+
+    Json = dict[str, Any]
+
+# Kinds of names that are sentences.
+PROSE: Final = (*WORDS, "whole", "clause")
+BACKTICKS_RE = re.compile(r"`+")
+# Opening and closing punctuation around a word, which stays outside of its code span.
+PARTS_RE = re.compile(r"\A([\"'(]*)(.*?)([\"').,;:!?]*)\Z", re.DOTALL)
+# A word without markup: no emphasis, tag, link, mention or reference.
+PLAIN_RE = re.compile(r"[^\W_]*(?:(?:[-+/.,:'%=…]|(?<=[^\W_])_(?=[^\W_]))[^\W_]*)*")
+EMOJI_RE = re.compile(r":\w+:")
+# The start of a list, heading or quotation.
+BLOCK_RE = re.compile(r"\A(\d*)([-+*>#]|(?<=\d)[.)])(?= |\Z)")
+
+
+def markdown_of(fields: Json, encoding: str, view: View | None = None) -> str:
+    """Return an answer as Markdown for a stream with this encoding."""
+    page = Page(Characters(encoding))
+    return "\n\n".join(page.blocks(fields, view or View())) + "\n"
+
+
+class Page:
+    """Writes an answer for one stream."""
+
+    def __init__(self, characters: Characters) -> None:
+        self.characters = characters
+
+    def blocks(self, fields: Json, view: View) -> Iterator[str]:
+        if fields.get("headline"):
+            yield self.prose(fields["headline"])
+        lines: list[str] = []
+        for block in blocks_of(fields, view):
+            if isinstance(block.part, Grid):
+                if lines:
+                    yield "  \n".join(lines)
+                    lines = []
+                yield from self.table(block.part, block.unit)
+                continue
+            if block.part.is_new and lines:
+                yield "  \n".join(lines)
+                lines = []
+            lines.append(self.sentence(block.part.spans, block.unit))
+        if lines:
+            yield "  \n".join(lines)
+        if fields.get("next_steps"):
+            steps = fields["next_steps"]
+            commands = ((self.code(step["command"]), self.prose(step["why"])) for step in steps)
+            yield "**next**\n\n" + "\n".join(f"- {command}: {why}" for command, why in commands)
+        if fields["notes"]:
+            notes = dict.fromkeys(fields["notes"])
+            yield "**notes**\n\n" + "\n".join(f"- {self.prose(note)}" for note in notes)
+
+    def table(self, grid: Grid, time: Unit) -> Iterator[str]:
+        columns = []
+        for column, cells in zip(grid.columns, grid.cells, strict=True):
+            unit, texts = texts_of(column, cells, time)
+            is_plain = is_figure(column) or column.kind in WORDS
+            heading = f"{column.heading} {self.characters.unit(unit)}".rstrip()
+            shown = [
+                self.cell(text, is_plain or is_word(cell))
+                for text, cell in zip(texts, cells, strict=True)
+            ]
+            columns.append([heading, "---:" if is_figure(column) else ":---", *shown])
+        title = self.sentence(grid.title, time)
+        if title:
+            yield f"**{title}**"
+        yield "\n".join(f"| {' | '.join(cells)} |" for cells in zip(*columns, strict=True))
+        if grid.below:
+            yield "\n".join(f"- {self.sentence(below, time)}" for below in grid.below.values())
+
+    def cell(self, text: str, is_plain: bool) -> str:
+        return self.prose(text) if is_plain else self.code(text.strip(), is_in_table=True)
+
+    def sentence(self, spans: Sequence[Span], unit: Unit) -> str:
+        text = "".join(self.span(span, unit) for span in spans)
+        return BLOCK_RE.sub(r"\1\\\2", text)
+
+    def span(self, span: Span, unit: Unit) -> str:
+        if isinstance(span, Figure):
+            shown = (
+                " ".join(filter(None, (key and self.code(key), text, self.characters.unit(name))))
+                for key, text, name in with_unit(span, unit)
+            )
+            return ", ".join(shown)
+        if isinstance(span, str):
+            return span
+        return self.prose(span.text) if span.kind in PROSE else self.code(span.text)
+
+    def prose(self, text: str) -> str:
+        """Return a sentence with code spans for words that could be markup."""
+        seen = self.characters.prose(text)
+        text = " ".join(map(self.word, seen.split(" ")))
+        return BLOCK_RE.sub(r"\1\\\2", text)
+
+    def word(self, word: str) -> str:
+        if EMOJI_RE.search(word):
+            return self.code(word)
+        before, core, after = PARTS_RE.findall(word)[0]
+        return f"{before}{core if is_plain(core) else self.code(core)}{after}"
+
+    def code(self, text: str, *, is_in_table: bool = False) -> str:
+        """Return a code span with a text as it is."""
+        text = self.characters.seen(text)
+        if not text:
+            return ""
+        if is_in_table and "\\|" in text:
+            # A backslash before the escaped `|` would escape the backslash.
+            marked = (f"&#{ord(one)};" if not one.isalnum() else one for one in text)
+            return f"<code>{''.join(marked)}</code>"
+        longest = max((len(ticks) for ticks in BACKTICKS_RE.findall(text)), default=0)
+        fence = "`" * (longest + 1)
+        pad = " " if text.startswith("`") or text.endswith("`") else ""
+        if text.startswith(" ") and text.endswith(" ") and text.strip():
+            pad = " "
+        shown = text.replace("|", "\\|") if is_in_table else text
+        return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def is_plain(word: str) -> bool:
+    """Return True for a word that GitHub shows as it is."""
+    is_link = "://" in word or word.startswith("www.")
+    return PLAIN_RE.fullmatch(word) is not None and not is_link
+
+
+def is_word(cell: Span) -> bool:
+    """Return True for a cell of our own words, such as the number of hidden rows."""
+    return isinstance(cell, Name) and cell.kind in WORDS

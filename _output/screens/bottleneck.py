@@ -1,0 +1,145 @@
+"""Show bottleneck: causes, classes, and the lines that lose most."""
+
+from __future__ import annotations
+
+from _output.screen import Column, Says, Section, Table
+from _output.screens.shared import CLASS, LINE, LOOP, LOST, PEERS, RUNS, SCOPE, STEP_SHARE, TIME
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from _output.screen import Part
+
+    Json = dict[str, Any]
+
+MAIN: Final = "findings"
+LINE_FIELDS: Final = ("source_user", "source_inner", "agg_key")
+
+
+def with_sums(findings: list[Json]) -> list[Json]:
+    """Put the findings of a line after their sum; the line that loses most comes first."""
+    lines: dict[Any, list[Json]] = {}
+    for row in findings:
+        place = next((row[name] for name in LINE_FIELDS if row.get(name)), None)
+        lines.setdefault(place, []).append(row)
+    rows = []
+    for members in sorted(lines.values(), key=lambda members: -lost_by(members)):
+        if len(members) == 1:
+            rows += members
+            continue
+        line = {name: members[0].get(name) for name in LINE_FIELDS}
+        sums = {name: sum(row[name] or 0 for row in members) for name in ("dur_ps", "pct_of_step")}
+        rows.append({**line, **sums, "lost_ps": lost_by(members)})
+        rows += ({name: row[name] for name in row if name not in LINE_FIELDS} for row in members)
+    return rows
+
+
+def lost_by(findings: list[Json]) -> int:
+    return sum(row["lost_ps"] or 0 for row in findings)
+
+
+WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=12)
+
+PARTS: tuple[Part, ...] = (
+    PEERS,
+    Table(
+        "",
+        "causes",
+        (
+            Column("gain", "gain_ps", "time", of="gain_ps"),
+            Column("%", "gain_pct_of_step", "percent", of="gain_ps"),
+            Column("why", "cause", "word", also=(" ({confidence})",)),
+            Column("line", ("source_user", "source_inner"), "file", null=""),
+        ),
+        size="gain_ps",
+        part=100,
+        most=3,
+        takes_top=True,
+        what="cause",
+        below="{says:clause}",
+        below_all="{says:whole} What helps: {what_helps:whole}",
+    ),
+    Section(
+        (
+            Table(
+                "",
+                "budget",
+                (
+                    Column("where the step goes", "class", "word"),
+                    TIME,
+                    STEP_SHARE,
+                    Column("at roof", "at_roof_ps", "time", of="n_executions"),
+                    Column("lost", "lost_ps", "time", of="n_executions"),
+                    Column("can hide", "hideable_ps", "time", null=""),
+                    Column("runs", "n_executions", "count", null=""),
+                ),
+                unless_0="dur_ps",
+                size="dur_ps",
+                part=100,
+                what="class",
+                tail={"time": ""},
+            ),
+            Says(
+                "The chip needs {speed_of_light.at_least_ps:time} to"
+                " {speed_of_light.at_most_ps:time}."
+            ),
+            Says(
+                "MFU {mfu_at_least:share} at least.",
+                when="mfu_at_least !recompute_total_dur_ps",
+                continues=True,
+            ),
+            Says(
+                "MFU {mfu_at_least:share} at least, {hfu_at_least:share} with recomputation"
+                " ({recompute_total_dur_ps:time}).",
+                when="mfu_at_least recompute_total_dur_ps",
+                continues=True,
+            ),
+            Says("MFU unknown: no flops are known.", when="!mfu_at_least", continues=True),
+            Says("MFU {mfu:share} by the flops that were given.", when="mfu", continues=True),
+            Says("{tokens_per_s:number} tokens a second.", when="tokens_per_s", continues=True),
+        )
+    ),
+    Table(
+        "",
+        "findings",
+        (
+            LOST,
+            TIME,
+            STEP_SHARE,
+            Column("lines that lose most", LINE.path, "file", least=20),
+            CLASS,
+            WHAT,
+            LOOP,
+            SCOPE,
+        ),
+        size="dur_ps",
+        most=3,
+        takes_top=True,
+        what="finding",
+        omitted="tail.n_findings_omitted",
+        tail={"time": "tail.dur_ps", "lost": "tail.lost_ps"},
+        group=with_sums,
+        follows=True,
+        below_all="{shape:shape}: {what_helps:whole}",
+    ),
+    Table(
+        "",
+        "kernels_of_unknown_cost",
+        (
+            TIME,
+            STEP_SHARE,
+            RUNS,
+            Column("kernels of unknown cost", "kernel"),
+            Column("line", ("source_user", "source_inner"), "file", least=24),
+            SCOPE,
+        ),
+        size="dur_ps",
+        most=3,
+        takes_top=True,
+        what="kernel",
+        omitted="tail.n_kernels_omitted",
+        tail={"time": "tail.kernels_dur_ps"},
+        follows=True,
+    ),
+)

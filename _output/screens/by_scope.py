@@ -1,0 +1,49 @@
+"""Show by_scope: the tree of scopes."""
+
+from __future__ import annotations
+
+from _output.screen import Column, End, Says, Table
+from _output.screens.shared import LIKELY, RUNS, STEP_SHARE, TIME, TOTAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from _output.screen import Part
+
+MAIN: Final = "scopes"
+
+PARTS: tuple[Part, ...] = (
+    Table(
+        "scopes with everything below; self is only the scope's own ops, again is recomputation",
+        "scopes",
+        (
+            Column("scope", "name", null="(all)", depth="depth"),
+            TOTAL,
+            Column("self", "self_dur_ps", "time"),
+            STEP_SHARE,
+            Column("fwd", "phases.forward", "time", null=""),
+            Column("bwd", "phases.backward", "time", null=""),
+            Column("again", "phases.recompute", "time", null=""),
+            Column("comm", "kinds.comm", "time", null=""),
+        ),
+        size="total_dur_ps",
+        what="scope",
+        tail={"self": ""},
+        ends=(
+            End(
+                "no_scope.n_executions",
+                {"scope": "(no scope)", "time": "no_scope.dur_ps", "comm": "no_scope.kinds.comm"},
+            ),
+        ),
+    ),
+    Says("{n_scopes_omitted:count} deeper scopes are in --depth all", when="n_scopes_omitted"),
+    Table(
+        "ops without a scope, by the line of the data that they move or wait for",
+        "no_scope.likely_sources",
+        (TIME, RUNS, Column("by", "source_is", "word", null="", least=8), LIKELY),
+        size="dur_ps",
+        what="line",
+        tail={"time": ""},
+    ),
+)

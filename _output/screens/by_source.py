@@ -1,0 +1,51 @@
+"""Show by_source: the groups of ops of one stack and kind."""
+
+from __future__ import annotations
+
+from _output.screen import Column, Says, Section, Table
+from _output.screens.shared import KIND, LINE, LOOP, MOSTLY, PHASES, RUNS, STEP_SHARE, TOTAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from _output.screen import Part
+
+MAIN: Final = "groups"
+
+PARTS: tuple[Part, ...] = (
+    Section(
+        (
+            Says(
+                "left out: {totals.left_out_ps.comm:time} of communication (--include-comm)",
+                when="totals.left_out_ps.comm",
+            ),
+            Says(
+                "left out: {totals.left_out_ps.data_move:time} of data movement"
+                " (--include-data-move)",
+                when="totals.left_out_ps.data_move",
+            ),
+        )
+    ),
+    Table(
+        "{totals.n_groups_total:count} groups of ops of one stack and kind; math takes"
+        " {totals.compute_duration_ps:time}",
+        "groups",
+        (
+            TOTAL,
+            STEP_SHARE,
+            RUNS,
+            KIND,
+            PHASES,
+            MOSTLY,
+            LOOP,
+            Column("scope", "scopes.0.scope", "file", null=""),
+            LINE,
+        ),
+        by="total_dur_ps",
+        size="total_dur_ps",
+        what="group",
+        omitted="tail.n_groups_omitted",
+        tail={"time": "tail.dur_ps"},
+    ),
+)

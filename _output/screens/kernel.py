@@ -1,0 +1,70 @@
+"""Show kernel: the time of Pallas kernels, their regions and counters."""
+
+from __future__ import annotations
+
+from _output.screen import Column, Each, Table
+from _output.screens.shared import AVERAGE, LOST, OP_LINE, PEAKS, RUNS, STEP_SHARE, TOTAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from _output.screen import Part
+
+MAIN: Final = "kernels"
+
+PARTS: tuple[Part, ...] = (
+    Table(
+        "kernels; waits is time in regions that only wait for copies, body that of ep_run_kernel",
+        "kernels",
+        (
+            TOTAL,
+            STEP_SHARE,
+            RUNS,
+            AVERAGE,
+            Column("% waits", "waiting_pct", "percent", null=""),
+            Column("body", "computing_ps", "time", null=""),
+            LOST,
+            Column("VMEM", "vmem_used_bytes", "bytes"),
+            Column("kernel", "kernel"),
+            OP_LINE,
+        ),
+        size="total_dur_ps",
+        what="kernel",
+        omitted="tail.n_kernels_omitted",
+        tail={"time": "tail.dur_ps"},
+    ),
+    Each(
+        "kernels",
+        (
+            Table(
+                "inside {kernel}; {outside_regions_ps:time} are in no region",
+                "regions",
+                (
+                    Column("region", "region", depth="depth"),
+                    Column("waits", "waits", "word"),
+                    Column("time", "total_dur_ps", "time"),
+                    Column("self", "self_dur_ps", "time"),
+                    Column("%", "pct_of_kernel", "percent"),
+                    Column("times", "n", "count"),
+                ),
+                size="total_dur_ps",
+                whole="total_dur_ps",
+                what="region",
+                tail={"self": ""},
+            ),
+            Table(
+                "counters during {kernel}, static estimates of the compiler",
+                "counters",
+                (
+                    Column("counter", "name"),
+                    Column("stat", "stat"),
+                    Column("n", "n", "count"),
+                    Column("least", "min", "number"),
+                    Column("most", "max", "number"),
+                ),
+            ),
+        ),
+    ),
+    PEAKS,
+)

@@ -1,0 +1,63 @@
+"""Show non_compute: what is data movement and waiting."""
+
+from __future__ import annotations
+
+from _output.screen import Column, Says, Table
+from _output.screens.shared import AVERAGE, CATEGORY, KIND, LINE, RUNS, TOTAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from _output.screen import Part
+
+MAIN: Final = "by_source_within_category"
+
+PARTS: tuple[Part, ...] = (
+    Says(
+        "\nNo data movement or waiting is listed in this step. Synchronous collectives are left"
+        " out: --include-comm lists them, and --mode comm shows all communication.",
+        when="!by_category",
+    ),
+    Says(
+        "left out: {totals.left_out_ps.comm:time} of collectives that stop the core"
+        " (--include-comm)",
+        when="totals.left_out_ps.comm",
+    ),
+    Table(
+        "{totals.non_compute_duration_ps:time} is not math,"
+        " {totals.non_compute_pct_of_step:percent} of the step",
+        "by_category",
+        (TOTAL, RUNS, AVERAGE, Column("groups", "n_groups", "count"), KIND, CATEGORY),
+        by="total_dur_ps",
+        size="total_dur_ps",
+        what="category",
+        tail={"time": ""},
+    ),
+    Table(
+        "by line; casts and layout are the time of runs that change dtype or layout",
+        "by_source_within_category",
+        (
+            TOTAL,
+            RUNS,
+            Column("casts", "dtype_change_dur_ps", "time"),
+            Column("layout", "layout_change_dur_ps", "time"),
+            CATEGORY,
+            LINE,
+            # This line is inferred, and only for the longest part of a group, so it is not in the
+            # column "line".
+            Column(
+                "likely first",
+                ("likely_sources.0.source_user", "likely_sources.0.source_inner"),
+                "file",
+                null="",
+                least=18,
+            ),
+        ),
+        by="total_dur_ps",
+        size="total_dur_ps",
+        what="row",
+        omitted="tail.n_groups_omitted",
+        tail={"time": "tail.dur_ps"},
+    ),
+)

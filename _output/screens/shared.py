@@ -1,0 +1,51 @@
+"""Columns and sentences that several modes share."""
+
+from __future__ import annotations
+
+from _output.screen import Column, Says
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
+
+# The line is the user's own, else the innermost, else the key.
+LINE = Column("line", ("source_user", "source_inner", "agg_key"), "file", least=24)
+# Ops and kernels have no key.
+OP_LINE = Column("line", ("source_user", "source_inner"), "file", least=24)
+LIKELY = Column("line", ("source_user", "source_inner"), "file", "(none known)", least=20)
+LOOP = Column("loop of", "loop.trips", "trips", null="")
+KIND = Column("kind", "kind", "word", least=9)
+CLASS = Column("class", "class", "word", least=13)
+STEP_SHARE = Column("% step", "pct_of_step", "percent")
+RUNS = Column("runs", "n_executions", "count")
+TOTAL = Column("time", "total_dur_ps", "time")
+TIME = Column("time", "dur_ps", "time")
+LOST = Column("lost", "lost_ps", "time")
+AVERAGE = Column("each", "avg_dur_ps", "time")
+CATEGORY = Column("category", "hlo_category")
+PHASES = Column("phases", "phases", "initials", null="")
+SCOPE = Column("scope", "scope", "file", null="", least=10)
+MOSTLY = Column("mostly", "hlo_op_breakdown.0.signature", "what")
+BYTES = Column("size", "bytes", "bytes")
+
+
+def with_reads(row: Json) -> Json:
+    """Add the dtypes in memory that differ from the one that decides the peak."""
+    of_operands = row.get("operand_dtypes") or ()
+    return {**row, "reads": sorted({name for name in of_operands if name != row["dtype"]})}
+
+
+# With --peers.
+PEERS = Says(
+    "\nof communication with other devices {totals.peers.transfer_ps:time} is transfer,"
+    " {totals.peers.peer_wait_ps:time} waiting for a late device,"
+    " {totals.peers.unmatched_ps:time} not known",
+    when="totals.peers.by_device",
+)
+PEAKS = Says(
+    "\npeaks of {chip:word}: {peaks_used.peak_tflops_bf16:decimal} TFLOP/s in bf16,"
+    " {peaks_used.peak_tflops_fp8:decimal} in fp8, {peaks_used.peak_tflops_fp32:decimal} in fp32;"
+    " {peaks_used.peak_hbm_gibps:decimal} GiB/s of HBM"
+)

@@ -1,0 +1,122 @@
+"""Show spread: the devices and their loads."""
+
+from __future__ import annotations
+
+from _output.screen import Column, Each, End, Says, Section, Table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from _output.screen import Part
+
+MAIN: Final = "cohorts[].devices"
+
+HOST, DEVICE = Column("host", "host"), Column("device", "device")
+LOADS = (
+    Column("load", "load_ps", "time"),
+    Column("own", "own_ps", "time"),
+    Column("comm", "comm_ps", "time"),
+    Column("on host", "host_ps", "time"),
+    Column("idle", "idle_ps", "time"),
+    Column("step", "step_duration_ps", "time"),
+    Column("slowest in", "n_slowest", "count"),
+)
+STEP = "devices.0.step_duration_ps"
+
+PARTS: tuple[Part, ...] = (
+    Says(
+        "{mode:word}: {profile_dir:file}; devices: {n_devices:count}, hosts: {n_hosts:count}",
+        when="n_devices",
+    ),
+    Each(
+        "cohorts",
+        (
+            Says(
+                "\nprogram {program}; devices: {n_devices:count}, hosts: {n_hosts:count},"
+                " steps in common: {n_steps:count}"
+            ),
+            Says("no verdict: {verdict.why_not:word}", when="verdict.why_not"),
+            Says("imbalance: {verdict.imbalance:word}", when="verdict.imbalance"),
+            Says(
+                "the step gains {verdict.gain_ps:time} ({verdict.gain_pct_of_step:percent}) if the"
+                " slowest device becomes like the rest",
+                when="verdict.gain_ps",
+            ),
+            Says(
+                "the step gains {verdict.host_gain_ps:time} if the slow host becomes like the rest",
+                when="verdict.host_gain_ps",
+            ),
+            Says(
+                "straggler: {verdict.straggler.device} of {verdict.straggler.host}, slowest in"
+                " {verdict.n_slowest:count} of {verdict.n_steps:count} steps"
+                " (p = {verdict.p_value:number});"
+                " scope {verdict.scope:word}, cause {verdict.cause:word}",
+                when="verdict.straggler",
+            ),
+            Section(
+                (
+                    Table(
+                        "devices; load is the step without communication, own is the load without"
+                        " host transfers and idling",
+                        "devices",
+                        (*LOADS, DEVICE, HOST),
+                        most=10,
+                        what="device",
+                        omitted="tail.n_devices_omitted",
+                        tail={"slowest in": "tail.n_slowest"},
+                    ),
+                    Table(
+                        "hosts",
+                        "hosts",
+                        (*LOADS, Column("devices", "n_devices", "count"), HOST),
+                        most=5,
+                        fewest=2,
+                        what="host",
+                        tail={"slowest in": ""},
+                    ),
+                )
+            ),
+            Table(
+                "{slowest_vs_median.slow.device} of {slowest_vs_median.slow.host} against"
+                " {slowest_vs_median.median.device} of {slowest_vs_median.median.host}:"
+                " {slowest_vs_median.excess_ps:delta}",
+                "slowest_vs_median.rows",
+                (
+                    Column("median", "median_ps", "time"),
+                    Column("slow", "slow_ps", "time"),
+                    Column("change", "delta_ps", "delta"),
+                    Column("%", "delta_pct", "change"),
+                    Column("kind", "kind", "word"),
+                    Column("line", ("source_user", "source_inner", "agg_key"), "file"),
+                ),
+                size="delta_ps",
+                whole=STEP,
+                most=8,
+                what="line",
+                tail={"change": ""},
+                ends=(
+                    End(
+                        "slowest_vs_median.rest_ps",
+                        {"change": "slowest_vs_median.rest_ps", "line": "the rest"},
+                    ),
+                ),
+            ),
+            Table(
+                "steps",
+                "steps",
+                (
+                    Column("step", "name"),
+                    Column("most load", "max_load_ps", "time"),
+                    Column("mean", "mean_load_ps", "time"),
+                    Column("gain", "gain_ps", "time"),
+                    Column("slowest", "slowest.device"),
+                    Column("host", "slowest.host"),
+                ),
+                only="top",
+                takes_top=True,
+                what="step",
+            ),
+        ),
+    ),
+)

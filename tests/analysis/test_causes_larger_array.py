@@ -1,0 +1,73 @@
+"""Matmuls that are split so that their largest array crosses the links."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import Json, causes
+from tests.builders.hlo_proto import array, listed_groups, op
+from tests.builders.xspace import op as event
+
+GROUPS = listed_groups((0, 1, 2, 3))
+FORWARD, BACKWARD = "jit(f)/jvp(g)/dot_general", "jit(f)/transpose(jvp(g))/dot_general"
+
+
+def reduced(width: int, path: str = FORWARD) -> list[Json]:
+    """Return the causes where partial sums of 1024 by `width` elements are reduced."""
+    shape = array("f32", 1024, width)
+    program = [
+        op("x", "parameter", shape=array("f32", 1024, 8)),
+        op("w", "parameter", shape=array("f32", 8, width)),
+        op("dot.1", "dot", "x", "w", shape=shape, tf_op=path, line="model.py:7"),
+        op("copy.1", "copy", "dot.1", shape=shape),
+        op("sum", "all-reduce", "copy.1", shape=shape, line="model.py:7", extra=GROUPS),
+        op("out", "exponential", "sum", shape=shape),
+    ]
+    ran = [
+        event("dot.1", "convolution fusion", 0, 10),
+        event("sum", "all-reduce", 100, 200),
+        event("out", "loop fusion", 300, 10),
+    ]
+    return [row for row in causes({"main": program}, ran) if row["cause"] == "resharding"]
+
+
+def gathered(width: int, reader: str = "dot") -> list[Json]:
+    """Return the causes where an operand of 1024 by `width` elements is gathered."""
+    shape = array("f32", 1024, width)
+    program = [
+        op("x", "parameter", shape=array("f32", 256, width)),
+        op("w", "parameter", shape=array("f32", width, 8)),
+        op("whole", "all-gather", "x", shape=shape, line="model.py:3", extra=GROUPS),
+        op("same", "bitcast", "whole", shape=shape),
+        op("out", reader, "same", "w", shape=array("f32", 1024, 8), line="model.py:4"),
+    ]
+    ran = [
+        event("whole", "all-gather", 100, 200),
+        event("out", "convolution fusion", 300, 10),
+    ]
+    return [row for row in causes({"main": program}, ran) if row["cause"] == "resharding"]
+
+
+class LargerArray(unittest.TestCase):
+    def test_partial_sums_larger_than_both_operands_are_found(self) -> None:
+        (row,) = reduced(1024)
+        # On four devices the operands have 4 * 2 * 8 columns, the sums 1024.
+        self.assertEqual(row["gain_ps"], 200 * (1024 - 64) // 1024)
+        self.assertEqual((row["source_user"], row["confidence"]), ("model.py:7", "likely"))
+        self.assertIn("reduces partial sums of a matmul", row["says"])
+
+    def test_partial_sums_smaller_than_the_operands_are_not(self) -> None:
+        self.assertEqual(reduced(16), [])
+
+    def test_gradients_are_summed_up_on_purpose(self) -> None:
+        self.assertEqual(reduced(1024, BACKWARD), [])
+
+    def test_gathered_operand_larger_than_the_other_arrays_is_found(self) -> None:
+        (row,) = gathered(1024)
+        self.assertEqual(row["gain_ps"], 200 * (1024 - 64) // 1024)
+        self.assertEqual(row["source_user"], "model.py:3")
+        self.assertIn("gathers an operand of a matmul", row["says"])
+
+    def test_gathered_operand_of_another_op_is_not(self) -> None:
+        self.assertEqual(gathered(1024, "add"), [])
+        self.assertEqual(gathered(16), [])

@@ -1,0 +1,156 @@
+"""Test `--format markdown`: tables, and names that would be read as markup."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unittest
+from typing import Any
+
+from _output.characters import Characters
+from _output.fill import Grid, texts_of
+from _output.markdown import Page, markdown_of
+from _output.screen import View
+from _output.screens import blocks_of
+from tests.answers import BATCH, answers, demo, refusals
+from tests.builders.xspace import op, trace
+from tests.harness import AFTER, BEFORE, answer
+from tests.modes.test_text import WITH_TEXT
+
+Json = dict[str, Any]
+
+PAGE = Page(Characters("utf-8"))
+# Names that GitHub would read as tables, code, tags, emphasis, mentions or references.
+HOSTILE = (
+    *("a|b", "`a`", "``", "<none>", "__init__.py", "layers_*", "@x", "#1", "a\\|b", "\\", "|"),
+    *("[x](y)", "*a*", "~~a~~", "&amp;", ":tada:", "http://x", "- a", "1. a", " a "),
+)
+
+
+def cells_in(line: str) -> list[str]:
+    """Return the cells of a line of a table, split at `|` without a backslash before it."""
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def code_in(cell: str) -> str:
+    """Return the text of a cell that is a code span, by the rules of CommonMark."""
+    html = re.fullmatch(r"<code>(.*)</code>", cell)
+    if html:
+        return re.sub(r"&#(\d+);", lambda match: chr(int(match[1])), html[1])
+    match = re.fullmatch(r"(`+)(.*?)(?<!`)\1", cell.replace("\\|", "|"))
+    assert match, cell
+    text = match[2]
+    if text.startswith(" ") and text.endswith(" ") and text.strip():
+        text = text[1:-1]
+    assert match[1] not in re.findall(r"`+", text), cell
+    return text
+
+
+class Names(unittest.TestCase):
+    def test_names_are_code_spans(self) -> None:
+        for name in HOSTILE:
+            with self.subTest(name=name):
+                self.assertEqual(code_in(PAGE.code(name, is_in_table=True)), name)
+                self.assertEqual(cells_in(f"| {PAGE.code(name, is_in_table=True)} |").__len__(), 1)
+        self.assertEqual(PAGE.code("a\nb\x1b"), "`a\\nb\\x1b`")
+
+    def test_words_of_sentences_that_could_be_markup_are_code_spans(self) -> None:
+        for sentence, shown in (
+            ("at train.py:32 (9.5 %), about -3 ms.", "at train.py:32 (9.5 %), about -3 ms."),
+            ("at model/__init__.py:3.", "at `model/__init__.py:3`."),
+            ("see #1, @x and <none>!", "see `#1`, `@x` and `<none>`!"),
+            ("of (layers_*) and snake_case", "of (`layers_*`) and snake_case"),
+            ("a|b", "`a|b`"),
+            ("http://x and :tada: www.x", "`http://x` and `:tada:` `www.x`"),
+            ("1. a", "1\\. a"),
+            ("# a", "`#` a"),
+            ("- a", "\\- a"),
+            ("?", "?"),
+        ):
+            with self.subTest(sentence=sentence):
+                self.assertEqual(PAGE.prose(sentence), shown)
+
+    def test_names_in_tables_are_whole_and_escaped(self) -> None:
+        names = [name for name in HOSTILE if name.strip()]
+        data = trace(
+            [op(f"f.{i}", "loop fusion", 10 * i, 10, stack=f"{name * 40}:1:1")
+             for i, name in enumerate(names)]
+        )  # fmt: skip
+        fields = answer(data, "by_source")
+        lines = markdown_of(fields, "utf-8").splitlines()
+        rows = [cells_in(line) for line in lines if line.startswith("| ")]
+        self.assertEqual({len(row) for row in rows}, {len(rows[0])})
+        found = {code_in(row[-1]) for row in rows[2:]}
+        self.assertEqual(
+            found,
+            {
+                (group["source_user"] or group["source_inner"] or group["agg_key"]).strip()
+                for group in fields["groups"]
+            },
+        )
+
+
+class Answers(unittest.TestCase):
+    batch = BATCH
+
+    def test_cells_are_those_of_the_text(self) -> None:
+        for mode in WITH_TEXT:
+            options = ["--baseline", str(BEFORE)] if mode == "compare" else []
+            fields = answer(AFTER, mode, *options) if options else demo(mode)
+            lines = iter(markdown_of(fields, "utf-8").splitlines())
+            n_tables = 0
+            for block in blocks_of(fields, View()):
+                if not isinstance(block.part, Grid):
+                    continue
+                n_tables += 1
+                grid = block.part
+                found = list(
+                    itertools.takewhile(
+                        lambda line: line.startswith("| "),
+                        itertools.dropwhile(lambda line: not line.startswith("| "), lines),
+                    )
+                )
+                columns = [
+                    texts_of(column, cells, block.unit)[1]
+                    for column, cells in zip(grid.columns, grid.cells, strict=True)
+                ]
+                expected = list(zip(*columns, strict=True))
+                self.assertEqual(len(found), len(expected) + 2)
+                for line, texts in zip(found[2:], expected, strict=True):
+                    plain = [code_in(cell) if "`" in cell else cell for cell in cells_in(line)]
+                    self.assertEqual(plain, [text.strip() for text in texts])
+            self.assertGreater(n_tables, 0, mode)
+
+    def test_tables_are_well_formed_and_follow_a_blank_line(self) -> None:
+        n = 0
+        for fields in answers():
+            if fields["mode"] not in WITH_TEXT:
+                continue
+            text = markdown_of(fields, "utf-8", View(shows_all=True))
+            for block in text.split("\n\n"):
+                lines = block.splitlines()
+                if lines and lines[0].startswith("| "):
+                    n += 1
+                    self.assertEqual({len(cells_in(line)) for line in lines[1:]},
+                                     {len(cells_in(lines[0]))})  # fmt: skip
+                    self.assertTrue(all(re.fullmatch(":---|---:", c) for c in cells_in(lines[1])))
+        self.assertGreater(n, 30)
+
+    def test_headline_is_the_first_paragraph(self) -> None:
+        fields = demo("idle")
+        first, *_ = markdown_of(fields, "utf-8").split("\n\n")
+        self.assertEqual(first, PAGE.prose(fields["headline"]))
+
+    def test_refusal_is_a_paragraph(self) -> None:
+        n = 0
+        for outcome in refusals():
+            if outcome.object["mode"] in (*WITH_TEXT, None):
+                n += 1
+                text = markdown_of(outcome.object, "ascii")
+                self.assertIn("no answer", text.split("\n\n")[0])
+                self.assertIn(outcome.object["reason"], text)
+        self.assertGreater(n, 15)
+
+
+if __name__ == "__main__":
+    unittest.main()
