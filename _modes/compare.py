@@ -166,7 +166,7 @@ def notes_on_devices(found: comparison.Comparison) -> Iterator[str]:
                 yield f"captures {side} differ in their {what}: {', '.join(of_side)}"
         if set(values["before"]) != set(values["after"]):
             before, after = (", ".join(of_side) for of_side in values.values())
-            yield f"another {what}: {before} before, {after} after"
+            yield f"{what} differs: {before} before, {after} after"
 
 
 def fields_of(

@@ -355,12 +355,18 @@ def idle_hosts() -> list[Json]:
     return [answer(encode(Space(list(pair))), "idle") for pair in planes]
 
 
-def odd_program() -> bytes:
+def odd_program(code: str = "") -> bytes:
     """Return a trace with a program of unknown shapes, shardings and VMEM."""
     parts = [
         hlo_proto.op("x", "parameter", tf_op="x", extra=bytes_field(3, b"\xff")),
         hlo_proto.op("gather", "all-gather", "x"),
-        hlo_proto.op("kernel", "custom-call", "gather", target="tpu_custom_call"),
+        hlo_proto.op(
+            "kernel",
+            "custom-call",
+            "gather",
+            target="tpu_custom_call",
+            config=json.dumps({"custom_call_config": {"body": code}}).encode(),
+        ),
     ]
     parts[0].instruction.shape = parts[1].instruction.shape = None
     program = hlo_proto.hlo_proto({"main": parts}, extra=hlo_proto.aliases((0, ())))
@@ -383,6 +389,9 @@ def captures() -> list[Json]:
         instant = Path(folder) / "instant.xplane.pb"
         instant.write_bytes(trace([op("f", "loop fusion", 5, 0)]))
         found.append(answer(AFTER, "compare", "--baseline", str(instant)))
+        other_code = Path(folder) / "other_code.xplane.pb"
+        other_code.write_bytes(odd_program("other"))
+        found.append(answer(odd, "compare", "--baseline", str(other_code)))
         found.append(answer(AFTER, "compare", "--baseline", str(nameless)))
         found.append(answer(nameless, "compare", "--baseline", str(BEFORE)))
         names = [(host, f"/device:TPU:{number}") for host in "ab" for number in range(2)]

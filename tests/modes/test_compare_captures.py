@@ -317,7 +317,11 @@ class CommandLine(InFolder):
         self.assertEqual(apart["cohorts"], together["cohorts"])
         self.assertEqual((apart["n_hosts"], apart["n_devices"]), (2, 2))
         again = answer(self.folder / "two", "spread", str(self.folder / "one" / "a.json"))
-        self.assertIn("of host a is there twice: taken once", str(again["notes"]))
+        said = "of host a occurs in several files with equal figures; counted once"
+        self.assertIn(said, str(again["notes"]))
+            "of host a occurs in several files with equal figures; counted once",
+            str(again["notes"]),
+        )
         other = self.write("four/a.json", captures["b"].replace(b'"host": "b"', b'"host": "a"'))
         outcome = run(self.folder / "two", "spread", str(other))
         self.assertEqual(outcome.object["reason"], "duplicate_host")
