@@ -171,7 +171,7 @@ class AgainstNaive(unittest.TestCase):
         taken = {flag for mode in of_step for flag in mode.options}
         self.assertEqual(
             set(OPTIONS),
-            # Answers in JSON do not depend on `--no-merge`.
+            # Text and Markdown alone have --no-merge.
             taken - {*compute_breakdown.STEP_OPTIONS, "--no-merge"},
             "give each option a line in OPTIONS of tests/builders/random_xspace.py",
         )
