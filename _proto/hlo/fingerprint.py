@@ -65,9 +65,11 @@ class _Hashing:
     """Hashes computations, each one once, and the code of kernels by name."""
 
     def __init__(self) -> None:
-        # Importing hashlib takes 10 ms, and few answers need it.
-        from hashlib import sha1
-
+        try:
+            # `hashlib` loads OpenSSL, which takes 10 ms.
+            from _sha1 import sha1  # type: ignore[import-not-found,unused-ignore]
+        except ImportError:
+            from hashlib import sha1
         self.new = sha1
         self.kernel_code: dict[str, Any] = {}
         self._known: dict[Computation, bytes] = {}
