@@ -87,7 +87,8 @@ class _Hashing:
             _add(found, " ".join(map(str, places)))
             for called in instruction.called:
                 found.update(self.of_computation(called))
-        self._known[computation] = digest = found.digest()
+        digest: bytes = found.digest()
+        self._known[computation] = digest
         return digest
 
     def _encoded(self, instruction: Instruction) -> bytes:
