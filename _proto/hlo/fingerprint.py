@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 from _proto import hlo_pb2 as pb
 from _proto.hlo.parameters import read_parameters
+from _proto.hlo.program import KERNEL_TARGET
 from _proto.hlo.text import base_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from _proto.hlo.program import Computation, Instruction, Program
+    from _proto.hlo.program import Computation, Program
 
 _LEFT_OUT = (
     "name",
@@ -77,36 +78,36 @@ class _Hashing:
     def of_computation(self, computation: Computation) -> bytes:
         if computation in self._known:
             return self._known[computation]
-        found = self.new(computation.message.execution_thread.encode())
-        instructions = computation.instructions
-        place_of = {instruction.message.id: i for i, instruction in enumerate(instructions)}
-        _add(found, str(place_of.get(computation.message.root_id)))
-        for instruction in instructions:
-            _add(found, self._encoded(instruction))
-            places = (place_of.get(operand) for operand in instruction.message.operand_ids)
-            _add(found, " ".join(map(str, places)))
-            for called in instruction.called:
-                found.update(self.of_computation(called))
-        digest: bytes = found.digest()
+        message = computation.message
+        place_of = {found.id: i for i, found in enumerate(message.instructions)}
+        places = [place_of.get(message.root_id)]
+        # One copy of all instructions is faster than many.
+        copy = pb.HloComputation(instructions=message.instructions)
+        whole = self.new(message.execution_thread.encode())
+        for instruction in copy.instructions:
+            called_ids = instruction.called_computation_ids
+            places += [-1, len(called_ids), *map(place_of.get, instruction.operand_ids)]
+            for called_id in called_ids:
+                called = computation.program.computation(called_id)
+                if called:
+                    whole.update(self.of_computation(called))
+            self._clear(instruction)
+        _add(whole, str(places))
+        _add(whole, copy.SerializeToString(deterministic=True))
+        digest: bytes = whole.digest()
         self._known[computation] = digest
         return digest
 
-    def _encoded(self, instruction: Instruction) -> bytes:
-        """Return all fields of an instruction that count, and hash the code of a kernel."""
-        message = pb.HloInstruction()
-        message.CopyFrom(instruction.message)
+    def _clear(self, message: pb.HloInstruction) -> None:
+        """Clear the fields that do not count, and hash the code of a kernel."""
+        if message.custom_call_target == KERNEL_TARGET:
+            message.backend_config, code = _without_code(message.backend_config)
+            name = base_name(message.name.removeprefix("%"))
+            _add(self.kernel_code.setdefault(name, self.new()), code)
         for name in _LEFT_OUT:
             message.ClearField(name)
         if message.HasField("frontend_attributes"):
-            attributes = sorted(message.frontend_attributes.map)
-            message.frontend_attributes.map[:] = attributes
-        if instruction.is_kernel:
-            config, code = _without_code(message.backend_config)
-            message.backend_config = config
-            name = base_name(instruction.name)
-            _add(self.kernel_code.setdefault(name, self.new()), code)
-        encoded: bytes = message.SerializeToString(deterministic=True)
-        return encoded
+            message.frontend_attributes.map[:] = sorted(message.frontend_attributes.map)
 
 
 def _without_code(config: bytes) -> tuple[bytes, str]:
