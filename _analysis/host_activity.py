@@ -107,7 +107,7 @@ class Stretches:
     @property
     def duration(self) -> int:
         """Return the length of the union of all stretches."""
-        # The union has a pause wherever equally many stretches have begun and ended.
+        # The union has a pause at each time when all stretches that have begun have also ended.
         starts, ends = sorted(self.starts), sorted(self.ends)
         pauses = sum(max(0, start - end) for start, end in zip(starts[1:], ends, strict=False))
         return ends[-1] - starts[0] - pauses

@@ -86,9 +86,10 @@ def unused(running: Cover, start: int, end: int) -> int:
 
 
 def common_name(device: Device, step: StepEvent) -> str | None:
-    """Return the name that a step shares with others; None if it is a number.
+    """Return the name by which equal steps are found; None if the name is a number.
 
-    The profiler numbers the steps of a loop, so numbered steps are one name.
+    The profiler gives each step of a loop its own number, so steps with numbers count as steps of
+    one name.
     """
     name = step.name or "<none>"
     is_number = device.step_source == STEPS and name.isascii() and name.isdecimal()

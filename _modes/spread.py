@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from _output.fields.rows import DeviceName
     from _pipeline.context import Context
 
-# The lines that are shown of two devices.
+# Number of lines in the table that compares two devices.
 N_LINES = 20
 
 
@@ -46,7 +46,8 @@ def spread(
 ) -> fields.Returned:
     request = context.request
     places = of_host(find_captures(request.profile, context), request.host)
-    # Lines are read again, of two devices of each cohort. Standard input can be read only once.
+    # Two devices of each cohort are read again for their lines, but standard input can be read only
+    # once.
     load_again = lru_cache(maxsize=2)(partial(load, context))
     found = spread_of_records(
         {os.path.basename(place.path): partial(load_again, place) for place in places},

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from _pipeline.device import Device, StepEvent
     from _pipeline.normalize import Step
 
-# Idle gaps in the answer.
+# Number of idle gaps that an answer lists.
 N_GAPS = 10
 
 

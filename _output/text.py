@@ -37,7 +37,8 @@ WIDTH: Final = 100
 # A narrower terminal gets lines of this width.
 NARROWEST: Final = 60
 GAP: Final = "  "
-# Stands for a blank at which no line is broken. Names cannot contain it, since it is escaped there.
+# This character represents a blank at which lines are not broken. Names do not contain it, because
+# the NUL character is escaped in names.
 TIED: Final = "\0"
 # Limits on a sentence and on one name in it, in columns of the terminal.
 LONGEST_SENTENCE, LONGEST_NAME = 1000, 70

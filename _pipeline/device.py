@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     StepSource = Literal["steps", "modules"]
 
-# Matches the name of a TensorCore's plane. Subprocesses add an id in brackets. Names of SparseCores
-# have more text after the number.
+# Matches the name of a TensorCore's plane. A capture of several processes adds an id in brackets to
+# each name. Names of SparseCores have more text after the number.
 TPU_RE = re.compile(r"/device:TPU:(?P<number>\d+)(?: \[\d+\])?\Z")
 # Steps come from the Steps line, or from the XLA Modules line if the plane has no Steps line.
 STEPS: Final = "steps"
 MODULES: Final = "modules"
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
-# Times before and after every int64 of nanoseconds or picoseconds.
+# Times before and after every number of nanoseconds or picoseconds that fits in 64 bits.
 BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
 
 

@@ -122,7 +122,7 @@ class FlagFinding(TypedDict):
 
 
 class SetFlags(TypedDict):
-    """Flags that `--flags FILE` sets."""
+    """Values of flags in the file that `--flags` names."""
 
     n: Count
     """Number of flags that FILE sets."""
@@ -169,7 +169,8 @@ class Fields(TypedDict):
     """Bytes of parameters in HBM that were donated in vain, because no output takes over their
     memory; null also if the size of any such parameter is unknown."""
     flags: SetFlags | None
-    """Flags that `--flags FILE` sets, with visible effects; null without `--flags`."""
+    """Values of flags in the file that `--flags` names, next to the effects that the program shows;
+    null without `--flags`."""
 
 
 class Answer(Lead, StepAnswer, Fields):

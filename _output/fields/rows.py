@@ -159,7 +159,7 @@ class GroupFields(StackKey, Durations):
 
 
 class GroupTail(TypedDict):
-    """The groups that are beyond the length of a list."""
+    """The groups that a list omits because it is full."""
 
     n_groups_omitted: Count
     """Number of groups that are left out."""
@@ -265,15 +265,16 @@ class IdleByCause(TypedDict):
 
 
 class PeriodFields(TypedDict):
-    """The time from step to step, on the trace's clock."""
+    """Times between the starts of steps of one name, on the trace's clock."""
 
     period_ps: Picoseconds | None
     """Time from the start of a step to the start of the next step of the same name: the median over
-    all steps of the picked step's name, of an even number the lower of the two middle ones.
-    Numbered steps are one name. Null for a single step of its name and with `--step all`."""
+    all steps of the picked step's name (the lower of the two middle values if their number is
+    even). Steps with numbers count as steps of one name. Null for a single step of its name and
+    with `--step all`."""
     between_steps_ps: Picoseconds | None
-    """The part of that time in which no step runs: its median over the same steps. Null as
-    `period_ps`."""
+    """The part of the period during which no step runs: the median over the steps that `period_ps`
+    counts. Null if `period_ps` is null."""
 
 
 class Gap(TypedDict):
@@ -303,26 +304,28 @@ class DeviceName(TypedDict):
 
 
 class PeersOfRow(TypedDict):
-    """Whether a row's communication waits for a late device or for the network."""
+    """Times that show if communication waits for a late device or for the network."""
 
     transfer_ps: Picoseconds | None
-    """With `--peers`: the part of the time that is transfer. Of each matched execution it is the
-    shortest duration among the devices that take part, since the device that arrives last waits
-    for nobody. Null if nothing is matched, and without `--peers`."""
+    """With `--peers`: time of transfer. For each matched execution, this is the shortest duration
+    among the devices that take part, because the device that arrives last does not wait. Null if no
+    execution is matched, and without `--peers`."""
     peer_wait_ps: Picoseconds | None
-    """With `--peers`: what this device takes beyond `transfer_ps`, waiting for the last device. An
-    upper bound for `async`, because a device with more math before the wait waits less, too."""
+    """With `--peers`: time beyond `transfer_ps`, during which this device waits for the last
+    device. For `async` communication it is an upper bound, because a device with more math before
+    the wait also waits less."""
     n_matched: Count | None
-    """With `--peers`: executions that were matched with those of other devices."""
+    """With `--peers`: number of executions for which the executions of the other devices were
+    found."""
     n_unmatched: Count | None
-    """With `--peers`: the other executions: only this device takes part, devices ran the op in
-    different numbers, who takes part is unknown, or it is a `send`, `recv` or transfer of the
-    host."""
+    """With `--peers`: number of all other executions. Only this device takes part, the devices did
+    not run the op equally often, the devices that take part are unknown, or the op is a `send`, a
+    `recv` or a transfer of the host."""
     last_device: str | None
-    """With `--peers`: the device that arrived last in so many executions that it causes more than
-    half of the waiting of all devices that take part; null if none does."""
+    """With `--peers`: the device that causes more than half of the waiting of all devices that take
+    part, because it arrived last; null if there is no such device."""
     last_pct: Percent | None
-    """Its share of that waiting."""
+    """Percentage of the waiting that `last_device` causes."""
 
 
 class WaitsOfDevice(TypedDict):

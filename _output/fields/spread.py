@@ -27,20 +27,21 @@ class Verdict(TypedDict):
     """The most that perfect balance could save: `balanced` below 1 % of the step, `slight` below
     5 %, otherwise `large`."""
     gain_ps: Picoseconds | None
-    """What a step gains if the slowest device becomes like the rest: the largest mean load less the
-    largest mean load of the other devices. Null without a verdict."""
+    """Time that a step saves if the slowest device becomes as fast as the second slowest: the
+    difference of their mean loads. Null without a verdict."""
     gain_pct_of_step: Percent | None
     """`gain_ps` in percent of the mean step; null without a verdict, or if steps have no length."""
     host_gain_ps: Picoseconds | None
-    """The same for a slow host, the one of a straggler with scope `host` or `slow_host`: its
-    largest mean load less the largest of the other hosts. Null without one."""
+    """Time that a step saves if the slow host (`slow_host`, or the host of a straggler with scope
+    `host`) becomes as fast as the other hosts: the largest mean load of the host's devices minus
+    the largest mean load of all other devices. Null without a slow host."""
     straggler: DeviceName | None
-    """The device that is the slowest in more steps than chance explains, and costs at least 0.5 %
-    of the step: its mean load less the largest of the other devices, or `host_gain_ps` with scope
-    `host`. Equally slow devices share the steps, so there may be none: see `slow_host`."""
+    """The device that is the slowest in more steps than chance explains, if `gain_ps` (with scope
+    `host`, `host_gain_ps`) is at least 0.5 % of the step. If several devices are equally slow, none
+    of them is a straggler: see `slow_host`."""
     n_slowest: Count | None
-    """Number of steps in which the straggler was the slowest device; without a straggler, of the
-    device that is most often the slowest."""
+    """Number of steps in which the straggler was the slowest device. Without a straggler, the
+    number for the device that is most often the slowest."""
     n_steps: Count
     """Number of steps."""
     p_value: Fraction | None
@@ -56,9 +57,10 @@ class Verdict(TypedDict):
     """Percentage of the excess that a uniform slowdown of all lines explains: close to 100 for a
     slow clock or a faulty chip, low if some lines are slow, such as unbalanced experts."""
     slow_host: SlowHost | None
-    """Without a straggler: the host whose fastest device is slower than those of all other hosts,
-    in more steps than chance explains, if `host_gain_ps` is at least 0.5 % of the step. Only if all
-    hosts have the same number of devices, two or more."""
+    """A host that is slow although it has no straggler: in more steps than chance explains, the
+    host's fastest device is slower than the fastest device of each other host, and `host_gain_ps`
+    is at least 0.5 % of the step. Null unless all hosts have the same number of devices, two or
+    more."""
     why_not: Literal["one_device", "no_common_step"] | None
     """Reason why there is no verdict."""
 
@@ -75,10 +77,10 @@ class SpreadStep(TypedDict):
     mean_load_ps: Picoseconds
     """Mean load of all devices."""
     gain_ps: Picoseconds | None
-    """What the step gains if this device becomes like the rest: its load less the largest of the
-    other devices. Null if it is the only one."""
+    """Time that the step saves if the slowest device becomes as fast as the second slowest: the
+    difference of their loads. Null if the cohort has only one device."""
     imbalance_ps: Picoseconds
-    """Time that perfect balance would save at most."""
+    """Upper bound of the time that perfect balance would save."""
     imbalance_pct_of_step: Percent | None
     """`imbalance_ps` in percent of the mean step."""
     step_spread_pct: Percent | None

@@ -82,8 +82,8 @@ def read_shardings(data: bytes, n_leaves: int) -> list[Sharding] | None:
     return shardings if len(shardings) == len(parts) == n_leaves else None
 
 
-# Shardings that give the number of tiles: first along the dimensions of the array, then along
-# dimensions of devices that share a tile.
+# Tiled shardings list numbers of tiles: first along each dimension of the array, then along the
+# dimensions in which devices share a tile.
 
 
 def _tiles(message: pb.Sharding) -> Sequence[int] | None:

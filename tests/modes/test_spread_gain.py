@@ -70,7 +70,7 @@ class Gain(InFolder):
                 self.assertEqual(verdict["straggler"], straggler)
                 self.assertEqual(verdict["host_gain_ps"], None)
 
-    def test_device_that_is_often_but_little_slower_is_no_straggler(self) -> None:
+    def test_device_that_is_slower_often_but_only_slightly_is_not_a_straggler(self) -> None:
         most = [510] * (N_STEPS - 1)
         verdict = self.cohort([[*most, 500], [*[500] * (N_STEPS - 1), 900]])["verdict"]
         self.assertEqual((verdict["straggler"], verdict["gain_ps"]), (None, 41))

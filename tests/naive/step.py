@@ -173,7 +173,7 @@ def window_of(step: Step, events: list[Event], clocks: Clocks) -> Span:
     """Return the step's time on the clock of the step's ops."""
     if clocks.timed and step.on_device is not None:
         return step.on_device
-    # The first op's difference applies, so no op starts before the window.
+    # Shift the start by as much as the first op is shifted, so that no op starts before the window.
     first = min(events, key=lambda e: e.start, default=None)
     delta = first.on_device.start - first.on_trace.start if first else 0
     start = step.on_trace.start + delta
