@@ -168,9 +168,9 @@ def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEve
 def count_starts(device: Device) -> None:
     """Set `n_events` of each step to the number of ops that start in the step."""
     steps = device.steps
-    # The number of starts before a border has two parts: from a list of starts that crosses the
-    # border, the starts before the border; from a list that ends before the border, all starts. The
-    # latter are counted at the first border after the list.
+    # The number of starts before a border has two parts. From a list that crosses the border, only
+    # the starts before the border count. From a list that ends before the border, all starts count;
+    # they are added at the first border after the list.
     borders = sorted({border for step in steps for border in (step.start, step.end)})
     within = dict.fromkeys(borders, 0)
     before = [0] * (len(borders) + 1)

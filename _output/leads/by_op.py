@@ -1,4 +1,4 @@
-"""Lead of by_op: the costliest op, or the op that was asked for."""
+"""Write the headline and next steps of by_op: the costliest op, or the op that `--op` names."""
 
 from __future__ import annotations
 

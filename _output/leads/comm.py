@@ -1,4 +1,5 @@
-"""Lead of comm: the time for which communication stops the step, and where."""
+"""Write the headline and next steps of comm: the time during which communication stops the step,
+and the line."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def sentences(answer: Answer) -> Iterator[str]:
 
 
 def waiting(answer: Answer, peers: PeersOfStep) -> Iterator[str]:
-    """Say if communication waits for a late device or for the network."""
+    """Return sentences that say if communication waits for a late device or for the network."""
     exposed, unmatched = answer["totals"]["exposed_ps"], peers["unmatched_ps"] or 0
     wait, transfer = peers["peer_wait_ps"] or 0, peers["transfer_ps"] or 0
     own = next(row for row in peers["by_device"] if row["device"] == answer["device"])

@@ -1,4 +1,4 @@
-"""Lead of memory: the peak, and the largest buffer at the peak."""
+"""Write the headline and next steps of memory: the peak, and the largest buffer at the peak."""
 
 from __future__ import annotations
 

@@ -11,9 +11,8 @@ from _proto.trace.wire import parse
 
 _KINDS = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
 _MAXIMAL, _TUPLE, _TILED = (_KINDS.index(kind) for kind in ("maximal", "tuple", "tiled"))
-# Kinds of shardings that do not cut an array. Devices that share a tile may also do so in one of
-# these ways. If devices share a tile in any other way, only the program knows the part of each
-# device.
+# Kinds of shardings that do not cut an array. Devices that share a tile can have one of these
+# kinds, too. For any other kind, only the program decides which part each device has.
 _WHOLE = frozenset(_KINDS.index(kind) for kind in ("replicated", "maximal", "unreduced"))
 
 
