@@ -67,7 +67,7 @@ def spread(
         "notes": context.notes,
         **fields_of(found, top),
     }
-    # Records can have long texts, because versions of the program may differ in the limit.
+    # Records can have long texts, because the program that wrote a record may not have cut texts.
     cut_texts(answer)
     return answer
 

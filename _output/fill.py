@@ -249,7 +249,7 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
         return None
     rows, hidden = shown_rows(table, fields, view)
     ends = [end for end in table.ends if holds(fields, end.when)]
-    # Without a sum of the hidden rows, the table has no last row.
+    # A table without rows is left out, unless it has a sum of hidden rows to show.
     if not rows and not ends and not (hidden and table.tail):
         return None
     if len(rows) + len(hidden) < table.fewest and not view.shows_all:

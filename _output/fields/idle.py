@@ -65,7 +65,7 @@ class Capture(TypedDict):
     """All steps of the capture, on the trace's clock, for comparison with the picked step."""
 
     n_steps: Count
-    """Number of steps."""
+    """Number of steps in the capture."""
     dur_ps: Picoseconds
     """Time from the start of the first step to the end of the last step."""
     in_no_step_ps: Picoseconds

@@ -34,13 +34,13 @@ class Loop(TypedDict):
     depth: Count
     """Number of `while` events around the op."""
     trips: Executions
-    """Executions of the op divided by the runs of that loop."""
+    """Number of executions of the op for each run of the innermost loop."""
 
 
 class InLoop(TypedDict):
     loop: Loop | None
-    """The innermost loop around most of the time; of several ops in it, the trips are those of the
-    op that takes most time. Null if most of the time is in no loop."""
+    """The innermost loop in which most of the time is spent. If several ops run in the loop,
+    `trips` belongs to the op that takes most time. Null if most of the time is in no loop."""
 
 
 class Line(TypedDict):
@@ -249,17 +249,17 @@ class IdleByCause(TypedDict):
     """Idle time by cause."""
 
     barrier: Picoseconds
-    """The core waits for other cores: time under an event `barrier-cores` of the line `XLA
+    """The core waits for other cores: time during an event `barrier-cores` on the line `XLA
     TraceMe`."""
     dependency: Picoseconds
-    """The program waits for inputs: time under an event `dependency-wait` of the line `XLA
+    """The program waits for inputs: time during an event `dependency-wait` on the line `XLA
     TraceMe`."""
     in_container: Picoseconds
-    """Time under a container: a loop's bookkeeping, or a megacore fusion while only the half on the
-    other core runs."""
+    """Time inside a container: a loop's bookkeeping, or a megacore fusion while only the half on
+    the other core runs."""
     between_programs: Picoseconds
-    """No program is on the core: time under no event of the line `XLA Modules`, if the device has
-    this line."""
+    """No program runs on the core: time outside of all events on the line `XLA Modules`, if the
+    device has this line."""
     in_program: Picoseconds
     """All other idle time."""
 
@@ -329,38 +329,38 @@ class PeersOfRow(TypedDict):
 
 
 class WaitsOfDevice(TypedDict):
-    """A device in the matched executions of the picked device's communication in which it takes
-    part."""
+    """A device's part in the matched executions of the picked device's communication."""
 
     device: str
     """Name of the device."""
     peer_wait_ps: Picoseconds
-    """Time that it waits for the last device."""
+    """Time during which the device waits for the last device."""
     n_last: Count
-    """Executions in which it is the last device. If several take the same shortest time, none
-    is."""
+    """Number of executions in which the device arrives last. If several devices share the shortest
+    time, no device counts as last."""
     caused_ps: Picoseconds
-    """Time that all devices together wait for it."""
+    """Time that all devices together wait for this device."""
     barrier_ps: Picoseconds
-    """Idle time of its step at barriers, as `barrier` in [idle](#idle): waiting for other devices
-    before a collective instead of in it."""
+    """Idle time at barriers, as `barrier` in [idle](#idle): the device waits for other devices
+    before a collective, not during the collective."""
 
 
 class PeersOfStep(TypedDict):
-    """Exposed communication with other devices, as transfer and as waiting for late devices. The
-    three times add up to the time of all communication but that of the host."""
+    """Exposed communication with other devices, split into transfer, waiting for late devices, and
+    unmatched time. The three times add up to all exposed communication except transfers to and from
+    the host."""
 
     n_devices: Count
-    """Devices of the file that have the step."""
+    """Number of devices in the file that have the step."""
     complete: bool | None
     """True if all devices that take part in the matched executions are known to be in the file.
-    Otherwise the true transfers can be shorter and the waits longer. Null, like the next three, if
-    there is one device."""
+    Otherwise the true transfers can be shorter and the waits longer. `complete` and the next three
+    fields are null if only one device has the step."""
     transfer_ps: Picoseconds | None
-    """Sum of `transfer_ps`."""
+    """Sum of the field `transfer_ps` of all rows of [comm](#comm)."""
     peer_wait_ps: Picoseconds | None
-    """Sum of `peer_wait_ps`."""
+    """Sum of the field `peer_wait_ps` of all rows of [comm](#comm)."""
     unmatched_ps: Picoseconds | None
-    """Time of the executions that are not matched."""
+    """Time of executions for which the executions of the other devices were not found."""
     by_device: list[WaitsOfDevice]
-    """The devices by number; empty if there is one."""
+    """All devices that have the step, sorted by number; empty if only one device has the step."""

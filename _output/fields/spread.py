@@ -17,15 +17,16 @@ class SlowHost(TypedDict):
     """Number of steps in which this host's fastest device was slower than the fastest device of any
     other host."""
     p_value: Fraction
-    """Chance of `n_slowest` for one of several equal hosts."""
+    """Upper bound of the chance that, among equal hosts, some host is the slowest in `n_slowest` or
+    more steps."""
 
 
 class Verdict(TypedDict):
     """Verdict about the slowest device, and the reason why it is slow."""
 
     imbalance: Literal["balanced", "slight", "large"] | None
-    """The most that perfect balance could save: `balanced` below 1 % of the step, `slight` below
-    5 %, otherwise `large`."""
+    """Size of the time that perfect balance could save at most: `balanced` below 1 % of the step,
+    `slight` below 5 %, otherwise `large`."""
     gain_ps: Picoseconds | None
     """Time that a step saves if the slowest device becomes as fast as the second slowest: the
     difference of their mean loads. Null without a verdict."""
@@ -45,7 +46,8 @@ class Verdict(TypedDict):
     n_steps: Count
     """Number of steps."""
     p_value: Fraction | None
-    """Chance of `n_slowest` for one of several equal devices."""
+    """Upper bound of the chance that, among equal devices, some device is the slowest in
+    `n_slowest` or more steps."""
     scope: Literal["host", "device"] | None
     """`host` if all devices of the straggler's host are above the median of the devices on other
     hosts, otherwise `device`; null with one host, or if the straggler is the only device of its
@@ -135,7 +137,7 @@ class DevicesTail(TypedDict):
 
 
 class LineDelta(TypedDict):
-    """A source line of two devices."""
+    """A source line, compared between two devices."""
 
     kind: Kind
     """Kind of the line's ops."""
@@ -144,11 +146,11 @@ class LineDelta(TypedDict):
     source_inner: str | None
     """Source line."""
     source_user: str | None
-    """Innermost line of the user's own code in the stack, without a stack the source line if it is
-    the user's own. Null if there is none."""
+    """Innermost line of the user's own code in the stack; without a stack, the source line if it is
+    in the user's own code. Null without such a line."""
     kernel: str | None
-    """Name of the custom kernel among its ops; null without one, and if the record is older than
-    version 3.1."""
+    """Name of the custom kernel among the line's ops; null without a kernel, and if the record is
+    older than version 3.1."""
     scope: str | None
     """Scope, as in [by_scope](#by_scope), of the first path by name; null without a path."""
     median_ps: Picoseconds

@@ -131,7 +131,7 @@ class Program:
         """Return the device at each place of the device assignment; None if the program does not
         have it.
 
-        Replica groups consist of places; place = replica × number of partitions + partition. Return
+        Replica groups consist of places; place = replica * number of partitions + partition. Return
         None if there are several replicas and several partitions, because some groups then consist
         of replicas alone, or of partitions alone.
         """

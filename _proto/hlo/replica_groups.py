@@ -120,8 +120,8 @@ class Participants(NamedTuple):
 
     Equal sets of groups have equal labels. `mark` tells sets apart if labels leave something out.
     `groups` has the groups, or None if they are unknown; for a permute, it has the sets of devices
-    that pairs connect. `is_even` is False for a permute in which some devices only send, only
-    receive, or do neither.
+    that pairs connect. `is_even` is True for a permute only if each device in the pairs sends to
+    one other device and receives from one other device.
     """
 
     size: int | None

@@ -11,8 +11,8 @@ from _proto.trace.wire import parse
 
 _KINDS = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
 _MAXIMAL, _TUPLE, _TILED = (_KINDS.index(kind) for kind in ("maximal", "tuple", "tiled"))
-# Kinds of shardings that do not cut an array. Devices that share a tile can have one of these
-# kinds, too. For any other kind, only the program decides which part each device has.
+# Kinds of shardings that do not cut an array. For devices that share a tile, a sharding gives a
+# kind as well. If this is another kind, only the program shows which part each device has.
 _WHOLE = frozenset(_KINDS.index(kind) for kind in ("replicated", "maximal", "unreduced"))
 
 

@@ -105,12 +105,12 @@ class PauseBetweenSteps(unittest.TestCase):
         (found,) = answer(data, "bottleneck")["causes"]
         self.assertIn("no events of the host at that time", found["says"])
 
-    def test_pause_below_half_a_percent_is_no_cause(self) -> None:
+    def test_pause_below_half_a_percent_is_not_a_cause(self) -> None:
         for pause, is_cause in ((5 * MS, True), (5 * MS - 1, False)):
             steps = [(str(i), 1000 * MS * i, 1000 * MS - pause) for i in range(3)]
             self.assertEqual(row(steps=steps) is not None, is_cause)
 
-    def test_time_of_other_steps_is_no_pause(self) -> None:
+    def test_time_of_other_steps_is_not_a_pause(self) -> None:
         others = [("eval", (100 * i + 80) * MS, 20 * MS) for i in range(2)]
         steps = sorted([*STEPS, *others], key=lambda step: step[1])
         said = answer(encode(Space([device(steps)])), "bottleneck", "--step-id", "0")
@@ -119,7 +119,7 @@ class PauseBetweenSteps(unittest.TestCase):
     def test_single_step_has_no_pause(self) -> None:
         self.assertIsNone(row(steps=[("eval", 0, MS), *STEPS[1:2]]))
 
-    def test_gap_between_programs_of_one_step_is_no_pause(self) -> None:
+    def test_gap_between_programs_of_one_step_is_not_a_pause(self) -> None:
         plane = tpu_plane([leaf(0, MS), leaf(50 * MS, 30 * MS)], [("0", 0, 80 * MS)])
         plane.lines.append(drawn_line("XLA Modules", [("m", 0, MS)], plane))
         self.assertEqual(answer(encode(Space([plane])), "bottleneck")["causes"], [])

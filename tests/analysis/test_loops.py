@@ -68,7 +68,7 @@ class OfOps(unittest.TestCase):
         found = loops(op("c", "conditional", 0, 100), math("f", 10, 20), op("x", "call", 0, 100))
         self.assertEqual(found, {"f": None})
 
-    def test_op_that_begins_or_ends_with_its_loop_is_inside(self) -> None:
+    def test_op_that_begins_or_ends_with_the_loop_is_inside_the_loop(self) -> None:
         found = loops(loop("w", 10, 20), math("f", 10, 12), math("g", 18, 20), math("h", 20, 22))
         self.assertEqual(found["f"], {"depth": 1, "trips": 1})
         self.assertEqual(found["g"], {"depth": 1, "trips": 1})
@@ -82,7 +82,7 @@ class OfOps(unittest.TestCase):
         inner = answer(data, "by_op", "--op", "inner")["op"]["loop"]
         self.assertEqual(inner, {"depth": 1, "trips": 2})
 
-    def test_line_out_of_order_has_the_same_loops(self) -> None:
+    def test_unsorted_line_gives_the_same_loops(self) -> None:
         ops = [loop("w", 0, 60), *(math("f", 10 * i, 10 * i + 9) for i in range(6))]
         plane = tpu_plane(ops, [("0", 0, 100)])
         events = next(line.events for line in plane.lines if line.name == "XLA Ops")

@@ -19,7 +19,7 @@ def figures(steps: Steps, *options: str, mode: str = "summary") -> tuple[Any, An
 
 
 class TestPeriods(unittest.TestCase):
-    def test_modes_print_the_period_and_its_pause(self) -> None:
+    def test_modes_print_the_period_and_the_pause(self) -> None:
         steps = [("0", 0, 80), ("1", 100, 80)]
         for mode in ("summary", "bottleneck", "idle"):
             with self.subTest(mode):
@@ -36,7 +36,7 @@ class TestPeriods(unittest.TestCase):
         steps = [("0", 0, 40), ("1", 100, 100), ("2", 210, 100), ("3", 330, 10)]
         self.assertEqual(figures(steps), (110, 20))
 
-    def test_time_of_other_steps_is_no_pause(self) -> None:
+    def test_time_of_other_steps_is_not_a_pause(self) -> None:
         steps = [("train", 0, 80), ("eval", 85, 10), ("train", 100, 80), ("eval", 150, 40)]
         self.assertEqual(figures(steps, "--step-id", "train"), (100, 10))
         self.assertEqual(figures(steps, "--step-id", "eval"), (65, 5))
@@ -44,7 +44,7 @@ class TestPeriods(unittest.TestCase):
     def test_steps_that_overlap_have_no_pause(self) -> None:
         self.assertEqual(figures([("0", 0, 80), ("1", 50, 80)]), (50, 0))
 
-    def test_single_step_of_its_name_has_no_period(self) -> None:
+    def test_only_step_with_a_name_has_no_period(self) -> None:
         steps = [("train", 0, 80), ("eval", 100, 10), ("train", 200, 80)]
         self.assertEqual(figures(steps, "--step-id", "eval"), (None, None))
         self.assertEqual(figures([("0", 0, 80)]), (None, None))

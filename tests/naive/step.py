@@ -353,7 +353,7 @@ def step_time(steps: list[Step]) -> int:
 
 
 def readable(ps: int) -> str:
-    """Write a time in the largest unit of which it has at least one."""
+    """Format a time in the largest unit in which the number is at least 1."""
     power = min((len(str(ps)) - 1) // 3 * 3, 12)
     if not power:
         return f"{ps} ps"
@@ -363,7 +363,7 @@ def readable(ps: int) -> str:
 
 
 def notes_of_all(steps: list[Step]) -> list[str]:
-    """Return the notes on time that is in no step's figures."""
+    """Return the notes on time that the figures of no step include."""
     notes = []
     idle = [step for step in steps if step.n_events == 0]
     if idle:
