@@ -149,7 +149,7 @@ class Inside(NamedTuple):
             return []
         return [
             f"{self.n_cut} regions of kernels end after the region or execution in which they"
-            f" begin; they are cut there, by {self.cut_off} ps in all"
+            f" begin, so {self.cut_off} ps are cut off"
         ]
 
 

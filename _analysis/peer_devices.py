@@ -92,7 +92,7 @@ def read_peers(
     own = picked.plane.name
     key = _keys_of(picked.steps)[step.picked.index] if step.picked else None
     if with_loads and key is None:
-        context.warn("--peers: slow_device is looked for with a single step only")
+        context.warn("--peers: the cause slow_device can be found only if a single step is picked")
         with_loads = False
 
     def read(name: str) -> PeerDevice | str:

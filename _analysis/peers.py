@@ -205,8 +205,8 @@ def _notes(peers: Sequence[PeerDevice], *, is_complete: bool) -> list[str]:
     notes = []
     if not is_complete:
         notes.append(
-            "--peers: members of the groups may be missing in this file; transfers may then be"
-            " shorter, and waits for peers longer"
+            "--peers: this file may lack devices that take part in collectives; then the true"
+            " transfers are shorter, and the true waits are longer"
         )
     fitted = [peer.name for peer in peers if not peer.is_measured]
     if fitted:

@@ -116,8 +116,8 @@ def ops_of_kernel(asked: str, kernels: Mapping[str, Group], context: Context) ->
             return candidates[found]
     raise NoAnswer(
         "kernel_not_found",
-        detail=f"no kernel of the step, and no op of one, is named {asked!r}, and it is not a"
-        " unique prefix",
+        detail=f"neither a kernel of the step nor an op of a kernel is named {asked!r}, and"
+        f" {asked!r} is not a unique prefix",
         available_kernels=list(by_kernel),
     )
 

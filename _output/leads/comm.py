@@ -47,14 +47,17 @@ def waiting(answer: Answer, peers: PeersOfStep) -> Iterator[str]:
     own = next(row for row in peers["by_device"] if row["device"] == answer["device"])
     last = max(peers["by_device"], key=lambda row: row["caused_ps"])
     if not wait + transfer:
-        yield f"None of {time(exposed)} exposed communication could be matched with other devices."
+        yield (
+            f"None of the {time(exposed)} of exposed communication could be matched with other"
+            " devices."
+        )
     else:
         rest = "the rest is transfer"
         if 100 * unmatched > exposed:
-            rest = f"{time(transfer)} is transfer, {time(unmatched)} is not known"
+            rest = f"{time(transfer)} is transfer, {time(unmatched)} is unknown"
         yield (
-            f"Of {time(exposed)} exposed communication {time(wait)} is waiting for a late device;"
-            f" {rest}."
+            f"Of {time(exposed)} of exposed communication, {time(wait)} is waiting for a late"
+            f" device; {rest}."
         )
     if last["caused_ps"] * 100 > exposed and last["caused_ps"] > 2 * last["peer_wait_ps"]:
         whom = "this device" if last is own else last["device"].removeprefix("/device:")

@@ -84,7 +84,7 @@ class WaitingOfFindings(unittest.TestCase):
 
     def test_cut_regions_are_noted(self) -> None:
         notes = said([kernel(0, 100)], [("wait", 90, 130)])["notes"]
-        self.assertTrue(any("they are cut there, by 30 ps in all" in note for note in notes))
+        self.assertTrue(any("so 30 ps are cut off" in note for note in notes))
 
 
 if __name__ == "__main__":

@@ -118,8 +118,8 @@ class Regions(unittest.TestCase):
         self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 1, 1, 5), ("c", 0, 1, 10)])
         assert_adds_up(self, row)
         self.assertIn(
-            "2 regions of kernels end after the region or execution in which they begin; they are"
-            " cut there, by 37 ps in all",
+            "2 regions of kernels end after the region or execution in which they begin, so 37 ps"
+            " are cut off",
             answered["notes"],
         )
 

@@ -214,7 +214,7 @@ class Groups(unittest.TestCase):
         found = said(planes)
         self.assertEqual(figures(planes), (10, 30, 1, 0))
         self.assertIs(found["totals"]["peers"]["complete"], False)
-        self.assertTrue(any("may be missing in this file" in note for note in found["notes"]))
+        self.assertTrue(any("this file may lack devices" in note for note in found["notes"]))
 
     def test_single_group_has_all_devices_of_the_file(self) -> None:
         for groups in ("{}", "{{0,1,2,3}}", "[1,4]<=[4]"):
@@ -326,8 +326,8 @@ class Headline(unittest.TestCase):
         headlines = [said(planes, "--device", str(i))["headline"] for i in range(2)]
         self.assertTrue(
             headlines[0].startswith(
-                "Of 8.50 ns exposed communication 3.00 ns is waiting for a late device; the rest is"
-                " transfer. All devices together wait 3.00 ns for TPU:1."
+                "Of 8.50 ns of exposed communication, 3.00 ns is waiting for a late device; the"
+                " rest is transfer. All devices together wait 3.00 ns for TPU:1."
             ),
             headlines[0],
         )
@@ -336,7 +336,7 @@ class Headline(unittest.TestCase):
     def test_headline_has_the_unmatched_time(self) -> None:
         ops = [*durations(4000), collective(5000, 1000, name="send.1")]
         headline = said([device(0, ops), device(1, durations(4000))])["headline"]
-        self.assertIn("4.00 ns is transfer, 1.00 ns is not known", headline)
+        self.assertIn("4.00 ns is transfer, 1.00 ns is unknown", headline)
 
     def test_headline_names_barriers(self) -> None:
         waiting = device(0, durations(10, 10))
@@ -450,7 +450,7 @@ class SlowDevice(unittest.TestCase):
 
     def test_all_steps_have_no_slow_device(self) -> None:
         found = answer(with_slow_device(), "bottleneck", "--peers", "--step", "all")
-        self.assertTrue(any("with a single step only" in note for note in found["notes"]))
+        self.assertTrue(any("only if a single step is picked" in note for note in found["notes"]))
 
 
 @unittest.skipUnless(PROFILES.exists(), "the captures aren't here")
