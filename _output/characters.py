@@ -41,7 +41,7 @@ class Characters:
         return f"{self.micro}s" if name == "us" else name
 
     def prose(self, text: str) -> str:
-        """Escape a sentence, and write its microseconds as tables do."""
+        """Escape a sentence, and write the unit of microseconds as tables do."""
         return MICROSECONDS_RE.sub(f" {self.micro}s", self.seen(text))
 
     def seen(self, text: str, longest: int = 0) -> str:

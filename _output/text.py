@@ -1,4 +1,4 @@
-"""Show an answer as text for a terminal: columns, cutting, wrapping.
+"""Show an answer as text for a terminal: align columns, cut long names and wrap lines.
 
 All text comes from the object that is printed as JSON.
 """

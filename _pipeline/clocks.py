@@ -117,8 +117,7 @@ class Clock(NamedTuple):
 
 
 def clock_of(pieces: Sequence[Piece], times: Iterable[int]) -> Clock:
-    """Return the clock for some pieces. The clock can shift the times in the pieces and the given
-    times."""
+    """Return a clock that can shift the times in some pieces, and the given other times."""
     if all(len(piece.unmeasured) == len(piece.starts) for piece in pieces):
         return Clock(ON_TRACE, {})
     to_shift = set(times)

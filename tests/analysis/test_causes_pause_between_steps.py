@@ -1,4 +1,4 @@
-"""Pauses between steps: their gain, and what the host does in them."""
+"""Test the cause `pause_between_steps`: the gain, and the host's activity during the pause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.modes.small_steps import leaf
 from tests.modes.test_idle import Calls, drawn_line, host
 
 MS = 10**9
-# Three steps of 80 ms with pauses of 20 ms.
+# There are three steps of 80 ms, with pauses of 20 ms.
 STEPS = [(str(i), 100 * i * MS, 80 * MS) for i in range(3)]
 FEED = "$feed.py:17 get_batch"
 TOKENIZE = "$feed.py:44 tokenize"
@@ -73,7 +73,7 @@ class PauseBetweenSteps(unittest.TestCase):
     def test_call_must_cover_half_of_the_pause(self) -> None:
         self.assertEqual(lines(thread((FEED, 50, 90))), ("feed.py:17", "feed.py:17"))
         self.assertEqual(lines(thread((FEED, 50, 89))), (None, None))
-        # It can begin before the step does, but not take longer than the period.
+        # The call may begin before the step begins, but may not take longer than the period.
         self.assertEqual(lines(thread((FEED, -5, 95)))[0], "feed.py:17")
         self.assertEqual(lines(thread((FEED, -6, 95)))[0], None)
 

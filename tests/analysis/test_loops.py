@@ -1,4 +1,4 @@
-"""The innermost loop around an op, by depth and trips."""
+"""Test the innermost loop around an op: depth and trips."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class OfOps(unittest.TestCase):
 
     def test_trips_can_be_a_fraction(self) -> None:
         parts = [part for i in (0, 100, 200) for part in (loop("w", i, i + 50),)]
-        # A branch is not taken in each round.
+        # A branch of the loop's body does not run in each round.
         found = loops(*parts, *(math("f", start, start + 5) for start in (0, 10, 100, 210)))
         self.assertEqual(found["f"], {"depth": 1, "trips": 1.333})
 
@@ -91,12 +91,13 @@ class OfOps(unittest.TestCase):
         self.assertEqual(row["loop"], {"depth": 1, "trips": 6})
 
     def test_entries_of_one_op_count_together(self) -> None:
-        # As in captures with the stats of an op on its executions.
+        # Captures that store an op's stats on the executions have such entries.
         ops = [op("f", "loop fusion", 10 * i, 9, flops=i) for i in range(6)]
         self.assertEqual(loops(loop("w", 0, 60), *ops)["f"], {"depth": 1, "trips": 6})
 
     def test_cost_grows_with_the_number_of_events(self) -> None:
-        # Half of the ops run in a loop and outside of it, so all their executions are looked up.
+        # Half of the ops run both inside and outside of a loop, so all executions of these ops are
+        # looked up.
         plane = tpu_plane([math("f", 0, 1), loop("w", 0, 2)], [("0", 0, 10**9)])
         events = next(line.events for line in plane.lines if line.name == "XLA Ops")
         events[:] = [
@@ -124,7 +125,7 @@ class OfRows(unittest.TestCase):
         return [row["loop"] for row in said[rows]]
 
     def test_trips_of_a_row_are_those_of_its_longest_op(self) -> None:
-        # Of the line 38 ps, 28 are in the loop, 16 of them in 4 executions of f.
+        # Of the line's 38 ps, 28 ps are in the loop, and 16 ps of these are 4 executions of f.
         self.assertEqual(self.loops("by_source", "groups"), [{"depth": 1, "trips": 4}])
 
     def test_modes_have_the_loops_of_their_rows(self) -> None:

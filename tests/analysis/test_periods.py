@@ -1,4 +1,5 @@
-"""Periods: the time from step to step, and the pause between them."""
+"""Test periods: the time from the start of a step to the next start, and the pause between the
+steps."""
 
 from __future__ import annotations
 
@@ -26,13 +27,13 @@ class TestPeriods(unittest.TestCase):
                 self.assertEqual(figures(steps, mode=mode), (100, 20))
 
     def test_lower_of_two_middle_figures_is_the_median(self) -> None:
-        # Periods 100, 130, 90, 200; pauses 20, 50, 10, 100.
+        # The periods are 100, 130, 90 and 200; the pauses are 20, 50, 10 and 100.
         starts = [0, 100, 230, 320, 520]
         steps = [(str(i), start, 80 if i != 3 else 100) for i, start in enumerate(starts)]
         self.assertEqual(figures(steps), (100, 20))
 
     def test_median_period_and_median_pause_can_be_of_different_steps(self) -> None:
-        # Periods 100, 110, 120; pauses 60, 10, 20.
+        # The periods are 100, 110 and 120; the pauses are 60, 10 and 20.
         steps = [("0", 0, 40), ("1", 100, 100), ("2", 210, 100), ("3", 330, 10)]
         self.assertEqual(figures(steps), (110, 20))
 
