@@ -176,6 +176,10 @@ CAUSES: dict[str, str] = {
     "collective_in_loop, same data": (
         "Run the collective before the loop and pass its result in, if memory allows."
     ),
+    "collective_in_loop, both": (
+        "Gather the weights before the loop and take gradients of the gathered ones, add up local "
+        "gradients in the loop, and reduce them once after it, if memory allows."
+    ),
     "large_intermediate, reduced": (
         "Reduce before writing: compute only the elements that are used, for example logsumexp "
         "less the picked logit instead of log_softmax, or work on chunks."
