@@ -180,6 +180,11 @@ CAUSES: dict[str, str] = {
         "Gather the weights before the loop and take gradients of the gathered ones, add up local "
         "gradients in the loop, and reduce them once after it, if memory allows."
     ),
+    "kernel_waits_for_input": (
+        "Use larger blocks, so that there is more math for each byte that is copied, or more "
+        "buffers (pipeline_mode=pl.Buffered(3)), so that copies start earlier. Or move fewer "
+        "bytes: a narrower dtype, or blocks that stay in VMEM between grid steps."
+    ),
     "large_intermediate, reduced": (
         "Reduce before writing: compute only the elements that are used, for example logsumexp "
         "less the picked logit instead of log_softmax, or work on chunks."
@@ -234,6 +239,11 @@ CAUSES: dict[str, str] = {
         "Split the weight by the dimension that it shares with the activations as they are split, "
         'for example P("tp", "fsdp") for the second matmul of an MLP, or constrain the '
         "activations before this line (with_sharding_constraint, in_specs)."
+    ),
+    "slow_device": (
+        "Share the work of this line evenly among devices (tokens per expert, sequence lengths, "
+        "uneven shards). If all lines are slower by one factor (uniform_pct of --mode spread), the "
+        "chip is slow: replace it."
     ),
     "synchronous_collective": (
         "Set {flags} to true in the compiler's options, or look for what switches this off."
