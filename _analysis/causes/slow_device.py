@@ -116,11 +116,11 @@ def cause_of(step: Step, slow: Slow) -> Cause:
     )
     if slow.line:
         says += (
-            f"; at {short(slow.line)} it takes {duration(slow.excess)} longer than "
-            f"{slow.median_device}"
+            f". It takes {duration(slow.excess)} longer than {slow.median_device} at "
+            f"{short(slow.line)}"
         )
     is_sure = slow.n_steps >= FEWEST_STEPS
-    says += "." if is_sure else f". In fewer than {FEWEST_STEPS} steps this can be chance."
+    says += "." if is_sure else f" (in fewer than {FEWEST_STEPS} steps this can be chance)."
     return Cause(
         NAME,
         slow.gain,
