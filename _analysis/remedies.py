@@ -245,6 +245,11 @@ CAUSES: dict[str, str] = {
         "uneven shards). If all lines are slower by one factor (uniform_pct of --mode spread), the "
         "chip is slow: replace it."
     ),
+    "resharding, two dimensions": (
+        "Look near these lines for a with_sharding_constraint, in_specs or parameter spec that "
+        "keeps the matmul from being split like its weight. If all devices are meant to gather "
+        "whole weights, split these along one dimension by both mesh axes."
+    ),
     "synchronous_collective": (
         "Set {flags} to true in the compiler's options, or look for what switches this off."
     ),

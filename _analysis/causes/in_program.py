@@ -7,6 +7,7 @@ from _analysis.causes import (
     large_intermediate,
     larger_array,
     layout_change,
+    needless_whole,
     not_donated,
     one_hot_matmul,
     resharding,
@@ -25,14 +26,15 @@ if TYPE_CHECKING:
 
 def causes_in_program(of: StepProgram) -> list[Cause]:
     in_loops = collective_in_loop.find(of)
-    resharded = resharding.find(of)
     one_hot = one_hot_matmul.find(of)
+    resharded = resharding.find(of)
+    resharded += larger_array.find(of, _executions_of(one_hot))
+    resharded += needless_whole.find(of, _executions_of(resharded))
     seen = _executions_of(cause for cause in (*in_loops, *resharded) if cause.confidence == SEEN)
     return [
         *in_loops,
         *widened_dtype.find(of),
         *resharded,
-        *larger_array.find(of, _executions_of(one_hot)),
         *one_hot,
         *large_intermediate.find(of),
         *synchronous_collective.find(of, seen),
