@@ -196,6 +196,10 @@ CAUSES: dict[str, str] = {
         "Write the ops around this line so that both use the same order of dimensions: avoid "
         "transposes, and reshapes that split or interleave the last dimension."
     ),
+    "layout_change, flat": (
+        "Keep the arrays as they are: apply the collective or the update to each with "
+        "jax.tree.map. The compiler combines small collectives itself."
+    ),
     "not_donated": (
         "Pass donate_argnums or donate_argnames to jax.jit for arguments that are not used after "
         "the call, such as the old state."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _analysis.causes import (
     collective_in_loop,
+    flat_array,
     large_intermediate,
     larger_array,
     layout_change,
@@ -30,6 +31,7 @@ def causes_in_program(of: StepProgram) -> list[Cause]:
     resharded = resharding.find(of)
     resharded += larger_array.find(of, _executions_of(one_hot))
     resharded += needless_whole.find(of, _executions_of(resharded))
+    flat = flat_array.find(of)
     seen = _executions_of(cause for cause in (*in_loops, *resharded) if cause.confidence == SEEN)
     return [
         *in_loops,
@@ -38,7 +40,8 @@ def causes_in_program(of: StepProgram) -> list[Cause]:
         *one_hot,
         *large_intermediate.find(of),
         *synchronous_collective.find(of, seen),
-        *layout_change.find(of, _executions_of(resharded)),
+        *flat,
+        *layout_change.find(of, _executions_of((*resharded, *flat))),
         *not_donated.find(of),
     ]
 
