@@ -23,8 +23,8 @@ SOURCES = (
 WITHOUT_MESSAGES = ("_pb2.py", "vocabulary.py")
 # A string with fewer words is a name or a part of a message.
 LEAST_WORDS = 3
-# Methods and functions with strings that are no messages: lists of names, and patterns.
-NO_MESSAGE_IN = ("split", "compile", "sub", "match", "fullmatch")
+# Methods and functions with strings that are no messages: lists of names, patterns, and SQL.
+NO_MESSAGE_IN = ("split", "compile", "sub", "match", "fullmatch", "execute", "executemany")
 
 
 def all_messages() -> Iterator[str]:
