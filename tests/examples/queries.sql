@@ -1,10 +1,9 @@
 -- Which lines in layers/ take most, with all that they call (ms)?
 SELECT round(sum(dur_ps) / 1e9, 3) AS ms, frame
 FROM (SELECT DISTINCT stack, frame FROM frames) JOIN ops USING (stack)
-WHERE frame LIKE '%/layers/%' GROUP BY frame ORDER BY ms DESC LIMIT 3;
+WHERE frame LIKE '%/layers/%' GROUP BY frame ORDER BY ms DESC LIMIT 2;
 -- 7.315 | /home/dev/model/layers/attention.py:15:14
 -- 0.951 | /home/dev/model/layers/norm.py:4:11
--- 0.556 | /home/dev/model/layers/attention.py:16:14
 
 -- In which scopes and phases is time lost (ms)?
 SELECT round(sum(lost_ps) / 1e9, 3) AS lost, phase, scope
