@@ -61,9 +61,7 @@ from tests.pages import (
     Call,
     blocks,
     calls,
-    code,
     sections,
-    table,
 )
 
 HAS_TOOLS = all(map(shutil.which, ("bash", "jq")))
@@ -86,8 +84,8 @@ def outcome(words: tuple[str, ...], capture: str = "") -> Outcome:
             options[options.index("--out") + 1] = f"{folder}/out"
         elif profile == PLACEHOLDERS["PROFILE"]:
             # Tests of the text and of the schemas share these answers.
-            if options[-2:] == ["--format", "text"]:
-                options[-2:] = []
+            if options[-1:] == ["--text"]:
+                options.pop()
             shared = outcome_on_demo(words[at + 1], *options)
             return without_next_steps(shared._replace(object=dict(shared.object)))
         return run(profile, words[at + 1], *options)
@@ -124,7 +122,7 @@ def printed(call: Call, capture: str) -> str:
     said = outcome(call.words, capture).object
     if HAS_TOOLS and call.pipe.lstrip().startswith("|"):
         return piped(call, said).stdout
-    if not {"text", "--text"} & set(call.words):
+    if "--text" not in call.words:
         return json.dumps(said)
     top = call.words[call.words.index("--top") + 1] if "--top" in call.words else None
     return text_of(said, "utf-8", View("--all" in call.words, top=int(top) if top else None))
@@ -405,17 +403,6 @@ class Figures(unittest.TestCase):
                     )
                     value = float(done.stdout) / UNITS[figure[2]]
                     self.assertTrue(is_rounded(figure[1], value), f"it is {value:g} {figure[2]}")
-
-    @unittest.skipUnless(HAS_TOOLS and PROFILES.is_dir(), "needs jq and captures")
-    def test_times_by_scope_equal_those_of_the_inference_captures(self) -> None:
-        call = next(call for call in calls(GUIDE) if '["%", "scope"]' in call.pipe)
-        rows = table(GUIDE, "scope", "bf16, %")
-        for column, capture in ((1, "vllm-bf16"), (2, "vllm-fp4-tuned")):
-            shown = {(float(row[column]), code(row[0])) for row in rows if row[column]}
-            lines = [line.split("\t") for line in printed(call, capture).splitlines()[1:]]
-            found = {(float(percent), scope) for percent, scope in lines if float(percent) >= 1}
-            with self.subTest(capture=capture):
-                self.assertEqual(shown, found)
 
 
 if __name__ == "__main__":
