@@ -328,8 +328,17 @@ OPTIONS: dict[str, Json] = {
         "help": "slice of the steps in order of time, as in Python; write a negative start as"
         " --steps=-3: (default: all)",
     },
-    "--baseline": {"metavar": "PROFILE", "action": "append", "help": "a capture before the change"},
-    "--fail-over": {"metavar": "PCT", "type": TO_LIMIT, "help": "exit with 3 if slower by more"},
+    "--baseline": {
+        "metavar": "PROFILE",
+        "action": "append",
+        "help": "a capture before the change (required; repeatable)",
+    },
+    "--fail-over": {
+        "metavar": "PCT",
+        "type": TO_LIMIT,
+        "help": "exit with 3 if the step or the period is significantly slower by more than PCT"
+        " percent, and with 1 if that cannot be told",
+    },
     "--baseline-device": {
         "metavar": "NAME",
         "type": plane_of,
