@@ -43,7 +43,7 @@ class Page:
     """All tables of the page. The tables of the modes decide which shared tables exist."""
 
     def __init__(self) -> None:
-        # Paths where answers have objects of a shared class.
+        # Paths in answers that lead to objects of a shared class.
         self.shared: dict[Any, list[str]] = {}
 
     def section(self, name: str) -> str:

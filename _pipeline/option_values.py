@@ -111,7 +111,7 @@ def peak_of(name: str) -> Callable[[str], tuple[str, float]]:
 def refusal_of_argument(
     message: str, choices: Mapping[str, Collection[str]], options: Collection[str]
 ) -> str:
-    """Return the plain form of a message by argparse; `choices` are values of some options."""
+    """Rewrite an error message of argparse as a plain sentence."""
     unknown = re.fullmatch(r"unrecognized arguments: (\S*).*", message, re.DOTALL)
     if unknown:
         return unknown_argument(unknown[1], options)
