@@ -118,7 +118,7 @@ class Tables(unittest.TestCase):
         known = {*ledger.CLASSES, "idle", "overlap", "at_roof"}
         self.assertEqual(set(re.findall(r"`(\w+)`", classes)), known)
 
-    def test_tables_of_remedies_are_those_of_the_program(self) -> None:
+    def test_tables_of_remedies_equal_those_of_the_program(self) -> None:
         self.assertIn(f"\n{remedies.table_of_findings()}\n", FIELDS)
         self.assertIn(f"\n{remedies.table_of_idle_time()}\n", PAGES["GUIDE.md"])
 
