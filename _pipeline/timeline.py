@@ -42,7 +42,7 @@ class Timeline(NamedTuple):
 
     @property
     def busy(self) -> int:
-        """Return the time in which some leaf runs."""
+        """Return the time during which at least one leaf runs."""
         return self.duration - self.gaps.total
 
 

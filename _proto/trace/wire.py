@@ -123,7 +123,7 @@ def varint_at(data: bytes, i: int) -> tuple[int, int]:
         i += 1
         if byte < 128:
             return value & (1 << 64) - 1, i
-    raise ValueError(f"a number of more than {_VARINT_BYTES} bytes")
+    raise ValueError(f"a number has more than {_VARINT_BYTES} bytes")
 
 
 def signed(value: int) -> int:
