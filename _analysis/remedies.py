@@ -167,7 +167,8 @@ IDLE: tuple[tuple[str, str, str], ...] = (
 )
 _WHAT_HELPS = {(name, kind): says for names, kind, says in FINDINGS for name in names}
 
-# What helps against a cause, by its name; by its name and kind if there are several.
+# What helps against a cause, by name of the cause, or by name and kind if a cause has several
+# kinds.
 CAUSES: dict[str, str] = {
     "collective_in_loop, summed": (
         "Add up the local values in the loop and run the collective once on the sum, after the "
@@ -273,7 +274,7 @@ _GATHER_RE = re.compile(r"(?<!all-)(?:gather|scatter)(?!_offload)")
 
 
 def remedy_of(entry: Entry) -> str | None:
-    """Return what helps against the lost time of an op; None if nothing is known to."""
+    """Return what helps against the lost time of an op; None if nothing is known to help."""
     return _WHAT_HELPS.get((entry.name, _kind_of(entry)))
 
 

@@ -73,7 +73,7 @@ class Promotions(unittest.TestCase):
         # The compiler's convert reads f32, and so do all other ops.
         self.assertEqual(row["gain_ps"], 80)
 
-    def test_backward_matmuls_of_the_same_line_are_wide_too(self) -> None:
+    def test_backward_matmuls_of_a_widened_line_count_as_widened(self) -> None:
         grad = op("grad", "parameter", shape=NARROW, number=2)
         for line, gain in (("mlp.py:7", 120), ("other.py:7", 60)):
             with self.subTest(line=line):
@@ -81,7 +81,7 @@ class Promotions(unittest.TestCase):
                     *widened(),
                     op("dot.1", "dot", "sum.1", "sum.1", shape=WIDE, line="mlp.py:7"),
                     grad,
-                    # The compiler has narrowed its operands.
+                    # The compiler has narrowed the operands of this matmul.
                     op("dot.2", "dot", "grad", "grad", shape=WIDE, line=line),
                     op("more", "negate", "dot.2", shape=WIDE),
                     op("end", "tanh", "more", shape=WIDE),
