@@ -251,8 +251,8 @@ MODES = (
     of_step(
         "page",
         "the answers of the modes above in one HTML file, for people",
-        ("--out",),
-        "--out step.html",
+        ("--out", "--open"),
+        "--out step.html --open",
     ),
     Mode(
         "record",
@@ -436,6 +436,7 @@ OPTIONS: dict[str, Json] = {
         "help": "text that sets XLA flags, such as a launch script; shows the effects of flags",
     },
     "--out": {"metavar": "FILE", "help": "path of the page (required)"},
+    "--open": {"action": "store_true", "help": "open the page in the browser"},
     "--kernel-cost": {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
         "type": TO_COST,
@@ -561,6 +562,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         merges=not given.get("no_merge", False),
         top=given.get("top"),
         words=words,
+        version=__version__,
     )
 
 
@@ -677,7 +679,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         write(sys.stdout, printed(outcome, for_people))
         status, complaint = outcome.status, outcome.complaint
         is_json = outcome.form == "json"
-        if is_json and for_people and not complaint and sys.stderr and sys.stderr.isatty():
+        has_json = is_json and not is_page(outcome)
+        if has_json and for_people and not complaint and sys.stderr and sys.stderr.isatty():
             complaint = HINT
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -693,7 +696,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
+def is_page(outcome: Outcome) -> bool:
+    """Return true if a page was written."""
+    return (outcome.fields["mode"], outcome.fields["status"]) == ("page", "ok")
+
+
 def printed(outcome: Outcome, for_people: bool) -> str:
+    if for_people and is_page(outcome):
+        out = "".join(c if c.isprintable() else "?" for c in outcome.fields["out"])
+        return f"wrote {out} ({outcome.fields['bytes'] / 2**20:.1f} MiB)\n"
     if outcome.form == "json":
         return encoded(outcome.fields, for_people)
     from _output.forms import in_form

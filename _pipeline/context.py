@@ -43,6 +43,8 @@ class Request(NamedTuple):
     merges: bool = True
     # The number of rows, if it was given.
     top: int | None = None
+    # Version of the program.
+    version: str = ""
 
 
 class Context:
