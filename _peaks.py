@@ -60,8 +60,8 @@ CHIPS = {
     "v7x": Chip(("TPU v7x", "TPU7x", "TPU v7"), 1153.5, hbm_gibps=3690.0, fp8=2307.0),
 }
 V7X_HBM = (
-    "using an HBM peak of 3690 GiB/s per device; the vendor's 7380 GB/s per chip are 3436.6 GiB/s"
-    " per device (--peak-hbm-gibps)"
+    "HBM peak 3690 GiB/s per device; the vendor's 7380 GB/s per chip is 3436.6 GiB/s"
+    " (--peak-hbm-gibps)"
 )
 # Tolerance for the peaks in captures of one generation: v6e planes have 918 or 946.7 TFLOPS.
 TOLERANCE = 0.05

@@ -107,12 +107,11 @@ def bottleneck(
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
     over = [entry for entry in ledger if entry.is_over_roof]
-    context.warn(*over_roof_notes(over))
-    context.warn(*declared_notes({entry.kernel for entry in ledger if is_declared(entry)}))
+    declared = {entry.kernel for entry in ledger if is_declared(entry)}
     context.note(*roofs.choice.notes)
     periods = periods_of(step.device, step.picked)
     inside = inside_kernels(step)
-    context.warn(*inside.notes)
+    context.warn(*over_roof_notes(over), *declared_notes(declared), *inside.notes)
     read, waits = read_peers(step, context) if peers else (None, None)
     causes = causes_of(step, ledger, inside, roofs, periods, read, context)
     shown = [finding.group.members for finding in (*findings[:top], *kernels[:top])]
@@ -266,8 +265,8 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     total = sum(entry.total for entry in over)
     return [
         over_roof_note(
-            f"{len(over)} ops ({with_unit(total)}) are faster than their roof, because a count of"
-            " flops or bytes, a dtype or a peak is wrong; lower bounds leave these ops out",
+            f"{len(over)} ops ({with_unit(total)}) are faster than their roof, so lower bounds"
+            " leave them out",
             (line_of(op).line or op.agg_key for op in ops),
         )
     ]
@@ -366,6 +365,7 @@ class Rows(NamedTuple):
             **likely_fields(finding.likely),
             "loop": self.loops.row(group.members),
             "scope": finding.scope,
+            "hlo_op": finding.costliest.executions.op.name,
             "shape": finding.shape,
             "agg_key": group.op.agg_key,
             "tf_op": shortened(group.op.tf_op),

@@ -129,7 +129,7 @@ def unknown_argument(word: str, options: Collection[str]) -> str:
     if word.startswith("-"):
         flag = word.partition("=")[0]
         return f"unknown option {flag}{suggestion(flag, options)}"
-    return f"one PROFILE, got also {word!r}; for a second capture use --baseline"
+    return f"only one PROFILE is accepted, got also {word!r}; give a second capture by --baseline"
 
 
 FORMS = ("json", "text", "markdown", "csv")

@@ -25,7 +25,7 @@ class OkAnswer(TypedDict):
     notes: list[str]
     """Choices, assumptions, omissions and doubts that concern the figures, warnings first. Read the
     notes first.
-    Example: `["using run 2026_11_21_00_00_00", "auto-picked busiest step (idx=1, …"]`"""
+    Example: `["using run 2026_11_21_00_00_00", "auto-picked the busiest step (index 1, …"]`"""
 
 
 class NextStep(TypedDict):

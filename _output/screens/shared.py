@@ -15,7 +15,7 @@ LINE = Column("line", ("source_user", "source_inner", "agg_key"), "file", least=
 # Ops and kernels have no key.
 OP_LINE = Column("line", ("source_user", "source_inner"), "file", least=24)
 LIKELY = Column("line", ("source_user", "source_inner"), "file", "(none known)", least=20)
-LOOP = Column("in loop of", "loop.trips", "trips", null="")
+LOOP = Column("loop of", "loop.trips", "trips", null="")
 KIND = Column("kind", "kind", "word", least=9)
 CLASS = Column("class", "class", "word", least=13)
 STEP_SHARE = Column("% step", "pct_of_step", "percent")
@@ -26,7 +26,7 @@ LOST = Column("lost", "lost_ps", "time")
 AVERAGE = Column("each", "avg_dur_ps", "time")
 CATEGORY = Column("category", "hlo_category")
 PHASES = Column("phases", "phases", "initials", null="")
-SCOPE = Column("scope", "scope", "file", null="", least=12)
+SCOPE = Column("scope", "scope", "file", null="", least=10)
 MOSTLY = Column("mostly", "hlo_op_breakdown.0.signature", "what")
 BYTES = Column("size", "bytes", "bytes")
 

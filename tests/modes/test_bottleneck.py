@@ -74,7 +74,7 @@ class Facts(unittest.TestCase):
             ops = [leaf(0, 9, "a.1", stack=HERE), leaf(9, 10, "a.2", stack=HERE, shape=shape)]
             with self.subTest(shape=shape):
                 (row,) = bottleneck(ops)["findings"]
-                self.assertEqual(row["shape"], shown)
+                self.assertEqual((row["hlo_op"], row["shape"]), ("a.2", shown))
         (row,) = bottleneck([op("a", "loop fusion", 0, 9, text="a", shape="")])["findings"]
         self.assertIsNone(row["shape"])
 

@@ -450,7 +450,9 @@ class Asked(unittest.TestCase):
     def test_unique_prefix_of_kernels_comes_before_ops(self) -> None:
         self.assertEqual(self.ops("ot"), [("other.1", 200)])
         answered = said(Rows.OPS, options=["--kernel", "fl"])
-        self.assertIn("--kernel fl: flash taken, the only name that begins so", answered["notes"])
+        self.assertIn(
+            "--kernel fl: using flash, the only name that begins with fl", answered["notes"]
+        )
         self.assertEqual(len(answered["kernels"]), 2)
 
     def test_unique_prefix_of_ops_is_taken_last(self) -> None:

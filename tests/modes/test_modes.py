@@ -113,7 +113,8 @@ class OptionsOfModes(unittest.TestCase):
         data = with_program([kernel(0, 5)])
         self.addCleanup(Path(OUT).unlink, missing_ok=True)
         for option, modes in sampled(self.OPTIONS.items(), 6):
-            for mode in ALL_MODES:
+            # Text is read in tests/modes/test_text.py.
+            for mode in () if "--text" in option else ALL_MODES:
                 needed = {
                     "compare": ["--baseline", str(DEMO)],
                     "anatomy": ["--plane", "/device:TPU:0"],

@@ -639,8 +639,8 @@ class RooflineNotes(unittest.TestCase):
 
         self.assertEqual(
             note(),
-            "using an HBM peak of 3690 GiB/s per device; the vendor's 7380 GB/s per chip are 3436.6"
-            " GiB/s per device (--peak-hbm-gibps)",
+            "HBM peak 3690 GiB/s per device; the vendor's 7380 GB/s per chip is 3436.6 GiB/s"
+            " (--peak-hbm-gibps)",
         )
         self.assertEqual(
             note("--peak-hbm-gibps", "1000"),

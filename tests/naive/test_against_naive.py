@@ -171,7 +171,8 @@ class AgainstNaive(unittest.TestCase):
         taken = {flag for mode in of_step for flag in mode.options}
         self.assertEqual(
             set(OPTIONS),
-            taken - set(compute_breakdown.STEP_OPTIONS),
+            # Text and Markdown alone have --no-merge.
+            taken - {*compute_breakdown.STEP_OPTIONS, "--no-merge"},
             "give each option a line in OPTIONS of tests/builders/random_xspace.py",
         )
 

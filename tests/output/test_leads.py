@@ -103,7 +103,7 @@ class NextSteps(unittest.TestCase):
         step = self.printed("bottleneck", *options)["next_steps"][-1]
         words = shlex.split(step["command"])
         self.assertEqual(words[:3], [sys.executable, SCRIPT.name, "tests/data/demo"])
-        self.assertEqual(words[3:5], ["--mode", "by_op"])
+        self.assertEqual(words[3:5], ["--mode", "kernel"])
         self.assertEqual(words[5:], ["--device", "TPU:1", "--step=1", "--chip", "v6e"])
 
     def test_new_words_replace_given_options(self) -> None:
