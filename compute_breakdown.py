@@ -547,7 +547,8 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     options = {
         dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
     }
-    form = given.get("format", "json")
+    one_line_for_people = mode.name == "page" and sys.stdout is not None and sys.stdout.isatty()
+    form = given.get("format", "line" if one_line_for_people else "json")
     if mode.name == "by_op" and form in ("text", "markdown") and given.get("top") != 0:
         # Ops are merged before they are cut.
         options["top"] = sys.maxsize
@@ -623,7 +624,7 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
     finally:
         if progress:
             progress.erase()
-    form = request.form if request else form_among(sys.argv[1:] if argv is None else argv)
+    form = form_among(sys.argv[1:] if argv is None else argv)
     return refusal(failure, request, context.notes if context else [], form)
 
 
@@ -679,8 +680,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         write(sys.stdout, printed(outcome, for_people))
         status, complaint = outcome.status, outcome.complaint
         is_json = outcome.form == "json"
-        has_json = is_json and not is_page(outcome)
-        if has_json and for_people and not complaint and sys.stderr and sys.stderr.isatty():
+        if is_json and for_people and not complaint and sys.stderr and sys.stderr.isatty():
             complaint = HINT
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -696,15 +696,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def is_page(outcome: Outcome) -> bool:
-    """Return true if a page was written."""
-    return (outcome.fields["mode"], outcome.fields["status"]) == ("page", "ok")
-
-
 def printed(outcome: Outcome, for_people: bool) -> str:
-    if for_people and is_page(outcome):
-        out = "".join(c if c.isprintable() else "?" for c in outcome.fields["out"])
-        return f"wrote {out} ({outcome.fields['bytes'] / 2**20:.1f} MiB)\n"
     if outcome.form == "json":
         return encoded(outcome.fields, for_people)
     from _output.forms import in_form

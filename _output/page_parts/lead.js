@@ -116,6 +116,7 @@ function stepFigures() {
   const light = found.speed_of_light;
   const { runtime } = ANSWERS.memory;
   const capacity = runtime?.capacity_bytes ? ` of ${asBytes(runtime.capacity_bytes)}` : "";
+  const host = ANSWERS.comm.totals.host_ps;
   // A lower bound of 0 says nothing.
   const from = light.at_least_ps ? element("span", {}, figure("time", light.at_least_ps), " to ") : "at most ";
   const range = element("span", {}, from, figure("time", light.at_most_ps));
@@ -127,7 +128,7 @@ function stepFigures() {
     ["math in use", figure("share", found.hfu_at_least, PEAK_UNKNOWN), "of the matrix units, at least"],
     ["idle", shareAndTime(totals.idle_pct_of_step, totals.idle_duration_ps)],
     ["exposed communication", shareAndTime(ANSWERS.comm.totals.exposed_pct_of_step, ANSWERS.comm.totals.exposed_ps)],
-    ["waits for the host", shareAndTime(ANSWERS.comm.totals.host_pct_of_step, ANSWERS.comm.totals.host_ps)],
+    ...(host ? [["waits for the host", shareAndTime(ANSWERS.comm.totals.host_pct_of_step, host)]] : []),
     ["recomputed", shareAndTime(found.recompute_total_pct_of_step, found.recompute_total_dur_ps)],
     ["memory", element("span", {}, figure("bytes", ANSWERS.memory.peak_bytes, REASONS[DATA.parts.memory]), capacity), "HBM when the program needs most"],
   ]);

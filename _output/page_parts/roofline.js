@@ -167,7 +167,7 @@ function labelsOf(points, radius, px, py, right, taken) {
     const text = shortened(readable(group.kernel ?? withoutFolder(lineOf(group) ?? group.agg_key)), 28);
     const w = widthOf(text);
     const r = radius(point) + 4;
-    const box = [[r, -7], [-r - w, -7], [-w / 2, r - 2], [-w / 2, -r - 12], [0, r - 2], [-w, r - 2], [0, r + 12], [-w, r + 12]]
+    const box = [[r, -7], [-r - w, -7], [-w / 2, r - 2], [-w / 2, -r - 12], [0, r - 2], [-w, r - 2], [-w / 2, r + 12], [0, r + 12], [-w, r + 12]]
       .map(([dx, dy]) => ({ x: px(x) + dx, y: py(y) + dy, w, h: 14 }))
       .find((box) => box.x > 56 && box.x + w < right && !taken.some((other) => overlap(box, other)));
     if (!box) return null;

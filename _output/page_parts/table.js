@@ -43,7 +43,7 @@ class Table {
         column.form = (number) => (isUnknown(number) ? "?" : notNothing(number.toFixed(decimals), number));
       } else if (units && (column.kind !== "count" || column.largest >= 1e4)) {
         const unit = unitOf(units, column.largest);
-        column.unit = unit[0];
+        column.unit = column.largest ? unit[0] : "";
         column.form = (number) =>
           Number(number) === 0 ? "none" : notNothing(inUnit(units, Number(number), unit, column.largest), number);
       }
