@@ -1,4 +1,4 @@
-"""Where to look first: the classes and lines that the step loses most time in."""
+"""Show where to look first: the classes and lines in which the step loses most time."""
 
 from __future__ import annotations
 
@@ -234,9 +234,9 @@ def speed_of_light(ledger: Sequence[Entry], duration: int) -> SpeedOfLight:
 def utilization_of(
     ledger: Iterable[Entry], step: Step, counts: Callable[[Op], bool]
 ) -> float | None:
-    """Return a lower bound of the share of the step in which the matrix units are busy.
+    """Return a lower bound of the share of the step during which the matrix units are busy.
 
-    None if the time that they need is unknown for all ops that count.
+    Return None if no op has a known time on the matrix units.
     """
     t_compute = sum(
         (

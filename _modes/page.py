@@ -7,8 +7,6 @@ the answers as JSON, and scripts that draw them.
 from __future__ import annotations
 
 import json
-import os
-from contextlib import suppress
 from heapq import nlargest
 from pathlib import Path
 
@@ -32,6 +30,7 @@ from _modes.summary import summary
 from _output.leads.lead import headline_of
 from _output.page import html_of
 from _pipeline.no_answer import NoAnswer
+from _pipeline.out_file import replacing
 from _pipeline.texts import cut_texts
 from _proto.trace.ranks import ENVIRONMENT
 
@@ -104,7 +103,8 @@ def page(step: Step, context: Context, *, out: str, open: bool = False) -> Field
     encoded, notes = fitted(data)
     context.warn(*notes)
     html = html_of(encoded)
-    write(out, html)
+    with replacing(out) as path:
+        Path(path).write_bytes(html)
     if open:
         # Importing this module takes time that other pages don't need.
         import webbrowser
@@ -220,7 +220,7 @@ def op_row(op: Op, name: str) -> StripOp:
 
 
 # ----------------------------------------------------------------------------------------------
-# The file
+# Limits
 
 
 def fitted(data: PageData) -> tuple[str, list[str]]:
@@ -290,23 +290,3 @@ def around_picked(steps: Sequence[Mapping[str, object]], n: int) -> range:
     picked = next((i for i, step in enumerate(steps) if "picked" in step), 0)
     first = max(0, min(picked - n // 2, len(steps) - n))
     return range(first, first + n)
-
-
-def write(out: str, html: bytes) -> None:
-    """Write the page completely or not at all: write a temporary file in the same folder, then
-    rename that file."""
-    target = os.path.realpath(out)
-    half = os.path.join(os.path.dirname(target), f".page-{os.getpid()}.part")
-    try:
-        if os.path.exists(target) and not os.path.isfile(target):
-            raise NoAnswer(
-                "cant_write", detail=f"--out {out} is not a regular file; give another name"
-            )
-        with open(half, "xb") as file:
-            file.write(html)
-        os.replace(half, target)
-    except OSError as error:
-        raise NoAnswer("cant_write", detail=f"{out}: {error.strerror}") from None
-    finally:
-        with suppress(OSError):
-            os.unlink(half)

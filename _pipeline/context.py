@@ -38,10 +38,11 @@ class Request(NamedTuple):
     mode_options: dict[str, Any]
     # The words of the command line.
     words: Sequence[str] = ()
-    # Choices of text and Markdown: also list what is small, and merge what differs in numbers.
+    # Options of text and Markdown: `--all` also lists small rows; `--no-merge` keeps apart ops that
+    # differ only in numbers.
     shows_all: bool = False
     merges: bool = True
-    # The number of rows, if it was given.
+    # Value of `--top`, or None if the option is not given.
     top: int | None = None
     # Version of the program.
     version: str = ""
@@ -72,6 +73,6 @@ class Context:
         self.warnings += texts
 
     def with_own_notes(self) -> Context:
-        """Return a context with an empty list of notes, so that the caller can decide which notes
-        to keep."""
+        """Return a copy with an empty list of notes, so that the caller can decide which notes to
+        keep."""
         return Context(self.request, self.on_progress)

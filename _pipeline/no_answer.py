@@ -45,8 +45,7 @@ EXIT_STATUS = {
 
 
 class NoAnswer(Exception):
-    """The exception for a run without an answer; `fields` are further fields of the printed
-    object."""
+    """Raised if a run has no answer; `fields` are further fields of the printed object."""
 
     def __init__(self, reason: str, **fields: Any) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""Show comm: what communication costs, by collective and by line."""
+"""Show comm: the cost of communication, by collective and by line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Test figures of real programs that are known from a second tool or from the program itself.
 
-tests/naive/invariants.py checks the same captures for what must hold of every answer.
+tests/naive/invariants.py checks that the invariants of all answers hold for the same captures.
 """
 
 from __future__ import annotations

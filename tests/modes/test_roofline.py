@@ -572,7 +572,7 @@ class RooflineNotes(unittest.TestCase):
                 )
         self.assertEqual(self.notes(data, "--chip", "profile"), [])
 
-    def test_chip_is_assumed_if_nothing_names_a_known_one(self) -> None:
+    def test_chip_is_assumed_if_no_known_chip_is_named(self) -> None:
         for facts, options, is_assumed in (
             ({}, (), True),
             ({"device_type_string": "TPU v99"}, (), True),
