@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     # The callback receives the current activity, the bytes done, and the total bytes (0 if
     # unknown).
@@ -43,6 +43,15 @@ class Request(NamedTuple):
     merges: bool = True
     # The number of rows, if it was given.
     top: int | None = None
+    # Traces and records that a Python program has in memory, by the name that replaces the path.
+    in_memory: Mapping[str, bytes | Mapping[str, Any]] = {}
+    # Number of processes to use at most, or None to decide by the number of cores.
+    processes: int | None = None
+
+    def bytes_of(self, path: str) -> bytes | None:
+        """Return the content of a trace that is in memory, or None if `path` is a file."""
+        data = self.in_memory.get(path)
+        return data if isinstance(data, bytes) else None
 
 
 class Context:

@@ -155,6 +155,30 @@ FORM_OPTIONS: dict[str, Json] = {
         "help": "in text and Markdown of by_op, list ops one by one that differ only in numbers",
     },
 }
+PEAK_ARGUMENTS: dict[str, Json] = {
+    "--chip": {
+        "choices": [*_peaks.CHIPS, _peaks.PROFILE_CHIP],
+        "help": "chip of the peak rates; profile takes the peaks that the trace gives"
+        f" (default: the chip of the trace, else {_peaks.DEFAULT_CHIP})",
+    },
+    **{
+        f"--peak-tflops-{dtype}": {
+            "dest": "peaks",
+            "metavar": "X",
+            "type": peak_of(dtype),
+            "action": "append",
+            "help": f"override the {dtype} peak",
+        }
+        for dtype in _peaks.DTYPES
+    },
+    "--peak-hbm-gibps": {
+        "dest": "peaks",
+        "metavar": "X",
+        "type": peak_of("hbm_gibps"),
+        "action": "append",
+        "help": "override the HBM peak, in GiB/s",
+    },
+}
 # `record` is machine-readable only and `page` is HTML; neither has text output.
 WITHOUT_TEXT = ("record", "page")
 
