@@ -82,6 +82,7 @@ from _pipeline.streams import Progress, write
 from _pipeline.texts import cut_texts, encoded
 
 __version__ = "2.0.0"
+__all__ = ["NoAnswer", "analyse", "render"]
 
 # Exit codes without an `absent` result; EXIT_STATUS has the codes of `absent` results. The last two
 # are the codes that a shell reports for the signals.
@@ -691,9 +692,8 @@ def analyse(profile: Captures, mode: str, **options: Any) -> Any:
     """Return the answer that the command prints, as a dict.
 
     `profile` is a path, or the bytes of a trace; for compare and spread also a record, or a list.
-    `options` are those of the command: `--include-comm` is `include_comm=True`. With `processes=N`,
-    large files are read in several processes. Raise NoAnswer if there is no answer, TypeError for a
-    wrong option, ValueError for a wrong value.
+    `--include-comm` is `include_comm=True`, and so on; `processes=N` reads in several processes.
+    Raise NoAnswer without an answer, TypeError for a wrong option, ValueError for a wrong value.
     """
     from _output.answer import Answer
     from _pipeline.python_values import call_of
