@@ -31,7 +31,7 @@ def html_of(fields: dict[str, Any]) -> str | None:
 
 def elements(fields: dict[str, Any]) -> Iterator[str]:
     if fields.get("headline"):
-        yield f"<p><b>{shown(fields['headline'])}</b></p>"
+        yield f"<p><b>{prose(fields['headline'])}</b></p>"
     for block in blocks_of(fields, View()):
         if isinstance(block.part, Grid):
             yield from table(block.part, block.unit)
@@ -42,7 +42,7 @@ def elements(fields: dict[str, Any]) -> Iterator[str]:
         ("notes", dict.fromkeys(fields["notes"])),
     ):
         if texts:
-            items = "".join(f"<li>{shown(text)}</li>" for text in texts)
+            items = "".join(f"<li>{prose(text)}</li>" for text in texts)
             yield f"<p>{title}</p><ul>{items}</ul>"
 
 
@@ -82,6 +82,10 @@ def span_of(span: Span, unit: Unit) -> str:
         )
         return ", ".join(figures)
     return shown(span if isinstance(span, str) else span.text)
+
+
+def prose(text: str) -> str:
+    return escape(CHARACTERS.prose(text))
 
 
 def shown(text: str) -> str:
