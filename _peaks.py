@@ -56,12 +56,12 @@ CHIPS = {
     # PAGE v6e: 918 TFLOPS and 1638 GB/s per chip. Newer captures have 946.7 TFLOPS.
     "v6e": Chip(("TPU v6 Lite", "TPU v6e"), 918.0, hbm_gbps=1638.0),
     # PAGE tpu7x: 2307 TFLOPS in bf16, 4614 in fp8 and 7380 GB/s per chip. The predecessor of this
-    # tool reads the bandwidth as GiB/s, and so does this row.
+    # tool reads the bandwidth as GiB/s, so this row does, too.
     "v7x": Chip(("TPU v7x", "TPU7x", "TPU v7"), 1153.5, hbm_gibps=3690.0, fp8=2307.0),
 }
 V7X_HBM = (
-    "using an HBM peak of 3690 GiB/s per device; the vendor's 7380 GB/s per chip are 3436.6 GiB/s"
-    " per device (--peak-hbm-gibps)"
+    "HBM peak 3690 GiB/s per device; the vendor's 7380 GB/s per chip is 3436.6 GiB/s"
+    " (--peak-hbm-gibps)"
 )
 # Tolerance for the peaks in captures of one generation: v6e planes have 918 or 946.7 TFLOPS.
 TOLERANCE = 0.05

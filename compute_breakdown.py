@@ -57,7 +57,7 @@ if IS_COMMAND and sys.path[0] != HERE:
 elif HERE not in sys.path:
     sys.path.append(HERE)
 
-from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Request
+from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Outcome, Request
 from _pipeline.names import with_suggestion
 from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, available_in, unreadable
 from _pipeline.option_values import (
@@ -256,6 +256,12 @@ MODES = (
         ("--out",),
         "--out step.html",
     ),
+    of_step(
+        "export",
+        "the step as an SQLite database, for questions that no mode answers",
+        ("--out", *PEAK_OPTIONS, "--kernel-cost"),
+        "--out step.db",
+    ),
     Mode(
         "record",
         "all steps of all devices as one small JSON object, for compare and spread",
@@ -416,7 +422,7 @@ OPTIONS: dict[str, Json] = {
         "metavar": "FILE",
         "help": "text that sets XLA flags, such as a launch script; shows the effects of flags",
     },
-    "--out": {"metavar": "FILE", "help": "path of the page (required)"},
+    "--out": {"metavar": "FILE", "help": "path of the file to write (required)"},
     "--kernel-cost": {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
         "type": TO_COST,
@@ -561,17 +567,6 @@ def with_lead(answer: Json, request: Request) -> Json:
     # Standard input can be read only once, and a command cannot read this program's memory.
     is_file = request.profile != "-" and not request.in_memory
     return with_lead(answer, command if is_file else None)
-
-
-class Outcome(NamedTuple):
-    """Output and exit status of the process."""
-
-    fields: Json
-    status: int
-    # Text for stderr.
-    complaint: str = ""
-    form: str = "json"
-    request: Request | None = None
 
 
 HINT = "compute_breakdown: pass --format text for tables, --top 5 for fewer rows, or pipe into jq\n"

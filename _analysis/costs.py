@@ -120,8 +120,5 @@ def costs_by_kernel(
 def declared_notes(kernels: Set[str | None]) -> list[str]:
     if not kernels:
         return []
-    return [
-        f"{len(kernels)} kernels are judged by the costs that their authors declare; a declared"
-        " cost"
-        " can be wrong: for a causal kernel it is often twice the true cost"
-    ]
+    which = "1 kernel is" if len(kernels) == 1 else f"{len(kernels)} kernels are"
+    return [f"{which} judged by declared costs; a causal kernel often declares twice its true cost"]

@@ -1,4 +1,4 @@
-"""Findings: the ledger by class and line, and what helps against the time that each line loses."""
+"""Group the ledger by class and line, and say what helps against the time that each line loses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from _analysis.ledger import Entry
     from _pipeline.ops import Op
 
-# Parts of a tuple that its shape lists.
+# Maximum number of arrays that the shape of a tuple lists.
 _N_PARTS = 3
 
 
@@ -53,7 +53,8 @@ class Finding:
 
     @property
     def scope(self) -> str | None:
-        """Return the scope that takes most of the time; None if that of most time is unknown."""
+        """Return the scope of the ops that take most time; None if these ops have no known
+        scope."""
         times: dict[str | None, int] = {}
         for executions in self.group.members:
             scope = scope_of(executions.op)
@@ -70,14 +71,14 @@ def scope_of(op: Op) -> str | None:
 
 
 class Findings(NamedTuple):
-    """Findings, those that lose most time first, and kernels of unknown cost by their time."""
+    """Findings, most lost time first, and kernels of unknown cost, longest first."""
 
     known: list[Finding]
     kernels: list[Finding]
 
 
 def findings_of(ledger: Iterable[Entry]) -> Findings:
-    """Group the ledger by class and line; ops without a stack go by their likely line."""
+    """Group the ledger by class and line; an op without a stack counts at its likely line."""
     by_stack: dict[tuple[str, str, str | None], list[Entry]] = {}
     by_line: dict[tuple[str, str | None, str | None], list[tuple[Entry, LikelyLine]]] = {}
     for entry in ledger:

@@ -72,8 +72,8 @@ def executions_of(
 ) -> Iterator[tuple[tuple[int, bool], int, int, int]]:
     """Yield the sort key, metadata id, start and end of the executions of the wanted ops.
 
-    Executions are sorted by time; at equal times, starts come before dones, then the file's order
-    counts.
+    Executions are sorted by time. At equal times, starts come before dones, and otherwise the order
+    of the file is kept.
     """
     some = [piece for piece in pieces if not wanted.isdisjoint(piece.metadata_ids)]
     for run in separate_runs([(piece.first, piece.base + max(piece.starts)) for piece in some]):

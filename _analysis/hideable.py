@@ -1,4 +1,4 @@
-"""Hideable time: how much of a transfer could run at the same time as math."""
+"""Compute hideable time: the part of a transfer that could run at the same time as math."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ class Hideable:
         }
 
     def time_of(self, name: OpClass, entries: Iterable[Entry]) -> int | None:
-        """Return the time of a class's entries that math can hide.
+        """Return the part of a class's time that math can hide.
 
-        None for classes that cannot be hidden, and if a synchronous collective has no program.
+        Return None for classes that cannot be hidden, and if a synchronous collective has no
+        program.
         """
         if name not in HIDEABLE:
             return None
@@ -78,10 +79,11 @@ class Hideable:
 def independent(
     computation: Computation, moved: Sequence[Instruction], math: Iterable[Instruction]
 ) -> dict[Instruction, list[Instruction]]:
-    """Map instructions to the math of their computation that is neither before nor after them.
+    """Map instructions to independent math: math of the same computation that neither needs the
+    instruction's result nor makes its input.
 
-    Before and after are meant in the flow of data. A set of bits for each instruction makes one
-    pass in schedule order enough.
+    A set of bits for each instruction has the instructions that it depends on, so one pass in
+    schedule order is enough.
     """
     bit_of = {each: 1 << i for i, each in enumerate(dict.fromkeys((*math, *moved)))}
     before: dict[Instruction, int] = {}

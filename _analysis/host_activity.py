@@ -34,7 +34,7 @@ class Doing:
         self.is_still = is_still
         self.is_launching = False
         self.duration = 0
-        # The time in the period of the step; None without a period.
+        # Time in the period of the step; None without a period.
         self.in_period: int | None = None
         # The longest stretch: the track, and the index of the event in this track.
         self.track: Track | None = None
@@ -47,10 +47,10 @@ class Doing:
 
 
 class DoingsOfWindow:
-    """The longest doings in a window, by how surely their threads launch programs."""
+    """The longest doings in a window, in a separate list for each launch level of the threads."""
 
     def __init__(self, carriers: set[str]) -> None:
-        # Threads with events of the launches around the window.
+        # Names of the threads that launched the programs before and after the window.
         self.carriers = carriers
         self._by_level: dict[int, list[Doing]] = {}
 
@@ -58,9 +58,10 @@ class DoingsOfWindow:
         return self._by_level.setdefault(level, [])
 
     def ranked(self) -> list[Doing]:
-        """Return the longest, those of launching threads first.
+        """Return the longest doings; doings of threads that launch programs come first.
 
-        Launching threads have half of the rows, and what others leave of the rest.
+        Threads that launch programs get half of the rows, and also the rows that other threads
+        leave unused.
         """
         surest = min(self._by_level, default=NO_LAUNCH)
         for level, doings in self._by_level.items():
@@ -75,7 +76,8 @@ class DoingsOfWindow:
 
 
 def times_of(thread: Thread, window: Window) -> dict[int, int]:
-    """Return for how long the events of a thread are innermost in a window, by name."""
+    """Return the time during which events of each name are innermost on a thread, within a
+    window."""
     times: dict[int, int] = {}
     for track in thread.tracks:
         for name, (starts, ends) in track.between(*window).items():
@@ -84,7 +86,7 @@ def times_of(thread: Thread, window: Window) -> dict[int, int]:
 
 
 class EventTime(NamedTuple):
-    """The wall-clock time during which some thread was in events of a name."""
+    """The wall-clock time during which events of one name run in at least one thread."""
 
     name: str
     duration: int
@@ -107,7 +109,7 @@ class Stretches:
     @property
     def duration(self) -> int:
         """Return the length of the union of all stretches."""
-        # The union has a pause wherever equally many stretches have begun and ended.
+        # The union has a pause at each time when all stretches that have begun have also ended.
         starts, ends = sorted(self.starts), sorted(self.ends)
         pauses = sum(max(0, start - end) for start, end in zip(starts[1:], ends, strict=False))
         return ends[-1] - starts[0] - pauses

@@ -130,8 +130,8 @@ class Verdict(NamedTuple):
 
     @property
     def is_over_roof(self) -> bool:
-        """Return whether the speed is impossible, so that the dtype, the peak or the flop count is
-        wrong."""
+        """Return whether the group is faster than its roof. That is impossible, so the dtype, the
+        peak or the flop count is wrong."""
         return (self.utilization(self.t_roofline) or 0) > 1
 
     def utilization(self, t: Fraction) -> float | None:

@@ -1,7 +1,7 @@
-"""Counters of kernels: what events of the line `_counters_` say during their executions.
+"""Read counters of kernels: events on the line `_counters_` that begin while a kernel runs.
 
-Their values are the compiler's estimates of code between two markers, not measurements, so nothing
-is concluded from them, and there is no mean.
+The values are not measurements, but the compiler's estimates for the code between two markers. So
+the tool draws no conclusions from the values, and computes no mean.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
     from _proto.trace.plane import Stats
 
-    # The name of an event and of its stat.
+    # Name of an event, and name of the event's stat.
     Key = tuple[str | None, str]
 
 COUNTERS_LINE = "_counters_"
@@ -31,7 +31,7 @@ DEVICE_TIMES = ("device_offset_ps", "device_duration_ps")
 
 
 class Extent(NamedTuple):
-    """The number of values, the least and the largest."""
+    """Number of values, smallest value and largest value of a counter."""
 
     n: int
     least: Number
@@ -45,7 +45,7 @@ def add(found: dict[Key, Extent], key: Key, extent: Extent) -> None:
 
 
 class KernelCounters(NamedTuple):
-    """The extent of each counter by the metadata id of the kernel's op."""
+    """The range of each counter, by metadata id of the kernel's op."""
 
     of_kernel: dict[int, dict[Key, Extent]]
 

@@ -1,9 +1,9 @@
-"""The inside of Pallas kernels: named regions, which nest, and how long a kernel waits in them.
+"""Read the named regions inside Pallas kernels, and compute the time that a kernel waits.
 
-With kernel tracing on, the line `XLA TraceMe` has an event for each region of a kernel: the stages
-of Pallas's pipeline (`ep_wait_in`, `ep_run_kernel`, …) and those that the author names by
-`jax.named_scope`. A region belongs to the execution of a kernel in which it begins, and is inside
-the innermost region that is open then.
+If kernel tracing is on, the line `XLA TraceMe` has an event for each region of a kernel. Regions
+are the stages of Pallas's pipeline (`ep_wait_in`, `ep_run_kernel`, …) and scopes that the author
+names with `jax.named_scope`. A region belongs to the execution in which the region begins, and to
+the innermost region that is open at that time.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 NO_NAME = "<none>"
-# Stages of Pallas's pipeline: the body, and those that wait until a copy is done.
+# Names of stages in Pallas's pipeline: the stage that runs the body, and the stages that wait for
+# copies.
 RUN = "ep_run_kernel"
 WAITS = ("ep_wait_in", "ep_wait_out")
 
 
 class Region:
-    """All regions of a name that are inside the same regions; times are sums."""
+    """All regions that have the same name and are inside the same regions, with the sum of their
+    times."""
 
     __slots__ = ("inner", "n", "name", "total")
 
@@ -47,7 +49,7 @@ class Region:
 
     @property
     def only_waits(self) -> bool:
-        """Tell if it waits for a copy and does nothing else."""
+        """Return True if the region waits for a copy and does nothing else."""
         name = self.name.rpartition("/")[2]
         return name in WAITS or name.startswith("wait")
 
@@ -57,11 +59,11 @@ class Region:
 
 
 class Row(NamedTuple):
-    """A region with the number of regions around it."""
+    """A region in the tree; `depth` is the number of regions around it."""
 
     region: Region
     depth: int
-    # True if it, or a region around it, only waits.
+    # True if this region, or a region around it, only waits for copies.
     waits: bool
 
 
@@ -86,11 +88,12 @@ class Regions:
 
     @property
     def total(self) -> int:
-        """Return the time in any region."""
+        """Return the time during which at least one region is open."""
         return sum(region.total for region in self.outermost.values())
 
     def rows(self) -> Iterator[Row]:
-        """Yield regions, outer ones first; of regions side by side the longest first."""
+        """Yield each region before the regions inside it; regions at the same depth are sorted by
+        time, longest first."""
         pending = [Row(region, 0, region.only_waits) for region in _ranked(self.outermost)[::-1]]
         while pending:
             row = pending.pop()
@@ -107,9 +110,10 @@ class Regions:
 
     @property
     def computing(self) -> int | None:
-        """Return the time in the body, less what is waiting inside; None without such a region."""
+        """Return the time in the body without the waiting inside the body; None if no region is a
+        body."""
         computing = None
-        # The depth of the body around the row, if any.
+        # Depth of the body that contains the row; None outside of bodies.
         body = None
         for region, depth, waits in self.rows():
             if body is not None and depth <= body:
@@ -127,7 +131,7 @@ def _ranked(regions: dict[str, Region]) -> list[Region]:
 
 
 class Inside(NamedTuple):
-    """The regions of a step's kernels by metadata id; kernels without any region are left out."""
+    """The regions of a step's kernels by metadata id; kernels without regions are left out."""
 
     of_kernel: dict[int, Regions]
     # Regions that end after the region or execution in which they begin, and the time cut off.
@@ -135,7 +139,7 @@ class Inside(NamedTuple):
     cut_off: int
 
     def of(self, metadata_ids: Iterable[int]) -> Regions | None:
-        """Return the regions of several ops; None if there are none."""
+        """Return the regions of several ops; None if the ops have no regions."""
         found = [self.of_kernel[i] for i in metadata_ids if i in self.of_kernel]
         return Regions.sum_of(found) if found else None
 
@@ -145,12 +149,12 @@ class Inside(NamedTuple):
             return []
         return [
             f"{self.n_cut} regions of kernels end after the region or execution in which they"
-            f" begin; they are cut there, by {self.cut_off} ps in all"
+            f" begin, so {self.cut_off} ps are cut off"
         ]
 
 
 class Execution:
-    """An execution of a kernel, with the end and the contents of each region that is open."""
+    """An execution of a kernel; `opened` has the end and the contents of each open region."""
 
     __slots__ = ("end", "metadata_id", "opened", "start")
 
@@ -160,7 +164,8 @@ class Execution:
 
 
 def kernel_executions(step: Step) -> list[Execution]:
-    """Return executions of kernels by start; if several start together, the longest first."""
+    """Return the executions of kernels, sorted by start; of executions with equal starts, the
+    longest comes first."""
     kernels = {entry.metadata_id for entry in step.leaves if entry.op.kernel}
     events = events_of(step.admitted.pieces, step.clock, kernels) if kernels else ()
     return [Execution(*event) for event in sorted(events, key=lambda event: (event[0], -event[1]))]
@@ -169,9 +174,10 @@ def kernel_executions(step: Step) -> list[Execution]:
 def starting_in(
     executions: Sequence[Execution], events: Iterable[tuple[int, T]]
 ) -> Iterator[tuple[Execution, int, T]]:
-    """Yield the events that start in an execution; of several it is the one that began last.
+    """Yield the events that start in an execution; if several executions run at that time, choose
+    the execution that began last.
 
-    An event is its start and what belongs to it; events are sorted by start.
+    Each event is a pair of the event's start and its data. Events are sorted by start.
     """
     running: list[Execution] = []
     n_begun = 0
@@ -225,8 +231,8 @@ def _spans(
 ) -> Iterator[tuple[int, tuple[int, str]]]:
     """Yield start, end and name of the events that can begin in these executions, by start.
 
-    Of events that begin together the longest comes first. Others are left out early, since a
-    capture of many steps can have millions.
+    Of events with equal starts, the longest comes first. Events outside of all executions are left
+    out early, because a capture of many steps can have millions of events.
     """
     if not executions:
         return
@@ -235,7 +241,7 @@ def _spans(
 
     def can_begin(event: Event) -> bool:
         if is_on_device:
-            # Times that the core did not measure are still to be shifted.
+            # The times of events that the core did not measure are shifted later.
             return event.measured is None or first <= event.measured[0] < last
         return first <= event.start < last
 

@@ -1,4 +1,5 @@
-"""Which loop an op runs in, and how often in each run of the loop: from events alone."""
+"""Find the loop around an op, and the number of times the op runs in each run of the loop. Only
+events are read, so no program is needed."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     # The program and the name of an op.
     Key = tuple[int | None, str]
 
-# The category of loops.
+# Category of the ops that are loops.
 WHILE = "while"
-# The place of no event.
+# Stands for the index of an event if there is no event.
 NONE = -1
 
 
@@ -34,7 +35,7 @@ class Loop(NamedTuple):
     """The innermost loop around an op."""
 
     while_op: Key
-    # The number of loops around the op.
+    # Number of loops around the op.
     depth: int
 
 
@@ -44,7 +45,7 @@ class Events(NamedTuple):
     starts: list[int]
     ends: list[int]
     metadata_ids: list[int]
-    # The place of the innermost execution in which each of them starts, or NONE.
+    # For each execution: the index of the innermost execution in which it starts, or NONE.
     parents: list[int]
 
     def around(self, time: int) -> list[int]:
@@ -59,10 +60,11 @@ class Events(NamedTuple):
 
 
 class Loops:
-    """The loops around some ops of a step. Nothing is read in a step without loops.
+    """The loops around some ops of a step. If the step has no loops, no events are read.
 
-    All executions of an op are in the same loop, unless its computation is called from several
-    places. So only three of them are looked up, and all of them if these differ.
+    All executions of an op are in the same loop, unless the op's computation is called from several
+    places. So the class looks up three executions of an op, and looks up all executions only if the
+    three are in different loops.
     """
 
     def __init__(self, step: Step, members: Collection[Executions]) -> None:
@@ -75,9 +77,11 @@ class Loops:
             self._n_runs[key_of(each.op)] += each.n
 
     def row(self, members: Sequence[Executions]) -> LoopRow | None:
-        """Return the innermost loop around most of the time of some ops; None without one.
+        """Return the innermost loop in which the ops spend most of their time; None if most of the
+        time is in no loop.
 
-        The trips are those of the op that takes most time in it.
+        `trips` is the number of executions, per run of the loop, of the op that takes most time in
+        the loop.
         """
         if not self._key_of:
             return None
@@ -89,7 +93,7 @@ class Loops:
         if most is None:
             return None
         inside = [each for each in members if most in self._times_of[each.metadata_id]]
-        # Some captures have an entry for each execution of an op.
+        # Some captures have a metadata entry for each execution of an op, so group entries by op.
         longest = max(group_by(inside, key_of).values(), key=lambda group: group.total)
         n, runs = longest.n, self._n_runs[most.while_op]
         return {"depth": most.depth, "trips": n // runs if n % runs == 0 else round(n / runs, 3)}
@@ -116,7 +120,7 @@ class Loops:
 
     @cached_property
     def _times_of(self) -> dict[int, dict[Loop | None, int]]:
-        """Return the time of each op by loop, by metadata id."""
+        """Map the metadata id of each op to the op's time in each loop."""
         step = self._step
         pieces = step.admitted.pieces
         total_of = {member.metadata_id: member.total for member in self._members}
@@ -146,9 +150,9 @@ class Loops:
         *,
         from_middle: bool = False,
     ) -> dict[int, Loop | None]:
-        """Return the loop around one execution of each op: in the first of the pieces that has it,
-        the first execution in an order of 1, the last in one of -1. The first half of the first
-        piece can be left out."""
+        """Return the loop around one execution of each op: of the executions in the first piece
+        with the op, the first if `order` is 1, and the last if `order` is -1. `from_middle` leaves
+        out the first half of the first piece."""
         missing = set(wanted)
         found: dict[int, Loop | None] = {}
         for piece in pieces:
@@ -157,7 +161,7 @@ class Loops:
             starts, durations, metadata_ids = columns_of(piece, self._step.clock)
             skipped = len(starts) // 2 if from_middle else 0
             from_middle = False
-            # Of equal keys a dict keeps the last.
+            # A dict keeps the last of several equal keys, so the wanted execution must come last.
             places = range(skipped, len(starts))[::-order]
             last_first = zip(metadata_ids[skipped:][::-order], places, strict=True)
             for metadata_id, i in dict(last_first).items():
@@ -171,11 +175,12 @@ class Loops:
     def _loop_at(self, start: int, duration: int, metadata_id: int) -> Loop | None:
         """Return the loop around an execution.
 
-        Its middle counts: the edges of loops are often not measured, and can be off by a little.
+        The middle of the execution must be in the loop, because starts and ends of loops are often
+        not measured and can be slightly wrong.
         """
         around = self._events.around(start + duration // 2)
         if metadata_id in around:
-            # A loop is not around itself, nor are those in it.
+            # The execution is a loop, so leave out this loop and the loops inside it.
             around = around[around.index(metadata_id) + 1 :]
         return Loop(self._key_of[around[0]], len(around)) if around else None
 

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from _pipeline.normalize import Step
     from _pipeline.ops import Op, Place
 
-    # The name of a step, and its number among the steps of that name.
+    # The name of a step, and the number of earlier steps with this name.
     StepKey = tuple[str | None, int]
 
 
 class Loads(NamedTuple):
     """The loads of the used steps of a device, and the mean time of each line in them.
 
-    The load is the step without communication; lines leave it out, too.
+    The load of a step is its duration without communication. Lines of communication are left out.
     """
 
     steps: dict[StepKey, int]
@@ -43,16 +43,16 @@ class Loads(NamedTuple):
 
 
 class PeerDevice(NamedTuple):
-    """A device and its step, as one process hands them to another."""
+    """Figures of a device in the step, in a form that one process can send to another."""
 
     name: str
     # Durations of the executions of each collective, in the order of their starts.
     durations: dict[Place, list[int]]
-    # The programs with an op in the step.
+    # Ids of the programs that ran an op in the step.
     programs: frozenset[int | None]
-    # Idle time at barriers.
+    # Idle time at barriers, where the device waits for other devices.
     barrier: int
-    # False if all durations are fitted to the host's clock.
+    # False if the core measured no op, so that durations are fitted to the host's clock.
     is_measured: bool
     # Notes on events that were left out.
     notes: list[str]
@@ -62,14 +62,15 @@ class PeerDevice(NamedTuple):
 class Execution(NamedTuple):
     """An execution of a collective."""
 
-    # On the trace's clock.
+    # Start on the trace's clock.
     start: int
     duration: int
     metadata_id: int
 
 
 def tpus_of(device: Device) -> list[str]:
-    """Return the TPUs of the device's host by number; none if the device is something else."""
+    """Return the names of the host's TPUs, sorted by number; return an empty list if the device is
+    not a TPU."""
     names = [name for name in dict.fromkeys(device.planes) if TPU_RE.match(name)]
     return sorted(names, key=number_of) if device.plane.name in names else []
 
@@ -83,15 +84,15 @@ def number_of(name: str) -> int:
 def read_peers(
     step: Step, wanted: Set[Place], context: Context, *, with_loads: bool
 ) -> list[PeerDevice]:
-    """Return the picked device and all others that have the step, by number.
+    """Return all devices that have the step, including the picked device, sorted by number.
 
-    `wanted` are the places of the collectives. A note names each device that is left out.
+    `wanted` has the places of the collectives. Devices without the step are left out, with a note.
     """
     picked, trace = step.device, step.device.trace
     own = picked.plane.name
     key = _keys_of(picked.steps)[step.picked.index] if step.picked else None
     if with_loads and key is None:
-        context.warn("--peers: slow_device is looked for with a single step only")
+        context.warn("--peers: the cause slow_device can be found only if a single step is picked")
         with_loads = False
 
     def read(name: str) -> PeerDevice | str:
@@ -103,7 +104,7 @@ def read_peers(
             return failure.reason
 
     tpus = tpus_of(picked)
-    # Only one step of the picked device has been read, so its loads are read like those of others.
+    # So far only one step of the picked device was read, but loads need all steps.
     to_read = [name for name in tpus if name != own or (with_loads and len(tpus) > 1)]
     results = work_on(read, to_read, context, trace.file_size)
     found = dict(zip(to_read, results, strict=True))
@@ -126,7 +127,8 @@ def _keys_of(steps: Iterable[StepEvent]) -> list[StepKey]:
 def _read_device(
     device: Device, key: StepKey | None, wanted: Set[Place], context: Context, *, with_loads: bool
 ) -> PeerDevice | str:
-    """Read the step with the key, for loads all steps at once, without a key the whole line."""
+    """Read the step with the key; read all steps if loads are needed, and the whole line if there
+    is no key."""
     events = dict(zip(_keys_of(device.steps), device.steps, strict=True))
     if key is not None and key not in events:
         return f"it has no step {key[0]!r}" + (f" number {key[1] + 1}" if key[1] else "")
@@ -165,7 +167,8 @@ def _peer_of(step: Step, wanted: Set[Place]) -> PeerDevice:
 def executions_by_place(step: Step, places: Mapping[int, Place]) -> dict[Place, list[Execution]]:
     """Return the executions at each place, sorted by start; equal starts in the file's order.
 
-    `places` maps metadata ids to places, since a program can have several entries of one name.
+    `places` maps metadata ids to places, because several metadata entries of a program can have one
+    name.
     """
     found: dict[Place, list[Execution]] = {}
     for piece in step.admitted.pieces:

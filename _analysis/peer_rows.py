@@ -1,4 +1,4 @@
-"""Build the fields that `--peers` fills."""
+"""Build the fields that are null without `--peers`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def peer_fields(peers: Peers | None, transfers: Sequence[Transfer]) -> PeersOfRow:
-    """Return the fields of a row; all are null without peers."""
+    """Return the fields about late devices for a row of transfers; all are null without
+    `--peers`."""
     waits = peers.waits_of(transfers) if peers else None
     is_matched = waits is not None and waits.n_matched > 0
     last = waits.last_device if waits else None
@@ -29,7 +30,7 @@ def peer_fields(peers: Peers | None, transfers: Sequence[Transfer]) -> PeersOfRo
 
 
 def peer_totals(peers: Peers | None, transfers: Sequence[Transfer]) -> PeersOfStep | None:
-    """Return the sums over these transfers, which are those among devices."""
+    """Sum up the transfers, all of which are between devices."""
     if peers is None:
         return None
     is_alone = len(peers.devices) == 1

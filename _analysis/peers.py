@@ -1,14 +1,14 @@
 """Find out if communication waits for a late device or for the network.
 
-The k-th execution of a collective is one event on all devices that take part. The device that
-arrives last waits for nobody, so the shortest execution is the transfer alone. What another device
-takes beyond it is waiting for the last one:
+All devices that take part run the k-th execution of a collective together. The device that arrives
+last does not wait, so the shortest execution is the time of the transfer. On every other device,
+the rest of the execution is waiting for the last device:
 
     device 0   |---math---|============all-reduce============|   transfer + waiting
     device 1   |----------math----------|=====all-reduce=====|   transfer
     device 2   |---math----|===========all-reduce============|   transfer + waiting
 
-Durations are the cores' own, so the clocks of the devices need not agree.
+Each core measures durations with its own clock, so the clocks of the devices need not agree.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from _pipeline.ops import Op, Place
 
 PERMUTE: Final = "collective-permute"
-# Each has one partner, which the trace does not name.
+# These transfers have one partner, which the trace does not name.
 _WITHOUT_PEERS = (HOST, "send", "recv")
 
 
@@ -43,7 +43,7 @@ class Waits:
 
     def __init__(self) -> None:
         self.n_matched = self.n_unmatched = self.transfer = self.peer_wait = 0
-        # The waiting of all members, and the part of it that each device causes.
+        # Waiting time of all devices that take part, in total and by the device that causes it.
         self.waiting = 0
         self.caused: Counter[str] = Counter()
 
@@ -62,23 +62,23 @@ class Waits:
 
 
 class DeviceWaits:
-    """The waiting of a device, and the waiting of all members that it causes, in picoseconds."""
+    """Picoseconds that a device waits, and that all devices together wait for this device."""
 
     def __init__(self, device: PeerDevice) -> None:
         self.device = device
         self.peer_wait = self.caused = 0
-        # Executions in which it alone was the last one.
+        # Number of executions in which this device alone arrived last.
         self.n_last = 0
 
 
 class Peers(NamedTuple):
-    """The waits of the picked device's collectives, and of all devices of the file."""
+    """Waits by op of the picked device, and by device of the file."""
 
-    # By metadata id.
+    # Waits of the picked device's ops, by metadata id.
     of_ops: dict[int, Waits]
-    # By number. The picked device is one of them.
+    # All devices sorted by number, including the picked device.
     devices: list[DeviceWaits]
-    # True if all members of all matched groups are known to be in the file.
+    # True if every device that takes part in a matched execution is known to be in the file.
     is_complete: bool
 
     def waits_of(self, transfers: Iterable[Transfer]) -> Waits:
@@ -96,7 +96,7 @@ def peers_of(
     found = read_peers(step, set(places.values()), context, with_loads=with_loads)
     devices = [DeviceWaits(peer) for peer in found]
     of_ops = {metadata_id: Waits() for metadata_id in places}
-    # Several entries of one place are the same op.
+    # Metadata entries with the same program and name are the same op.
     transfer_at = {transfer.op.place: transfer for transfer in reversed(transfers)}
     groups = _Members(step.device, found)
     is_complete = True
@@ -116,7 +116,8 @@ def _match(
     members: Sequence[DeviceWaits],
     of_ops: Mapping[int, Waits],
 ) -> bool:
-    """Add the executions of a collective to the sums of its ops and members, if they match."""
+    """Add the executions of a collective to the sums of the ops and devices, if all members ran the
+    collective equally often."""
     durations = [member.device.durations.get(place, []) for member in members]
     if len(members) < 2 or any(len(of_member) != len(executions) for of_member in durations):
         for execution in executions:
@@ -146,15 +147,15 @@ class _Members:
     def __init__(self, device: Device, peers: Sequence[PeerDevice]) -> None:
         self._device = device
         self._peers = {peer.name: peer for peer in peers}
-        # By program: the device at each place of its device assignment.
+        # For each program: the device at each place of the program's device assignment.
         self._devices_at: dict[int | None, dict[int, str]] = {}
 
     def of(self, transfer: Transfer) -> tuple[set[str], bool]:
         """Return the members, and whether all of them are known to be in the file.
 
-        Without the picked device's group the members are all devices that ran the program: groups
-        of one collective move the same number of bytes, so the shortest execution of all is the
-        transfer of each.
+        If the picked device's group is unknown, return all devices that ran the program. All groups
+        of a collective move the same number of bytes, so the shortest execution of any group is the
+        time of the transfer in every group.
         """
         op, who = transfer.op, transfer.exchange.who
         is_permute = transfer.collective == PERMUTE
@@ -177,10 +178,10 @@ class _Members:
         return (ran, has_all) if who.is_even else (set(), False)
 
     def _places(self, op: Op) -> dict[int, str]:
-        """Return the devices at places of the program's device assignment that the file has.
+        """Return those devices in the file that the program's device assignment names, by place.
 
-        Devices are known by their global ids, or by their numbers if the assignment has the same
-        ones.
+        Find devices by global id. If a device has no unique global id, find devices by number, but
+        only if the assignment has exactly the numbers of the devices in the file.
         """
         if op.program_id not in self._devices_at:
             names, trace = tpus_of(self._device), self._device.trace
@@ -204,8 +205,8 @@ def _notes(peers: Sequence[PeerDevice], *, is_complete: bool) -> list[str]:
     notes = []
     if not is_complete:
         notes.append(
-            "--peers: members of the groups may be missing in this file; transfers may then be"
-            " shorter, and waits for peers longer"
+            "--peers: this file may lack devices that take part in collectives; then the true"
+            " transfers are shorter, and the true waits are longer"
         )
     fitted = [peer.name for peer in peers if not peer.is_measured]
     if fitted:

@@ -1,4 +1,5 @@
-"""Periods: the time from the start of a step to the next of its name, and the pause in it."""
+"""Compute periods: the time from the start of a step to the start of the next step of the same
+name, and the pause in this time."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class Period(NamedTuple):
-    """A step and the time until the next step of its name starts, on the trace's clock."""
+    """The time from the start of a step to the start of the next step of the same name, on the
+    trace's clock."""
 
     step: StepEvent
     following: StepEvent
@@ -42,7 +44,7 @@ class Periods(NamedTuple):
 
     @property
     def typical(self) -> Period:
-        """Return the period with the median pause; its pause is the time between steps."""
+        """Return the period that has the median pause between steps."""
         return lower_median(self.periods, attrgetter("pause"))
 
     @property
@@ -59,12 +61,13 @@ class Periods(NamedTuple):
 
 
 def lower_median(periods: Sequence[Period], figure: Callable[[Period], int]) -> Period:
-    """Return the period with the median figure; the lower middle one of an even number."""
+    """Return the period with the median figure; of two middle figures, the lower."""
     return sorted(periods, key=figure)[(len(periods) - 1) // 2]
 
 
 def periods_of(device: Device, picked: StepEvent | None) -> Periods | None:
-    """Return the periods of the picked step's name; None without a step and for a single one."""
+    """Return the periods of the steps that have the picked step's name; None if there is only one
+    such step, or no picked step."""
     if picked is None:
         return None
     name = common_name(device, picked)
@@ -86,9 +89,10 @@ def unused(running: Cover, start: int, end: int) -> int:
 
 
 def common_name(device: Device, step: StepEvent) -> str | None:
-    """Return the name that a step shares with others; None if it is a number.
+    """Return the name by which equal steps are found; None if the name is a number.
 
-    The profiler numbers the steps of a loop, so numbered steps are one name.
+    The profiler gives each step of a loop its own number, so steps with numbers count as steps of
+    one name.
     """
     name = step.name or "<none>"
     is_number = device.step_source == STEPS and name.isascii() and name.isdecimal()

@@ -167,7 +167,8 @@ IDLE: tuple[tuple[str, str, str], ...] = (
 )
 _WHAT_HELPS = {(name, kind): says for names, kind, says in FINDINGS for name in names}
 
-# What helps against a cause, by its name; by its name and kind if there are several.
+# What helps against a cause, by name of the cause, or by name and kind if a cause has several
+# kinds.
 CAUSES: dict[str, str] = {
     "collective_in_loop, summed": (
         "Add up the local values in the loop and run the collective once on the sum, after the "
@@ -175,6 +176,15 @@ CAUSES: dict[str, str] = {
     ),
     "collective_in_loop, same data": (
         "Run the collective before the loop and pass its result in, if memory allows."
+    ),
+    "collective_in_loop, both": (
+        "Gather the weights before the loop and take gradients of the gathered ones, add up local "
+        "gradients in the loop, and reduce them once after it, if memory allows."
+    ),
+    "kernel_waits_for_input": (
+        "Use larger blocks, so that there is more math for each byte that is copied, or more "
+        "buffers (pipeline_mode=pl.Buffered(3)), so that copies start earlier. Or move fewer "
+        "bytes: a narrower dtype, or blocks that stay in VMEM between grid steps."
     ),
     "large_intermediate, reduced": (
         "Reduce before writing: compute only the elements that are used, for example logsumexp "
@@ -186,6 +196,10 @@ CAUSES: dict[str, str] = {
     "layout_change": (
         "Write the ops around this line so that both use the same order of dimensions: avoid "
         "transposes, and reshapes that split or interleave the last dimension."
+    ),
+    "layout_change, flat": (
+        "Keep the arrays as they are: apply the collective or the update to each with "
+        "jax.tree.map. The compiler combines small collectives itself."
     ),
     "not_donated": (
         "Pass donate_argnums or donate_argnames to jax.jit for arguments that are not used after "
@@ -231,6 +245,16 @@ CAUSES: dict[str, str] = {
         'for example P("tp", "fsdp") for the second matmul of an MLP, or constrain the '
         "activations before this line (with_sharding_constraint, in_specs)."
     ),
+    "slow_device": (
+        "Share the work of this line evenly among devices (tokens per expert, sequence lengths, "
+        "uneven shards). If all lines are slower by one factor (uniform_pct of --mode spread), the "
+        "chip is slow: replace it."
+    ),
+    "resharding, two dimensions": (
+        "Look near these lines for a with_sharding_constraint, in_specs or parameter spec that "
+        "keeps the matmul from being split like its weight. If all devices are meant to gather "
+        "whole weights, split these along one dimension by both mesh axes."
+    ),
     "synchronous_collective": (
         "Set {flags} to true in the compiler's options, or look for what switches this off."
     ),
@@ -250,7 +274,7 @@ _GATHER_RE = re.compile(r"(?<!all-)(?:gather|scatter)(?!_offload)")
 
 
 def remedy_of(entry: Entry) -> str | None:
-    """Return what helps against the lost time of an op; None if nothing is known to."""
+    """Return what helps against the lost time of an op; None if nothing is known to help."""
     return _WHAT_HELPS.get((entry.name, _kind_of(entry)))
 
 

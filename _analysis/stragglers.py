@@ -93,7 +93,7 @@ class StepSpread(NamedTuple):
     name: str | None
     slowest: Member
     max_load: int
-    # The largest load of the other devices; None if there are none.
+    # Largest load of the other devices; None if the cohort has only one device.
     next_load: int | None
     mean_load: int
     # Imbalance in percent of the mean step.
@@ -137,7 +137,8 @@ class Verdict(NamedTuple):
     """The slow device or host of a cohort of several devices, and the lines that are slow."""
 
     imbalance: Imbalance | None
-    # The time that a step gains if the slowest device, or the slow host, becomes like the next.
+    # Time that a step saves if the slowest device (or the slow host) becomes as fast as the second
+    # slowest.
     gain: int
     gain_pct: float | None
     host_gain: int | None
@@ -184,19 +185,22 @@ def verdict_of(cohort: Cohort) -> Verdict:
 
 
 def lead_of(cohort: Cohort, device: Member) -> int:
-    """Return the load of a device less the largest of the others, over all steps."""
+    """Return the sum of a device's loads over all steps, minus the largest such sum of another
+    device."""
     others = (cohort.load(member) for member in cohort.members if member is not device)
     return cohort.load(device) - max(others)
 
 
 def lead_of_host(cohort: Cohort, host: str) -> int:
-    """Return the largest load on a host less the largest on the others, over all steps."""
+    """Return the largest sum of loads of a device on the host, minus the largest sum of a device on
+    another host."""
     largest = {name: max(map(cohort.load, members)) for name, members in cohort.by_host.items()}
     return largest.pop(host) - max(largest.values())
 
 
 def costs(cohort: Cohort, lead: int) -> bool:
-    """Return whether a lead over all steps costs enough of the mean step to be named."""
+    """Return whether a difference, summed over all steps, is a large enough share of the step's
+    time to be reported."""
     duration = total_of(cohort.totals.values()).step_duration
     return lead * len(cohort.members) >= SMALLEST_COST * duration
 

@@ -1,1 +1,1 @@
-"""The modes: a file each, and one for each thing that several share. Loaded when asked for."""
+"""The modes: one file per mode, which is imported only if the command runs that mode."""

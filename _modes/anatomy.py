@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from _proto.trace.survey import Survey, SurveyedLine, SurveyedPlane
     from _proto.trace.trace import Trace
 
-# Number of bytes that are printed of a stat that is not text.
+# Maximum number of bytes to print from a stat that holds bytes.
 N_HEX = 32
 
 

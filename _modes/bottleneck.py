@@ -1,4 +1,4 @@
-"""Where to look first: the classes and lines that the step loses most time in."""
+"""Show where to look first: the classes and lines in which the step loses most time."""
 
 from __future__ import annotations
 
@@ -107,12 +107,11 @@ def bottleneck(
     by_class = {name: [entry for entry in ledger if entry.name == name] for name in CLASSES}
     idle = step.duration - step.timeline.busy
     over = [entry for entry in ledger if entry.is_over_roof]
-    context.warn(*over_roof_notes(over))
-    context.warn(*declared_notes({entry.kernel for entry in ledger if is_declared(entry)}))
+    declared = {entry.kernel for entry in ledger if is_declared(entry)}
     context.note(*roofs.choice.notes)
     periods = periods_of(step.device, step.picked)
     inside = inside_kernels(step)
-    context.warn(*inside.notes)
+    context.warn(*over_roof_notes(over), *declared_notes(declared), *inside.notes)
     read, waits = read_peers(step, context) if peers else (None, None)
     causes = causes_of(step, ledger, inside, roofs, periods, read, context)
     shown = [finding.group.members for finding in (*findings[:top], *kernels[:top])]
@@ -235,9 +234,9 @@ def speed_of_light(ledger: Sequence[Entry], duration: int) -> SpeedOfLight:
 def utilization_of(
     ledger: Iterable[Entry], step: Step, counts: Callable[[Op], bool]
 ) -> float | None:
-    """Return a lower bound of the share of the step in which the matrix units are busy.
+    """Return a lower bound of the share of the step during which the matrix units are busy.
 
-    None if the time that they need is unknown for all ops that count.
+    Return None if no op has a known time on the matrix units.
     """
     t_compute = sum(
         (
@@ -266,8 +265,8 @@ def over_roof_notes(over: list[Entry]) -> list[str]:
     total = sum(entry.total for entry in over)
     return [
         over_roof_note(
-            f"{len(over)} ops ({with_unit(total)}) are faster than their roof, because a count of"
-            " flops or bytes, a dtype or a peak is wrong; lower bounds leave these ops out",
+            f"{len(over)} ops ({with_unit(total)}) are faster than their roof, so lower bounds"
+            " leave them out",
             (line_of(op).line or op.agg_key for op in ops),
         )
     ]
@@ -366,6 +365,7 @@ class Rows(NamedTuple):
             **likely_fields(finding.likely),
             "loop": self.loops.row(group.members),
             "scope": finding.scope,
+            "hlo_op": finding.costliest.executions.op.name,
             "shape": finding.shape,
             "agg_key": group.op.agg_key,
             "tf_op": shortened(group.op.tf_op),

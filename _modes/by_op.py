@@ -1,4 +1,4 @@
-"""The step by op: the cost of each op, and everything that is known of a single one."""
+"""Show the step by op: the cost of each op, or everything that is known about a single op."""
 
 from __future__ import annotations
 
@@ -102,14 +102,15 @@ def ranked_ops(executions: Iterable[Executions]) -> list[Group]:
     groups = group_by(executions, lambda op: (op.program_id, op_name(op)))
     ranked = sorted(
         groups.items(),
-        # Of equal ops, those without a program come first.
+        # Sort ops of equal time and name by program, with ops without a program first.
         key=lambda item: (-item[1].total, item[0][1], -1 if item[0][0] is None else item[0][0]),
     )
     return [group for _, group in ranked]
 
 
 def find_op(asked: str, ops: Sequence[Group], context: Context) -> Group:
-    """Return the op of a name; of several programs with that op, the one where it takes longest."""
+    """Return the op with a name; if several programs have such an op, return the op that takes most
+    time."""
     by_name: dict[str, list[Group]] = {}
     for group in ops:
         by_name.setdefault(op_name(group.op), []).append(group)
@@ -139,7 +140,7 @@ def container_row(group: Group) -> Container:
 
 
 class Judge:
-    """Makes the rows of ops: what an op costs, and how much of its time the chip needs."""
+    """Makes the rows of ops, with the cost of the op and the time that the chip needs for it."""
 
     def __init__(
         self, step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost], loops: Loops
@@ -173,18 +174,19 @@ class Judge:
         return [entry_of(executions, self.roofs, self.by_user) for executions in group.members]
 
     def _fields(self, group: Group, entries: Sequence[Entry]) -> AnyOpFields:
-        """Return the facts of the op's first execution and sums over all; no entries if it is a
-        container."""
+        """Return facts of the op's first execution, and sums over all executions. For a container,
+        `entries` is empty."""
         op = group.op
         cost = cost_of(op, self.by_user)
-        # The trace's flops of an opaque op do not include what happens inside.
+        # Flops of an opaque op in the trace do not include the inside of the op.
         flops = None if cost.source == OPAQUE else cost.flops
         n_bytes = cost.moved_bytes
         times = duration_fields(group)
-        # The trace's figures of a container do not include how often its body runs.
+        # Figures of a container in the trace do not include how often the container's body runs.
         average = None if op.is_container else times["avg_dur_ps"]
         return {
-            # The callers replace rank and class, which have their place here.
+            # The callers replace these values; the keys are here so that the fields are printed in
+            # order.
             "rank": None,
             "hlo_op": op_name(op),
             "program_id": None if op.program_id is None else str(op.program_id),
@@ -207,7 +209,7 @@ class Judge:
             "flops": flops,
             "bytes_accessed": cost.bytes_accessed,
             "hbm_bytes": cost.hbm_bytes,
-            # A flop in a picosecond is a TFLOP in a second, a byte a TB.
+            # One flop per picosecond is 1 TFLOP/s, and one byte per picosecond is 1 TB/s.
             "achieved_tflops": rate(flops, average),
             "achieved_gbps": rate(n_bytes and 1000 * n_bytes, average),
             "at_roof_ps": known_sum(entry.at_roof for entry in entries),
@@ -218,7 +220,7 @@ class Judge:
 
 
 def known_sum(times: Iterable[int | None]) -> int | None:
-    """Return the sum; None if there is no time, or one of them is unknown."""
+    """Return the sum of the times; None if the list is empty, or if any time is unknown."""
     known = list(times)
     return sum_if_known((1, time) for time in known) if known else None
 

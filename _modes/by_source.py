@@ -1,4 +1,4 @@
-"""Math by source line, complete; data movement and communication if asked for."""
+"""List all math by source line, and data movement and communication if requested."""
 
 from __future__ import annotations
 

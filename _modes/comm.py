@@ -1,4 +1,4 @@
-"""The cost of communication, what hides it, and the bytes that it moves."""
+"""Show the cost of communication, the time hidden by other ops, and the bytes moved."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ def hidden_in(stretches: Iterable[tuple[int, int]], cover: Cover) -> int:
 
 
 def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
-    """Note pairs that end before they begin: the trace's clock pairs, the device's clock times."""
+    """Add a note about pairs that end before they begin, which is possible because starts and ends
+    are paired by the trace's clock, and timed by the device's clock."""
     flights = chain.from_iterable(transfer.flights for transfer in transfers)
     n = sum(flight.end < flight.start for flight in flights)
     if not n:
@@ -136,7 +137,7 @@ def collective_row(transfers: Sequence[Transfer]) -> Collective:
 
 
 def without_awaited_halves(transfers: Sequence[Transfer]) -> list[Transfer]:
-    """Leave out a `send` or `recv` that has a wait, since both stand for one transfer."""
+    """Leave out a `send` or `recv` that has a wait, because the two ops are a single transfer."""
     awaited = {transfer.place for transfer in transfers if transfer.op.is_wait}
     return [
         transfer for transfer in transfers if not (transfer.op.begins and transfer.place in awaited)
@@ -147,9 +148,9 @@ class InFlight(NamedTuple):
     """Times of the paired executions of asynchronous transfers."""
 
     total: int
-    # Wall-clock time with at least one in flight.
+    # Wall-clock time during which at least one transfer is in flight.
     union: int
-    # The parts of the time before the wait with and without ops that hide it.
+    # Two parts of the time before the wait: hidden by other ops, and not hidden.
     covered: int
     other: int
 
@@ -178,7 +179,8 @@ def pairs_row(transfers: Sequence[Transfer]) -> Pairs:
 
 
 def gbps_of(transfers: Sequence[Transfer], in_flight: InFlight | None) -> float | None:
-    """Return the bandwidth; of asynchronous transfers, only of paired ones while in flight."""
+    """Return the bandwidth. For asynchronous transfers, only paired executions count, for the time
+    in flight."""
     if transfers[0].op.is_wait:
         moved = sum_if_known(
             (len(transfer.flights), transfer.exchange.bus)

@@ -1,4 +1,4 @@
-"""Idle time: what the device waits for, and what the host does meanwhile."""
+"""Show idle time: what the device waits for, and what the host does meanwhile."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from _pipeline.device import Device, StepEvent
     from _pipeline.normalize import Step
 
-    # Start and end.
+    # Start and end of a span of time.
     Window = tuple[int, int]
 
-# In picoseconds. The host's share in shorter gaps is not worth counting.
+# Minimum length in picoseconds of the gaps in which the host's events are counted.
 COUNTED = 1_000_000
 
 
@@ -111,7 +111,8 @@ def host_activity(
     span: Window,
     context: Context,
 ) -> HostActivity | None:
-    """Return what the host did in absolute windows; None if unknown, with a note that says why."""
+    """Return the host's activity in windows of absolute time. If the activity is unknown, return
+    None and add a note with the reason."""
     planes = thread_planes(device.rank) if device.rank else []
     if not planes:
         why = "this file merges several ranks, and the device's rank is unknown"
@@ -149,7 +150,7 @@ def has_overlap(host: Host, device: Device) -> bool:
 
 
 def span_of_ops(device: Device) -> Window:
-    """Return the first start and the last end of all ops of a device, absolute."""
+    """Return the first start and the last end of all ops of a device, in absolute time."""
     first, last = AFTER_ALL, BEFORE_ALL
     for line in device.lines:
         for piece in line.events(BEFORE_ALL, AFTER_ALL):

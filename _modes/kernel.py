@@ -1,4 +1,4 @@
-"""The step's Pallas kernels: time, cost, memory, and what goes on inside."""
+"""Show the step's Pallas kernels: time, cost, memory, and regions inside."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def ops_of(kernel: Group) -> list[Group]:
 
 
 def ops_of_kernel(asked: str, kernels: Mapping[str, Group], context: Context) -> list[Group]:
-    """Return the ops of the kernel or the op that a name means."""
+    """Return the ops of the kernel with this name, or else the op with this name."""
     by_kernel = {name: ops_of(group) for name, group in kernels.items()}
     by_op: dict[str, list[Group]] = {}
     for ops in by_kernel.values():
@@ -116,8 +116,8 @@ def ops_of_kernel(asked: str, kernels: Mapping[str, Group], context: Context) ->
             return candidates[found]
     raise NoAnswer(
         "kernel_not_found",
-        detail=f"no kernel of the step, and no op of one, is named {asked!r}, and it is not a"
-        " unique prefix",
+        detail=f"neither a kernel of the step nor an op of a kernel is named {asked!r}, and"
+        f" {asked!r} is not a unique prefix",
         available_kernels=list(by_kernel),
     )
 
@@ -131,7 +131,8 @@ def kernel_row(
     inside: Regions | None,
     counters: Mapping[tuple[str | None, str], Extent],
 ) -> Kernel:
-    """Return the row of a kernel, or of one of its ops. Facts that differ between ops are null."""
+    """Return the row of a kernel, or of one op of a kernel. A fact that differs between the ops is
+    null."""
     each_op = [executions.op for executions in group.members]
     ops, lines = ops_of(group), [line_of(op) for op in each_op]
     entries = [entry_of(executions, roofs, by_user) for executions in group.members]
@@ -160,13 +161,14 @@ def kernel_row(
 
 
 def common(facts: Iterable[T | None]) -> T | None:
-    """Return what all facts are; None if they differ."""
+    """Return the common value of all facts; None if the values differ."""
     first, *others = facts
     return first if all(other == first for other in others) else None
 
 
 def cost_fields(costs: Sequence[Cost]) -> CostOfRun:
-    """Return the cost of one execution. XLA's flops of a kernel of unknown cost are not its own."""
+    """Return the cost of one execution. If the cost is unknown, ignore XLA's flops, which do not
+    count the inside of the kernel."""
     return {
         "flops": common(None if cost.source == OPAQUE else cost.flops for cost in costs),
         "bytes_accessed": common(cost.bytes_accessed for cost in costs),
@@ -200,7 +202,7 @@ def region_fields(inside: Regions | None, total: int) -> Inside:
                 "n": region.n,
                 "total_dur_ps": region.total,
                 "self_dur_ps": region.self_time,
-                # A kernel with regions takes time.
+                # The total is above 0, because a kernel with regions takes time.
                 "pct_of_kernel": percent(region.total, total) or 0.0,
             }
             for region, depth, waits in inside.rows()
@@ -213,7 +215,7 @@ def region_fields(inside: Regions | None, total: int) -> Inside:
 
 
 def counter_rows(counters: Mapping[tuple[str | None, str], Extent]) -> list[Counter]:
-    """Return the counters by name and stat; those without a name come first."""
+    """Return the counters, sorted by name and stat; counters without a name come first."""
     in_order = sorted(counters, key=lambda key: (key[0] is not None, key[0] or "", key[1]))
     return [
         {

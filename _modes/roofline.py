@@ -205,7 +205,7 @@ def skipped_row(skipped: Skipped, utilization: float | None) -> SkippedGroup:
 
 
 def hbm_util(part: Part, roofs: Roofs, hbm_only: bool) -> float | None:
-    """Return the HBM utilization of a part without a roof, or None without bytes."""
+    """Return the HBM utilization of a part without a roof; None if its bytes are unknown."""
     time, total = roofs.t_memory(part.n_bytes(hbm_only)), part.group.total
     # XLA writes 0 bytes for an opaque op, so 0 means unknown.
     if not part.bytes_accessed or time is None or not total:

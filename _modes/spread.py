@@ -1,4 +1,4 @@
-"""Which device of which host is slow, and on which lines."""
+"""Find the slow device of a run, its host, and the lines on which it is slow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from _output.fields.rows import DeviceName
     from _pipeline.context import Context
 
-# The lines that are shown of two devices.
+# Number of lines in the table that compares two devices.
 N_LINES = 20
 
 
@@ -46,7 +46,8 @@ def spread(
 ) -> fields.Returned:
     request = context.request
     places = of_host(find_captures(request.profile, context), request.host)
-    # Lines are read again, of two devices of each cohort. Standard input can be read only once.
+    # Two devices of each cohort are read again for their lines, but standard input can be read only
+    # once.
     load_again = lru_cache(maxsize=2)(partial(load, context))
     n_bytes = sum(size_of(place, context) for place in places)
     found = spread_of_records(
@@ -67,13 +68,14 @@ def spread(
         "notes": context.notes,
         **fields_of(found, top),
     }
-    # Records may have been made by a program that cuts no texts.
+    # Records can have long texts, because the program that wrote a record may not have cut texts.
     cut_texts(answer)
     return answer
 
 
 def load(context: Context, place: Place) -> Sequence[Record | NoAnswer]:
-    """Read a file: for each host in it a record, or why there is none, with the file's name."""
+    """Read a file; for each host in the file, return a record, or the reason why there is no
+    record."""
     try:
         if place.host is None:
             records = records_at(place.path, context.request.device, context)
@@ -88,7 +90,7 @@ def load(context: Context, place: Place) -> Sequence[Record | NoAnswer]:
 
 
 def refused(place: Place, failure: NoAnswer) -> NoAnswer:
-    """Return the failure with the file's name in its detail."""
+    """Return the failure with the file's name in the field `detail`."""
     name = os.path.basename(place.path)
     detail = failure.fields.get("detail", failure.reason)
     named = detail if detail.startswith(f"{name}: ") else f"{name}: {detail}"
@@ -157,7 +159,7 @@ def name_of(member: Member) -> DeviceName:
 
 
 def means(total: cohorts.Load, n: int) -> fields.Means:
-    """Return the means of n steps; null without a step."""
+    """Return the means over n steps; all are None if n is 0."""
 
     def mean(figure: int) -> int | None:
         return rounded_mean(figure, n) if n else None

@@ -1,4 +1,4 @@
-"""The costliest source lines, and the step's time by kind, phase and category."""
+"""Show the costliest source lines, and the step's time by kind, phase and category."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from _pipeline.device import Device, StepEvent
     from _pipeline.normalize import Step
 
-# Idle gaps in the answer.
+# Number of idle gaps that an answer lists.
 N_GAPS = 10
 
 
@@ -175,7 +175,7 @@ def step_name_row(name: str | None, durations: Sequence[int]) -> StepNameRow:
         "name": name,
         "n": len(durations),
         "total_dur_ps": sum(durations),
-        # Of an even number of steps, the lower of the two middle ones.
+        # If the number of steps is even, take the lower of the two middle lengths.
         "median_dur_ps": sorted(durations)[(len(durations) - 1) // 2],
         "min_dur_ps": min(durations),
         "max_dur_ps": max(durations),

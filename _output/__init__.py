@@ -1,1 +1,2 @@
-"""Presentation: the declared fields, text, the page. Knows answers, not steps."""
+"""Declare the fields of answers, and show answers as text and as a page. The package does not know
+steps."""

@@ -1,8 +1,8 @@
 """Escape characters, measure their width on a terminal, and cut texts.
 
-Names in a trace can have any characters. Those that would move the cursor, change the direction of
-writing or pile up over a letter are shown as escapes, and so are those that the stream's encoding
-lacks.
+Names in a trace can contain any character. Some characters are shown as escapes: characters that
+move the cursor or change the direction of writing, too many marks on one letter, and characters
+that the stream's encoding lacks.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# What is shown instead of characters that the encoding lacks.
+# Replacements for characters that the stream's encoding lacks.
 IN_ASCII = {"…": "...", "µ": "u", "·": "-"}
 MICROSECONDS_RE = re.compile(r"(?<=\d) us\b")
-# The number of marks over one letter that languages need; further marks are escaped.
+# Maximum number of marks on one letter, enough for all languages; further marks are escaped.
 MOST_MARKS = 2
 
 
@@ -41,11 +41,12 @@ class Characters:
         return f"{self.micro}s" if name == "us" else name
 
     def prose(self, text: str) -> str:
-        """Escape a sentence, and write its microseconds as tables do."""
+        """Escape a sentence, and write the unit of microseconds as tables do."""
         return MICROSECONDS_RE.sub(f" {self.micro}s", self.seen(text))
 
     def seen(self, text: str, longest: int = 0) -> str:
-        """Escape characters that can't be shown; keep only both ends of a far too long text."""
+        """Escape characters that cannot be shown. Keep only the start and the end of a very long
+        text."""
         # A column of the terminal shows at most one letter with all its marks.
         most = longest * (1 + MOST_MARKS)
         if longest and len(text) > 2 * most:
@@ -66,7 +67,8 @@ class Characters:
     def _look_up(self, character: str) -> str:
         from unicodedata import bidirectional
 
-        # Letters that are written from right to left also move their neighbours.
+        # Escape letters that are written from right to left, because they change the order of the
+        # characters around them.
         is_safe = character.isprintable() and bidirectional(character) not in ("R", "AL", "AN")
         shown = character
         if not is_safe or not self._has(character):
@@ -83,11 +85,12 @@ class Characters:
         return pad + text if is_right else text + pad
 
     def start_of(self, text: str, width: int) -> str:
-        """Return the start of a text, as much as fits into the width."""
+        """Cut off the end of a text that is wider than the width."""
         return text[: fitting(text, width)]
 
     def ends_of(self, text: str, width: int) -> str:
-        """Cut out the middle of a text; keep two thirds of it at the start, which says more."""
+        """Cut out the middle of a text. Two thirds of the remaining text come from the start, which
+        says more than the end."""
         if self.width(text) <= width:
             return text
         left = width - len(self.ellipsis)
@@ -95,7 +98,7 @@ class Characters:
         return f"{start}{self.ellipsis}{self._tail(text, left // 3)}"
 
     def end_of(self, text: str, width: int) -> str:
-        """Cut off the start of a path, between folders if one fits."""
+        """Cut off the start of a path, between two folders if possible."""
         if self.width(text) <= width:
             return text
         tail = self._tail(text, width - len(self.ellipsis))
@@ -105,7 +108,7 @@ class Characters:
     def _tail(self, text: str, width: int) -> str:
         n = fitting(reversed(text), width)
         while n and not width_of(text[-n]):
-            # The letter below this mark is cut off.
+            # Drop a mark at the start, because the letter that it belongs to is cut off.
             n -= 1
         return text[len(text) - n :]
 
@@ -126,7 +129,7 @@ def width_of(character: str) -> int:
 
 
 def fitting(text: Iterable[str], width: int) -> int:
-    """Return how many characters from the start of a text fit into the width."""
+    """Return the number of characters at the start of a text that fit into the width."""
     n = 0
     for n, character in enumerate(text, 1):
         width -= width_of(character)

@@ -26,7 +26,8 @@ def csv_of(fields: Json, *, is_terminal: bool = False) -> str:
 
 
 def main_table(fields: Json) -> tuple[list[Json], Sequence[str]]:
-    """Return the rows and columns of the main table; joined rows begin with their program."""
+    """Return the rows and columns of the main table. If the table joins lists of several programs,
+    each row begins with the program."""
     path = screen_of(fields["mode"]).MAIN
     outer, _, inner = path.partition("[].")
     if inner:
@@ -35,7 +36,7 @@ def main_table(fields: Json) -> tuple[list[Json], Sequence[str]]:
         ]
     else:
         rows = fields[outer]
-    # Optional columns follow the first row's.
+    # Columns that the first row lacks come after the columns of the first row.
     columns = list(dict.fromkeys(name for row in rows for name in row))
     return rows, columns or declared_columns(fields["mode"], outer, inner)
 
@@ -60,7 +61,7 @@ def lines_of(columns: Sequence[str], rows: Iterable[Json], is_terminal: bool) ->
 
 
 def text_of(value: Any) -> str:
-    """Return a text as it is, nothing for null, and JSON for all else."""
+    """Return a text unchanged, null as an empty text, and any other value as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):

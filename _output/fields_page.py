@@ -14,6 +14,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, is_typeddict
 
 from _output.declared import Field, absent_of, answer_of, bases_of, doc_of, fields_of
+from _output.export_tables import TABLES
 from _output.fields import common
 
 TEMPLATE = Path(__file__).with_name("fields_template.md")
@@ -42,11 +43,13 @@ class Page:
     """All tables of the page. The tables of the modes decide which shared tables exist."""
 
     def __init__(self) -> None:
-        # Paths where answers have objects of a shared class.
+        # Paths in answers that lead to objects of a shared class.
         self.shared: dict[Any, list[str]] = {}
 
     def section(self, name: str) -> str:
         """Return the tables for a marker of the template."""
+        if name == "export_tables":
+            return f"```sql\n{TABLES}```"
         if name == "shared":
             return "\n\n".join(self.shared_tables())
         for declared, anchor in SECTIONS.items():

@@ -1,6 +1,6 @@
 """Format figures with their units, and names.
 
-A figure has four digits where its unit allows it.
+A figure has four digits if its unit allows four digits.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def unit_of(values: Iterable[Any], kind: str) -> Unit:
 
 
 def decimals_of(largest: int, size: int) -> int:
-    """Return the decimals that make four digits, or three of a figure below 1."""
+    """Return the number of decimals for four digits in all, or for three digits if the figure is
+    below 1."""
     # A figure just below 1 can be rounded to 1.000.
     beyond = 10**4 if abs(largest) >= size else 10**3 + 1
     most = min(MOST_DECIMALS, len(str(size)) - 1)
@@ -83,7 +84,7 @@ def figure(value: Any, kind: str, size: int = 1, decimals: int = 0) -> str:
     elif kind == "chance":
         text = f"{number:.3f}"
     else:
-        # Percentages, and numbers of kind "decimal".
+        # Formats of percentages, and of numbers of kind "decimal".
         number *= 100 if kind == "share" else 1
         text = f"{number:.1f}"
     if len(text) > LONGEST_FIGURE - 1:
@@ -125,7 +126,7 @@ def _with_exponent(number: int, size: int) -> str:
 # ----------------------------------------------------------------------------------------------
 # Names.
 
-# The layout of an array, after its dimensions.
+# Matches the layout of an array, which follows the dimensions.
 LAYOUT_RE = re.compile(r"\{[^{}]*\}")
 CLAUSE_RE = re.compile(r"[.:] |\.\Z")
 
@@ -148,13 +149,14 @@ def name_of(value: Any, kind: str, null: str = UNKNOWN) -> str:
     if kind == "shape":
         return LAYOUT_RE.sub("", str(value))
     if kind == "clause":
-        # The start of a sentence, before the figures that the row has anyway.
+        # Matches the start of a sentence, up to the figures that the row shows in other columns.
         return CLAUSE_RE.split(str(value), maxsplit=1)[0]
     return what_of(value) if kind == "what" else str(value)
 
 
 def _name_of_map(fields: Json, kind: str) -> str:
-    """Return a map as text: by default the key of the largest figure and the number of others."""
+    """Return a map as text: by default, the key of the largest figure and the number of other
+    keys."""
     if kind == "values":
         return ", ".join(f"{key}={name_of(value, kind)}" for key, value in fields.items())
     keys = sorted((key for key in fields if fields[key]), key=lambda key: -fields[key])

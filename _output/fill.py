@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Span: TypeAlias = "str | Figure | Name"
 
 INDENT: Final = "  "
-# The depth beyond which names are not indented further.
+# Maximum depth of indentation; names at greater depth are indented like names at this depth.
 DEEPEST: Final = 10
 
 
@@ -48,7 +48,7 @@ class Figure(NamedTuple):
 
 
 class Name(NamedTuple):
-    """A name, which can have any characters."""
+    """A name from the trace, which can contain any character."""
 
     text: str
     kind: str = "name"
@@ -63,7 +63,7 @@ class Paragraph(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A filled table: for each column its cells, and the sentences below rows."""
+    """A filled table: the cells of each column, and the sentences below rows."""
 
     title: Sequence[Span]
     columns: Sequence[Column]
@@ -80,7 +80,8 @@ class Block(NamedTuple):
 
 
 def filled(part: Part, fields: Json, view: View) -> Iterator[Block]:
-    """Yield the sentences and tables of a part, none if the object lacks one of its fields."""
+    """Yield the sentences and tables of a part; yield nothing if the object lacks a field that the
+    part needs."""
     try:
         if isinstance(part, Each):
             for row in rows_at(fields, part.rows):
@@ -136,7 +137,7 @@ def _times_in(part: Paragraph | Grid) -> Iterator[Any]:
 
 
 class Missing(Exception):
-    """The object has no such field."""
+    """Raised if an object does not have a field."""
 
 
 def at(value: Any, path: str) -> Any:
@@ -167,7 +168,7 @@ def known_at(fields: Json, path: str) -> Any:
 
 
 def holds(fields: Json, when: str) -> bool:
-    """Return True if all conditions hold, which are separated by blanks."""
+    """Return True if all conditions hold; blanks separate the conditions."""
     try:
         return all(
             bool(at(fields, name.removeprefix("!"))) is not name.startswith("!")
@@ -178,7 +179,8 @@ def holds(fields: Json, when: str) -> bool:
 
 
 def rows_at(fields: Json, path: str) -> list[Json]:
-    """Return the rows of a table; in a joined list `^` is the number of the outer row, from 1."""
+    """Return the rows of a table. If the table joins lists, the key `^` of each row has the number
+    of the outer row, from 1."""
     first, _, rest = path.partition("[].")
     found = at(fields, first)
     if rest:
@@ -217,7 +219,7 @@ def spans_of(text: str, fields: Json) -> list[Span]:
 
 
 def with_unit(span: Figure, unit: Unit) -> Iterator[tuple[str, str, str]]:
-    """Yield the figures of a field in a sentence: key if it is a map, figure, and unit."""
+    """Yield the figures of a field in a sentence, each as key (only for a map), figure and unit."""
     if isinstance(span.value, dict):
         pairs = sorted(span.value.items(), key=lambda item: -item[1])
         values = [(key, value) for key, value in pairs if value] or [("", 0)]
@@ -230,7 +232,7 @@ def with_unit(span: Figure, unit: Unit) -> Iterator[tuple[str, str, str]]:
             continue
         decimals = decimals_of(int(value), size) if span.kind in UNITS else 0
         if value and span.kind in UNITS and not rounded(int(value), size, decimals):
-            # A figure that is too small for the common unit has its own.
+            # A figure that is too small for the common unit is shown in a smaller unit.
             name, size = unit_of([value], span.kind)
             decimals = decimals_of(int(value), size)
         shown = figure(value, span.kind, size, decimals)
@@ -247,7 +249,7 @@ def grid_of(table: Table, fields: Json, view: View) -> Grid | None:
         return None
     rows, hidden = shown_rows(table, fields, view)
     ends = [end for end in table.ends if holds(fields, end.when)]
-    # Without a sum of hidden rows there is nothing to say about them.
+    # A table without rows is left out, unless it has a sum of hidden rows to show.
     if not rows and not ends and not (hidden and table.tail):
         return None
     if len(rows) + len(hidden) < table.fewest and not view.shows_all:
@@ -282,7 +284,7 @@ def knows(row: Json, template: str) -> bool:
 
 
 def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list[Json]]:
-    """Return the rows to show, and those to hide."""
+    """Return the rows to show, and the rows to hide."""
     rows = rows_at(fields, table.rows)
     if table.unless_0:
         rows = [row for row in rows if at(row, table.unless_0)]
@@ -301,7 +303,7 @@ def shown_rows(table: Table, fields: Json, view: View) -> tuple[list[Json], list
     if most:
         rows, hidden = rows[:most], [*rows[most:], *hidden]
     elif table.takes_top:
-        # `--top 0` leaves out the table.
+        # If `--top` is 0, the table is left out.
         rows, hidden = [], []
     return rows, hidden
 
@@ -319,10 +321,10 @@ def cell_of(column: Column, row: Json) -> Span:
     value = value_in(row, column)
     if is_figure(column):
         is_blank = bool(column.of) and known_at(row, column.of) is None
-        # A row that sums others has no field for columns that cannot be summed.
+        # A row of sums lacks the fields of columns that cannot be summed.
         is_blank = is_blank or not any(has(row, path) for path in paths_of(column))
         is_blank = is_blank or (value is None and not column.null)
-        # A loop of one trip is none.
+        # A loop that runs its body once is not worth showing.
         is_blank = is_blank or (column.kind == "trips" and value == 1)
         return "" if is_blank else Figure(value, column.kind, column.null)
     text = name_of(value, column.kind, column.null)
@@ -357,7 +359,7 @@ def more_cell(
     *,
     is_first: bool,
 ) -> Span:
-    """Return a cell of the row that counts what is hidden or not in the JSON."""
+    """Return a cell of the last row, which counts the rows that are hidden or not in the JSON."""
     path = table.tail.get(column.heading)
     if path is not None and is_figure(column):
         values = [value_in(row, column) for row in hidden]
@@ -381,7 +383,8 @@ def plural(noun: str, n: int) -> str:
 
 
 def label_of(columns: Sequence[Column]) -> Column | None:
-    """Return the column for texts of last rows: the first file, else the first name."""
+    """Return the column that has the texts of last rows: the first column of files, else the first
+    column of names."""
     names = [column for column in columns if not is_figure(column)]
     kinds = (("file",), ("name", "op"), ("word",))
     found = (column for wanted in kinds for column in names if column.kind in wanted)
@@ -410,7 +413,7 @@ def value_in(row: Json, column: Column) -> Any:
 
 
 def texts_of(column: Column, cells: Sequence[Span], time: Unit) -> tuple[str, list[str]]:
-    """Return the unit of a column, and its cells as texts."""
+    """Return the unit of a column, and the cells of the column as texts."""
     values = [cell.value for cell in cells if isinstance(cell, Figure) and cell.value is not None]
     largest = max((abs(int(value)) for value in values), default=0) if column.kind in UNITS else 0
     unit, size = NO_UNIT

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
     class Request(Protocol):
-        """What this file reads of the command line."""
+        """The options of the command line that this file reads."""
 
         @property
         def shows_all(self) -> bool: ...
@@ -69,13 +69,14 @@ def in_pipe(form: str, fields: Json) -> str:
 
 
 def style_of(stream: TextIO | None, *, is_terminal: bool) -> Style:
-    """Return the width of a stream, by COLUMNS or its terminal, and whether it has colours."""
+    """Return the width of a stream (from COLUMNS or the terminal), and whether the stream shows
+    colours."""
     from _output.text import WIDTH, Style
 
     width = os.environ.get("COLUMNS", "")
     columns = int(width) if width.isascii() and width.isdigit() else 0
     if not columns and is_terminal and stream:
-        # `shutil.get_terminal_size` does this, too, but is slow to import.
+        # Don't use `shutil.get_terminal_size`, because `shutil` is slow to import.
         try:
             columns = os.get_terminal_size(stream.fileno()).columns
         except OSError:

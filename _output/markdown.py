@@ -1,7 +1,8 @@
 """Show an answer as GitHub Markdown, for pull requests and job summaries.
 
 Names are code spans, because `<none>`, `__init__.py`, `@x` and `#1` would be read as markup. In
-sentences that are not ours alone, such as notes, words that could be markup are code spans.
+sentences that contain names from the trace, such as notes, words that could be markup are code
+spans.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
 # Kinds of names that are sentences.
 PROSE: Final = (*WORDS, "whole", "clause")
 BACKTICKS_RE = re.compile(r"`+")
-# Opening and closing punctuation around a word, which stays outside of its code span.
+# Matches opening and closing punctuation around a word, which stays outside of the word's code
+# span.
 PARTS_RE = re.compile(r"\A([\"'(]*)(.*?)([\"').,;:!?]*)\Z", re.DOTALL)
-# A word without markup: no emphasis, tag, link, mention or reference.
+# Matches a word without markup: no emphasis, tag, link, mention or reference.
 PLAIN_RE = re.compile(r"[^\W_]*(?:(?:[-+/.,:'%=…]|(?<=[^\W_])_(?=[^\W_]))[^\W_]*)*")
 EMOJI_RE = re.compile(r":\w+:")
-# The start of a list, heading or quotation.
+# Matches the start of a list, heading or quotation.
 BLOCK_RE = re.compile(r"\A(\d*)([-+*>#]|(?<=\d)[.)])(?= |\Z)")
 
 
@@ -122,7 +124,7 @@ class Page:
         return f"{before}{core if is_plain(core) else self.code(core)}{after}"
 
     def code(self, text: str, *, is_in_table: bool = False) -> str:
-        """Return a code span with a text as it is."""
+        """Return a code span that shows a text unchanged."""
         text = self.characters.seen(text)
         if not text:
             return ""
@@ -140,11 +142,11 @@ class Page:
 
 
 def is_plain(word: str) -> bool:
-    """Return True for a word that GitHub shows as it is."""
+    """Return True if GitHub shows a word unchanged."""
     is_link = "://" in word or word.startswith("www.")
     return PLAIN_RE.fullmatch(word) is not None and not is_link
 
 
 def is_word(cell: Span) -> bool:
-    """Return True for a cell of our own words, such as the number of hidden rows."""
+    """Return True if the words of a cell are the program's, such as the number of hidden rows."""
     return isinstance(cell, Name) and cell.kind in WORDS

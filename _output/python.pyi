@@ -17,6 +17,7 @@ from .fields import (
     by_source,
     comm,
     compare,
+    export,
     idle,
     kernel,
     memory,
@@ -113,6 +114,9 @@ class Kernel(OfStep, Top, Peaks, total=False):
 class Page(OfStep, total=False):
     out: Required[Path]
 
+class Export(OfStep, Peaks, total=False):
+    out: Required[Path]
+
 class Record(Common, total=False):
     steps: slice | str | None
 
@@ -185,6 +189,10 @@ class Analyse(Protocol):
     def __call__(
         self, profile: Profile, mode: Literal["page"], **options: Unpack[Page]
     ) -> page.Answer: ...
+    @overload
+    def __call__(
+        self, profile: Profile, mode: Literal["export"], **options: Unpack[Export]
+    ) -> export.Answer: ...
     @overload
     def __call__(
         self, profile: Profile, mode: Literal["record"], **options: Unpack[Record]

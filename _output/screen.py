@@ -1,10 +1,10 @@
-"""Describe what a mode shows to people, independent of the form.
+"""Define the data that describe what a mode shows to people, for text, Markdown and CSV.
 
 The files in `_output/screens/` describe each mode as data: sentences with figures (`Says`), tables
 (`Table`), parts that share a unit of time (`Section`), and parts that are repeated for each object
-of a list (`Each`). They name a figure by its path in the JSON, such as
-`totals.busy_duration_ps`. Parts with fields that the object lacks are left out: an object without
-an answer has few fields.
+of a list (`Each`). A description refers to a figure by the figure's path in the JSON, such as
+`totals.busy_duration_ps`. A part is left out if the object lacks a field of the part, because an
+object without an answer has few fields.
 """
 
 from __future__ import annotations
@@ -21,44 +21,47 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
     Part: TypeAlias = "Says | Table | Section | Each"
 
-# Rows of less than a thousandth of the whole are hidden, if a table does not say otherwise.
+# By default, a table hides rows that are less than a thousandth of the whole.
 SMALLEST_PART: Final = 1000
 
 
 class View(NamedTuple):
-    """The reader's choices."""
+    """Options that decide which rows and columns are shown."""
 
     shows_all: bool = False
     merges: bool = True
-    # The number of rows, if it was given.
+    # Value of `--top`, or None if the option is not given.
     top: int | None = None
 
 
 class Column(NamedTuple):
-    """A column; `path` leads to the value in a row, or several paths of which one has a value."""
+    """A column. `path` leads to the value in a row; of several paths, the first with a value
+    counts."""
 
     heading: str
     path: str | tuple[str, ...]
     kind: str = "name"
     null: str = UNKNOWN
-    # In rows where this field is null the cell is blank instead of unknown.
+    # If this field of a row is null, the cell is blank instead of `?`.
     of: str = ""
-    # For names: the field with the level of indentation, the width to keep if possible, and texts
-    # with a field `{path:kind}` that are appended in rows where it has a value.
+    # For names: the field with the level of indentation, the minimum width if the line has room,
+    # and texts with a field `{path:kind}`. A row gets such a text if the field has a value.
     depth: str = ""
     least: int = 8
     also: tuple[str, ...] = ()
 
 
 class End(NamedTuple):
-    """A last row, shown if `when` holds: by heading the path of a figure, or a sentence."""
+    """A last row, shown if `when` holds. For each heading, it has the path of a figure, or a
+    sentence."""
 
     when: str
     cells: Mapping[str, str]
 
 
 class Table(NamedTuple):
-    """A table; `rows` is the path of a list or map. `a[].b` joins the lists `b` in rows of `a`."""
+    """A table. `rows` is the path of a list or map; the path `a[].b` joins the lists `b` of all
+    rows of `a`."""
 
     title: str
     rows: str
@@ -67,28 +70,31 @@ class Table(NamedTuple):
     by: str = ""
     # Leave out rows where this field is zero or null.
     unless_0: str = ""
-    # Hide rows in which this field is less than a part of the field `whole`, or of 100 without it.
+    # Hide rows in which this field is less than `part` times the field `whole` (without `whole`,
+    # times 100).
     size: str = ""
     whole: str = "step_duration_ps"
     part: int = SMALLEST_PART
-    # Show at most so many rows; `takes_top` replaces this by `--top`.
+    # Maximum number of rows; if `takes_top` is true, `--top` replaces this number.
     most: int = 0
     takes_top: bool = False
-    # The last row counts rows that are hidden or, by the field `omitted`, not in the JSON. Columns
-    # in `tail` have the sum there; the path leads to the sum of rows that are not in the JSON.
+    # The last row gives the number of hidden rows plus the number of rows that the JSON omits,
+    # which is the field `omitted`. For columns in `tail`, the last row has the sum; the path leads
+    # to the sum of the rows that the JSON omits.
     what: str = "row"
     omitted: str = ""
     tail: Mapping[str, str] = {}
     ends: tuple[End, ...] = ()
-    # Replace the rows before small ones are hidden, and afterwards.
+    # Functions that replace the rows, before and after small rows are hidden.
     derive: Callable[[list[Json], View], list[Json]] | None = None
     group: Callable[[list[Json]], list[Json]] | None = None
-    # A sentence below each row, and another one for `--all`.
+    # A sentence to show below each row, and a sentence that replaces it with `--all`.
     below: str = ""
     below_all: str = ""
-    # Show the table right after the one before it.
+    # Show the table without a blank line after the preceding table.
     follows: bool = False
-    # Show the table only with the option `--all` or `--top`, or only if it has so many rows.
+    # Show the table only with the option `--all` or `--top`, or only if the table has at least this
+    # number of rows.
     only: str = ""
     fewest: int = 0
 
@@ -101,7 +107,7 @@ class Says(NamedTuple):
 
     text: str
     when: str = ""
-    # Continue the paragraph before.
+    # Append the sentence to the preceding paragraph.
     continues: bool = False
 
 

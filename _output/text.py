@@ -1,4 +1,4 @@
-"""Show an answer as text for a terminal: columns, cutting, wrapping.
+"""Show an answer as text for a terminal: align columns, cut long names and wrap lines.
 
 All text comes from the object that is printed as JSON.
 """
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 WIDTH: Final = 100
-# A narrower terminal gets lines of this width.
+# Minimum width of lines, used for all terminals that are narrower.
 NARROWEST: Final = 60
 GAP: Final = "  "
-# Stands for a blank at which no line is broken. Names cannot contain it, since it is escaped there.
+# This character represents a blank at which lines are not broken. Names do not contain it, because
+# the NUL character is escaped in names.
 TIED: Final = "\0"
-# Limits on a sentence and on one name in it, in columns of the terminal.
+# Maximum width of a sentence, and of a name in a sentence, in columns of the terminal.
 LONGEST_SENTENCE, LONGEST_NAME = 1000, 70
 PROSE = ("whole", "clause")
 WHOLE = (*PROSE, "stack", "values")
@@ -81,7 +82,7 @@ class Page:
         if fields.get("next_steps") or fields["notes"]:
             yield ""
         for step in fields.get("next_steps", ()):
-            # A command is not broken, so that it can be copied.
+            # Don't break lines with commands, so that the commands can be copied.
             command = f"next: {self.seen(step['command'])}"
             both = f"{command}  # {self.seen(step['why'])}"
             yield both if view.shows_all or self.characters.width(both) <= self.width else command
@@ -133,7 +134,7 @@ class Page:
         return self.cut(self.characters.seen(text, longest), kind, longest)
 
     def cut(self, text: str, kind: str, width: int) -> str:
-        """Cut a text to a width: keep the end of files, and both ends of other names."""
+        """Cut a text to a width. Keep the end of a file name, and both ends of any other name."""
         if kind == "file":
             return self.characters.end_of(text, width)
         return self.characters.ends_of(text, width)
@@ -185,7 +186,7 @@ class Page:
 
     def row(self, cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
         last = max((i for i, cell in enumerate(cells) if cell), default=0)
-        # The last name of a row can be as wide as the rest of the line.
+        # The last name of a row may fill the rest of the line.
         rest = self.width - len(INDENT) - sum(width + len(GAP) for width in widths[:last])
         padded = []
         for i, (cell, column, width) in enumerate(zip(cells, columns, widths, strict=True)):

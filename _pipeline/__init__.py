@@ -1,1 +1,1 @@
-"""From a trace to what ran in a step: load, step-pick, event-iterate, normalize."""
+"""The stages that turn a trace into a step: load, step-pick, event-iterate, normalize."""

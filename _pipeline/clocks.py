@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ON_DEVICE: Final = "device"
 ON_TRACE: Final = "trace"
-# A time after every int64.
+# Later than every time that fits in 64 bits.
 _AFTER_ALL = 1 << 80
 
 # A time on the trace's clock, and the same time on the device's clock.
@@ -117,8 +117,7 @@ class Clock(NamedTuple):
 
 
 def clock_of(pieces: Sequence[Piece], times: Iterable[int]) -> Clock:
-    """Return the clock for some pieces. The clock can shift the times in the pieces and the given
-    times."""
+    """Return a clock that can shift the times in some pieces, and the given other times."""
     if all(len(piece.unmeasured) == len(piece.starts) for piece in pieces):
         return Clock(ON_TRACE, {})
     to_shift = set(times)
@@ -206,8 +205,8 @@ def _latest(pieces: Sequence[Piece], ordered: Sequence[int]) -> list[Mark | None
     # At k, the latest mark after ordered[k - 1] and not after ordered[k]; marks after all times are
     # in the last entry.
     latest: list[Mark | None] = [None] * (len(ordered) + 1)
-    # Start with the last piece, because marks in late pieces make marks in early pieces
-    # unnecessary.
+    # Start with the last piece, because an early piece can be skipped if a late piece has the
+    # latest mark.
     for piece in reversed(pieces):
         i, j = bisect_left(ordered, piece.first), bisect_left(ordered, piece.reach)
         bound = piece.reach, _AFTER_ALL

@@ -38,10 +38,11 @@ class Request(NamedTuple):
     mode_options: dict[str, Any]
     # The words of the command line.
     words: Sequence[str] = ()
-    # Choices of text and Markdown: also list what is small, and merge what differs in numbers.
+    # Options of text and Markdown: `--all` also lists small rows; `--no-merge` keeps apart ops that
+    # differ only in numbers.
     shows_all: bool = False
     merges: bool = True
-    # The number of rows, if it was given.
+    # Value of `--top`, or None if the option is not given.
     top: int | None = None
     # Traces and records that a Python program has in memory, by the name that replaces the path.
     in_memory: Mapping[str, bytes | Mapping[str, Any]] = {}
@@ -52,6 +53,17 @@ class Request(NamedTuple):
         """Return the content of a trace that is in memory, or None if `path` is a file."""
         data = self.in_memory.get(path)
         return data if isinstance(data, bytes) else None
+
+
+class Outcome(NamedTuple):
+    """Output and exit status of the process."""
+
+    fields: dict[str, Any]
+    status: int
+    # Text for stderr.
+    complaint: str = ""
+    form: str = "json"
+    request: Request | None = None
 
 
 class Context:
@@ -79,6 +91,6 @@ class Context:
         self.warnings += texts
 
     def with_own_notes(self) -> Context:
-        """Return a context with an empty list of notes, so that the caller can decide which notes
-        to keep."""
+        """Return a copy with an empty list of notes, so that the caller can decide which notes to
+        keep."""
         return Context(self.request, self.on_progress)

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     StepSource = Literal["steps", "modules"]
 
-# Matches the name of a TensorCore's plane. Subprocesses add an id in brackets. Names of SparseCores
-# have more text after the number.
+# Matches the name of a TensorCore's plane. A capture of several processes adds an id in brackets to
+# each name. Names of SparseCores have more text after the number.
 TPU_RE = re.compile(r"/device:TPU:(?P<number>\d+)(?: \[\d+\])?\Z")
 # Steps come from the Steps line, or from the XLA Modules line if the plane has no Steps line.
 STEPS: Final = "steps"
 MODULES: Final = "modules"
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
-# Times before and after every int64 of nanoseconds or picoseconds.
+# Times before and after every number of nanoseconds or picoseconds that fits in 64 bits.
 BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
 
 
@@ -168,9 +168,9 @@ def read_steps(plane: AnyPlane, line_name: str, base: int) -> tuple[list[StepEve
 def count_starts(device: Device) -> None:
     """Set `n_events` of each step to the number of ops that start in the step."""
     steps = device.steps
-    # The number of starts before a border has two parts: from a list of starts that crosses the
-    # border, the starts before the border; from a list that ends before the border, all starts. The
-    # latter are counted at the first border after the list.
+    # The number of starts before a border has two parts. From a list that crosses the border, only
+    # the starts before the border count. From a list that ends before the border, all starts count;
+    # they are added at the first border after the list.
     borders = sorted({border for step in steps for border in (step.start, step.end)})
     within = dict.fromkeys(borders, 0)
     before = [0] * (len(borders) + 1)

@@ -11,11 +11,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _pipeline.context import Context
 
-# A function that returns the wanted files in a folder by host.
+# A function that maps hosts to the wanted files in a folder.
 FilesIn = Callable[[str], dict[str, str]]
 
-# Suffixes of trace files. If a host has several files, the file with the first suffix in this list
-# is read.
+# Suffixes of trace files, in order of preference. If a host has several files, the file with the
+# first suffix in this list is read.
 _SUFFIXES = (".xplane.pb", ".xplane.pb.gz", ".xplane.riegeli")
 # Number of subfolders that are searched for a hint if a folder has no trace.
 _N_HINTS = 100

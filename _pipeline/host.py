@@ -27,18 +27,19 @@ if TYPE_CHECKING:
     # Starts and ends of stretches of time.
     Stretches = tuple[Column, Column]
 
-# An index and a number of a name that mean "no event".
+# NOBODY is the index of an event, and NOTHING the number of a name, if there is no event.
 NOBODY, NOTHING = -1, -1
 # A time after all other times. Negated, it is a time before all other times.
 NEVER = 1 << 80
 # Number of events that are searched at once.
 BLOCK = 1024
-# Names of events of a thread that launches programs, the surest first: JAX's call of a program, and
-# the runtime's. The first and the last begin a name, the other can be anywhere in it.
+# Texts in the names of events of threads that launch programs, the most reliable first: JAX's call
+# of a program, then calls of the runtime. Names begin with the first or the last text, or contain
+# the middle text.
 CALLS_PROGRAM = "PjitFunction"
 EXECUTE_HELPER = "ExecuteHelper"
 EXECUTE = "Execute"
-# Ranks of threads by the surest name that they have.
+# Ranks of threads by the most reliable of these texts in the names of their events.
 CALLER, HELPER, EXECUTOR, NO_LAUNCHER = range(4)
 
 
@@ -119,7 +120,7 @@ class Track(NamedTuple):
 
 
 def launch_rank(name: str) -> int:
-    """Return how surely an event of this name shows that its thread launches programs."""
+    """Return the launch rank of a thread that has an event with this name."""
     if name.startswith(CALLS_PROGRAM):
         return CALLER
     if EXECUTE_HELPER in name:
@@ -130,7 +131,7 @@ def launch_rank(name: str) -> int:
 class Thread(NamedTuple):
     name: str
     tracks: list[Track]
-    # The surest sign among all its events that it launches programs.
+    # The best launch rank of all the thread's events.
     launch_rank: int
 
     def is_changing(self, start: int, end: int) -> bool:
@@ -174,7 +175,7 @@ class Host:
         return max(start, self.first) < min(end, self.last)
 
     def threads(self) -> Iterator[Thread]:
-        """Yield the threads one by one, since a list of all threads would take much memory.
+        """Yield the threads one by one, because a list of all threads would need too much memory.
 
         Lines of one name form one thread. For a line without a name, the line's id serves as name.
         """
@@ -208,7 +209,8 @@ class Host:
     ) -> Track | None:
         """Return the events of a line that overlap a window.
 
-        Of all its events, also the others, add those of the wanted ids to the found ones.
+        Add the wanted ids to `found` if any event of the line has them, inside or outside of the
+        windows.
         """
         shift = line.base_ps - self.start
         starts, ends, names = array("q"), array("q"), array("i")

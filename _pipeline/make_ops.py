@@ -107,9 +107,9 @@ def stack_orders(
 ) -> dict[int, frames.StackOrder]:
     """Return the order of frames in each op's stack, by metadata id.
 
-    An op with a `source` shows the order of the op's own stack. All other ops get the order of the
-    majority, or if no op shows an order, the order that most lines in the program agree with. If no
-    order is known, assume innermost first.
+    If an op has a `source`, the place of that line in the op's stack shows the order of the stack.
+    All other ops get the order of the majority, or if no op shows an order, the order that most
+    lines in the program agree with. If no order is known, assume innermost first.
     """
     stacks = {
         metadata_id: stack

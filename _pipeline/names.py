@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from _pipeline.context import Context
 
 N_NEAREST = 20
-# The field of a refusal that lists the names which an option accepts.
+# For each option: the field of a refusal that lists the names that the option accepts.
 AVAILABLE = {
     "device": "available_devices",
     "host": "available_hosts",

@@ -45,7 +45,7 @@ EXIT_STATUS = {
 
 
 class NoAnswer(Exception):
-    """The exception for a run without an answer.
+    """Raised if a run has no answer.
 
     `fields` are further fields of the printed object. `answer` is the whole object; only exceptions
     that `analyse` raises have it.

@@ -309,14 +309,16 @@ class Op:
 
     @property
     def dtypes_read(self) -> list[str] | None:
-        """Return the dtypes of its dot's operands in memory, from its program."""
+        """Return the dtypes in memory of the operands of the op's dots, according to the
+        program."""
         from _proto.hlo.dots import dtypes_read
 
         return dtypes_read(self.instruction) if self.instruction else None
 
     @property
     def outputs(self) -> list[Array]:
-        """Return the arrays of its output, from its text or else from its shape."""
+        """Return the arrays of the op's output, from the HLO text, else from the stat with the
+        shape."""
         return self.hlo.outputs or parse_shape(self.shape or "")[0]
 
     @cached_property

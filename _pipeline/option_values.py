@@ -111,7 +111,7 @@ def peak_of(name: str) -> Callable[[str], tuple[str, float]]:
 def refusal_of_argument(
     message: str, choices: Mapping[str, Collection[str]], options: Collection[str]
 ) -> str:
-    """Return the plain form of a message by argparse; `choices` are values of some options."""
+    """Rewrite an error message of argparse as a plain sentence."""
     unknown = re.fullmatch(r"unrecognized arguments: (\S*).*", message, re.DOTALL)
     if unknown:
         return unknown_argument(unknown[1], options)
@@ -129,7 +129,7 @@ def unknown_argument(word: str, options: Collection[str]) -> str:
     if word.startswith("-"):
         flag = word.partition("=")[0]
         return f"unknown option {flag}{suggestion(flag, options)}"
-    return f"one PROFILE, got also {word!r}; for a second capture use --baseline"
+    return f"only one PROFILE is accepted, got also {word!r}; give a second capture by --baseline"
 
 
 FORMS = ("json", "text", "markdown", "csv")
@@ -179,8 +179,10 @@ PEAK_ARGUMENTS: dict[str, Json] = {
         "help": "override the HBM peak, in GiB/s",
     },
 }
-# `record` is machine-readable only and `page` is HTML; neither has text output.
-WITHOUT_TEXT = ("record", "page")
+# Records are for programs, and the modes in WRITING write a file of another form. The values of
+# WRITING are examples of names.
+WRITING = {"page": "step.html", "export": "step.db"}
+WITHOUT_TEXT = ("record", *WRITING)
 
 
 def contradictions_in(mode: str, given: Json) -> Iterator[str]:
@@ -189,12 +191,12 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
         yield "--step and --step-id exclude each other: give only one"
     if mode == "compare" and "baseline" not in given:
         yield "--mode compare requires --baseline PROFILE, the capture before the change"
-    if mode == "page" and "out" not in given:
-        yield "--mode page requires --out FILE, the path of the page"
+    if mode in WRITING and "out" not in given:
+        yield f"--mode {mode} requires --out FILE, such as {WRITING[mode]}"
     if given.get("out") == "-":
         yield "--out must be a file, got '-'; stdout is used for the JSON answer"
     if is_trace(given.get("out", "")):
-        yield f"--out {given['out']} would overwrite a trace; give a name such as step.html"
+        yield f"--out {given['out']} would overwrite a trace; give a name such as {WRITING[mode]}"
     if given["profile"] == given.get("baseline") == "-":
         yield "PROFILE and --baseline are both -, but there is only one stdin; give a file for one"
     if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:

@@ -28,7 +28,8 @@ CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 
 
 class Scope(NamedTuple):
-    """The parts of a path, outermost first, and the primitive at the end of the path, or None."""
+    """A parsed path: the parts, outermost first, and the primitive that ends the path, if there is
+    one."""
 
     parts: tuple[str, ...]
     primitive: str | None

@@ -59,7 +59,9 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
         picked, n_busy = busiest(named)
         if len(named) > 1:
             busy = f"typical of {n_busy} as busy" if n_busy else "the middle step"
-            context.note(f"{len(named)} steps are named {name!r}; using idx={picked.index}, {busy}")
+            context.note(
+                f"{len(named)} steps are named {name!r}; using index {picked.index}, {busy}"
+            )
     elif steps:
         picked, n_busy = busiest(steps)
         if n_busy:
@@ -69,7 +71,7 @@ def pick_among(device: Device, choice: StepChoice, context: Context) -> StepEven
                 f" {device.n_events} ops in {len(steps)} steps{typical})"
             )
         else:
-            context.warn(f"no op starts in any step; using the middle step (idx={picked.index})")
+            context.warn(f"no op starts in any step; using the middle step (index {picked.index})")
     else:
         return None
     if not picked.n_events:

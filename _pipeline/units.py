@@ -1,4 +1,4 @@
-"""Write times with a unit, for notes and sentences."""
+"""Format times with a unit, for notes and other sentences."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def async_collective(category: str, op_name: str) -> str | None:
     return named_after(op_name, ASYNC_COLLECTIVE_ENDS) if is_fusion else None
 
 
-# Values of `Op.waits_for` other than the names of collectives.
+# Values of `Op.waits_for` that are not names of collectives.
 SOME_COLLECTIVE = "collective"
 HOST: Final = "host"
 SPARSE_CORE: Final = "sparse_core"

@@ -278,8 +278,8 @@ def sample() -> bytes:
 
 
 class StuckError(BaseException):
-    """Signal that the program takes too long; the class is no Exception, so that the program cannot
-    catch the signal.
+    """Signal that the program takes too long. The class does not inherit from Exception, so that
+    the program cannot catch the signal.
     """
 
 

@@ -45,7 +45,7 @@ TEXTS = tuple(
 
 
 def text_made(mode: str) -> str:
-    """Return what the program says of the demo as text, without the commands to run next."""
+    """Return an answer about the demo as text, without the commands to run next."""
     if mode == "compare":
         fields = answer(AFTER, mode, "--baseline", str(BEFORE))
     else:

@@ -31,7 +31,8 @@ PACKAGES = ("_analysis", "_modes", "_output", "_pipeline", "_proto", "tests")
 MODULES_OF_MODES = {f"_modes.{mode.name}": mode.name for mode in compute_breakdown.MODES}
 # The mode page calls other modes.
 SHOWS_OTHERS = "page"
-# Only other forms than JSON load these, and of the screens only that of the mode.
+# Answers in JSON load none of these modules. Answers in other formats load them, but only one
+# screen: the mode's.
 SCREENS = {f"_output.screens.{path.stem}" for path in ROOT.glob("_output/screens/[a-z]*.py")}
 SCREENS -= {"_output.screens.shared"}
 TEXT = {f"_output.{name}" for name in ("forms", "text", "markdown", "csv", "fill", "characters")}

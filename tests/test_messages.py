@@ -19,12 +19,12 @@ SOURCES = (
     *("compute_breakdown.py", "_peaks.py", "_modes/*.py", "_analysis/**/*.py", "_pipeline/*.py"),
     *("_proto/**/*.py", "_output/leads/*.py"),
 )
-# Generated code, and lists of categories.
+# Files without messages: generated code, and lists of categories.
 WITHOUT_MESSAGES = ("_pb2.py", "vocabulary.py")
 # A string with fewer words is a name or a part of a message.
 LEAST_WORDS = 3
-# Methods and functions with strings that are no messages: lists of names, and patterns.
-NO_MESSAGE_IN = ("split", "compile", "sub", "match", "fullmatch")
+# Functions and methods with strings that are not messages but names, patterns or SQL.
+NO_MESSAGE_IN = ("split", "compile", "sub", "match", "fullmatch", "execute", "executemany")
 
 
 def all_messages() -> Iterator[str]:
@@ -39,7 +39,7 @@ def all_messages() -> Iterator[str]:
 
 def messages_in(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        return  # This is a docstring.
+        return  # This string is a docstring, not a message.
     if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in NO_MESSAGE_IN:
         return
     if isinstance(node, (ast.Constant, ast.JoinedStr)):

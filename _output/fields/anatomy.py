@@ -30,7 +30,7 @@ class AnatomyProgram(TypedDict):
     of the program's entry, otherwise the number in parentheses at the end of the entry's name,
     otherwise the entry's key in the plane's map."""
     name: str
-    """Name."""
+    """Name of the program."""
     hlo_bytes: Bytes
     """Size of the program's HLO."""
 
@@ -39,7 +39,7 @@ class EventName(TypedDict):
     """Events of one name."""
 
     name: str | None
-    """Name of the events; null for events without one."""
+    """Name of the events; null for events without a name."""
     n: Count
     """Number of events."""
     total_dur_ps: BigPicoseconds

@@ -103,6 +103,8 @@ findings."""
 class FindingFields(Line, InLoop):
     scope: str | None
     """Scope that takes most of the time, as in [by_scope](#by_scope); null if unknown."""
+    hlo_op: str
+    """Name of the costliest op, for `by_op --op`. Example: `flash_attention.3`"""
     shape: str | None
     """Output of the costliest op, without layout; at most three parts of a tuple.
     Example: `bf16[4,2048,1024]`"""

@@ -38,7 +38,7 @@ class OpFields(Durations, Line, InLoop):
     pct_of_step: Percent | None
     """Total duration in percent of the step."""
     phase: Phase
-    """Phase, as the op's names in the trace show it."""
+    """Phase, according to the op's name and path in the trace."""
     scope: str | None
     """Scope, as in [by_scope](#by_scope); null if unknown."""
     tf_op: str | None
@@ -50,9 +50,9 @@ class OpFields(Durations, Line, InLoop):
     dtype_source: DtypeSource
     """Origin of `dtype`, as in [roofline](#roofline)."""
     operand_dtypes: list[str] | None
-    """HLO dtypes that the op's dots read, each one once: those of their operands in memory, before
-    a fusion converts them. An operand that the fusion computes counts as it is multiplied. Null
-    without a dot or a program. Example: `["bf16"]`"""
+    """Distinct HLO dtypes that the operands of the op's dots have in memory, before a fusion
+    converts the operands. For an operand that the fusion computes, the dtype in which it is
+    multiplied. Null without a dot or a program. Example: `["bf16"]`"""
     cost_source: CostSource | None
     """Origin of flops and bytes, as in [roofline](#roofline); null for a custom call with unknown
     flops."""

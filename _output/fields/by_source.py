@@ -37,7 +37,7 @@ class Group(GroupFields, DtypeFields, InLoop):
     kind: ListedKind
     """Kind of the group's ops."""
     model_flops_sum: Flops | None
-    """Flops that the model asked for; the compiler can add or save some."""
+    """Flops that the model's code asks for; the compiler can add or remove flops."""
     hbm_bytes_sum: Bytes | None
     """Bytes to and from HBM; null if unknown for an op that has traffic."""
     dtypes: dict[str, Count]

@@ -60,7 +60,7 @@ class Pairs(TypedDict):
     """Counts of waits that were paired with the op that starts the communication."""
 
     paired: Count
-    """Number of executions that are paired."""
+    """Number of waits for which the start was found."""
     ambiguous: Count
     """Number of paired executions that overlap another execution of the same name. The oldest
     execution is assumed to end first."""
@@ -73,9 +73,9 @@ class CommRow(Line, InLoop, PeersOfRow):
     """Communication of one collective, mode, engine, group of ops, line and replica groups."""
 
     collective: str
-    """Name of the collective, as `waits_for` in `comm_rollup` of summary; if the op's name says
-    only `collective`, the name comes from the program. Copies to and from host memory are `to_host`
-    and `from_host`, other transfers of the host are `host`."""
+    """Name of the collective, as `waits_for` in `comm_rollup` of summary; if the op's name shows
+    only that it is a collective, the name comes from the program. Copies to and from host memory
+    are `to_host` and `from_host`, other transfers of the host are `host`."""
     mode: TransferMode
     """`sync` if the core runs the communication, `async` if the core waits for the
     communication."""
@@ -124,8 +124,7 @@ class CommRow(Line, InLoop, PeersOfRow):
     """The replica groups as text; equal groups have equal texts. `4 x 2, stride 4` is 4 groups of
     2, here {0,4} to {3,7}. Irregular groups are spelled out, at most 8 sets of 64 members. A
     permute reads `8 pairs, 4 to self`. Ids are places in the program's device assignment, not
-    chips.
-    Example: `4 x 2, stride 2`"""
+    numbers of chips. Example: `4 x 2, stride 2`"""
     groups_from: GroupsFrom | None
     """Origin of `groups`: the `text` of the op or of the matching start, the `program`, or the
     `shapes`, since the ratio of input and output size is n."""

@@ -25,7 +25,7 @@ class OkAnswer(TypedDict):
     notes: list[str]
     """Choices, assumptions, omissions and doubts that concern the figures, warnings first. Read the
     notes first.
-    Example: `["using run 2026_11_21_00_00_00", "auto-picked busiest step (idx=1, …"]`"""
+    Example: `["using run 2026_11_21_00_00_00", "auto-picked the busiest step (index 1, …"]`"""
 
 
 class NextStep(TypedDict):
@@ -102,7 +102,7 @@ class AbsentAnswer(AbsentFields, total=False):
     """The object that is printed if there is no answer."""
 
     detail: str
-    """Details, if there is more to say than the reason. For a damaged file: the file's name and the
+    """Details, if `reason` does not say everything. For a damaged file: the file's name and the
     byte offset of the damage, in the decompressed stream for gzip data, in the file for a
     `.riegeli`."""
     available_devices: list[str]

@@ -14,21 +14,24 @@ class HostActivity(TypedDict):
     """Name of the thread; threads of one name are counted together. For a thread without a name,
     the id of the thread's line serves as name."""
     event: str
-    """The innermost event on it. With the Python tracer a frame, `$file.py:line function`."""
+    """The innermost event on the thread. With the Python tracer, it is a frame, `$file.py:line
+    function`."""
     is_launching: bool
     """True if the thread launches programs of the device: its rows come first, and are half of the
-    rows or more. These are threads with events that have the `run_id` of both the programs before
-    and after the gap, and threads that hold `PjitFunction` events; only those with both, if there
-    are any. Without them a thread with events named `…ExecuteHelper…`, or else `Execute…`."""
+    rows or more. Some threads have events with the `run_id` of the program before the gap and of
+    the program after it, and some threads have `PjitFunction` events. A thread with both kinds of
+    events launches programs; if there is none, every thread with one of the two kinds does. Without
+    such threads, a thread with events named `…ExecuteHelper…` launches programs, or else one with
+    events named `Execute…`."""
     dur_ps: Picoseconds
-    """Time for which it was the innermost event within the gap."""
+    """Time within the gap during which the event was the innermost event of the thread."""
     in_period_ps: Picoseconds | None
-    """Time for which it was the innermost event of the thread from the start of this step to the
-    start of the next one of its name (for the last step, from the end of the one before it to its
-    own end). Null if `period_ps` is null."""
+    """Time during which the event was the innermost event of the thread, from the start of this
+    step to the start of the next step of the same name (for the last step: from the end of the
+    previous step to the end of the last). Null if `period_ps` is null."""
     still: bool
     """True if nothing begins or ends on the thread during the gap: it only waits. Such threads come
-    last, but for launching ones."""
+    last, unless they launch programs."""
     within: list[str]
     """Up to eight enclosing events during the event's longest stretch, innermost first. One of the
     events is at the line that made the device wait, unless all threads are `still`."""
@@ -53,20 +56,20 @@ class HostEvent(TypedDict):
     """Innermost event of a host thread; threads that are `still` during a gap are not counted for
     that gap."""
     dur_ps: Picoseconds
-    """Wall-clock time during which some thread was in the event."""
+    """Wall-clock time during which the event ran in at least one thread."""
     n_threads: Count
-    """Number of threads that were in the event."""
+    """Number of threads in which the event ran."""
 
 
 class Capture(TypedDict):
-    """All steps of the capture, on the trace's clock: what this step shows is not all."""
+    """All steps of the capture, on the trace's clock, for comparison with the picked step."""
 
     n_steps: Count
-    """Number of steps."""
+    """Number of steps in the capture."""
     dur_ps: Picoseconds
-    """Time from the first start of a step to the last end."""
+    """Time from the start of the first step to the end of the last step."""
     in_no_step_ps: Picoseconds
-    """The part of it that is in no step: the device stood still between steps."""
+    """The part of `dur_ps` that is in no step, because the device was idle between steps."""
     in_no_step_pct: Percent | None
     """`in_no_step_ps` in percent of `dur_ps`; null without steps."""
 

@@ -27,58 +27,60 @@ class CostOfRun(TypedDict):
 
 
 class Region(TypedDict):
-    """The regions of one name that are inside the same regions."""
+    """All regions that have the same name and are inside the same regions."""
 
     region: str
-    """Name; `<none>` for a region without one."""
+    """Name of the regions; `<none>` for regions without a name."""
     depth: Count
-    """Number of regions around it. A row is inside the last row before it of a smaller depth."""
+    """Number of regions around this region. The closest preceding row with a smaller depth is the
+    region that contains this region."""
     waits: bool
-    """True if it, or a region around it, only waits for a copy. The self times of these rows add up
-    to `waiting_ps`."""
+    """True if the region, or a region around it, only waits for a copy. `waiting_ps` is the sum of
+    `self_dur_ps` over all rows in which `waits` is true."""
     n: Count
     """Number of regions."""
     total_dur_ps: Picoseconds
-    """Their time, including regions inside."""
+    """Total duration of the regions, including regions inside."""
     self_dur_ps: Picoseconds
-    """Their time without regions inside."""
+    """Total duration of the regions, without regions inside."""
     pct_of_kernel: Percent
-    """Time in percent of the kernel."""
+    """`total_dur_ps` in percent of the kernel's time."""
 
 
 class Inside(TypedDict):
-    """The inside of a kernel, if the capture has it; otherwise all fields are null."""
+    """Regions inside a kernel. All fields are null if the capture has no regions of the kernel."""
 
     regions: list[Region] | None
-    """The named regions as a tree, outer ones first, of those side by side the longest; ties by
-    name. The self times and `outside_regions_ps` add up to `total_dur_ps`. Null if the capture has
-    no region of this kernel."""
+    """The named regions as a tree. Each region comes before the regions inside it; regions at the
+    same depth are sorted by time, then by name. All `self_dur_ps` and `outside_regions_ps` add up
+    to the kernel's `total_dur_ps`. Null if the capture has no region of this kernel."""
     waiting_ps: Picoseconds | None
-    """Time in regions that only wait for a copy: `ep_wait_in`, `ep_wait_out`, and those with a name
-    that begins with `wait` after the last `/`."""
+    """Time in regions that only wait for a copy: `ep_wait_in`, `ep_wait_out`, and regions with a
+    name in which the part after the last `/` begins with `wait`."""
     waiting_pct: Percent | None
     """`waiting_ps` in percent of the kernel."""
     computing_ps: Picoseconds | None
-    """Time in `ep_run_kernel`, the body, less what is waiting inside it; null without such a
-    region."""
+    """Time in the regions `ep_run_kernel`, which run the kernel's body, without the waiting inside
+    these regions; null without such a region."""
     outside_regions_ps: Picoseconds | None
-    """Time in no region."""
+    """Time of the kernel outside of all regions."""
 
 
 class Counter(TypedDict):
-    """The values of a counter that begin during the kernel. They are the compiler's estimates of
-    the code between two markers, not measurements: judge nothing by them."""
+    """The values of a counter that begin during the kernel. The values are not measurements, but
+    the compiler's estimates for the code between two markers. So draw no conclusions from the
+    values."""
 
     name: str | None
-    """Name of the events; null if they have none."""
+    """Name of the counter's events; null for events without a name."""
     stat: str
     """Name of the stat that has the value, such as `% util`."""
     n: Count
     """Number of values."""
     min: int | float | str
-    """Least value; an integer above 2**53 is a decimal text."""
+    """Smallest value; an integer above 2**53 is printed as decimal text."""
     max: int | float | str
-    """Largest value, likewise."""
+    """Largest value; an integer above 2**53 is printed as decimal text."""
 
 
 KernelClassed = TypedDict("KernelClassed", {"class": OpClass | None})
@@ -86,52 +88,53 @@ KernelClassed = TypedDict("KernelClassed", {"class": OpClass | None})
 
 
 class Kernel(KernelClassed, Line, Durations, CostOfRun, VmemFields, Inside):
-    """A kernel; with `--kernel` one of its ops. A fact that differs between the ops of a row is
-    null."""
+    """A kernel; with `--kernel`, an op of the kernel. A fact is null if the ops of the row differ
+    in this fact."""
 
     rank: Count
-    """Place by time, from 1."""
+    """Place among the rows by total duration, from 1."""
     kernel: str
-    """Name, as `--kernel` and `--kernel-cost` accept it. Example: `flash_attention`"""
+    """Name of the kernel, as `--kernel` and `--kernel-cost` accept it. Example:
+    `flash_attention`"""
     hlo_op: str
-    """The op that takes most time."""
+    """Name of the op that takes most time."""
     n_ops: Count
-    """Ops that run the kernel."""
+    """Number of ops that run the kernel."""
     scope: str | None
     """Scope, as in [by_scope](#by_scope); null if unknown."""
     n_executions: Count
-    """Executions."""
+    """Number of executions."""
     pct_of_step: Percent | None
-    """Time in percent of the step."""
+    """`total_dur_ps` in percent of the step."""
     at_roof_ps: Picoseconds | None
-    """Time that the chip needs at least for all executions; null if unknown for an op."""
+    """Least time that the chip needs for all executions; null if unknown for an op."""
     lost_ps: Picoseconds | None
-    """Time beyond `at_roof_ps`."""
+    """`total_dur_ps` beyond `at_roof_ps`; null if unknown."""
     shapes_in: list[str] | None
-    """Operands."""
+    """Shapes of the operands; null if the ops differ."""
     shapes_out: list[str] | None
-    """Result; a tuple is one entry."""
+    """Shape of the result; a tuple is one entry. Null if the ops differ."""
     counters: list[Counter]
-    """What the line `_counters_` has during the executions, by name and stat."""
+    """Counters on the line `_counters_` during the executions, by name and stat."""
 
 
 class KernelsTail(TypedDict):
-    """The rows that the list leaves out."""
+    """The rows that `--top` leaves out."""
 
     n_kernels_omitted: Count
-    """Kernels beyond `--top`; with `--kernel` its ops."""
+    """Number of omitted kernels; with `--kernel`, number of omitted ops."""
     dur_ps: Picoseconds
-    """Their time."""
+    """Total duration of the omitted rows."""
 
 
 class Fields(ChipFields):
     kernels: list[Kernel]
-    """The kernels that take most time, at most `--top`; ties by name. Each custom call of the
-    target `tpu_custom_call` is a kernel."""
+    """The kernels that take most time, at most `--top`; kernels of equal time are sorted by name.
+    Each custom call with the target `tpu_custom_call` runs a kernel."""
     tail: KernelsTail
     """Sums of the omitted rows."""
     peaks_used: PeaksUsed
-    """The peaks."""
+    """Peak rates of the chip."""
 
 
 class Answer(Lead, StepAnswer, Fields):

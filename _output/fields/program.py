@@ -84,7 +84,8 @@ class Parameter(TypedDict):
     sharding: str | None
     """Sharding, as HLO texts write it."""
     bytes: Bytes | None
-    """Size of the part that this device holds, without padding; null if only a run can tell."""
+    """Size of the part that this device holds, without padding; null if the size is known only at
+    run time."""
     memory_space: Count | None
     """Memory space of the array: 0 is HBM, 5 is host memory."""
     aliased_to_output: bool
@@ -114,15 +115,16 @@ class FlagFinding(TypedDict):
     exposed_ps: Picoseconds
     """Time during which the core runs or waits for collectives that do not show the effect."""
     says: FlagVerdict | None
-    """Verdict; null if FILE does not set the flag. `unknown`: the value is none of true, 1, yes,
-    on, false, 0, no, off, or the flag affects none of the program's collectives. `contradicts`: the
-    flag is off, but the effect is there, so the program was compiled with other flags. `no_effect`:
-    the flag is on without an effect, because another flag overrides it, a requirement is not met,
-    or the flag is not for this chip. `consistent`: all other cases, which prove nothing."""
+    """Verdict on the flag's value and effect; null if FILE does not set the flag. `unknown`: the
+    value is none of true, 1, yes, on, false, 0, no, off, or the flag affects none of the program's
+    collectives. `contradicts`: the flag is off, but the effect is there, so the program was
+    compiled with other flags. `no_effect`: the flag is on without an effect, because another flag
+    overrides it, a requirement is not met, or the flag is not for this chip. `consistent`: all
+    other cases, which prove nothing."""
 
 
 class SetFlags(TypedDict):
-    """Flags that `--flags FILE` sets."""
+    """Values of flags in the file that `--flags` names."""
 
     n: Count
     """Number of flags that FILE sets."""
@@ -169,7 +171,8 @@ class Fields(TypedDict):
     """Bytes of parameters in HBM that were donated in vain, because no output takes over their
     memory; null also if the size of any such parameter is unknown."""
     flags: SetFlags | None
-    """Flags that `--flags FILE` sets, with visible effects; null without `--flags`."""
+    """Values of flags in the file that `--flags` names, next to the effects that the program shows;
+    null without `--flags`."""
 
 
 class Answer(Lead, StepAnswer, Fields):

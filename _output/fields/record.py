@@ -31,10 +31,11 @@ class RecordGroup(TypedDict):
     """Distinct dtypes and dimensions of the ops' outputs, sorted, at most 32.
     Example: `["bf16[16000,1024]", …]`"""
     kernel: str | None
-    """Name of the custom kernel among its ops, the first by name if there are several; null without
-    one. Example: `flash_attention`"""
+    """Name of the custom kernel that the group's ops run, or the first name if there are several
+    kernels; null without a kernel. Example: `flash_attention`"""
     truncated: bool
-    """True if `tf_ops`, `signatures` or `shapes` was cut to 32 entries."""
+    """True if `tf_ops`, `signatures` or `shapes` had more than 32 entries, so that some are
+    omitted."""
     ops: str
     """Hash of the HLO texts of the group's ops; groups of equal ops have equal hashes. Example:
     `bf81ab36e49a9a34`"""

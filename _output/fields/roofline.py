@@ -49,7 +49,7 @@ class Shortfall(TypedDict):
     source_inner: str | None
     """Source line of the group."""
     tf_op: str | None
-    """Path."""
+    """Path of the group's first op."""
     total_dur_ps: Picoseconds
     """Time of the group."""
     shortfall_ps: Picoseconds
@@ -107,7 +107,7 @@ class RooflineGroup(SourceKey, DtypeFields):
     flops_known_pct: Percent | None
     """Time of the executions with known flops, in percent of `total_dur_ps`; null if that is 0."""
     model_flops_sum: Flops | None
-    """Flops that the model asked for; the compiler can add or save some."""
+    """Flops that the model's code asks for; the compiler can add or remove flops."""
     bytes_accessed_sum: Bytes | None
     """Bytes read and written in all memories; null if only `hbm_bytes_sum` is known."""
     hbm_bytes_sum: Bytes | None
@@ -173,7 +173,7 @@ class SkippedGroup(TypedDict):
     source_user: str | None
     """Innermost line of the user's own code."""
     tf_op: str | None
-    """Path."""
+    """Path of the group's first op."""
     total_dur_ps: Picoseconds
     """Time of the group."""
     hbm_util: Fraction | None

@@ -34,13 +34,13 @@ class Loop(TypedDict):
     depth: Count
     """Number of `while` events around the op."""
     trips: Executions
-    """Executions of the op divided by the runs of that loop."""
+    """Number of executions of the op for each run of the innermost loop."""
 
 
 class InLoop(TypedDict):
     loop: Loop | None
-    """The innermost loop around most of the time; of several ops in it, the trips are those of the
-    op that takes most time. Null if most of the time is in no loop."""
+    """The innermost loop in which most of the time is spent. If several ops run in the loop,
+    `trips` belongs to the op that takes most time. Null if most of the time is in no loop."""
 
 
 class Line(TypedDict):
@@ -159,7 +159,7 @@ class GroupFields(StackKey, Durations):
 
 
 class GroupTail(TypedDict):
-    """The groups that are beyond the length of a list."""
+    """The groups that a list omits because it is full."""
 
     n_groups_omitted: Count
     """Number of groups that are left out."""
@@ -249,31 +249,32 @@ class IdleByCause(TypedDict):
     """Idle time by cause."""
 
     barrier: Picoseconds
-    """The core waits for other cores: time under an event `barrier-cores` of the line `XLA
+    """The core waits for other cores: time during an event `barrier-cores` on the line `XLA
     TraceMe`."""
     dependency: Picoseconds
-    """The program waits for inputs: time under an event `dependency-wait` of the line `XLA
+    """The program waits for inputs: time during an event `dependency-wait` on the line `XLA
     TraceMe`."""
     in_container: Picoseconds
-    """Time under a container: a loop's bookkeeping, or a megacore fusion while only the half on the
-    other core runs."""
+    """Time inside a container: a loop's bookkeeping, or a megacore fusion while only the half on
+    the other core runs."""
     between_programs: Picoseconds
-    """No program is on the core: time under no event of the line `XLA Modules`, if the device has
-    this line."""
+    """No program runs on the core: time outside of all events on the line `XLA Modules`, if the
+    device has this line."""
     in_program: Picoseconds
     """All other idle time."""
 
 
 class PeriodFields(TypedDict):
-    """The time from step to step, on the trace's clock."""
+    """Times between the starts of steps of one name, on the trace's clock."""
 
     period_ps: Picoseconds | None
     """Time from the start of a step to the start of the next step of the same name: the median over
-    all steps of the picked step's name, of an even number the lower of the two middle ones.
-    Numbered steps are one name. Null for a single step of its name and with `--step all`."""
+    all steps of the picked step's name (the lower of the two middle values if their number is
+    even). Steps with numbers count as steps of one name. Null for a single step of its name and
+    with `--step all`."""
     between_steps_ps: Picoseconds | None
-    """The part of that time in which no step runs: its median over the same steps. Null as
-    `period_ps`."""
+    """The part of the period during which no step runs: the median over the steps that `period_ps`
+    counts. Null if `period_ps` is null."""
 
 
 class Gap(TypedDict):
@@ -303,61 +304,63 @@ class DeviceName(TypedDict):
 
 
 class PeersOfRow(TypedDict):
-    """Whether a row's communication waits for a late device or for the network."""
+    """Times that show if communication waits for a late device or for the network."""
 
     transfer_ps: Picoseconds | None
-    """With `--peers`: the part of the time that is transfer. Of each matched execution it is the
-    shortest duration among the devices that take part, since the device that arrives last waits
-    for nobody. Null if nothing is matched, and without `--peers`."""
+    """With `--peers`: time of transfer. For each matched execution, this is the shortest duration
+    among the devices that take part, because the device that arrives last does not wait. Null if no
+    execution is matched, and without `--peers`."""
     peer_wait_ps: Picoseconds | None
-    """With `--peers`: what this device takes beyond `transfer_ps`, waiting for the last device. An
-    upper bound for `async`, because a device with more math before the wait waits less, too."""
+    """With `--peers`: time beyond `transfer_ps`, during which this device waits for the last
+    device. For `async` communication it is an upper bound, because a device with more math before
+    the wait also waits less."""
     n_matched: Count | None
-    """With `--peers`: executions that were matched with those of other devices."""
+    """With `--peers`: number of executions for which the executions of the other devices were
+    found."""
     n_unmatched: Count | None
-    """With `--peers`: the other executions: only this device takes part, devices ran the op in
-    different numbers, who takes part is unknown, or it is a `send`, `recv` or transfer of the
-    host."""
+    """With `--peers`: number of all other executions. Only this device takes part, the devices did
+    not run the op equally often, the devices that take part are unknown, or the op is a `send`, a
+    `recv` or a transfer of the host."""
     last_device: str | None
-    """With `--peers`: the device that arrived last in so many executions that it causes more than
-    half of the waiting of all devices that take part; null if none does."""
+    """With `--peers`: the device that causes more than half of the waiting of all devices that take
+    part, because it arrived last; null if there is no such device."""
     last_pct: Percent | None
-    """Its share of that waiting."""
+    """Percentage of the waiting that `last_device` causes."""
 
 
 class WaitsOfDevice(TypedDict):
-    """A device in the matched executions of the picked device's communication in which it takes
-    part."""
+    """A device's part in the matched executions of the picked device's communication."""
 
     device: str
     """Name of the device."""
     peer_wait_ps: Picoseconds
-    """Time that it waits for the last device."""
+    """Time during which the device waits for the last device."""
     n_last: Count
-    """Executions in which it is the last device. If several take the same shortest time, none
-    is."""
+    """Number of executions in which the device arrives last. If several devices share the shortest
+    time, no device counts as last."""
     caused_ps: Picoseconds
-    """Time that all devices together wait for it."""
+    """Time that all devices together wait for this device."""
     barrier_ps: Picoseconds
-    """Idle time of its step at barriers, as `barrier` in [idle](#idle): waiting for other devices
-    before a collective instead of in it."""
+    """Idle time at barriers, as `barrier` in [idle](#idle): the device waits for other devices
+    before a collective, not during the collective."""
 
 
 class PeersOfStep(TypedDict):
-    """Exposed communication with other devices, as transfer and as waiting for late devices. The
-    three times add up to the time of all communication but that of the host."""
+    """Exposed communication with other devices, split into transfer, waiting for late devices, and
+    unmatched time. The three times add up to all exposed communication except transfers to and from
+    the host."""
 
     n_devices: Count
-    """Devices of the file that have the step."""
+    """Number of devices in the file that have the step."""
     complete: bool | None
     """True if all devices that take part in the matched executions are known to be in the file.
-    Otherwise the true transfers can be shorter and the waits longer. Null, like the next three, if
-    there is one device."""
+    Otherwise the true transfers can be shorter and the waits longer. `complete` and the next three
+    fields are null if only one device has the step."""
     transfer_ps: Picoseconds | None
-    """Sum of `transfer_ps`."""
+    """Sum of the field `transfer_ps` of all rows of [comm](#comm)."""
     peer_wait_ps: Picoseconds | None
-    """Sum of `peer_wait_ps`."""
+    """Sum of the field `peer_wait_ps` of all rows of [comm](#comm)."""
     unmatched_ps: Picoseconds | None
-    """Time of the executions that are not matched."""
+    """Time of executions for which the executions of the other devices were not found."""
     by_device: list[WaitsOfDevice]
-    """The devices by number; empty if there is one."""
+    """All devices that have the step, sorted by number; empty if only one device has the step."""

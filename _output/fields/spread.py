@@ -17,34 +17,37 @@ class SlowHost(TypedDict):
     """Number of steps in which this host's fastest device was slower than the fastest device of any
     other host."""
     p_value: Fraction
-    """Chance of `n_slowest` for one of several equal hosts."""
+    """Upper bound of the chance that, among equal hosts, some host is the slowest in `n_slowest` or
+    more steps."""
 
 
 class Verdict(TypedDict):
     """Verdict about the slowest device, and the reason why it is slow."""
 
     imbalance: Literal["balanced", "slight", "large"] | None
-    """The most that perfect balance could save: `balanced` below 1 % of the step, `slight` below
-    5 %, otherwise `large`."""
+    """Size of the time that perfect balance could save at most: `balanced` below 1 % of the step,
+    `slight` below 5 %, otherwise `large`."""
     gain_ps: Picoseconds | None
-    """What a step gains if the slowest device becomes like the rest: the largest mean load less the
-    largest mean load of the other devices. Null without a verdict."""
+    """Time that a step saves if the slowest device becomes as fast as the second slowest: the
+    difference of their mean loads. Null without a verdict."""
     gain_pct_of_step: Percent | None
     """`gain_ps` in percent of the mean step; null without a verdict, or if steps have no length."""
     host_gain_ps: Picoseconds | None
-    """The same for a slow host, the one of a straggler with scope `host` or `slow_host`: its
-    largest mean load less the largest of the other hosts. Null without one."""
+    """Time that a step saves if the slow host (`slow_host`, or the host of a straggler with scope
+    `host`) becomes as fast as the other hosts: the largest mean load of the host's devices minus
+    the largest mean load of all other devices. Null without a slow host."""
     straggler: DeviceName | None
-    """The device that is the slowest in more steps than chance explains, and costs at least 0.5 %
-    of the step: its mean load less the largest of the other devices, or `host_gain_ps` with scope
-    `host`. Equally slow devices share the steps, so there may be none: see `slow_host`."""
+    """The device that is the slowest in more steps than chance explains, if `gain_ps` (with scope
+    `host`, `host_gain_ps`) is at least 0.5 % of the step. If several devices are equally slow, none
+    of them is a straggler: see `slow_host`."""
     n_slowest: Count | None
-    """Number of steps in which the straggler was the slowest device; without a straggler, of the
-    device that is most often the slowest."""
+    """Number of steps in which the straggler was the slowest device. Without a straggler, the
+    number for the device that is most often the slowest."""
     n_steps: Count
     """Number of steps."""
     p_value: Fraction | None
-    """Chance of `n_slowest` for one of several equal devices."""
+    """Upper bound of the chance that, among equal devices, some device is the slowest in
+    `n_slowest` or more steps."""
     scope: Literal["host", "device"] | None
     """`host` if all devices of the straggler's host are above the median of the devices on other
     hosts, otherwise `device`; null with one host, or if the straggler is the only device of its
@@ -56,9 +59,10 @@ class Verdict(TypedDict):
     """Percentage of the excess that a uniform slowdown of all lines explains: close to 100 for a
     slow clock or a faulty chip, low if some lines are slow, such as unbalanced experts."""
     slow_host: SlowHost | None
-    """Without a straggler: the host whose fastest device is slower than those of all other hosts,
-    in more steps than chance explains, if `host_gain_ps` is at least 0.5 % of the step. Only if all
-    hosts have the same number of devices, two or more."""
+    """A host that is slow although it has no straggler: in more steps than chance explains, the
+    host's fastest device is slower than the fastest device of each other host, and `host_gain_ps`
+    is at least 0.5 % of the step. Null unless all hosts have the same number of devices, two or
+    more."""
     why_not: Literal["one_device", "no_common_step"] | None
     """Reason why there is no verdict."""
 
@@ -75,10 +79,10 @@ class SpreadStep(TypedDict):
     mean_load_ps: Picoseconds
     """Mean load of all devices."""
     gain_ps: Picoseconds | None
-    """What the step gains if this device becomes like the rest: its load less the largest of the
-    other devices. Null if it is the only one."""
+    """Time that the step saves if the slowest device becomes as fast as the second slowest: the
+    difference of their loads. Null if the cohort has only one device."""
     imbalance_ps: Picoseconds
-    """Time that perfect balance would save at most."""
+    """Upper bound of the time that perfect balance would save."""
     imbalance_pct_of_step: Percent | None
     """`imbalance_ps` in percent of the mean step."""
     step_spread_pct: Percent | None
@@ -133,7 +137,7 @@ class DevicesTail(TypedDict):
 
 
 class LineDelta(TypedDict):
-    """A source line of two devices."""
+    """A source line, compared between two devices."""
 
     kind: Kind
     """Kind of the line's ops."""
@@ -142,11 +146,11 @@ class LineDelta(TypedDict):
     source_inner: str | None
     """Source line."""
     source_user: str | None
-    """Innermost line of the user's own code in the stack, without a stack the source line if it is
-    the user's own. Null if there is none."""
+    """Innermost line of the user's own code in the stack; without a stack, the source line if it is
+    in the user's own code. Null without such a line."""
     kernel: str | None
-    """Name of the custom kernel among its ops; null without one, and if the record is older than
-    version 3.1."""
+    """Name of the custom kernel among the line's ops; null without a kernel, and if the record is
+    older than version 3.1."""
     scope: str | None
     """Scope, as in [by_scope](#by_scope), of the first path by name; null without a path."""
     median_ps: Picoseconds

@@ -146,7 +146,7 @@ class StepsRollup(TypedDict):
 
 class PickedIfPicked(TypedDict, total=False):
     picked: bool
-    """True for the analysed step; the field is missing for other steps."""
+    """True for the analysed step; the field is missing for all other steps."""
 
 
 class Step(PickedIfPicked):

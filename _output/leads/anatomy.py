@@ -1,4 +1,5 @@
-"""Lead of anatomy: how many devices, hosts and programs the file has."""
+"""Write the headline and next steps of anatomy: the numbers of planes, devices and programs in the
+file."""
 
 from __future__ import annotations
 

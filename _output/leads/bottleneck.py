@@ -134,6 +134,7 @@ def place(row: Finding | UnknownKernel) -> str:
 
 
 def next_steps(answer: Answer) -> Iterator[Next]:
+    yield from costliest_op(answer)
     budget = {row["class"]: row for row in answer["budget"]}
     exposed = (budget["collective"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT
     has_peers = len(answer["capture"]["devices"]) > 1
@@ -153,4 +154,15 @@ def next_steps(answer: Answer) -> Iterator[Next]:
         yield Next("what the host does between steps", ("--mode", "idle", "--step", "all"))
     if (budget["kernel"]["pct_of_step"] or 0) >= WORTH_A_LOOK_PCT:
         yield Next("what goes on inside kernels", ("--mode", "kernel"))
-    yield Next("the costliest ops, with their roofs", ("--mode", "by_op"))
+
+
+def costliest_op(answer: Answer) -> Iterator[Next]:
+    """Yield the command that shows the op behind the main cause, or behind the largest loss."""
+    cause = main_cause(answer)
+    if cause and cause["evidence"]["ops"]:
+        name, why = cause["evidence"]["ops"][0], f"an op of the cause {cause['cause']} in detail"
+    elif answer["findings"]:
+        name, why = answer["findings"][0]["hlo_op"], "the op that loses most in detail"
+    else:
+        return
+    yield Next(why, ("--mode", "by_op", "--op", name, "--top", "0"))

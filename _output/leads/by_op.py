@@ -1,4 +1,4 @@
-"""Lead of by_op: the costliest op, or the op that was asked for."""
+"""Write the headline and next steps of by_op: the costliest op, or the op that `--op` names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield "No op is listed."
         return
     if op["lost_ps"]:
-        yield f"It loses {time(op['lost_ps'])} of that against what the chip could do."
+        yield f"This is {time(op['lost_ps'])} more than the chip needs."
     elif op["at_roof_ps"] is None:
         yield "Its roof is unknown."
 

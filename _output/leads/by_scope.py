@@ -1,4 +1,5 @@
-"""Lead of by_scope: the largest scope, and the scope with most time outside of inner scopes."""
+"""Write the headline and next steps of by_scope: the largest scope, and the scope with most time
+outside of inner scopes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Lead of by_source: the costliest line, and the kinds of work that are left out."""
+"""Write the headline and next steps of by_source: the costliest line, and the kinds of work that
+are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Lead of comm: the time for which communication stops the step, and where."""
+"""Write the headline and next steps of comm: the time during which communication stops the step,
+and the line."""
 
 from __future__ import annotations
 
@@ -40,20 +41,23 @@ def sentences(answer: Answer) -> Iterator[str]:
 
 
 def waiting(answer: Answer, peers: PeersOfStep) -> Iterator[str]:
-    """Say if communication waits for a late device or for the network."""
+    """Return sentences that say if communication waits for a late device or for the network."""
     exposed, unmatched = answer["totals"]["exposed_ps"], peers["unmatched_ps"] or 0
     wait, transfer = peers["peer_wait_ps"] or 0, peers["transfer_ps"] or 0
     own = next(row for row in peers["by_device"] if row["device"] == answer["device"])
     last = max(peers["by_device"], key=lambda row: row["caused_ps"])
     if not wait + transfer:
-        yield f"None of {time(exposed)} exposed communication could be matched with other devices."
+        yield (
+            f"None of the {time(exposed)} of exposed communication could be matched with other"
+            " devices."
+        )
     else:
         rest = "the rest is transfer"
         if 100 * unmatched > exposed:
-            rest = f"{time(transfer)} is transfer, {time(unmatched)} is not known"
+            rest = f"{time(transfer)} is transfer, {time(unmatched)} is unknown"
         yield (
-            f"Of {time(exposed)} exposed communication {time(wait)} is waiting for a late device;"
-            f" {rest}."
+            f"Of {time(exposed)} of exposed communication, {time(wait)} is waiting for a late"
+            f" device; {rest}."
         )
     if last["caused_ps"] * 100 > exposed and last["caused_ps"] > 2 * last["peer_wait_ps"]:
         whom = "this device" if last is own else last["device"].removeprefix("/device:")

@@ -1,4 +1,5 @@
-"""Lead of compare: the change of the step, and the line that changed most."""
+"""Write the headline and next steps of compare: the change of the step, and the line that changed
+most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Lead of idle: how long nothing runs, and why."""
+"""Write the headline and next steps of idle: the time during which nothing runs, and the main
+cause."""
 
 from __future__ import annotations
 

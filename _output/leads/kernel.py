@@ -1,4 +1,4 @@
-"""Lead of kernel: the costliest kernel, and whether it waits or computes."""
+"""Write the headline and next steps of kernel: the costliest kernel, and the time that it waits."""
 
 from __future__ import annotations
 

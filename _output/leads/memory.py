@@ -1,4 +1,4 @@
-"""Lead of memory: the peak, and the largest buffer at the peak."""
+"""Write the headline and next steps of memory: the peak, and the largest buffer at the peak."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def headline(answer: Answer) -> str:
 def sentences(answer: Answer) -> Iterator[str]:
     peak = answer["peak_at"]
     where = at(peak["source_inner"]) if peak else ""
-    yield f"The program needs {size(answer['peak_bytes'])} of HBM when it is fullest{where}."
+    yield f"The program's peak in HBM is {size(answer['peak_bytes'])}{where}."
     if answer["buffers"]:
         top = answer["buffers"][0]
         shape = top["shape"] or "a buffer"

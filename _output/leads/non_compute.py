@@ -1,4 +1,5 @@
-"""Lead of non_compute: the time that is not math, and the line that takes most of this time."""
+"""Write the headline and next steps of non_compute: the time that is not math, and the line that
+takes most of this time."""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ def size(n_bytes: int) -> str:
 
 
 def part_of(part_ps: int, whole_ps: int) -> str:
-    """Return two durations, in one unit if the first is not much smaller: `6.17 of 18.3 ms`."""
+    """Return two durations. If the first is not much smaller than the second, both have one unit:
+    `6.17 of 18.3 ms`."""
     if part_ps and part_ps * 100 < whole_ps:
         return f"{time(part_ps)} of {time(whole_ps)}"
     unit = unit_of(whole_ps, TIME_UNITS)
@@ -49,7 +50,7 @@ def amount(value: int, unit: tuple[int, str]) -> str:
 
 
 def digits(value: float) -> str:
-    """Return three significant digits, or two of a value below one."""
+    """Return a value with three significant digits, or with two if the value is below 1."""
     if abs(value) >= 9.995:
         return f"{value:.1f}"
     return f"{value:.2f}" if abs(value) >= 0.995 else f"{value:.2g}"

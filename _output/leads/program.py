@@ -1,4 +1,5 @@
-"""Lead of program: its size, its collectives and kernels, and what is not donated."""
+"""Write the headline and next steps of program: the program's size, collectives and kernels, and
+donated memory that is not reused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lead of roofline: how much of the math's time the chip would not need."""
+"""Write the headline and next steps of roofline: the time of math above the roofline."""
 
 from __future__ import annotations
 

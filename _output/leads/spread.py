@@ -1,4 +1,4 @@
-"""Lead of spread: whether a device is slow, and what that costs."""
+"""Write the headline and next steps of spread: the slow device or host, and its cost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def verdict(cohort: Cohort) -> str:
         return "Only one device ran this program, so there is nothing to compare."
     if verdict["why_not"] == "no_common_step":
         return "The devices have no step in common, so their loads cannot be compared."
-    # A verdict comes with the slow device.
+    # An answer with a verdict also names the slowest device.
     assert cohort["slowest_vs_median"] is not None
     slow = cohort["slowest_vs_median"]["slow"]
     name = f"{slow['device'].removeprefix('/device:')} of {slow['host']}"

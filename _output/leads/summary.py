@@ -1,4 +1,5 @@
-"""Lead of summary: the step by kind of work, and the costliest line."""
+"""Write the headline and next steps of summary: the step by kind of work, and the costliest
+line."""
 
 from __future__ import annotations
 

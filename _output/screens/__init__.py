@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-# The head of modes of one step. A sentence with a field that the object lacks is left out.
+# The first sentences about each mode of one step. A sentence is left out if the object lacks one of
+# its fields.
 HEAD = (
     Section(
         (
@@ -66,7 +67,7 @@ def blocks_of(fields: Json, view: View) -> Iterator[Block]:
     name, file = fields["profile_dir"], fields.get("xplane_file")
     if file:
         fields = {**fields, "trace": name if name.endswith(file) else f"{name}, {file}"}
-    # A pause of less than one percent does not matter.
+    # Pauses below one percent are not shown.
     pause = fields.get("between_steps_ps") or 0
     fields = {**fields, "has_pause": 100 * pause > (fields.get("period_ps") or 0)}
     prepare = getattr(screen_of(fields["mode"]), "prepared", None)

@@ -39,7 +39,7 @@ def lost_by(findings: list[Json]) -> int:
     return sum(row["lost_ps"] or 0 for row in findings)
 
 
-WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=18)
+WHAT = Column("what", ("kernel", "waits_for", "top_signature"), "what", least=12)
 
 PARTS: tuple[Part, ...] = (
     PEERS,
@@ -107,7 +107,7 @@ PARTS: tuple[Part, ...] = (
             LOST,
             TIME,
             STEP_SHARE,
-            Column("lines that lose most", LINE.path, "file", least=22),
+            Column("lines that lose most", LINE.path, "file", least=20),
             CLASS,
             WHAT,
             LOOP,

@@ -1,4 +1,4 @@
-"""Show by_op: the costliest ops, and what one op is made of."""
+"""Show by_op: the costliest ops, and the details of one op."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
 
 MAIN: Final = "ops"
 NUMBER_RE: Final = re.compile(r"\d+")
-# Sums over ops that are shown as one, and facts in which they agree.
+# Fields that are summed over ops shown as one row, and facts that are shown if all these ops agree.
 SUMS: Final = ("n_executions", "total_dur_ps", "pct_of_step")
 SAME: Final = ("class", "kind", "hlo_category", "phase", "dtype")
 
 
 def prepared(fields: Json) -> Json:
-    """Add what `op` reads to an answer that has one."""
+    """Add the fields that the sentences about `op` read, if the answer has `op`."""
     return {**fields, "op": with_reads(fields["op"])} if fields.get("op") else fields
 
 
 def listed(ops: list[Json], view: View) -> list[Json]:
-    """Merge ops whose name and scope differ only in numbers, as those of unrolled layers do."""
+    """Merge ops with names and scopes that differ only in numbers, such as ops of unrolled
+    layers."""
     if not view.merges:
         return [of_several([row]) for row in ops]
     groups: dict[Any, list[Json]] = {}
@@ -49,13 +50,14 @@ def listed(ops: list[Json], view: View) -> list[Json]:
 
 
 def without_numbers(name: str) -> str:
-    """Replace the numbers in a name by `*`; of an op's copies the first can have no number."""
+    """Replace the numbers in a name by `*`, and add `*` if there is none, because the first of
+    several copies of an op can have no number."""
     starred: str = NUMBER_RE.sub("*", name)
     return starred if starred != name or not name else f"{name}.*"
 
 
 def of_several(members: list[Json]) -> Json:
-    """Return one row for ops: sums, and facts of the longest op."""
+    """Return one row for several ops, with sums, and facts of the longest op."""
     first, n_ops = members[0], len(members)
     row = {**first}
     if n_ops > 1:

@@ -1,4 +1,4 @@
-"""Show comm: what communication costs, by collective and by line."""
+"""Show comm: the cost of communication, by collective and by line."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ PARTS: tuple[Part, ...] = (
             Column("hidden", "covered_ps", "time", null=""),
             Column("moved", "bus_bytes", "bytes"),
             Column("GB/s", "bus_gbps", "number"),
-            Column("collective", "collective", "word"),
+            Column("collective", "collective", "word", least=10),
             LOOP,
-            Column("groups", "groups", "word", null=""),
-            LIKELY,
+            Column("groups", "groups", "word", null="", least=6),
+            LIKELY._replace(least=16),
         ),
         size="pct_of_step",
         whole="",

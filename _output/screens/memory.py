@@ -1,4 +1,4 @@
-"""Show memory: what is live when the HBM is fullest."""
+"""Show memory: the buffers that are live at the peak of the HBM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show non_compute: what is data movement and waiting."""
+"""Show non_compute: data movement and waiting, by category and line."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ PARTS: tuple[Part, ...] = (
             Column("layout", "layout_change_dur_ps", "time"),
             CATEGORY,
             LINE,
-            # This line is inferred, and only for the longest part of a group, so it is not in the
-            # column "line".
+            # This line is inferred, and belongs only to the longest part of a group, so the column
+            # "line" does not show it.
             Column(
                 "likely first",
                 ("likely_sources.0.source_user", "likely_sources.0.source_inner"),

@@ -1,4 +1,4 @@
-"""Show program: what the compiler decided."""
+"""Show program: the decisions of the compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show roofline: how far lines of math are from the roof."""
+"""Show roofline: the distance of each line of math from the roof."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-# The line is the user's own, else the innermost, else the key.
+# A cell shows the line of the user's own code, else the innermost line, else the group's key.
 LINE = Column("line", ("source_user", "source_inner", "agg_key"), "file", least=24)
-# Ops and kernels have no key.
+# Rows of ops and kernels have no key, so the cell shows one of the two lines.
 OP_LINE = Column("line", ("source_user", "source_inner"), "file", least=24)
 LIKELY = Column("line", ("source_user", "source_inner"), "file", "(none known)", least=20)
-LOOP = Column("in loop of", "loop.trips", "trips", null="")
+LOOP = Column("loop of", "loop.trips", "trips", null="")
 KIND = Column("kind", "kind", "word", least=9)
 CLASS = Column("class", "class", "word", least=13)
 STEP_SHARE = Column("% step", "pct_of_step", "percent")
@@ -26,18 +26,18 @@ LOST = Column("lost", "lost_ps", "time")
 AVERAGE = Column("each", "avg_dur_ps", "time")
 CATEGORY = Column("category", "hlo_category")
 PHASES = Column("phases", "phases", "initials", null="")
-SCOPE = Column("scope", "scope", "file", null="", least=12)
+SCOPE = Column("scope", "scope", "file", null="", least=10)
 MOSTLY = Column("mostly", "hlo_op_breakdown.0.signature", "what")
 BYTES = Column("size", "bytes", "bytes")
 
 
 def with_reads(row: Json) -> Json:
-    """Add the dtypes in memory that differ from the one that decides the peak."""
+    """Add the dtypes in memory that differ from the dtype that decides the peak."""
     of_operands = row.get("operand_dtypes") or ()
     return {**row, "reads": sorted({name for name in of_operands if name != row["dtype"]})}
 
 
-# With --peers.
+# Columns that have values only with `--peers`.
 PEERS = Says(
     "\nof communication with other devices {totals.peers.transfer_ps:time} is transfer,"
     " {totals.peers.peer_wait_ps:time} waiting for a late device,"

@@ -1,4 +1,4 @@
-"""Show spread: the devices and their loads."""
+"""Show spread: the slow device, and the load of each device."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Assigned(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """A piece of memory; `color` 0 is HBM."""
+    """A region of memory that XLA allocates as a whole. In HBM, `color` is 0."""
 
     number: int
     size: int

@@ -57,9 +57,9 @@ def dot_of(op: Instruction) -> Dot | None:
 
 
 def dtypes_read(op: Instruction) -> list[str] | None:
-    """Return the HLO dtypes in which the operands of an op's dots are in memory, each one once.
+    """Return the distinct HLO dtypes that the operands of an op's dots have in memory.
 
-    None if there is no dot, or if an operand is unreadable.
+    Return None if there is no dot, or if an operand is unreadable.
     """
     dtypes: list[str] = []
     for part in (op, *op.inside()):
@@ -74,7 +74,8 @@ def dtypes_read(op: Instruction) -> list[str] | None:
 
 
 def _before_converts(value: Instruction, op: Instruction) -> Instruction:
-    """Return what a value in a fusion is converted from: an operand of `op`, or another value."""
+    """Return the value that a value in a fusion is converted from: an operand of `op`, or a value
+    inside the fusion."""
     passed: set[Instruction] = set()
     while value.computation is not op.computation and value not in passed:
         passed.add(value)

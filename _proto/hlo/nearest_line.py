@@ -1,4 +1,4 @@
-"""Find the source line that an instruction without a line most likely works for."""
+"""Find the source line that an instruction without a line most likely belongs to."""
 
 from __future__ import annotations
 

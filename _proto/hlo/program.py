@@ -128,10 +128,12 @@ class Program:
 
     @cached_property
     def device_ids(self) -> list[int] | None:
-        """Return the device at each place of the device assignment; None if it does not say.
+        """Return the device at each place of the device assignment; None if the program does not
+        have it.
 
-        Replica groups name places. A place is replica x partitions + partition. If there are
-        several replicas and several partitions, some groups name only one of the two, so None.
+        Replica groups consist of places; place = replica * number of partitions + partition. Return
+        None if there are several replicas and several partitions, because some groups then consist
+        of replicas alone, or of partitions alone.
         """
         assignment = self._assignment
         if assignment is None or min(assignment.replica_count, assignment.computation_count) != 1:

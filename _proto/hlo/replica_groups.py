@@ -119,8 +119,9 @@ class Participants(NamedTuple):
     """The size of the groups (None if sizes differ), and a label that describes the groups.
 
     Equal sets of groups have equal labels. `mark` tells sets apart if labels leave something out.
-    `groups` are the groups themselves, None if unknown; of a permute the sets of devices that its
-    pairs connect. `is_even` is False for a permute in which devices differ in what they do.
+    `groups` has the groups, or None if they are unknown; for a permute, it has the sets of devices
+    that pairs connect. `is_even` is True for a permute only if each device in the pairs sends to
+    one other device and receives from one other device.
     """
 
     size: int | None
@@ -131,7 +132,7 @@ class Participants(NamedTuple):
 
 
 def in_groups(groups: Groups, n_devices: int | None) -> Participants:
-    """Return size and label of groups; `()` means that all devices are one group."""
+    """Return the size and the label of groups; `()` means that all devices form one group."""
     if not groups:
         label = _even(1, n_devices, 1) if n_devices else None
         return Participants(n_devices, label, groups=())

@@ -11,9 +11,8 @@ from _proto.trace.wire import parse
 
 _KINDS = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
 _MAXIMAL, _TUPLE, _TILED = (_KINDS.index(kind) for kind in ("maximal", "tuple", "tiled"))
-# Kinds of shardings that do not cut an array. Devices that share a tile may also do so in one of
-# these ways. If devices share a tile in any other way, only the program knows the part of each
-# device.
+# Kinds of shardings that do not cut an array. For devices that share a tile, a sharding gives a
+# kind as well. If this is another kind, only the program shows which part each device has.
 _WHOLE = frozenset(_KINDS.index(kind) for kind in ("replicated", "maximal", "unreduced"))
 
 
@@ -82,8 +81,8 @@ def read_shardings(data: bytes, n_leaves: int) -> list[Sharding] | None:
     return shardings if len(shardings) == len(parts) == n_leaves else None
 
 
-# Shardings that give the number of tiles: first along the dimensions of the array, then along
-# dimensions of devices that share a tile.
+# Tiled shardings list numbers of tiles: first along each dimension of the array, then along the
+# dimensions in which devices share a tile.
 
 
 def _tiles(message: pb.Sharding) -> Sequence[int] | None:

@@ -21,7 +21,7 @@ from _proto.trace.wire import decode, parse
 
 # Names of wanted stats, by the metadata id of the op that lacks the stats.
 Wanted = dict[int, set[str]]
-# An absolute time in picoseconds, and numbers by name of stat.
+# An absolute time in picoseconds, and the values of stats by name.
 EventNumbers = tuple[int, dict[str, float]]
 
 _INTEGERS = ("uint64_value", "int64_value")
@@ -30,10 +30,11 @@ _UNSIGNED = 1 << 64
 
 
 class EventInteger(NamedTuple):
-    """The unsigned value of a stat of an event. A line without a name goes by its id."""
+    """An event, and the unsigned value of one of its stats. `line` is the line's name, or the id of
+    a line without a name."""
 
     line: str
-    # Absolute.
+    # Absolute start and duration, in picoseconds.
     start: int
     duration: int
     value: int
@@ -135,7 +136,7 @@ def numbers_of_events(
 def integers_of_events(
     plane: AnyPlane, stat: str, line_names: Collection[str] | None = None
 ) -> Iterator[EventInteger]:
-    """Yield the events that have an integer stat, line after line."""
+    """Yield the events that have a wanted stat with an integer value, line by line."""
     for part in plane.parts:
         ids = part.stat_ids(stat)
         names = part.line_names if line_names is None else line_names

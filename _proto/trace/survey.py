@@ -50,7 +50,7 @@ class Survey:
         for at, field_name, start, end in found:
             if field_name == "planes":
                 name = ""
-                # Ignore damage here, because the method `plane` reports it.
+                # Ignore damage here, because the method `plane` reports damage.
                 with suppress(Damage):
                     name = plane_name(source, start, end)
                 if is_joined and name in self.names:

@@ -138,7 +138,7 @@ class Trace:
         return self._core_detail(device, _DEVICE_ORDINAL)
 
     def global_core_id(self, device: str) -> int | None:
-        """Return the id of the device among those of all hosts."""
+        """Return the id that identifies the device among the devices of all hosts."""
         return self._core_detail(device, _GLOBAL_CORE_ID)
 
     def _core_detail(self, device: str, field: int) -> int | None:
@@ -178,7 +178,7 @@ class Trace:
 
 
 def nothing_in(source: Source) -> str:
-    """Return the reason why a file has no contents."""
+    """Return the reason why no planes can be read from a file."""
     if not source.is_riegeli:
         return "the file is empty"
     return "all records of the file are empty" if source.records else "the file holds no records"

@@ -1,4 +1,4 @@
-"""Small programs with what ran of them, and the causes that `bottleneck` finds there."""
+"""Build small programs and their executions, and return the causes that `bottleneck` finds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def equal(name: str, *operands: str, shape: Shape) -> hlo_proto.Op:
 
 
 def loop(body: list[hlo_proto.Op], n_state: int, *before: str) -> Program:
-    """Return a program that runs a body in a loop; its state has arrays of the default shape.
+    """Return a program that runs a body in a loop; the loop's state has arrays of the default
+    shape.
 
     The body's first op must be its parameter, named `state`.
     """

@@ -63,7 +63,7 @@ class OneHot(unittest.TestCase):
         hot = op("hot", "select", "eq.1", "weights", "zeros", shape=array("f32", 64, 1000))
         (row,) = looked_up(lookup(weights, zero, zeros, hot, matrix="hot"))
         self.assertEqual((row["confidence"], row["gain_ps"]), ("likely", 300 - 4))
-        # A mask of rows is smaller than what it masks.
+        # A mask of rows is smaller than the array that it masks.
         few = array("s32", 64, 10)
         main = lookup(weights, zero, zeros, hot, matrix="hot")
         for i, name in ((2, "spread"), (3, "iota.1"), (4, "shard"), (5, "place")):
@@ -168,7 +168,8 @@ class LargeArrays(unittest.TestCase):
     def test_scores_of_attention_are_likely(self) -> None:
         (row,) = self.attention()
         self.assertEqual((row["cause"], row["confidence"]), ("large_intermediate", "likely"))
-        # A part of the scores on the line of the exponential counts with them.
+        # An op on the line of the exponential that reads a part of the scores counts as an op on
+        # the scores.
         self.assertEqual((row["gain_ps"], row["source_user"]), (450, "attn.py:3"))
 
     def test_scores_without_a_softmax_are_a_hidden_layer(self) -> None:
@@ -212,7 +213,7 @@ class NotDonated(unittest.TestCase):
 
 
 class Tuples(unittest.TestCase):
-    def test_element_of_a_tuple_is_judged_on_its_own(self) -> None:
+    def test_element_of_a_tuple_is_judged_separately(self) -> None:
         both = tuple_of(BIG, BIG)
         main = [
             op("x", "parameter", shape=BIG),

@@ -1,4 +1,4 @@
-"""The cause `kernel_waits_for_input`, and the waiting of findings."""
+"""Test the cause `kernel_waits_for_input`, and the waiting time in findings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WaitsForInput(unittest.TestCase):
         leaf(500, 500),
     )
 
-    def test_waiting_of_a_kernel_is_its_gain(self) -> None:
+    def test_gain_is_the_waiting_time_of_the_kernel(self) -> None:
         [row] = causes(
             self.OPS,
             [
@@ -84,7 +84,7 @@ class WaitingOfFindings(unittest.TestCase):
 
     def test_cut_regions_are_noted(self) -> None:
         notes = said([kernel(0, 100)], [("wait", 90, 130)])["notes"]
-        self.assertTrue(any("they are cut there, by 30 ps in all" in note for note in notes))
+        self.assertTrue(any("so 30 ps are cut off" in note for note in notes))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Matmuls that are split so that their largest array crosses the links."""
+"""Test matmuls that are split so that the largest array crosses the links."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def gathered(width: int, reader: str = "dot") -> list[Json]:
 class LargerArray(unittest.TestCase):
     def test_partial_sums_larger_than_both_operands_are_found(self) -> None:
         (row,) = reduced(1024)
-        # On four devices the operands have 4 * 2 * 8 columns, the sums 1024.
+        # On four devices, the operands have 4 * 2 * 8 columns in all, and the sums have 1024.
         self.assertEqual(row["gain_ps"], 200 * (1024 - 64) // 1024)
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:7", "likely"))
         self.assertIn("reduces partial sums of a matmul", row["says"])
 
-    def test_partial_sums_smaller_than_the_operands_are_not(self) -> None:
+    def test_partial_sums_smaller_than_the_operands_are_not_reported(self) -> None:
         self.assertEqual(reduced(16), [])
 
-    def test_gradients_are_summed_up_on_purpose(self) -> None:
+    def test_summed_gradients_are_not_reported(self) -> None:
         self.assertEqual(reduced(1024, BACKWARD), [])
 
     def test_gathered_operand_larger_than_the_other_arrays_is_found(self) -> None:
@@ -68,6 +68,6 @@ class LargerArray(unittest.TestCase):
         self.assertEqual(row["source_user"], "model.py:3")
         self.assertIn("gathers an operand of a matmul", row["says"])
 
-    def test_gathered_operand_of_another_op_is_not(self) -> None:
+    def test_gathered_array_that_no_matmul_reads_is_not_reported(self) -> None:
         self.assertEqual(gathered(1024, "add"), [])
         self.assertEqual(gathered(16), [])

@@ -1,4 +1,4 @@
-"""Pauses between steps: their gain, and what the host does in them."""
+"""Test the cause `pause_between_steps`: the gain, and the host's activity during the pause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.modes.small_steps import leaf
 from tests.modes.test_idle import Calls, drawn_line, host
 
 MS = 10**9
-# Three steps of 80 ms with pauses of 20 ms.
+# There are three steps of 80 ms, with pauses of 20 ms.
 STEPS = [(str(i), 100 * i * MS, 80 * MS) for i in range(3)]
 FEED = "$feed.py:17 get_batch"
 TOKENIZE = "$feed.py:44 tokenize"
@@ -73,7 +73,7 @@ class PauseBetweenSteps(unittest.TestCase):
     def test_call_must_cover_half_of_the_pause(self) -> None:
         self.assertEqual(lines(thread((FEED, 50, 90))), ("feed.py:17", "feed.py:17"))
         self.assertEqual(lines(thread((FEED, 50, 89))), (None, None))
-        # It can begin before the step does, but not take longer than the period.
+        # The call may begin before the step begins, but may not take longer than the period.
         self.assertEqual(lines(thread((FEED, -5, 95)))[0], "feed.py:17")
         self.assertEqual(lines(thread((FEED, -6, 95)))[0], None)
 
@@ -105,12 +105,12 @@ class PauseBetweenSteps(unittest.TestCase):
         (found,) = answer(data, "bottleneck")["causes"]
         self.assertIn("no events of the host at that time", found["says"])
 
-    def test_pause_below_half_a_percent_is_no_cause(self) -> None:
+    def test_pause_below_half_a_percent_is_not_a_cause(self) -> None:
         for pause, is_cause in ((5 * MS, True), (5 * MS - 1, False)):
             steps = [(str(i), 1000 * MS * i, 1000 * MS - pause) for i in range(3)]
             self.assertEqual(row(steps=steps) is not None, is_cause)
 
-    def test_time_of_other_steps_is_no_pause(self) -> None:
+    def test_time_of_other_steps_is_not_a_pause(self) -> None:
         others = [("eval", (100 * i + 80) * MS, 20 * MS) for i in range(2)]
         steps = sorted([*STEPS, *others], key=lambda step: step[1])
         said = answer(encode(Space([device(steps)])), "bottleneck", "--step-id", "0")
@@ -119,7 +119,7 @@ class PauseBetweenSteps(unittest.TestCase):
     def test_single_step_has_no_pause(self) -> None:
         self.assertIsNone(row(steps=[("eval", 0, MS), *STEPS[1:2]]))
 
-    def test_gap_between_programs_of_one_step_is_no_pause(self) -> None:
+    def test_gap_between_programs_of_one_step_is_not_a_pause(self) -> None:
         plane = tpu_plane([leaf(0, MS), leaf(50 * MS, 30 * MS)], [("0", 0, 80 * MS)])
         plane.lines.append(drawn_line("XLA Modules", [("m", 0, MS)], plane))
         self.assertEqual(answer(encode(Space([plane])), "bottleneck")["causes"], [])

@@ -1,4 +1,4 @@
-"""The innermost loop around an op, by depth and trips."""
+"""Test the innermost loop around an op: depth and trips."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class OfOps(unittest.TestCase):
 
     def test_trips_can_be_a_fraction(self) -> None:
         parts = [part for i in (0, 100, 200) for part in (loop("w", i, i + 50),)]
-        # A branch is not taken in each round.
+        # A branch of the loop's body does not run in each round.
         found = loops(*parts, *(math("f", start, start + 5) for start in (0, 10, 100, 210)))
         self.assertEqual(found["f"], {"depth": 1, "trips": 1.333})
 
@@ -68,7 +68,7 @@ class OfOps(unittest.TestCase):
         found = loops(op("c", "conditional", 0, 100), math("f", 10, 20), op("x", "call", 0, 100))
         self.assertEqual(found, {"f": None})
 
-    def test_op_that_begins_or_ends_with_its_loop_is_inside(self) -> None:
+    def test_op_that_begins_or_ends_with_the_loop_is_inside_the_loop(self) -> None:
         found = loops(loop("w", 10, 20), math("f", 10, 12), math("g", 18, 20), math("h", 20, 22))
         self.assertEqual(found["f"], {"depth": 1, "trips": 1})
         self.assertEqual(found["g"], {"depth": 1, "trips": 1})
@@ -82,7 +82,7 @@ class OfOps(unittest.TestCase):
         inner = answer(data, "by_op", "--op", "inner")["op"]["loop"]
         self.assertEqual(inner, {"depth": 1, "trips": 2})
 
-    def test_line_out_of_order_has_the_same_loops(self) -> None:
+    def test_unsorted_line_gives_the_same_loops(self) -> None:
         ops = [loop("w", 0, 60), *(math("f", 10 * i, 10 * i + 9) for i in range(6))]
         plane = tpu_plane(ops, [("0", 0, 100)])
         events = next(line.events for line in plane.lines if line.name == "XLA Ops")
@@ -91,12 +91,13 @@ class OfOps(unittest.TestCase):
         self.assertEqual(row["loop"], {"depth": 1, "trips": 6})
 
     def test_entries_of_one_op_count_together(self) -> None:
-        # As in captures with the stats of an op on its executions.
+        # Captures that store an op's stats on the executions have such entries.
         ops = [op("f", "loop fusion", 10 * i, 9, flops=i) for i in range(6)]
         self.assertEqual(loops(loop("w", 0, 60), *ops)["f"], {"depth": 1, "trips": 6})
 
     def test_cost_grows_with_the_number_of_events(self) -> None:
-        # Half of the ops run in a loop and outside of it, so all their executions are looked up.
+        # Half of the ops run both inside and outside of a loop, so all executions of these ops are
+        # looked up.
         plane = tpu_plane([math("f", 0, 1), loop("w", 0, 2)], [("0", 0, 10**9)])
         events = next(line.events for line in plane.lines if line.name == "XLA Ops")
         events[:] = [
@@ -124,7 +125,7 @@ class OfRows(unittest.TestCase):
         return [row["loop"] for row in said[rows]]
 
     def test_trips_of_a_row_are_those_of_its_longest_op(self) -> None:
-        # Of the line 38 ps, 28 are in the loop, 16 of them in 4 executions of f.
+        # Of the line's 38 ps, 28 ps are in the loop, and 16 ps of these are 4 executions of f.
         self.assertEqual(self.loops("by_source", "groups"), [{"depth": 1, "trips": 4}])
 
     def test_modes_have_the_loops_of_their_rows(self) -> None:

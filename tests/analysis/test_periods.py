@@ -1,4 +1,5 @@
-"""Periods: the time from step to step, and the pause between them."""
+"""Test periods: the time from the start of a step to the next start, and the pause between the
+steps."""
 
 from __future__ import annotations
 
@@ -19,24 +20,24 @@ def figures(steps: Steps, *options: str, mode: str = "summary") -> tuple[Any, An
 
 
 class TestPeriods(unittest.TestCase):
-    def test_modes_print_the_period_and_its_pause(self) -> None:
+    def test_modes_print_the_period_and_the_pause(self) -> None:
         steps = [("0", 0, 80), ("1", 100, 80)]
         for mode in ("summary", "bottleneck", "idle"):
             with self.subTest(mode):
                 self.assertEqual(figures(steps, mode=mode), (100, 20))
 
     def test_lower_of_two_middle_figures_is_the_median(self) -> None:
-        # Periods 100, 130, 90, 200; pauses 20, 50, 10, 100.
+        # The periods are 100, 130, 90 and 200; the pauses are 20, 50, 10 and 100.
         starts = [0, 100, 230, 320, 520]
         steps = [(str(i), start, 80 if i != 3 else 100) for i, start in enumerate(starts)]
         self.assertEqual(figures(steps), (100, 20))
 
     def test_median_period_and_median_pause_can_be_of_different_steps(self) -> None:
-        # Periods 100, 110, 120; pauses 60, 10, 20.
+        # The periods are 100, 110 and 120; the pauses are 60, 10 and 20.
         steps = [("0", 0, 40), ("1", 100, 100), ("2", 210, 100), ("3", 330, 10)]
         self.assertEqual(figures(steps), (110, 20))
 
-    def test_time_of_other_steps_is_no_pause(self) -> None:
+    def test_time_of_other_steps_is_not_a_pause(self) -> None:
         steps = [("train", 0, 80), ("eval", 85, 10), ("train", 100, 80), ("eval", 150, 40)]
         self.assertEqual(figures(steps, "--step-id", "train"), (100, 10))
         self.assertEqual(figures(steps, "--step-id", "eval"), (65, 5))
@@ -44,7 +45,7 @@ class TestPeriods(unittest.TestCase):
     def test_steps_that_overlap_have_no_pause(self) -> None:
         self.assertEqual(figures([("0", 0, 80), ("1", 50, 80)]), (50, 0))
 
-    def test_single_step_of_its_name_has_no_period(self) -> None:
+    def test_only_step_with_a_name_has_no_period(self) -> None:
         steps = [("train", 0, 80), ("eval", 100, 10), ("train", 200, 80)]
         self.assertEqual(figures(steps, "--step-id", "eval"), (None, None))
         self.assertEqual(figures([("0", 0, 80)]), (None, None))

@@ -347,10 +347,10 @@ def write_trace(path: str | os.PathLike[str], shape: Shape | None = None) -> Non
 
 
 def write_sparse_trace(path: str | os.PathLike[str], hole: int) -> None:
-    """Write a small trace with two holes of that size that a reader of the ops must skip.
+    """Write a small trace with two holes of `size` bytes, which a reader of the ops must skip.
 
-    One is in a plane before the chosen one, the other in a line before the `XLA Ops`. Each hole is
-    the value of a stat.
+    The first hole is in a plane before the device's plane, and the second hole is in a line before
+    the line `XLA Ops`. Each hole is the value of a stat.
     """
     device = device_pieces(Shape(factor=0.01))
     bytes_value = wrapped(6, [Hole(hole)])

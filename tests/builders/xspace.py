@@ -376,7 +376,8 @@ def trace(ops: Sequence[Op], steps: Sequence[tuple[str, int, int]] | None = None
 
 
 def memory_access_breakdown(*accesses: tuple[int, int, int]) -> bytes:
-    """Encode the stat of that name: (1 for reads, 2 for writes; memory space: 1 for HBM; bytes)."""
+    """Encode the stat `memory_access_breakdown`. Each access has the operation (1 for reads, 2 for
+    writes), the memory space (1 for HBM) and the number of bytes."""
     return b"".join(
         bytes_field(1, int_field(1, operation) + int_field(2, space) + int_field(3, size))
         for operation, space, size in accesses

@@ -126,7 +126,9 @@ class Examples(unittest.TestCase):
         names = {
             node.slice.value
             for node in ast.walk(ast.parse(source))
-            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+            if isinstance(node, ast.Subscript)
+            and isinstance(node.slice, ast.Constant)
+            and isinstance(node.slice.value, str)
         }
         answer = analyse(DEMO, "kernel", step="all")
         self.assertLessEqual({"kernel", "n_executions", "avg_dur_ps"}, names)

@@ -1,4 +1,5 @@
-"""Test that several processes give the same result as a single process and all end."""
+"""Test that several processes give the same result as a single process, and that all processes
+end."""
 
 from __future__ import annotations
 

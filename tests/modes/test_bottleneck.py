@@ -63,7 +63,7 @@ class Findings(unittest.TestCase):
 
 
 class Facts(unittest.TestCase):
-    """What a finding says of its line."""
+    """Test the fields that describe the line of a finding."""
 
     def test_shape_is_that_of_the_costliest_op_without_layout(self) -> None:
         for shape, shown in (
@@ -74,7 +74,7 @@ class Facts(unittest.TestCase):
             ops = [leaf(0, 9, "a.1", stack=HERE), leaf(9, 10, "a.2", stack=HERE, shape=shape)]
             with self.subTest(shape=shape):
                 (row,) = bottleneck(ops)["findings"]
-                self.assertEqual(row["shape"], shown)
+                self.assertEqual((row["hlo_op"], row["shape"]), ("a.2", shown))
         (row,) = bottleneck([op("a", "loop fusion", 0, 9, text="a", shape="")])["findings"]
         self.assertIsNone(row["shape"])
 
@@ -95,7 +95,7 @@ class Facts(unittest.TestCase):
 class WhatHelps(unittest.TestCase):
     """A step of 1000 ps, a peak of 2 flops per picosecond, and 1 GiB per second."""
 
-    def test_sentence_goes_by_class_and_kind_of_the_costliest_op(self) -> None:
+    def test_sentence_depends_on_class_and_kind_of_the_costliest_op(self) -> None:
         host = "f32[8]{0:S(5)}"
         path = {"tf_op": "jit(f)/dot:"}
         for ran, begin in (
@@ -286,7 +286,7 @@ class Hideable(unittest.TestCase):
 
     def test_synchronous_collective_without_a_program_is_unknown(self) -> None:
         ops = [leaf(0, 30), op("all-reduce.1", "all-reduce", 200, 50)]
-        # It makes its row unknown.
+        # The op makes the figures of the row unknown.
         ops.append(op("all-gather-done.1", "all-gather-done", 300, 10))
         said = bottleneck(ops)
         self.assertEqual([row["hideable_ps"] for row in said["findings"]], [None, None])

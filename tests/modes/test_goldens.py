@@ -22,7 +22,7 @@ class Goldens(unittest.TestCase):
                 command = "python -m tests.goldens writes them anew, if the change is meant"
                 self.assertEqual(found, [], "\n".join(["", *found[:10], command]))
 
-    def test_texts_on_the_demo_are_the_golden_ones(self) -> None:
+    def test_texts_on_the_demo_equal_the_golden_texts(self) -> None:
         for mode in TEXTS:
             with self.subTest(mode=mode):
                 expected = (FOLDER / f"{mode}.txt").read_text(encoding="utf-8")

@@ -1,4 +1,5 @@
-"""The mode idle: threads that launch programs, their time in the period, and the whole capture."""
+"""Test the mode idle: threads that launch programs, time of events in the period, and the whole
+capture."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from tests.modes.small_steps import leaf
 from tests.modes.test_idle import Calls, drawn_line, host, said
 
 RUN_ID = 950
-# A gap in the step from 100 to 200, between two executions of programs.
+# The gap is in the step from 100 to 200, between two executions of programs.
 GAP = (100, 200)
 PROGRAMS = [("m", 0, 100), ("m", 200, 300)]
 
@@ -23,7 +24,7 @@ def device() -> Plane:
 
 
 def give_run_ids(plane: Plane, ids: dict[str, list[int | None]]) -> Plane:
-    """Give the events of some lines a `run_id`, in their order."""
+    """Add a `run_id` to each event of some lines, in order."""
     plane.stat_metadata.append(StatMetadata(RUN_ID, "run_id"))
     for line in plane.lines:
         for event, run_id in zip(line.events, ids.get(line.name or "", []), strict=False):
@@ -34,7 +35,7 @@ def give_run_ids(plane: Plane, ids: dict[str, list[int | None]]) -> Plane:
 
 class Launching(unittest.TestCase):
     def launching(self, *threads: Calls, **ids: list[int | None]) -> list[tuple[str, bool]]:
-        """Return the threads of the rows of the gap, and which of them launch programs."""
+        """Return the thread of each row of the gap, and whether the thread launches programs."""
         found = said(device(), give_run_ids(host(*threads), dict(ids)))
         (gap,) = (row for row in found["gaps"] if row["dur_ps"] == 100)
         return [(row["thread"], row["is_launching"]) for row in gap["host"]]
@@ -45,7 +46,7 @@ class Launching(unittest.TestCase):
         self.assertEqual(
             self.launching(writer, caller, caller=[7, 8]), [("caller", True), ("writer", False)]
         )
-        # One of the two programs is not enough.
+        # A thread that launched only one of the two programs does not count.
         one_of_two: list[list[int | None]] = [[7, None], [None, 8], [7, 9]]
         for ids in one_of_two:
             self.assertEqual(
@@ -61,10 +62,10 @@ class Launching(unittest.TestCase):
         rows = self.launching(*threads, done=[7, 8])
         self.assertEqual(rows, [("writer", False), ("done", False)])
 
-    def test_names_of_events_tell_if_run_ids_do_not(self) -> None:
+    def test_names_of_events_identify_launching_threads_without_run_ids(self) -> None:
         writer = "writer", [("write", 100, 190)]
         threads: list[Calls] = [
-            # The names need not be of events in the gap.
+            # Events outside of the gap count, too.
             ("jax", [("PjitFunction(f)", -20, -10), ("x", 150, 152)]),
             ("helper", [("Tpu::ExecuteHelperOnSingleDevice", 150, 153)]),
             ("executor", [("ExecuteReplicated", 150, 154)]),
@@ -77,7 +78,7 @@ class Launching(unittest.TestCase):
                 self.assertEqual([name for name, launches in rows if launches], [first])
         self.assertEqual(self.launching(writer, threads[3])[0], ("writer", False))
 
-    def test_launching_threads_leave_half_of_the_rows_to_others(self) -> None:
+    def test_launching_threads_leave_half_of_the_rows_to_other_threads(self) -> None:
         calls = [(f"PjitFunction({i})", 100 + 5 * i, 105 + 5 * i) for i in range(10)]
         others = [
             ("others", [(f"o{i}", 100 + 2 * i, 102 + 2 * i) for i in range(n)]) for n in (9, 2)
@@ -87,14 +88,14 @@ class Launching(unittest.TestCase):
             self.assertEqual([launches for _, launches in rows].count(True), n_launching)
             self.assertEqual(len(rows), 8)
 
-    def test_worker_that_launches_for_a_caller_counts_beside_it(self) -> None:
+    def test_thread_that_launches_and_thread_that_calls_both_count(self) -> None:
         caller = "caller", [("PjitFunction(f)", 100, 190)]
         worker = "worker", [("enqueue", -20, -10), ("enqueue", 150, 160)]
         eval_thread = "eval", [("PjitFunction(g)", 100, 199)]
         self.assertEqual(
             self.launching(worker, caller, worker=[7, 8]), [("caller", True), ("worker", True)]
         )
-        # A thread that both calls and launches them is surer.
+        # A thread that both calls and launches programs takes precedence.
         one_thread = "caller", [("PjitFunction(f)", -20, -10), ("PjitFunction(f)", 150, 160)]
         self.assertEqual(
             self.launching(eval_thread, one_thread, caller=[7, 8]),
@@ -117,7 +118,7 @@ class Period(unittest.TestCase):
         self.assertEqual(self.rows(0), [("feed", 30, 70), ("log", 10, 10)])
         self.assertEqual(self.rows(1), [("feed", 50, 120)])
 
-    def test_period_of_the_last_step_begins_after_the_preceding_one(self) -> None:
+    def test_period_of_the_last_step_begins_where_the_preceding_step_ends(self) -> None:
         self.assertEqual(self.rows(2), [("feed", 30, 120)])
 
     def test_capture_has_the_time_in_no_step(self) -> None:

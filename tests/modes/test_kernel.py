@@ -1,4 +1,4 @@
-"""The mode kernel: rows, regions inside kernels, waiting, counters, `--kernel`."""
+"""Test the mode kernel: rows, regions inside kernels, waiting, counters, `--kernel`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ Json = dict[str, Any]
 NO_REGIONS = "the capture has no regions inside kernels"
 STATIC = "counters are the compiler's estimates"
 UTIL = 903
-# A counter's name, start, and value; optionally also start and duration on the device clock.
+# A counter has a name, a start and a value; optionally also a start and a duration on the device's
+# clock.
 Counted = tuple[str, int, float] | tuple[str, int, float, int, int]
 
 
@@ -38,7 +39,7 @@ def traced(
     measured: Sequence[tuple[int, int]] = (),
     program: bytes | None = None,
 ) -> bytes:
-    """Return a trace of one step; `measured` are device times of its ops."""
+    """Return a trace of one step; `measured` has the device times of the ops."""
     plane = tpu_plane(ops, STEP)
     plane.stat_metadata += [
         StatMetadata(901, "device_offset_ps"),
@@ -81,13 +82,13 @@ class Regions(unittest.TestCase):
         found: Json = row
         return found
 
-    def test_regions_nest_and_same_names_under_different_parents_are_apart(self) -> None:
+    def test_regions_with_equal_names_and_different_parents_are_separate(self) -> None:
         row = self.row(
             [kernel(100, 100), kernel(300, 50)],
             [
                 *(("a", 110, 150), ("b", 115, 125), ("c", 116, 120), ("b", 130, 135)),
                 *(("b", 160, 190), ("c", 165, 166)),
-                # A second execution of the same op.
+                # The op runs a second time.
                 *(("a", 300, 310), ("b", 302, 304)),
             ],
         )
@@ -99,26 +100,26 @@ class Regions(unittest.TestCase):
         self.assertEqual(column(row["regions"], "pct_of_kernel")[:2], [33.333, 11.333])
         self.assertEqual(row["outside_regions_ps"], 70)
 
-    def test_side_by_side_the_longest_comes_first_then_the_name(self) -> None:
+    def test_regions_with_one_parent_are_sorted_by_time_then_by_name(self) -> None:
         row = self.row([kernel(0, 100)], [("b", 0, 10), ("c", 10, 30), ("a", 40, 50)])
         self.assertEqual(column(row["regions"], "region"), ["c", "a", "b"])
 
-    def test_of_regions_that_begin_together_the_longest_is_outside(self) -> None:
+    def test_longest_of_regions_that_begin_together_contains_the_others(self) -> None:
         row = self.row([kernel(0, 100)], [("in", 10, 20), ("out", 10, 30)])
         self.assertEqual(tree(row), [("out", 0, 1, 20), ("in", 1, 1, 10)])
 
-    def test_region_that_begins_where_another_ends_is_beside_it(self) -> None:
+    def test_region_that_begins_where_another_region_ends_is_not_inside_that_region(self) -> None:
         row = self.row([kernel(0, 100)], [("a", 10, 20), ("b", 20, 30), ("instant", 20, 20)])
         self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 0, 1, 10), ("instant", 1, 1, 0)])
 
-    def test_region_is_cut_at_the_end_of_its_parent_and_of_its_execution(self) -> None:
+    def test_region_is_cut_at_the_end_of_the_parent_and_of_the_execution(self) -> None:
         answered = said([kernel(0, 100)], [("a", 10, 20), ("b", 15, 27), ("c", 90, 130)])
         [row] = answered["kernels"]
         self.assertEqual(tree(row), [("a", 0, 1, 10), ("b", 1, 1, 5), ("c", 0, 1, 10)])
         assert_adds_up(self, row)
         self.assertIn(
-            "2 regions of kernels end after the region or execution in which they begin; they are"
-            " cut there, by 37 ps in all",
+            "2 regions of kernels end after the region or execution in which they begin, so 37 ps"
+            " are cut off",
             answered["notes"],
         )
 
@@ -126,14 +127,15 @@ class Regions(unittest.TestCase):
         first, second = said(
             [kernel(0, 100), leaf(100, 50), kernel(150, 60, "other.1"), kernel(210, 5, "none.1")],
             [
-                # Before the first execution, at its end, in an op that is no kernel.
+                # These counters begin before the first execution, at its end, and in an op that is
+                # not a kernel.
                 *(("x", 150, 160), ("y", 149, 170), ("y", 100, 160), ("z", 99, 100)),
             ],
         )["kernels"][:2]
         self.assertEqual((first["kernel"], tree(first)), ("flash", [("z", 0, 1, 1)]))
         self.assertEqual((second["kernel"], tree(second)), ("other", [("x", 0, 1, 10)]))
 
-    def test_kernel_inside_another_on_the_line_takes_its_regions(self) -> None:
+    def test_regions_belong_to_the_inner_of_two_nested_kernels(self) -> None:
         outer, inner = said(
             [kernel(0, 100), kernel(20, 10, "inner.1")],
             [("a", 5, 50), ("b", 20, 25), ("c", 30, 40)],
@@ -141,14 +143,14 @@ class Regions(unittest.TestCase):
         self.assertEqual(tree(outer), [("a", 0, 1, 45), ("c", 1, 1, 10)])
         self.assertEqual(tree(inner), [("b", 0, 1, 5)])
 
-    def test_waits_of_the_core_are_no_regions(self) -> None:
+    def test_waits_of_the_core_are_not_regions(self) -> None:
         answered = said([kernel(0, 100)], [("barrier-cores", 0, 50), ("dependency-wait", 50, 60)])
         [row] = answered["kernels"]
         for field in ("regions", "waiting_ps", "waiting_pct", "computing_ps", "outside_regions_ps"):
             self.assertIsNone(row[field])
         self.assertTrue(any(note.startswith(NO_REGIONS) for note in answered["notes"]))
 
-    def test_how_to_capture_regions_is_said_only_if_no_kernel_has_any(self) -> None:
+    def test_note_explains_how_to_capture_regions_if_no_kernel_has_regions(self) -> None:
         answered = said([kernel(0, 100), kernel(100, 50, "other.1")], [("a", 10, 20)])
         self.assertEqual([row["regions"] is None for row in answered["kernels"]], [False, True])
         self.assertFalse(any(note.startswith(NO_REGIONS) for note in answered["notes"]))
@@ -188,7 +190,7 @@ class Regions(unittest.TestCase):
 def quadratic(
     name_of_kernel: str, ops: list[Op], regions: Sequence[Any]
 ) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Return number and time of regions by path, by asking each pair of events."""
+    """Return the number and the time of regions by path, by comparing each pair of events."""
     found: dict[tuple[str, ...], tuple[int, int]] = {}
     opened: list[tuple[Op, tuple[str, ...], int, int]] = []
     for name, start, end in sorted(regions, key=lambda region: (region[1], -region[2])):
@@ -218,7 +220,8 @@ def paths(row: Json) -> dict[tuple[str, ...], tuple[int, int]]:
 
 
 def covered(expected: dict[tuple[str, ...], tuple[int, int]]) -> tuple[int, int | None]:
-    """Return the time of the outermost regions that wait, and of bodies without these."""
+    """Return the time of the outermost waiting regions, and the time of bodies without waiting
+    regions."""
     waiting = computing = 0
     for path, (_, time) in expected.items():
         waits = [name in ("ep_wait_in", "x/wait") for name in path]
@@ -242,7 +245,7 @@ class Waiting(unittest.TestCase):
             ("ep_wait_in", 0, 50),
             ("ep_wait_out", 50, 60),
             ("loop/wait_scores", 60, 63),
-            # These do not begin with wait, or not in their last part.
+            # In these names, the last part does not begin with `wait`.
             ("wait/math", 70, 80),
             ("await", 80, 90),
             ("ep_copy_in", 90, 99),
@@ -272,7 +275,7 @@ class Waiting(unittest.TestCase):
 
 class Clocks(unittest.TestCase):
     def test_regions_are_placed_by_the_clock_of_the_device(self) -> None:
-        # By the trace's clock the regions are in no kernel.
+        # On the trace's clock, the regions are outside of all kernels.
         [row] = said(
             [kernel(0, 100)],
             [("a", 500, 510, 1010, 30), ("b", 500, 505, 1020, 5)],
@@ -287,7 +290,7 @@ class Clocks(unittest.TestCase):
         self.assertEqual(tree(answered["kernels"][0]), [("a", 0, 1, 20)])
 
     def test_region_without_device_times_moves_with_the_nearest_op(self) -> None:
-        # The first op begins 1000 later by the device's clock and ends 990 later.
+        # On the device's clock, the first op begins 1000 later and ends 990 later.
         [row] = said(
             [kernel(0, 100), leaf(200, 10)],
             [("a", 10, 20), ("b", 60, 70), ("other", 195, 199)],
@@ -320,7 +323,8 @@ class Counters(unittest.TestCase):
         [row] = said(
             [kernel(0, 100)],
             (),
-            # Measured inside and outside; moved with the op's start; after the op's end.
+            # The first two are measured, inside and outside of the kernel. The others are shifted
+            # like the op's start, and end after the op.
             [("a", 500, 1.0, 1010, 1), ("b", 5, 1.0, 2000, 1), ("c", 5, 1.0), ("d", 100, 1.0)],
             measured=[(1000, 90)],
         )["kernels"]
@@ -360,7 +364,7 @@ class Rows(unittest.TestCase):
         kernel(360, 30, "flash.3", stack="m.py:3:1", tf_op="jit(f)/a/flash:"),
     )
 
-    def test_row_is_a_kernel_and_facts_that_differ_are_null(self) -> None:
+    def test_fact_that_differs_between_ops_of_a_kernel_is_null(self) -> None:
         answered = said(self.OPS)
         self.assertEqual(
             column(answered["kernels"], "rank", "kernel", "hlo_op", "n_ops", "n_executions"),
@@ -392,18 +396,18 @@ class Rows(unittest.TestCase):
         self.assertFalse(any(note.startswith(NO_REGIONS) for note in answered["notes"]))
 
     def test_kernels_without_a_name_are_one_row(self) -> None:
-        """The compiler names such a kernel by its opcode."""
+        """The compiler names a kernel without a name after the opcode."""
         ops = [kernel(0, 10, "custom-call.3"), kernel(10, 20, "custom-call.12.cloned")]
         [row] = said(ops, [("a", 0, 5)])["kernels"]
         self.assertEqual((row["kernel"], row["n_ops"]), ("custom-call", 2))
         self.assertEqual(tree(row), [("a", 0, 1, 5)])
 
-    def test_op_without_a_text_is_no_kernel(self) -> None:
+    def test_op_without_a_text_is_not_a_kernel(self) -> None:
         text = 'f32[8] custom-call(f32[8] %x), custom_call_target="tpu_custom_call"'
         self.assertEqual(said([kernel(0, 10, text=text)])["kernels"], [])
 
     def test_given_cost_makes_a_roof_and_roofs_are_added_up(self) -> None:
-        # At the peaks of the test a picosecond is 2 flops.
+        # At the peaks of the test, 2 flops take a picosecond.
         answered = said(self.OPS, options=[*PEAKS, "--kernel-cost", "flash=20,0,bf16"])
         flash = answered["kernels"][1]
         self.assertEqual((flash["flops"], flash["cost_source"]), (20, "user"))
@@ -425,7 +429,7 @@ class Rows(unittest.TestCase):
 
 
 class Asked(unittest.TestCase):
-    """`--kernel` shows the ops of one kernel."""
+    """Test `--kernel`, which shows the ops of one kernel."""
 
     REGIONS = (("a", 0, 10), ("a", 100, 103))
 
@@ -436,24 +440,26 @@ class Asked(unittest.TestCase):
         self.assertEqual(column(rows, "rank"), list(range(1, len(rows) + 1)))
         return [(row["hlo_op"], row["total_dur_ps"]) for row in rows]
 
-    def test_name_of_a_kernel_lists_its_ops(self) -> None:
+    def test_name_of_a_kernel_selects_the_ops_of_the_kernel(self) -> None:
         self.assertEqual(self.ops("flash"), [("flash.3", 130), ("flash.4", 50)])
 
-    def test_regions_are_those_of_the_op(self) -> None:
+    def test_row_of_an_op_has_only_the_regions_of_the_op(self) -> None:
         rows = said(Rows.OPS, self.REGIONS, options=["--kernel", "flash"])["kernels"]
         self.assertEqual([tree(row) for row in rows], [[("a", 0, 1, 10)], [("a", 0, 1, 3)]])
 
-    def test_name_of_an_op_lists_this_op(self) -> None:
+    def test_name_of_an_op_selects_this_op(self) -> None:
         self.assertEqual(self.ops("flash.4"), [("flash.4", 50)])
         self.assertEqual(self.ops("%flash.3"), [("flash.3", 130)])
 
     def test_unique_prefix_of_kernels_comes_before_ops(self) -> None:
         self.assertEqual(self.ops("ot"), [("other.1", 200)])
         answered = said(Rows.OPS, options=["--kernel", "fl"])
-        self.assertIn("--kernel fl: flash taken, the only name that begins so", answered["notes"])
+        self.assertIn(
+            "--kernel fl: using flash, the only name that begins with fl", answered["notes"]
+        )
         self.assertEqual(len(answered["kernels"]), 2)
 
-    def test_unique_prefix_of_ops_is_taken_last(self) -> None:
+    def test_unique_prefix_of_ops_is_used_if_no_kernel_has_the_prefix(self) -> None:
         ops = [kernel(0, 10, "aa.12"), kernel(10, 10, "ab.1")]
         rows = said(ops, options=["--kernel", "aa.1"])["kernels"]
         self.assertEqual(column(rows, "hlo_op"), ["aa.12"])
@@ -462,7 +468,7 @@ class Asked(unittest.TestCase):
         answered = said(Rows.OPS, options=["--kernel", "flash", "--top", "1"])
         self.assertEqual(answered["tail"], {"n_kernels_omitted": 1, "dur_ps": 50})
 
-    def test_op_of_several_programs_is_a_row_of_each(self) -> None:
+    def test_op_of_several_programs_has_a_row_for_each_program(self) -> None:
         ops = [kernel(0, 10, program_id=7), kernel(10, 20, program_id=8)]
         answered = said(ops, options=["--kernel", "flash.3"])
         self.assertEqual(column(answered["kernels"], "total_dur_ps"), [20, 10])

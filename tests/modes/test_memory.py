@@ -480,7 +480,7 @@ class Padding(MemoryTest):
         said = say(buffer(1, 8, Y) + allocation(0, 8, (1, 0, 8), constant=True), main=self.SHAPED)
         self.assertIsNone(said["padding_bytes"])
 
-    def test_padding_of_the_largest_buffers_of_the_demo(self) -> None:
+    def test_largest_buffers_of_the_demo_have_the_expected_padding(self) -> None:
         # Tiles of 8 rows extend 2047 rows to 2048 rows.
         largest, *others = answer(DEMO, "memory")["buffers"][:3]
         self.assertEqual(largest["shape"], "f32[4,2047,16000]")

@@ -1,4 +1,5 @@
-"""`--peers`: waiting for a late device or for the network, on small traces and on real captures."""
+"""Test `--peers`, which separates waiting for a late device from transfers, on small traces and on
+real captures."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ Json = dict[str, Any]
 
 
 def collective(at: int, dur: int, *, name: str = "all-reduce.1", **more: Any) -> Op:
-    """Return a collective of all devices; `groups` and `pairs` say otherwise."""
+    """Return a collective of all devices, or of the devices in `groups` or `pairs`."""
     groups = more.pop("groups", "{}")
     attributes = f", replica_groups={groups}"
     if pairs := more.pop("pairs", None):
@@ -56,7 +57,7 @@ def device(
     steps: Sequence[tuple[str, int, int]] | None = (STEP,),
     core: int | None = None,
 ) -> Plane:
-    """Return a device; `core` is its global id."""
+    """Return a device; `core` is the device's global id."""
     stats: dict[str, StatValue] = {} if core is None else {"core_details": int_field(6, core)}
     return tpu_plane(ops, steps, name=f"/device:TPU:{number}", stats=stats)
 
@@ -109,13 +110,13 @@ class Waiting(unittest.TestCase):
             ],
         )
 
-    def test_late_device_is_named_when_it_is_the_picked_one(self) -> None:
+    def test_late_device_is_named_if_it_is_the_picked_device(self) -> None:
         planes = [device(0, durations(10, 10)), device(1, durations(30, 40))]
         only = row(planes)
         self.assertEqual((only["transfer_ps"], only["peer_wait_ps"]), (20, 0))
         self.assertEqual((only["last_device"], only["last_pct"]), ("/device:TPU:0", 100.0))
 
-    def test_shortest_time_that_several_share_is_caused_by_none(self) -> None:
+    def test_no_device_is_last_if_several_share_the_shortest_time(self) -> None:
         planes = [device(i, durations(dur)) for i, dur in enumerate((30, 10, 10))]
         only = row(planes)
         self.assertEqual(
@@ -147,7 +148,7 @@ class Waiting(unittest.TestCase):
         planes = [device(0, durations(30)), device(1, durations(10, program_id=78))]
         self.assertEqual(figures(planes), (None, None, 0, 1))
 
-    def test_device_that_ran_another_program_is_no_member(self) -> None:
+    def test_device_that_ran_another_program_is_not_a_member(self) -> None:
         other = [op("fusion.1", "loop fusion", 0, 10, program_id=78)]
         planes = [device(0, durations(30)), device(1, durations(10)), device(2, other)]
         self.assertEqual(figures(planes), (10, 20, 1, 0))
@@ -162,7 +163,7 @@ class Waiting(unittest.TestCase):
         ops = [collective(0, 10, name="send.1"), collective(50, 20, name="infeed.1")]
         found = said([device(0, ops), device(1, ops)])
         self.assertEqual([only["n_matched"] for only in found["rows"]], [0, 0])
-        # Transfers of the host are not among devices.
+        # Transfers to and from the host involve no other device.
         self.assertEqual(found["totals"]["peers"]["unmatched_ps"], 10)
 
     def test_instant_executions_are_matched(self) -> None:
@@ -175,7 +176,7 @@ class Waiting(unittest.TestCase):
 
 
 class Groups(unittest.TestCase):
-    """Who takes part."""
+    """Test which devices take part in a collective."""
 
     PAIRS_OF_FOUR = "{{0,1},{2,3}}"
 
@@ -188,7 +189,7 @@ class Groups(unittest.TestCase):
 
     def test_group_is_found_by_global_core_ids(self) -> None:
         planes = [*self.four(14, 12, 13, 11), assigned(14, 13, 12, 11)]
-        # Places 0 and 1 are the devices 0 and 2.
+        # The devices 0 and 2 are at the places 0 and 1.
         found = said(planes)
         self.assertEqual(figures(planes), (20, 20, 1, 0))
         self.assertIs(found["totals"]["peers"]["complete"], True)
@@ -207,15 +208,15 @@ class Groups(unittest.TestCase):
             self.assertEqual(figures(planes), (10, 30, 1, 0), ids)
         self.assertEqual(figures(self.four(*(None,) * 4)), (10, 30, 1, 0))
 
-    def test_all_devices_are_members_if_the_group_is_not_all_in_the_file(self) -> None:
+    def test_all_devices_are_members_if_the_file_lacks_part_of_the_group(self) -> None:
         groups = "{{0,4},{1,5},{2,6},{3,7}}"
         planes = [*self.four(0, 1, 2, 3, groups=groups), assigned(*range(8))]
         found = said(planes)
         self.assertEqual(figures(planes), (10, 30, 1, 0))
         self.assertIs(found["totals"]["peers"]["complete"], False)
-        self.assertTrue(any("may be missing in this file" in note for note in found["notes"]))
+        self.assertTrue(any("this file may lack devices" in note for note in found["notes"]))
 
-    def test_one_group_is_all_devices_of_the_file(self) -> None:
+    def test_single_group_has_all_devices_of_the_file(self) -> None:
         for groups in ("{}", "{{0,1,2,3}}", "[1,4]<=[4]"):
             found = said([*self.four(*(None,) * 4, groups=groups), assigned(9, 8, 7, 6)])
             self.assertEqual(found["rows"][0]["transfer_ps"], 10)
@@ -225,7 +226,7 @@ class Groups(unittest.TestCase):
         planes = [*self.four(0, 1, 2, 3, groups="{{0},{1},{2},{3}}"), assigned(0, 1, 2, 3)]
         self.assertEqual(figures(planes), (None, None, 0, 1))
 
-    def test_device_of_the_group_without_the_step_is_as_if_not_in_the_file(self) -> None:
+    def test_device_without_the_step_counts_as_missing_from_the_file(self) -> None:
         planes = [
             device(0, durations(40, groups="{{0,1},{2}}")),
             device(1, durations(20, groups="{{0,1},{2}}"), steps=[("other", 0, 10_000)]),
@@ -282,14 +283,14 @@ class Permutes(unittest.TestCase):
 class Steps(unittest.TestCase):
     TWO = (("s", 0, 1000), ("t", 1000, 1000), ("s", 2000, 1000))
 
-    def test_kth_step_of_a_name_is_the_kth_of_that_name_elsewhere(self) -> None:
+    def test_kth_steps_of_a_name_are_matched_between_devices(self) -> None:
         at = [("u", 0, 500), ("s", 500, 500), ("s", 2000, 1000), ("t", 3000, 100)]
         one = [collective(100, 70), collective(1500, 80), collective(2100, 90)]
         other = [collective(100, 1), collective(600, 20), collective(2100, 30)]
         planes = [device(0, one, steps=self.TWO), device(1, other, steps=at)]
         self.assertEqual(figures(planes, "--step", "0"), (20, 50, 1, 0))
         self.assertEqual(figures(planes, "--step", "2"), (30, 60, 1, 0))
-        # The device has the step, but the op doesn't run in it.
+        # The device has the step, but does not run the op in this step.
         self.assertEqual(figures(planes, "--step", "1"), (None, None, 0, 1))
 
     def test_missing_kth_step_is_noted(self) -> None:
@@ -311,7 +312,7 @@ class Steps(unittest.TestCase):
         planes = [device(0, durations(10)), Plane("/device:TPU:1", [Line("Steps")])]
         self.assertIn("/device:TPU:1 left out of --peers: no_xla_ops_line", said(planes)["notes"])
 
-    def test_barrier_of_each_device_is_that_of_idle(self) -> None:
+    def test_barrier_of_each_device_equals_that_of_idle(self) -> None:
         late = device(1, durations(10, 10))
         late.event_metadata.append(EventMetadata(99, "barrier-cores"))
         late.lines.append(Line("XLA TraceMe", [Event(99, 400, 300)]))
@@ -320,22 +321,22 @@ class Steps(unittest.TestCase):
 
 
 class Headline(unittest.TestCase):
-    def test_headline_says_how_much_is_waiting(self) -> None:
+    def test_headline_has_the_waiting_time(self) -> None:
         planes = [device(i, durations(5000 + 3000 * (i == 0), 500)) for i in range(2)]
         headlines = [said(planes, "--device", str(i))["headline"] for i in range(2)]
         self.assertTrue(
             headlines[0].startswith(
-                "Of 8.50 ns exposed communication 3.00 ns is waiting for a late device; the rest is"
-                " transfer. All devices together wait 3.00 ns for TPU:1."
+                "Of 8.50 ns of exposed communication, 3.00 ns is waiting for a late device; the"
+                " rest is transfer. All devices together wait 3.00 ns for TPU:1."
             ),
             headlines[0],
         )
         self.assertIn("wait 3.00 ns for this device", headlines[1])
 
-    def test_headline_names_what_is_not_matched(self) -> None:
+    def test_headline_has_the_unmatched_time(self) -> None:
         ops = [*durations(4000), collective(5000, 1000, name="send.1")]
         headline = said([device(0, ops), device(1, durations(4000))])["headline"]
-        self.assertIn("4.00 ns is transfer, 1.00 ns is not known", headline)
+        self.assertIn("4.00 ns is transfer, 1.00 ns is unknown", headline)
 
     def test_headline_names_barriers(self) -> None:
         waiting = device(0, durations(10, 10))
@@ -363,7 +364,7 @@ class Alone(unittest.TestCase):
         self.assertEqual(found["totals"]["peers"], {"n_devices": 1, **self.NULLS, "by_device": []})
         self.assertTrue(any("no other device in this file" in note for note in found["notes"]))
 
-    def test_all_is_null_without_the_option(self) -> None:
+    def test_fields_are_null_without_the_option(self) -> None:
         planes = [device(0, durations(10)), device(1, durations(5))]
         found = answer(encode(Space(planes)), "comm")
         self.assertIsNone(found["totals"]["peers"])
@@ -380,7 +381,7 @@ class Alone(unittest.TestCase):
     def test_option_belongs_to_comm_and_bottleneck(self) -> None:
         self.assertEqual(run(DEMO, "summary", "--peers").status, 2)
 
-    def test_sparse_core_is_no_peer(self) -> None:
+    def test_sparse_core_is_not_a_peer(self) -> None:
         sparse = device(0, durations(5))
         sparse.name = "/device:TPU:0 SparseCore 0"
         self.assertEqual(
@@ -424,13 +425,13 @@ class SlowDevice(unittest.TestCase):
             self.assertIn("/device:TPU:1 has the largest load in 5 of 5 steps", cause["says"])
             self.assertIn("longer than /device:TPU:2 at model.py:7", cause["says"])
 
-    def test_no_cause_without_the_option_or_without_a_difference(self) -> None:
+    def test_cause_requires_the_option_and_a_difference(self) -> None:
         found = answer(with_slow_device(), "bottleneck")
         self.assertFalse([c for c in found["causes"] if c["cause"] == "slow_device"])
         self.assertEqual(self.causes(with_slow_device(slow=9)), [])
         self.assertEqual(self.causes(with_slow_device(n_devices=1)), [])
 
-    def test_two_steps_can_be_chance(self) -> None:
+    def test_slow_device_of_two_steps_is_only_likely(self) -> None:
         (cause,) = self.causes(with_slow_device(n_steps=2))
         self.assertEqual(cause["confidence"], "likely")
         self.assertEqual(self.causes(with_slow_device(n_steps=3))[0]["confidence"], "seen")
@@ -449,7 +450,7 @@ class SlowDevice(unittest.TestCase):
 
     def test_all_steps_have_no_slow_device(self) -> None:
         found = answer(with_slow_device(), "bottleneck", "--peers", "--step", "all")
-        self.assertTrue(any("with a single step only" in note for note in found["notes"]))
+        self.assertTrue(any("only if a single step is picked" in note for note in found["notes"]))
 
 
 @unittest.skipUnless(PROFILES.exists(), "the captures aren't here")
@@ -462,7 +463,7 @@ class Captures(unittest.TestCase):
         self.assertEqual(peers["peer_wait_ps"], 62_888_351)
         self.assertEqual(peers["unmatched_ps"], 0)
 
-    def test_barriers_are_those_of_idle(self) -> None:
+    def test_barriers_of_a_capture_equal_those_of_idle(self) -> None:
         for number in range(4):
             options = "--step", "all", "--device", str(number)
             found = answer(OFFLOADING, "comm", "--peers", *options)
@@ -472,17 +473,17 @@ class Captures(unittest.TestCase):
 
 
 class Drawn(NamedTuple):
-    """A collective as it was drawn, and its executions by device."""
+    """Represent a random collective, and its executions by device."""
 
     op: dict[str, Any]
-    # The sets of places, or None for all; for a permute its pairs.
+    # Groups of places, or None if all devices take part; for a permute, the pairs.
     groups: list[list[int]] | None
     pairs: list[tuple[int, int]] | None
     durations: list[list[int]]
 
 
 class AgainstDefinition(unittest.TestCase):
-    """Random collectives, and what the definition makes of each of them by hand."""
+    """Compare random collectives with figures that are computed from the definition."""
 
     def drawn(self, rng: random.Random, number: int, n: int, n_places: int) -> Drawn:
         count = rng.choice((1, 1, 2, 5))
@@ -523,7 +524,7 @@ class AgainstDefinition(unittest.TestCase):
         inside = {at[place] for place in found}
         return inside if inside <= everyone else fallback
 
-    def test_random_collectives(self) -> None:
+    def test_random_collectives_have_the_defined_figures(self) -> None:
         for seed in sampled(range(400), 100):
             rng = random.Random(seed)
             n = rng.choice((2, 3, 4))
@@ -539,7 +540,7 @@ class AgainstDefinition(unittest.TestCase):
                     for i, drawn in enumerate(collectives)
                     for k, lasted in enumerate(drawn.durations[number])
                 ]
-                # An op without communication, so that each device ran the program.
+                # This op does not communicate; it makes each device run the program.
                 ops.append(op("fusion.1", "loop fusion", 9000, 1, program_id=PROGRAM_ID))
                 rng.shuffle(ops)
                 planes.append(device(number, ops, core=cores[number]))

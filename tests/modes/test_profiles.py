@@ -1,6 +1,6 @@
 """Test figures of real programs that are known from a second tool or from the program itself.
 
-tests/naive/invariants.py checks the same captures for what must hold of every answer.
+tests/naive/invariants.py checks that the invariants of all answers hold for the same captures.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ class Offloading(unittest.TestCase):
         self.assertEqual(
             said["notes"],
             [
+                "1 of 105 steps have no op (961.3 ns)",
+                "13.75 s between steps (14.9 % of the capture) are in no step",
                 "no Steps line; executions of programs (XLA Modules) are taken as steps",
                 "auto-picked the busiest step (index 101, 15 of 1504 ops in 105 steps;"
                 " typical of 100 as busy)",
-                "1 of 105 steps have no op (961.3 ns)",
-                "13.75 s between steps (14.9 % of the capture) are in no step",
             ],
         )
 

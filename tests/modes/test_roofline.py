@@ -572,7 +572,7 @@ class RooflineNotes(unittest.TestCase):
                 )
         self.assertEqual(self.notes(data, "--chip", "profile"), [])
 
-    def test_chip_is_assumed_if_nothing_names_a_known_one(self) -> None:
+    def test_chip_is_assumed_if_no_known_chip_is_named(self) -> None:
         for facts, options, is_assumed in (
             ({}, (), True),
             ({"device_type_string": "TPU v99"}, (), True),
@@ -639,8 +639,8 @@ class RooflineNotes(unittest.TestCase):
 
         self.assertEqual(
             note(),
-            "using an HBM peak of 3690 GiB/s per device; the vendor's 7380 GB/s per chip are 3436.6"
-            " GiB/s per device (--peak-hbm-gibps)",
+            "HBM peak 3690 GiB/s per device; the vendor's 7380 GB/s per chip is 3436.6 GiB/s"
+            " (--peak-hbm-gibps)",
         )
         self.assertEqual(
             note("--peak-hbm-gibps", "1000"),

@@ -450,7 +450,7 @@ class Exact(unittest.TestCase):
 
 
 class Lines(unittest.TestCase):
-    """What the lines of the slow device are known by."""
+    """Test the fields that identify the lines of the slow device."""
 
     def rows(self, profile: Any) -> list[Json]:
         found: list[Json] = answer(profile, "spread")["cohorts"][0]["slowest_vs_median"]["rows"]

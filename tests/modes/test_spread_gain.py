@@ -1,4 +1,5 @@
-"""The mode spread: what a step gains if the slow device, or the slow host, is like the others."""
+"""Test the mode spread: the time that a step saves if the slow device, or the slow host, becomes as
+fast as the others."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ class Gain(InFolder):
                 self.assertEqual(verdict["straggler"], straggler)
                 self.assertEqual(verdict["host_gain_ps"], None)
 
-    def test_device_that_is_often_but_little_slower_is_no_straggler(self) -> None:
+    def test_device_that_is_slower_often_but_only_slightly_is_not_a_straggler(self) -> None:
         most = [510] * (N_STEPS - 1)
         verdict = self.cohort([[*most, 500], [*[500] * (N_STEPS - 1), 900]])["verdict"]
         self.assertEqual((verdict["straggler"], verdict["gain_ps"]), (None, 41))
@@ -78,7 +79,8 @@ class Gain(InFolder):
     def test_straggler_on_a_slow_host_costs_what_its_host_does(self) -> None:
         for slow, is_named in ((505, True), (504, False)):
             with self.subTest(slow=slow):
-                # The siblings are nearly as slow, so the device alone costs little.
+                # The host's other device is nearly as slow, so the slowest device alone costs
+                # little.
                 verdict = self.cohort([slow, slow - 1], [500, 499])["verdict"]
                 self.assertEqual(verdict["gain_ps"], 1)
                 self.assertEqual(verdict["scope"], "host" if is_named else None)
@@ -87,7 +89,8 @@ class Gain(InFolder):
     def test_slow_host_costs_half_a_percent_of_the_step(self) -> None:
         for slow, is_named in ((505, True), (504, False)):
             with self.subTest(slow=slow):
-                # Its devices take turns, so none of them is a straggler.
+                # The host's devices take turns at being the slowest, so none of them is a
+                # straggler.
                 turns = [slow + 1, slow - 1] * (N_STEPS // 2)
                 verdict = self.cohort([turns, turns[::-1]], [495, 495])["verdict"]
                 self.assertIsNone(verdict["straggler"])

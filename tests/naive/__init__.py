@@ -34,15 +34,15 @@ from tests.naive.step import (
 )
 from tests.naive.wire import Message, every, fields
 
-# Fields that the naive implementation doesn't read, in any row. Cases by hand, the invariants and
-# the goldens test them.
+# Fields that the naive implementation leaves out of every row. Hand-written cases, the invariants
+# and the golden answers test these fields.
 UNREAD = frozenset(
     "also_fused bytes_accessed_sum capture causes dtype_uncertain dtypes flops_known_pct flops_sum "
     "hbm_bytes_sum hlo_op_breakdown hlo_op_breakdown_overflow last_device last_pct likely_sources "
     "loop model_flops_sum n_matched n_unmatched operand_dtypes peer_wait_ps peers plan runtime "
     "scopes shapes shapes_truncated signatures tf_ops top_signature transfer_ps truncated".split()
 )
-# What each mode of one step adds to the common part of its answer.
+# For each mode of one step: the function that makes the mode's own fields.
 MODES: dict[str, Callable[[Picked], Json]] = {
     "by_source": lambda step: step.by_source(),
     "comm": lambda step: Comm(step).answer(),

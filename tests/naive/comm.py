@@ -243,7 +243,7 @@ def size_of_shapes(shapes: Sequence[Shape]) -> Size | None:
 
 
 def begins(op: Op) -> bool:
-    if op.hlo.name is None:  # An op without a name cannot be paired.
+    if op.hlo.name is None:  # Pairs are found by name.
         return False
     is_half = op.category in (*TRANSFERS, "host send", "host recv")
     return op.category.endswith("-start") or op.is_async_fusion_start or is_half
@@ -747,7 +747,7 @@ def pairs_in(order: list[Event], ended: list[Event]) -> list[Pair]:
 
 
 def under_way(pairs: list[Pair], events: Sequence[Event] = ()) -> list[tuple[int, int]]:
-    """Return when pairs are in flight, or events run that are no waits."""
+    """Return the intervals in which pairs are in flight, or events other than waits run."""
     flights = [(pair.begin.start, max(pair.begin.start, pair.end.end)) for pair in pairs]
     return union([*flights, *((e.start, e.end) for e in events if not e.op.is_wait)])
 

@@ -370,7 +370,8 @@ def comm_faults(said: Json) -> Faults:
 
 
 def peers_faults(said: Json) -> Faults:
-    """Compare what waits for late devices with what is exposed."""
+    """Check that transfers, waiting for late devices and unmatched time add up to the exposed
+    time."""
     peers, rows = said["totals"]["peers"], said["rows"]
     for row in rows:
         split = sum(row[name] or 0 for name in ("transfer_ps", "peer_wait_ps"))

@@ -174,7 +174,7 @@ class Memory:
             raise AbsentError("no_buffer_assignment")
         self.rows = self.live_rows()
 
-    # what is live
+    # live buffers
 
     def maxima(self, allocation: Allocation) -> list[tuple[int, str, set[int]]]:
         """Return for each trace the maximum of live bytes, the first instruction there, and the
@@ -215,7 +215,7 @@ class Memory:
         number = allocation.parameter_number if allocation.kind == "parameter" else None
         return Row(allocation.kind, allocation.size, largest, number)
 
-    # what is known of it
+    # facts about live buffers
 
     def instruction(self, buffer: Buffer | None) -> Instruction | None:
         return None if buffer is None else with_id(buffer.instruction_id, self.hlo.instructions)
@@ -293,7 +293,7 @@ class Memory:
         size = -(-prod(found[1]) * width // 8)
         return None if row.size < size else row.size - size
 
-    # what is said
+    # the answer
 
     def answer(self) -> Json:
         peak = sum(row.size for row in self.rows)

@@ -173,7 +173,7 @@ def window_of(step: Step, events: list[Event], clocks: Clocks) -> Span:
     """Return the step's time on the clock of the step's ops."""
     if clocks.timed and step.on_device is not None:
         return step.on_device
-    # The first op's difference applies, so no op starts before the window.
+    # Shift the start by as much as the first op is shifted, so that no op starts before the window.
     first = min(events, key=lambda e: e.start, default=None)
     delta = first.on_device.start - first.on_trace.start if first else 0
     start = step.on_trace.start + delta
@@ -353,7 +353,7 @@ def step_time(steps: list[Step]) -> int:
 
 
 def readable(ps: int) -> str:
-    """Write a time in the largest unit of which it has at least one."""
+    """Format a time in the largest unit in which the number is at least 1."""
     power = min((len(str(ps)) - 1) // 3 * 3, 12)
     if not power:
         return f"{ps} ps"
@@ -363,7 +363,7 @@ def readable(ps: int) -> str:
 
 
 def notes_of_all(steps: list[Step]) -> list[str]:
-    """Return the notes on time that is in no step's figures."""
+    """Return the notes on time that the figures of no step include."""
     notes = []
     idle = [step for step in steps if step.n_events == 0]
     if idle:

@@ -41,7 +41,7 @@ def read_back(text: str) -> tuple[list[str], list[list[str]]]:
 
 
 def value_of(field: str, expected: Any) -> Any:
-    """Return the value of a field, of the type that is expected."""
+    """Convert a field to the type of the expected value."""
     if isinstance(expected, str):
         return field
     return json.loads(field) if field else None

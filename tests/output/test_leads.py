@@ -69,7 +69,7 @@ class Headlines(unittest.TestCase):
     def test_long_names_are_cut_in_the_middle(self) -> None:
         self.assertEqual(phrases.short("a" * 100), f"{'a' * 29}…{'a' * 29}")
 
-    def test_a_sentence_that_does_not_fit_is_left_out(self) -> None:
+    def test_sentence_that_does_not_fit_is_left_out(self) -> None:
         self.assertEqual(phrases.joined(["One.", "x" * 240, "Two."]), "One. Two.")
 
     def test_small_parts_have_their_own_unit(self) -> None:
@@ -103,7 +103,7 @@ class NextSteps(unittest.TestCase):
         step = self.printed("bottleneck", *options)["next_steps"][-1]
         words = shlex.split(step["command"])
         self.assertEqual(words[:3], [sys.executable, SCRIPT.name, "tests/data/demo"])
-        self.assertEqual(words[3:5], ["--mode", "by_op"])
+        self.assertEqual(words[3:5], ["--mode", "kernel"])
         self.assertEqual(words[5:], ["--device", "TPU:1", "--step=1", "--chip", "v6e"])
 
     def test_new_words_replace_given_options(self) -> None:
@@ -123,7 +123,7 @@ class NextSteps(unittest.TestCase):
         )
         self.assertEqual(json.loads(done.stdout)["next_steps"], [])
 
-    def test_every_step_of_every_answer_names_a_mode(self) -> None:
+    def test_every_next_step_names_a_mode(self) -> None:
         for said in answers():
             for step in said.get("next_steps", []):
                 self.assertRegex(step["command"], r"--mode \w+")

@@ -138,7 +138,7 @@ class Durations(unittest.TestCase):
         self.assertEqual(step["totals"]["idle_duration_ps"], 560)
         self.assertEqual(step["totals"]["compute_duration_ps"], 40)
 
-    def test_op_that_is_instant_on_the_trace_clock_has_its_measured_duration(self) -> None:
+    def test_op_that_is_instant_on_the_trace_clock_has_the_measured_duration(self) -> None:
         step = said([A, Drawn("I", (110, 110), (1030, 1200)), B], [STEP])
         self.assertEqual(durations(step), {"A": 30, "I": 170, "B": 10})
         self.assertEqual(gaps(step), [(900, 100), (1200, 100), (1310, 190)])

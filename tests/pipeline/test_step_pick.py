@@ -68,7 +68,7 @@ class StepPick(unittest.TestCase):
         for n, middle in ((1, 0), (2, 1), (3, 1), (4, 2)):
             step = self.pick(steps=[(str(i), 1000 + i, 1) for i in range(n)])
             self.assertEqual(step["step_id"], middle)
-            note = f"no op starts in any step; using the middle step (idx={middle})"
+            note = f"no op starts in any step; using the middle step (index {middle})"
             self.assertEqual(pick_notes(step), [note, NO_OP])
 
     def test_steps_are_sorted_by_start(self) -> None:
@@ -89,10 +89,10 @@ class StepPick(unittest.TestCase):
     def test_busiest_of_several_steps_with_the_same_name_is_picked(self) -> None:
         steps = [("x", 20, 10), ("y", 0, 5), ("x", 10, 5), ("y", 40, 9)]
         step = self.pick("--step-id", "x", steps=steps)
-        note = "2 steps are named 'x'; using idx=2, typical of 1 as busy"
+        note = "2 steps are named 'x'; using index 2, typical of 1 as busy"
         self.assertEqual((step["step_window_ps"], pick_notes(step)), ([20, 30], [note]))
         step = self.pick("--step-id", "y", steps=steps)
-        note = "2 steps are named 'y'; using idx=3, the middle step"
+        note = "2 steps are named 'y'; using index 3, the middle step"
         self.assertEqual((step["step_window_ps"], pick_notes(step)), ([40, 49], [NO_OP, note]))
 
     def test_unknown_step_is_refused_with_the_available_steps(self) -> None:

@@ -187,7 +187,7 @@ class Columns(InFolder):
         self.assertGreater(n_in_columns, 1500 if FULL else 200)
         self.assertGreater(n_usual, 20)
 
-    def test_repeated_field_does_not_replace_a_missing_one(self) -> None:
+    def test_repeated_field_does_not_replace_a_missing_field(self) -> None:
         start: Fields = [(1, 8), (3, 70)]
         length: Fields = [(1, 9), (3, 90)]
         stats: Fields = [(4, start), (4, length)]

@@ -322,7 +322,7 @@ class Changes(unittest.TestCase):
                 row = group(category, mode="non_compute", text=text)
                 self.assertEqual((row["dtype_change"], row["layout_change"]), (None, None))
 
-    def test_group_has_a_change_if_any_known_member_has_one(self) -> None:
+    def test_group_has_a_change_if_any_known_member_changes(self) -> None:
         same, other, unknown = ("f32[4]{0}", "f32[4]{0:T(128)}", "f32[4]")
         for sources, expected in (
             ((same, other, unknown), True),
