@@ -2,9 +2,9 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import AbsentAnswer, Lead, OkAnswer
-from _output.fields.record import CollectiveFact, KernelFact, ParameterFact
-from _output.fields.units import (
+from .common import AbsentAnswer, Lead, OkAnswer
+from .record import CollectiveFact, KernelFact, ParameterFact
+from .units import (
     Clock,
     Count,
     Executions,

@@ -1,7 +1,7 @@
 """Test stdin, stdout, stderr and terminals, and how an interruption ends the process.
 
-Whatever happens to the streams, the exit status is that of the table in FIELDS.md, and stdout
-contains either one whole object or nothing.
+Whatever happens to the streams, FIELDS.md has the exit status in a table, and stdout contains
+either one whole object or nothing.
 """
 
 from __future__ import annotations
@@ -161,6 +161,15 @@ class Terminal(StreamsTest):
         self.assertTrue(text.startswith('{\n  "status": "ok",\n'))
         for word in ("--format text", "jq", "--top"):
             self.assertIn(word, hint)
+
+    def test_page_on_a_terminal_prints_one_line(self) -> None:
+        out = self.folder / "step.html"
+        said, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(out))
+        self.assertEqual(said, f"wrote {out} ({out.stat().st_size / 2**20:.1f} MiB)\n")
+        said, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(self.folder))
+        self.assertIn('"reason": "cant_write"', said)
+        said, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(out), "--format=json")
+        self.assertIn('"status": "ok"', said)
 
     def test_text_on_a_terminal_has_no_hint(self) -> None:
         said, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
