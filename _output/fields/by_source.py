@@ -2,9 +2,9 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import Lead, StepFields, Totals
-from _output.fields.rows import DtypeFields, GroupFields, GroupTail, InLoop, LeftOut
-from _output.fields.units import Bytes, Count, Flops, Picoseconds
+from .common import Lead, StepFields, Totals
+from .rows import DtypeFields, GroupFields, GroupTail, InLoop, LeftOut
+from .units import Bytes, Count, Flops, Picoseconds
 
 ListedKind = Literal["compute", "data_move", "comm"]
 
@@ -58,7 +58,7 @@ class Group(GroupFields, DtypeFields, InLoop):
 
 class OwnTotals(TypedDict):
     n_groups_total: Count
-    """Number of groups, including those that `--top` leaves out."""
+    """Number of all groups, including groups that `--top` leaves out."""
     left_out_ps: LeftOut
     """Time other than math that is not in any group; see `--include-data-move` and
     `--include-comm`."""

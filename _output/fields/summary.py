@@ -2,9 +2,9 @@
 
 from typing import TypedDict
 
-from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import Durations, Gap, GroupFields, GroupTail, PeriodFields, RecomputeTotal
-from _output.fields.units import (
+from .common import Lead, StepAnswer
+from .rows import Durations, Gap, GroupFields, GroupTail, PeriodFields, RecomputeTotal
+from .units import (
     Count,
     Kind,
     KindOrContainer,
@@ -182,7 +182,7 @@ class Fields(RecomputeTotal, PeriodFields):
     idle_gaps: list[Gap]
     """The ten longest gaps without a leaf op, longest first."""
     steps: list[Step]
-    """Every step of the trace; empty if there is none."""
+    """Every step of the trace; empty if the trace has no steps."""
 
 
 class Answer(Lead, StepAnswer, Fields):

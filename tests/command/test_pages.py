@@ -123,7 +123,7 @@ class Tables(unittest.TestCase):
         described = re.findall(r"^- \*\*`(\w+)`\*\*", GUIDE, re.MULTILINE)
         self.assertEqual(sorted(described), sorted(get_args(CauseName)))
 
-    def test_tables_of_remedies_are_those_of_the_program(self) -> None:
+    def test_tables_of_remedies_equal_those_of_the_program(self) -> None:
         self.assertIn(f"\n{remedies.table_of_findings()}\n", FIELDS)
         self.assertIn(f"\n{remedies.table_of_idle_time()}\n", PAGES["GUIDE.md"])
 
@@ -254,7 +254,9 @@ class Files(unittest.TestCase):
         named = set(re.findall(r'^"(.*?)" = "compute_breakdown/', packed, re.MULTILINE))
         rooms = {"_analysis", "_modes", "_output", "_pipeline", "_proto"}
         modules = {path.name for path in ROOT.glob("*.py")}
-        self.assertEqual(named, modules | rooms | {"SKILL.md", "GUIDE.md", "FIELDS.md"})
+        package = {"installed/package.py", "installed/py.typed"}
+        pages = {"SKILL.md", "GUIDE.md", "FIELDS.md"}
+        self.assertEqual(named, modules | rooms | package | pages)
 
     def test_version_has_an_entry_in_the_changelog(self) -> None:
         self.assertIn(f"\n## [{compute_breakdown.__version__}]", CHANGELOG)
