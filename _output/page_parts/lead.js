@@ -11,8 +11,10 @@ function head() {
     element("span", {}, "captured ", captureDate()),
   );
   const clocks = { device: "the device's", trace: "the trace's", mixed: "mixed" };
+  const { chip, chip_is_assumed } = ANSWERS.bottleneck;
   const facts = [
     ["device", nameElement(`${PAGE.device}${PAGE.device_type ? `, ${PAGE.device_type}` : ""}`)],
+    ...(chip_is_assumed ? [["chip", `unknown, ${chip} assumed (--chip)`]] : []),
     ["step", nameElement(PAGE.step_name === null ? name : `${name} (index ${PAGE.step_id})`, 60)],
     ["program", PAGE.program.name === null ? figure("number", null, "the trace names no program") : nameElement(PAGE.program.name, 48)],
     ["clock", clocks[PAGE.clock] ?? readable(PAGE.clock)],

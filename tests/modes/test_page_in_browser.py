@@ -501,6 +501,8 @@ class OtherPages(InBrowser):
         self.assertIn("No line has known flops, bytes and peak", page)
         self.assertIn("No kernel ran in this step", page)
         self.assertIn("?", page)
+        facts = self.tab.value("document.querySelector('#facts').innerText")
+        self.assertIn("unknown, v7x assumed (--chip)", facts)
         self.show_page(trace([op("a", "copy", 0, 5)]))
         self.assertIn("The trace marks no steps", self.tab.value("document.body.innerText"))
         # This step has no duration.
