@@ -51,12 +51,12 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
-import _peaks
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Request
 from _pipeline.names import with_suggestion
 from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, unreadable
 from _pipeline.option_values import (
     FORM_OPTIONS,
+    PEAK_ARGUMENTS,
     TO_COST,
     TO_COUNT,
     TO_DEPTH,
@@ -68,7 +68,6 @@ from _pipeline.option_values import (
     TO_WHOLE,
     contradictions_in,
     form_among,
-    peak_of,
     plane_of,
     refusal_of_argument,
 )
@@ -166,12 +165,7 @@ def of_step(
     return Mode(name, purpose, (*STEP_OPTIONS, *options), example, is_of_step=True, anyway=anyway)
 
 
-PEAK_OPTIONS = (
-    "--chip",
-    *(f"--peak-tflops-{dtype}" for dtype in _peaks.DTYPES),
-    "--peak-hbm-gibps",
-)
-
+PEAK_OPTIONS = tuple(PEAK_ARGUMENTS)
 TOKEN_OPTIONS = ("--tokens", "--flops-per-token", "--params", "--n-devices")
 
 MODES = (
@@ -253,6 +247,12 @@ MODES = (
         "the answers of the modes above in one HTML file, for people",
         ("--out",),
         "--out step.html",
+    ),
+    of_step(
+        "export",
+        "the step as an SQLite database, for questions that no mode answers",
+        ("--out", *PEAK_OPTIONS, "--kernel-cost"),
+        "--out step.db",
     ),
     Mode(
         "record",
@@ -366,28 +366,7 @@ OPTIONS: dict[str, Json] = {
     "--include-comm": {"action": "store_true", "help": "also rank or list communication"},
     "--include-data-move": {"action": "store_true", "help": "also list data movement"},
     "--no-comm-stalls": {"action": "store_true", "help": "leave out waits for communication"},
-    "--chip": {
-        "choices": [*_peaks.CHIPS, _peaks.PROFILE_CHIP],
-        "help": "chip of the peak rates; profile takes the peaks that the trace gives"
-        f" (default: the chip of the trace, else {_peaks.DEFAULT_CHIP})",
-    },
-    **{
-        f"--peak-tflops-{dtype}": {
-            "dest": "peaks",
-            "metavar": "X",
-            "type": peak_of(dtype),
-            "action": "append",
-            "help": f"override the {dtype} peak",
-        }
-        for dtype in _peaks.DTYPES
-    },
-    "--peak-hbm-gibps": {
-        "dest": "peaks",
-        "metavar": "X",
-        "type": peak_of("hbm_gibps"),
-        "action": "append",
-        "help": "override the HBM peak, in GiB/s",
-    },
+    **PEAK_ARGUMENTS,
     "--plane": {
         "metavar": "NAME",
         "help": "count all events of one plane, by its name or the number of a TPU",
@@ -435,7 +414,7 @@ OPTIONS: dict[str, Json] = {
         "metavar": "FILE",
         "help": "text that sets XLA flags, such as a launch script; shows the effects of flags",
     },
-    "--out": {"metavar": "FILE", "help": "path of the page (required)"},
+    "--out": {"metavar": "FILE", "help": "path of the file to write (required)"},
     "--kernel-cost": {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
         "type": TO_COST,

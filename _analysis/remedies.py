@@ -177,6 +177,15 @@ CAUSES: dict[str, str] = {
     "collective_in_loop, same data": (
         "Run the collective before the loop and pass its result in, if memory allows."
     ),
+    "collective_in_loop, both": (
+        "Gather the weights before the loop and take gradients of the gathered ones, add up local "
+        "gradients in the loop, and reduce them once after it, if memory allows."
+    ),
+    "kernel_waits_for_input": (
+        "Use larger blocks, so that there is more math for each byte that is copied, or more "
+        "buffers (pipeline_mode=pl.Buffered(3)), so that copies start earlier. Or move fewer "
+        "bytes: a narrower dtype, or blocks that stay in VMEM between grid steps."
+    ),
     "large_intermediate, reduced": (
         "Reduce before writing: compute only the elements that are used, for example logsumexp "
         "less the picked logit instead of log_softmax, or work on chunks."
@@ -187,6 +196,10 @@ CAUSES: dict[str, str] = {
     "layout_change": (
         "Write the ops around this line so that both use the same order of dimensions: avoid "
         "transposes, and reshapes that split or interleave the last dimension."
+    ),
+    "layout_change, flat": (
+        "Keep the arrays as they are: apply the collective or the update to each with "
+        "jax.tree.map. The compiler combines small collectives itself."
     ),
     "not_donated": (
         "Pass donate_argnums or donate_argnames to jax.jit for arguments that are not used after "
@@ -231,6 +244,16 @@ CAUSES: dict[str, str] = {
         "Split the weight by the dimension that it shares with the activations as they are split, "
         'for example P("tp", "fsdp") for the second matmul of an MLP, or constrain the '
         "activations before this line (with_sharding_constraint, in_specs)."
+    ),
+    "slow_device": (
+        "Share the work of this line evenly among devices (tokens per expert, sequence lengths, "
+        "uneven shards). If all lines are slower by one factor (uniform_pct of --mode spread), the "
+        "chip is slow: replace it."
+    ),
+    "resharding, two dimensions": (
+        "Look near these lines for a with_sharding_constraint, in_specs or parameter spec that "
+        "keeps the matmul from being split like its weight. If all devices are meant to gather "
+        "whole weights, split these along one dimension by both mesh axes."
     ),
     "synchronous_collective": (
         "Set {flags} to true in the compiler's options, or look for what switches this off."

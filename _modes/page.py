@@ -7,8 +7,6 @@ the answers as JSON, and scripts that draw them.
 from __future__ import annotations
 
 import json
-import os
-from contextlib import suppress
 from heapq import nlargest
 
 from _analysis.ledger import ledger_of
@@ -31,6 +29,7 @@ from _modes.summary import summary
 from _output.leads.lead import headline_of
 from _output.page import html_of
 from _pipeline.no_answer import NoAnswer
+from _pipeline.out_file import replacing
 from _pipeline.texts import cut_texts
 
 TYPE_CHECKING = False
@@ -99,7 +98,8 @@ def page(step: Step, context: Context, *, out: str) -> Fields:
     encoded, notes = fitted(data)
     context.warn(*notes)
     html = html_of(encoded)
-    write(out, html)
+    with replacing(out) as path, open(path, "wb") as file:
+        file.write(html)
     return {"out": out, "bytes": len(html), "parts": parts}
 
 
@@ -194,7 +194,7 @@ def op_row(op: Op, name: str) -> StripOp:
 
 
 # ----------------------------------------------------------------------------------------------
-# The file
+# Limits
 
 
 def fitted(data: PageData) -> tuple[str, list[str]]:
@@ -264,23 +264,3 @@ def around_picked(steps: Sequence[Mapping[str, object]], n: int) -> range:
     picked = next((i for i, step in enumerate(steps) if "picked" in step), 0)
     first = max(0, min(picked - n // 2, len(steps) - n))
     return range(first, first + n)
-
-
-def write(out: str, html: bytes) -> None:
-    """Write the page completely or not at all: write a temporary file in the same folder, then
-    rename that file."""
-    target = os.path.realpath(out)
-    half = os.path.join(os.path.dirname(target), f".page-{os.getpid()}.part")
-    try:
-        if os.path.exists(target) and not os.path.isfile(target):
-            raise NoAnswer(
-                "cant_write", detail=f"--out {out} is not a regular file; give another name"
-            )
-        with open(half, "xb") as file:
-            file.write(html)
-        os.replace(half, target)
-    except OSError as error:
-        raise NoAnswer("cant_write", detail=f"{out}: {error.strerror}") from None
-    finally:
-        with suppress(OSError):
-            os.unlink(half)

@@ -14,6 +14,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, is_typeddict
 
 from _output.declared import Field, absent_of, answer_of, bases_of, doc_of, fields_of
+from _output.export_tables import TABLES
 from _output.fields import common
 
 TEMPLATE = Path(__file__).with_name("fields_template.md")
@@ -47,6 +48,8 @@ class Page:
 
     def section(self, name: str) -> str:
         """Return the tables for a marker of the template."""
+        if name == "export_tables":
+            return f"```sql\n{TABLES}```"
         if name == "shared":
             return "\n\n".join(self.shared_tables())
         for declared, anchor in SECTIONS.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 from _pipeline.clocks import ON_DEVICE, shifts_nearby
@@ -71,6 +72,26 @@ class Causes:
         return self._by_cause(
             [sum(gaps.within(*stretch) for stretch in cover) for cover in self._covers]
         )
+
+    def stretches(self) -> Iterator[tuple[int, int, str]]:
+        """Yield start, end and cause of each stretch of idle time, in order of time."""
+        upcoming = [chain(cover, [(AFTER_ALL, AFTER_ALL)]) for cover in self._covers]
+        current = [next(spans) for spans in upcoming]
+        for time, end_of_gap in self._gaps:
+            start = time
+            while start < end_of_gap:
+                end = end_of_gap
+                # The last cover has no end within the step, so one of the covers has the start.
+                for i, cause in enumerate(CAUSES):
+                    while current[i][1] <= start:
+                        current[i] = next(upcoming[i])
+                    first, last = current[i]
+                    if first <= start:
+                        end = min(end, last)
+                        yield start, end, cause
+                        break
+                    end = min(end, first)
+                start = end
 
     def _by_cause(self, cumulative: Iterable[int]) -> dict[str, int]:
         before = 0

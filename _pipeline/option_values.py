@@ -155,8 +155,34 @@ FORM_OPTIONS: dict[str, Json] = {
         "help": "in text and Markdown of by_op, list ops one by one that differ only in numbers",
     },
 }
-# `record` is machine-readable only and `page` is HTML; neither has text output.
-WITHOUT_TEXT = ("record", "page")
+PEAK_ARGUMENTS: dict[str, Json] = {
+    "--chip": {
+        "choices": [*_peaks.CHIPS, _peaks.PROFILE_CHIP],
+        "help": "chip of the peak rates; profile takes the peaks that the trace gives"
+        f" (default: the chip of the trace, else {_peaks.DEFAULT_CHIP})",
+    },
+    **{
+        f"--peak-tflops-{dtype}": {
+            "dest": "peaks",
+            "metavar": "X",
+            "type": peak_of(dtype),
+            "action": "append",
+            "help": f"override the {dtype} peak",
+        }
+        for dtype in _peaks.DTYPES
+    },
+    "--peak-hbm-gibps": {
+        "dest": "peaks",
+        "metavar": "X",
+        "type": peak_of("hbm_gibps"),
+        "action": "append",
+        "help": "override the HBM peak, in GiB/s",
+    },
+}
+# Records are for programs, and the modes in WRITING write a file of another form. The values of
+# WRITING are examples of names.
+WRITING = {"page": "step.html", "export": "step.db"}
+WITHOUT_TEXT = ("record", *WRITING)
 
 
 def contradictions_in(mode: str, given: Json) -> Iterator[str]:
@@ -165,12 +191,12 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
         yield "--step and --step-id exclude each other: give only one"
     if mode == "compare" and "baseline" not in given:
         yield "--mode compare requires --baseline PROFILE, the capture before the change"
-    if mode == "page" and "out" not in given:
-        yield "--mode page requires --out FILE, the path of the page"
+    if mode in WRITING and "out" not in given:
+        yield f"--mode {mode} requires --out FILE, such as {WRITING[mode]}"
     if given.get("out") == "-":
         yield "--out must be a file, got '-'; stdout is used for the JSON answer"
     if is_trace(given.get("out", "")):
-        yield f"--out {given['out']} would overwrite a trace; give a name such as step.html"
+        yield f"--out {given['out']} would overwrite a trace; give a name such as {WRITING[mode]}"
     if given["profile"] == given.get("baseline") == "-":
         yield "PROFILE and --baseline are both -, but there is only one stdin; give a file for one"
     if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:

@@ -267,6 +267,7 @@ ALL_OPTIONS = {
     "kernel": ["--top=3", "--peak-tflops-fp32=70"],
     "program": ["--top=0", f"--flags={FLAG_FILE}"],
     "page": [],
+    "export": ["--peak-tflops-fp32=70"],
     "record": ["--steps=1:"],
     "compare": ["--top=3"],
     "spread": ["--top=1"],
@@ -284,6 +285,7 @@ def answers() -> list[Json]:
         needed = {
             "compare": ["--baseline", str(BEFORE)],
             "page": ["--out", f"{folder.name}/step.html"],
+            "export": ["--out", f"{folder.name}/step.db"],
         }.get(mode, [])
         for options in ([], ALL_OPTIONS[mode]) if ALL_OPTIONS[mode] else ([],):
             found.append(demo(mode, *needed, *options))

@@ -86,8 +86,8 @@ def print_table(title: str, path: str) -> None:
     floors = [measure(*floor)]
     for mode in ask(MODES).split():
         command: tuple[str, ...] = (str(ROOT / "compute_breakdown.py"), path, "--mode", mode)
-        if mode == "page":
-            command += ("--out", f"{path}.html")
+        if mode in ("page", "export"):
+            command += ("--out", f"{path}.{mode}")
         measure(*command)
         turns = [(measure(*floor), measure(*command)) for _ in range(ROUNDS)]
         floors += [of_floor for of_floor, _ in turns]

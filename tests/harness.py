@@ -36,9 +36,9 @@ TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
 OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
 PALLAS = PROFILES / "v6e-pallas-kernel.xplane.pb"
 ALL_MODES = tuple(mode.name for mode in compute_breakdown.MODES)
-# Modes of one step; MODES excludes the page, which combines other modes and has its own tests.
+# Modes of one step; MODES excludes modes that write a file, which have their own tests.
 STEP_MODES = tuple(mode.name for mode in compute_breakdown.MODES if "--step" in mode.options)
-MODES = tuple(mode for mode in STEP_MODES if mode != "page")
+MODES = tuple(mode for mode in STEP_MODES if mode not in ("page", "export"))
 # Modes that need no program in the trace.
 MODES_OF_TRACE = tuple(mode for mode in MODES if mode not in ("memory", "program"))
 

@@ -159,7 +159,7 @@ class Imports(unittest.TestCase):
     def test_each_kind_of_import_is_found(self) -> None:
         """Each import is written in a different way."""
         for of, by, is_for_types in (
-            ("_peaks", SCRIPT, False),
+            ("_peaks", "_pipeline.option_values", False),
             ("_analysis.report", SCRIPT, False),  # The import is in a function.
             (
                 "_pipeline.frames",

@@ -23,8 +23,8 @@ SOURCES = (
 WITHOUT_MESSAGES = ("_pb2.py", "vocabulary.py")
 # A string with fewer words is a name or a part of a message.
 LEAST_WORDS = 3
-# Functions and methods with strings that are not messages but names or patterns.
-NO_MESSAGE_IN = ("split", "compile", "sub", "match", "fullmatch")
+# Functions and methods with strings that are not messages but names, patterns or SQL.
+NO_MESSAGE_IN = ("split", "compile", "sub", "match", "fullmatch", "execute", "executemany")
 
 
 def all_messages() -> Iterator[str]:

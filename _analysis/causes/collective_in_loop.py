@@ -13,7 +13,8 @@ which the outer loop adds up.
 
 Likely is a collective in a loop whose operands are the same in each round: a weight that is
 gathered again for each microbatch, also if a loop over layers is in between. Gathering it once,
-before the loop, takes memory.
+before the loop, takes memory. A loop can do both, with the weights and their gradients: there is
+one row for each loop, which is seen if most of its time is in an accumulation.
 """
 
 from __future__ import annotations
@@ -58,21 +59,24 @@ _COUNTERS = ("s32", "u32", "s64")
 _CONSTANT = frozenset(("constant", "iota", "replica-id", "partition-id"))
 
 
-class _Row(NamedTuple):
-    loop: Instruction
-    confidence: Confidence
+class _Repeated(NamedTuple):
+    """The collectives that a loop repeats: what it adds up, and what is the same in each round."""
+
+    summed: list[Executions]
+    same: list[Executions]
 
 
 def find(of: StepProgram) -> list[Cause]:
-    rows: dict[_Row, list[Executions]] = {}
+    rows: dict[Instruction, _Repeated] = {}
     for executions in of.collectives:
         # A collective of little time can only add to a row, never make one.
         if executions.total * 20 < of.floor or executions.op.instruction is None:
             continue
-        found = _repeated_by(executions.op.instruction)
-        if found:
-            rows.setdefault(_Row(*found), []).append(executions)
-    return [cause for row, members in rows.items() if (cause := _cause(of, row, members))]
+        if found := _repeated_by(executions.op.instruction):
+            loop, confidence = found
+            row = rows.setdefault(loop, _Repeated([], []))
+            (row.summed if confidence == SEEN else row.same).append(executions)
+    return [cause for loop, row in rows.items() if (cause := _cause(of, loop, row))]
 
 
 def _repeated_by(collective: Instruction) -> tuple[Instruction, Confidence] | None:
@@ -189,32 +193,42 @@ def _is_handed_on(state: Instruction, element: int) -> bool:
     return Value(state, (element,)) in walk.passed and not walk.stopped
 
 
-def _cause(of: StepProgram, row: _Row, members: list[Executions]) -> Cause | None:
-    trips = of.trips(row.loop)
+def _cause(of: StepProgram, loop: Instruction, row: _Repeated) -> Cause | None:
+    trips = of.trips(loop)
     if trips is None or trips < 2:
         return None
+    members = [*row.summed, *row.same]
     exposed = total_of(members)
     gain = exposed * (trips - 1) // trips
     place = place_of_longest(members)
-    by_name = group_by(members, collective_name_of)
-    counts = [plural(group.n, name or "collective") for name, group in by_name.items()]
-    runs = (
-        f"A loop of {trips} rounds runs {listed(counts)} (most time at {line_says(place)}, "
-        f"{duration(exposed)} exposed)"
-    )
-    saved = f"would save {duration(gain)} ({percent_of(gain, of.step)} of the step)"
-    if row.confidence == SEEN:
-        says = f"{runs} and only adds up the results. Reducing the sum once, after it, {saved}."
-        helps = CAUSES["collective_in_loop, summed"]
-    else:
-        says = f"{runs} on the same data in each round. Running them once, before it, {saved}."
-        helps = CAUSES["collective_in_loop, same data"]
+    is_summed, is_same = bool(row.summed), bool(row.same)
+    parts = [_counts(row.summed) + " and only adds up the results"] if is_summed else []
+    if is_same:
+        parts.append(_counts(row.same) + " on the same data in each round")
+    once = {
+        (True, False): "Reducing the sum once, after it,",
+        (False, True): "Running them once, before it,",
+        (True, True): "Reducing the sums once, after it, and running the others once, before it,",
+    }[is_summed, is_same]
+    helps = {
+        (True, False): CAUSES["collective_in_loop, summed"],
+        (False, True): CAUSES["collective_in_loop, same data"],
+        (True, True): CAUSES["collective_in_loop, both"],
+    }[is_summed, is_same]
     return Cause(
         NAME,
         gain,
-        says,
+        f"A loop of {trips} rounds runs {', and '.join(parts)}: {duration(exposed)} exposed, most "
+        f"of it at {line_says(place)}. {once} would save {duration(gain)} "
+        f"({percent_of(gain, of.step)} of the step).",
         helps,
-        row.confidence,
-        Evidence(members, collective=only(by_name), trips=trips),
+        # What is the same in each round may be gathered again to save memory.
+        SEEN if 2 * total_of(row.summed) >= exposed else LIKELY,
+        Evidence(members, collective=only(group_by(members, collective_name_of)), trips=trips),
         *place,
     )
+
+
+def _counts(members: list[Executions]) -> str:
+    by_name = group_by(members, collective_name_of)
+    return listed([plural(group.n, name or "collective") for name, group in by_name.items()])

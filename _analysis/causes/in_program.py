@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from _analysis.causes import (
     collective_in_loop,
+    flat_array,
     large_intermediate,
     larger_array,
     layout_change,
+    needless_whole,
     not_donated,
     one_hot_matmul,
     resharding,
@@ -25,18 +27,21 @@ if TYPE_CHECKING:
 
 def causes_in_program(of: StepProgram) -> list[Cause]:
     in_loops = collective_in_loop.find(of)
-    resharded = resharding.find(of)
     one_hot = one_hot_matmul.find(of)
+    resharded = resharding.find(of)
+    resharded += larger_array.find(of, _executions_of(one_hot))
+    resharded += needless_whole.find(of, _executions_of(resharded))
+    flat = flat_array.find(of)
     seen = _executions_of(cause for cause in (*in_loops, *resharded) if cause.confidence == SEEN)
     return [
         *in_loops,
         *widened_dtype.find(of),
         *resharded,
-        *larger_array.find(of, _executions_of(one_hot)),
         *one_hot,
         *large_intermediate.find(of),
         *synchronous_collective.find(of, seen),
-        *layout_change.find(of, _executions_of(resharded)),
+        *flat,
+        *layout_change.find(of, _executions_of((*resharded, *flat))),
         *not_donated.find(of),
     ]
 

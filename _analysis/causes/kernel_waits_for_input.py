@@ -13,6 +13,7 @@ from __future__ import annotations
 from _analysis.causes.cause import SEEN, Cause, Evidence
 from _analysis.causes.sentences import duration, line_says, percent_of
 from _analysis.causes.step_program import place_of_longest, total_of
+from _analysis.remedies import CAUSES
 from _pipeline.groups import percent
 
 TYPE_CHECKING = False
@@ -28,12 +29,12 @@ NAME: Final = "kernel_waits_for_input"
 
 def find(step: Step, inside: Inside) -> list[Cause]:
     members: dict[str, list[Executions]] = {}
-    for each in step.leaves:
-        if each.metadata_id in inside.of_kernel:
-            members.setdefault(each.op.kernel or "", []).append(each)
+    for executions in step.leaves:
+        if executions.metadata_id in inside.of_kernel:
+            members.setdefault(executions.op.kernel or "", []).append(executions)
     causes = []
     for kernel, of_kernel in members.items():
-        regions = inside.of(each.metadata_id for each in of_kernel)
+        regions = inside.of(executions.metadata_id for executions in of_kernel)
         if regions and regions.waiting:
             causes.append(_cause(step, kernel, of_kernel, regions))
     return causes
@@ -49,9 +50,7 @@ def _cause(step: Step, kernel: str, members: list[Executions], regions: Regions)
         f"The kernel {kernel} ({line_says(place)}) waits for copies for {duration(waiting)} of its"
         f" {duration(total)} ({percent(waiting, total) or 0:.1f} %{body}), which is"
         f" {percent_of(waiting, step)} of the step.",
-        "Use larger blocks, so that there is more math for each byte that is copied, or more"
-        " buffers (pipeline_mode=pl.Buffered(3)), so that copies start earlier; or move fewer"
-        " bytes: a narrower dtype, blocks that stay in VMEM between grid steps.",
+        CAUSES[NAME],
         SEEN,
         Evidence(members),
         *place,

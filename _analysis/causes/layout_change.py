@@ -5,8 +5,9 @@
 
 The op before and the op after want different orders of dimensions or tiles in memory, so the
 compiler puts a copy between them, which moves all bytes twice and computes nothing. It is seen
-where a synchronous copy or transpose has another layout than its operand. Copies that belong to a
-change of shardings are left to that cause. There is one row for each line.
+where a synchronous copy or transpose has another layout than its operand, also where a fusion does
+nothing else, and where a reshape runs at all: the others are free. Copies that belong to a change
+of shardings are left to that cause. There is one row for each line.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from _proto.hlo.program import Instruction
 
 NAME: Final = "layout_change"
+_REORDERING = frozenset(("copy", "transpose", "reshape"))
+_ONLY_LAYOUT = _REORDERING | {"bitcast", "parameter"}
 
 
 def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
@@ -48,9 +51,12 @@ def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
 
 
 def _changes_layout(copy: Instruction) -> bool:
-    if copy.opcode not in ("copy", "transpose"):
-        return False
-    source = operand(copy, 0)
+    if copy.opcode == "fusion":
+        inside = {instruction.opcode for instruction in copy.inside()}
+        return inside <= _ONLY_LAYOUT and not inside.isdisjoint(_REORDERING)
+    if copy.opcode == "reshape":
+        return True
+    source = operand(copy, 0) if copy.opcode in _REORDERING else None
     return source is not None and source.layout != copy.layout
 
 

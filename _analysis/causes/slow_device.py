@@ -15,6 +15,7 @@ from typing import NamedTuple
 from _analysis.causes.cause import LIKELY, SEEN, Cause, Evidence
 from _analysis.causes.sentences import duration, percent_of, short
 from _analysis.causes.step_program import Place, place_of
+from _analysis.remedies import CAUSES
 from _analysis.report import program_id_of
 from _pipeline.vocabulary import COMM
 
@@ -109,25 +110,22 @@ def cause_of(step: Step, slow: Slow) -> Cause:
     longest = max(at_line, key=lambda executions: executions.total, default=None)
     place = place_of(longest.op) if longest else Place(slow.line, None, None)
     says = (
-        f"{slow.device} has the largest load in {slow.n_slowest} of {slow.n_steps} steps: without"
-        f" communication {duration(slow.load)}, {duration(slow.gain)}"
-        f" ({percent_of(slow.gain, step)} of the step) more than the next device."
+        f"{slow.device} has the largest load in {slow.n_slowest} of {slow.n_steps} steps: without "
+        f"communication {duration(slow.load)}, {duration(slow.gain)} "
+        f"({percent_of(slow.gain, step)} of the step) more than the next device"
     )
     if slow.line:
         says += (
-            f" It takes {duration(slow.excess)} longer than {slow.median_device} at"
-            f" {short(slow.line)}."
+            f". It takes {duration(slow.excess)} longer than {slow.median_device} at "
+            f"{short(slow.line)}"
         )
     is_sure = slow.n_steps >= FEWEST_STEPS
-    if not is_sure:
-        says += f" In fewer than {FEWEST_STEPS} steps this can be chance."
+    says += "." if is_sure else f" (in fewer than {FEWEST_STEPS} steps this can be chance)."
     return Cause(
         NAME,
         slow.gain,
         says,
-        "Share the work of this line evenly among devices (tokens per expert, sequence lengths,"
-        " uneven shards); if all lines are slower by one factor (uniform_pct of --mode spread), the"
-        " chip is slow: replace it.",
+        CAUSES[NAME],
         SEEN if is_sure else LIKELY,
         Evidence(at_line, device=slow.device),
         *place,

@@ -15,6 +15,13 @@ result back reaches no dot.
 A convert with the stack of the op that takes it is an implicit promotion: that is seen. An explicit
 cast may be intended: that is likely. If the value of one line makes the other operand of a second
 line f32, the second is a symptom.
+
+    return norm(x.astype(f32)) * scale + bias       # f32, and the weights are cast to bf16
+
+Compilers drop a convert that follows another, so a program may have none that widens. Then a matmul
+of an f32 by a bf16 operand tells that values are wide, since programs that narrow all operands have
+no such matmul. The line is the one with the f32 elementwise ops before most matmuls of the forward
+pass: that is likely.
 """
 
 from __future__ import annotations
@@ -27,6 +34,7 @@ from _analysis.causes.graph import (
     Value,
     consumers,
     is_layout,
+    origins,
     reach,
 )
 from _analysis.causes.sentences import duration, percent_of, short
@@ -130,7 +138,57 @@ def find(of: StepProgram) -> list[Cause]:
         for widening in widenings
         if not any(other.makes(widening) for other in widenings if other is not widening)
     ]
-    return [cause for cause in causes if cause]
+    found = [cause for cause in causes if cause]
+    if found:
+        return found
+    mixed = _before_mixed_matmuls(of, wide)
+    cause = _cause(of, mixed, wide) if mixed else None
+    return [cause] if cause else []
+
+
+def _before_mixed_matmuls(of: StepProgram, wide: _Wide) -> _Widening | None:
+    """Return the f32 values before most matmuls, if a matmul has one wide and one narrow operand.
+
+    The compiler narrows operands of the other matmuls by converts without a name.
+    """
+    dots = [instruction for instruction in of.program.instructions() if instruction.opcode in DOTS]
+    if not any(_is_mixed(dot) for dot in dots):
+        return None
+    sources: dict[str, set[Instruction]] = {}
+    n_dots: dict[str, int] = {}
+    for dot in dots:
+        if dot.op_name and "transpose(" not in dot.op_name:
+            for operand in dot.operands[:2]:
+                found = [here for here in _computed_from(operand) if wide.has(here)]
+                lines = {own_line_of(here, of.is_own) for here in found} - {None}
+                for line in filter(None, lines):
+                    n_dots[line] = n_dots.get(line, 0) + 1
+                    sources.setdefault(line, set()).update(found)
+    if not n_dots:
+        return None
+    line = max(n_dots, key=n_dots.__getitem__)
+    return _Widening(line, sorted(sources[line], key=lambda here: here.name), wide)
+
+
+def _is_mixed(dot: Instruction) -> bool:
+    arrays = [array for operand in dot.operand_arrays[:2] for array in operand or ()]
+    is_wide = any(a.dtype == _WIDE and a.n_elements >= _MIN_ELEMENTS for a in arrays)
+    return is_wide and any(a.dtype in _NARROW for a in arrays)
+
+
+def _computed_from(operand: Instruction) -> list[Instruction]:
+    """Return the elementwise ops of the user that make an operand."""
+
+    def passes(value: Value) -> bool:
+        here = value.instruction
+        return _only_moves(here) or (here.opcode == "convert" and not here.op_name)
+
+    values = origins(Value(operand), passes)
+    return [
+        value.instruction
+        for value in values
+        if value.instruction.opcode in ELEMENTWISE and value.instruction.op_name
+    ]
 
 
 def _is_widening(convert: Instruction) -> bool:
@@ -232,11 +290,15 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     gain = total // 2
     dots, line = widening.dots, widening.line
     convert, join, is_implicit = widening.first
-    source = _source_text(convert)
+    is_convert = convert.opcode == "convert"
+    source = _source_text(convert) if is_convert else convert.shape
     where = short(line) if line else "an unknown line"
     after = f"{len(dots)} matmuls" if dots else "its kernels"
-    confidence: Confidence = SEEN if is_implicit else LIKELY
-    if is_implicit:
+    confidence: Confidence = SEEN if is_convert and is_implicit else LIKELY
+    if not is_convert:
+        what = f"{where} computes {source} for matmuls with narrower weights"
+        helps = CAUSES["widened_dtype, cast"]
+    elif is_implicit:
         what = f"{where} combines {source} with an f32 operand ({join.opcode})"
         helps = CAUSES["widened_dtype, promotion"]
     else:
@@ -250,7 +312,7 @@ def _cause(of: StepProgram, widening: _Widening, wide: _Wide) -> Cause | None:
     if kernels:
         says += f" and a part of {duration(kernels)} in kernels that read f32"
     if confidence == LIKELY:
-        says += ", unless the explicit cast is intended"
+        says += ", unless " + ("the explicit cast" if is_convert else "f32") + " is intended"
     owner = of.executed(convert)
     scope = owner.op.scope.name if owner and owner.op.scope else None
     return Cause(

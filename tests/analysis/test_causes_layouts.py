@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 from tests.analysis.small_programs import Json, causes
-from tests.builders.hlo_proto import Op, Shape, listed_groups, op
+from tests.builders.hlo_proto import Op, Shape, array, listed_groups, op
 from tests.builders.xspace import op as event
 
 ROWS, COLUMNS = (Shape("f32", (8, 128), minor_to_major=order) for order in ((1, 0), (0, 1)))
@@ -116,3 +116,68 @@ class LayoutChanges(unittest.TestCase):
     def test_copy_to_the_same_layout_is_not_reported(self) -> None:
         ran = [event("copy.1", "data formatting", 0, 100)]
         self.assertEqual(causes({"main": main("x", before=ROWS)}, ran), [])
+
+    @staticmethod
+    def of_fusion(*opcodes: str) -> list[Json]:
+        """Return the causes for a fusion of a chain of ops."""
+        chain = zip(opcodes, ("p", *opcodes), strict=False)
+        inside = [
+            op("p", "parameter", shape=ROWS),
+            *(op(opcode, opcode, source, shape=COLUMNS) for opcode, source in chain),
+        ]
+        program = {
+            "fused": inside,
+            "main": [
+                op("x", "parameter", shape=ROWS),
+                op("f", "fusion", "x", shape=COLUMNS, line="model.py:3", calls=["fused"]),
+            ],
+        }
+        return causes(program, [event("f", "loop fusion", 0, 100)])
+
+    def test_fusion_that_only_moves_counts(self) -> None:
+        (row,) = self.of_fusion("bitcast", "transpose")
+        self.assertEqual((row["cause"], row["gain_ps"]), ("layout_change", 100))
+
+    def test_fusion_that_computes_does_not(self) -> None:
+        self.assertEqual(self.of_fusion("transpose", "negate"), [])
+
+    def test_reshape_that_runs_is_a_copy(self) -> None:
+        program = [op("x", "parameter"), op("r", "reshape", "x", line="model.py:3")]
+        (row,) = causes({"main": program}, [event("r", "data formatting", 0, 100)])
+        self.assertEqual((row["cause"], row["gain_ps"]), ("layout_change", 100))
+
+
+class FlatArrays(unittest.TestCase):
+    @staticmethod
+    def found(*, cut: str = "slice", n: int = 1 << 20, reader: str = "multiply") -> list[Json]:
+        """Return the causes where two arrays are joined, scaled by a `reader` and cut apart."""
+        part, flat = array("f32", 8, n // 16), array("f32", n)
+        program = [
+            op("x", "parameter", shape=part),
+            op("y", "parameter", shape=part, number=1),
+            op("joined", "concatenate", "x", "y", shape=flat, line="train.py:6"),
+            op("scaled", reader, "joined", "joined", shape=flat, line="train.py:7"),
+            op("first", cut, "scaled", shape=part, line="train.py:8"),
+        ]
+        ran = [
+            event("joined", "data formatting", 0, 100),
+            event("scaled", "loop fusion", 100, 50),
+            event("first", "data formatting", 200, 30),
+        ]
+        return [row for row in causes({"main": program}, ran) if "flat one" in row["says"]]
+
+    def test_ops_that_join_and_cut_a_flat_array_are_one_row(self) -> None:
+        (row,) = self.found()
+        self.assertEqual((row["cause"], row["confidence"]), ("layout_change", "likely"))
+        self.assertEqual((row["gain_ps"], row["source_user"]), (180, "train.py:6"))
+        self.assertEqual(row["evidence"]["shape"], "f32[1048576]")
+
+    def test_math_on_a_flat_array_is_needed(self) -> None:
+        (row,) = self.found(reader="dot")
+        self.assertEqual(row["gain_ps"], 130)
+
+    def test_array_that_is_not_cut_is_not_reported(self) -> None:
+        self.assertEqual(self.found(cut="negate"), [])
+
+    def test_small_array_is_not_reported(self) -> None:
+        self.assertEqual(self.found(n=1 << 10), [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 from tests.analysis.small_programs import Json, causes
-from tests.builders.hlo_proto import Op, StackFrames, array, op
+from tests.builders.hlo_proto import Op, Shape, StackFrames, array, op
 from tests.builders.xspace import op as event
 
 LARGE = (512, 128)
@@ -155,3 +155,32 @@ class Promotions(unittest.TestCase):
         ]
         (row,) = causes({"main": main}, ran, frames=FRAMES)
         self.assertEqual((row["gain_ps"], row["unknown_ps"]), (20, 100))
+
+
+class WithoutConverts(unittest.TestCase):
+    """Compilers drop a convert that follows another, so nothing shows where f32 begins."""
+
+    @staticmethod
+    def found(weight: Shape, path: str = "jit(f)/jvp()/dot_general") -> list[Json]:
+        """Return the causes where an f32 sum is multiplied by a weight."""
+        return found(
+            [
+                op("x", "parameter", shape=WIDE),
+                op("weight", "parameter", shape=weight, number=1),
+                op("sum.1", "add", "x", "x", shape=WIDE, frame=1, tf_op="jit(f)/jvp()/add"),
+                op("copy.1", "copy", "sum.1", shape=WIDE),
+                op("dot.1", "dot", "copy.1", "weight", shape=WIDE, tf_op=path, frame=2),
+            ]
+        )
+
+    def test_matmul_of_f32_by_bf16_names_the_line_before(self) -> None:
+        (row,) = self.found(NARROW)
+        self.assertEqual((row["source_user"], row["confidence"]), ("pos.py:4", "likely"))
+        self.assertEqual((row["gain_ps"], row["evidence"]["shape"]), (60, "f32[512,128]"))
+        self.assertIn("pos.py:4 computes f32[512,128] for matmuls with narrower", row["says"])
+
+    def test_program_that_multiplies_f32_by_f32_means_it(self) -> None:
+        self.assertEqual(self.found(WIDE), [])
+
+    def test_line_is_one_of_the_forward_pass(self) -> None:
+        self.assertEqual(self.found(NARROW, "jit(f)/transpose(jvp())/dot_general"), [])

@@ -19,6 +19,7 @@ from typing import Any, get_args
 import _peaks
 import compute_breakdown
 from _analysis import ledger, remedies
+from _output.fields.bottleneck import CauseName
 from _output.fields.roofline import SkipReason
 from _pipeline import no_answer
 from tests.answers import BATCH, refusals
@@ -118,6 +119,10 @@ class Tables(unittest.TestCase):
         known = {*ledger.CLASSES, "idle", "overlap", "at_roof"}
         self.assertEqual(set(re.findall(r"`(\w+)`", classes)), known)
 
+    def test_guide_has_a_paragraph_for_each_cause(self) -> None:
+        described = re.findall(r"^- \*\*`(\w+)`\*\*", GUIDE, re.MULTILINE)
+        self.assertEqual(sorted(described), sorted(get_args(CauseName)))
+
     def test_tables_of_remedies_equal_those_of_the_program(self) -> None:
         self.assertIn(f"\n{remedies.table_of_findings()}\n", FIELDS)
         self.assertIn(f"\n{remedies.table_of_idle_time()}\n", PAGES["GUIDE.md"])
@@ -141,6 +146,7 @@ class Names(unittest.TestCase):
         field = r'^\| <a id=".*?"></a>(?:\*\*)?`(?:[\w.[\]]+\.)?(\w+)(?:\[\])*`'
         known = {*re.findall(field, FIELDS, re.MULTILINE)}
         known |= {*ALL_MODES, *no_answer.EXIT_STATUS, *get_args(SkipReason), *ledger.CLASSES}
+        known |= {*get_args(CauseName)}
         known |= {"sparse_core", "data_move", "no_source", "at_roof", "step_duration"}
         # The excluded names are functions of jq, and parts of names in examples.
         known |= {"decoder_layer", "dot_general", "sort_by", "map_values"}

@@ -22,6 +22,7 @@ class Paths(RobustnessTest):
         self.write("plain", SMALL)
         options = {
             "page": ("--out", str(self.folder / "p.html")),
+            "export": ("--out", str(self.folder / "p.db")),
             "compare": ("--baseline", str(self.folder / "plain")),
         }
         for profile in ("", "plain/below", "nowhere.json.gz"):

@@ -72,9 +72,9 @@ class OptionsOfModes(unittest.TestCase):
         ("--merge-layers",): "by_scope",
         ("--op", "flash.3"): "by_op",
         ("--no-merge", "--text"): "by_op",
-        ("--chip", "v7x"): "bottleneck roofline by_op kernel",
+        ("--chip", "v7x"): "bottleneck roofline by_op kernel export",
         ("--bytes", "hbm"): "roofline",
-        ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op kernel",
+        ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op kernel export",
         ("--kernel", "flash"): "kernel",
         ("--model-flops", "1e9"): "bottleneck",
         ("--tokens", "8"): "bottleneck",
@@ -82,13 +82,13 @@ class OptionsOfModes(unittest.TestCase):
         ("--params", "7e9", "--tokens", "8", "--n-devices", "2"): "bottleneck",
         ("--n-devices", "2", "--tokens", "8", "--params", "7e9"): "bottleneck",
         ("--flags", __file__): "program",
-        ("--out", OUT): "page",
+        ("--out", OUT): "page export",
         ("--plane", "0"): "anatomy",
         ("--line", "XLA Ops"): "anatomy",
         ("--grep", "fl.sh"): "anatomy",
         ("--sample", "1"): "anatomy",
         **{
-            (f"--peak-{peak}", "5"): "bottleneck roofline by_op kernel"
+            (f"--peak-{peak}", "5"): "bottleneck roofline by_op kernel export"
             for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
         },
     }
@@ -111,6 +111,7 @@ class OptionsOfModes(unittest.TestCase):
                     "compare": ["--baseline", str(DEMO)],
                     "anatomy": ["--plane", "/device:TPU:0"],
                     "page": ["--out", OUT],
+                    "export": ["--out", f"{OUT}.db"],
                 }.get(mode, [])
                 with self.subTest(option=option, mode=mode):
                     outcome = run(data, mode, *needed, *option)

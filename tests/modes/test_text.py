@@ -58,7 +58,7 @@ Json = dict[str, Any]
 
 UTF8, ASCII = Characters("utf-8"), Characters("ascii")
 WITH_TEXT = tuple(
-    mode.name for mode in compute_breakdown.MODES if mode.name not in ("record", "page")
+    mode.name for mode in compute_breakdown.MODES if mode.name not in ("record", "page", "export")
 )
 # Everything is listed, so that each row of the JSON has a line.
 WHOLE = View(shows_all=True, merges=False, top=10**6)
@@ -815,10 +815,10 @@ class Command(InFolder):
                 text, status, _ = self.printed(*options)
                 self.assertEqual((text[: len(start)], status), (start, 2))
 
-    def test_record_and_page_refuse_the_text_format(self) -> None:
-        for mode in ("record", "page"):
+    def test_record_page_and_export_refuse_the_text_format(self) -> None:
+        for mode in ("record", "page", "export"):
             for form in ("text", "markdown", "csv"):
-                more = ["--out=x"] if mode == "page" else []
+                more = [] if mode == "record" else ["--out=x"]
                 outcome = compute_breakdown.outcome_of(
                     [str(DEMO), "--mode", mode, *more, f"--format={form}"]
                 )

@@ -120,7 +120,7 @@ class Answers(unittest.TestCase):
 
         of_demo = [
             demo(mode, *(["--include-data-move", "--include-comm"] if mode == "by_source" else []))
-            for mode in set(ALL_MODES) - {"compare", "page"}
+            for mode in set(ALL_MODES) - {"compare", "page", "export"}
         ]
         of_demo.append(run(AFTER, "compare", "--baseline", str(BEFORE)).object)
         for said in of_demo:
@@ -154,7 +154,8 @@ class Captures(unittest.TestCase):
         cases = [(path, mode) for path in sorted(paths) for mode in ALL_MODES]
         with tempfile.TemporaryDirectory() as folder:
             for path, mode in sampled(cases, 6):
-                needed = {"compare": ["--baseline", str(BEFORE)], "page": ["--out", f"{folder}/p"]}
+                needed = {"compare": ["--baseline", str(BEFORE)]}
+                needed |= {mode: ["--out", f"{folder}/{mode}"] for mode in ("page", "export")}
                 with self.subTest(path=path.name, mode=mode):
                     self.assert_valid(mode, run(path, mode, *needed.get(mode, [])).object)
 

@@ -64,7 +64,8 @@ class Planes(unittest.TestCase):
             data = encode(Space([Plane(name) for name in planes], ["host"]))
             for mode in sampled(modes, 5):
                 with self.subTest(planes=planes, mode=mode):
-                    outcome = run(data, mode, *(["--out=step.html"] if mode == "page" else []))
+                    needed = ["--out=step"] if mode in ("page", "export") else []
+                    outcome = run(data, mode, *needed)
                     self.assertEqual(outcome.status, 0)
                     self.assertEqual(outcome.object["reason"], "device_not_found")
                     self.assertEqual(outcome.object["available_devices"], devices)

@@ -13,7 +13,7 @@ from tests.builders.allocator import allocator, with_host
 from tests.builders.merged import merged, with_environment
 from tests.builders.random_xspace import command_line, random_case
 from tests.builders.xspace import op, trace
-from tests.harness import DEMO, OFFLOADING, STEP_MODES, InFolder, answer, run, sampled
+from tests.harness import DEMO, MODES, OFFLOADING, InFolder, answer, run, sampled
 from tests.proto.test_riegeli import SAMPLES
 
 # These fields name the capture or the device.
@@ -256,7 +256,7 @@ def space_with_run_id(run_id: int) -> bytes:
 @unittest.skipUnless(SAMPLES.exists(), "needs the samples")
 class Samples(unittest.TestCase):
     def assert_same(self, sample: str, options: str, alone: Path, device: str) -> None:
-        for mode in sampled([mode for mode in STEP_MODES if mode != "page"], 2):
+        for mode in sampled(MODES, 2):
             expected = answer(alone, mode, "--device", device)
             fields = answer(SAMPLES / f"{sample}.xplane.pb.gz", mode, *options.split())
             for row in fields.get("gaps", []), expected.get("gaps", []):

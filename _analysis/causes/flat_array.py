@@ -1,0 +1,93 @@
+"""Arrays that are joined to one flat array and cut out of it again.
+
+    flat, unravel = ravel_pytree(grads)    # f32[66724864]
+    grads = unravel(psum(flat) / n)        # one collective instead of three
+
+An array of one dimension has another layout than arrays of several: each of these is copied twice,
+and elementwise ops on the flat array are passes over memory that could have been part of other ops.
+It is seen where ops that only move data write parts into an array of one dimension, and others take
+parts out of one. The gain is the time of all ops on such arrays that do nothing else. It is a
+`layout_change` and likely, since one collective for many small arrays can be worth it.
+"""
+
+from __future__ import annotations
+
+from _analysis.causes.cause import LIKELY, Cause, Evidence
+from _analysis.causes.graph import ELEMENTWISE
+from _analysis.causes.layout_change import NAME
+from _analysis.causes.sentences import duration, line_says, percent_of, plural, size
+from _analysis.causes.step_program import place_of_longest, total_of
+from _analysis.remedies import CAUSES
+from _pipeline.vocabulary import COMM
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from _analysis.causes.step_program import StepProgram
+    from _proto.hlo.program import Instruction
+    from _proto.hlo.shapes import Array
+
+# Smaller arrays, such as weights of norms, have one dimension anyway.
+_MIN_BYTES = 1 << 20
+_JOINING = frozenset(("concatenate", "dynamic-update-slice"))
+_CUTTING = frozenset(("dynamic-slice", "reshape", "slice"))
+_MOVING = _JOINING | _CUTTING | frozenset("bitcast copy pad transpose".split())
+_FREE = frozenset("broadcast constant get-tuple-element parameter tuple".split())
+
+
+def find(of: StepProgram) -> list[Cause]:
+    members = []
+    joins = cuts = False
+    largest: Array | None = None
+    for executions in of.leaves:
+        here = executions.op.instruction
+        if here is None or executions.op.kind == COMM or executions.total * 100 < of.floor:
+            continue
+        written, read = _flat(here.arrays or ()), _flat(_operands(here))
+        if not written and not read:
+            continue
+        opcodes = {part.opcode for part in here.inside()} or {here.opcode}
+        opcodes -= _FREE
+        # An op that makes arrays of another kind by math does other work.
+        is_move = opcodes <= _MOVING
+        if not is_move and not (_all_flat(here) and opcodes <= _MOVING | ELEMENTWISE):
+            continue
+        joins = joins or bool(is_move and written and opcodes & _JOINING)
+        cuts = cuts or bool(is_move and read and opcodes & _CUTTING)
+        members.append(executions)
+        largest = max([*written, *read, *([largest] if largest else [])], key=_n_bytes)
+    if not (joins and cuts and largest) or total_of(members) < of.floor:
+        return []
+    gain, place = total_of(members), place_of_longest(members)
+    return [
+        Cause(
+            NAME,
+            gain,
+            f"{plural(len(members), 'op')} (most time at {line_says(place)}) join arrays to a flat "
+            f"one, {largest.text} ({size(_n_bytes(largest))}), work on it and cut it up again: "
+            f"{duration(gain)} ({percent_of(gain, of.step)} of the step).",
+            CAUSES["layout_change, flat"],
+            LIKELY,
+            Evidence(members, shape=largest.text),
+            *place,
+        )
+    ]
+
+
+def _n_bytes(array: Array) -> int:
+    return array.n_bytes or 0
+
+
+def _flat(arrays: Iterable[Array]) -> list[Array]:
+    return [array for array in arrays if len(array.dims) == 1 and _n_bytes(array) >= _MIN_BYTES]
+
+
+def _operands(instruction: Instruction) -> Iterable[Array]:
+    return (array for arrays in instruction.operand_arrays for array in arrays or ())
+
+
+def _all_flat(instruction: Instruction) -> bool:
+    """Tell if all large outputs have one dimension."""
+    large = [array for array in instruction.arrays or () if _n_bytes(array) >= _MIN_BYTES]
+    return bool(large) and all(len(array.dims) == 1 for array in large)

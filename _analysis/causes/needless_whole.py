@@ -1,0 +1,150 @@
+"""An array that is put together on all devices although its neighbours are split in another way.
+
+    h = with_sharding_constraint(h, P("data", "model", None))    # the weight is P("data", "model")
+    y = h @ weight                                               # and is gathered along both
+
+Devices need a part of the array, or the array whole along one dimension. Two signs tell that two
+shardings disagree:
+
+- A collective makes the whole array, and all that takes the result cuts a part out of it by a
+  dynamic-slice. An all-to-all or a reduce-scatter would move only the parts. A gather is left out
+  if a part of it is used whole.
+- An all-gather among four devices or more puts together an operand of a matmul along two
+  dimensions at once, so that a copy has to bring the parts into order. With a sharding that agrees,
+  the matmul would be split along one of the dimensions.
+
+The gain is the exposed time less the same time for the part that is needed, and the copies. It is a
+`resharding` and always likely: the constraint that asks for it is not in the program, and splitting
+weights along two dimensions can be intended.
+"""
+
+from __future__ import annotations
+
+from _analysis.causes.cause import LIKELY, Cause, Evidence
+from _analysis.causes.graph import DOTS, Value, consumers, is_layout, reach
+from _analysis.causes.resharding import NAME
+from _analysis.causes.sentences import duration, line_says, listed, percent_of, plural, short
+from _analysis.causes.step_program import (
+    collective_name_of,
+    place_of,
+    place_of_longest,
+    total_of,
+)
+from _analysis.remedies import CAUSES
+from _pipeline.groups import group_by
+from _pipeline.vocabulary import DATA_MOVE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
+    from _analysis.causes.graph import Reached
+    from _analysis.causes.step_program import StepProgram
+    from _pipeline.executions import Executions
+
+_GATHER, _REDUCE = "all-gather", "all-reduce"
+_CUT = "dynamic-slice"
+# A group of fewer devices is no product of two mesh axes.
+_FEWEST_DEVICES = 4
+
+
+def find(of: StepProgram, left_out: Container[int]) -> list[Cause]:
+    """Find such collectives; `left_out` has the ids of executions that belong to other causes."""
+    cut: list[Executions] = []
+    spread: list[Executions] = []
+    copies: dict[int, Executions] = {}
+    for executions in of.collectives:
+        here, name = executions.op.instruction, collective_name_of(executions.op)
+        is_whole = name in (_GATHER, _REDUCE) and executions.total * 20 >= of.floor
+        if here is None or not is_whole or id(executions) in left_out:
+            continue
+        walk = reach([Value(here)], consumers, _is_same)
+        opcodes = {value.instruction.opcode for value in walk.stopped}
+        if opcodes == {_CUT}:
+            cut.append(executions)
+        elif name == _GATHER and opcodes <= DOTS and _size(executions) >= _FEWEST_DEVICES:
+            joined = _copies(of, walk)
+            if joined:
+                spread.append(executions)
+                copies |= joined
+    causes = [_cause_of_cut(of, cut)] if cut else []
+    if spread:
+        causes.append(_cause_of_spread(of, spread, list(copies.values())))
+    return causes
+
+
+def _is_same(value: Value) -> bool:
+    return value.instruction.opcode == "convert" or is_layout(value.instruction)
+
+
+def _size(executions: Executions) -> int:
+    who = executions.op.inside.who if executions.op.inside else None
+    return (who.size if who else None) or 0
+
+
+def _copies(of: StepProgram, walk: Reached) -> dict[int, Executions]:
+    """Return what ran of the copies on the way from a collective, by id."""
+    ran = [of.ran.get(value.instruction) for value in walk.passed]
+    return {
+        id(executions): executions
+        for executions in ran
+        if executions and executions.op.kind == DATA_MOVE and not executions.op.is_wait
+    }
+
+
+def _cause_of_cut(of: StepProgram, members: list[Executions]) -> Cause:
+    exposed = total_of(members)
+    gain = sum(_saved(executions) for executions in members)
+    return Cause(
+        NAME,
+        gain,
+        f"{_counts(members)} (most time at {line_says(place_of_longest(members))}, "
+        f"{duration(exposed)} exposed) make arrays whole, and each device then cuts its part out, "
+        f"so shardings before and after disagree. With shardings that agree, up to "
+        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) would be saved.",
+        CAUSES["resharding, model"],
+        LIKELY,
+        Evidence(members),
+        *place_of_longest(members),
+    )
+
+
+def _saved(executions: Executions) -> int:
+    """Return what is saved by moving only parts: a reduce-scatter moves half as many bytes."""
+    if collective_name_of(executions.op) == _REDUCE:
+        return executions.total // 2
+    size = _size(executions) or 2
+    return executions.total * (size - 1) // size
+
+
+def _cause_of_spread(of: StepProgram, members: list[Executions], copies: list[Executions]) -> Cause:
+    exposed, copying = total_of(members), total_of(copies)
+    # The gather along the other dimension stays, among two devices or more.
+    gain = exposed // 2 + copying
+    place = place_of_longest([*members, *copies])
+    return Cause(
+        NAME,
+        gain,
+        f"{_counts(members)} put together operands of matmuls that are split along two dimensions "
+        f"({_lines([*members, *copies])}): {duration(exposed)} exposed and {duration(copying)} of "
+        f"copies. If each matmul were split like its weight along one of them, up to "
+        f"{duration(gain)} ({percent_of(gain, of.step)} of the step) would be saved.",
+        CAUSES["resharding, two dimensions"],
+        LIKELY,
+        Evidence([*members, *copies]),
+        *place,
+    )
+
+
+def _counts(members: list[Executions]) -> str:
+    by_name = group_by(members, collective_name_of)
+    return listed([plural(group.n, name or "collective") for name, group in by_name.items()])
+
+
+def _lines(members: Iterable[Executions]) -> str:
+    times: dict[str, int] = {}
+    for executions in members:
+        if line := place_of(executions.op).source_user:
+            times[line] = times.get(line, 0) + executions.total
+    longest = sorted(times, key=lambda line: -times[line])[:3]
+    return listed([short(line) for line in longest]) if longest else "an unknown line"

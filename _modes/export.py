@@ -1,0 +1,193 @@
+"""Write the step to an SQLite database, for questions that no mode answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from contextlib import closing
+
+from _analysis.costs import OPAQUE, cost_of, costs_by_kernel, declared_notes
+from _analysis.ledger import is_declared, ledger_of
+from _analysis.likely_lines import line_of
+from _analysis.report import head_of
+from _analysis.roofs import roofs_of
+from _analysis.rows import chip_fields, op_name, peaks_used
+from _output.export_tables import APPLICATION_ID, TABLES
+from _pipeline.no_answer import MISSING_DEPENDENCY, NoAnswer
+from _pipeline.out_file import cant_write, replacing
+from _pipeline.timeline import events_of
+from _pipeline.vocabulary import COMPUTE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from _analysis.costs import KernelCost
+    from _analysis.ledger import Entry
+    from _output.fields.export import Fields
+    from _output.fields.units import Dtype
+    from _pipeline.context import Context
+    from _pipeline.normalize import Step
+
+    Row = tuple[int | str | None, ...]
+    # The number of each stack by the stack's frames.
+    Stacks = Mapping[tuple[str, ...], int]
+
+MAGIC = b"SQLite format 3\0"
+
+
+def export(
+    step: Step,
+    context: Context,
+    *,
+    out: str,
+    chip: str | None = None,
+    peaks: Sequence[tuple[str, float]] = (),
+    kernel_cost: Sequence[tuple[str, int, int, Dtype | None]] = (),
+) -> Fields:
+    refuse_foreign_file(out)
+    roofs = roofs_of(step.device, chip, dict(peaks))
+    by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
+    ledger = ledger_of(step, roofs, by_user)
+    context.warn(*declared_notes({entry.kernel for entry in ledger if is_declared(entry)}))
+    context.note(*roofs.choice.notes)
+    stacks = numbered_stacks(ledger)
+    chip_used, rates = chip_fields(roofs), peaks_used(roofs)
+    rows = {
+        "ops": op_rows(ledger, by_user, stacks),
+        "executions": execution_rows(step, context),
+        "frames": frame_rows(stacks),
+        "gaps": ((start, end - start, cause) for start, end, cause in step.causes.stretches()),
+        "steps": step_rows(step),
+        "answer": answer_rows(step, context, {**chip_used, "peaks_used": rates}),
+    }
+    with replacing(out) as path:
+        n_rows = write_tables(path, out, rows)
+        n_bytes = os.path.getsize(path)
+    return {
+        **chip_used,
+        "peaks_used": rates,
+        "out": out,
+        "bytes": n_bytes,
+        "n_rows": n_rows,
+    }
+
+
+def refuse_foreign_file(out: str) -> None:
+    """Raise NoAnswer if a file with this name exists and is neither empty nor an export."""
+    try:
+        found = os.lstat(out)
+        if not stat.S_ISREG(found.st_mode):
+            what = "a link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
+            raise cant_write(f"--out {out} is {what}; give another name")
+        with open(out, "rb") as file:
+            header = file.read(72)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise cant_write(f"{out}: {error.strerror}") from None
+    is_export = header[:16] == MAGIC and header[68:] == APPLICATION_ID.to_bytes(4, "big")
+    if header and not is_export:
+        raise cant_write(f"--out {out} exists and is not an export; give another name")
+
+
+def write_tables(path: str, out: str, rows: Mapping[str, Iterable[Row]]) -> dict[str, int]:
+    """Write the rows of each table into an empty file, and return the number of rows."""
+    try:
+        import sqlite3
+    except ImportError:
+        detail = "this Python was built without SQLite (module sqlite3); use another Python"
+        raise NoAnswer(MISSING_DEPENDENCY, detail=detail) from None
+    n_rows = {}
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            # The file is new and gets its name when it is complete, so no journal is needed.
+            database.execute("PRAGMA journal_mode = OFF")
+            database.execute("PRAGMA synchronous = OFF")
+            database.executescript(TABLES)
+            for table, rows_of_table in rows.items():
+                columns = database.execute(f"SELECT * FROM {table}").description
+                values = ", ".join("?" * len(columns))
+                database.executemany(f"INSERT INTO {table} VALUES ({values})", rows_of_table)
+                (n_rows[table],) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
+            database.commit()
+    except sqlite3.Error as error:
+        raise cant_write(f"{out}: {error}") from None
+    return n_rows
+
+
+# ----------------------------------------------------------------------------------------------
+# The rows of each table
+
+
+def numbered_stacks(ledger: Iterable[Entry]) -> Stacks:
+    stacks = (entry.executions.op.stack for entry in ledger)
+    frames = dict.fromkeys(stack.frames for stack in stacks if stack)
+    return {of_stack: number for number, of_stack in enumerate(frames, 1)}
+
+
+def op_rows(
+    ledger: Iterable[Entry], by_user: Mapping[str, KernelCost], stacks: Stacks
+) -> Iterator[Row]:
+    for number, entry in enumerate(ledger, 1):
+        op = entry.executions.op
+        cost = entry.cost or cost_of(op, by_user)
+        line = line_of(op)
+        yield (
+            number,
+            op_name(op),
+            None if op.program_id is None else str(op.program_id),
+            op.category,
+            op.kind,
+            entry.name,
+            op.phase,
+            op.scope.name if op.scope else None,
+            line.line,
+            line.line_user,
+            op.agg_key,
+            stacks[op.stack.frames] if op.stack else None,
+            cost.precision.dtype,
+            # The trace's flops of an opaque op do not include what happens inside.
+            None if cost.source == OPAQUE else cost.flops,
+            cost.bytes_accessed,
+            cost.hbm_bytes,
+            entry.executions.n,
+            entry.total,
+            entry.at_roof,
+            entry.lost,
+            op.text,
+        )
+
+
+def execution_rows(step: Step, context: Context) -> Iterator[Row]:
+    """Yield the executions of leaves in the file's order, and show progress."""
+    number_of = {leaf.metadata_id: number for number, leaf in enumerate(step.leaves, 1)}
+    pieces = step.admitted.pieces
+    for n_done, piece in enumerate(pieces, 1):
+        for start, duration, metadata_id in events_of([piece], step.clock, number_of.keys()):
+            yield number_of[metadata_id], start, duration
+        if context.on_progress:
+            context.on_progress("writing", n_done, len(pieces))
+
+
+def frame_rows(stacks: Stacks) -> Iterator[Row]:
+    for frames, number in stacks.items():
+        for depth, frame in enumerate(frames):
+            yield number, depth, frame
+
+
+def step_rows(step: Step) -> Iterator[Row]:
+    for event in step.device.steps:
+        is_picked = event is step.picked
+        yield event.index, event.name, event.start, event.duration, event.n_events, is_picked
+
+
+def answer_rows(step: Step, context: Context, own: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield the fields of every answer, with all notes if the other rows were made before."""
+    for key, value in {**head_of(step, context), **own}.items():
+        # Names of files can have bytes that are not UTF-8, which SQLite refuses.
+        is_text = isinstance(value, str)
+        text = value if is_text else json.dumps(value, allow_nan=False)
+        yield key, text.encode(errors="backslashreplace").decode()

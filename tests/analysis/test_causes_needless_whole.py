@@ -1,0 +1,82 @@
+"""Arrays that are put together although each device needs only a part."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.analysis.small_programs import Json, causes
+from tests.builders.hlo_proto import array, listed_groups, op
+from tests.builders.xspace import op as event
+
+FOUR, TWO = listed_groups((0, 1, 2, 3)), listed_groups((0, 1), (2, 3))
+
+
+def cut(collective: str, *more_users: str, reader: str = "dynamic-slice") -> list[Json]:
+    """Return the causes where a device takes a part of what a collective makes."""
+    part, whole = array("f32", 256, 512), array("f32", 1024, 512)
+    program = [
+        op("x", "parameter", shape=part),
+        op("index", "parameter", shape=array("s32"), number=1),
+        op("whole", collective, "x", shape=whole, line="model.py:3", extra=FOUR),
+        op("narrow", "convert", "whole", shape=whole),
+        op("part", reader, "narrow", "index", shape=part),
+        *(op(f"user.{i}", user, "whole", shape=whole) for i, user in enumerate(more_users)),
+    ]
+    ran = [event("whole", collective, 100, 200), event("part", "loop fusion", 300, 10)]
+    return [row for row in causes({"main": program}, ran) if row["cause"] == "resharding"]
+
+
+def spread(groups: bytes = FOUR, mover: str = "copy", reader: str = "dot") -> list[Json]:
+    """Return the causes where a gathered operand of a matmul passes a `mover`."""
+    whole = array("f32", 1024, 512)
+    program = [
+        op("w", "parameter", shape=array("f32", 256, 512)),
+        op("x", "parameter", shape=array("f32", 512, 512), number=1),
+        op("whole", "all-gather", "w", shape=whole, line="model.py:3", extra=groups),
+        op("ordered", mover, "whole", shape=whole, line="model.py:3"),
+        op("out", reader, "ordered", "x", shape=whole, line="model.py:4"),
+    ]
+    ran = [
+        event("whole", "all-gather", 100, 200),
+        event("ordered", "copy" if mover == "copy" else "data formatting", 300, 50),
+        event("out", "convolution fusion", 400, 10),
+    ]
+    rows = causes({"main": program}, ran[:1] + ran[2:] if mover == "bitcast" else ran)
+    return [row for row in rows if row["cause"] == "resharding"]
+
+
+class Cut(unittest.TestCase):
+    def test_gathered_array_of_which_a_part_is_cut_out_is_found(self) -> None:
+        (row,) = cut("all-gather")
+        # An all-to-all among four devices would move a quarter.
+        self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
+        self.assertEqual(row["source_user"], "model.py:3")
+        self.assertIn("each device then cuts its part out", row["says"])
+
+    def test_reduced_array_of_which_a_part_is_cut_out_is_found(self) -> None:
+        (row,) = cut("all-reduce")
+        # A reduce-scatter would move half.
+        self.assertEqual(row["gain_ps"], 100)
+
+    def test_array_that_is_used_whole_is_not(self) -> None:
+        self.assertEqual(cut("all-gather", reader="add"), [])
+        self.assertEqual(cut("all-gather", "negate"), [])
+
+
+class Spread(unittest.TestCase):
+    def test_operand_of_a_matmul_that_is_copied_into_order_is_found(self) -> None:
+        (row,) = spread()
+        # Half of the gather may stay, and the copy goes.
+        self.assertEqual((row["gain_ps"], row["confidence"]), (150, "likely"))
+        self.assertEqual(row["source_user"], "model.py:3")
+        self.assertEqual(sorted(row["evidence"]["ops"]), ["ordered", "whole"])
+        self.assertIn("split along two dimensions (model.py:3)", row["says"])
+
+    def test_operand_without_a_copy_is_not(self) -> None:
+        self.assertEqual(spread(mover="bitcast"), [])
+
+    def test_operand_of_another_op_is_not(self) -> None:
+        self.assertEqual(spread(reader="add"), [])
+
+    def test_two_devices_cannot_be_two_dimensions(self) -> None:
+        self.assertEqual(spread(groups=TWO), [])

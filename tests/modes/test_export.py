@@ -1,0 +1,513 @@
+"""Test the mode export: rows of tables, sums against other modes, and how the file is written."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import sqlite3
+import stat
+import sys
+import unittest
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import compute_breakdown
+from _output.export_tables import TABLES
+from _pipeline.context import Context
+from tests.builders import hlo_proto
+from tests.builders.random_xspace import (
+    PIPELINE_OPTIONS,
+    command_line,
+    random_case,
+    random_options,
+)
+from tests.builders.xspace import (
+    Space,
+    encode,
+    memory_access_breakdown,
+    op,
+    tpu_plane,
+    trace,
+)
+from tests.harness import DEMO, PROFILES, ROOT, InFolder, answer, run, sampled, within
+from tests.modes.small_steps import BF16, PEAKS, STEP, leaf
+from tests.modes.test_idle import device
+from tests.modes.test_page import HOSTILE, hostile_trace
+from tests.pages import FIELDS, GUIDE, blocks
+
+Json = dict[str, Any]
+Rows = list[tuple[Any, ...]]
+
+QUERIES = ROOT / "tests" / "examples" / "queries.sql"
+SMALL = trace([leaf(0, 5)], STEP)
+
+
+# Columns of `ops` and the fields of by_op that add up executions, or are facts of the first one.
+SUMMED = {
+    "n_executions": "n_executions",
+    "dur_ps": "total_dur_ps",
+    "at_roof_ps": "at_roof_ps",
+    "lost_ps": "lost_ps",
+}
+SAME = {
+    "category": "hlo_category",
+    "kind": "kind",
+    "class": "class",
+    "phase": "phase",
+    "scope": "scope",
+    "source_inner": "source_inner",
+    "source_user": "source_user",
+    "dtype": "dtype",
+    "flops": "flops",
+    "bytes": "bytes_accessed",
+    "hbm_bytes": "hbm_bytes",
+}
+
+
+class Exports(InFolder):
+    """Provide a database of a profile."""
+
+    def export(self, profile: str | Path | bytes, *options: str) -> Json:
+        """Export a profile, open the database, and return the printed answer."""
+        path = self.folder / "step.db"
+        said = answer(profile, "export", "--out", str(path), *options)
+        self.database = sqlite3.connect(path)
+        self.addCleanup(self.database.close)
+        return said
+
+    def rows(self, query: str) -> Rows:
+        return self.database.execute(query).fetchall()
+
+    def columns(self, table: str) -> list[Json]:
+        """Return the rows of a table with the columns' names."""
+        with closing(self.database.execute(f"SELECT * FROM {table}")) as cursor:
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+class Tables(Exports):
+    def test_op_has_facts_of_one_execution_and_sums_over_all(self) -> None:
+        facts: Json = {
+            "shape": BF16,
+            "stack": "m.py:1:1\nlib/site-packages/x.py:3:3",
+            "source": "x.py:3",
+            "tf_op": "jit(f)/jvp(layer)/mlp/mul:",
+            "flops": 4,
+            "bytes_accessed": 100,
+            "memory_access_breakdown": memory_access_breakdown((1, 1, 0), (1, 2, 100)),
+            "program_id": 2**64 - 1,
+        }
+        self.export(
+            trace([leaf(10, 5, **facts), op("while", "while", 10, 50), leaf(20, 7, **facts)], STEP),
+            *PEAKS,
+        )
+        (row,) = self.columns("ops")
+        expected = {
+            "op": 1,
+            "name": "f.1",
+            "program": "18446744073709551615",
+            "category": "loop fusion",
+            "kind": "compute",
+            "class": "compute_bound",
+            "phase": "forward",
+            "scope": "layer/mlp",
+            "source_inner": "lib/site-packages/x.py:3",
+            "source_user": "m.py:1",
+            "agg_key": row["agg_key"],
+            "stack": 1,
+            "dtype": "bf16",
+            "flops": 4,
+            "bytes": 100,
+            "hbm_bytes": 0,
+            "n_executions": 2,
+            "dur_ps": 12,
+            # 8 flops at 2 flops per ps.
+            "at_roof_ps": 4,
+            "lost_ps": 8,
+            "text": f"%f.1 = {BF16} fusion({BF16} %operand.1)",
+        }
+        self.assertEqual(list(row.items()), list(expected.items()))
+        self.assertRegex(row["agg_key"], r"\Astack:[0-9a-f]{16}\Z")
+        self.assertEqual(
+            self.rows("SELECT * FROM frames"),
+            [(1, 0, "m.py:1:1"), (1, 1, "lib/site-packages/x.py:3:3")],
+        )
+
+    def test_unknown_facts_are_null(self) -> None:
+        target = ', custom_call_target="tpu_custom_call"'
+        self.export(trace([op("k.1", "custom-call", 0, 9, attributes=target, flops=0)], STEP))
+        (row,) = self.columns("ops")
+        nulls = {name for name, value in row.items() if value is None}
+        self.assertEqual(
+            nulls,
+            {
+                *("program", "scope", "source_inner", "source_user", "stack"),
+                *("flops", "bytes", "hbm_bytes", "at_roof_ps", "lost_ps"),
+            },
+        )
+        self.assertEqual((row["class"], row["phase"]), ("kernel", "unknown"))
+        self.assertEqual(self.rows("SELECT * FROM frames"), [])
+
+    def test_executions_are_those_of_leaves_in_order_of_the_file(self) -> None:
+        ops = [
+            op("while", "while", 0, 90),
+            leaf(0, 5, "a"),
+            leaf(10, 0, "b"),
+            leaf(20, 7, "a"),
+            op("call", "call", 30, 60),
+            leaf(30, 1, "c"),
+        ]
+        said = self.export(trace(ops, STEP))
+        self.assertEqual(
+            self.rows("SELECT name, start_ps, e.dur_ps FROM executions AS e JOIN ops USING (op)"),
+            [("a", 0, 5), ("b", 10, 0), ("a", 20, 7), ("c", 30, 1)],
+        )
+        self.assertEqual(
+            said["n_rows"],
+            {"ops": 3, "executions": 4, "frames": 0, "gaps": 4, "steps": 1, "answer": 20},
+        )
+
+    def test_ops_with_one_stack_share_its_frames(self) -> None:
+        self.export(
+            trace(
+                [
+                    *(
+                        leaf(0, 1, "a", stack="n.py:2:2\nm.py:1:1"),
+                        leaf(1, 1, "b", stack="m.py:1:1"),
+                    ),
+                    *(leaf(2, 1, "c", stack="n.py:2:2\nm.py:1:1"), leaf(3, 1, "d")),
+                ],
+                STEP,
+            )
+        )
+        self.assertEqual(self.rows("SELECT stack FROM ops"), [(1,), (2,), (1,), (None,)])
+        self.assertEqual(
+            self.rows("SELECT * FROM frames"),
+            [(1, 0, "m.py:1:1"), (1, 1, "n.py:2:2"), (2, 0, "m.py:1:1")],
+        )
+
+    def test_gaps_are_split_by_cause(self) -> None:
+        plane = device(
+            [("f", 0, 10), ("while", 10, 60), ("f", 90, 100)],
+            (0, 100),
+            modules=[("m", 0, 70)],
+            waits=[
+                *(("barrier-cores", 15, 20), ("dependency-wait", 10, 30)),
+                *(("dependency-wait", 65, 75), ("barrier-cores", 95, 97)),
+            ],
+        )
+        self.export(encode(Space([plane])))
+        self.assertEqual(
+            self.rows("SELECT * FROM gaps"),
+            [
+                (10, 5, "dependency"),
+                (15, 5, "barrier"),
+                (20, 10, "dependency"),
+                (30, 30, "in_container"),
+                (60, 5, "in_program"),
+                (65, 10, "dependency"),
+                (75, 15, "between_programs"),
+            ],
+        )
+
+    def test_steps_are_those_of_summary(self) -> None:
+        data = trace([leaf(5, 5), leaf(20, 5), leaf(30, 5)], [("a", 0, 15), ("b", 15, 40)])
+        self.export(data)
+        steps: Rows = [(0, "a", 0, 15, 1, 0), (1, "b", 15, 40, 2, 1)]
+        self.assertEqual(self.rows("SELECT * FROM steps"), steps)
+        self.export(data, "--step", "all")
+        self.assertEqual(self.rows("SELECT * FROM steps"), [(*step[:-1], 0) for step in steps])
+        self.assertEqual(self.rows("SELECT count(*) FROM executions"), [(3,)])
+
+    def test_answer_has_the_printed_fields(self) -> None:
+        said = self.export(DEMO, "--chip", "v6e")
+        own = {"headline", "next_steps", "out", "bytes", "n_rows"}
+        expected = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in said.items()
+            if name not in own
+        }
+        self.assertEqual(self.rows("SELECT * FROM answer"), list(expected.items()))
+        self.assertEqual(expected["chip"], "v6e")
+
+    def test_answer_has_notes_about_a_damaged_program(self) -> None:
+        plane = tpu_plane([leaf(0, 5, program_id=7)], STEP)
+        programs = hlo_proto.metadata_plane({7: ("f", b"\x0a\x7f")})
+        said = self.export(encode(Space([plane, programs])))
+        self.assertTrue(any("HLO" in note for note in said["notes"]), said["notes"])
+        ((notes,),) = self.rows("SELECT value FROM answer WHERE key = 'notes'")
+        self.assertEqual(json.loads(notes), said["notes"])
+
+    def test_statements_are_documented(self) -> None:
+        self.export(SMALL)
+        statements = [sql for (sql,) in self.rows("SELECT sql FROM sqlite_master WHERE sql > ''")]
+        self.assertEqual(len(statements), 6)
+        self.assertEqual("".join(f"{sql};\n" for sql in statements), TABLES.partition(";\n")[2])
+        self.assertIn(f"```sql\n{TABLES}```\n", FIELDS)
+
+
+class Sums(Exports):
+    def assert_sums_are_those_of_modes(self, profile: Path | bytes, given: Json) -> None:
+        options = command_line(given)
+        said = self.export(profile, *options)
+        totals = said["totals"]
+        query = "SELECT count(*), total(e.dur_ps) FROM executions AS e JOIN ops USING (op)"
+        expected = totals["n_events_total"], totals["non_while_duration_ps_sum"]
+        self.assertEqual(self.rows(query), [expected])
+        for kind in ("compute", "data_move", "comm", "other"):
+            expected = totals[f"n_events_{kind}"], totals[f"{kind}_duration_ps"]
+            self.assertEqual(self.rows(f"{query} WHERE kind = '{kind}'"), [expected])
+        self.assert_rows_are_those_of_by_op(answer(profile, "by_op", "--top=9999", *options))
+        of_step = {name: value for name, value in given.items() if name in PIPELINE_OPTIONS}
+        pipeline = command_line(of_step)
+        idle = answer(profile, "idle", *pipeline)["idle_by_cause"]
+        found = self.rows("SELECT cause, sum(dur_ps) FROM gaps GROUP BY cause")
+        self.assertEqual(dict(found), {cause: time for cause, time in idle.items() if time})
+        self.assertEqual(self.rows("SELECT count(*) FROM gaps WHERE dur_ps <= 0"), [(0,)])
+        steps = answer(profile, "summary", *pipeline)["steps"]
+        self.assertEqual(
+            self.rows("SELECT idx, name, dur_ps, n_ops, picked FROM steps"),
+            [(*list(step.values())[:4], int("picked" in step)) for step in steps],
+        )
+        groups = answer(profile, "by_source", "--include-comm", "--include-data-move", *pipeline)
+        self.assertEqual(
+            set(
+                self.rows(
+                    "SELECT agg_key, kind, sum(dur_ps) FROM ops WHERE kind <> 'other' GROUP BY 1, 2"
+                )
+            ),
+            {(row["agg_key"], row["kind"], row["total_dur_ps"]) for row in groups["groups"]},
+        )
+
+    def assert_rows_are_those_of_by_op(self, said: Json) -> None:
+        """Compare the ops with rows of by_op, which joins the ops of one program and name."""
+        entries: dict[tuple[str | None, str], list[Json]] = {}
+        for row in self.columns("ops"):
+            entries.setdefault((row["program"], row["name"]), []).append(row)
+            executions = self.database.execute(
+                "SELECT count(*), sum(dur_ps) FROM executions WHERE op = ?", (row["op"],)
+            ).fetchone()
+            self.assertEqual(executions, (row["n_executions"], row["dur_ps"]))
+        self.assertEqual(len(entries), len(said["ops"]))
+        for expected in said["ops"]:
+            rows = entries[expected["program_id"], expected["hlo_op"]]
+            for column, field in SUMMED.items():
+                values = [row[column] for row in rows]
+                value = None if None in values else sum(values)
+                self.assertEqual(value, expected[field], (column, expected))
+            for column, field in SAME.items():
+                self.assertEqual(rows[0][column], expected[field], (column, expected))
+
+    def test_sums_on_the_demo_are_those_of_modes(self) -> None:
+        self.assert_sums_are_those_of_modes(DEMO, {"peak_tflops_fp32": 70})
+        cost = ["flash_attention=5e9,2e9,bf16"]
+        self.assert_sums_are_those_of_modes(DEMO, {"step": "all", "kernel_cost": cost})
+
+    def test_sums_on_captures_are_those_of_modes(self) -> None:
+        paths = sorted(PROFILES.glob("*.pb"))
+        if not paths:
+            self.skipTest("no captures")
+        for path in sampled(paths, 1):
+            with self.subTest(path=path.name):
+                self.assert_sums_are_those_of_modes(path, {})
+
+    def test_sums_on_random_traces_are_those_of_modes(self) -> None:
+        n_compared = 0
+        for seed in sampled(range(300), 6):
+            rng = random.Random(seed)
+            data, _, _ = random_case(rng)
+            options = random_options(rng, "export", data)
+            words = command_line(options)
+            with self.subTest(seed=seed):
+                refused = run(data, "by_op", *words).object.get("reason")
+                if refused is None:
+                    n_compared += 1
+                    self.assert_sums_are_those_of_modes(data, options)
+                else:
+                    out = self.folder / "none.db"
+                    outcome = run(data, "export", f"--out={out}", *words)
+                    self.assertEqual(outcome.object["reason"], refused)
+                    self.assertFalse(out.exists())
+        self.assertGreater(n_compared, 2)
+
+    def test_queries_of_the_guide_have_these_answers(self) -> None:
+        """Run the queries, and compare the rows with the comments after each query."""
+        self.export(DEMO)
+        queries = QUERIES.read_text(encoding="utf-8").strip().split("\n\n")
+        self.assertEqual(len(queries), 5)
+        for query in queries:
+            _, _, printed = query.partition(";\n")
+            rows = [" | ".join(map(str, row)) for row in self.rows(query)]
+            self.assertEqual(printed.splitlines(), [f"-- {row}" for row in rows], query)
+        for block in blocks(GUIDE):
+            if block.language == "sql":
+                self.assertIn(block.text.strip(), "\n\n".join(queries))
+
+    def test_many_gaps_take_little_time(self) -> None:
+        n = 30_000
+        profile = self.write("a.xplane.pb", trace([leaf(10 * i, 5) for i in range(n)]))
+        with within(1.5):
+            said = self.export(profile)
+        self.assertEqual((said["n_rows"]["executions"], said["n_rows"]["gaps"]), (n, n - 1))
+
+
+class Names(Exports):
+    def test_hostile_names_are_unchanged(self) -> None:
+        self.export(hostile_trace())
+        names = {name for (name,) in self.rows("SELECT name FROM ops")}
+        categories = {name for (name,) in self.rows("SELECT category FROM ops")}
+        frames = {frame for (frame,) in self.rows("SELECT frame FROM frames")}
+        scopes = {scope for (scope,) in self.rows("SELECT scope FROM ops")}
+        texts = {text for (text,) in self.rows("SELECT text FROM ops")}
+        for i, name in enumerate(HOSTILE):
+            with self.subTest(name=name[:20]):
+                self.assertIn(name, categories)
+                self.assertTrue(any(text.startswith(f"%{name} = ") for text in texts))
+                self.assertIn(f"{name}.py:{i}:1", frames)
+        self.assertEqual(self.rows("SELECT name FROM steps"), [(HOSTILE[0],)])
+        self.assertEqual(len(names), 3 * len(HOSTILE))
+        self.assertTrue(any(scope and "document.title" in scope for scope in scopes))
+        self.assertEqual(len(self.rows("SELECT * FROM sqlite_master WHERE type = 'table'")), 6)
+
+    def test_sql_in_a_name_is_text(self) -> None:
+        name = "a'); DROP TABLE ops; --"
+        self.export(trace([op("f.1", name, 0, 5, stack=f"{name}.py:1:1")], STEP))
+        self.assertEqual(
+            self.rows("SELECT category, source_inner FROM ops"), [(name, f"{name}.py:1")]
+        )
+
+    def test_path_that_is_not_utf8_is_escaped(self) -> None:
+        name = os.fsdecode(b"caf\xe9.xplane.pb")
+        try:
+            path = self.write(name, SMALL)
+        except OSError:
+            self.skipTest("the file system allows only UTF-8")
+        self.export(path)
+        (found,) = self.rows("SELECT value FROM answer WHERE key = 'xplane_file'")
+        self.assertEqual(found, ("caf\\udce9.xplane.pb",))
+
+    def test_text_that_answers_cut_is_complete(self) -> None:
+        name = "long" * 50_000
+        self.export(trace([leaf(0, 5, name)], STEP))
+        self.assertEqual(self.rows("SELECT name FROM ops"), [(name,)])
+
+
+class Writing(Exports):
+    def assert_cant_write(self, out: Path | str, what: str) -> None:
+        outcome = run(SMALL, "export", "--out", str(out))
+        self.assertEqual(outcome.object["reason"], "cant_write")
+        self.assertIn(str(out), outcome.object["detail"])
+        self.assertIn(what, outcome.object["detail"])
+        self.assertEqual(outcome.status, 1)
+
+    def test_export_replaces_an_export_and_an_empty_file(self) -> None:
+        out = self.write("step.db", b"")
+        self.export(SMALL)
+        self.export(trace([leaf(0, 5), leaf(5, 5, "g")], STEP))
+        self.assertEqual(self.rows("SELECT count(*) FROM ops"), [(2,)])
+        self.assertEqual(list(self.folder.iterdir()), [out])
+
+    def test_other_files_are_not_replaced(self) -> None:
+        other = self.folder / "other.db"
+        with closing(sqlite3.connect(other)) as database:
+            database.execute("CREATE TABLE ops (op INTEGER)")
+        text = self.write("notes.txt", b"the only copy")
+        for path in (other, text, self.write("a", b"\0" * 68 + (1667392622).to_bytes(4, "big"))):
+            before = path.read_bytes()
+            self.assert_cant_write(path, "exists and is not an export")
+            self.assertEqual(path.read_bytes(), before)
+        self.assertEqual(len(list(self.folder.iterdir())), 3)
+
+    def test_links_and_special_files_are_refused(self) -> None:
+        self.export(SMALL)
+        before = (self.folder / "step.db").read_bytes()
+        for name, target in (("link.db", "step.db"), ("dangling.db", "none.db")):
+            (self.folder / name).symlink_to(target)
+            self.assert_cant_write(self.folder / name, "is a link")
+        self.assertEqual((self.folder / "step.db").read_bytes(), before)
+        self.assertFalse((self.folder / "none.db").exists())
+        os.mkfifo(self.folder / "pipe")
+        for path in (self.folder / "pipe", self.folder, "/dev/null"):
+            self.assert_cant_write(path, "not a regular file")
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
+
+    def test_unwritable_paths_are_refused(self) -> None:
+        self.assert_cant_write(self.folder / "none" / "a.db", os.strerror(errno.ENOENT))
+        self.write("file", b"")
+        self.assert_cant_write(self.folder / "file" / "a.db", os.strerror(errno.ENOTDIR))
+        self.assert_cant_write(self.folder / ("a" * 300), os.strerror(errno.ENAMETOOLONG))
+
+    def test_missing_or_dangerous_out_is_refused(self) -> None:
+        for options, detail in (
+            ((), "--mode export requires --out FILE, such as step.db"),
+            (("--out", "-"), "--out must be a file"),
+            (("--out", "a.xplane.pb"), "would overwrite a trace; give a name such as step.db"),
+        ):
+            outcome = run(SMALL, "export", *options)
+            self.assertEqual(outcome.object["reason"], "bad_arguments")
+            self.assertIn(detail, outcome.object["detail"])
+
+    def test_failed_write_keeps_the_old_export(self) -> None:
+        self.export(SMALL)
+        out = self.folder / "step.db"
+        before = out.read_bytes()
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with mock.patch("os.replace", side_effect=full):
+            self.assert_cant_write(out, os.strerror(errno.ENOSPC))
+        with mock.patch("sqlite3.connect", side_effect=sqlite3.OperationalError("disk is full")):
+            self.assert_cant_write(out, "disk is full")
+        with (
+            mock.patch("_modes.export.frame_rows", side_effect=KeyboardInterrupt),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            run(SMALL, "export", "--out", str(out))
+        self.assertEqual(out.read_bytes(), before)
+        self.assertEqual(list(self.folder.iterdir()), [out])
+
+    def test_python_without_sqlite_is_reported(self) -> None:
+        out = self.folder / "step.db"
+        with mock.patch.dict(sys.modules, {"sqlite3": None}):
+            outcome = run(SMALL, "export", "--out", str(out))
+        self.assertEqual(outcome.object["reason"], "missing_dependency")
+        self.assertIn("built without SQLite", outcome.object["detail"])
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_umask_decides_who_may_read_the_file(self) -> None:
+        for mask, expected in ((0o027, 0o640), (0o002, 0o664), (0o077, 0o600)):
+            before = os.umask(mask)
+            self.addCleanup(os.umask, before)
+            said = self.export(SMALL)
+            os.umask(before)
+            found = (self.folder / "step.db").stat()
+            self.assertEqual(stat.S_IMODE(found.st_mode), expected)
+            self.assertEqual(said["bytes"], found.st_size)
+
+    def test_database_is_ordinary(self) -> None:
+        self.export(DEMO)
+        self.assertEqual(self.rows("PRAGMA application_id"), [(1667392622,)])
+        self.assertEqual(self.rows("PRAGMA journal_mode"), [("delete",)])
+        self.assertEqual(self.rows("PRAGMA integrity_check"), [("ok",)])
+        self.assertEqual(len(list(self.folder.iterdir())), 1)
+
+    def test_time_beyond_64_bits_is_reported(self) -> None:
+        data = trace([leaf(0, 2**62, "a"), leaf(1, 2**62, "a"), leaf(2, 2**62, "a")])
+        outcome = run(data, "export", f"--out={self.folder}/step.db")
+        self.assertEqual(outcome.object["reason"], "unreadable_xplane_pb")
+        self.assertIn("does not fit into 64 bits", outcome.object["detail"])
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_progress_is_shown(self) -> None:
+        calls: list[tuple[str, int, int]] = []
+        words = [str(DEMO), "--mode", "export", "--out", str(self.folder / "step.db")]
+        request = compute_breakdown.parse_command_line(words)
+        compute_breakdown.analyse(Context(request, lambda *call: calls.append(call)))
+        writing = [call for call in calls if call[0] == "writing"]
+        self.assertEqual(writing[-1][1], writing[-1][2])
+
+
+if __name__ == "__main__":
+    unittest.main()
