@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from fractions import Fraction
 from functools import lru_cache, partial
 
@@ -14,7 +15,7 @@ from _analysis.captures import (
     records_at,
 )
 from _analysis.cohorts import total_of
-from _analysis.processes import SMALL_FILE, in_processes, in_turn
+from _analysis.processes import work_on
 from _analysis.recorded_steps import percent, rounded, rounded_mean
 from _analysis.stragglers import spread_of_records, step_spread, verdict_of
 from _pipeline.context import SCHEMA_VERSION
@@ -45,15 +46,17 @@ def spread(
     top: int = 50,
 ) -> fields.Returned:
     request = context.request
-    places = of_host(find_captures(request.profile, context), request.host)
+    places = of_host(captures_of(request.profiles, context), request.host)
+    n_named = Counter(os.path.basename(place.path) for place in places)
     # Two devices of each cohort are read again for their lines, but standard input can be read only
     # once.
     load_again = lru_cache(maxsize=2)(partial(load, context))
+    n_bytes = sum(size_of(place, context) for place in places)
     found = spread_of_records(
-        {os.path.basename(place.path): partial(load_again, place) for place in places},
+        {name_in(place, n_named): partial(load_again, place) for place in places},
         device=request.device,
         steps=steps,
-        on_each=in_processes if sum(map(size_of, places)) > SMALL_FILE else in_turn,
+        on_each=partial(work_on, context=context, n_bytes=n_bytes),
     )
     context.warn(
         *(f"a host is left out, because it cannot be read: {why}" for why in found.unreadable),
@@ -70,6 +73,28 @@ def spread(
     # Records can have long texts, because the program that wrote a record may not have cut texts.
     cut_texts(answer)
     return answer
+
+
+def captures_of(profiles: Sequence[str], context: Context) -> dict[str, str]:
+    """Return the captures of all profiles by host, as if they were in one folder."""
+    captures: dict[str, str] = {}
+    seen: set[str] = set()
+    for profile in profiles:
+        for host, path in find_captures(profile, context).items():
+            real = os.path.realpath(path)
+            if real in seen:
+                context.note(f"{path} was given twice and counts once")
+                continue
+            seen.add(real)
+            # Files of equal names are of different hosts, or the answer is duplicate_host.
+            captures[path if host in captures else host] = path
+    return captures
+
+
+def name_in(place: Place, n_named: Counter[str]) -> str:
+    """Return the file's name, or its path if several files have this name."""
+    name = os.path.basename(place.path)
+    return place.path if n_named[name] > 1 else name
 
 
 def load(context: Context, place: Place) -> Sequence[Record | NoAnswer]:
@@ -103,8 +128,11 @@ def with_host(place: Place, record: Record) -> Record:
     return record
 
 
-def size_of(place: Place) -> int:
+def size_of(place: Place, context: Context) -> int:
     """Return the size of a file; return 0 for a missing file and for standard input."""
+    data = context.request.bytes_of(place.path)
+    if data is not None:
+        return len(data)
     try:
         return os.stat(place.path).st_size
     except OSError:
