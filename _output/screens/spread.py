@@ -39,12 +39,13 @@ PARTS: tuple[Part, ...] = (
             Says("no verdict: {verdict.why_not:word}", when="verdict.why_not"),
             Says("imbalance: {verdict.imbalance:word}", when="verdict.imbalance"),
             Says(
-                "the step gains {verdict.gain_ps:time} ({verdict.gain_pct_of_step:percent}) if the"
-                " slowest device becomes like the rest",
+                "a step saves {verdict.gain_ps:time} ({verdict.gain_pct_of_step:percent}) if the"
+                " slowest device becomes as fast as the second slowest",
                 when="verdict.gain_ps",
             ),
             Says(
-                "the step gains {verdict.host_gain_ps:time} if the slow host becomes like the rest",
+                "a step saves {verdict.host_gain_ps:time} if the slow host becomes as fast as the"
+                " second slowest",
                 when="verdict.host_gain_ps",
             ),
             Says(
