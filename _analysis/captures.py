@@ -65,7 +65,7 @@ def host_of_record(path: str) -> str:
 
 
 def is_record(path: str) -> bool:
-    """Return whether the first bytes of a file are those of a record, or cannot be read."""
+    """Return whether a file begins like a record, or the first bytes cannot be read."""
     try:
         with open(path, "rb") as file:
             head = file.read(N_HEAD)

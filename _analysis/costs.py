@@ -64,7 +64,7 @@ class Cost(NamedTuple):
 
     @property
     def moved_bytes(self) -> int | None:
-        """Return the bytes to and from HBM; if unknown, those in all memories."""
+        """Return the bytes to and from HBM, or if unknown, the bytes in all memories."""
         return self.bytes_accessed if self.hbm_bytes is None else self.hbm_bytes
 
     @property

@@ -188,7 +188,8 @@ def _sizes(
         # The output is the whole array; only the second operand is transferred.
         out = into[1:2]
     if op.opcode == "fusion":
-        # If a fusion has several inputs, the collective reads only some of them; outputs likewise.
+        # A fusion can also do other work. If it has several inputs, it is unknown which of them
+        # belong to the collective, and so for outputs.
         into, out = (side if len(side) == 1 else [] for side in (into, out))
     sources: list[tuple[_Arrays, _Arrays]] = [(into, out)]
     # Inside an asynchronous fusion the program has only pieces of the arrays.

@@ -1,4 +1,4 @@
-"""Pair starts and ends of asynchronous ops, because a trace has no links between them.
+"""Pair the starts and ends of asynchronous ops, which a trace does not link.
 
 Names and programs show which done op belongs to which start op. Executions of both are paired as a
 queue: the oldest execution in flight ends first. Times are on the trace's clock, because only this

@@ -195,7 +195,8 @@ def inside_kernels(step: Step) -> Inside:
     """Read the regions of the step's kernels."""
     events = _region_events(step)
     first = next(events, None)
-    # Most captures have no regions. Then looking for kernels, which takes milliseconds, is skipped.
+    # Most captures have no regions. For these captures, skip the search for kernels, which takes
+    # milliseconds.
     executions = kernel_executions(step) if first else []
     spans = _spans(step, executions, chain(filter(None, [first]), events))
     found: dict[int, Regions] = {}

@@ -1,4 +1,5 @@
-"""Read the other devices of a file: the same step and, if asked for, the loads of all steps."""
+"""Read the other devices in a file: the step that was picked, and if requested, the loads of all
+steps."""
 
 from __future__ import annotations
 

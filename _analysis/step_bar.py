@@ -22,7 +22,7 @@ class Strip(NamedTuple):
     """The step in bins of equal length."""
 
     n_bins: int
-    # Picoseconds in each bin, by class; only classes that ran.
+    # For each class that ran, the picoseconds in each bin.
     by_class: dict[str, list[int]]
     idle: list[int]
     # For each bin, the index in `ops` of the op with the longest stretch in the bin.

@@ -157,7 +157,8 @@ def verdict_of(cohort: Cohort) -> Verdict:
     p_value = chance_of_slowest(n_slowest, len(cohort.keys), len(cohort.members))
     scope = scope_of_straggler(cohort, suspect)
     lead = lead_of_host(cohort, suspect.host) if scope == "host" else lead_of(cohort, suspect)
-    # If all devices are equal, the first by name is the slowest every time, but none is slow.
+    # If all devices are equal, the first by name counts as the slowest in each step, but no device
+    # is slow.
     is_slow = (
         p_value <= ALPHA and cohort.load(suspect) > cohort.load(median) and costs(cohort, lead)
     )

@@ -61,7 +61,7 @@ def export(
         "frames": frame_rows(stacks),
         "gaps": ((start, end - start, cause) for start, end, cause in step.causes.stretches()),
         "steps": step_rows(step),
-        "answer": answer_rows({**head_of(step, context), **chip_used, "peaks_used": rates}),
+        "answer": answer_rows(step, context, {**chip_used, "peaks_used": rates}),
     }
     with replacing(out) as path:
         n_rows = write_tables(path, out, rows)
@@ -184,8 +184,9 @@ def step_rows(step: Step) -> Iterator[Row]:
         yield event.index, event.name, event.start, event.duration, event.n_events, is_picked
 
 
-def answer_rows(fields: Mapping[str, Any]) -> Iterator[Row]:
-    for key, value in fields.items():
+def answer_rows(step: Step, context: Context, own: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield the fields of every answer, with all notes if the other rows were made before."""
+    for key, value in {**head_of(step, context), **own}.items():
         # Names of files can have bytes that are not UTF-8, which SQLite refuses.
         is_text = isinstance(value, str)
         text = value if is_text else json.dumps(value, allow_nan=False)

@@ -79,7 +79,7 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
 
 
 def count_opcodes(instructions: Sequence[Instruction]) -> Counter[str]:
-    """Count instructions by opcode, except those inside fusions."""
+    """Count the instructions outside of fusions by opcode."""
     fusions = [instruction for instruction in instructions if instruction.opcode == "fusion"]
     fused = {called for fusion in fusions for called in fusion.called}
     return Counter(

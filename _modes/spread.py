@@ -104,7 +104,7 @@ def with_host(place: Place, record: Record) -> Record:
 
 
 def size_of(place: Place) -> int:
-    """Return the size of a file; 0 if there is none, or for standard input."""
+    """Return the size of a file; return 0 for a missing file and for standard input."""
     try:
         return os.stat(place.path).st_size
     except OSError:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def in_form(form: str, fields: Json, request: Request | None, stream: TextIO | None) -> str:
-    """Return an answer as it is printed to this stream."""
+    """Return an answer in a format other than JSON, with characters that the stream can show."""
     is_terminal = stream is not None and stream.isatty()
     if form == "csv":
         from _output.csv import csv_of

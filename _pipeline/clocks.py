@@ -94,7 +94,7 @@ class Clock(NamedTuple):
     the trace."""
 
     name: Literal["device", "trace"]
-    # Offsets from the trace's clock to the device's, at the times that need one.
+    # Offset from the trace's clock to the device's clock, for each time that is shifted.
     shifts: dict[int, int]
 
     def times(self, piece: Piece) -> tuple[Sequence[int], Sequence[int]]:

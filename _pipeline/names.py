@@ -55,7 +55,7 @@ def suggestion(name: str, names: Collection[str]) -> str:
 
 
 def with_suggestion(refusal: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, str]:
-    """Return the detail of a refusal with the name that was probably meant, if there is one."""
+    """Return the detail of a refusal, with a suggestion if the name is a likely misspelling."""
     for option, available in AVAILABLE.items():
         if asked.get(option) and refusal.get(available):
             meant = suggestion(asked[option], refusal[available])

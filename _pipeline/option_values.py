@@ -225,7 +225,8 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
 
 
 def form_among(words: Sequence[str]) -> str:
-    """Return the output format in words that may not be a valid command line."""
+    """Return the output format that a command line asks for, even if the command line is
+    invalid."""
     forms = ["json"]
     for word, following in zip(words, [*words[1:], ""], strict=False):
         option, equals, value = word.partition("=")

@@ -49,7 +49,7 @@ def _cut_in(value: Any, longest: int) -> int:
 
 
 def encoded(fields: Mapping[str, Any], for_people: bool) -> str:
-    """Return the JSON as it is printed."""
+    """Return an answer as the JSON text that the command prints."""
     form: dict[str, Any] = {"indent": 2} if for_people else {"separators": (",", ":")}
     text = json.dumps(fields, allow_nan=False, **form)
     # `</` could end a script in a page.

@@ -42,7 +42,7 @@ class Timeline(NamedTuple):
 
     @property
     def busy(self) -> int:
-        """Return the time in which some leaf runs."""
+        """Return the time during which at least one leaf runs."""
         return self.duration - self.gaps.total
 
 
@@ -99,7 +99,7 @@ def gaps_between(pieces: Iterable[Columns], window: tuple[int, int]) -> Cover | 
 
 
 def leaves_of(pieces: Iterable[Piece], clock: Clock, containers: Set[int]) -> Iterator[Columns]:
-    """Yield the columns of all events except those of containers."""
+    """Yield the columns of all events that are not containers."""
     for piece in pieces:
         columns = columns_of(piece, clock)
         if not containers.isdisjoint(piece.metadata_ids):

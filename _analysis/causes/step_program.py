@@ -9,6 +9,7 @@ from _analysis.exposed import is_exposed
 from _analysis.likely_lines import line_of
 from _pipeline import frames
 from _pipeline.groups import Group
+from _pipeline.intervals import Cover, union
 from _pipeline.vocabulary import COLLECTIVES, COMM
 from _proto.cached import cached_property
 
@@ -140,6 +141,26 @@ class StepProgram:
             for executions in self.leaves
             if is_exposed(executions.op) and collective_name_of(executions.op) is not None
         ]
+
+    def waiting_beside(self, members: Sequence[Executions]) -> int:
+        """Return how long other collectives wait while asynchronous members are in flight.
+
+        They share the links.
+        """
+        if not any(executions.op.is_wait for executions in members):
+            return 0
+        # Pairing starts with ends takes time, and most steps have no need of it.
+        from _analysis.transfers import transfers_of
+
+        ids = {executions.metadata_id for executions in members}
+        mine, others = [], []
+        for transfer in transfers_of(self.step):
+            if transfer.executions.metadata_id in ids:
+                mine += [(flight.start, flight.end) for flight in transfer.flights]
+            elif transfer.collective in COLLECTIVES:
+                others += transfer.flights
+        in_flight = Cover.of(union(mine))
+        return sum(in_flight.within(flight.wait, flight.end) for flight in others)
 
     @property
     def is_own(self) -> Callable[[str], bool]:

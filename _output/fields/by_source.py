@@ -58,7 +58,7 @@ class Group(GroupFields, DtypeFields, InLoop):
 
 class OwnTotals(TypedDict):
     n_groups_total: Count
-    """Number of groups, including those that `--top` leaves out."""
+    """Number of all groups, including groups that `--top` leaves out."""
     left_out_ps: LeftOut
     """Time other than math that is not in any group; see `--include-data-move` and
     `--include-comm`."""

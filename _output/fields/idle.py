@@ -17,18 +17,18 @@ class HostActivity(TypedDict):
     """The innermost event on the thread. With the Python tracer, it is a frame, `$file.py:line
     function`."""
     is_launching: bool
-    """True if the thread launches programs of the device: its rows come first, and are half of the
-    rows or more. Some threads have events with the `run_id` of the program before the gap and of
-    the program after it, and some threads have `PjitFunction` events. A thread with both kinds of
-    events launches programs; if there is none, every thread with one of the two kinds does. Without
-    such threads, a thread with events named `…ExecuteHelper…` launches programs, or else one with
-    events named `Execute…`."""
+    """True if the thread launches programs of the device. Rows of such threads come first, and are
+    at least half of the rows if there are enough. Some threads have events with the `run_id` of the
+    program before the gap and of the program after it, and some threads have `PjitFunction` events.
+    A thread with both kinds of events launches programs; if there is none, every thread with one of
+    the two kinds does. Without such threads, a thread with events named `…ExecuteHelper…` launches
+    programs, or else one with events named `Execute…`."""
     dur_ps: Picoseconds
     """Time within the gap during which the event was the innermost event of the thread."""
     in_period_ps: Picoseconds | None
     """Time during which the event was the innermost event of the thread, from the start of this
     step to the start of the next step of the same name (for the last step: from the end of the
-    previous step to the end of the last). Null if `period_ps` is null."""
+    previous step to the end of the last step). Null if `period_ps` is null."""
     still: bool
     """True if nothing begins or ends on the thread during the gap: it only waits. Such threads come
     last, unless they launch programs."""

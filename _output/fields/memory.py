@@ -157,8 +157,7 @@ class Fields(TypedDict):
     reserved_bytes: Bytes
     """Bytes that the program reserves while it runs."""
     fragmentation_bytes: Bytes
-    """`reserved_bytes` minus `peak_bytes`: memory that is never live at once, or lost between
-    buffers."""
+    """`reserved_bytes` minus `peak_bytes`: reserved memory that no buffer uses at the peak."""
     padding_bytes: Bytes | None
     """Bytes at the peak that tiles add to arrays, summed over the buffers with known padding; null
     if no buffer has known padding."""

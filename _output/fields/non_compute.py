@@ -42,13 +42,13 @@ class Movement(StackKey, Durations):
     shapes_out: list[str]
     """Distinct shapes of the result, at most four."""
     dtype_change: bool | None
-    """True if some execution changes the dtype; null if input and output dtype are not known
-    together for any execution, as for every `-start`."""
+    """True if at least one execution changes the dtype; null if input and output dtype are not
+    known together for any execution, as for every `-start`."""
     dtype_change_dur_ps: Picoseconds | None
     """Total duration of the executions that change the dtype."""
     layout_change: bool | None
-    """True if some execution changes the order of dimensions or the tiling. A move to another
-    memory space alone is no layout change."""
+    """True if at least one execution changes the order of dimensions or the tiling. A move to
+    another memory space alone is no layout change."""
     layout_change_dur_ps: Picoseconds | None
     """Total duration of the executions that change the layout."""
     example_hlo_op: str

@@ -202,7 +202,7 @@ class Cohort(TypedDict):
     devices: list[Device]
     """Devices by mean load, largest first, at most `--top`."""
     tail: DevicesTail
-    """Counts for the omitted devices."""
+    """Number of omitted devices, and number of steps in which one of them was the slowest."""
     slowest_vs_median: SlowestVsMedian | None
     """Comparison of the straggler (otherwise the device with the largest load) with the median
     device; null with one device or no step."""

@@ -182,7 +182,7 @@ class Fields(RecomputeTotal, PeriodFields):
     idle_gaps: list[Gap]
     """The ten longest gaps without a leaf op, longest first."""
     steps: list[Step]
-    """Every step of the trace; empty if there is none."""
+    """Every step of the trace; empty if the trace has no steps."""
 
 
 class Answer(Lead, StepAnswer, Fields):

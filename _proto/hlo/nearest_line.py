@@ -40,9 +40,9 @@ def nearest_line(
 ) -> NearestLine | None:
     """Return the line of the data that an op most likely moves or waits for.
 
-    The line is the first that exists of: the op's own line, the line of the op's start, the line of
-    the collective or of the root inside an asynchronous op, the line of the nearest producer or
-    consumer. `sources` maps names to lines, for instructions without a line in the program.
+    Search in this order: the op's own line, the line of the op's start, the line of the collective
+    or of the root inside an asynchronous op, and the line of the nearest producer or consumer.
+    `sources` maps names to lines, for instructions without a line in the program.
     """
 
     def line_of(instruction: Instruction) -> str | None:

@@ -116,7 +116,7 @@ def _as_xstats(stats: Iterable[pb.LineEvents.Stat], piece: bytes, at: int) -> It
 def numbers_of_events(
     plane: AnyPlane, events: Collection[str], stats: Collection[str]
 ) -> Iterator[EventNumbers]:
-    """Yield the numeric stats of events that have one of some names, line by line.
+    """Yield the numeric stats with wanted names of all events, line by line.
 
     If an event has several stats of one name, the last stat counts. Aggregated events, which have
     no time, are left out.

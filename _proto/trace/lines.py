@@ -167,8 +167,8 @@ class Line:
             yield self._read(piece), piece.start
 
     def pieces_with(self, stat_ids: Set[int]) -> Iterator[tuple[bytes, int]]:
-        """Yield those decoded pieces with events that may have one of some stats, as bytes and
-        offset."""
+        """Yield the bytes and the offset of each decoded piece that may have events with a wanted
+        stat."""
         for piece in self._pieces:
             if not stat_ids.isdisjoint(piece.stat_ids):
                 yield self._read(piece), piece.start
@@ -262,9 +262,9 @@ def _starts_in_column(data: bytes, piece: _Piece) -> list[int] | None:
     """Return the starts of the events of a piece, or None if a column cannot give them.
 
     If there are as many offsets as events, assume that each event has one offset. The assumption
-    fails if one event has two offsets and another has none, which no profiler writes; a check would
-    take as long as reading all starts. `_events_in_columns` checks the assumption, and `events`
-    decides which events are in a step.
+    fails if one event has two offsets and another event has no offset, which no profiler writes; a
+    check would take as long as reading all starts. `_events_in_columns` checks the assumption, and
+    `events` decides which events are in a step.
     """
     column = _decode(columns.LineStarts, data, piece.start).events
     if len(column.offset_ps) == piece.n_events and not column.HasField("num_occurrences"):

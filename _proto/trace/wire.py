@@ -123,7 +123,7 @@ def varint_at(data: bytes, i: int) -> tuple[int, int]:
         i += 1
         if byte < 128:
             return value & (1 << 64) - 1, i
-    raise ValueError(f"a number of more than {_VARINT_BYTES} bytes")
+    raise ValueError(f"a number has more than {_VARINT_BYTES} bytes")
 
 
 def signed(value: int) -> int:
@@ -134,8 +134,8 @@ def signed(value: int) -> int:
 def known_fields(
     kind: type[Message], source: Readable, start: int, end: int
 ) -> Iterator[tuple[int, str, int, int]]:
-    """Walk through those fields of a message that the message type has: yield (offset, name, value,
-    end of the field).
+    """Walk through the fields of a message that its type declares, and skip unknown fields: yield
+    (offset, name, value, end of the field).
 
     A field with a wrong wire type is damage. After a damaged length, the following bytes often look
     like fields, and only wrong wire types show the damage.

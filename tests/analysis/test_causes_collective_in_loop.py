@@ -182,3 +182,28 @@ class SameEachRound(unittest.TestCase):
         outer[-1] = op("root", "tuple", "x", "x")
         program |= loop(outer, 2)
         self.assertNotIn("collective_in_loop", [row["cause"] for row in causes(program, ran)])
+
+    def test_waiting_of_others_while_a_repeated_one_is_in_flight_counts(self) -> None:
+        body = [
+            op("state", "parameter"),
+            take("x", "state", 0),
+            take("weight", "state", 1),
+            op("all-gather-start", "all-gather-start", "weight", line="model.py:8"),
+            op("all-reduce-start", "all-reduce-start", "x", line="model.py:9"),
+            op("all-reduce-done", "all-reduce-done", "all-reduce-start", line="model.py:9"),
+            op("all-gather-done", "all-gather-done", "all-gather-start", line="model.py:8"),
+            op("new", "dot", "all-reduce-done", "all-gather-done"),
+            op("root", "tuple", "new", "weight"),
+        ]
+        ran = [
+            event("while.1", "while", 0, 400),
+            *rounds("all-gather-start", "all-gather-start", 10, 1, 4),
+            *rounds("all-reduce-start", "all-reduce-start", 20, 1, 4),
+            *rounds("all-reduce-done", "all-reduce-done", 30, 20, 4),
+            *rounds("all-gather-done", "all-gather-done", 60, 10, 4),
+        ]
+        rows = [row for row in causes(loop(body, 2), ran) if "loop" in row["cause"]]
+        (row,) = rows
+        # In 4 rounds the gather is exposed for 40 ps, and the reduction waits for 80 ps meanwhile.
+        self.assertEqual(row["gain_ps"], (40 + 80) * 3 // 4)
+        self.assertIn("others wait 80 ps while these are in flight", row["says"])

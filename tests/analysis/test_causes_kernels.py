@@ -57,13 +57,13 @@ class WaitsForInput(unittest.TestCase):
         [row] = causes(self.OPS, [("wait", 0, 60)])
         self.assertIn("(60.0 %), which", row["says"])
 
-    def test_each_kernel_has_a_row_and_short_waits_have_none(self) -> None:
+    def test_each_kernel_has_a_row_unless_the_wait_is_short(self) -> None:
         waits = [("wait", 0, 60), ("wait", 200, 300)]
         rows = causes(self.OPS, waits)
         self.assertEqual([row["gain_ps"] for row in rows], [100, 60])
         self.assertEqual(causes(self.OPS, [("wait", 0, 4), ("ep_copy_in", 200, 400)]), [])
 
-    def test_kernel_of_known_cost_waits_too(self) -> None:
+    def test_kernel_of_known_cost_can_wait_for_copies(self) -> None:
         [row] = causes(self.OPS, [("wait", 0, 60)], *PEAKS, "--kernel-cost", "a=20,0,bf16")
         self.assertEqual(row["gain_ps"], 60)
 
@@ -78,7 +78,7 @@ class WaitingOfFindings(unittest.TestCase):
         self.assertEqual(self.waiting("kernels_of_unknown_cost"), {"a": 10, "b": None})
         self.assertEqual(self.waiting("findings"), {None: None})
 
-    def test_kernel_of_known_cost_waits_too(self) -> None:
+    def test_kernel_of_known_cost_can_wait_for_copies(self) -> None:
         options = (*PEAKS, "--kernel-cost", "a=20,0,bf16")
         self.assertEqual(self.waiting("findings", *options), {"a": 10, None: None})
 

@@ -124,7 +124,7 @@ class OfRows(unittest.TestCase):
         said = answer(trace(self.OPS, [("0", 0, 200)]), mode)
         return [row["loop"] for row in said[rows]]
 
-    def test_trips_of_a_row_are_those_of_its_longest_op(self) -> None:
+    def test_trips_of_a_row_belong_to_the_longest_op(self) -> None:
         # Of the line's 38 ps, 28 ps are in the loop, and 16 ps of these are 4 executions of f.
         self.assertEqual(self.loops("by_source", "groups"), [{"depth": 1, "trips": 4}])
 
@@ -133,7 +133,7 @@ class OfRows(unittest.TestCase):
         self.assertEqual(self.loops("comm", "rows"), [collective])
         self.assertIn(collective, self.loops("bottleneck", "findings"))
 
-    def test_step_without_loops_has_none(self) -> None:
+    def test_op_in_a_step_without_loops_has_no_loop(self) -> None:
         for mode, rows in (("by_source", "groups"), ("by_op", "ops"), ("bottleneck", "findings")):
             said = answer(trace([math("f", 0, 5)], [("0", 0, 9)]), mode)
             self.assertEqual([row["loop"] for row in said[rows]], [None])

@@ -109,7 +109,7 @@ class Instruction(Message):
     backend_config: Annotated[bytes | None, 43] = None
     thread: Annotated[str | None, 79] = None
     extra: bytes = b""
-    # The number is that of a parameter.
+    # This is the number of a parameter.
     number: Annotated[int | None, 9] = None
     target: Annotated[str | None, 28] = None
 

@@ -62,7 +62,7 @@ class Template:
     plane: naive_op.Plane
     step: naive_op.Span
     executed: list[Executed]
-    # By number of the op: the metadata id, and the time of each execution.
+    # For each op, by number: the metadata id, and the time of each execution.
     metadata_ids: list[int]
     durations: list[list[int]]
 

@@ -327,7 +327,7 @@ def figures_of(mode: str, unit: str) -> list[float]:
     found = [(path, value) for path, value in numbers_in(said) if re.search(wanted, path)]
     if unit != "%":
         return [value / UNITS[unit] for _, value in found]
-    # The percentage is a fraction of 1, or a share of the step.
+    # A percentage on a page can be a fraction in the answer, or a time divided by the step.
     step = said.get("step_duration_ps", 0) / 100
     return [
         value if "pct" in path else value / step if re.search(TIMES, path) and step else 100 * value

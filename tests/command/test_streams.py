@@ -1,7 +1,7 @@
 """Test stdin, stdout, stderr and terminals, and how an interruption ends the process.
 
-Whatever happens to the streams, the exit status is that of the table in FIELDS.md, and stdout
-contains either one whole object or nothing.
+Whatever happens to the streams, FIELDS.md has the exit status in a table, and stdout contains
+either one whole object or nothing.
 """
 
 from __future__ import annotations

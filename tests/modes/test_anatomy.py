@@ -265,7 +265,7 @@ class Provenance(unittest.TestCase):
                 (note,) = said["notes"]
                 self.assertIn("profile_options", note)
 
-    def test_provenance_is_in_the_text(self) -> None:
+    def test_text_shows_the_provenance(self) -> None:
         options = b"".join((DEFAULTS, setting("mode", text_field(1, "TRACE_COMPUTE"))))
         data = captured(
             ("/host:metadata", {"jax_version": "0.10.0"}),

@@ -278,7 +278,7 @@ class Figures(unittest.TestCase):
         said = answer(data, "roofline")
         self.assertEqual(said["groups"][0]["operand_dtypes"], {"bf16": 10**6})
 
-    def test_operand_dtypes_are_those_in_memory(self) -> None:
+    def test_operand_dtypes_are_the_dtypes_in_memory(self) -> None:
         square = {dtype: array(dtype, 8, 8) for dtype in ("f32", "bf16", "s32", "pred")}
         widened = [
             instruction("w.0", "parameter", shape=square["f32"]),
@@ -314,7 +314,7 @@ class Figures(unittest.TestCase):
             data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", program)})]))
             with self.subTest(operands=operands):
                 self.assertEqual(answer(data, "by_op")["ops"][0]["operand_dtypes"], expected)
-        # A dot that is not fused reads its operands as they are.
+        # A dot that is not fused reads the operands in the dtype that they have in memory.
         bare = hlo_proto.hlo_proto({"main": [*main, instruction("f.1", "dot", "a", "b")]})
         data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", bare)})]))
         self.assertEqual(answer(data, "by_op")["ops"][0]["operand_dtypes"], ["bf16", "f32"])

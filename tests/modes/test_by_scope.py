@@ -162,7 +162,7 @@ class Tree(unittest.TestCase):
         [first, *_] = said_of(ops, "--own", "site-packages")["scopes"][0]["lines"]
         self.assertEqual(first, {"source_user": None, "dur_ps": 12})
 
-    def test_path_comes_from_the_program_if_the_trace_has_none(self) -> None:
+    def test_path_comes_from_the_program_if_the_trace_has_no_path(self) -> None:
         program = hlo_proto.hlo_proto(
             {
                 "main": [

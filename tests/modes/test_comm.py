@@ -70,7 +70,7 @@ def file_of(
     steps: Sequence[tuple[str, int, int]] = (STEP,),
     **more: Any,
 ) -> bytes:
-    """Return a trace of these ops, of executions of programs, and of the program."""
+    """Return a trace with these ops, these executions of programs, and the program."""
     for ran in ops:
         ran.stats.setdefault("program_id", PROGRAM_ID)
     plane = tpu_plane(ops, steps)

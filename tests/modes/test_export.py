@@ -18,13 +18,21 @@ from unittest import mock
 import compute_breakdown
 from _output.export_tables import TABLES
 from _pipeline.context import Context
+from tests.builders import hlo_proto
 from tests.builders.random_xspace import (
     PIPELINE_OPTIONS,
     command_line,
     random_case,
     random_options,
 )
-from tests.builders.xspace import Space, encode, memory_access_breakdown, op, trace
+from tests.builders.xspace import (
+    Space,
+    encode,
+    memory_access_breakdown,
+    op,
+    tpu_plane,
+    trace,
+)
 from tests.harness import DEMO, PROFILES, InFolder, answer, run, sampled, within
 from tests.modes.small_steps import BF16, PEAKS, STEP, leaf
 from tests.modes.test_idle import device
@@ -224,6 +232,14 @@ class Tables(Exports):
         }
         self.assertEqual(self.rows("SELECT * FROM answer"), list(expected.items()))
         self.assertEqual(expected["chip"], "v6e")
+
+    def test_answer_has_notes_about_a_damaged_program(self) -> None:
+        plane = tpu_plane([leaf(0, 5, program_id=7)], STEP)
+        programs = hlo_proto.metadata_plane({7: ("f", b"\x0a\x7f")})
+        said = self.export(encode(Space([plane, programs])))
+        self.assertTrue(any("HLO" in note for note in said["notes"]), said["notes"])
+        ((notes,),) = self.rows("SELECT value FROM answer WHERE key = 'notes'")
+        self.assertEqual(json.loads(notes), said["notes"])
 
     def test_statements_are_documented(self) -> None:
         self.export(SMALL)

@@ -162,7 +162,7 @@ class Regions(unittest.TestCase):
         [row] = answer(encode(Space([plane])), "kernel")["kernels"]
         self.assertEqual(tree(row), [("<none>", 0, 1, 10)])
 
-    def test_all_steps_are_added_up(self) -> None:
+    def test_regions_of_all_steps_are_added_up(self) -> None:
         ops, regions = [kernel(0, 100), kernel(2000, 50)], [("a", 0, 10), ("a", 2000, 2003)]
         self.assertEqual(tree(self.row(ops, regions)), [("a", 0, 1, 10)])
         self.assertEqual(tree(self.row(ops, regions, options=["--step", "all"])), [("a", 0, 2, 13)])

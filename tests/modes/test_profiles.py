@@ -95,7 +95,8 @@ class Demo(unittest.TestCase):
 class Offloading(unittest.TestCase):
     """Test a TPU v6e that offloads to the host: no steps, fp32, and mostly waiting for copies.
 
-    The trace's clock is inaccurate: by this clock, runs of one program last from 551 to 981 ms.
+    The trace's clock is inaccurate: on this clock, executions of one program last from 551 to 981
+    ms.
     """
 
     devices = tuple(f"/device:TPU:{device}" for device in range(4))

@@ -824,7 +824,7 @@ class Flags(InFolder):
 
 
 class Demo(unittest.TestCase):
-    def test_collectives_are_those_counted_in_a_dump_of_the_program(self) -> None:
+    def test_collectives_match_counts_in_a_dump_of_the_program(self) -> None:
         counted = Counter[tuple[str, str]]()
         for row in answer(DEMO, "program")["collectives"]:
             counted[row["collective"], row["how"]] += row["n_instructions"]

@@ -485,7 +485,7 @@ class Peaks(unittest.TestCase):
         used = self.peaks("--chip", "profile", "--peak-hbm-gibps", "5", data=data)
         self.assertEqual((used["peak_tflops_bf16"], used["peak_hbm_gibps"]), (918.0, 5.0))
 
-    def test_peaks_are_unknown_if_the_profile_has_none(self) -> None:
+    def test_peaks_are_unknown_if_the_profile_has_no_peaks(self) -> None:
         for facts in ({}, {"peak_teraflops_per_second": 0.0}, {"peak_teraflops_per_second": 5.0}):
             said = answer(chip_trace(**facts), "roofline", "--chip", "profile")
             self.assertEqual(said["skipped_groups"]["n_peak_unknown_for_dtype"], 1)

@@ -44,7 +44,8 @@ class Runtime(unittest.TestCase):
             (10, 0, {**sizes(0, 30, 70), "fragmentation": 0}),
             (20, 0, {**sizes(60, 20, 20), "fragmentation": double(0.25)}),
             (15, 1, {**sizes(99, 1, 0), "fragmentation": 1}),
-            # The next events have an equal value later, and then a smaller value.
+            # The next event has the same sum of reserved and allocated bytes later, and the event
+            # after that has a smaller sum.
             (30, 0, sizes(40, 40, 20)),
             (40, 0, sizes(70, 5, 25)),
             timestamp_ns=3,

@@ -456,7 +456,7 @@ class Lines(unittest.TestCase):
         found: list[Json] = answer(profile, "spread")["cohorts"][0]["slowest_vs_median"]["rows"]
         return found
 
-    def test_own_line_and_scope_are_those_of_by_source(self) -> None:
+    def test_own_line_and_scope_equal_those_of_by_source(self) -> None:
         groups = {
             (group["kind"], group["agg_key"]): group
             for group in answer(DEMO, "by_source", "--include-data-move")["groups"]

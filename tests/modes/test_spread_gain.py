@@ -52,7 +52,7 @@ class Gain(InFolder):
             self.assertIn(says, self.headline)
             (self.folder / "a.xplane.pb").unlink()
 
-    def test_gain_is_up_to_the_next_device(self) -> None:
+    def test_gain_is_the_difference_to_the_second_slowest_device(self) -> None:
         found = self.cohort([[600, 700], [640, 650], [500, 510]])
         # Mean loads are 650, 645 and 505.
         verdict = found["verdict"]
@@ -76,7 +76,7 @@ class Gain(InFolder):
         verdict = self.cohort([[*most, 500], [*[500] * (N_STEPS - 1), 900]])["verdict"]
         self.assertEqual((verdict["straggler"], verdict["gain_ps"]), (None, 41))
 
-    def test_straggler_on_a_slow_host_costs_what_its_host_does(self) -> None:
+    def test_straggler_on_a_slow_host_costs_as_much_as_the_host(self) -> None:
         for slow, is_named in ((505, True), (504, False)):
             with self.subTest(slow=slow):
                 # The host's other device is nearly as slow, so the slowest device alone costs

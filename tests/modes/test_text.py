@@ -1,7 +1,7 @@
 """Test `--format text`: figures, units, names, wrapping.
 
-`Reading` parses a text: the figures below each heading must be those of the JSON, in the unit that
-the heading names.
+`Reading` parses a text. The figures below each heading must equal the figures of the JSON, in the
+unit that the heading names.
 """
 
 from __future__ import annotations

@@ -479,8 +479,8 @@ class Program:
         return next(iter(known(places)), None)
 
     def path_of(self, instruction: Instruction) -> str | None:
-        """Return the op_name of an instruction; for a done without an op_name, that of the
-        start.
+        """Return the op_name of an instruction; for a done without an op_name, return the op_name
+        of the start.
         """
         links = [instruction, *(self.chain(instruction) if instruction.is_done else [])]
         named = [link.op_name for link in links if link is instruction or link.is_start]

@@ -63,7 +63,7 @@ class Tables(unittest.TestCase):
         if expected:
             self.assertEqual([name for name in header if name in expected[0]], [*expected[0]])
 
-    def test_rows_are_those_of_the_json(self) -> None:
+    def test_rows_equal_those_of_the_json(self) -> None:
         for mode in WITH_TEXT:
             options = ["--baseline", str(BEFORE)] if mode == "compare" else []
             fields = answer(AFTER, mode, *options) if options else demo(mode)

@@ -93,7 +93,7 @@ class Names(unittest.TestCase):
 class Answers(unittest.TestCase):
     batch = BATCH
 
-    def test_cells_are_those_of_the_text(self) -> None:
+    def test_cells_equal_those_of_the_text(self) -> None:
         for mode in WITH_TEXT:
             options = ["--baseline", str(BEFORE)] if mode == "compare" else []
             fields = answer(AFTER, mode, *options) if options else demo(mode)

@@ -265,7 +265,7 @@ class OrderByTheProgram(unittest.TestCase):
 
 
 class SourceInner(unittest.TestCase):
-    def test_source_inner_equals_the_source_if_there_is_one(self) -> None:
+    def test_source_inner_equals_the_source_if_the_op_has_a_source(self) -> None:
         for stack, source, expected in (
             (STACK, "inner.py:5", "a dir/inner.py:5"),
             (STACK, None, "a dir/inner.py:5"),

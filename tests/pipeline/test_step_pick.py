@@ -113,7 +113,7 @@ class StepPick(unittest.TestCase):
             expected += "; for the step named 101, pass --step-id 101" if step == "101" else ""
             self.assertEqual(detail, expected)
 
-    def test_whole_line_is_the_step_without_steps(self) -> None:
+    def test_whole_line_is_used_if_the_trace_has_no_steps(self) -> None:
         ops = [leaf(50, 5), leaf(20, 100), leaf(60, 1)]
         for steps in NO_STEPS:
             step = answer(trace(ops, steps), "summary")
@@ -271,7 +271,7 @@ class ExecutionsAsSteps(unittest.TestCase):
         self.assertEqual((step["step_source"], step["step_window_ps"]), ("steps", [8000, 10000]))
         self.assertEqual(len(step["steps"]), 1)
 
-    def test_whole_line_is_the_step_without_valid_executions(self) -> None:
+    def test_whole_line_is_used_without_valid_executions_of_programs(self) -> None:
         invalid = (Event(8, None, 10, num_occurrences=2), Event(8, 0, -1))
         for events in ((), invalid[:1], invalid[1:]):
             step = self.answer(events=events)

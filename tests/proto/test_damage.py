@@ -109,7 +109,7 @@ class Breakdowns(unittest.TestCase):
                 self.assertEqual(outcome.object.get("reason"), "unreadable_xplane_pb")
                 self.assertIn("negative", outcome.object["detail"])
 
-    def test_damage_is_ignored_by_modes_that_do_not_read_it(self) -> None:
+    def test_damage_is_ignored_by_modes_that_do_not_read_the_damaged_part(self) -> None:
         outcome, _ = self.run_with(b"\0", "summary")
         self.assertEqual(outcome.object["status"], "ok")
 

@@ -218,7 +218,7 @@ class OfOps(unittest.TestCase):
         row = group("loop fusion", text="", shape="(s32[2]{0}, bf16[4]{0})")
         self.assertEqual(row["dtypes"], {"bf16": 1})
 
-    def test_dtype_of_a_possible_matmul_is_certain_if_all_inputs_have_it(self) -> None:
+    def test_dtype_of_a_possible_matmul_is_certain_if_all_inputs_have_that_dtype(self) -> None:
         for category, uncertain in (
             *(("convolution", True), ("dot", True), ("output fusion", True), ("custom-call", True)),
             *(("loop fusion", False), ("reduce", False), ("all-gather fusion", False)),

@@ -476,7 +476,7 @@ class Dots(unittest.TestCase):
                     self.assertEqual(dot_of(read["top"]), dot)
                     self.assertEqual(read.notes, [])
 
-    def test_widest_of_several_dots_decides(self) -> None:
+    def test_widest_of_several_dots_decides_the_dtype(self) -> None:
         def dtype_of(*dtypes: str) -> Dot | None:
             body = []
             for i, dtype in enumerate(dtypes):

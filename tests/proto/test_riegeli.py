@@ -153,8 +153,8 @@ class Answers(InFolder):
                 expected, got = (answer(path, mode, *options) for path in (plain, joined))
                 self.assertEqual(without_base(compared(got)), without_base(compared(expected)))
         for mode in ("bottleneck", "idle"):
-            # All executions are compared, because their order decides which of two equal ops comes
-            # first.
+            # Compare all executions, because the order of executions decides which of two equal ops
+            # comes first.
             expected, got = (answer(path, mode, "--step", "all") for path in (plain, joined))
             self.assertEqual(without_base(compared(got)), without_base(compared(expected)))
 
