@@ -245,8 +245,8 @@ MODES = (
     of_step(
         "page",
         "the answers of the modes above in one HTML file, for people",
-        ("--out",),
-        "--out step.html",
+        ("--out", "--open"),
+        "--out step.html --open",
     ),
     of_step(
         "export",
@@ -415,6 +415,7 @@ OPTIONS: dict[str, Json] = {
         "help": "text that sets XLA flags, such as a launch script; shows the effects of flags",
     },
     "--out": {"metavar": "FILE", "help": "path of the file to write (required)"},
+    "--open": {"action": "store_true", "help": "open the page in the browser"},
     "--kernel-cost": {
         "metavar": "NAME=FLOPS,BYTES[,DTYPE]",
         "type": TO_COST,
@@ -525,7 +526,8 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     options = {
         dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
     }
-    form = given.get("format", "json")
+    one_line_for_people = mode.name == "page" and sys.stdout is not None and sys.stdout.isatty()
+    form = given.get("format", "line" if one_line_for_people else "json")
     if mode.name == "by_op" and form in ("text", "markdown") and given.get("top") != 0:
         # Ops are merged before they are cut.
         options["top"] = sys.maxsize
@@ -540,6 +542,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         merges=not given.get("no_merge", False),
         top=given.get("top"),
         words=words,
+        version=__version__,
     )
 
 
@@ -600,7 +603,7 @@ def outcome_of(argv: Sequence[str] | None) -> Outcome:
     finally:
         if progress:
             progress.erase()
-    form = request.form if request else form_among(sys.argv[1:] if argv is None else argv)
+    form = form_among(sys.argv[1:] if argv is None else argv)
     return refusal(failure, request, context.notes if context else [], form)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from heapq import nlargest
+from pathlib import Path
 
 from _analysis.ledger import ledger_of
 from _analysis.report import head_of, totals_of
@@ -31,6 +32,7 @@ from _output.page import html_of
 from _pipeline.no_answer import NoAnswer
 from _pipeline.out_file import replacing
 from _pipeline.texts import cut_texts
+from _proto.trace.ranks import ENVIRONMENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ FIELDS = 64
 ESCAPES = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
 
 
-def page(step: Step, context: Context, *, out: str) -> Fields:
+def page(step: Step, context: Context, *, out: str, open: bool = False) -> Fields:
     parts, answers = ask_all(step, context)
     ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
     head = {name: value for name, value in head_of(step, context).items() if name != "notes"}
@@ -82,6 +84,8 @@ def page(step: Step, context: Context, *, out: str) -> Fields:
             fields["headline"] = headline_of(head | fields | {"mode": mode, "totals": totals})
     data: PageData = {
         "page": head,
+        "version": context.request.version,
+        "captured_at_ns": captured_at(step),
         "parts": parts,
         "answers": answers,
         "classes": {
@@ -93,13 +97,20 @@ def page(step: Step, context: Context, *, out: str) -> Fields:
             strip_of(step, {entry.executions.metadata_id: entry.name for entry in ledger})
         ),
         "notes": context.notes,
+        "n_warnings": len(set(context.warnings)),
         "left_out": {},
     }
     encoded, notes = fitted(data)
     context.warn(*notes)
     html = html_of(encoded)
-    with replacing(out) as path, open(path, "wb") as file:
-        file.write(html)
+    with replacing(out) as path:
+        Path(path).write_bytes(html)
+    if open:
+        # Importing this module takes time that other pages don't need.
+        import webbrowser
+
+        if not webbrowser.open(Path(out).absolute().as_uri()):
+            context.warn(f"no browser found for --open; open {out} in a browser")
     return {"out": out, "bytes": len(html), "parts": parts}
 
 
@@ -112,8 +123,11 @@ def ask_all(step: Step, context: Context) -> tuple[dict[str, str], dict[str, dic
     noted: dict[str, list[str]] = {}
     for name, (mode, options) in ASKED.items():
         of_mode = context.with_own_notes()
+        # Other devices in the file show who waits for whom.
+        has_peers = name == "comm" and len(answers["bottleneck"]["capture"]["devices"]) > 1
+        asked = {**options, "peers": True} if has_peers else options
         try:
-            fields = mode(step, of_mode, **options)
+            fields = mode(step, of_mode, **asked)
         except NoAnswer as failure:
             parts[name] = failure.reason
             continue
@@ -131,6 +145,18 @@ def ask_all(step: Step, context: Context) -> tuple[dict[str, str], dict[str, dic
     context.warn(*(f"{', '.join(modes)}: {text}" for text, modes in warned.items()))
     context.note(*(f"{', '.join(modes)}: {text}" for text, modes in noted.items()))
     return parts, answers
+
+
+def captured_at(step: Step) -> int | None:
+    """Return the time at which the capture began, in ns since 1970, or None if the trace does not
+    say it."""
+    trace = step.device.trace
+    rank = trace.rank_of(step.device.plane.name)
+    for name in rank.named(ENVIRONMENT) if rank else ():
+        start = trace.plane(name).stats().get("profile_start_time")
+        if isinstance(start, int):
+            return start
+    return None
 
 
 # ----------------------------------------------------------------------------------------------

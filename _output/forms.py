@@ -1,4 +1,4 @@
-"""Print an answer in another form than JSON: text, Markdown or CSV."""
+"""Print an answer in another form than JSON: text, Markdown, CSV, or a line about a page."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ def in_form(form: str, fields: Json, request: Request | None, stream: TextIO | N
         from _output.csv import csv_of
 
         return csv_of(fields, is_terminal=is_terminal)
+    if form == "line":
+        out = "".join(c if c.isprintable() else "?" for c in fields["out"])
+        return f"wrote {out} ({fields['bytes'] / 2**20:.1f} MiB)\n"
     view = View()
     if request:
         view = View(request.shows_all, request.merges, request.top)

@@ -33,7 +33,7 @@ class Request(NamedTuple):
     mode: str
     device: str | None
     host: str | None
-    # Output format.
+    # Output format; `line` is the line about a page that people read on a terminal.
     form: str
     mode_options: dict[str, Any]
     # The words of the command line.
@@ -44,6 +44,8 @@ class Request(NamedTuple):
     merges: bool = True
     # Value of `--top`, or None if the option is not given.
     top: int | None = None
+    # Version of the program.
+    version: str = ""
 
 
 class Context:

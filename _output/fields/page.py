@@ -72,6 +72,10 @@ class PageData(TypedDict):
 
     page: dict[str, Any]
     """The printed fields except `out`, `bytes` and `parts`."""
+    version: str
+    """Version of the program that wrote the page."""
+    captured_at_ns: int | None
+    """Start of the capture in ns since 1970; null if the trace does not say it."""
     parts: dict[str, str]
     """`parts` of the printed answer."""
     answers: dict[str, dict[str, Any]]
@@ -82,5 +86,8 @@ class PageData(TypedDict):
     """The step in bins."""
     notes: list[str]
     """`notes` of the printed answer."""
+    n_warnings: int
+    """Number of warnings, which are the first of the notes; the others say where figures come
+    from."""
     left_out: dict[str, int]
     """Number of rows in each list that were left out to keep the page small."""

@@ -1,6 +1,7 @@
 // Draws the bar of the budget, the strip and the columns of the steps.
 
-// Returns a bar of parts {name, value, cls, lines, go}. The width of a part is its share of the sum.
+// Returns a bar of parts {name, share, value, cls, lines, go}. The width of a part is its share of the
+// sum. A label that does not fit is left out.
 function bar(parts, label) {
   const shown = parts.filter((part) => part.value > 0);
   const whole = shown.reduce((sum, part) => sum + part.value, 0);
@@ -8,13 +9,19 @@ function bar(parts, label) {
     const made = element(
       "div",
       { class: `part ${part.cls}`, "data-value": part.value, "data-name": part.name },
-      element("span", {}, part.name),
     );
     made.style.width = `${(100 * part.value) / whole}%`;
     return made;
   });
   const host = element("div", { class: "bar" }, ...nodes);
   makeMarks(host, nodes, (i) => shown[i], label);
+  drawnByWidth(host, (width) => {
+    nodes.forEach((made, i) => {
+      const { name, value, share } = shown[i];
+      const time = asTime(value);
+      made.textContent = fitting((width * value) / whole - 16, `${name} ${time}, ${share}`, `${name} ${share}`, share);
+    });
+  });
   return host;
 }
 
@@ -23,6 +30,7 @@ function budgetBar(rows) {
   return bar(
     shown.map((row) => ({
       name: CLASSES[row.class],
+      share: asPercent(row.pct_of_step),
       value: row.dur_ps,
       cls: `c-${row.class}`,
       lines: [
@@ -153,9 +161,11 @@ function goToOp(who) {
 }
 
 // Shows the longest gaps below the strip, because most gaps are too short to be visible in the strip.
+// Gaps below 0.05 % of the step would only seem to take time.
 function gapLane() {
   const start = binEdge(0);
-  const gaps = ANSWERS.idle.gaps;
+  const all = ANSWERS.idle.gaps;
+  const gaps = all.filter((gap) => 2000 * gap.dur_ps >= PAGE.step_duration_ps);
   const nodes = gaps.map((gap) => {
     const made = element("div", { class: "gap c-idle", "data-value": gap.dur_ps });
     made.style.left = `${(100 * (gap.start_ps - start)) / PAGE.step_duration_ps}%`;
@@ -172,7 +182,7 @@ function gapLane() {
         `at ${asTime(gaps[i].start_ps - start)}`,
         Object.entries(gaps[i].cause).map(([cause, time]) => `${cause} ${asTime(time)}`).join(", "),
       ],
-      go: () => tables.idle.goTo(i),
+      go: () => tables.idle.goTo(all.indexOf(gaps[i])),
     }),
     "the longest gaps",
   );

@@ -67,10 +67,8 @@ function unitOf(units, number) {
 }
 
 // Returns the number of decimals with which the largest figure of a column has four digits.
-function decimalsOf([, unit], largest) {
-  const whole = Math.floor(Math.abs(largest) / unit);
-  return unit === 1 ? 0 : Math.max(0, 4 - String(whole).length);
-}
+const decimalsFor = (largest) => Math.max(0, 4 - String(Math.floor(Math.abs(largest))).length);
+const decimalsOf = ([, unit], largest) => (unit === 1 ? 0 : decimalsFor(largest / unit));
 
 function inUnit(units, number, unit = unitOf(units, number), largest = number) {
   return (number / unit[1]).toFixed(decimalsOf(unit, largest));
@@ -78,14 +76,15 @@ function inUnit(units, number, unit = unitOf(units, number), largest = number) {
 
 function scaled(units, number) {
   if (isUnknown(number)) return "?";
+  if (Number(number) === 0) return "none";
   const unit = unitOf(units, number);
   return `${inUnit(units, Number(number), unit)}${unit[0] && ` ${unit[0]}`}`;
 }
 
 const asTime = (ps) => scaled(TIMES, ps);
 const asBytes = (bytes) => scaled(BYTES, bytes);
-const asCount = (n) => (n < 1e4 ? String(n) : scaled(COUNTS, n));
-const asPercent = (pct) => (isUnknown(pct) ? "?" : `${pct.toFixed(1)} %`);
+const asCount = (n) => (n && n < 1e4 ? String(n) : scaled(COUNTS, n));
+const asPercent = (pct) => (isUnknown(pct) ? "?" : pct > 0 && pct < 0.05 ? "<0.1 %" : `${pct.toFixed(1)} %`);
 const asShare = (fraction) => asPercent(fraction === null ? null : 100 * fraction);
 
 const grouped = (number) =>
@@ -102,6 +101,8 @@ const KINDS = {
   share: [asShare, "of 1"],
   number: [(n) => (isUnknown(n) ? "?" : String(n)), ""],
 };
+// Kinds of figures that are shown in a unit, with the units.
+const UNITS = { time: TIMES, bytes: BYTES, count: COUNTS };
 
 const isUnknown = (value) => value === null || value === undefined;
 
@@ -168,6 +169,14 @@ function isMixed(times) {
   const all = Object.values(times);
   return 4 * Math.max(...all, 0) < 3 * all.reduce((a, b) => a + b, 0);
 }
+
+// Measures texts at the size of labels in drawings.
+const pen = document.createElement("canvas").getContext("2d");
+pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+const widthOf = (text) => pen.measureText(text).width;
+
+// Returns the first text that fits into a width, or an empty text.
+const fitting = (width, ...texts) => texts.find((text) => widthOf(text) <= width) ?? "";
 
 function swatch(name) {
   return element("span", { class: `swatch c-${name}` });

@@ -1,7 +1,8 @@
 // Draws the flame graph, outermost on top: by call path (the stacks of all groups of source lines) or
-// by scope. Both are trees of nodes {name, title, value, times (by class), children, parent, go}.
+// by scope. Both are trees of nodes {name, title, value, times (by class), children, parent, row}.
 
 const NARROWEST = 1.5; // pixels; narrower boxes are not drawn
+const LEAST_LABEL = 30; // pixels; narrower boxes have no label
 
 function node(name, parent, title = name) {
   const made = { name, title, value: 0, times: {}, children: new Map(), parent, row: null };
@@ -70,16 +71,62 @@ function treeOfScopes() {
   return root;
 }
 
+// Merges each chain of nodes with a single child that has all the time into one node.
+function collapsed(root) {
+  const waiting = [...root.children.values()];
+  while (waiting.length) {
+    const at = waiting.pop();
+    const names = [at.name];
+    const titles = [at.title];
+    for (;;) {
+      const [only] = at.children.values();
+      if (at.children.size !== 1 || only.value !== at.value) break;
+      at.children = only.children;
+      at.row = only.row ?? at.row;
+      names.push(only.name);
+      titles.push(only.title);
+    }
+    at.names = names;
+    at.title = titles.join(" → ");
+    at.depth = at.parent.depth + 1;
+    for (const part of at.children.values()) {
+      part.parent = at;
+      waiting.push(part);
+    }
+  }
+  return root;
+}
+
+// Returns the label of a box: the names of a chain, or only the first and the last.
+function labelOfBox(at) {
+  const names = (at.names ?? [at.name]).map(withoutFolder);
+  return (names.length > 3 ? [names[0], "…", names.at(-1)] : names).join(" → ");
+}
+
+// Draws the classes of a mixed box as a stripe at the lower edge.
+function stripeOf(times) {
+  const whole = Object.values(times).reduce((a, b) => a + b, 0);
+  let from = 0;
+  const stops = Object.keys(CLASSES).filter((name) => times[name]).map((name) => {
+    const to = from + (100 * times[name]) / whole;
+    const stop = `var(--${name}) ${from}% ${to}%`;
+    from = to;
+    return stop;
+  });
+  return `linear-gradient(to right, ${stops.join(", ")})`;
+}
+
 class Flame {
   constructor(host) {
     this.host = host;
     this.trees = {};
-    this.kind = "paths";
+    // Without scopes, the graph of scopes would be a single box.
+    this.kind = ANSWERS.by_scope.scopes.length ? "scopes" : "paths";
     this.words = "";
     this.width = 0;
     this.boxes = [];
     this.build();
-    this.pick("paths");
+    this.pick(this.kind);
     drawnByWidth(this.chart, (width) => {
       this.width = width;
       this.draw();
@@ -87,11 +134,11 @@ class Flame {
   }
 
   build() {
-    const choice = (kind, label, checked) =>
+    const choice = (kind, label) =>
       element(
         "label",
         {},
-        element("input", { type: "radio", name: "flame-by", value: kind, checked, onchange: () => this.pick(kind) }),
+        element("input", { type: "radio", name: "flame-by", value: kind, checked: kind === this.kind, onchange: () => this.pick(kind) }),
         label,
       );
     this.search = element("input", {
@@ -112,7 +159,7 @@ class Flame {
       element(
         "div",
         { class: "toolbar" },
-        element("fieldset", {}, element("legend", { class: "unseen" }, "boxes"), choice("paths", "call path", true), choice("scopes", "scope", false)),
+        element("fieldset", {}, element("legend", { class: "unseen" }, "boxes"), choice("scopes", "scope"), choice("paths", "call path")),
         this.search,
         this.out,
         this.found,
@@ -124,7 +171,7 @@ class Flame {
 
   pick(kind) {
     this.kind = kind;
-    this.trees[kind] ??= kind === "paths" ? treeOfPaths() : treeOfScopes();
+    this.trees[kind] ??= collapsed(kind === "paths" ? treeOfPaths() : treeOfScopes());
     this.root = this.trees[kind];
     this.zoom(this.root, false);
     this.find(this.words);
@@ -165,10 +212,12 @@ class Flame {
 
   boxNode(box) {
     const { at } = box;
+    const mixed = isMixed(at.times);
+    const hasRoom = box.share * this.width >= LEAST_LABEL;
     const made = element(
       "div",
       {
-        class: `box c-${mainClass(at.times)}${isMixed(at.times) ? " mixed" : ""}${box.isAround ? " around" : ""}`,
+        class: `box ${mixed ? "mixed" : `c-${mainClass(at.times)}`}${box.isAround ? " around" : ""}`,
         role: "button",
         tabindex: at === this.active ? "0" : "-1",
         "data-value": at.value,
@@ -180,8 +229,9 @@ class Flame {
         onmouseleave: hideTip,
         onfocus: () => this.inspect(at),
       },
-      element("span", {}, shortened(readable(withoutFolder(at.name)), 120)),
+      hasRoom ? shortened(readable(labelOfBox(at)), 160) : "",
     );
+    if (mixed) made.style.backgroundImage = stripeOf(at.times);
     made.style.left = `${100 * box.left}%`;
     made.style.width = `${100 * box.share}%`;
     made.style.top = `${20 * at.depth}px`;

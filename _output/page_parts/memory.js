@@ -81,7 +81,7 @@ function drawTreemap(host, answer) {
       const made = element(
         "div",
         { class: `cell m-${buffer?.kind ?? "rest"}`, "data-value": part.value },
-        w > 40 && h > 15 ? element("span", {}, readable(shortened(name, 60))) : null,
+        h > 15 ? element("span", {}, fitting(w - 10, readable(name))) : null,
       );
       placeAt(made, x, y, w, h);
       return made;

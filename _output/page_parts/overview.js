@@ -1,4 +1,4 @@
-// Draws the first sections (head, cards, budget, findings), and defines parts that all sections share.
+// Draws budget and findings, and defines parts that all sections share.
 
 const column = (name, label, kind, more = {}) => ({ name, label, kind, ...more });
 const lineColumn = { name: "line", label: "line", kind: "text", value: lineOf, node: lineElement };
@@ -7,7 +7,9 @@ const opColumn = column("hlo_op", "op", "text");
 const nColumn = column("n_executions", "n", "count", { title: "executions" });
 const totalColumn = column("total_dur_ps", "time", "time");
 const shareColumn = column("pct_of_step", "% of step", "percent");
+const rankColumn = column("rank", "#", "number");
 const COST_UNKNOWN = () => "unknown cost; pass --kernel-cost";
+const lostColumn = column("lost_ps", "lost", "time", { why: COST_UNKNOWN, bar: true });
 const PEAK_UNKNOWN = "the flops or the peak for the dtype are unknown";
 
 function leftOut(mode, list) {
@@ -35,97 +37,76 @@ function figures(entries) {
   return list;
 }
 
-function head() {
-  const name = PAGE.step_name === null ? "all ops" : `step ${readable(PAGE.step_name || "(unnamed)")}`;
-  byId("title").replaceChildren(nameElement(PAGE.xplane_file, 60));
-  document.title = `${shortened(readable(PAGE.xplane_file), 60)}, ${shortened(name, 40)}`;
-  const clocks = { device: "the device's", trace: "the trace's", mixed: "mixed" };
-  const facts = [
-    ["device", nameElement(`${PAGE.device}${PAGE.device_type ? `, ${PAGE.device_type}` : ""}`)],
-    ["step", nameElement(PAGE.step_name === null ? name : `${name} (index ${PAGE.step_id})`, 60)],
-    ["duration", figure("time", PAGE.step_duration_ps)],
-    ["clock", clocks[PAGE.clock] ?? readable(PAGE.clock)],
-    ["program", PAGE.program.name === null ? figure("number", null, "the trace names no program") : nameElement(PAGE.program.name, 48)],
-    ["from", nameElement(PAGE.profile_dir, 60)],
-  ];
-  byId("facts").append(...facts.map(([term, value]) => element("div", {}, element("dt", {}, term), element("dd", {}, value))));
-  const notes = byId("notes");
-  notes.hidden = !DATA.notes.length;
-  notes.firstElementChild.append(`${DATA.notes.length} notes`);
-  notes.lastElementChild.append(...DATA.notes.map((note) => element("li", {}, readable(shortened(note, 4000)))));
-}
-
-function card(label, value, says, title) {
-  return element("div", { class: "card", title }, element("dt", {}, label), element("dd", {}, value), element("p", {}, says));
-}
-
-function cards() {
-  const found = ANSWERS.bottleneck;
-  const { totals } = PAGE;
-  const light = found.speed_of_light;
-  const bounds = element("span", {}, figure("percent", light.pct_at_least), " – ", figure("percent", light.pct_at_most));
-  const list = [
-    card("step", figure("time", PAGE.step_duration_ps), `${totals.n_events_total} events of ops`),
-    card("bottleneck", found.bottleneck === "at_roof" ? "at its roof" : classElement(found.bottleneck), "the most time to win"),
-    card("speed of light", bounds, "of the step is what the chip needs: lower and upper bound"),
-    card("math in use", figure("share", found.hfu_at_least, PEAK_UNKNOWN), "of the matrix units, at least", "hfu_at_least"),
-    card("idle", figure("percent", totals.idle_pct_of_step), asTime(totals.idle_duration_ps)),
-    card("exposed communication", figure("percent", ANSWERS.comm.totals.exposed_pct_of_step), asTime(ANSWERS.comm.totals.exposed_ps)),
-    card("recomputed", figure("percent", found.recompute_total_pct_of_step), asTime(found.recompute_total_dur_ps)),
-    card(
-      "memory at the peak",
-      figure("bytes", ANSWERS.memory.peak_bytes, REASONS[DATA.parts.memory]),
-      ANSWERS.memory.runtime?.capacity_bytes ? `of ${asBytes(ANSWERS.memory.runtime.capacity_bytes)}` : (REASONS[DATA.parts.memory] ?? "by the program"),
-    ),
-  ];
-  byId("cards").append(element("dl", {}, ...list));
-}
-
 function budget() {
   const rows = ANSWERS.bottleneck.budget;
-  const legend = rows
-    .filter((row) => row.dur_ps)
-    .map((row) =>
-      element(
-        "li",
-        { class: "budget-row" },
-        element("button", { type: "button", onclick: () => goToClass(row.class) }, classElement(row.class)),
-        element("span", {}, figure("time", row.dur_ps)),
-        element("span", {}, figure("percent", row.pct_of_step)),
-        row.lost_ps ? element("span", { class: "muted" }, "lost ", figure("time", row.lost_ps)) : "",
-      ),
-    );
-  section("budget", budgetBar(rows), element("ul", { class: "legend" }, ...legend), element("h3", {}, "Moment by moment, and below it the longest gaps"));
+  // Rounding can make ops overlap by picoseconds.
+  const shown = rows.filter((row) => row.dur_ps && (row.class !== "overlap" || shareOfStep(Math.abs(row.dur_ps)) >= 0.05));
+  section("budget", budgetBar(rows), budgetTable(shown), element("h3", {}, "Moment by moment, and below it the longest gaps"));
   drawStrip(byId("budget"));
 }
 
+function budgetTable(rows) {
+  const heads = ["class", "time", "of step", "lost"].map((name, i) => element("th", { scope: "col", class: i ? "" : "k-text" }, name));
+  const lines = rows.map((row) =>
+    element(
+      "tr",
+      {},
+      element("td", { class: "k-text" }, element("button", { type: "button", onclick: () => goToClass(row.class) }, classElement(row.class))),
+      element("td", {}, figure("time", row.dur_ps)),
+      element("td", {}, figure("percent", row.pct_of_step)),
+      element("td", {}, lostOfClass(row)),
+    ),
+  );
+  return element("table", { class: "legend-table" }, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...lines));
+}
+
+// Idle time is lost as a whole; overlap is not time of its own.
+function lostOfClass(row) {
+  if (row.class === "idle") return figure("time", row.dur_ps);
+  return row.class === "overlap" ? "" : figure("time", row.lost_ps, "the cost of these ops is unknown");
+}
+
 function findings() {
-  const { findings: rows, tail } = ANSWERS.bottleneck;
+  const { causes, findings: rows, tail } = ANSWERS.bottleneck;
+  addTable(
+    "findings",
+    "causes",
+    causes,
+    [
+      rankColumn,
+      lineColumn,
+      column("gain_ps", "costs", "time", { bar: true }),
+      column("gain_pct_of_step", "share", "percent", { title: "of the step; for a pause between steps, of the time from step to step" }),
+      column("cause", "cause", "text", { value: causeName }),
+      column("says", "what was seen", "text", { most: 600, wraps: true }),
+    ],
+    { label: "causes" },
+  );
   addTable(
     "findings",
     "findings",
     rows,
     [
-      column("rank", "#", "number"),
+      rankColumn,
+      lineColumn,
+      lostColumn,
+      column("dur_ps", "time", "time"),
       classColumn,
       column("what", "what", "text", { value: whatOf, most: 30 }),
-      lineColumn,
-      column("dur_ps", "time", "time"),
-      column("lost_ps", "lost", "time", { why: COST_UNKNOWN }),
       column("hideable_ps", "hideable", "time", { none: "math can't be hidden by math" }),
       shareColumn,
       nColumn,
     ],
-    { label: "findings", untitled: true, classes: true, rest: rest(tail.n_findings_omitted, "findings", tail.dur_ps) || leftOut("bottleneck", "findings") },
+    { label: "lines that lose time", classes: true, rest: rest(tail.n_findings_omitted, "findings", tail.dur_ps) || leftOut("bottleneck", "findings") },
   );
   addTable(
     "findings",
     "unknown-kernels",
     ANSWERS.bottleneck.kernels_of_unknown_cost,
     [
-      column("kernel", "kernel", "text", { most: 40 }),
       lineColumn,
-      column("dur_ps", "time", "time"),
+      column("dur_ps", "time", "time", { bar: true }),
+      column("kernel", "kernel", "text", { most: 40 }),
       shareColumn,
       nColumn,
       column("vmem_used_bytes", "VMEM used", "bytes", { why: () => "the program is not in the capture" }),
@@ -138,4 +119,42 @@ function findings() {
 function whatOf(row) {
   const waits = Object.entries(row.waits_for ?? {}).sort((a, b) => b[1] - a[1]);
   return row.kernel ?? waits[0]?.[0] ?? row.top_signature?.replace(/ \[.*/, "") ?? null;
+}
+
+// Folds a section about less than 0.5 % of the step.
+function foldIfSmall(id, ps) {
+  const share = shareOfStep(ps);
+  if (share === null || share >= 0.5) return;
+  const host = byId(id);
+  const [title, ...others] = host.children;
+  const says = ps ? `${asTime(ps)}, less than 0.5 % of the step` : "none";
+  host.append(element("details", { class: "folded" }, element("summary", {}, title, element("span", { class: "muted" }, says)), ...others));
+}
+
+function unfold(node) {
+  for (const folded of node.querySelectorAll("details.folded")) folded.open = true;
+  const around = node.closest("details.folded");
+  if (around) around.open = true;
+}
+
+// Marks the section on the screen in the navigation. A link to a folded section opens the section.
+function followNavigation() {
+  const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
+  for (const [id, link] of links) link.addEventListener("click", () => unfold(byId(id)));
+  const inView = new Set();
+  const observer = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries) {
+        if (isIntersecting) inView.add(target.id);
+        else inView.delete(target.id);
+      }
+      const current = [...links.keys()].find((id) => inView.has(id));
+      for (const [id, link] of links) {
+        if (id === current) link.setAttribute("aria-current", "true");
+        else link.removeAttribute("aria-current");
+      }
+    },
+    { rootMargin: "-60px 0px -60% 0px" },
+  );
+  for (const id of links.keys()) observer.observe(byId(id));
 }

@@ -27,23 +27,25 @@ function drawRoofline(host, answer) {
     peak: peaks[`peak_tflops_${dtype}`],
     isUsed: used.has(dtype),
   }));
-  drawnByWidth(chart, (width) => chart.replaceChildren(plotOf(points, roofs, bandwidth, width)));
+  drawnByWidth(chart, (width) => chart.replaceChildren(...plotOf(points, roofs, bandwidth, width)));
 }
 
-// Returns the range of powers of ten that contains the values, with room at the edges.
-function decades(values) {
-  const logs = values.filter((value) => value > 0).map(Math.log10);
-  if (!logs.length) return [0, 1];
-  const low = Math.floor(logs.reduce((a, b) => Math.min(a, b)) - 0.1);
-  return [low, Math.ceil(logs.reduce((a, b) => Math.max(a, b)) + 0.1)];
+// Returns the range of logarithms of the values, with room at the edges.
+function logRange(values, room) {
+  const logs = values.map(Math.log10);
+  return [logs.reduce((a, b) => Math.min(a, b)) - room, logs.reduce((a, b) => Math.max(a, b)) + room];
 }
 
 function plotOf(points, roofs, bandwidth, width) {
   const height = Math.max(260, Math.min(460, width * 0.45));
   const margin = { left: 52, right: 12, top: 12, bottom: 40 };
-  const ridges = bandwidth === null ? [] : roofs.map(({ peak }) => peak / bandwidth);
-  const [x0, x1] = decades([...points.map((point) => point.x), ...ridges.map((ridge) => ridge * 3)]);
-  const [y0, y1] = decades([...points.map((point) => point.y), ...roofs.map(({ peak }) => peak)]);
+  const used = roofs.filter(({ isUsed }) => isUsed);
+  // Small points must not stretch the axes; a point outside is only in the table.
+  const large = points.filter(({ group }) => 200 * group.total_dur_ps >= PAGE.step_duration_ps);
+  const fitted = large.length ? large : points;
+  const ridges = bandwidth === null ? [] : used.map(({ peak }) => peak / bandwidth);
+  const [x0, x1] = logRange([...fitted.map((point) => point.x), ...ridges], 0.3);
+  const [y0, y1] = logRange([...fitted.map((point) => point.y), ...used.map(({ peak }) => peak)], 0.3);
   const inner = { width: width - margin.left - margin.right, height: height - margin.top - margin.bottom };
   const px = (x) => margin.left + ((Math.log10(x) - x0) / (x1 - x0)) * inner.width;
   const py = (y) => margin.top + (1 - (Math.log10(y) - y0) / (y1 - y0)) * inner.height;
@@ -53,13 +55,15 @@ function plotOf(points, roofs, bandwidth, width) {
   picture.append(clip);
   const lines = svg("g", { "clip-path": "url(#inside)" });
   let nameAbove = -Infinity;
-  for (const { dtype, peak, isUsed } of roofs) {
+  const taken = [];
+  for (const { dtype, peak, isUsed } of roofs.filter(({ peak }) => Math.log10(peak) < y1)) {
     const ridge = bandwidth === null ? 10 ** x0 : peak / bandwidth;
     const kind = isUsed ? "roof" : "roof unused";
     lines.append(svg("line", { class: kind, x1: px(ridge), y1: py(peak), x2: px(10 ** x1), y2: py(peak) }));
     // Put the name of a roof below the roof's line if there is no room above.
     const y = py(peak) - nameAbove < 26 ? py(peak) + 13 : py(peak) - 4;
     nameAbove = y;
+    taken.push({ x: px(10 ** x1) - 150, y: y - 12, w: 150, h: 16 });
     picture.append(
       svg("text", { class: "roof-name", x: px(10 ** x1) - 4, y, "text-anchor": "end" }, `${dtype} ${peak} TFLOPS`),
     );
@@ -70,27 +74,43 @@ function plotOf(points, roofs, bandwidth, width) {
     lines.append(
       svg("line", { class: "roof", x1: px(from), y1: py(from * bandwidth), x2: px(highest / bandwidth), y2: py(highest) }),
     );
-    const label = Math.sqrt(from * (highest / bandwidth));
+    const label = from * (Math.min(highest, 10 ** y1) / bandwidth / from) ** 0.4;
     picture.append(
-      svg("text", { class: "roof-name", x: px(label) - 8, y: py(label * bandwidth) - 8, "text-anchor": "end" }, `HBM ${(bandwidth).toFixed(2)} TB/s`),
+      svg("text", { class: "roof-name", x: px(label) - 8, y: py(label * bandwidth) - 8, "text-anchor": px(label) < 140 ? "start" : "end" }, `HBM ${(bandwidth).toFixed(2)} TB/s`),
     );
   }
-  picture.append(lines, pointsOf(points, px, py));
-  return picture;
+  const inside = points.filter(({ x, y }) => Math.log10(x) > x0 && Math.log10(x) < x1 && Math.log10(y) > y0 && Math.log10(y) < y1);
+  const [marks, labels] = pointsOf(inside, px, py, width - margin.right, taken);
+  picture.append(lines, marks, labels);
+  const n = points.length - inside.length;
+  const out = n ? element("p", { class: "muted" }, `${n} more of less than 0.5 % of the step lie outside the axes; the table has them.`) : "";
+  return [picture, out];
+}
+
+// Returns the ticks of an axis: powers of ten, and if there are few of them 2 and 5 in between.
+function ticksOf(low, high) {
+  const factors = high - low < 2.5 ? [1, 2, 5] : [1];
+  const found = [];
+  for (let power = Math.floor(low); power <= high; power++) {
+    for (const factor of factors) {
+      const log = power + Math.log10(factor);
+      if (log >= low && log <= high) found.push({ value: factor * 10 ** power, text: power >= 0 && power < 5 ? String(factor * 10 ** power) : `${factor}e${power}` });
+    }
+  }
+  return found;
 }
 
 function gridOf(x0, x1, y0, y1, px, py, width, height, margin) {
   const found = [];
-  const named = (power) => (power >= 0 && power < 4 ? String(10 ** power) : `1e${power}`);
-  for (let power = x0; power <= x1; power++) {
-    const x = px(10 ** power);
+  for (const { value, text } of ticksOf(x0, x1)) {
+    const x = px(value);
     found.push(svg("line", { class: "grid", x1: x, x2: x, y1: margin.top, y2: height - margin.bottom }));
-    found.push(svg("text", { class: "tick", x, y: height - margin.bottom + 14, "text-anchor": "middle" }, named(power)));
+    found.push(svg("text", { class: "tick", x, y: height - margin.bottom + 14, "text-anchor": "middle" }, text));
   }
-  for (let power = y0; power <= y1; power++) {
-    const y = py(10 ** power);
+  for (const { value, text } of ticksOf(y0, y1)) {
+    const y = py(value);
     found.push(svg("line", { class: "grid", x1: margin.left, x2: width - margin.right, y1: y, y2: y }));
-    found.push(svg("text", { class: "tick", x: margin.left - 6, y: y + 4, "text-anchor": "end" }, named(power)));
+    found.push(svg("text", { class: "tick", x: margin.left - 6, y: y + 4, "text-anchor": "end" }, text));
   }
   const middle = (margin.top + height - margin.bottom) / 2;
   found.push(
@@ -100,8 +120,10 @@ function gridOf(x0, x1, y0, y1, px, py, width, height, margin) {
   return found;
 }
 
-function pointsOf(points, px, py) {
+// Returns the points, and the labels of the five largest.
+function pointsOf(points, px, py, right, taken) {
   const longest = points.reduce((most, { group }) => Math.max(most, group.total_dur_ps), 1);
+  const radius = ({ group }) => 3 + 15 * Math.sqrt(group.total_dur_ps / longest);
   // Draw the largest points first, so that no point hides a smaller point.
   const ordered = [...points].sort((a, b) => b.group.total_dur_ps - a.group.total_dur_ps);
   const nodes = ordered.map(({ group, x, y }) =>
@@ -109,7 +131,7 @@ function pointsOf(points, px, py) {
       class: `point c-${group.bound === "compute" ? "compute_bound" : "memory_bound"}`,
       cx: px(x),
       cy: py(y),
-      r: 3 + 15 * Math.sqrt(group.total_dur_ps / longest),
+      r: radius({ group }),
       "data-value": group.roofline_util,
     }),
   );
@@ -132,5 +154,24 @@ function pointsOf(points, px, py) {
     },
     "groups below their roofs",
   );
-  return host;
+  return [host, svg("g", {}, ...labelsOf(ordered.slice(0, 5), radius, px, py, right, taken))];
+}
+
+// Puts each label beside its point, where the label overlaps nothing that is taken, no other label and no
+// labelled point; otherwise leaves the label out.
+function labelsOf(points, radius, px, py, right, taken) {
+  taken.push(...points.map((point) => ({ x: px(point.x) - radius(point), y: py(point.y) - radius(point), w: 2 * radius(point), h: 2 * radius(point) })));
+  const overlap = (a, b) => a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
+  return points.map((point) => {
+    const { group, x, y } = point;
+    const text = shortened(readable(group.kernel ?? withoutFolder(lineOf(group) ?? group.agg_key)), 28);
+    const w = widthOf(text);
+    const r = radius(point) + 4;
+    const box = [[r, -7], [-r - w, -7], [-w / 2, r - 2], [-w / 2, -r - 12], [0, r - 2], [-w, r - 2], [-w / 2, r + 12], [0, r + 12], [-w, r + 12]]
+      .map(([dx, dy]) => ({ x: px(x) + dx, y: py(y) + dy, w, h: 14 }))
+      .find((box) => box.x > 56 && box.x + w < right && !taken.some((other) => overlap(box, other)));
+    if (!box) return null;
+    taken.push(box);
+    return svg("text", { class: "point-name", x: box.x, y: box.y + 11 }, text);
+  });
 }

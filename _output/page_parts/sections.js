@@ -21,10 +21,10 @@ function roofline() {
     answer.groups,
     [
       lineColumn,
-      column("kernel", "kernel", "text", { value: (row) => row.kernel ?? "", most: 24 }),
+      column("shortfall_ps", "lost", "time", { bar: true, title: "time above the roof" }),
       totalColumn,
+      column("kernel", "kernel", "text", { value: (row) => row.kernel ?? "", most: 24 }),
       column("roofline_util", "of roof", "share"),
-      column("shortfall_ps", "short by", "time"),
       column("bound", "bound", "text"),
       column("dtype", "dtype", "text"),
       column("arithmetic_intensity", "flops/byte", "number"),
@@ -37,7 +37,7 @@ function roofline() {
     "roofline",
     "skipped",
     skipped.top_skipped,
-    [lineColumn, column("top_signature", "what", "text"), totalColumn, column("reason", "why", "text"), column("hbm_util", "of HBM", "share")],
+    [lineColumn, totalColumn, column("top_signature", "what", "text"), column("reason", "why", "text"), column("hbm_util", "of HBM", "share")],
     { label: "the longest without a roof" },
   );
 }
@@ -48,6 +48,7 @@ function comm() {
     "comm",
     figures([
       ["exposed", figure("time", totals.exposed_ps)],
+      ...splitFigures(totals.peers),
       ["in flight", figure("time", totals.in_flight_union_ps), "time with at least one collective under way"],
       ["hidden", figure("time", totals.hidden_union_ps), "in flight while ops run that neither wait nor communicate"],
       ["with the host", figure("time", totals.host_ps)],
@@ -60,10 +61,11 @@ function comm() {
     "comm",
     rows,
     [
+      lineColumn,
+      column("exposed", "exposed", "time", { value: exposedOf, bar: true }),
+      ...splitColumns(rows),
       column("collective", "collective", "text"),
       column("mode", "mode", "text"),
-      lineColumn,
-      column("exposed", "exposed", "time", { value: exposedOf }),
       column("covered_ps", "hidden", "time", { none: "communication on the core is not hidden; otherwise the start is unknown" }),
       shareColumn,
       nColumn,
@@ -73,6 +75,26 @@ function comm() {
     ],
     { label: "communication by line", rest: rest(tail.n_rows_omitted, "rows", tail.sync_dur_ps + tail.wait_dur_ps) || leftOut("comm", "rows") },
   );
+  foldIfSmall("comm", totals.exposed_ps + totals.host_ps);
+}
+
+function splitFigures(peers) {
+  if (!peers || peers.transfer_ps === null) return [];
+  return [
+    ["of which transfers", figure("time", peers.transfer_ps), "time in which all devices of a collective take part"],
+    ["waits for late devices", figure("time", peers.peer_wait_ps), "time until the last device takes part"],
+    ["not compared", figure("time", peers.unmatched_ps), "executions that were not found on other devices"],
+  ];
+}
+
+// Returns columns that split the exposed time, if other devices in the file show who waits for whom.
+function splitColumns(rows) {
+  if (rows.every((row) => row.transfer_ps === null)) return [];
+  const why = () => "no other device in the file has the same execution";
+  return [
+    column("transfer_ps", "transfers", "time", { why, title: "exposed time in which all devices take part" }),
+    column("peer_wait_ps", "waits", "time", { why, title: "exposed time in which a device is still missing" }),
+  ];
 }
 
 const exposedOf = (row) => row.sync_dur_ps + row.wait_dur_ps;
@@ -133,13 +155,13 @@ function memory() {
     "buffers",
     answer.buffers,
     [
-      column("rank", "#", "number"),
-      column("bytes", "size", "bytes"),
+      rankColumn,
+      { ...lineColumn, value: (row) => row.source_inner, node: (row) => lineElement({ source_inner: row.source_inner, agg_key: row.tf_op }) },
+      column("bytes", "size", "bytes", { bar: true }),
       column("pct_of_peak", "% of peak", "percent"),
       column("kind", "kind", "text"),
       column("shape", "shape", "text", { why: () => "not an array of the program" }),
       opColumn,
-      { ...lineColumn, value: (row) => row.source_inner, node: (row) => lineElement({ source_inner: row.source_inner, agg_key: row.tf_op }) },
     ],
     { label: "buffers", rest: answer.tail.n_buffers_omitted ? `${answer.tail.n_buffers_omitted} smaller buffers (${asBytes(answer.tail.bytes)}) are not on this page.` : leftOut("memory", "buffers") },
   );
@@ -172,6 +194,7 @@ function idle() {
     [column("event", "event", "text", { most: 80 }), column("dur_ps", "time", "time"), column("n_threads", "threads", "count")],
     { label: "what the host did in gaps" },
   );
+  foldIfSmall("idle", PAGE.totals.idle_duration_ps);
 }
 
 const nameOfText = (text) => (text === null ? null : text.split(" = ")[0].replace(/^%/, ""));
@@ -189,8 +212,8 @@ function lines() {
     groups,
     [
       lineColumn,
+      { ...totalColumn, bar: true },
       column("kind", "kind", "text"),
-      totalColumn,
       shareColumn,
       nColumn,
       column("flops_sum", "flops", "count"),
@@ -210,7 +233,7 @@ function layers() {
     answer.scopes,
     [
       column("scope", "scope", "text", { value: (row) => row.scope || "(all)", most: 60 }),
-      totalColumn,
+      { ...totalColumn, bar: true },
       column("self_dur_ps", "self", "time"),
       shareColumn,
       nColumn,
@@ -229,12 +252,12 @@ function ops() {
     "ops",
     rows,
     [
-      column("rank", "#", "number"),
-      opColumn,
-      classColumn,
+      rankColumn,
       lineColumn,
+      lostColumn,
       totalColumn,
-      column("lost_ps", "lost", "time", { why: COST_UNKNOWN }),
+      classColumn,
+      opColumn,
       shareColumn,
       nColumn,
       column("shape", "output", "text", { most: 22 }),
@@ -254,24 +277,42 @@ function kernels() {
   const traced = rows.filter((row) => row.regions);
   if (traced.length) section("kernels", regionBars(traced));
   else section("kernels", element("p", { class: "absent" }, "? The capture does not show what goes on inside; the notes say how to capture it."));
+  const regions = traced.flatMap((row) => row.regions.map((region) => ({ kernel: row.kernel, ...region })));
+  addTable(
+    "kernels",
+    "regions",
+    regions,
+    [
+      column("region", "region", "text", { value: (row) => "– ".repeat(row.depth) + row.region }),
+      column("self_dur_ps", "time", "time", { bar: true, title: "without regions inside" }),
+      column("total_dur_ps", "with regions inside", "time"),
+      column("pct_of_kernel", "% of kernel", "percent"),
+      column("n", "n", "count"),
+      column("waits", "waits", "text", { value: (row) => (row.waits ? "only waits" : "") }),
+      column("kernel", "kernel", "text"),
+    ],
+    { label: "regions" },
+  );
   const why = () => "the capture has no regions of this kernel";
   addTable(
     "kernels",
     "inside",
     rows,
     [
-      column("kernel", "kernel", "text"),
+      rankColumn,
       lineColumn,
+      lostColumn,
       totalColumn,
+      column("kernel", "kernel", "text"),
       shareColumn,
       nColumn,
       column("waiting_ps", "waits", "time", { why }),
       column("computing_ps", "body", "time", { why }),
-      column("lost_ps", "lost", "time", { why: COST_UNKNOWN }),
       column("vmem_used_bytes", "VMEM", "bytes"),
     ],
-    { label: "kernels", untitled: true, rest: rest(tail.n_kernels_omitted, "kernels", tail.dur_ps) || leftOut("kernel", "kernels") },
+    { label: "kernels", untitled: !traced.length, rest: rest(tail.n_kernels_omitted, "kernels", tail.dur_ps) || leftOut("kernel", "kernels") },
   );
+  foldIfSmall("kernels", rows.reduce((sum, row) => sum + row.total_dur_ps, tail.dur_ps));
 }
 
 // Draws a bar for each kernel: its regions without those inside, and the time in no region.
@@ -311,10 +352,10 @@ function moves() {
     "moves",
     answer.by_source_within_category,
     [
-      column("hlo_category", "category", "text"),
       lineColumn,
+      { ...totalColumn, bar: true },
+      column("hlo_category", "category", "text"),
       column("likely", "likely line", "text", { value: likelyLine, most: 60 }),
-      totalColumn,
       nColumn,
       column("changes", "changes", "text", { value: changed }),
       column("shapes_in", "from", "text", { value: (row) => row.shapes_in[0] ?? null, most: 26 }),
@@ -322,6 +363,8 @@ function moves() {
     ],
     { label: "data movement and waits by line", untitled: true, rest: rest(answer.tail.n_groups_omitted, "groups", answer.tail.dur_ps) || leftOut("non_compute", "by_source_within_category") },
   );
+  const rows = answer.by_source_within_category;
+  foldIfSmall("moves", rows.reduce((sum, row) => sum + row.total_dur_ps, answer.tail.dur_ps));
 }
 
 // Returns the first likely line. Likely lines are inferred, so the column of lines does not have them.
@@ -442,7 +485,7 @@ function parts() {
 }
 
 head();
-cards();
+lead();
 budget();
 findings();
 lines();
@@ -460,4 +503,5 @@ program();
 parts();
 drawAll();
 drawWhenWidthsChange();
+followNavigation();
 document.body.dataset.ready = "true";

@@ -6,11 +6,12 @@ const FIRST_ROWS = 12;
 class Table {
   // A column has `name`, `label` and `kind` (of KINDS, or "text"). Optional: `value(row)` returns the
   // value if it is not row[name]; `node(row)` draws the cell; `why(row)` returns the reason why a
-  // figure is unknown; `none` is the reason why a figure is missing.
+  // figure is unknown; `none` is the reason why a figure is missing; `bar` draws a bar behind the
+  // figure; `wraps` lets a text take several lines.
   constructor(id, rows, columns, { label, classes = false, rest = null } = {}) {
     this.id = id;
     this.rows = rows;
-    this.columns = columns.map((column) => ({
+    this.columns = inOrder(columns).map((column) => ({
       kind: "text",
       value: (row) => row[column.name],
       ...column,
@@ -30,17 +31,21 @@ class Table {
     tables[id] = this;
   }
 
-  // All times in a table have one unit, and all sizes have one unit, so that figures can be compared
-  // at a glance. The heads show the units.
+  // All figures in a column have one unit, which the head shows, so that figures can be compared at a
+  // glance. The largest figure has four digits.
   setUnits() {
-    for (const [kind, units] of [["time", TIMES], ["bytes", BYTES]]) {
-      const columns = this.columns.filter((column) => column.kind === kind);
-      const numbers = columns.flatMap((column) => this.rows.map((row) => Number(column.value(row) ?? 0)));
-      const largest = numbers.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
-      const unit = unitOf(units, largest);
-      for (const column of columns) {
-        column.unit = unit[0];
-        column.form = (number) => notNothing(inUnit(units, Number(number), unit, largest), number);
+    for (const column of this.columns) {
+      const numbers = this.rows.map((row) => Number(column.value(row) ?? 0));
+      column.largest = numbers.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
+      const units = UNITS[column.kind];
+      if (column.kind === "number" && numbers.some((number) => !Number.isInteger(number))) {
+        const decimals = decimalsFor(column.largest);
+        column.form = (number) => (isUnknown(number) ? "?" : notNothing(number.toFixed(decimals), number));
+      } else if (units && (column.kind !== "count" || column.largest >= 1e4)) {
+        const unit = unitOf(units, column.largest);
+        column.unit = column.largest ? unit[0] : "";
+        column.form = (number) =>
+          Number(number) === 0 ? "none" : notNothing(inUnit(units, Number(number), unit, column.largest), number);
       }
     }
   }
@@ -141,7 +146,9 @@ class Table {
           ? element("span", { class: "unknown", title: column.none, "data-value": "null" }, "–")
           : figure(column.kind, value, column.why?.(row), column.form?.(value));
       }
-      return element("td", { class: `k-${column.kind}` }, content);
+      const cell = element("td", { class: `k-${column.kind}${column.bar ? " barred" : ""}${column.wraps ? " wraps" : ""}` }, content);
+      if (column.bar) cell.style.backgroundSize = `${column.largest ? (100 * (value ?? 0)) / column.largest : 0}% 100%`;
+      return cell;
     });
     return element(
       "tr",
@@ -170,7 +177,7 @@ class Table {
     if (open) {
       const line = this.line(i);
       line.setAttribute("aria-expanded", "true");
-      const cell = element("td", { colspan: this.columns.length }, fieldsOf(this.rows[i]));
+      const cell = element("td", { colspan: this.columns.length }, fieldsOf(this.rows[i], this.columns));
       line.after(element("tr", { class: "detail" }, cell));
     }
   }
@@ -198,6 +205,7 @@ class Table {
 
   // Opens a row and scrolls to the row; a click on a mark calls this.
   goTo(i) {
+    unfold(this.node);
     if (!this.shown().slice(0, this.most).includes(i)) {
       this.words = this.input.value = "";
       this.class = "";
@@ -212,12 +220,14 @@ class Table {
 
   // Shows all rows of a class and scrolls to the table.
   goToClass(name) {
+    unfold(this.node);
     this.filter("", name);
     this.node.scrollIntoView({ block: "start" });
     this.focusRow(this.body.querySelector("tr"));
   }
 
   goToWords(words) {
+    unfold(this.node);
     this.filter(words);
     this.node.scrollIntoView({ block: "start" });
     this.focusRow(this.body.querySelector("tr"));
@@ -262,14 +272,45 @@ function compared(a, b, down) {
   return typeof x === "number" && typeof y === "number" ? x - y : x < y ? -1 : x > y ? 1 : 0;
 }
 
-// Shows all fields of a row as in the JSON.
-function fieldsOf(row) {
+// Returns the columns; on a phone, line and time come first.
+function inOrder(columns) {
+  if (innerWidth > 640) return columns;
+  const time = columns.find(({ name }) => /dur_ps$/.test(name)) ?? columns.find(({ kind }) => kind === "time");
+  const first = [columns.find(({ name }) => name === "line"), time].filter(Boolean);
+  return [...first, ...columns.filter((column) => !first.includes(column))];
+}
+
+const LABELS = {
+  source_user: "line",
+  source_inner: "innermost line",
+  source_is: "innermost line is",
+  source_stack: "stack",
+  hlo_op: "op",
+  tf_op: "path of the op",
+  agg_key: "group",
+  pct_of_step: "% of step",
+  what_helps: "what helps",
+  says: "what was seen",
+};
+
+// Returns the label of a field: the label of its column, or the name in words without the unit.
+function labelOf(name, columns) {
+  const found = columns.find((column) => column.name === name)?.label ?? LABELS[name];
+  return found ?? readable(name).replace(/_(ps|bytes)$/, "").replace(/^pct_/, "% ").replace(/_pct$/, " %").replaceAll("_", " ");
+}
+
+// Shows all fields of a row, and the stack of its line.
+function fieldsOf(row, columns) {
   const list = element("dl", { class: "fields" });
-  for (const [name, value] of Object.entries(row)) {
-    list.append(element("dt", {}, readable(name)), element("dd", {}, valueNode(name, value)));
+  const stack = row.source_stack ?? stackOf(row.agg_key);
+  const fields = stack ? { ...row, source_stack: stack } : row;
+  for (const [name, value] of Object.entries(fields)) {
+    list.append(element("dt", { "data-name": name }, labelOf(name, columns)), element("dd", {}, valueNode(name, value)));
   }
   return list;
 }
+
+const stackOf = (key) => key && ANSWERS.by_source.groups.find((group) => group.agg_key === key)?.source_stack;
 
 function valueNode(name, value) {
   if (typeof value === "number") return figure(kindOf(name), value);

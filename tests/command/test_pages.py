@@ -260,12 +260,12 @@ class Files(unittest.TestCase):
         self.assertIn(f"\n## [{compute_breakdown.__version__}]", CHANGELOG)
 
     def test_pictures_are_small_and_shown_on_a_page(self) -> None:
-        shown = re.findall(r"!\[[^\]]+\]\((.*?)\)", README + GUIDE)
+        shown = re.findall(r'(?:!\[[^\]]+\]\(|src(?:set)?=")(.*?)[)"]', README + GUIDE)
         self.assertEqual({f"tests/data/{name}.png" for name in PICTURES}, set(shown))
         for name in shown:
             data = (ROOT / name).read_bytes()
             self.assertTrue(data.startswith(b"\x89PNG"), name)
-            self.assertLess(len(data), 150_000, name)
+            self.assertLess(len(data), 80_000, name)
 
     def test_front_matter_of_the_skill_is_plain_yaml(self) -> None:
         opening, front_matter, body = SKILL.split("---\n", 2)

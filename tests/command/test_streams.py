@@ -162,6 +162,15 @@ class Terminal(StreamsTest):
         for word in ("--format text", "jq", "--top"):
             self.assertIn(word, hint)
 
+    def test_page_on_a_terminal_prints_one_line(self) -> None:
+        out = self.folder / "step.html"
+        said, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(out))
+        self.assertEqual(said, f"wrote {out} ({out.stat().st_size / 2**20:.1f} MiB)\n")
+        said, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(self.folder))
+        self.assertIn('"reason": "cant_write"', said)
+        said, _ = self.on_terminal(self.small, "--mode", "page", "--out", str(out), "--format=json")
+        self.assertIn('"status": "ok"', said)
+
     def test_text_on_a_terminal_has_no_hint(self) -> None:
         said, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
         self.assertIn("The step takes ", said)

@@ -8,6 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import compute_breakdown
 from tests.builders import hlo_proto
@@ -83,6 +84,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--n-devices", "2", "--tokens", "8", "--params", "7e9"): "bottleneck",
         ("--flags", __file__): "program",
         ("--out", OUT): "page export",
+        ("--open",): "page",
         ("--plane", "0"): "anatomy",
         ("--line", "XLA Ops"): "anatomy",
         ("--grep", "fl.sh"): "anatomy",
@@ -92,6 +94,12 @@ class OptionsOfModes(unittest.TestCase):
             for peak in ("tflops-bf16", "tflops-fp8", "tflops-fp32", "tflops-fp16", "hbm-gibps")
         },
     }
+
+    def setUp(self) -> None:
+        # Tests of --open must not start a browser.
+        patched = mock.patch("webbrowser.open")
+        patched.start()
+        self.addCleanup(patched.stop)
 
     def test_every_option_is_listed_in_this_table(self) -> None:
         self.assertEqual(

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import compute_breakdown
 from _modes.page import ASKED
 from tests.builders.allocator import allocator, with_host
-from tests.builders.xspace import Space, encode, op, tpu_plane, trace
+from tests.builders.xspace import Plane, Space, StatNames, encode, op, tpu_plane, trace
 from tests.harness import DEMO, FULL, OFFLOADING, InFolder, answer, run
 from tests.modes.small_steps import BF16, STEP, leaf
 
@@ -76,6 +77,14 @@ def hostile_trace() -> bytes:
     return trace(ops, [(HOSTILE[0], 0, 1000)])
 
 
+def captured_at(start_ns: int | None) -> bytes:
+    """Return a trace with or without the time at which the capture began."""
+    names = StatNames()
+    stats = [] if start_ns is None else [names.stat("profile_start_time", start_ns)]
+    environment = Plane("Task Environment", stat_metadata=names.metadata(), stats=stats)
+    return trace([leaf(0, 5)], STEP) + encode(Space([environment]))
+
+
 class OfPages(InFolder):
     """Provide helpers for tests that make pages."""
 
@@ -98,7 +107,10 @@ class Contents(OfPages):
         data = data_of(page_of_demo()[1]) if is_default else self.data(profile, *options)
         self.assertEqual(data["left_out"], {})
         for mode in ASKED:
-            outcome = run(profile, mode, *options_of(mode), *options).object
+            asked = options_of(mode)
+            if mode == "comm" and len(data["answers"]["bottleneck"]["capture"]["devices"]) > 1:
+                asked.append("--peers")
+            outcome = run(profile, mode, *asked, *options).object
             with self.subTest(profile=profile.name, mode=mode):
                 self.assertEqual(data["parts"][mode], outcome.get("reason", "ok"))
                 if outcome["status"] == "absent":
@@ -164,6 +176,18 @@ class Contents(OfPages):
         for note in of_bottleneck:
             (named,) = (other for other in said["notes"] if other.endswith(note))
             self.assertTrue(named == note or "bottleneck" in named.removesuffix(note))
+
+    def test_page_has_version_and_time_of_the_capture(self) -> None:
+        for start in (1783579579390989132, None):
+            data = self.data(captured_at(start))
+            self.assertEqual(data["captured_at_ns"], start)
+            self.assertEqual(data["version"], compute_breakdown.__version__)
+
+    def test_warnings_come_before_other_notes(self) -> None:
+        data = data_of(page_of_demo()[1])
+        notes, n = data["notes"], data["n_warnings"]
+        self.assertTrue(any("faster than their roof" in note for note in notes[:n]))
+        self.assertTrue(any("auto-picked" in note for note in notes[n:]))
 
     def test_no_page_is_written_without_a_step(self) -> None:
         out = self.folder / "step.html"
@@ -344,6 +368,18 @@ class Writing(InFolder):
         self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
         self.write("file", b"")
         self.assert_cant_write(self.folder / "file" / "a.html", os.strerror(errno.ENOTDIR))
+
+    def test_page_is_opened_in_the_browser(self) -> None:
+        out = self.folder / "a b.html"
+        for is_open in (True, False):
+            with mock.patch("webbrowser.open", return_value=is_open) as opened:
+                outcome = run(self.small, "page", "--out", str(out), "--open")
+            opened.assert_called_once_with(out.as_uri())
+            complaint = f"no browser found for --open; open {out} in a browser"
+            self.assertEqual(complaint in outcome.object["notes"], not is_open)
+        with mock.patch("webbrowser.open") as opened:
+            run(self.small, "page", "--out", str(out))
+        opened.assert_not_called()
 
     def test_failed_write_keeps_the_old_page(self) -> None:
         kept = self.write("a.html", b"the one before")

@@ -10,12 +10,13 @@ import unittest
 from pathlib import Path
 from typing import Any
 
+import compute_breakdown
 from tests.builders import browser
 from tests.builders.xspace import op, trace
 from tests.harness import answer
 from tests.modes.small_steps import STEP, kernel, leaf
 from tests.modes.test_kernel import traced
-from tests.modes.test_page import HOSTILE, data_of, hostile_trace, page_of_demo
+from tests.modes.test_page import HOSTILE, captured_at, data_of, hostile_trace, page_of_demo
 
 Json = dict[str, Any]
 
@@ -108,22 +109,23 @@ class Demo(InBrowser):
 
     def test_tables_have_the_figures_of_the_json(self) -> None:
         names = {
-            "findings": ("bottleneck", "findings", "rank dur_ps lost_ps hideable_ps pct_of_step "
+            "causes": ("bottleneck", "causes", "rank gain_ps gain_pct_of_step"),
+            "findings": ("bottleneck", "findings", "rank lost_ps dur_ps hideable_ps pct_of_step "
                          "n_executions"),
             "lines": ("by_source", "groups", "total_dur_ps pct_of_step n_executions flops_sum "
                       "hbm_bytes_sum"),
-            "roofline": ("roofline", "groups", "total_dur_ps roofline_util shortfall_ps "
+            "roofline": ("roofline", "groups", "shortfall_ps total_dur_ps roofline_util "
                          "arithmetic_intensity mfu hbm_util"),
             "buffers": ("memory", "buffers", "rank bytes pct_of_peak"),
-            "ops": ("by_op", "ops", "rank total_dur_ps lost_ps pct_of_step n_executions "
+            "ops": ("by_op", "ops", "rank lost_ps total_dur_ps pct_of_step n_executions "
                     "achieved_tflops achieved_gbps"),
             "steps": ("summary", "steps", "index duration_ps n_xla_ops_events"),
             "layers": ("by_scope", "scopes", "total_dur_ps self_dur_ps pct_of_step n_executions"),
             "collectives": ("program", "collectives", "n_instructions n_executions sync_dur_ps "
                             "wait_dur_ps payload_bytes"),
             "parameters": ("program", "parameters", "number bytes"),
-            "inside": ("kernel", "kernels", "total_dur_ps pct_of_step n_executions waiting_ps "
-                       "computing_ps lost_ps vmem_used_bytes"),
+            "inside": ("kernel", "kernels", "rank lost_ps total_dur_ps pct_of_step n_executions "
+                       "waiting_ps computing_ps vmem_used_bytes"),
         }  # fmt: skip
         for table, (mode, rows, columns) in names.items():
             self.tab.value(f"document.querySelector('#{table}-table .more').click()")
@@ -139,9 +141,11 @@ class Demo(InBrowser):
         budget = sorted(row["dur_ps"] for row in bottleneck["budget"] if row["dur_ps"] > 0)
         values = {
             ".bar .part": budget,
-            ".lane .gap": sorted(gap["dur_ps"] for gap in self.answers("idle")["gaps"]),
-            ".roofline .point": sorted(
-                group["roofline_util"] for group in self.answers("roofline")["groups"]
+            # Gaps of less than 0.05 % of the step are not drawn.
+            ".lane .gap": sorted(
+                gap["dur_ps"]
+                for gap in self.answers("idle")["gaps"]
+                if gap["dur_ps"] >= self.data["page"]["step_duration_ps"] / 2000
             ),
             ".cell": sorted(
                 row["bytes"] for row in self.answers("memory")["buffers"] if row["bytes"]
@@ -163,34 +167,98 @@ class Demo(InBrowser):
                     ),
                     expected,
                 )
+        self.assert_points_of_the_roofline()
         widths = self.tab.value(
             "[...document.querySelectorAll('.bar .part')].map((element) => element.style.width)"
         )
         self.assertAlmostEqual(sum(float(width.rstrip("%")) for width in widths), 100, 3)
 
-    def test_header_shows_file_device_chip_and_step(self) -> None:
+    def assert_points_of_the_roofline(self) -> None:
+        """Check that all points of at least 0.5 % of the step are drawn, and no unknown ones."""
+        groups = self.answers("roofline")["groups"]
+        shown = self.tab.value(
+            "[...document.querySelectorAll('.roofline .point')].map((point) =>"
+            " Number(point.dataset.value))"
+        )
+        large = [
+            group["roofline_util"]
+            for group in groups
+            if group["total_dur_ps"] >= self.data["page"]["step_duration_ps"] / 200
+        ]
+        self.assertTrue(0 < len(large) <= len(shown) < len(groups))
+        self.assertLessEqual(set(large), set(shown))
+        self.assertLessEqual(set(shown), {group["roofline_util"] for group in groups})
+        n_out = len(groups) - len(shown)
+        says = self.tab.value("document.querySelector('.roofline').innerText")
+        self.assertIn(f"{n_out} more of less than 0.5 % of the step", says)
+
+    def test_header_shows_program_file_device_chip_and_step(self) -> None:
         head = self.tab.value("document.querySelector('header').textContent")
-        for text in ("t1v-n-0.xplane.pb.gz", "/device:TPU:0", "TPU v7x", "101", "18.31 ms"):
+        version = compute_breakdown.__version__
+        for text in (version, "t1v-n-0.xplane.pb.gz", "/device:TPU:0", "TPU v7x", "101"):
             self.assertIn(text, head)
+
+    def test_lead_shows_headline_causes_and_losses(self) -> None:
+        found = self.answers("bottleneck")
+        self.assertEqual(self.tab.value(TEXTS % "h1"), [found["headline"]])
+        shown = self.tab.value(
+            "[...document.querySelectorAll('.item-bar div')].map((bar) =>"
+            " [Number(bar.dataset.value), parseFloat(bar.style.width)])"
+        )
+        causes = [[cause["gain_ps"], cause["gain_pct_of_step"]] for cause in found["causes"][:3]]
+        self.assertEqual(shown[:3], causes)
+        unknown = found["kernels_of_unknown_cost"]
+        losses = [row["lost_ps"] or 0 for row in found["findings"]]
+        losses += [row["dur_ps"] for row in unknown]
+        self.assertEqual([ps for ps, _ in shown[3:]], sorted(losses, reverse=True)[:3])
+        helps = self.tab.value(TEXTS % ".items p")
+        self.assertEqual(helps[:3], [cause["what_helps"] for cause in found["causes"][:3]])
+        self.tab.click(".items li:nth-child(2) button")
+        self.assertEqual(self.tab.value(f"{ACTIVE}.closest('.table').id"), "causes-table")
+        self.assertEqual(self.tab.value(f"{ACTIVE}.dataset.row"), "1")
+
+    def test_warnings_are_visible_and_other_notes_folded(self) -> None:
+        n = self.data["n_warnings"]
+        self.assertTrue(0 < n < len(self.data["notes"]))
+        self.assertEqual(self.tab.value(TEXTS % ".warnings li"), self.data["notes"][:n])
+        folded = TEXTS % "#notes details[open] li"
+        self.assertEqual(self.tab.value(folded), [])
         self.tab.click("#notes summary")
-        notes = self.tab.value(TEXTS % "#notes li")
-        self.assertEqual(notes, self.data["notes"])
+        self.assertEqual(self.tab.value(folded), self.data["notes"][n:])
+
+    def test_navigation_marks_the_current_section(self) -> None:
+        current = TEXTS % "nav a[aria-current]"
+        for link, name in (("#memory", "Memory"), ("#ops", "Ops")):
+            self.tab.click(f"nav a[href='{link}']")
+            for _ in range(50):
+                if self.tab.value(current) == [name]:
+                    break
+            self.assertEqual(self.tab.value(current), [name])
+
+    def test_labels_are_never_cut(self) -> None:
+        """Labels fit, are left out, or end in an ellipsis."""
+        cut = self.tab.value(
+            "[...document.querySelectorAll('.part, .box, .cell, .tree-line')].filter((box) =>"
+            " box.innerText && box.scrollWidth > box.clientWidth + 1 &&"
+            " getComputedStyle(box).textOverflow !== 'ellipsis').map((box) => box.innerText)"
+        )
+        self.assertEqual(cut, [])
 
     def test_tables_sort_by_mouse_and_keyboard(self) -> None:
         rows = self.answers("bottleneck")["findings"]
-        head = "#findings-table th:nth-child(5) button"
+        head = "#findings-table th:nth-child(4) button"
         self.tab.click(head)
         by_time = sorted(range(len(rows)), key=lambda i: -rows[i]["dur_ps"])
         self.assertEqual(self.shown_rows("findings"), by_time[:12])
-        self.assertEqual(self.sorting(5), "descending")
+        self.assertEqual(self.sorting(4), "descending")
         self.tab.press("Enter")
-        self.assertEqual(self.sorting(5), "ascending")
+        self.assertEqual(self.sorting(4), "ascending")
         by_time = sorted(range(len(rows)), key=lambda i: rows[i]["dur_ps"])
         self.assertEqual(self.shown_rows("findings"), by_time[:12])
         # Unknown values come last in both orders.
         self.tab.click("#findings-table .more")
         for _ in range(2):
-            self.tab.click("#findings-table th:nth-child(6) button")
+            self.tab.click("#findings-table th:nth-child(3) button")
             lost = [rows[i]["lost_ps"] for i in self.shown_rows("findings")]
             n_known = len(lost) - lost.count(None)
             self.assertTrue(0 < n_known < len(rows))
@@ -223,16 +291,19 @@ class Demo(InBrowser):
         self.assertEqual(self.shown_rows("findings"), moved[:12])
 
     def test_opened_row_shows_all_fields(self) -> None:
-        fields = TEXTS % "#findings-table .detail dt"
+        fields = "[...document.querySelectorAll('#findings-table .detail dt')].map((term) => %s)"
         self.tab.click('#findings-table tr[data-row="1"]')
         named = list(self.answers("bottleneck")["findings"][1])
-        self.assertEqual(self.tab.value(fields), named)
+        self.assertEqual(self.tab.value(fields % "term.dataset.name"), [*named, "source_stack"])
+        labels = self.tab.value(fields % "term.textContent")
+        self.assertLessEqual({"time", "lost", "line", "shape", "stack", "what helps"}, set(labels))
+        self.assertEqual([label for label in labels if "_" in label], [])
         self.tab.press("ArrowDown")
         self.tab.press("Enter")
         self.assertEqual(self.tab.value(f"{ACTIVE}.dataset.row"), "2")
         self.assertEqual(self.tab.value(f"{ACTIVE}.getAttribute('aria-expanded')"), "true")
         self.tab.press("Escape")
-        self.assertEqual(self.tab.value(fields), [])
+        self.assertEqual(self.tab.value(fields % "term.dataset.name"), [])
 
     def test_clicked_marks_lead_to_rows(self) -> None:
         opened = "document.querySelector('#%s-table tr[aria-expanded=true]')?.dataset.row"
@@ -280,20 +351,32 @@ class Demo(InBrowser):
         boxes = self.boxes()
         self.assertEqual((boxes[0]["value"], boxes[0]["depth"]), (total, 0))
         self.assertEqual(sum(box["value"] for box in boxes if box["depth"] == 1), total)
-        width = boxes[0]["width"]
-        for box in boxes:
-            self.assertAlmostEqual(box["width"], width * box["value"] / total, delta=0.1)
-        self.tab.click(".flame input, input[value=scopes]")
-        boxes = self.boxes()
+        self.assert_widths_are_shares(boxes)
         of_scopes = self.answers("by_scope")
         self.assertEqual(boxes[0]["value"], total)
         outer = sorted(box["value"] for box in boxes if box["depth"] == 1)
         expected = [of_scopes["no_scope"]["dur_ps"], of_scopes["scopes"][0]["total_dur_ps"]]
         self.assertEqual(outer, sorted(expected))
         named = {(row["name"], row["total_dur_ps"]) for row in of_scopes["scopes"] if row["depth"]}
-        drawn = {(box["name"], box["value"]) for box in boxes if box["depth"] > 1}
+        # Narrow boxes have no name, and a chain has the names of all its scopes.
+        drawn = {
+            (box["name"].split(" → ")[-1], box["value"])
+            for box in boxes
+            if box["depth"] > 1 and box["name"]
+        }
         self.assertTrue(drawn)
         self.assertLessEqual(drawn, named)
+        self.tab.click("input[value=paths]")
+        boxes = self.boxes()
+        self.assertEqual((boxes[0]["value"], boxes[0]["depth"]), (total, 0))
+        self.assert_widths_are_shares(boxes)
+        # The stack of each group begins with the same frames, which are one box.
+        self.assertIn("train.py:42 → … → train.py:42", [box["name"] for box in boxes])
+
+    def assert_widths_are_shares(self, boxes: list[Json]) -> None:
+        for box in boxes:
+            share = box["value"] / boxes[0]["value"]
+            self.assertAlmostEqual(box["width"], boxes[0]["width"] * share, delta=0.1)
 
     def test_flame_graph_zooms(self) -> None:
         whole = self.boxes()
@@ -321,23 +404,34 @@ class Demo(InBrowser):
         self.tab.press("Enter")
         self.tab.click(".box:nth-child(3)")
         self.tab.click(".inspector button")
-        self.assertEqual(self.tab.value(f"{ACTIVE}.closest('section').id"), "lines")
+        self.assertEqual(self.tab.value(f"{ACTIVE}.closest('section').id"), "layers")
 
     def test_page_fits_narrow_and_wide_windows(self) -> None:
         self.addCleanup(self.show_size, 1300)
-        for width in (400, 2200):
+        for width in (390, 2200):
             self.show_size(width)
             self.tab.open(self.folder / "step.html")
             over = self.tab.value("document.documentElement.scrollWidth - innerWidth")
             self.assertLessEqual(over, 0)
+            heads = self.tab.value(TEXTS % "#findings-table th")[:2]
+            self.assertEqual(heads, ["line", "time ms"] if width == 390 else ["#", "line"])
+        # Only tables scroll sideways.
+        self.show_size(390)
+        self.tab.open(self.folder / "step.html")
+        wide = self.tab.value(
+            "[...document.querySelectorAll('nav, main *')].filter((node) =>"
+            " node.scrollWidth > node.clientWidth + 1 &&"
+            " /auto|scroll/.test(getComputedStyle(node).overflowX)).map((node) => node.className)"
+        )
+        self.assertEqual(set(wide), {"scroll"})
         # The page redraws when its width changes.
-        wide = self.boxes()[0]["width"]
-        self.show_size(700)
+        narrow = self.boxes()[0]["width"]
+        self.show_size(1300)
         self.tab.value("new Promise((done) => setTimeout(done, 100))")
         for _ in range(50):
-            if self.boxes()[0]["width"] < wide / 2:
+            if self.boxes()[0]["width"] > 2 * narrow:
                 break
-        self.assertLess(self.boxes()[0]["width"], wide / 2)
+        self.assertGreater(self.boxes()[0]["width"], 2 * narrow)
 
 
 def texts_of(value: Any) -> list[str]:
@@ -379,6 +473,26 @@ class OtherPages(InBrowser):
         expected = [[60, True], [25, False], [5, False], [10, False]]
         self.assertEqual([[value, waits] for value, _, waits in drawn], expected)
         self.assertEqual([width for _, width, _ in drawn], ["60%", "25%", "5%", "10%"])
+        shown = [row[1:3] for row in self.table("regions")]
+        self.assertEqual(shown, [[60, 60], [25, 30], [5, 5]])
+
+    def test_small_sections_are_folded_until_they_are_needed(self) -> None:
+        self.show_page(trace([leaf(0, 996), op("c", "copy", 996, 4)], [("s", 0, 1000)]))
+        folded = "[...document.querySelectorAll('section:has(details.folded:not([open]))')]"
+        names = f"{folded}.map((section) => section.id)"
+        self.assertEqual(self.tab.value(names), ["comm", "idle", "moves"])
+        self.tab.click("nav a[href='#moves']")
+        self.assertEqual(self.tab.value(names), ["comm", "idle"])
+        self.assertEqual(
+            self.tab.value(TEXTS % "#moves summary .muted"), ["4 ps, less than 0.5 % of the step"]
+        )
+
+    def test_time_of_the_capture_is_shown(self) -> None:
+        shown = "document.querySelector('#product').innerText"
+        self.show_page(captured_at(1783579579390989132))
+        self.assertIn("captured 2026-07-09 06:46 UTC", self.tab.value(shown))
+        self.show_page(captured_at(None))
+        self.assertIn("captured ?", self.tab.value(shown))
 
     def test_small_captures_are_shown_with_reasons(self) -> None:
         self.show_page(trace([leaf(0, 0)], STEP))

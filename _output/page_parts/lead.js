@@ -1,0 +1,149 @@
+// Draws the head and the lead: the headline, what to change first, figures of the whole step, notes.
+
+const MOST_OF_LEAD = 3;
+
+function head() {
+  const name = PAGE.step_name === null ? "all ops" : PAGE.step_name || "(unnamed)";
+  document.title = `${shortened(readable(PAGE.xplane_file), 60)}, step ${shortened(readable(name), 40)}`;
+  byId("product").append(
+    element("strong", {}, `compute-breakdown ${DATA.version}`),
+    nameElement(PAGE.xplane_file, 60),
+    element("span", {}, "captured ", captureDate()),
+  );
+  const clocks = { device: "the device's", trace: "the trace's", mixed: "mixed" };
+  const facts = [
+    ["device", nameElement(`${PAGE.device}${PAGE.device_type ? `, ${PAGE.device_type}` : ""}`)],
+    ["step", nameElement(PAGE.step_name === null ? name : `${name} (index ${PAGE.step_id})`, 60)],
+    ["program", PAGE.program.name === null ? figure("number", null, "the trace names no program") : nameElement(PAGE.program.name, 48)],
+    ["clock", clocks[PAGE.clock] ?? readable(PAGE.clock)],
+    ["from", nameElement(PAGE.profile_dir, 60)],
+  ];
+  byId("facts").append(...facts.map(([term, value]) => element("div", {}, element("dt", {}, term), element("dd", {}, value))));
+}
+
+function captureDate() {
+  if (DATA.captured_at_ns === null) return figure("number", null, "the trace does not say when it was captured");
+  const date = new Date(DATA.captured_at_ns / 1e6);
+  // A year beyond 275760 is no date in JavaScript.
+  if (Number.isNaN(date.valueOf())) return figure("number", null, "the trace has an impossible date");
+  const text = `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+  return element("time", { datetime: date.toISOString(), "data-value": DATA.captured_at_ns }, text);
+}
+
+function lead() {
+  byId("title").append(readable(ANSWERS.bottleneck.headline));
+  const causes = ANSWERS.bottleneck.causes.slice(0, MOST_OF_LEAD).map(causeItem);
+  const losses = lossesOf(ANSWERS.bottleneck).slice(0, MOST_OF_LEAD);
+  const hasUnknown = losses.some(({ cls }) => cls === "kernel");
+  section(
+    "lead",
+    element("div", { class: "columns-of-lead" }, itemList("Change first", causes), itemList(hasUnknown ? "Most time lost, or unknown" : "Most time lost", losses.map(lossItem))),
+    stepFigures(),
+    noteLists(),
+  );
+}
+
+function itemList(title, items) {
+  return items.length ? element("div", { class: "items" }, element("h2", {}, title), element("ol", {}, ...items)) : null;
+}
+
+// Returns an entry of the lead. The length of the bar is the share of the step.
+function item({ name, row, ps, pct, of = "", cls, helps, go, title }) {
+  const filled = element("div", { class: cls, "data-value": ps });
+  filled.style.width = `${Math.min(100, pct ?? 0)}%`;
+  return element(
+    "li",
+    { title },
+    element(
+      "div",
+      { class: "item-head" },
+      element("button", { type: "button", onclick: go }, name),
+      lineOf(row) === null ? "" : nameElement(lineOf(row), 44, shortLine(lineOf(row))),
+      element("span", { class: "item-time" }, figure("time", ps), element("strong", {}, asPercent(pct), of)),
+    ),
+    element("div", { class: "item-bar" }, filled),
+    helps ? element("p", {}, readable(helps)) : "",
+  );
+}
+
+function causeItem(row, i) {
+  return item({
+    name: row.confidence === "likely" ? `probably ${causeName(row)}` : causeName(row),
+    row,
+    ps: row.gain_ps,
+    pct: row.gain_pct_of_step,
+    of: row.cause === "pause_between_steps" ? " of the period" : "",
+    cls: "cause",
+    helps: row.what_helps,
+    title: readable(row.says),
+    go: () => tables.causes.goTo(i),
+  });
+}
+
+const causeName = (row) => row.cause.replaceAll("_", " ");
+const shareOfStep = (ps) => (PAGE.step_duration_ps ? (100 * ps) / PAGE.step_duration_ps : null);
+
+// Returns what loses most: findings, kernels of unknown cost with their whole time, and idle time.
+function lossesOf({ findings: rows, kernels_of_unknown_cost: kernels, budget: classes }) {
+  const gap = classes.find((row) => row.class === "idle");
+  const found = [
+    ...rows.map((row, i) => ({ row, cls: row.class, ps: row.lost_ps, what: whatOf(row), helps: row.what_helps, go: () => tables.findings.goTo(i) })),
+    ...kernels.map((row, i) => ({
+      row,
+      cls: "kernel",
+      ps: row.dur_ps,
+      what: row.kernel,
+      helps: "The cost of this kernel is unknown, so this is its whole time; --kernel-cost gives the cost.",
+      go: () => tables["unknown-kernels"].goTo(i),
+    })),
+    { row: {}, cls: "idle", ps: gap?.dur_ps, what: null, helps: "See the gaps and their causes in Idle.", go: () => goToClass("idle") },
+  ];
+  return found
+    .filter((loss) => loss.ps && (shareOfStep(loss.ps) ?? 0) >= 0.5)
+    .sort((a, b) => b.ps - a.ps);
+}
+
+function lossItem(loss) {
+  const { what, cls } = loss;
+  const hasName = what !== null && what !== CLASSES[cls];
+  const name = element("span", {}, classElement(cls), hasName ? ` ${shortened(readable(what), 32)}` : "");
+  return item({ ...loss, name, pct: shareOfStep(loss.ps), cls: `c-${cls}` });
+}
+
+function stepFigures() {
+  const found = ANSWERS.bottleneck;
+  const { totals } = PAGE;
+  const light = found.speed_of_light;
+  const { runtime } = ANSWERS.memory;
+  const capacity = runtime?.capacity_bytes ? ` of ${asBytes(runtime.capacity_bytes)}` : "";
+  const host = ANSWERS.comm.totals.host_ps;
+  // A lower bound of 0 says nothing.
+  const from = light.at_least_ps ? element("span", {}, figure("time", light.at_least_ps), " to ") : "at most ";
+  const range = element("span", {}, from, figure("time", light.at_most_ps));
+  const shareAndTime = (pct, ps) => (ps ? element("span", {}, figure("percent", pct), ` (${asTime(ps)})`) : figure("time", 0));
+  return figures([
+    ["step", figure("time", PAGE.step_duration_ps)],
+    ["every", figure("time", found.period_ps, "the capture has no two steps in a row"), "from the start of a step to the start of the next one"],
+    ["the chip could", range, "lower and upper bound of the time that the chip needs for the step"],
+    ["math in use", figure("share", found.hfu_at_least, PEAK_UNKNOWN), "of the matrix units, at least"],
+    ["idle", shareAndTime(totals.idle_pct_of_step, totals.idle_duration_ps)],
+    ["exposed communication", shareAndTime(ANSWERS.comm.totals.exposed_pct_of_step, ANSWERS.comm.totals.exposed_ps)],
+    ...(host ? [["waits for the host", shareAndTime(ANSWERS.comm.totals.host_pct_of_step, host)]] : []),
+    ["recomputed", shareAndTime(found.recompute_total_pct_of_step, found.recompute_total_dur_ps)],
+    ["memory", element("span", {}, figure("bytes", ANSWERS.memory.peak_bytes, REASONS[DATA.parts.memory]), capacity), "HBM when the program needs most"],
+  ]);
+}
+
+// Shows warnings, and folds the notes that say where figures come from.
+function noteLists() {
+  const items = DATA.notes.map((note) => element("li", {}, readable(shortened(note, 4000))));
+  const warnings = items.slice(0, DATA.n_warnings);
+  const others = items.slice(DATA.n_warnings);
+  const count = others.length === 1 ? "1 note" : `${others.length} notes`;
+  return element(
+    "div",
+    { id: "notes" },
+    warnings.length ? element("ul", { class: "warnings", "aria-label": "warnings" }, ...warnings) : "",
+    others.length ? element("details", {}, element("summary", {}, `${count} on where the figures come from`), element("ul", {}, ...others)) : "",
+  );
+}
