@@ -23,8 +23,10 @@ import os
 import signal
 import sys
 
-# IS_COMMAND is False if another program imports this file.
-IS_COMMAND = __name__.endswith("__main__")
+# IS_COMMAND is False if another program imports this file or the installed package.
+IS_COMMAND = __name__.endswith("__main__") and not getattr(
+    sys.modules.get(__package__ or ""), "is_imported", False
+)
 if IS_COMMAND and sys.version_info < (3, 10):
     # Older versions of Python can parse this file, so the check can report the version.
     found = ".".join(map(str, sys.version_info[:3]))
@@ -41,19 +43,23 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, NoReturn
+
+    from _output.python import Analyse, Captures, Form
 
     Json = dict[str, Any]
 
 # The packages are next to this file in a clone, in an installation and in a zip archive.
 HERE = os.path.dirname(os.path.realpath(__file__))
-if HERE not in sys.path:
+if IS_COMMAND and sys.path[0] != HERE:
     sys.path.insert(0, HERE)
+elif HERE not in sys.path:
+    sys.path.append(HERE)
 
-from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Request
+from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Outcome, Request
 from _pipeline.names import with_suggestion
-from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, unreadable
+from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, available_in, unreadable
 from _pipeline.option_values import (
     FORM_OPTIONS,
     PEAK_ARGUMENTS,
@@ -71,10 +77,12 @@ from _pipeline.option_values import (
     plane_of,
     refusal_of_argument,
 )
+from _pipeline.program_name import program_name
 from _pipeline.streams import Progress, write
 from _pipeline.texts import cut_texts, encoded
 
 __version__ = "2.0.0"
+__all__ = ["NoAnswer", "analyse", "render"]
 
 # Exit codes without an `absent` result; EXIT_STATUS has the codes of `absent` results. The last two
 # are the codes that a shell reports for the signals.
@@ -452,21 +460,10 @@ class PrintSchema(argparse.Action):
         parser.exit()
 
 
-def program_name() -> str:
-    """Return the command as the user called it."""
-    if not IS_COMMAND:
-        return "compute_breakdown.py"
-    spec = sys.modules["__main__"].__spec__
-    # A zip archive also has a spec.
-    if spec is not None and spec.name != "__main__":
-        return "python -m compute_breakdown"
-    return os.path.basename(sys.argv[0])
-
-
 def parser_of_modes() -> tuple[Parser, dict[str, str]]:
     """Return the parser, and the attribute of each option in the parser's result."""
     parser = Parser(
-        prog=program_name(),
+        prog=program_name() if IS_COMMAND else "compute_breakdown.py",
         usage="%(prog)s PROFILE --mode MODE [options]",
         description="Where does a TPU step's time go, by source line? Prints one JSON object.",
         argument_default=argparse.SUPPRESS,
@@ -546,7 +543,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
     )
 
 
-def analyse(context: Context) -> Json:
+def answered(context: Context) -> Json:
     """Return the answer to a request, or raise NoAnswer."""
     request = context.request
     mode = mode_named(request.mode)
@@ -559,7 +556,7 @@ def analyse(context: Context) -> Json:
 
 def with_lead(answer: Json, request: Request) -> Json:
     """Return the answer with a sentence that says what matters, and commands to run next."""
-    from _output.leads.command import called_as, following
+    from _output.leads.command import called_as, following, from_python
     from _output.leads.lead import with_lead
 
     def command(words: Sequence[str]) -> str:
@@ -567,34 +564,26 @@ def with_lead(answer: Json, request: Request) -> Json:
         kept = {"--host", *(KEPT if mode.is_of_step else ())}.intersection(
             (*PIPELINE_OPTIONS, *mode.options)
         )
-        start = called_as(len(request.words)) if IS_COMMAND else ["compute_breakdown"]
+        start = called_as(len(request.words)) if IS_COMMAND else from_python()
         return following(start, request.profile, request.words, words, kept)
 
-    # Standard input can be read only once.
-    return with_lead(answer, None if request.profile == "-" else command)
-
-
-class Outcome(NamedTuple):
-    """Output and exit status of the process."""
-
-    fields: Json
-    status: int
-    # Text for stderr.
-    complaint: str = ""
-    form: str = "json"
-    request: Request | None = None
+    # Standard input can be read only once, and a command cannot read this program's memory.
+    is_file = request.profile != "-" and not request.in_memory
+    return with_lead(answer, command if is_file else None)
 
 
 HINT = "compute_breakdown: pass --format text for tables, --top 5 for fewer rows, or pipe into jq\n"
 
 
-def outcome_of(argv: Sequence[str] | None) -> Outcome:
-    progress = Progress(sys.stderr) if sys.stderr and sys.stderr.isatty() else None
+def outcome_of(
+    argv: Sequence[str] | None, progress: Progress | None = None, **more: Any
+) -> Outcome:
+    """Run a command line; `more` are fields of the request that no option sets."""
     request = context = None
     try:
-        request = parse_command_line(argv)
+        request = parse_command_line(argv)._replace(**more)
         context = Context(request, progress)
-        return Outcome(analyse(context), OK, "", request.form, request)
+        return Outcome(answered(context), OK, "", request.form, request)
     except NoAnswer as error:
         # Drop the traceback, because the frames in it keep the trace in memory.
         failure = error.with_traceback(None)
@@ -639,22 +628,14 @@ def usage_for(failure: NoAnswer) -> str:
     return f"{usage}modes:\n{listed}"
 
 
-def available_in(fields: Json) -> list[str]:
-    """Return the first nine available names of each kind, for the line on stderr."""
-    return [
-        f"{field} {', '.join(map(str, names[:9]))}"
-        for field, names in fields.items()
-        if field.startswith("available_")
-    ]
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     # The program creates no reference cycles; disabling the GC saves about 17 %.
     gc.disable()
     try:
         if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        outcome = outcome_of(argv)
+        progress = Progress(sys.stderr) if sys.stderr and sys.stderr.isatty() else None
+        outcome = outcome_of(argv, progress)
         for_people = sys.stdout is not None and sys.stdout.isatty()
         write(sys.stdout, printed(outcome, for_people))
         status, complaint = outcome.status, outcome.complaint
@@ -693,6 +674,44 @@ def command() -> NoReturn:
     if sys.getprofile() or sys.gettrace():
         sys.exit(status)
     os._exit(status)
+
+
+# ----------------------------------------------------------------------------------------------
+# From Python. These functions print nothing and change no state of the process.
+
+
+def typed(function: Callable[..., Any]) -> Analyse:
+    """Return a function as type checkers should see it."""
+    return function
+
+
+@typed
+def analyse(profile: Captures, mode: str, **options: Any) -> Any:
+    """Return the answer that the command prints, as a dict.
+
+    `profile` is a path, or the bytes of a trace; for compare and spread also a record, or a list.
+    `--include-comm` is `include_comm=True`, and so on; `processes=N` reads in several processes.
+    Raise NoAnswer without an answer, TypeError for a wrong option, ValueError for a wrong value.
+    """
+    from _output.answer import Answer
+    from _pipeline.python_values import call_of
+
+    flags = (*PIPELINE_OPTIONS[:2], *(mode_named(mode).options if mode in MODE_NAMES else ()))
+    call = call_of(profile, mode, options, {flag: OPTIONS[flag] for flag in flags})
+    outcome = outcome_of(call.words, in_memory=call.in_memory, processes=call.processes)
+    answer = Answer(outcome.fields)
+    if answer["status"] == "ok":
+        return answer
+    if answer["reason"] == BAD_ARGUMENTS:
+        raise ValueError(answer["detail"])
+    raise NoAnswer.with_answer(answer)
+
+
+def render(answer: Mapping[str, object], format: Form) -> str:
+    """Return what the command prints into a pipe for an answer: json, text, markdown or csv."""
+    from _output.forms import in_pipe
+
+    return encoded(answer, False) if format == "json" else in_pipe(format, dict(answer))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import stat
 import zlib
 from contextlib import contextmanager
 
-from _analysis.record_format import UnreadableRecord, decode, record_of
+from _analysis.record_format import GZIP_MAGIC, UnreadableRecord, decode, record_of
 from _analysis.recording import record_of_trace, records_of_trace
 from _pipeline.folders import files_in
 from _pipeline.load import find_files
@@ -68,12 +68,19 @@ def is_record(path: str) -> bool:
     """Return whether a file begins like a record, or the first bytes cannot be read."""
     try:
         with open(path, "rb") as file:
-            head = file.read(N_HEAD)
-        if path.endswith(".gz"):
-            head = zlib.decompressobj(wbits=31).decompress(head, N_HEAD)
-    except (OSError, zlib.error):
+            return begins_record(file.read(N_HEAD), is_gzipped=path.endswith(".gz"))
+    except OSError:
         # Reading the whole file will report the reason.
         return True
+
+
+def begins_record(head: bytes, *, is_gzipped: bool) -> bool:
+    """Return whether a record can begin with these bytes."""
+    if is_gzipped:
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, N_HEAD)
+        except zlib.error:
+            return True
     head = head.translate(None, PADDING)
     return any(start.startswith(head[: len(start)]) for start in RECORD_STARTS)
 
@@ -81,9 +88,9 @@ def is_record(path: str) -> bool:
 def record_at(place: Place, device: str | None, context: Context) -> Record:
     """Read a record, or record a trace; raise NoAnswer if the device is missing."""
     with refusals_of_records(place.path):
-        if not place.path.endswith(RECORD_SUFFIXES):
+        found = ready_record(place.path, context)
+        if found is None:
             return record_of(record_of_trace(place, device, slice(None), context))
-        found = decode(content_of(place.path))
     available = [found_device.name for found_device in found.devices]
     if device is not None and device not in available:
         raise NoAnswer(DEVICE_NOT_FOUND, available_devices=available)
@@ -93,10 +100,22 @@ def record_at(place: Place, device: str | None, context: Context) -> Record:
 def records_at(path: str, device: str | None, context: Context) -> list[Record | NoAnswer]:
     """Return the records of all hosts in a file, as `records_of_trace` does."""
     with refusals_of_records(path):
-        if path.endswith(RECORD_SUFFIXES):
-            return [decode(content_of(path))]
+        ready = ready_record(path, context)
+        if ready is not None:
+            return [ready]
         found = records_of_trace(path, device, context)
         return [record if isinstance(record, NoAnswer) else record_of(record) for record in found]
+
+
+def ready_record(path: str, context: Context) -> Record | None:
+    """Read a record from a file or from memory; return None if there is a trace instead."""
+    given = context.request.in_memory.get(path)
+    if given is None:
+        return decode(content_of(path)) if path.endswith(RECORD_SUFFIXES) else None
+    if not isinstance(given, bytes):
+        return record_of(given)
+    is_gzipped = given.startswith(GZIP_MAGIC)
+    return decode(given) if begins_record(given[:N_HEAD], is_gzipped=is_gzipped) else None
 
 
 @contextmanager

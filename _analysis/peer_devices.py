@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from _analysis.exposed import is_exposed
-from _analysis.processes import SMALL_FILE, in_processes, in_turn
+from _analysis.processes import work_on
 from _analysis.recording import reasons_not_used
 from _pipeline.clocks import ON_DEVICE
 from _pipeline.device import MODULES, TPU_RE, open_device
@@ -107,8 +107,8 @@ def read_peers(
     tpus = tpus_of(picked)
     # So far only one step of the picked device was read, but loads need all steps.
     to_read = [name for name in tpus if name != own or (with_loads and len(tpus) > 1)]
-    on_each = in_processes if trace.file_size > SMALL_FILE else in_turn
-    found = dict(zip(to_read, on_each(read, to_read), strict=True))
+    results = work_on(read, to_read, context, trace.file_size)
+    found = dict(zip(to_read, results, strict=True))
     if own not in found:
         found[own] = _peer_of(step, wanted)
     left_out = ((name, why) for name, why in found.items() if isinstance(why, str))

@@ -1,4 +1,8 @@
-"""Process several items at once, in several processes."""
+"""Process several items at once, in several processes.
+
+A Python program gets further processes only if it asks for them, because a fork can deadlock a
+program that has threads.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
+
+    from _pipeline.context import Context
 
     K = TypeVar("K")
     T = TypeVar("T")
@@ -73,13 +79,21 @@ def run_as_child(work: Callable[[K], object], share: Sequence[K], writer: int) -
 is_child = False
 
 
-def in_processes(work: Callable[[K], T], items: Sequence[K]) -> list[T]:
+def work_on(work: Callable[[K], T], items: Sequence[K], context: Context, n_bytes: int) -> list[T]:
+    """Process items of files with this size, in several processes if the files are large."""
+    if n_bytes <= SMALL_FILE:
+        return in_turn(work, items)
+    return in_processes(work, items, context.request.processes)
+
+
+def in_processes(work: Callable[[K], T], items: Sequence[K], most: int | None = None) -> list[T]:
     """Process items in several processes at once, including the current process.
 
-    If a process fails, the current process repeats the share, so that errors are raised in the
-    current process.
+    Without `most`, the number of cores limits the number of processes. If a process fails, the
+    current process repeats the share, so that errors are raised in the current process.
     """
-    n = 1 if is_child else max(1, min(n_cores(), len(items), MOST_PROCESSES))
+    most = min(n_cores(), MOST_PROCESSES) if most is None else most
+    n = 1 if is_child else max(1, min(most, len(items)))
     shares = [items[i::n] for i in range(n)]
     children: list[Child] = []
     try:

@@ -12,7 +12,7 @@ from itertools import chain, compress
 from typing import NamedTuple
 
 from _analysis.exposed import is_exposed
-from _analysis.processes import SMALL_FILE, in_processes, in_turn
+from _analysis.processes import work_on
 from _analysis.record_format import FORMAT
 from _pipeline.clocks import ON_DEVICE, ON_TRACE
 from _pipeline.context import SCHEMA_VERSION
@@ -281,8 +281,7 @@ def record_devices(
             # pickled.
             return failure.reason, failure.fields
 
-    on_each = in_processes if trace.file_size > SMALL_FILE else in_turn
-    found = on_each(record_one, names)
+    found = work_on(record_one, names, context, trace.file_size)
     devices = [result for result in found if isinstance(result, DeviceFacts)]
     if not devices:
         reason, fields = next(result for result in found if not isinstance(result, DeviceFacts))

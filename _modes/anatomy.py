@@ -6,7 +6,7 @@ import math
 import os
 from typing import NamedTuple
 
-from _analysis.processes import SMALL_FILE, in_processes, in_turn
+from _analysis.processes import work_on
 from _pipeline.context import SCHEMA_VERSION, forms_of_device
 from _pipeline.folders import host_of
 from _pipeline.load import (
@@ -131,8 +131,7 @@ def plane_rows(
         # Return offset and text of the damage, because the exception cannot be pickled.
         return row, (plane.damage.offset, plane.damage.what) if plane.damage else None
 
-    on_each = in_processes if survey.source.stored_size > SMALL_FILE else in_turn
-    found = on_each(row_of, indices)
+    found = work_on(row_of, indices, context, survey.source.stored_size)
     rows = [row for row, _ in found]
     met = [survey.source.in_file(Damage(*damage)) for _, damage in found if damage is not None]
     damage = next(iter(met), survey.damage and survey.source.in_file(survey.damage))

@@ -14,7 +14,7 @@ from _analysis.captures import (
     records_at,
 )
 from _analysis.cohorts import total_of
-from _analysis.processes import SMALL_FILE, in_processes, in_turn
+from _analysis.processes import work_on
 from _analysis.recorded_steps import percent, rounded, rounded_mean
 from _analysis.stragglers import spread_of_records, step_spread, verdict_of
 from _pipeline.context import SCHEMA_VERSION
@@ -49,11 +49,12 @@ def spread(
     # Two devices of each cohort are read again for their lines, but standard input can be read only
     # once.
     load_again = lru_cache(maxsize=2)(partial(load, context))
+    n_bytes = sum(size_of(place, context) for place in places)
     found = spread_of_records(
         {os.path.basename(place.path): partial(load_again, place) for place in places},
         device=request.device,
         steps=steps,
-        on_each=in_processes if sum(map(size_of, places)) > SMALL_FILE else in_turn,
+        on_each=partial(work_on, context=context, n_bytes=n_bytes),
     )
     context.warn(
         *(f"a host is left out, because it cannot be read: {why}" for why in found.unreadable),
@@ -103,8 +104,11 @@ def with_host(place: Place, record: Record) -> Record:
     return record
 
 
-def size_of(place: Place) -> int:
+def size_of(place: Place, context: Context) -> int:
     """Return the size of a file; return 0 for a missing file and for standard input."""
+    data = context.request.bytes_of(place.path)
+    if data is not None:
+        return len(data)
     try:
         return os.stat(place.path).st_size
     except OSError:

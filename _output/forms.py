@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 from _output.screen import View
+from _output.screens import has_screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol, TextIO
+    from typing import Any, Final, Protocol, TextIO
 
     from _output.text import Style
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
         def merges(self) -> bool: ...
         @property
         def top(self) -> int | None: ...
+
+
+FORMS: Final = ("text", "markdown", "csv")
 
 
 def in_form(form: str, fields: Json, request: Request | None, stream: TextIO | None) -> str:
@@ -46,6 +50,25 @@ def in_form(form: str, fields: Json, request: Request | None, stream: TextIO | N
     from _output.text import text_of
 
     return text_of(fields, encoding, view, style_of(stream, is_terminal=is_terminal))
+
+
+def in_pipe(form: str, fields: Json) -> str:
+    """Return an answer as it is printed into a pipe in UTF-8, in lines of 100 columns."""
+    if form not in FORMS:
+        raise ValueError(f"format must be json, {', '.join(FORMS)}, got {form!r}")
+    if not has_screen(fields["mode"]):
+        raise ValueError(f"mode {fields['mode']} has no {form} format; use json")
+    if form == "csv":
+        from _output.csv import csv_of
+
+        return csv_of(fields)
+    if form == "markdown":
+        from _output.markdown import markdown_of
+
+        return markdown_of(fields, "utf-8")
+    from _output.text import text_of
+
+    return text_of(fields, "utf-8")
 
 
 def style_of(stream: TextIO | None, *, is_terminal: bool) -> Style:

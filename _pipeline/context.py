@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     # The callback receives the current activity, the bytes done, and the total bytes (0 if
     # unknown).
@@ -46,6 +46,26 @@ class Request(NamedTuple):
     top: int | None = None
     # Version of the program.
     version: str = ""
+    # Traces and records that a Python program has in memory, by the name that replaces the path.
+    in_memory: Mapping[str, bytes | Mapping[str, Any]] = {}
+    # Number of processes to use at most, or None to decide by the number of cores.
+    processes: int | None = None
+
+    def bytes_of(self, path: str) -> bytes | None:
+        """Return the content of a trace that is in memory, or None if `path` is a file."""
+        data = self.in_memory.get(path)
+        return data if isinstance(data, bytes) else None
+
+
+class Outcome(NamedTuple):
+    """Output and exit status of the process."""
+
+    fields: dict[str, Any]
+    status: int
+    # Text for stderr.
+    complaint: str = ""
+    form: str = "json"
+    request: Request | None = None
 
 
 class Context:

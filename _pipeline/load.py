@@ -53,7 +53,7 @@ def find_files(
 ) -> dict[str, str]:
     """Return the files that a path refers to, by host; add a note naming the run."""
     files_in = files_in or folders.files_in
-    if profile == STDIN:
+    if profile == STDIN or profile in context.request.in_memory:
         return {profile: profile}
     try:
         if not is_folder(profile):
@@ -166,7 +166,8 @@ def opened(place: Place, device: str | None, context: Context) -> Iterator[Trace
 @contextmanager
 def opened_hosts(path: str, context: Context) -> Iterator[list[Trace]]:
     """Open the traces of all hosts in a file. Only a merged file has several hosts."""
-    with no_answer_if_unreadable(path), open_trace(path, context.on_progress) as hosts:
+    data = context.request.bytes_of(path)
+    with no_answer_if_unreadable(path), open_trace(path, context.on_progress, data) as hosts:
         yield hosts
 
 
@@ -225,7 +226,8 @@ def merge_notes(trace: Trace, device: str | None) -> list[str]:
 @contextmanager
 def surveyed(path: str, context: Context) -> Iterator[Survey]:
     """Open a file to list the file's contents, as far as they can be read."""
-    with no_answer_if_unreadable(path), open_survey(path, context.on_progress) as survey:
+    data = context.request.bytes_of(path)
+    with no_answer_if_unreadable(path), open_survey(path, context.on_progress, data) as survey:
         yield survey
 
 

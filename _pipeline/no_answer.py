@@ -45,16 +45,46 @@ EXIT_STATUS = {
 
 
 class NoAnswer(Exception):
-    """Raised if a run has no answer; `fields` are further fields of the printed object."""
+    """Raised if a run has no answer.
+
+    `fields` are further fields of the printed object. `answer` is the whole object; only exceptions
+    that `analyse` raises have it.
+    """
 
     def __init__(self, reason: str, **fields: Any) -> None:
         super().__init__(reason)
         self.reason = reason
         self.fields = fields
+        self.answer: dict[str, Any] = {}
+
+    @classmethod
+    def with_answer(cls, answer: dict[str, Any]) -> NoAnswer:
+        """Return the exception for a printed object."""
+        failure = cls(answer["reason"])
+        failure.fields = failure.answer = answer
+        return failure
+
+    def __str__(self) -> str:
+        details = [self.detail] if self.detail else available_in(self.fields)
+        return ": ".join((self.reason, *details))
+
+    @property
+    def detail(self) -> str | None:
+        detail: str | None = self.fields.get("detail")
+        return detail
 
     @property
     def exit_status(self) -> int:
         return EXIT_STATUS[self.reason]
+
+
+def available_in(fields: dict[str, Any]) -> list[str]:
+    """Return the first nine available names of each kind."""
+    return [
+        f"{field} {', '.join(map(str, names[:9]))}"
+        for field, names in fields.items()
+        if field.startswith("available_")
+    ]
 
 
 def no_device(planes: Iterable[str]) -> NoAnswer:

@@ -2,8 +2,8 @@
 
 from typing import TypedDict
 
-from _output.fields.common import AbsentAnswer, FileAnswer, Lead
-from _output.fields.units import BigNanoseconds, BigPicoseconds, Bytes, Count
+from .common import AbsentAnswer, FileAnswer, Lead
+from .units import BigNanoseconds, BigPicoseconds, Bytes, Count
 
 
 class RawBytes(TypedDict):

@@ -2,8 +2,8 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import Lead, StepFields, Totals
-from _output.fields.rows import (
+from .common import Lead, StepFields, Totals
+from .rows import (
     ChipFields,
     Declared,
     IdleByCause,
@@ -15,7 +15,7 @@ from _output.fields.rows import (
     RecomputeTotal,
     VmemFields,
 )
-from _output.fields.units import (
+from .units import (
     Bytes,
     Count,
     Fraction,

@@ -2,9 +2,9 @@
 
 from typing import TypedDict
 
-from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import LikelySource
-from _output.fields.units import Count, Percent, Picoseconds
+from .common import Lead, StepAnswer
+from .rows import LikelySource
+from .units import Count, Percent, Picoseconds
 
 
 class Primitive(TypedDict):

@@ -2,9 +2,9 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import Lead, StepFields, Totals
-from _output.fields.rows import DtypeFields, GroupFields, GroupTail, InLoop, LeftOut
-from _output.fields.units import Bytes, Count, Flops, Picoseconds
+from .common import Lead, StepFields, Totals
+from .rows import DtypeFields, GroupFields, GroupTail, InLoop, LeftOut
+from .units import Bytes, Count, Flops, Picoseconds
 
 ListedKind = Literal["compute", "data_move", "comm"]
 

@@ -2,9 +2,9 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import Lead, StepFields, Totals
-from _output.fields.rows import InLoop, Line, PeersOfRow, PeersOfStep
-from _output.fields.units import Bytes, Count, Gbps, Percent, Picoseconds
+from .common import Lead, StepFields, Totals
+from .rows import InLoop, Line, PeersOfRow, PeersOfStep
+from .units import Bytes, Count, Gbps, Percent, Picoseconds
 
 TransferMode = Literal["sync", "async"]
 Engine = Literal["core", "sparse_core"]

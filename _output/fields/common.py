@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.units import (
+from .units import (
     Clock,
     Count,
     Percent,

@@ -2,8 +2,8 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import AbsentAnswer, Lead, OkAnswer
-from _output.fields.units import Clock, Count, Executions, Fraction, Kind, Percent, Picoseconds
+from .common import AbsentAnswer, Lead, OkAnswer
+from .units import Clock, Count, Executions, Fraction, Kind, Percent, Picoseconds
 
 MatchedBy = Literal[
     "same_ops",

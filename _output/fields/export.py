@@ -1,8 +1,8 @@
 """Fields of `export`."""
 
-from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import ChipFields, PeaksUsed
-from _output.fields.units import Bytes, Count
+from .common import Lead, StepAnswer
+from .rows import ChipFields, PeaksUsed
+from .units import Bytes, Count
 
 
 class Fields(ChipFields):

@@ -2,9 +2,9 @@
 
 from typing import TypedDict
 
-from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import Gap, IdleByCause, PeriodFields
-from _output.fields.units import BigPicoseconds, Count, Percent, Picoseconds
+from .common import Lead, StepAnswer
+from .rows import Gap, IdleByCause, PeriodFields
+from .units import BigPicoseconds, Count, Percent, Picoseconds
 
 
 class HostActivity(TypedDict):

@@ -2,9 +2,9 @@
 
 from typing import TypedDict
 
-from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import ChipFields, Durations, Line, PeaksUsed, VmemFields
-from _output.fields.units import (
+from .common import Lead, StepAnswer
+from .rows import ChipFields, Durations, Line, PeaksUsed, VmemFields
+from .units import (
     Bytes,
     CostSource,
     Count,

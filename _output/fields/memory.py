@@ -2,8 +2,8 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import AbsentAnswer, Lead, StepAnswer
-from _output.fields.units import (
+from .common import AbsentAnswer, Lead, StepAnswer
+from .units import (
     BigPicoseconds,
     Bytes,
     Count,

@@ -2,9 +2,9 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import Lead, StepFields, Totals
-from _output.fields.rows import Durations, GroupTail, LeftOut, LikelySource, StackKey
-from _output.fields.units import Count, Percent, Picoseconds
+from .common import Lead, StepFields, Totals
+from .rows import Durations, GroupTail, LeftOut, LikelySource, StackKey
+from .units import Count, Percent, Picoseconds
 
 MovementKind = Literal["data_move", "comm"]
 

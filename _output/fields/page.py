@@ -2,8 +2,8 @@
 
 from typing import Any, TypedDict
 
-from _output.fields.common import Lead, StepAnswer
-from _output.fields.units import Bytes
+from .common import Lead, StepAnswer
+from .units import Bytes
 
 
 class Fields(TypedDict):

@@ -2,9 +2,9 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import Declared, VmemFields
-from _output.fields.units import Bytes, Count, Picoseconds
+from .common import Lead, StepAnswer
+from .rows import Declared, VmemFields
+from .units import Bytes, Count, Picoseconds
 
 How = Literal["sync", "async", "async_fusion", "sparse_core"]
 FlagVerdict = Literal["unknown", "contradicts", "no_effect", "consistent"]

@@ -2,8 +2,8 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import FileAnswer
-from _output.fields.units import AggKeyKind, Clock, Count, Kind, Picoseconds, StepSource
+from .common import FileAnswer
+from .units import AggKeyKind, Clock, Count, Kind, Picoseconds, StepSource
 
 WhyNot = Literal["no_ops", "other_op_count", "other_program", "not_asked"]
 

@@ -2,9 +2,9 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import ChipFields, DtypeFields, PeaksUsed, SourceKey
-from _output.fields.units import (
+from .common import Lead, StepAnswer
+from .rows import ChipFields, DtypeFields, PeaksUsed, SourceKey
+from .units import (
     Bound,
     Bytes,
     CostSource,

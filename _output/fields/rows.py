@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from _output.fields.units import (
+from .units import (
     AggKeyKind,
     Bytes,
     Count,

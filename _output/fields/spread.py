@@ -2,9 +2,9 @@
 
 from typing import Literal, TypedDict
 
-from _output.fields.common import Lead, OkAnswer
-from _output.fields.rows import DeviceName
-from _output.fields.units import Count, Fraction, Kind, Percent, Picoseconds
+from .common import Lead, OkAnswer
+from .rows import DeviceName
+from .units import Count, Fraction, Kind, Percent, Picoseconds
 
 
 class SlowHost(TypedDict):

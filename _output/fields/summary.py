@@ -2,9 +2,9 @@
 
 from typing import TypedDict
 
-from _output.fields.common import Lead, StepAnswer
-from _output.fields.rows import Durations, Gap, GroupFields, GroupTail, PeriodFields, RecomputeTotal
-from _output.fields.units import (
+from .common import Lead, StepAnswer
+from .rows import Durations, Gap, GroupFields, GroupTail, PeriodFields, RecomputeTotal
+from .units import (
     Count,
     Kind,
     KindOrContainer,

@@ -21,6 +21,14 @@ def called_as(n_words: int) -> list[str]:
     return sys.orig_argv[: len(sys.orig_argv) - n_words]
 
 
+def from_python() -> list[str]:
+    """Return the start of a command for a Python program that imported this package."""
+    python = sys.executable or "python3"
+    script = os.path.realpath(os.path.join(os.path.dirname(__file__), "../../compute_breakdown.py"))
+    # The installed package has no script of this name.
+    return [python, script] if os.path.isfile(script) else [python, "-m", "compute_breakdown"]
+
+
 def following(
     start: Sequence[str],
     profile: str,

@@ -6,6 +6,7 @@ Each mode has a file with its sentences and tables, `PARTS`, and the path of its
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 
 from _output.fill import filled
 from _output.screen import Says, Section
@@ -82,6 +83,11 @@ def blocks_of(fields: Json, view: View) -> Iterator[Block]:
 
 def screen_of(mode: str | None) -> Any:
     return import_module(f"_output.screens.{mode}") if mode else None
+
+
+def has_screen(mode: str | None) -> bool:
+    """Return whether an answer of a mode can be shown as text."""
+    return mode is None or find_spec(f"_output.screens.{mode}") is not None
 
 
 def parts_of(mode: str | None) -> tuple[Part, ...]:

@@ -22,14 +22,18 @@ STDIN = "-"
 
 
 @contextmanager
-def open_trace(path: str, on_read: OnRead | None = None) -> Iterator[list[Trace]]:
+def open_trace(
+    path: str, on_read: OnRead | None = None, data: bytes | None = None
+) -> Iterator[list[Trace]]:
     """Open a trace of any form, and yield the list of Traces, one for each host in the file.
+
+    The trace is in `data`, else in the file at `path`.
 
     `on_read` is called after every read with the activity, the number of bytes done, and the total
     number of bytes (0 if unknown). Opening and reading raise Damage for unreadable bytes, and
     OSError for a file that cannot be opened.
     """
-    with _open_source(path, on_read) as source:
+    with _open_source(path, on_read, data) as source:
         from _proto.trace.trace import hosts_in
 
         if source.damage is not None:
@@ -41,16 +45,18 @@ def open_trace(path: str, on_read: OnRead | None = None) -> Iterator[list[Trace]
 
 
 @contextmanager
-def open_survey(path: str, on_read: OnRead | None = None) -> Iterator[Survey]:
+def open_survey(
+    path: str, on_read: OnRead | None = None, data: bytes | None = None
+) -> Iterator[Survey]:
     """Open a trace to list the contents, as far as they are readable."""
-    with _open_source(path, on_read) as source:
+    with _open_source(path, on_read, data) as source:
         from _proto.trace.survey import Survey
 
         yield Survey(source)
 
 
 @contextmanager
-def _open_source(path: str, on_read: OnRead | None) -> Iterator[Source]:
+def _open_source(path: str, on_read: OnRead | None, data: bytes | None) -> Iterator[Source]:
     try:
         # A broken or old package may lack only some of the modules, so import all of them.
         from google.protobuf import unknown_fields  # noqa: F401
@@ -60,7 +66,7 @@ def _open_source(path: str, on_read: OnRead | None) -> Iterator[Source]:
         raise NoProtobuf(f"{type(error).__name__}: {error}") from error
     from _proto.trace.source import open_source
 
-    with open_source(None if path == STDIN else path, on_read) as source:
+    with open_source(None if path == STDIN else path, on_read, data=data) as source:
         try:
             yield source
         except Damage as damage:

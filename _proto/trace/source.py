@@ -1,9 +1,10 @@
 """Read the bytes of a trace by position, for all forms of files: plain, gzipped and Riegeli.
 
 A trace is one or more records; each record is a serialized XSpace. A plain or gzipped file is one
-record. Gzip data, standard input and Riegeli files are unpacked into a temporary file.
+record. Gzip data, standard input and Riegeli files are unpacked into a temporary file. A trace that
+a Python program has in memory is unpacked in memory.
 
-Reads go through `os.pread`. A memory map would count touched pages as memory, and a file that
+Files are read by `os.pread`. A memory map would count touched pages as memory, and a file that
 shrinks under a map kills the process.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import errno
+import io
 import os
 import re
 import stat
@@ -18,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import IO, TypeVar
+from typing import IO, Protocol, TypeVar
 
 from _proto.errors import Damage
 from _proto.trace.riegeli import BLOCK, SIGNATURE, Record, Unpacked, unpack
@@ -94,21 +96,61 @@ def is_mangled(chunks: Iterable[bytes]) -> bool:
     return found
 
 
+class Content(Protocol):
+    """Bytes that can be read by position."""
+
+    @property
+    def size(self) -> int: ...
+    def read(self, start: int, length: int) -> bytes: ...
+    def close(self) -> None: ...
+
+
+class FileContent:
+    """The bytes of a file."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def read(self, start: int, length: int) -> bytes:
+        return os.pread(self.fd, length, start)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+class MemoryContent:
+    """Bytes in memory."""
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._data = memoryview(data)
+        self.size = len(data)
+
+    def read(self, start: int, length: int) -> bytes:
+        return bytes(self._data[start : start + length])
+
+    def close(self) -> None:
+        """Keep the bytes, which belong to the caller."""
+
+
 class Source:
-    """An open trace file."""
+    """An open trace."""
 
     def __init__(
         self,
-        fd: int,
+        content: Content,
         stored_size: int,
         on_read: OnRead | None = None,
         riegeli: list[Record] | None = None,
         riegeli_size: int = 0,
     ) -> None:
-        self._fd = fd
+        self._content = content
         self._on_read = on_read
         self._riegeli = riegeli
-        self.size = os.fstat(fd).st_size
+        self.size = content.size
         # Size of the file as given by the user, before unpacking.
         self.stored_size = stored_size
         # Size of a Riegeli file before unpacking of the records; 0 for other files.
@@ -156,9 +198,9 @@ class Source:
     def read(self, start: int, length: int) -> bytes:
         data = b""
         try:
-            data = os.pread(self._fd, length, start)
+            data = self._content.read(start, length)
             while len(data) < length:
-                more = os.pread(self._fd, length - len(data), start + len(data))
+                more = self._content.read(start + len(data), length - len(data))
                 if not more:
                     at = start + len(data)
                     raise Damage(at, "the file ends here: it shrank while it was read")
@@ -202,55 +244,47 @@ class Source:
 
 @contextmanager
 def open_source(
-    path: str | None, on_read: OnRead | None = None, limit: int = COPY_LIMIT
+    path: str | None,
+    on_read: OnRead | None = None,
+    limit: int = COPY_LIMIT,
+    data: bytes | None = None,
 ) -> Iterator[Source]:
-    """Open a file, or standard input if `path` is None.
+    """Open the bytes in `data`, else a file, or standard input if `path` is None.
 
     Raise OSError or Damage if the file cannot be opened. At most `limit` bytes are unpacked.
     """
-    fd = _open(path)
+    content: Content = FileContent(_open(path)) if data is None else MemoryContent(data)
     try:
-        size = os.fstat(fd).st_size
-        is_gzipped = False
+        size = content.size
         damage = None
-        head = b""
-        if path is not None:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise Damage(0, "not a regular file; pipe the content in and give - as PROFILE")
-            head = os.pread(fd, _HEAD, 0)
-            is_gzipped = head.startswith(GZIP_MAGIC)
-            if path.endswith(".gz") and not is_gzipped:
-                mangled = is_mangled(_Stream(fd, size, None))
-                raise Damage(
-                    0,
-                    not_a_trace(head)
-                    or (
-                        MANGLED
-                        if mangled
-                        else "not gzip data, although the name ends in .gz; rename the file"
-                    ),
-                )
-        if path is None or is_gzipped:
-            stream = _Stream(fd, size if is_gzipped else 0, on_read)
-            copy, damage = _in_new_file(lambda file: _copy(_gunzipped(stream), file, limit))
-            os.close(fd)
-            fd, size = copy, stream.n_read
-            head = os.pread(fd, _HEAD, 0)
+        is_stream = data is None and path is None
+        if isinstance(content, FileContent) and path is not None:
+            _check_file(content, path)
+        if is_stream or content.read(0, _HEAD).startswith(GZIP_MAGIC):
+            stream = _Stream(content, 0 if is_stream else size, on_read)
+            packed = content
+            content, damage = _unpacked(
+                lambda file: _copy(_gunzipped(stream), file, limit), in_memory=data is not None
+            )
+            packed.close()
+            size = stream.n_read
         records, riegeli_size = None, 0
-        if head.startswith(SIGNATURE[:_RIEGELI_HEAD]):
-            riegeli_size = os.fstat(fd).st_size
-            packed = fd
-            copy, unpacked = _in_new_file(lambda file: _unpack_records(packed, file, on_read))
-            os.close(fd)
-            fd, records = copy, unpacked.records
+        if content.read(0, _HEAD).startswith(SIGNATURE[:_RIEGELI_HEAD]):
+            riegeli_size = content.size
+            riegeli = content
+            content, unpacked = _unpacked(
+                lambda file: _unpack_records(riegeli, file, on_read), in_memory=data is not None
+            )
+            riegeli.close()
+            records = unpacked.records
             # If the gzip data is cut off, the last chunk is cut off, too. Report the damage of the
             # gzip data, which says more.
             damage = damage or unpacked.damage
-        source = Source(fd, size, on_read, records, riegeli_size)
+        source = Source(content, size, on_read, records, riegeli_size)
         source.damage = damage
         yield source
     finally:
-        os.close(fd)
+        content.close()
 
 
 def _open(path: str | None) -> int:
@@ -264,11 +298,29 @@ def _open(path: str | None) -> int:
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-class _Stream:
-    """Iterates over a file from the current position to the end."""
+def _check_file(file: FileContent, path: str) -> None:
+    """Raise Damage if a file cannot be a trace because of its kind or its name."""
+    if not stat.S_ISREG(os.fstat(file.fd).st_mode):
+        raise Damage(0, "not a regular file; pipe the content in and give - as PROFILE")
+    head = file.read(0, _HEAD)
+    if path.endswith(".gz") and not head.startswith(GZIP_MAGIC):
+        mangled = is_mangled(_Stream(file, file.size, None))
+        raise Damage(
+            0,
+            not_a_trace(head)
+            or (
+                MANGLED
+                if mangled
+                else "not gzip data, although the name ends in .gz; rename the file"
+            ),
+        )
 
-    def __init__(self, fd: int, size: int, on_read: OnRead | None) -> None:
-        self._fd = fd
+
+class _Stream:
+    """Iterates over content from the current position to the end."""
+
+    def __init__(self, content: Content, size: int, on_read: OnRead | None) -> None:
+        self._content = content
         self._size = size
         self._on_read = on_read
         self.n_read = 0
@@ -281,26 +333,33 @@ class _Stream:
             yield data
 
     def _read(self) -> bytes:
+        if not isinstance(self._content, FileContent):
+            return self._content.read(self.n_read, _CHUNK)
+        # Standard input may be a pipe, which has no positions.
         while True:
             try:
-                return os.read(self._fd, _CHUNK)
+                return os.read(self._content.fd, _CHUNK)
             except BlockingIOError:
                 # Another process made this pipe non-blocking.
                 import select
 
-                select.select([self._fd], [], [])
+                select.select([self._content.fd], [], [])
 
 
-def _in_new_file(write: Callable[[IO[bytes]], T]) -> tuple[int, T]:
-    """Call `write` with an unnamed temporary file; return the file's descriptor and the result of
-    `write`."""
+def _unpacked(write: Callable[[IO[bytes]], T], *, in_memory: bool) -> tuple[Content, T]:
+    """Call `write` with an unnamed temporary file or with a file in memory; return the content and
+    the result of `write`."""
+    if in_memory:
+        buffer = io.BytesIO()
+        result = write(buffer)
+        return MemoryContent(buffer.getbuffer()), result
     import tempfile
 
     try:
         with tempfile.TemporaryFile() as file:
             result = write(file)
             file.flush()
-            return os.dup(file.fileno()), result
+            return FileContent(os.dup(file.fileno())), result
     except OSError as error:
         why = error.strerror or error
         raise Damage(0, f"the data cannot be copied to a temporary file: {why}") from None
@@ -327,10 +386,10 @@ def _copy(chunks: Iterable[bytes], file: IO[bytes], limit: int) -> Damage | None
     return None
 
 
-def _unpack_records(fd: int, file: IO[bytes], on_read: OnRead | None) -> Unpacked:
+def _unpack_records(content: Content, file: IO[bytes], on_read: OnRead | None) -> Unpacked:
     """Write the records of a Riegeli file to another file."""
-    size = os.fstat(fd).st_size
-    packed = Source(fd, size)
+    size = content.size
+    packed = Source(content, size)
 
     def read(start: int, length: int) -> bytes:
         if on_read is not None:

@@ -254,7 +254,9 @@ class Files(unittest.TestCase):
         named = set(re.findall(r'^"(.*?)" = "compute_breakdown/', packed, re.MULTILINE))
         rooms = {"_analysis", "_modes", "_output", "_pipeline", "_proto"}
         modules = {path.name for path in ROOT.glob("*.py")}
-        self.assertEqual(named, modules | rooms | {"SKILL.md", "GUIDE.md", "FIELDS.md"})
+        package = {"installed/package.py", "installed/py.typed"}
+        pages = {"SKILL.md", "GUIDE.md", "FIELDS.md"}
+        self.assertEqual(named, modules | rooms | package | pages)
 
     def test_version_has_an_entry_in_the_changelog(self) -> None:
         self.assertIn(f"\n## [{compute_breakdown.__version__}]", CHANGELOG)

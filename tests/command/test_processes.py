@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from _analysis import processes, recording
+from _analysis import processes
 from tests.builders.make_trace import Shape, write_trace
 from tests.harness import run
 
@@ -137,7 +137,7 @@ class Processes(unittest.TestCase):
 
             def record(n_cores: int) -> str:
                 with (
-                    mock.patch.object(recording, "SMALL_FILE", 0),
+                    mock.patch.object(processes, "SMALL_FILE", 0),
                     mock.patch.object(processes, "n_cores", lambda: n_cores),
                 ):
                     said = run(trace, "record").object

@@ -14,7 +14,6 @@ from typing import Any
 from unittest import mock
 
 from _analysis import processes, tallies
-from _modes import anatomy
 from _output.text import text_of
 from tests.builders import hlo_proto
 from tests.builders.xspace import (
@@ -157,7 +156,7 @@ class Planes(unittest.TestCase):
         with mock.patch.object(processes, "n_cores", lambda: 2):
             for capture in (data, damaged):
                 alone = run(capture, "anatomy").object
-                with mock.patch.object(anatomy, "SMALL_FILE", 0):
+                with mock.patch.object(processes, "SMALL_FILE", 0):
                     several = run(capture, "anatomy").object
                 self.assertEqual(several["planes"], alone["planes"])
                 self.assertEqual(several.get("detail"), alone.get("detail"))

@@ -501,7 +501,7 @@ class Writing(Exports):
         calls: list[tuple[str, int, int]] = []
         words = [str(DEMO), "--mode", "export", "--out", str(self.folder / "step.db")]
         request = compute_breakdown.parse_command_line(words)
-        compute_breakdown.analyse(Context(request, lambda *call: calls.append(call)))
+        compute_breakdown.answered(Context(request, lambda *call: calls.append(call)))
         writing = [call for call in calls if call[0] == "writing"]
         self.assertEqual(writing[-1][1], writing[-1][2])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from _analysis import processes, recording
+from _analysis import processes
 from tests.builders import records, rewrite
 from tests.builders.make_runs import write_runs
 from tests.builders.records import DEVICE, Json
@@ -367,7 +367,7 @@ class Processes(unittest.TestCase):
     def assert_same(self, data: bytes) -> Json:
         alone = run(data, "record").object
         with (
-            patch.object(recording, "SMALL_FILE", 0),
+            patch.object(processes, "SMALL_FILE", 0),
             patch.object(processes, "n_cores", lambda: 2),
         ):
             together = run(data, "record").object

@@ -1,0 +1,14 @@
+"""Represent an answer for Python programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Answer(dict[str, Any]):
+    """A dict with the object that the command prints. Notebooks show it as tables."""
+
+    def _repr_html_(self) -> str | None:
+        from _output.notebook import html_of
+
+        return html_of(self)

@@ -1,0 +1,93 @@
+"""Show an answer in a notebook, as the sentences and tables of its text."""
+
+from __future__ import annotations
+
+from html import escape
+
+from _output.characters import Characters
+from _output.fill import Figure, Grid, is_figure, texts_of, with_unit
+from _output.screen import View
+from _output.screens import blocks_of, has_screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from _output.figures import Unit
+    from _output.fill import Span
+
+CHARACTERS = Characters("utf-8")
+# Notebooks typeset `$x$` in their output, except in elements of these classes.
+OPENING = '<div class="tex2jax_ignore mathjax_ignore">'
+
+
+def html_of(fields: dict[str, Any]) -> str | None:
+    """Return an answer as an element of HTML, or None if its mode has no text."""
+    if not has_screen(fields["mode"]):
+        return None
+    return "\n".join((OPENING, *elements(fields), "</div>"))
+
+
+def elements(fields: dict[str, Any]) -> Iterator[str]:
+    if fields.get("headline"):
+        yield f"<p><b>{prose(fields['headline'])}</b></p>"
+    for block in blocks_of(fields, View()):
+        if isinstance(block.part, Grid):
+            yield from table(block.part, block.unit)
+        else:
+            yield f"<p>{sentence(block.part.spans, block.unit)}</p>"
+    for title, texts in (
+        ("next", [f"{step['command']}  # {step['why']}" for step in fields.get("next_steps", ())]),
+        ("notes", dict.fromkeys(fields["notes"])),
+    ):
+        if texts:
+            items = "".join(f"<li>{prose(text)}</li>" for text in texts)
+            yield f"<p>{title}</p><ul>{items}</ul>"
+
+
+def table(grid: Grid, time: Unit) -> Iterator[str]:
+    columns = []
+    for column, cells in zip(grid.columns, grid.cells, strict=True):
+        unit, texts = texts_of(column, cells, time)
+        heading = f"{column.heading} {CHARACTERS.unit(unit)}".rstrip()
+        side = "right" if is_figure(column) else "left"
+        columns.append([cell("th", heading, side), *(cell("td", text, side) for text in texts)])
+    head, *rows = ("".join(cells) for cells in zip(*columns, strict=True))
+    title = sentence(grid.title, time)
+    if title:
+        yield f"<p><b>{title}</b></p>"
+    yield f"<table><thead><tr>{head}</tr></thead><tbody>"
+    for i, row in enumerate(rows):
+        yield f"<tr>{row}</tr>"
+        if i in grid.below:
+            below = sentence(grid.below[i], time)
+            yield f'<tr><td colspan="{len(columns)}" style="text-align:left">{below}</td></tr>'
+    yield "</tbody></table>"
+
+
+def cell(element: str, text: str, side: str) -> str:
+    return f'<{element} style="text-align:{side}">{shown(text)}</{element}>'
+
+
+def sentence(spans: Sequence[Span], unit: Unit) -> str:
+    return "".join(span_of(span, unit) for span in spans)
+
+
+def span_of(span: Span, unit: Unit) -> str:
+    if isinstance(span, Figure):
+        figures = (
+            " ".join(filter(None, (shown(key), text, CHARACTERS.unit(name))))
+            for key, text, name in with_unit(span, unit)
+        )
+        return ", ".join(figures)
+    return shown(span if isinstance(span, str) else span.text)
+
+
+def prose(text: str) -> str:
+    return escape(CHARACTERS.prose(text))
+
+
+def shown(text: str) -> str:
+    """Return a text for HTML, with escapes for control characters."""
+    return escape(CHARACTERS.seen(text))

@@ -1,0 +1,15 @@
+"""Name the command as the user called it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def program_name() -> str:
+    """Return the command of this process, for the line of usage."""
+    spec = sys.modules["__main__"].__spec__
+    # A zip archive also has a spec.
+    if spec is not None and spec.name != "__main__":
+        return "python -m compute_breakdown"
+    return os.path.basename(sys.argv[0])

@@ -1,0 +1,136 @@
+"""Turn the arguments of a Python function into the words of a command line.
+
+The command line's parser checks the words, so that every check exists once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import _peaks
+from _pipeline.names import suggestion
+from _proto.trace import STDIN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+PEAKS = {name: f"--peak-tflops-{name}" for name in _peaks.DTYPES} | {
+    "hbm_gibps": "--peak-hbm-gibps"
+}
+# Modes that read records and several captures.
+OF_CAPTURES = ("compare", "spread")
+
+
+class Call(NamedTuple):
+    """A command line, and what it cannot express."""
+
+    words: list[str]
+    # Traces and records by the word that stands for their path.
+    in_memory: dict[str, bytes | Mapping[str, Any]]
+    processes: int
+
+
+class Sources:
+    """Collects the traces and records that are in memory, and names them."""
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self.in_memory: dict[str, bytes | Mapping[str, Any]] = {}
+
+    def words(self, captures: Any) -> list[str]:
+        """Return a word for each capture."""
+        if not isinstance(captures, (list, tuple)):
+            return [self._word(captures)]
+        if self._mode not in OF_CAPTURES:
+            raise TypeError(f"mode {self._mode} takes one profile, not a {type(captures).__name__}")
+        if not captures:
+            raise ValueError("the list of profiles is empty")
+        return [self._word(capture) for capture in captures]
+
+    def _word(self, capture: Any) -> str:
+        if isinstance(capture, (str, os.PathLike)):
+            return os.fsdecode(capture)
+        if isinstance(capture, (bytearray, memoryview)):
+            capture = bytes(capture)
+        is_record = isinstance(capture, Mapping) and self._mode in OF_CAPTURES
+        if not isinstance(capture, bytes) and not is_record:
+            also = " or a record" if self._mode in OF_CAPTURES else ""
+            raise TypeError(f"a profile must be a path, bytes{also}, got {type(capture).__name__}")
+        name = f"<capture {len(self.in_memory) + 1}>" if self.in_memory else STDIN
+        self.in_memory[name] = capture
+        return name
+
+
+def call_of(
+    profile: Any, mode: str, given: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]
+) -> Call:
+    """Return the command line for a call.
+
+    `options` are the arguments for argparse of the options that the mode accepts; none if there is
+    no such mode.
+    """
+    if not isinstance(mode, str):
+        raise TypeError(f"mode must be a text, got {type(mode).__name__}")
+    sources = Sources(mode)
+    profiles = sources.words(profile)
+    names = {flag.removeprefix("--").replace("-", "_"): flag for flag in options}
+    words = [f"--mode={mode}"]
+    processes = 1
+    # Without a mode, the parser refuses the mode and nothing else.
+    for name, value in given.items() if len(options) > 2 else ():
+        if value is None or value is False:
+            continue
+        if name == "processes":
+            processes = n_processes(value)
+        elif name == "peaks" and "peak_hbm_gibps" in names:
+            words += words_of_peaks(value)
+        elif name not in names:
+            known = [*names, *(["peaks"] if "peak_hbm_gibps" in names else []), "processes"]
+            raise TypeError(f"mode {mode} has no option {name!r}{suggestion(name, known)}")
+        elif name == "baseline":
+            words += words_of(names[name], sources.words(value), options[names[name]])
+        else:
+            words += words_of(names[name], value, options[names[name]])
+    return Call([*words, "--", *profiles], sources.in_memory, processes)
+
+
+def words_of(flag: str, value: Any, arguments: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the words of an option."""
+    if value is True:
+        yield flag
+        return
+    values = value if isinstance(value, (list, tuple)) else [value]
+    if len(values) != 1 and arguments.get("action") != "append":
+        raise ValueError(f"{flag} takes one value, got {len(values)}")
+    for one in values:
+        yield f"{flag}={text_of(flag, one)}"
+
+
+def words_of_peaks(peaks: Any) -> Iterable[str]:
+    if not isinstance(peaks, Mapping):
+        raise TypeError(f"peaks must be a dict, got {type(peaks).__name__}")
+    for name, peak in peaks.items():
+        if name not in PEAKS:
+            raise ValueError(f"peaks must have the keys {', '.join(PEAKS)}, got {name!r}")
+        yield from words_of(PEAKS[name], peak, {})
+
+
+def text_of(flag: str, value: Any) -> str:
+    if isinstance(value, slice):
+        parts = [value.start, value.stop, *([] if value.step is None else [value.step])]
+        return ":".join("" if part is None else str(part) for part in parts)
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    if isinstance(value, (bytes, Mapping)) or value is None:
+        raise TypeError(f"{flag} does not take a {type(value).__name__}")
+    return str(value)
+
+
+def n_processes(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"processes must be a whole number above 0, got {value!r}")
+    return value

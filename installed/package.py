@@ -1,0 +1,38 @@
+"""Offer the functions for Python programs in the installed package.
+
+A clone has the functions in `compute_breakdown.py`, which is `__main__.py` in the package. The
+command imports this file, too, so a function is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["NoAnswer", "analyse", "render"]
+
+# True if a program imports `__main__.py` for its functions.
+is_imported = False
+HERE = os.path.dirname(os.path.realpath(__file__))
+# Answers that another process pickled need this folder before a function is used here.
+if HERE not in sys.path:
+    sys.path.append(HERE)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._output.python import Analyse, Render
+    from ._pipeline.no_answer import NoAnswer
+
+    __version__: str
+    analyse: Analyse
+    render: Render
+else:
+
+    def __getattr__(name: str) -> object:
+        global is_imported  # noqa: PLW0603
+        if name not in (*__all__, "__version__"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        is_imported = True
+        return getattr(import_module(f"{__name__}.__main__"), name)

@@ -1,0 +1,139 @@
+"""Test how a notebook shows an answer, and run the examples for Python."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import os
+import re
+import subprocess
+import sys
+import unittest
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from typing import Any
+
+import compute_breakdown
+from tests.builders.xspace import op, trace
+from tests.harness import ALL_MODES, DEMO, ROOT, sampled
+
+Json = dict[str, Any]
+
+analyse: Any = compute_breakdown.analyse
+HOSTILE = "<script>alert(1)</script><b>&amp;$x$\x1b[31m"
+EXAMPLES = ROOT / "tests" / "examples"
+
+
+class Elements(HTMLParser):
+    """Collects the elements, texts and cells of HTML."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.cells: list[str] = []
+        self.texts: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.names.add(tag)
+        if tag in ("td", "th"):
+            self.cells.append("")
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+        if self.cells:
+            self.cells[-1] += data
+
+
+def hostile_answer() -> Any:
+    return analyse(trace([op(HOSTILE, "loop fusion", 0, 5)], [(HOSTILE, 0, 10)]), "by_op")
+
+
+class Html(unittest.TestCase):
+    def test_tables_have_the_cells_of_the_text(self) -> None:
+        for mode in sampled((m for m in ALL_MODES if m not in NO_TABLES), 4):
+            answer = analyse(DEMO, mode)
+            html = Elements(answer._repr_html_())
+            with self.subTest(mode=mode):
+                self.assertIn("table", html.names)
+                self.assertIn(answer["headline"].replace(" us", " µs"), html.texts)
+                text = compute_breakdown.render(answer, "text")
+                # Text cuts names.
+                figures = [cell for cell in html.cells if re.fullmatch(r"[\d.]+", cell)]
+                self.assertGreater(len(figures), 2)
+                self.assertEqual([cell for cell in figures if cell not in text], [])
+
+    def test_hostile_names_stay_text(self) -> None:
+        html = hostile_answer()._repr_html_()
+        self.assertLessEqual(
+            Elements(html).names,
+            {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"},
+        )
+        self.assertIn("&lt;script&gt;", html)
+        self.assertNotIn("\x1b", html)
+        # Notebooks typeset nothing in these classes.
+        self.assertTrue(html.startswith('<div class="tex2jax_ignore mathjax_ignore">'))
+
+    def test_answers_without_text_have_no_html(self) -> None:
+        self.assertIsNone(analyse(DEMO, "record")._repr_html_())
+
+    def test_refusal_is_shown(self) -> None:
+        with self.assertRaises(compute_breakdown.NoAnswer) as raised:
+            analyse("/no/such", "idle")
+        answer: Any = raised.exception.answer
+        self.assertIn("no_such_path", answer._repr_html_())
+
+
+NO_TABLES = ("page", "record", "export", "compare")
+
+
+@unittest.skipUnless(find_spec("nbclient") and find_spec("ipykernel"), "needs nbclient, ipykernel")
+class Notebook(unittest.TestCase):
+    def test_cell_shows_an_answer_as_tables(self) -> None:
+        import nbformat  # type: ignore[import-not-found, unused-ignore]
+        from nbclient import NotebookClient  # type: ignore[import-not-found, unused-ignore]
+
+        code = (
+            f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+            "from tests.command.test_notebook import hostile_answer\nhostile_answer()"
+        )
+        notebook: Any = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+        NotebookClient(notebook, timeout=120).execute()
+        (output,) = notebook.cells[0].outputs
+        self.assertEqual(output.output_type, "execute_result")
+        names = Elements(output.data["text/html"]).names
+        self.assertIn("table", names)
+        self.assertNotIn("script", names)
+
+
+class Examples(unittest.TestCase):
+    def test_folder_of_captures_becomes_a_table(self) -> None:
+        done = subprocess.run(
+            [sys.executable, str(EXAMPLES / "table_of_captures.py"), str(DEMO)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        (row,) = csv.DictReader(io.StringIO(done.stdout))
+        answer = analyse(DEMO, "bottleneck")
+        self.assertEqual(row["capture"], answer["xplane_file"])
+        self.assertEqual(row["step_ms"], f"{answer['step_duration_ps'] / 1e9:.3f}")
+        self.assertEqual(row["line"], answer["findings"][0]["source_user"])
+        self.assertEqual(done.stderr, "")
+
+    def test_example_that_times_a_kernel_uses_existing_fields(self) -> None:
+        source = (EXAMPLES / "time_kernel.py").read_text(encoding="utf-8")
+        names = {
+            node.slice.value
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.Subscript)
+            and isinstance(node.slice, ast.Constant)
+            and isinstance(node.slice.value, str)
+        }
+        answer = analyse(DEMO, "kernel", step="all")
+        self.assertLessEqual({"kernel", "n_executions", "avg_dur_ps"}, names)
+        self.assertLessEqual(names, answer.keys() | answer["kernels"][0].keys())
+
+
+if __name__ == "__main__":
+    unittest.main()

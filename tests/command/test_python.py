@@ -1,0 +1,430 @@
+"""Test the functions for Python programs: answers, values of options, side effects."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import compute_breakdown
+from _analysis import processes
+from compute_breakdown import NoAnswer
+from tests.builders.make_trace import Shape, write_trace
+from tests.builders.riegeli import chunk_of, records_of, riegeli
+from tests.harness import (
+    AFTER,
+    ALL_MODES,
+    BEFORE,
+    DEMO,
+    ROOT,
+    InFolder,
+    bound,
+    command,
+    run,
+    sampled,
+)
+
+Json = dict[str, Any]
+
+# The tests pass wrong types, too.
+analyse: Any = compute_breakdown.analyse
+render: Any = compute_breakdown.render
+(TRACE,) = DEMO.glob("plugins/profile/*/*.xplane.pb.gz")
+DATA = gzip.decompress(TRACE.read_bytes())
+# Modes without a required option.
+MODES = tuple(mode for mode in ALL_MODES if mode not in ("compare", "page", "export"))
+
+
+def printed(profile: str | Path, mode: str, *options: str) -> Json:
+    """Return what the command prints, without the commands, which call another program."""
+    return run(profile, mode, *options).object
+
+
+def without_commands(answer: Json) -> Json:
+    return {**answer, "next_steps": []} if "next_steps" in answer else dict(answer)
+
+
+def in_new_process(code: str, *, cwd: Path = ROOT) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class Answers(InFolder):
+    def test_answer_equals_what_the_command_prints(self) -> None:
+        for mode in MODES:
+            with self.subTest(mode=mode):
+                self.assertEqual(without_commands(analyse(DEMO, mode)), printed(DEMO, mode))
+        self.assertEqual(analyse(str(DEMO), "idle"), analyse(DEMO, "idle"))
+
+    def test_compare_and_page_equal_what_the_command_prints(self) -> None:
+        found = analyse(AFTER, "compare", baseline=BEFORE)
+        expected = printed(AFTER, "compare", "--baseline", str(BEFORE))
+        self.assertEqual(without_commands(found), expected)
+        out = self.folder / "step.html"
+        page = analyse(DEMO, "page", out=out)
+        html = out.read_bytes()
+        self.assertEqual(without_commands(page), printed(DEMO, "page", "--out", str(out)))
+        self.assertEqual(out.read_bytes(), html)
+
+    def test_trace_in_memory_gives_the_answer_of_the_file(self) -> None:
+        forms = {
+            "plain": DATA,
+            "gzipped": gzip.compress(DATA),
+            "riegeli": riegeli([chunk_of(records_of(DATA, 2))]),
+        }
+        for form, data in forms.items():
+            suffix = {"plain": "pb", "gzipped": "pb.gz", "riegeli": "riegeli"}[form]
+            # The host of a trace in memory is named like standard input, too.
+            path = self.write(f"-.xplane.{suffix}", data)
+            for mode in sampled(MODES, 5):
+                with self.subTest(form=form, mode=mode):
+                    found, expected = analyse(data, mode), printed(path, mode)
+                    self.assertEqual(found["profile_dir"], "-")
+                    self.assertEqual(found.get("xplane_file", "-"), "-")
+                    said = json.dumps(expected).replace(str(path), "-").replace(path.name, "-")
+                    self.assertEqual(without_commands(found), json.loads(said))
+
+    def test_bytes_like_objects_are_bytes(self) -> None:
+        for data in (bytearray(DATA), memoryview(DATA)):
+            self.assertEqual(analyse(data, "idle"), analyse(DATA, "idle"))
+
+    def test_record_is_a_dict_or_bytes(self) -> None:
+        before, after = (
+            gzip.decompress(BEFORE.read_bytes()),
+            json.loads(gzip.decompress(AFTER.read_bytes())),
+        )
+        expected = printed(AFTER, "compare", "--baseline", str(BEFORE))
+        for baseline in (before, BEFORE.read_bytes(), json.loads(before), BEFORE):
+            for profile in (after, AFTER):
+                found = analyse(profile, "compare", baseline=baseline)
+                for field in expected.keys() - {"profile_dir", "baseline_dir", "next_steps"}:
+                    self.assertEqual(found[field], expected[field], field)
+        self.assertEqual(analyse(after, "compare", baseline=BEFORE)["profile_dir"], "-")
+        self.assertEqual(analyse(AFTER, "compare", baseline=before)["baseline_dir"], "-")
+        both = analyse(after, "compare", baseline=before)
+        self.assertEqual((both["profile_dir"], both["baseline_dir"]), ("-", "<capture 2>"))
+        spread = analyse(after, "spread")
+        self.assertEqual(spread["cohorts"], printed(AFTER, "spread")["cohorts"])
+
+    def test_record_of_analyse_is_accepted_by_compare(self) -> None:
+        record = analyse(DATA, "record")
+        found = analyse(record, "compare", baseline=DATA)
+        self.assertEqual(found["totals"]["step_duration"]["delta_ps"], 0)
+
+    def test_answer_is_a_dict_that_json_writes(self) -> None:
+        found = analyse(DEMO, "summary")
+        self.assertIsInstance(found, dict)
+        self.assertEqual(json.loads(json.dumps(found)), found)
+        self.assertEqual(pickle.loads(pickle.dumps(found)), found)
+
+    def test_next_steps_run_as_printed(self) -> None:
+        found = analyse(DEMO, "idle")
+        (step,) = found["next_steps"]
+        done = subprocess.run(
+            step["command"], shell=True, capture_output=True, text=True, check=True
+        )
+        self.assertEqual(json.loads(done.stdout)["mode"], "idle")
+        self.assertEqual(analyse(DATA, "idle")["next_steps"], [])
+
+
+class Options(unittest.TestCase):
+    def assert_same(self, mode: str, options: Json, *words: str) -> None:
+        with self.subTest(mode=mode, options=options):
+            found = without_commands(analyse(DEMO, mode, **options))
+            self.assertEqual(found, printed(DEMO, mode, *words))
+
+    def test_values_of_python_equal_words_of_the_command(self) -> None:
+        for mode, options, words in (
+            ("summary", {"include_comm": True, "top": 3}, ["--include-comm", "--top=3"]),
+            ("summary", {"include_comm": False, "top": None}, []),
+            ("summary", {"top": 0}, ["--top=0"]),
+            ("summary", {"step": -1}, ["--step=-1"]),
+            ("by_op", {"step": "all"}, ["--step=all"]),
+            ("summary", {"step_id": "101"}, ["--step-id=101"]),
+            ("summary", {"device": 1}, ["--device=1"]),
+            ("record", {"steps": slice(1, None)}, ["--steps=1:"]),
+            ("record", {"steps": slice(-2, -1)}, ["--steps=-2:-1"]),
+            ("record", {"steps": ":1"}, ["--steps=:1"]),
+            ("summary", {"own": ["norm", "x"]}, ["--own=norm", "--own=x"]),
+            ("summary", {"own": "norm"}, ["--own=norm"]),
+            ("bottleneck", {"model_flops": 6e12}, ["--model-flops=6e12"]),
+            ("roofline", {"bytes": "hbm"}, ["--bytes=hbm"]),
+            (
+                "by_op",
+                {"peaks": {"bf16": 500, "hbm_gibps": 1000.5}},
+                ["--peak-tflops-bf16=500", "--peak-hbm-gibps=1000.5"],
+            ),
+            ("by_op", {"peak_hbm_gibps": 1000.5}, ["--peak-hbm-gibps=1000.5"]),
+            (
+                "bottleneck",
+                {"kernel_cost": ["flash_mha_bwd_dq=1e9,1e6", "flash_mha_bwd_dkv=2,3"]},
+                ["--kernel-cost=flash_mha_bwd_dq=1e9,1e6", "--kernel-cost=flash_mha_bwd_dkv=2,3"],
+            ),
+        ):
+            self.assert_same(mode, options, *words)
+
+    def test_wrong_name_is_a_type_error(self) -> None:
+        for mode, options in (
+            ("summary", {"tpo": 3}),
+            ("summary", {"peers": True}),
+            ("summary", {"format": "text"}),
+            ("summary", {"peaks": {"bf16": 3}}),
+            ("idle", {"mode_": 1}),
+        ):
+            (name,) = options
+            with self.subTest(name), self.assertRaisesRegex(TypeError, f"no option '{name}'"):
+                analyse(DEMO, mode, **options)
+        with self.assertRaisesRegex(TypeError, "did you mean include_comm"):
+            analyse(DEMO, "summary", include_com=True)
+
+    def test_wrong_value_is_a_value_error_with_the_message_of_the_command(self) -> None:
+        for mode, options, words in (
+            ("summary", {"top": "x"}, ["--top=x"]),
+            ("summary", {"top": -1}, ["--top=-1"]),
+            ("summary", {"top": 1.5}, ["--top=1.5"]),
+            ("summary", {"step": 0, "step_id": "101"}, ["--step=0", "--step-id=101"]),
+            ("record", {"steps": slice(1, 2, 3)}, ["--steps=1:2:3"]),
+            ("by_op", {"chip": "v99"}, ["--chip=v99"]),
+            ("by_op", {"peaks": {"bf16": -1}}, ["--peak-tflops-bf16=-1"]),
+            ("compare", {}, []),
+            ("page", {}, []),
+            ("sumary", {}, []),
+        ):
+            with self.subTest(options=options), self.assertRaises(ValueError) as raised:
+                analyse(DEMO, mode, **options)
+            self.assertEqual(str(raised.exception), printed(DEMO, mode, *words)["detail"])
+
+    def test_values_that_the_command_cannot_have_are_refused(self) -> None:
+        calls: tuple[tuple[type[Exception], Callable[[], object]], ...] = (
+            (ValueError, lambda: analyse(DEMO, "summary", top=[1, 2])),
+            (ValueError, lambda: analyse(DEMO, "by_op", peaks={"int4": 1})),
+            (ValueError, lambda: analyse(DEMO, "summary", processes=0)),
+            (ValueError, lambda: analyse([], "spread")),
+            (TypeError, lambda: analyse(DEMO, "by_op", peaks=5)),
+            (TypeError, lambda: analyse(5, "summary")),
+            (TypeError, lambda: analyse(DEMO, 5)),
+            (TypeError, lambda: analyse({}, "summary")),
+            (TypeError, lambda: analyse([DEMO], "summary")),
+            (TypeError, lambda: analyse(DEMO, "summary", device=b"0")),
+        )
+        for error, call in calls:
+            with self.assertRaises(error):
+                call()
+
+    def test_path_that_looks_like_an_option_is_a_path(self) -> None:
+        with self.assertRaises(NoAnswer) as raised:
+            analyse("--top", "summary")
+        self.assertEqual(raised.exception.detail, "no such path: --top")
+
+
+class Refusals(unittest.TestCase):
+    def test_no_answer_has_the_object_that_the_command_prints(self) -> None:
+        for profile, mode, options, words in (
+            ("/no/such", "summary", {}, []),
+            (DEMO, "summary", {"device": 9}, ["--device=9"]),
+            (DEMO, "by_op", {"op": "nothing"}, ["--op=nothing"]),
+        ):
+            with self.assertRaises(NoAnswer) as raised:
+                analyse(profile, mode, **options)
+            said, failure = printed(profile, mode, *words), raised.exception
+            self.assertEqual(failure.answer, said)
+            self.assertEqual(failure.reason, said["reason"])
+            self.assertEqual(failure.detail, said.get("detail"))
+            self.assertTrue(str(failure).startswith(f"{failure.reason}: "))
+            again = pickle.loads(pickle.dumps(failure))
+            self.assertEqual((again.reason, again.answer), (failure.reason, failure.answer))
+
+    def test_damaged_bytes_are_refused(self) -> None:
+        for data in (
+            b"",
+            DATA[:1000],
+            gzip.compress(DATA)[:1000],
+            b"text, not a trace",
+            b"\x1f\x8b",
+        ):
+            for mode in ("summary", "record", "anatomy", "compare"):
+                more = {"baseline": BEFORE} if mode == "compare" else {}
+                with self.subTest(data[:10], mode=mode), self.assertRaises(NoAnswer) as raised:
+                    analyse(data, mode, **more)
+                self.assertIn(
+                    raised.exception.reason, ("unreadable_xplane_pb", "unreadable_record")
+                )
+
+    def test_object_that_is_no_record_is_refused(self) -> None:
+        for value in ({}, {"status": "ok"}, {"status": "absent", "reason": "x"}):
+            with self.assertRaises(NoAnswer) as raised:
+                analyse(value, "spread")
+            self.assertEqual(raised.exception.reason, "unreadable_record")
+
+
+class Render(unittest.TestCase):
+    def test_text_equals_what_the_command_prints_into_a_pipe(self) -> None:
+        environment = {**os.environ, "COLUMNS": "60"}
+        for mode in ("summary", "idle"):
+            for form in sampled(("json", "text", "markdown", "csv"), 2):
+                words = [str(DEMO), "--mode", mode, "--format", form]
+                done = subprocess.run(
+                    [sys.executable, str(ROOT / "compute_breakdown.py"), *words],
+                    capture_output=True, text=True, check=True, encoding="utf-8",
+                    env={k: v for k, v in environment.items() if k != "COLUMNS"},
+                )  # fmt: skip
+                with self.subTest(mode=mode, form=form):
+                    found = analyse(DEMO, mode)
+                    with mock.patch.dict(os.environ, environment):
+                        self.assertEqual(render(found, form), done.stdout)
+
+    def test_plain_dicts_and_refusals_are_rendered(self) -> None:
+        found = analyse(DEMO, "summary")
+        self.assertEqual(render(dict(found), "text"), render(found, "text"))
+        with self.assertRaises(NoAnswer) as raised:
+            analyse("/no/such", "summary")
+        self.assertIn("no_such_path", render(raised.exception.answer, "text"))
+        self.assertIn("no_such_path", render(raised.exception.answer, "csv"))
+
+    def test_unknown_format_is_a_value_error(self) -> None:
+        with self.assertRaisesRegex(ValueError, "format must be json, text, markdown, csv"):
+            render(analyse(DEMO, "idle"), "html")
+        with self.assertRaisesRegex(ValueError, "mode record has no text format"):
+            render(analyse(DEMO, "record"), "text")
+
+
+class SideEffects(InFolder):
+    def test_several_threads_get_the_same_answers(self) -> None:
+        modes = ("bottleneck", "memory", "record", "comm")
+        expected = {mode: analyse(DATA, mode) for mode in modes}
+        found: list[tuple[str, Json]] = []
+        threads = [
+            threading.Thread(target=lambda mode=mode: found.append((mode, analyse(DATA, mode))))
+            for mode in (*modes, *modes)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(found), len(threads))
+        for mode, answer in found:
+            self.assertEqual(answer, expected[mode])
+
+    def test_nothing_is_printed(self) -> None:
+        code = (
+            "import compute_breakdown as c\n"
+            f"c.analyse({str(DEMO)!r}, 'summary')\n"
+            "for call in (lambda: c.analyse('/no', 'summary'), lambda: c.analyse('', 'x')):\n"
+            "    try: call()\n"
+            "    except (c.NoAnswer, ValueError): pass\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        self.assertEqual((done.stdout, done.stderr), ("", ""))
+
+    def test_signals_and_garbage_collection_are_left_alone(self) -> None:
+        handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+        was_enabled = gc.isenabled()
+        gc.enable()
+        self.addCleanup(gc.enable if was_enabled else gc.disable)
+        with mock.patch.object(gc, "disable", side_effect=AssertionError("gc.disable")):
+            analyse(DEMO, "summary")
+        self.assertTrue(gc.isenabled())
+        after = {number: signal.getsignal(number) for number in signal.valid_signals()}
+        self.assertEqual(after, handlers)
+
+    def test_bytes_need_no_file_and_no_standard_input(self) -> None:
+        closed = mock.patch.object(sys, "stdin", None)
+        no_file = mock.patch.object(tempfile, "TemporaryFile", side_effect=AssertionError("file"))
+        with closed, no_file, mock.patch.object(os, "open", side_effect=AssertionError("open")):
+            for data in (gzip.compress(DATA), riegeli([chunk_of(records_of(DATA, 2))])):
+                self.assertEqual(analyse(data, "idle")["status"], "ok")
+                self.assertEqual(analyse(data, "compare", baseline=data)["status"], "ok")
+
+    def test_arguments_stay_unchanged(self) -> None:
+        record = analyse(DATA, "record")
+        text, options = json.dumps(record), {"own": ["x"], "peaks": {"bf16": 1}}
+        analyse(record, "compare", baseline=record)
+        self.assertEqual(json.dumps(record), text)
+        analyse(DATA, "bottleneck", **options)
+        self.assertEqual(options, {"own": ["x"], "peaks": {"bf16": 1}})
+
+    def test_processes_are_started_only_if_asked_for(self) -> None:
+        path = self.folder / "x.xplane.pb"
+        write_trace(path, Shape(factor=0.002, n_devices=3, n_steps=2))
+        pids: list[int] = []
+        fork = os.fork
+
+        def counted_fork() -> int:
+            pid = fork()
+            pids.append(pid)
+            return pid
+
+        with (
+            mock.patch.object(os, "fork", counted_fork),
+            mock.patch.object(processes, "SMALL_FILE", 0),
+            mock.patch.object(processes, "n_cores", lambda: 8),
+        ):
+            for mode in ("record", "spread", "anatomy"):
+                for profile in (path, path.read_bytes()):
+                    pids.clear()
+                    alone = analyse(profile, mode)
+                    self.assertEqual(pids, [])
+                    self.assertEqual(analyse(profile, mode, processes=2), alone)
+                    self.assertNotEqual(pids, [])
+
+    def test_search_path_gets_at_most_one_folder_at_its_end(self) -> None:
+        link = self.folder / "link"
+        link.symlink_to(ROOT)
+        for folder, added in ((link, [str(ROOT)]), (ROOT, [])):
+            code = (
+                f"import sys\nsys.path.insert(0, {str(folder)!r})\nbefore = list(sys.path)\n"
+                f"import compute_breakdown\ncompute_breakdown.analyse({str(DEMO)!r}, 'idle')\n"
+                f"assert sys.path == [*before, *{added!r}], sys.path"
+            )
+            in_new_process(code, cwd=self.folder)
+
+    def test_import_is_quick(self) -> None:
+        # Compiled files are written to a folder of their own.
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPYCACHEPREFIX"] = str(self.folder)
+        code = (
+            "import time, google.protobuf\nbegin = time.process_time()\n"
+            "import compute_breakdown\nprint(time.process_time() - begin)"
+        )
+        times = [
+            float(subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, env=environment))
+            for _ in range(4)
+        ]
+        self.assertLess(min(times), bound(0.04))
+
+    def test_import_loads_neither_modes_nor_protobuf(self) -> None:
+        code = "import sys, compute_breakdown\nprint(*sys.modules)"
+        top = {name.partition(".")[0] for name in in_new_process(code).split()}
+        self.assertEqual(top & {"_analysis", "_modes", "_output", "google"}, set())
+
+    def test_answers_do_not_depend_on_earlier_ones(self) -> None:
+        first = analyse(DEMO, "bottleneck")
+        analyse(DEMO, "bottleneck", own=["norm"], chip="v4", step=0)
+        self.assertEqual(analyse(DEMO, "bottleneck"), first)
+
+    def test_command_gives_the_same_answer(self) -> None:
+        self.assertEqual(
+            command(DEMO, "--mode", "bottleneck").object,
+            without_commands(analyse(DEMO, "bottleneck")),
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,170 @@
+"""Test the types that editors and mypy find, in a clone and in the installed package."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+from importlib.util import find_spec
+from pathlib import Path
+
+import compute_breakdown
+from tests.harness import DEMO, ROOT, InFolder
+
+STUB = ROOT / "_output" / "python.pyi"
+# Names of options in Python that are not options of the command.
+PYTHON_ONLY = {"processes", "peaks"}
+# A project that uses the package. mypy must refuse each line with the comment `wrong`.
+PROJECT = """
+import json
+from pathlib import Path
+
+import compute_breakdown
+from compute_breakdown import NoAnswer, analyse, render
+
+summary = analyse("logs", "summary", top=5, include_comm=True)
+busy: int = summary["totals"]["busy_duration_ps"]
+text: str = render(summary, "markdown")
+json.dumps(summary)
+by_op = compute_breakdown.analyse(b"", "by_op", step="all", peaks={"bf16": 900, "hbm_gibps": 3e3})
+flops: int | None = by_op["ops"][0]["flops"]
+record = analyse(Path("logs"), "record", steps=slice(1, None))
+compared = analyse([record, "x.json"], "compare", baseline=[b"", Path("y")], processes=2)
+delta: int = compared["totals"]["step_duration"]["delta_ps"]
+analyse(record, "spread")
+try:
+    analyse("logs", "page", out=Path("step.html"))
+except NoAnswer as failure:
+    reason: str = failure.reason
+    detail: str | None = failure.detail
+    text = render(failure.answer, "text")
+summary["totals"]["busy"]  # wrong
+summary["findings"]  # wrong
+wrong: str = summary["totals"]["busy_duration_ps"]  # wrong
+analyse("logs", "sumary")  # wrong
+analyse("logs", "summary", tpo=5)  # wrong
+analyse("logs", "summary", top="x")  # wrong
+analyse("logs", "summary", peers=True)  # wrong
+analyse(5, "summary")  # wrong
+analyse(["logs"], "summary")  # wrong
+analyse("logs", "compare")  # wrong
+analyse("logs", "by_op", peaks=5)  # wrong
+render(summary, "html")  # wrong
+compute_breakdown.nothing  # wrong
+"""
+# A program that runs in the clone and with the installed package.
+PROGRAM = f"""
+import pickle, sys
+before = list(sys.path)
+import compute_breakdown
+from compute_breakdown import NoAnswer, analyse, render
+answer = analyse({str(DEMO)!r}, "idle")
+assert answer["status"] == "ok" and type(pickle.loads(pickle.dumps(answer))) is type(answer)
+assert render(answer, "text").startswith(answer["headline"][:20])
+assert not hasattr(compute_breakdown, "nothing") and compute_breakdown.__version__
+try:
+    analyse("/no/such", "idle")
+except NoAnswer as failure:
+    assert failure.reason == "no_such_path"
+assert sys.path[: len(before)] == before and len(sys.path) <= len(before) + 1
+print(answer["next_steps"][0]["command"])
+"""
+
+
+def install(folder: Path) -> None:
+    """Copy the files of the wheel to the places that pyproject.toml names."""
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    _, _, packed = settings.partition("[tool.hatch.build.targets.wheel.force-include]\n")
+    for source, place in re.findall(r'^"(.*?)" = "(compute_breakdown/.*?)"$', packed, re.MULTILINE):
+        (folder / place).parent.mkdir(exist_ok=True)
+        copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+        copy(ROOT / source, folder / place)
+
+
+class Types(InFolder):
+    def setUp(self) -> None:
+        super().setUp()
+        self.site = self.folder / "site"
+        self.site.mkdir()
+        install(self.site)
+
+    @unittest.skipUnless(find_spec("mypy"), "needs mypy")
+    def test_mypy_accepts_and_refuses_lines(self) -> None:
+        path = self.write("project/project.py", PROJECT.encode())
+        lines = PROJECT.splitlines()
+        wrong = {n for n, line in enumerate(lines, 1) if line.endswith("# wrong")}
+        for place in (ROOT, self.site):
+            with self.subTest(place):
+                done = subprocess.run(
+                    [sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull,
+                     "--config-file", os.devnull, "--follow-imports=silent", str(path)],
+                    env={**os.environ, "MYPYPATH": str(place)}, cwd=path.parent,
+                    capture_output=True, text=True, check=False,
+                )  # fmt: skip
+                found = re.findall(r"^project.py:(\d+): error", done.stdout, re.MULTILINE)
+                self.assertEqual(set(map(int, found)), wrong, done.stdout + done.stderr)
+
+    def test_package_is_marked_as_typed(self) -> None:
+        self.assertTrue((self.site / "compute_breakdown" / "py.typed").exists())
+
+    def test_functions_work_in_the_clone_and_installed(self) -> None:
+        for place in (ROOT, self.site):
+            with self.subTest(place):
+                done = subprocess.run(
+                    [sys.executable, "-c", PROGRAM], cwd=self.folder,
+                    env={**os.environ, "PYTHONPATH": str(place)},
+                    capture_output=True, text=True, check=False,
+                )  # fmt: skip
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                end = "-m compute_breakdown" if place == self.site else "compute_breakdown.py"
+                self.assertIn(f"{end} {DEMO} --mode idle", done.stdout)
+
+    def test_installed_command_still_runs(self) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "compute_breakdown", str(DEMO), "--mode", "idle", "--text"],
+            cwd=self.site, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("next: ", done.stdout)
+
+
+class Declarations(unittest.TestCase):
+    def test_every_mode_is_declared_with_its_options(self) -> None:
+        tree = ast.parse(STUB.read_text(encoding="utf-8"))
+        classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+        def names_in(name: str) -> set[str]:
+            node = classes[name]
+            own = {
+                line.target.id
+                for line in node.body
+                if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+            }
+            bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
+            return own.union(*(names_in(base) for base in bases if base in classes))
+
+        declared = {}
+        for call in classes["Analyse"].body:
+            if isinstance(call, ast.FunctionDef) and call.args.kwarg and call.returns:
+                mode = ast.unparse(call.returns).removesuffix(".Answer")
+                literal = ast.unparse(call.args.args[2].annotation or call)
+                self.assertEqual(literal, f"Literal['{mode}']")
+                options = ast.unparse(call.args.kwarg.annotation or call)
+                declared[mode] = names_in(options[len("Unpack[") : -1]) - PYTHON_ONLY
+        expected = {
+            mode.name: {
+                flag.removeprefix("--").replace("-", "_")
+                for flag in ("--device", "--host", *mode.options)
+                if flag != "--no-merge"
+            }
+            for mode in compute_breakdown.MODES
+        }
+        self.assertEqual(declared, expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
