@@ -58,6 +58,7 @@ elif HERE not in sys.path:
     sys.path.append(HERE)
 
 from _pipeline.context import DEVICE, SCHEMA_VERSION, Context, Outcome, Request
+from _pipeline.gate import gate_status, gate_without_answer
 from _pipeline.names import with_suggestion
 from _pipeline.no_answer import BAD_ARGUMENTS, NoAnswer, available_in, unreadable
 from _pipeline.option_values import (
@@ -66,6 +67,7 @@ from _pipeline.option_values import (
     TO_COST,
     TO_COUNT,
     TO_DEPTH,
+    TO_LIMIT,
     TO_NATURAL,
     TO_POSITIVE,
     TO_REGEX,
@@ -76,6 +78,7 @@ from _pipeline.option_values import (
     form_among,
     plane_of,
     refusal_of_argument,
+    wrong_words,
 )
 from _pipeline.program_name import program_name
 from _pipeline.streams import Progress, write
@@ -272,7 +275,7 @@ MODES = (
     Mode(
         "compare",
         "what a change did: two captures line by line, with the differences beyond noise",
-        ("--baseline", "--baseline-device", "--baseline-host", "--steps", "--top"),
+        ("--baseline", "--baseline-device", "--baseline-host", "--steps", "--top", "--fail-over"),
         "--baseline BASELINE",
     ),
     Mode(
@@ -333,7 +336,8 @@ OPTIONS: dict[str, Json] = {
         "help": "slice of the steps in order of time, as in Python; write a negative start as"
         " --steps=-3: (default: all)",
     },
-    "--baseline": {"metavar": "PROFILE", "help": "the capture before the change (required)"},
+    "--baseline": {"metavar": "PROFILE", "action": "append", "help": "a capture before the change"},
+    "--fail-over": {"metavar": "PCT", "type": TO_LIMIT, "help": "exit with 3 if slower by more"},
     "--baseline-device": {
         "metavar": "NAME",
         "type": plane_of,
@@ -476,7 +480,7 @@ def parser_of_modes() -> tuple[Parser, dict[str, str]]:
         metavar="PROFILE",
         help="an .xplane.pb file, plain or gzipped, or an .xplane.riegeli file, or a run or log"
         " directory with such files, or - for standard input; for compare and spread also a record,"
-        " .json or .json.gz, or a directory of records",
+        " .json or .json.gz, or a directory of records; these two modes take several PROFILEs",
     )
     parser.add_argument(
         "--mode", required=True, metavar="MODE", choices=MODE_NAMES, help=", ".join(MODE_NAMES)
@@ -508,7 +512,10 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
             # argparse would drop the value.
             parser.error(f"{word[:-3]} must not be --")
     try:
-        given = vars(parser.parse_args(argv))
+        namespace, more = parser.parse_known_args(argv)
+        given = vars(namespace)
+        if wrong := wrong_words(more, given["mode"]):
+            parser.error(f"unrecognized arguments: {wrong[0]}")
     except NoAnswer as refusal:
         if not any(word.partition("=")[0] == "--mode" for word in words):
             refusal.fields["available_modes"] = {mode.name: mode.purpose for mode in MODES}
@@ -518,7 +525,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         if dest in given and flag not in (*PIPELINE_OPTIONS, *mode.options):
             names = [other.name for other in MODES if flag in other.options]
             parser.error(f"{flag} belongs to --mode {' or '.join(names)}")
-    for contradiction in contradictions_in(mode.name, given):
+    for contradiction in contradictions_in(mode.name, given, more):
         parser.error(contradiction)
     options = {
         dest_of[flag]: given[dest_of[flag]] for flag in mode.options if dest_of[flag] in given
@@ -540,6 +547,7 @@ def parse_command_line(argv: Sequence[str] | None) -> Request:
         top=given.get("top"),
         words=words,
         version=__version__,
+        more_profiles=more,
     )
 
 
@@ -583,7 +591,8 @@ def outcome_of(
     try:
         request = parse_command_line(argv)._replace(**more)
         context = Context(request, progress)
-        return Outcome(answered(context), OK, "", request.form, request)
+        answer = answered(context)
+        return Outcome(answer, gate_status(answer) or OK, "", request.form, request)
     except NoAnswer as error:
         # Drop the traceback, because the frames in it keep the trace in memory.
         failure = error.with_traceback(None)
@@ -616,7 +625,9 @@ def refusal(failure: NoAnswer, request: Request | None, notes: list[str], form: 
     details = [fields["detail"]] if "detail" in fields else available_in(failure.fields)
     line = ": ".join(("compute_breakdown", failure.reason, *details))
     complaint = f"{usage}{''.join(c if c.isprintable() else '?' for c in line)}\n"
-    return Outcome(fields, failure.exit_status, complaint, form, request)
+    if request and "fail_over" in request.mode_options:
+        fields["gate"] = gate_without_answer(request.mode_options["fail_over"], failure.reason)
+    return Outcome(fields, failure.exit_status or gate_status(fields), complaint, form, request)
 
 
 def usage_for(failure: NoAnswer) -> str:

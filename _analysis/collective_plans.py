@@ -12,7 +12,7 @@ from _proto.hlo.program import DONE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Final
 
     from _analysis.transfers import Transfer
@@ -60,6 +60,14 @@ def planned_collectives(program: Program, step: Step, program_id: int) -> list[P
     for transfer in transfers_in(step, lambda op: op.program_id == program_id):
         if transfer.op.instruction:
             ran.setdefault(transfer.op.instruction, []).append(transfer)
+    return [
+        Planned(instruction, opcode, how, sorted(plan_of(instruction)), ran.get(instruction, []))
+        for instruction, opcode, how in collectives_in(program)
+    ]
+
+
+def collectives_in(program: Program) -> Iterator[tuple[Instruction, str, How]]:
+    """Yield the instructions that run a collective or wait for it: its opcode, and how it runs."""
     instructions = list(program.instructions())
     holding = reachable(
         {
@@ -80,15 +88,10 @@ def planned_collectives(program: Program, step: Step, program_id: int) -> list[P
         },
         callees_of,
     )
-    found = []
     for instruction in instructions:
-        if instruction.computation in enclosed:
-            continue
-        moved = how_moved(instruction, holding)
+        moved = None if instruction.computation in enclosed else how_moved(instruction, holding)
         if moved:
-            plan = sorted(plan_of(instruction))
-            found.append(Planned(instruction, *moved, plan, ran.get(instruction, [])))
-    return found
+            yield instruction, *moved
 
 
 def encloses(instruction: Instruction) -> bool:

@@ -8,8 +8,10 @@ from typing import NamedTuple
 from _analysis.changes_by_file import Files
 from _analysis.matching import matches_of
 from _analysis.noise import noise_of, p_values_of
+from _analysis.program_changes import program_changes
 from _analysis.record_format import KINDS
 from _analysis.recorded_steps import ALPHA, mean, run_of, source_of
+from _analysis.sides import sides_of
 from _pipeline.context import DEVICE
 
 TYPE_CHECKING = False
@@ -20,19 +22,21 @@ if TYPE_CHECKING:
     from _analysis.changes_by_file import FileLines
     from _analysis.matching import Match
     from _analysis.noise import Noise
+    from _analysis.program_changes import ProgramChanges
     from _analysis.record_format import Record
     from _analysis.recorded_steps import Line, Run
-    from _output.fields.units import Kind
+    from _analysis.sides import Side
+    from _output.fields.units import Kind, NoiseUnit
 
 # Rows below this part of the time are not tested. Fewer tests make smaller differences significant.
 TESTED_PART = Fraction(1, 1000)
 
 
 class Figure(NamedTuple):
-    """Time on one side: the mean, and the time of each step."""
+    """Time on one side: the mean, and the time of each sample."""
 
     mean: int
-    steps: list[int]
+    samples: list[int]
 
 
 class Change:
@@ -48,7 +52,7 @@ class Change:
 
     @property
     def samples(self) -> list[int]:
-        return self.before.steps + self.after.steps
+        return self.before.samples + self.after.samples
 
     @property
     def is_significant(self) -> bool | None:
@@ -87,14 +91,19 @@ class FileChange(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The changes between two runs; `lines` and `files` begin with the largest change."""
+    """The changes between two sides; `lines` and `files` begin with the largest change."""
 
-    before: Run
-    after: Run
+    before: Side
+    after: Side
     noise: Noise
+    # The samples: the steps of one capture, or captures.
+    unit: NoiseUnit
     # Number of lines that are large enough to be tested.
     n_tested: int
+    program: ProgramChanges
     totals: dict[str, Change]
+    # From the start of a step to the next; None if a side does not have it.
+    period: Change | None
     lines: list[LineChange]
     files: list[FileChange]
     # Lines that moved to other files.
@@ -102,21 +111,22 @@ class Comparison(NamedTuple):
 
 
 def compare_records(
-    before: Record,
-    after: Record,
+    before: Sequence[Record],
+    after: Sequence[Record],
     *,
     before_device: str = DEVICE,
     after_device: str = DEVICE,
     steps: slice = slice(None),
 ) -> Comparison:
-    """Compare one device of each record; `steps` selects steps by time on both sides."""
-    runs = (
-        run_of(before, before_device, steps, side="baseline"),
-        run_of(after, after_device, steps),
+    """Compare a device of each record; `steps` selects steps by time in each of them."""
+    sides = sides_of(
+        [run_of(record, before_device, steps, side="baseline") for record in before],
+        [run_of(record, after_device, steps) for record in after],
     )
-    noise = noise_of(len(runs[0].steps), len(runs[1].steps))
-    lines = [run.lines() for run in runs]
-    figures = [totals_of(*side) for side in zip(runs, lines, strict=True)]
+    samples = [side.samples for side in sides]
+    noise = noise_of(*(len(run.steps) for run in samples))
+    lines = [run.lines() for run in samples]
+    figures = [totals_of(*side) for side in zip(samples, lines, strict=True)]
     totals = {name: Change(figures[0][name], figures[1][name]) for name in figures[0]}
     matches, files = matches_of(*lines), Files(*lines)
     line_changes = [LineChange(match, change_of(match, noise)) for match in matches]
@@ -128,11 +138,14 @@ def compare_records(
     tested = large_of([row.change for row in line_changes])
     test([tested, large_of([row.change for row in file_changes]), list(totals.values())], noise)
     return Comparison(
-        before=runs[0],
-        after=runs[1],
+        before=sides[0],
+        after=sides[1],
         noise=noise,
-        n_tested=0 if noise.too_few_steps else len(tested),
+        unit="step" if sides[0].samples is sides[0].first else "capture",
+        n_tested=0 if noise.too_few_samples else len(tested),
+        program=program_changes(*([run.device.hlo for run in side.runs] for side in sides)),
         totals=totals,
+        period=change_of_period(*samples),
         lines=line_changes,
         files=file_changes,
         moved=[row for row in line_changes if files.is_moved(row.match)],
@@ -147,12 +160,22 @@ def large_of(changes: Sequence[Change]) -> list[Change]:
 
 def test(families: Sequence[Sequence[Change]], noise: Noise) -> None:
     """Set the p-value of each change within the change's family."""
-    if noise.too_few_steps:
+    if noise.too_few_samples:
         return
     samples = [[change.samples for change in family] for family in families]
     for family, p_values in zip(families, p_values_of(samples, noise), strict=True):
         for change, p_value in zip(family, p_values, strict=True):
             change.p_value = p_value
+
+
+def change_of_period(*sides: Run) -> Change | None:
+    """Return the change of the period with its own p-value; the last step has no period."""
+    samples = [[step.period for step in side.steps if step.period is not None] for side in sides]
+    if not all(samples):
+        return None
+    change = Change(*(Figure(mean(of_side), of_side) for of_side in samples))
+    test([[change]], noise_of(*map(len, samples)))
+    return change
 
 
 def totals_of(run: Run, lines: Sequence[Line]) -> dict[str, Figure]:
@@ -173,15 +196,15 @@ def totals_of(run: Run, lines: Sequence[Line]) -> dict[str, Figure]:
             for kind in KINDS
         },
         "overlap": Figure(
-            mean_busy - leaves.mean, [a - b for a, b in zip(busy, leaves.steps, strict=True)]
+            mean_busy - leaves.mean, [a - b for a, b in zip(busy, leaves.samples, strict=True)]
         ),
         "wait": Figure(mean(wait), wait),
     }
 
 
-def figure_of(lines: Sequence[Line], n_steps: int) -> Figure:
-    steps = list(map(sum, zip(*(line.durs for line in lines), strict=True)))
-    return Figure(sum(line.mean for line in lines), steps or [0] * n_steps)
+def figure_of(lines: Sequence[Line], n_samples: int) -> Figure:
+    samples = list(map(sum, zip(*(line.durs for line in lines), strict=True)))
+    return Figure(sum(line.mean for line in lines), samples or [0] * n_samples)
 
 
 def change_of(lines: Match | FileLines, noise: Noise) -> Change:

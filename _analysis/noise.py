@@ -1,4 +1,4 @@
-"""Test if two sets of steps differ by more than steps of one capture differ among themselves."""
+"""Test if two sets of samples, steps or captures, differ by more than chance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_ASSIGNMENTS = 5000
 
 
 class Noise(NamedTuple):
-    """The assignments of steps to the two sides that are examined."""
+    """The assignments of samples to the two sides that are examined."""
 
     n_before: int
     n_after: int
@@ -28,7 +28,7 @@ class Noise(NamedTuple):
     min_p_value: Fraction
 
     @property
-    def too_few_steps(self) -> bool:
+    def too_few_samples(self) -> bool:
         return self.min_p_value > ALPHA
 
 
@@ -36,31 +36,32 @@ def noise_of(n_before: int, n_after: int) -> Noise:
     n = math.comb(n_before + n_after, n_before)
     if n > MOST_ASSIGNMENTS:
         return Noise(n_before, n_after, MOST_ASSIGNMENTS, False, Fraction(1, MOST_ASSIGNMENTS))
-    # With equally many steps on both sides, an assignment and its mirror image are equally extreme.
+    # With equally many samples on both sides, an assignment and its mirror image are equally
+    # extreme.
     return Noise(n_before, n_after, n, True, Fraction(1 + (n_before == n_after), n))
 
 
 def assignments(noise: Noise) -> Iterator[Sequence[int]]:
-    """Yield assignments as the steps that are assigned to `before`; the observed assignment comes
+    """Yield assignments as the samples that are assigned to `before`; the observed assignment comes
     first."""
-    steps = range(noise.n_before + noise.n_after)
+    samples = range(noise.n_before + noise.n_after)
     if noise.exact:
-        every = combinations(steps, noise.n_before)
-        # Of two mirror images, one is enough: assignments with step 0 are the first half of all
+        every = combinations(samples, noise.n_before)
+        # Of two mirror images, one is enough: assignments with sample 0 are the first half of all
         # combinations.
         has_mirrors = noise.n_before == noise.n_after
         yield from islice(every, noise.n_assignments // 2 if has_mirrors else None)
     else:
         rng = random.Random(0)
-        yield steps[: noise.n_before]
+        yield samples[: noise.n_before]
         for _ in range(1, noise.n_assignments):
-            yield rng.sample(steps, noise.n_before)
+            yield rng.sample(samples, noise.n_before)
 
 
 class Deviations(NamedTuple):
     """The times of a row minus the row's least time, and the constants of the row's statistic."""
 
-    of_steps: list[int]
+    of_samples: list[int]
     expected: int
     variance: int
 
@@ -78,7 +79,7 @@ def p_values_of(
 ) -> Iterator[list[Fraction]]:
     """Yield, for each family, the p-values of the rows: the chance that any row is as extreme.
 
-    The statistic of a row x under an assignment c of n_b steps is |z(c)|, where z(c) is the sum
+    The statistic of a row x under an assignment c of n_b samples is |z(c)|, where z(c) is the sum
     over c of z_j = (N x_j - S) / sqrt(N sum(x^2) - S^2): the difference of the means in units of
     the spread. Each assignment has a maximum over the rows of the family; the p-value of a row is
     the share of assignments with a maximum that reaches the row's own statistic. Squares are
@@ -86,29 +87,29 @@ def p_values_of(
     """
     rows = [[deviations_of(sample, noise.n_before) for sample in family] for family in families]
     maxima: list[list[Fraction]] = [[] for _ in families]
-    for sums in chosen_sums([row.of_steps for family in rows for row in family], noise):
+    for sums in chosen_sums([row.of_samples for family in rows for row in family], noise):
         for of_family, family in zip(maxima, rows, strict=True):
             of_family.append(greatest_square(family, sums))
     for of_family, family in zip(maxima, rows, strict=True):
         of_family.sort()
-        own = (greatest_square([row], [sum(row.of_steps[: noise.n_before])]) for row in family)
+        own = (greatest_square([row], [sum(row.of_samples[: noise.n_before])]) for row in family)
         n = len(of_family)
         yield [Fraction(n - bisect_left(of_family, square), n) for square in own]
 
 
 def chosen_sums(rows: Sequence[Sequence[int]], noise: Noise) -> Iterator[Iterator[int]]:
-    """Yield, for each assignment, the sum of each row over the chosen steps.
+    """Yield, for each assignment, the sum of each row over the chosen samples.
 
-    All rows are added at once: each step is one large number with the rows' times as digits.
+    All rows are added at once: each sample is one large number with the rows' times as digits.
     """
     size = max(map(sum, rows)).bit_length() // 8 + 1
-    steps = [
-        int.from_bytes(b"".join(x.to_bytes(size, "little") for x in step), "little")
-        for step in zip(*rows, strict=True)
+    samples = [
+        int.from_bytes(b"".join(x.to_bytes(size, "little") for x in sample), "little")
+        for sample in zip(*rows, strict=True)
     ]
     starts = range(0, size * len(rows), size)
     for chosen in assignments(noise):
-        digits = sum(map(steps.__getitem__, chosen)).to_bytes(size * len(rows), "little")
+        digits = sum(map(samples.__getitem__, chosen)).to_bytes(size * len(rows), "little")
         yield (int.from_bytes(digits[start : start + size], "little") for start in starts)
 
 

@@ -84,6 +84,17 @@ def periods_of(device: Device, picked: StepEvent | None) -> Periods | None:
     )
 
 
+def periods_by_index(device: Device) -> dict[int, int]:
+    """Return the periods of all steps that have a following step of their name."""
+    periods, next_start = {}, dict[str | None, int]()
+    for step in reversed(device.steps):
+        name = common_name(device, step)
+        if name in next_start:
+            periods[step.index] = next_start[name] - step.start
+        next_start[name] = step.start
+    return periods
+
+
 def unused(running: Cover, start: int, end: int) -> int:
     return end - start - running.within(start, end)
 

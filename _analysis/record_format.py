@@ -17,15 +17,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Final, TypeVar
 
+    from _output.fields.compare import ProgramWhat
+    from _output.fields.record import CollectiveFact, KernelFact, ParameterFact
     from _output.fields.units import AggKeyKind, Clock, Kind, StepSource
 
     T = TypeVar("T")
+    # A fact about a program: an object with several figures, a hash, or a number.
+    Fact = CollectiveFact | KernelFact | ParameterFact | str | int
 
 FORMAT: Final = 1
 KINDS: tuple[Kind, ...] = ("compute", "data_move", "comm", "other")
 AGG_KEY_KINDS: tuple[AggKeyKind, ...] = ("stack", "tf_op", "no_source")
 CLOCKS: tuple[Clock, ...] = ("device", "trace")
 STEP_SOURCES: tuple[StepSource | None, ...] = ("steps", "modules", None)
+# The types of facts about programs; None for a number without a name.
+KINDS_OF_FACTS: dict[ProgramWhat, type | None] = {
+    "collective": dict,
+    "kernel": dict,
+    "kernel_code": str,
+    "parameter": dict,
+    "donation": None,
+    "memory": None,
+    "opcode": int,
+    "fusion": None,
+}
 # Limit of integers in a record. No sum of picoseconds comes near this limit, and a float can hold
 # the limit's square.
 INT_LIMIT = 1 << 100
@@ -53,6 +68,17 @@ class RecordedGroup(NamedTuple):
     ops: str
 
 
+class RecordedProgram(NamedTuple):
+    """The digest of a compiled program; `facts` are by what they are about, then by name."""
+
+    fingerprint: str
+    facts: dict[ProgramWhat, dict[str, Fact]]
+
+    @property
+    def kernel_code(self) -> dict[str, Fact]:
+        return self.facts["kernel_code"]
+
+
 class RecordedStep(NamedTuple):
     """A step of a device, in picoseconds; the figures of a step that is not used are 0."""
 
@@ -67,7 +93,9 @@ class RecordedStep(NamedTuple):
     wait: int
     # Time and number of executions by group; trailing zeros are left out.
     durs: list[int]
-    ns: list[int]
+    ns: Sequence[float]
+    # Time until the next step starts; None if unknown.
+    period: int | None = None
 
 
 class RecordedDevice(NamedTuple):
@@ -79,6 +107,8 @@ class RecordedDevice(NamedTuple):
     step_source: StepSource | None
     # Hash of the HLO texts of all ops.
     program: str
+    # Records of version 2.0 have none.
+    hlo: RecordedProgram | None
     steps: list[RecordedStep]
 
 
@@ -133,7 +163,8 @@ def record_of(value: Any) -> Record:
     groups = [group_of(row, frames) for row in top.rows("groups")]
     if len({(group.kind, group.agg_key) for group in groups}) < len(groups):
         raise top.wrong("groups", "two groups have the same kind and agg_key")
-    devices = [device_of(row) for row in top.rows("devices")]
+    programs = [program_of(row) for row in top.rows("programs")] if top.has("programs") else []
+    devices = [device_of(row, programs) for row in top.rows("devices")]
     if len({device.name for device in devices}) < len(devices):
         raise top.wrong("devices", "two devices have the same name")
     for row in top.rows("steps"):
@@ -165,14 +196,30 @@ def group_of(row: Row, frames: Sequence[str]) -> RecordedGroup:
     )
 
 
-def device_of(row: Row) -> RecordedDevice:
+def program_of(row: Row) -> RecordedProgram:
+    facts: dict[ProgramWhat, dict[str, Fact]] = {}
+    for what, wanted in KINDS_OF_FACTS.items():
+        if wanted is None:
+            # A single number has no name.
+            number = row.number_or_null(what)
+            facts[what] = {} if number is None else {"": number}
+        else:
+            facts[what] = row.map_of(what, wanted)
+    return RecordedProgram(row.text("fingerprint"), facts)
+
+
+def device_of(row: Row, programs: Sequence[RecordedProgram]) -> RecordedDevice:
     """Read a device without steps."""
+    place = row.number_or_null("hlo")
+    if place is not None and place >= len(programs):
+        raise row.wrong("hlo", f"there is no program {place}")
     return RecordedDevice(
         name=row.text("device"),
         device_type=row.text_or_null("device_type"),
         clock=row.choice("clock", CLOCKS),
         step_source=row.choice("step_source", STEP_SOURCES),
         program=row.text("program"),
+        hlo=None if place is None else programs[place],
         steps=[],
     )
 
@@ -182,6 +229,7 @@ def step_of(row: Row, n_groups: int) -> RecordedStep:
     duration = row.number("duration_ps")
     if not row.flag("used"):
         return RecordedStep(number, name, False, duration, 0, 0, 0, 0, [], [])
+    period = row.number_or_null("period_ps")
     busy, durs, ns = row.number("busy_ps"), row.numbers("durs_ps"), row.numbers("ns")
     if busy > duration:
         raise row.wrong("busy_ps", f"{busy} is longer than the step ({duration} ps)")
@@ -189,7 +237,7 @@ def step_of(row: Row, n_groups: int) -> RecordedStep:
         if len(figures) > n_groups:
             raise row.wrong(field, f"has {len(figures)} figures, but there are {n_groups} groups")
     comm, host, wait = (row.number(f"{part}_ps") for part in ("comm", "host", "wait"))
-    return RecordedStep(number, name, True, duration, busy, comm, host, wait, durs, ns)
+    return RecordedStep(number, name, True, duration, busy, comm, host, wait, durs, ns, period)
 
 
 class Row:
@@ -242,6 +290,10 @@ class Row:
             raise self.wrong(name, "must be at least 0 and less than 2**100")
         return number
 
+    def number_or_null(self, name: str) -> int | None:
+        """Return a number; None also if the record is of a version that lacks the field."""
+        return None if self.get(name) is None else self.number(name)
+
     def texts(self, name: str) -> list[str]:
         return self.list_of(name, str)
 
@@ -256,6 +308,12 @@ class Row:
         # Check all types at once, because records have many figures.
         if not set(map(type, values)) <= {wanted}:
             raise self.wrong(name, f"all values must be of type {wanted.__name__}")
+        return values
+
+    def map_of(self, name: str, wanted: type) -> dict[str, Any]:
+        values: dict[str, Any] = self.of_type(name, dict)
+        if not set(map(type, values.values())) <= {wanted}:
+            raise self.wrong(name, f"not all values in it are of the type {wanted.__name__}")
         return values
 
     def rows(self, name: str) -> list[Row]:

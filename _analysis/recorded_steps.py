@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
     group: RecordedGroup
     durs: tuple[int, ...]
-    ns: tuple[int, ...]
+    ns: tuple[float, ...]
 
     @property
     def kind(self) -> Kind:

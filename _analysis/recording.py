@@ -12,6 +12,7 @@ from itertools import chain, compress
 from typing import NamedTuple
 
 from _analysis.exposed import is_exposed
+from _analysis.periods import periods_by_index
 from _analysis.processes import work_on
 from _analysis.record_format import FORMAT
 from _pipeline.clocks import ON_DEVICE, ON_TRACE
@@ -23,10 +24,10 @@ from _pipeline.groups import source_key
 from _pipeline.load import opened, opened_hosts
 from _pipeline.make_ops import make_ops
 from _pipeline.no_answer import NoAnswer, no_device
-from _pipeline.normalize import step_of
 from _pipeline.texts import LONGEST_TEXT, cut_texts, digest_of
 from _pipeline.timeline import events_of
 from _pipeline.vocabulary import CONTAINER, DMA, HOST, SPARSE_CORE
+from _pipeline.window_sums import sums_of
 from _proto.trace import STDIN
 
 TYPE_CHECKING = False
@@ -34,14 +35,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
-    from _output.fields.record import Answer, RecordDevice, RecordGroup, RecordStep, WhyNot
+    from _output.fields.record import (
+        Answer,
+        RecordDevice,
+        RecordGroup,
+        RecordProgram,
+        RecordStep,
+        WhyNot,
+    )
     from _output.fields.units import Clock, StepSource
     from _pipeline.context import Context
     from _pipeline.device import Device
     from _pipeline.groups import SourceKey
     from _pipeline.load import Place
-    from _pipeline.normalize import Step
     from _pipeline.ops import Op
+    from _pipeline.window_sums import WindowSums
     from _proto.trace.trace import Trace
 
 # Maximum number of texts in a list of a group.
@@ -106,6 +114,8 @@ class StepOfDevice(NamedTuple):
     name: str | None
     n_events: int
     duration: int
+    # Time until the next step of its name starts; None if there is none.
+    period: int | None
     why_not: WhyNot | None
     figures: StepFigures | None
 
@@ -118,6 +128,8 @@ class DeviceFacts(NamedTuple):
     clock: Clock
     step_source: StepSource | None
     program: str
+    # The id of the program that takes most time in the used steps.
+    program_id: int | None
     steps: list[StepOfDevice]
     groups: dict[SourceKey, GroupFacts]
     notes: list[str]
@@ -140,8 +152,9 @@ def record_device(
     reasons = reasons_not_used(steps, are_modules=device.step_source == MODULES)
     is_used = [not why_not for why_not in reasons]
     ops = make_ops(device, list(compress(admitted, is_used)), context)
+    containers = {metadata_id for metadata_id, op in ops.items() if op.is_container}
     used = [
-        None if why_not else step_of(device, step_event if device.steps else None, of_step, ops)
+        None if why_not else sums_of(step_event if device.steps else None, of_step, ops, containers)
         for step_event, of_step, why_not in zip(steps, admitted, reasons, strict=True)
     ]
     read = [step for step in used if step]
@@ -152,6 +165,7 @@ def record_device(
             f"{n_dropped} XLA Ops events left out: no metadata, no time or a negative duration"
         )
     asked_for = set(range(len(steps))[asked])
+    periods = periods_by_index(device)
     ran = dict.fromkeys(executions.op for step in read for executions in step.leaves)
     return DeviceFacts(
         device=device.plane.name,
@@ -159,17 +173,32 @@ def record_device(
         clock=ON_DEVICE if any(step.clock.name == ON_DEVICE for step in read) else ON_TRACE,
         step_source=device.step_source if device.steps else None,
         program=digest_of_all(set(chain.from_iterable(map(texts_of_program, read)))),
+        program_id=main_program_of(read),
         steps=[
-            record_step(step_event, step, why_not, step_event.index in asked_for)
-            for step_event, step, why_not in zip(steps, used, reasons, strict=True)
+            record_step(event, step, periods.get(event.index), why_not, event.index in asked_for)
+            for event, step, why_not in zip(steps, used, reasons, strict=True)
         ],
         groups=facts_of(ran, known),
         notes=context.notes,
     )
 
 
+def main_program_of(steps: Iterable[WindowSums]) -> int | None:
+    """Return the id of the program that takes most time; None if no op has one."""
+    times: Counter[int] = Counter()
+    for step in steps:
+        for executions in step.leaves:
+            if executions.op.program_id is not None:
+                times[executions.op.program_id] += executions.total
+    return max(times, key=times.__getitem__, default=None)
+
+
 def record_step(
-    event: StepEvent, step: Step | None, why_not: WhyNot | None, is_asked: bool
+    event: StepEvent,
+    step: WindowSums | None,
+    period: int | None,
+    why_not: WhyNot | None,
+    is_asked: bool,
 ) -> StepOfDevice:
     """Record a step. Times are on the clock of the step's ops if these were read, else on the
     trace's clock."""
@@ -177,10 +206,10 @@ def record_step(
     if step and not is_asked:
         why_not = "not_asked"
     figures = figures_of(step) if step and is_asked else None
-    return StepOfDevice(event.index, event.name, event.n_events, duration, why_not, figures)
+    return StepOfDevice(event.index, event.name, event.n_events, duration, period, why_not, figures)
 
 
-def figures_of(step: Step) -> StepFigures:
+def figures_of(step: WindowSums) -> StepFigures:
     times: dict[SourceKey, tuple[int, int]] = {}
     for executions in step.leaves:
         key = source_key(executions.op)
@@ -197,7 +226,7 @@ def figures_of(step: Step) -> StepFigures:
             comm += executions.total
         if op.is_wait:
             wait += executions.total
-    return StepFigures(step.timeline.busy, comm, host, wait, times)
+    return StepFigures(step.busy, comm, host, wait, times)
 
 
 def facts_of(ops: Iterable[Op], known: dict[SourceKey, GroupFacts]) -> dict[SourceKey, GroupFacts]:
@@ -237,17 +266,17 @@ def reasons_not_used(steps: Sequence[StepEvent], are_modules: bool) -> list[WhyN
     return [reason(step) for step in steps]
 
 
-def texts_of_program(step: Step) -> set[str]:
+def texts_of_program(step: WindowSums) -> set[str]:
     """Return the texts of all ops outside branches, because a step that takes another branch still
     runs the same program."""
-    ops = step.ops
+    ops = [executions.op for executions in step.sums.values()]
     if not any(op.category == CONDITIONAL for op in ops):
         return {op.text for op in ops}
     ids = set(chain.from_iterable(piece.metadata_ids for piece in step.admitted.pieces))
     events = [
         (start, -duration, op.category != CONDITIONAL, op.text)
         for start, duration, metadata_id in events_of(step.admitted.pieces, step.clock, ids)
-        for op in [step.executions[metadata_id].op]
+        for op in [step.sums[metadata_id].op]
     ]
     texts = set()
     branch_end = BEFORE_ALL
@@ -341,6 +370,7 @@ def record_of_host(
     for of_device in devices:
         for key, facts in of_device.groups.items():
             groups.setdefault(key, facts).merge(facts)
+    digests = digests_of_programs(trace, devices, context)
     frames: dict[str, int] = {}
     group_rows = [group_row(facts, frames) for facts in groups.values()]
     answer: Answer = {
@@ -355,7 +385,8 @@ def record_of_host(
         "host": host,
         "frames": list(frames),
         "groups": group_rows,
-        "devices": [device_row(of_device) for of_device in devices],
+        "programs": list(digests.values()),
+        "devices": [device_row(of_device, list(digests)) for of_device in devices],
         "steps": [
             step_row(number, step, groups)
             for number, of_device in enumerate(devices)
@@ -393,13 +424,36 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> RecordGroup:
     }
 
 
-def device_row(device: DeviceFacts) -> RecordDevice:
+def digests_of_programs(
+    trace: Trace, devices: Iterable[DeviceFacts], context: Context
+) -> dict[int, RecordProgram]:
+    """Return the digests of the devices' programs by id, as far as the trace has the programs."""
+    from _analysis.program_digest import digest_of_program
+    from _proto.hlo.programs import Programs
+
+    notes: list[str] = []
+    digests: dict[int, RecordProgram] = {}
+    for device in devices:
+        program_id = device.program_id
+        if program_id is None or program_id in digests:
+            continue
+        program = Programs(trace, device.device, notes).program(program_id)
+        digest = digest_of_program(program) if program else None
+        if digest:
+            digests[program_id] = digest
+    context.warn(*notes)
+    return digests
+
+
+def device_row(device: DeviceFacts, program_ids: list[int]) -> RecordDevice:
+    program_id = device.program_id
     return {
         "device": device.device,
         "device_type": device.device_type,
         "clock": device.clock,
         "step_source": device.step_source,
         "program": device.program,
+        "hlo": program_ids.index(program_id) if program_id in program_ids else None,
     }
 
 
@@ -414,6 +468,7 @@ def step_row(device: int, step: StepOfDevice, groups: Iterable[SourceKey]) -> Re
         "why_not": step.why_not,
         "n_xla_ops_events": step.n_events,
         "duration_ps": step.duration,
+        "period_ps": step.period,
         "busy_ps": figures.busy if figures else None,
         "comm_ps": figures.comm if figures else None,
         "host_ps": figures.host if figures else None,

@@ -1,12 +1,16 @@
-"""Compare two captures line by line, and tell changes from noise."""
+"""Compare captures of two programs line by line, and tell changes from noise."""
 
 from __future__ import annotations
 
+import os
+
 from _analysis.captures import find_captures, record_at
 from _analysis.comparison import agg_keys, compare_records
+from _analysis.gate import gate_of
 from _analysis.matching import MATCHED_BY
 from _analysis.record_format import KINDS
 from _analysis.recorded_steps import ALPHA, percent, rounded, source_of
+from _analysis.sides import mean_step
 from _pipeline.context import DEVICE, SCHEMA_VERSION
 from _pipeline.load import Candidates
 from _pipeline.no_answer import NoAnswer
@@ -19,10 +23,14 @@ if TYPE_CHECKING:
 
     from _analysis import comparison
     from _analysis.comparison import FileChange, LineChange
+    from _analysis.gate import Gate
+    from _analysis.program_changes import ProgramChange
     from _analysis.record_format import Record
-    from _analysis.recorded_steps import Line, Run
+    from _analysis.recorded_steps import Line
+    from _analysis.sides import Side
     from _output.fields import compare as fields
     from _pipeline.context import Context
+    from _pipeline.load import Place
 
 N_SIGNATURES = 4
 # A note is added if lines without a counterpart take more than this percentage of either side's
@@ -37,18 +45,19 @@ RUN_TO_RUN = (
 def compare(
     context: Context,
     *,
-    baseline: str,
+    baseline: Sequence[str],
     baseline_device: str = DEVICE,
     baseline_host: str | None = None,
     steps: slice = slice(None),
     top: int = 50,
+    fail_over: float | None = None,
 ) -> fields.Returned:
     request = context.request
     device = request.device or DEVICE
-    after = read_record(request.profile, request.host, device, context)
+    after = read_records(request.profiles, request.host, device, context)
     of_baseline = context.with_own_notes()
     try:
-        before = read_record(baseline, baseline_host, baseline_device, of_baseline)
+        before = read_records(baseline, baseline_host, baseline_device, of_baseline)
     except NoAnswer as failure:
         failure.fields["side"] = "baseline"
         raise
@@ -56,47 +65,70 @@ def compare(
         context.warn(*(f"baseline: {note}" for note in of_baseline.warnings))
         context.note(*(f"baseline: {note}" for note in of_baseline.provenance))
     found = compare_records(
-        before, after, before_device=baseline_device, after_device=device, steps=steps
+        list(before.values()),
+        list(after.values()),
+        before_device=baseline_device,
+        after_device=device,
+        steps=steps,
     )
     context.warn(*notes_of(found))
-    context.note(RUN_TO_RUN)
+    if found.unit == "step":
+        context.note(RUN_TO_RUN)
+    gate = None if fail_over is None else gate_of(found, fail_over)
     answer: fields.Returned = {
         "status": "ok",
         "mode": request.mode,
         "schema_version": SCHEMA_VERSION,
         "profile_dir": request.profile,
-        "baseline_dir": baseline,
+        "baseline_dir": baseline[0],
         "notes": context.notes,
-        **fields_of(found, top),
+        **fields_of(found, top, list(before), list(after)),
+        "gate": gate_row(gate, why_not_of(found)) if gate else None,
     }
     # Cut texts, because a record can have texts of any length.
     cut_texts(answer)
     return answer
 
 
-def read_record(profile: str, host: str | None, device: str, context: Context) -> Record:
+def read_records(
+    profiles: Sequence[str], host: str | None, device: str, context: Context
+) -> dict[str, Record]:
+    """Return the records of one side by profile; a capture that is given twice counts once."""
+    records: dict[str, Record] = {}
+    places: set[tuple[str, str | None]] = set()
+    for profile in profiles:
+        of_profile = context.with_own_notes()
+        place, record = read_record(profile, host, device, of_profile)
+        context.warn(*of_profile.warnings)
+        context.note(*of_profile.provenance)
+        key = os.path.realpath(place.path), place.host
+        if key in places:
+            context.warn(f"{profile} was given twice and counts once")
+            continue
+        places.add(key)
+        records[profile] = record
+    return records
+
+
+def read_record(
+    profile: str, host: str | None, device: str, context: Context
+) -> tuple[Place, Record]:
     """Return the record from the first file that can be read and has the device."""
     candidates = Candidates(find_captures(profile, context), host, context)
     for place in candidates.places:
         with candidates.attempt(place):
-            return record_at(place, device, context)
+            return place, record_at(place, device, context)
     raise candidates.no_answer()
 
 
 def notes_of(found: comparison.Comparison) -> Iterator[str]:
-    before, after, noise = found.before.device, found.after.device, found.noise
-    for what, sides in (
-        ("device", (before.name, after.name)),
-        ("device_type", (before.device_type, after.device_type)),
-        ("clock", (before.clock, after.clock)),
-        ("program", (before.program, after.program)),
-        ("number of steps", (noise.n_before, noise.n_after)),
-    ):
-        if sides[0] != sides[1]:
-            yield f"{what} differs: {sides[0]} before, {sides[1]} after"
-    if noise.too_few_steps:
+    noise, unit = found.noise, found.unit
+    yield from notes_on_devices(found)
+    if unit == "step" and noise.n_before != noise.n_after:
+        yield f"number of steps differs: {noise.n_before} before, {noise.n_after} after"
+    if noise.too_few_samples:
         yield (
-            f"{noise.n_before} + {noise.n_after} steps are too few to tell a difference from"
+            f"{noise.n_before} + {noise.n_after} {unit}s are too few to tell a difference from"
             " noise; use at least 4 + 4"
         )
     unmatched = unmatched_row(found.lines)
@@ -116,17 +148,47 @@ def notes_of(found: comparison.Comparison) -> Iterator[str]:
         )
 
 
-def fields_of(found: comparison.Comparison, top: int) -> fields.Fields:
-    before, after = found.before.device, found.after.device
+def notes_on_devices(found: comparison.Comparison) -> Iterator[str]:
+    """Yield how the devices differ, between the sides and among the captures of a side."""
+    sides = {"before": found.before.runs, "after": found.after.runs}
+    for what, attribute in (
+        ("device", "name"),
+        ("device_type", "device_type"),
+        ("clock", "clock"),
+        ("program", "program"),
+    ):
+        values = {
+            side: list(dict.fromkeys(str(getattr(run.device, attribute)) for run in runs))
+            for side, runs in sides.items()
+        }
+        for side, of_side in values.items():
+            if len(of_side) > 1:
+                yield f"captures {side} differ in their {what}: {', '.join(of_side)}"
+        if set(values["before"]) != set(values["after"]):
+            before, after = (", ".join(of_side) for of_side in values.values())
+            yield f"{what} differs: {before} before, {after} after"
+
+
+def fields_of(
+    found: comparison.Comparison,
+    top: int,
+    before_dirs: Sequence[str],
+    after_dirs: Sequence[str],
+) -> fields.Fields:
+    before, after = found.before.first.device, found.after.first.device
     step = found.totals["step_duration"].before.mean
     omitted = found.lines[top:]
     return {
-        "before": side_row(found.before),
-        "after": side_row(found.after),
+        "before": side_row(found.before, before_dirs),
+        "after": side_row(found.after, after_dirs),
         "same_device_type": before.device_type == after.device_type,
-        "same_program": before.program == after.program,
+        "same_program": found.program.same if has_programs(found) else same_texts(found),
+        "program_changes": {
+            "same_program": found.program.same,
+            "rows": [program_row(row) for row in found.program.rows],
+        },
         "noise": noise_row(found),
-        "totals": {name: change_row(change) for name, change in found.totals.items()},
+        "totals": totals_row(found),
         "by_file": [file_row(row) for row in found.files],
         "unmatched": unmatched_row(found.lines),
         "by_match": {
@@ -143,7 +205,22 @@ def fields_of(found: comparison.Comparison, top: int) -> fields.Fields:
     }
 
 
-def side_row(run: Run) -> fields.Side:
+def has_programs(found: comparison.Comparison) -> bool:
+    return all(run.device.hlo for run in (*found.before.runs, *found.after.runs))
+
+
+def program_row(row: ProgramChange) -> fields.ProgramChange:
+    return {"what": row.what, "name": row.name, "before": row.before, "after": row.after}
+
+
+def same_texts(found: comparison.Comparison) -> bool:
+    """Return True if all captures ran ops of the same HLO texts."""
+    runs = [*found.before.runs, *found.after.runs]
+    return len({run.device.program for run in runs}) == 1
+
+
+def side_row(side: Side, profiles: Sequence[str]) -> fields.Side:
+    run = side.first
     return {
         "xplane_file": run.record.xplane_file,
         "host": run.record.host,
@@ -156,6 +233,16 @@ def side_row(run: Run) -> fields.Side:
             {"index": step.number, "name": step.name, "duration_ps": step.duration}
             for step in run.steps
         ],
+        "n_captures": len(side.runs),
+        "captures": [
+            {
+                "profile_dir": profile,
+                "xplane_file": of_capture.record.xplane_file,
+                "n_steps": len(of_capture.steps),
+                "step_duration_ps": mean_step(of_capture),
+            }
+            for profile, of_capture in zip(profiles, side.runs, strict=True)
+        ],
     }
 
 
@@ -163,7 +250,8 @@ def noise_row(found: comparison.Comparison) -> fields.Noise:
     noise = found.noise
     return {
         "method": "permutation_max",
-        "covers": "step_to_step",
+        "noise_unit": found.unit,
+        "covers": "step_to_step" if found.unit == "step" else "run_to_run",
         "alpha": float(ALPHA),
         "n_before": noise.n_before,
         "n_after": noise.n_after,
@@ -171,7 +259,49 @@ def noise_row(found: comparison.Comparison) -> fields.Noise:
         "n_assignments": noise.n_assignments,
         "exact": noise.exact,
         "min_p_value": rounded(noise.min_p_value, 6),
-        "why_not": "too_few_steps" if noise.too_few_steps else None,
+        "run_to_run_pct": {"before": found.before.run_to_run, "after": found.after.run_to_run},
+        "why_not": why_not_of(found),
+    }
+
+
+def why_not_of(found: comparison.Comparison) -> fields.WhyNoTest | None:
+    if not found.noise.too_few_samples:
+        return None
+    return "too_few_steps" if found.unit == "step" else "too_few_captures"
+
+
+def gate_row(gate: Gate, why_not: str | None) -> fields.Gate:
+    return {
+        "fail_over_pct": gate.limit,
+        "passed": gate.passed,
+        "failed_by": list(gate.failed_by),
+        "says": "passed" if gate.passed else f"failed: {reason_of(gate, why_not)}",
+    }
+
+
+def reason_of(gate: Gate, why_not: str | None) -> str:
+    if not gate.failed_by:
+        return f"nothing can be significant ({why_not}); 4 + 4 would do"
+    slower = [
+        f"{name} is {100 * change.delta / change.before.mean:.1f} % slower"
+        for name, change in gate.failed_by.items()
+    ]
+    return f"{' and '.join(slower)}; the limit is {gate.limit:g} %"
+
+
+def totals_row(found: comparison.Comparison) -> fields.CompareTotals:
+    rows = {name: change_row(change) for name, change in found.totals.items()}
+    return {
+        "step_duration": rows["step_duration"],
+        "period": change_row(found.period) if found.period else None,
+        "busy": rows["busy"],
+        "idle": rows["idle"],
+        "compute": rows["compute"],
+        "data_move": rows["data_move"],
+        "comm": rows["comm"],
+        "other": rows["other"],
+        "overlap": rows["overlap"],
+        "wait": rows["wait"],
     }
 
 
@@ -182,8 +312,8 @@ def change_row(change: comparison.Change) -> fields.Total:
         "after_ps": after.mean,
         "delta_ps": change.delta,
         "delta_pct": percent(change.delta, before.mean),
-        "before_range_ps": [min(before.steps), max(before.steps)],
-        "after_range_ps": [min(after.steps), max(after.steps)],
+        "before_range_ps": [min(before.samples), max(before.samples)],
+        "after_range_ps": [min(after.samples), max(after.samples)],
         "p_value": None if change.p_value is None else rounded(change.p_value, 6),
         "significant": change.is_significant,
     }

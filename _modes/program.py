@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from _analysis.collective_plans import planned_collectives
+from _analysis.program_digest import donated_bytes, opcodes_outside_fusions
 from _analysis.report import program_id_of
 from _analysis.rows import declared_row
 from _analysis.xla_flags import flag_findings, read_flags
@@ -56,7 +55,7 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
             ran.setdefault(op.instruction, []).append(executions)
     planned = planned_collectives(found, step, program_id)
     instructions = list(found.instructions())
-    opcodes = count_opcodes(instructions)
+    opcodes = opcodes_outside_fusions(instructions)
     parameters = read_parameters(found)
     ranked = None if parameters is None else sorted(parameters, key=rank_of)
     return {
@@ -72,19 +71,10 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
         "retries": retry_rows(instructions, ran),
         "parameters": None if ranked is None else parameter_rows(ranked[:top], found.n_devices),
         "tail": None if ranked is None else tail_row(ranked[top:]),
-        "aliased_bytes": None if ranked is None else aliased_bytes(ranked),
+        "aliased_bytes": None if ranked is None else donated_bytes(ranked),
         "donated_unused_bytes": None if ranked is None else donated_unused_bytes(ranked),
         "flags": None if given is None else flags_row(given, planned),
     }
-
-
-def count_opcodes(instructions: Sequence[Instruction]) -> Counter[str]:
-    """Count the instructions outside of fusions by opcode."""
-    fusions = [instruction for instruction in instructions if instruction.opcode == "fusion"]
-    fused = {called for fusion in fusions for called in fusion.called}
-    return Counter(
-        instruction.opcode for instruction in instructions if instruction.computation not in fused
-    )
 
 
 def collective_rows(planned: Sequence[Planned]) -> list[ProgramCollective]:
@@ -193,10 +183,6 @@ def tail_row(omitted: Sequence[Parameter]) -> ParametersTail:
         "n_parameters_omitted": len(omitted),
         "bytes": sum_if_known((1, bytes_of(parameter)) for parameter in omitted),
     }
-
-
-def aliased_bytes(parameters: Iterable[Parameter]) -> int | None:
-    return hbm_bytes(parameter for parameter in parameters if parameter.is_aliased)
 
 
 def donated_unused_bytes(parameters: Iterable[Parameter]) -> int | None:

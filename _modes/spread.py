@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from fractions import Fraction
 from functools import lru_cache, partial
 
@@ -45,13 +46,14 @@ def spread(
     top: int = 50,
 ) -> fields.Returned:
     request = context.request
-    places = of_host(find_captures(request.profile, context), request.host)
+    places = of_host(captures_of(request.profiles, context), request.host)
+    n_named = Counter(os.path.basename(place.path) for place in places)
     # Two devices of each cohort are read again for their lines, but standard input can be read only
     # once.
     load_again = lru_cache(maxsize=2)(partial(load, context))
     n_bytes = sum(size_of(place, context) for place in places)
     found = spread_of_records(
-        {os.path.basename(place.path): partial(load_again, place) for place in places},
+        {name_in(place, n_named): partial(load_again, place) for place in places},
         device=request.device,
         steps=steps,
         on_each=partial(work_on, context=context, n_bytes=n_bytes),
@@ -71,6 +73,28 @@ def spread(
     # Records can have long texts, because the program that wrote a record may not have cut texts.
     cut_texts(answer)
     return answer
+
+
+def captures_of(profiles: Sequence[str], context: Context) -> dict[str, str]:
+    """Return the captures of all profiles by host, as if they were in one folder."""
+    captures: dict[str, str] = {}
+    seen: set[str] = set()
+    for profile in profiles:
+        for host, path in find_captures(profile, context).items():
+            real = os.path.realpath(path)
+            if real in seen:
+                context.note(f"{path} was given twice and counts once")
+                continue
+            seen.add(real)
+            # Files of equal names are of different hosts, or the answer is duplicate_host.
+            captures[path if host in captures else host] = path
+    return captures
+
+
+def name_in(place: Place, n_named: Counter[str]) -> str:
+    """Return the file's name, or its path if several files have this name."""
+    name = os.path.basename(place.path)
+    return place.path if n_named[name] > 1 else name
 
 
 def load(context: Context, place: Place) -> Sequence[Record | NoAnswer]:

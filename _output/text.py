@@ -88,6 +88,8 @@ class Page:
             yield both if view.shows_all or self.characters.width(both) <= self.width else command
         for line in self.joined(dict.fromkeys(fields["notes"])):
             yield from self.wrapped(line, "- ")
+        if fields.get("gate"):
+            yield from ("", f"gate: {self.seen(fields['gate']['says'])}")
 
     def joined(self, notes: Iterable[str]) -> list[str]:
         """Put short notes on one line."""

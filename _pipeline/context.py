@@ -50,6 +50,12 @@ class Request(NamedTuple):
     in_memory: Mapping[str, bytes | Mapping[str, Any]] = {}
     # Number of processes to use at most, or None to decide by the number of cores.
     processes: int | None = None
+    # Further captures, in modes that take several.
+    more_profiles: Sequence[str] = ()
+
+    @property
+    def profiles(self) -> list[str]:
+        return [self.profile, *self.more_profiles]
 
     def bytes_of(self, path: str) -> bytes | None:
         """Return the content of a trace that is in memory, or None if `path` is a file."""

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 class Admitted:
     """The events of a window, and the number of events that were left out."""
 
-    def __init__(self, window: tuple[int, int], n_aggregated: int) -> None:
+    def __init__(self, window: tuple[int, int]) -> None:
         self.window = window
         self.pieces: list[Piece] = []
         self.n_unresolved = 0
         self.n_negative = 0
         # Aggregated events have no start time, so they count for every window of the line.
-        self.n_aggregated = n_aggregated
+        self.n_aggregated = 0
 
     @property
     def n_dropped(self) -> int:
@@ -82,8 +82,7 @@ def read_events(device: Device, picked: StepEvent | None) -> Admitted:
 def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
     """Read the device's lines once, and return the events of each window. Windows must be sorted by
     start."""
-    n_aggregated = sum(line.n_aggregated for line in device.lines)
-    admitted = [Admitted(window, n_aggregated) for window in windows]
+    admitted = [Admitted(window) for window in windows]
     starts = [start for start, _ in windows]
     # For each window, the latest end of the window and all earlier windows.
     reach = list(accumulate((end for _, end in windows), max))
@@ -95,4 +94,8 @@ def admit(device: Device, windows: Sequence[tuple[int, int]]) -> list[Admitted]:
             spans = [(start - shift, end - shift) for start, end in windows[first:last]]
             for within, of_window in zip(events.among(spans), admitted[first:last], strict=True):
                 of_window.add(within, shift, device)
+    # Asked for last, since this reads a line that was not read before.
+    n_aggregated = sum(line.n_aggregated for line in device.lines)
+    for of_window in admitted:
+        of_window.n_aggregated = n_aggregated
     return admitted

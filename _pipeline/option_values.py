@@ -52,6 +52,14 @@ def count(text: str) -> int:
     return int(number)
 
 
+def limit(text: str) -> float:
+    """Parse a percentage from 0."""
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise ValueError
+    return number
+
+
 def positive(text: str) -> float:
     number = float(text)
     if not 0 < number < math.inf:
@@ -100,6 +108,7 @@ TO_COST = converter(
 )
 TO_COUNT = converter(count, "a whole number from 0 that fits into 63 bits, such as 6e12")
 TO_POSITIVE = converter(positive, "a finite number above 0")
+TO_LIMIT = converter(limit, "a finite number from 0, in percent")
 TO_WHOLE = converter(whole, "a whole number above 0, such as 1e6")
 
 
@@ -122,6 +131,13 @@ def refusal_of_argument(
         return message + suggestion(choice[2], names)
     # argparse writes "argument --top: must be a whole number".
     return re.sub(r"\Aargument (\S+): must", r"\1 must", message)
+
+
+def wrong_words(words: Sequence[str], mode: str) -> list[str]:
+    """Return the words after the first PROFILE that are no PROFILE of the mode."""
+    return [
+        word for word in words if mode not in OF_CAPTURES or (word.startswith("-") and word != "-")
+    ]
 
 
 def unknown_argument(word: str, options: Collection[str]) -> str:
@@ -183,9 +199,11 @@ PEAK_ARGUMENTS: dict[str, Json] = {
 # WRITING are examples of names.
 WRITING = {"page": "step.html", "export": "step.db"}
 WITHOUT_TEXT = ("record", *WRITING)
+# These modes take several PROFILEs.
+OF_CAPTURES = ("compare", "spread")
 
 
-def contradictions_in(mode: str, given: Json) -> Iterator[str]:
+def contradictions_in(mode: str, given: Json, more: Sequence[str]) -> Iterator[str]:
     """Yield a message for each rule that the combination of options breaks."""
     if "step" in given and "step_id" in given:
         yield "--step and --step-id exclude each other: give only one"
@@ -197,8 +215,8 @@ def contradictions_in(mode: str, given: Json) -> Iterator[str]:
         yield "--out must be a file, got '-'; stdout is used for the JSON answer"
     if is_trace(given.get("out", "")):
         yield f"--out {given['out']} would overwrite a trace; give a name such as {WRITING[mode]}"
-    if given["profile"] == given.get("baseline") == "-":
-        yield "PROFILE and --baseline are both -, but there is only one stdin; give a file for one"
+    if [given["profile"], *more, *given.get("baseline", ())].count("-") > 1:
+        yield "- is given twice, but there is only one stdin; give a file for one"
     if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
         yield "--model-flops, --flops-per-token and --params exclude each other: give only one"
     per_token = {"flops_per_token", "params"} & given.keys()

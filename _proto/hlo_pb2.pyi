@@ -107,6 +107,12 @@ class FileLocation(_message.Message):
     line: int
     def __init__(self, file_name_id: _Optional[int] = ..., line: _Optional[int] = ..., column: _Optional[int] = ...) -> None: ...
 
+class FrontendAttributes(_message.Message):
+    __slots__ = ["map"]
+    MAP_FIELD_NUMBER: _ClassVar[int]
+    map: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, map: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class HeapSimulatorTrace(_message.Message):
     __slots__ = ["events"]
     class Event(_message.Message):
@@ -139,13 +145,16 @@ class HloComputation(_message.Message):
     def __init__(self, name: _Optional[str] = ..., instructions: _Optional[_Iterable[_Union[HloInstruction, _Mapping]]] = ..., id: _Optional[int] = ..., root_id: _Optional[int] = ..., execution_thread: _Optional[str] = ...) -> None: ...
 
 class HloInstruction(_message.Message):
-    __slots__ = ["async_execution_thread", "backend_config", "called_computation_ids", "collective_device_list", "comparison_direction", "custom_call_target", "id", "iota_collective_device_list", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "parameter_number", "precision_config", "replica_groups", "shape", "source_target_pairs", "tuple_index"]
+    __slots__ = ["async_execution_thread", "backend_config", "called_computation_ids", "channel_id", "collective_device_list", "comparison_direction", "control_predecessor_ids", "custom_call_target", "frontend_attributes", "id", "iota_collective_device_list", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "original_value", "parameter_number", "precision_config", "replica_groups", "shape", "source_target_pairs", "statistics_viz", "tuple_index"]
     ASYNC_EXECUTION_THREAD_FIELD_NUMBER: _ClassVar[int]
     BACKEND_CONFIG_FIELD_NUMBER: _ClassVar[int]
     CALLED_COMPUTATION_IDS_FIELD_NUMBER: _ClassVar[int]
+    CHANNEL_ID_FIELD_NUMBER: _ClassVar[int]
     COLLECTIVE_DEVICE_LIST_FIELD_NUMBER: _ClassVar[int]
     COMPARISON_DIRECTION_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_PREDECESSOR_IDS_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_CALL_TARGET_FIELD_NUMBER: _ClassVar[int]
+    FRONTEND_ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     IOTA_COLLECTIVE_DEVICE_LIST_FIELD_NUMBER: _ClassVar[int]
     MESH_AXES_REPLICA_GROUP_LIST_FIELD_NUMBER: _ClassVar[int]
@@ -153,18 +162,23 @@ class HloInstruction(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     OPCODE_FIELD_NUMBER: _ClassVar[int]
     OPERAND_IDS_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_VALUE_FIELD_NUMBER: _ClassVar[int]
     PARAMETER_NUMBER_FIELD_NUMBER: _ClassVar[int]
     PRECISION_CONFIG_FIELD_NUMBER: _ClassVar[int]
     REPLICA_GROUPS_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TARGET_PAIRS_FIELD_NUMBER: _ClassVar[int]
+    STATISTICS_VIZ_FIELD_NUMBER: _ClassVar[int]
     TUPLE_INDEX_FIELD_NUMBER: _ClassVar[int]
     async_execution_thread: str
     backend_config: bytes
     called_computation_ids: _containers.RepeatedScalarFieldContainer[int]
+    channel_id: int
     collective_device_list: bytes
     comparison_direction: bytes
+    control_predecessor_ids: _containers.RepeatedScalarFieldContainer[int]
     custom_call_target: bytes
+    frontend_attributes: FrontendAttributes
     id: int
     iota_collective_device_list: bytes
     mesh_axes_replica_group_list: bytes
@@ -172,13 +186,15 @@ class HloInstruction(_message.Message):
     name: str
     opcode: str
     operand_ids: _containers.RepeatedScalarFieldContainer[int]
+    original_value: bytes
     parameter_number: int
     precision_config: bytes
     replica_groups: _containers.RepeatedScalarFieldContainer[bytes]
     shape: bytes
     source_target_pairs: _containers.RepeatedScalarFieldContainer[bytes]
+    statistics_viz: bytes
     tuple_index: int
-    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., parameter_number: _Optional[int] = ..., tuple_index: _Optional[int] = ..., custom_call_target: _Optional[bytes] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., comparison_direction: _Optional[bytes] = ..., async_execution_thread: _Optional[str] = ..., collective_device_list: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., parameter_number: _Optional[int] = ..., tuple_index: _Optional[int] = ..., channel_id: _Optional[int] = ..., custom_call_target: _Optional[bytes] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., control_predecessor_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., comparison_direction: _Optional[bytes] = ..., frontend_attributes: _Optional[_Union[FrontendAttributes, _Mapping]] = ..., async_execution_thread: _Optional[str] = ..., statistics_viz: _Optional[bytes] = ..., collective_device_list: _Optional[bytes] = ..., original_value: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
 
 class HloModule(_message.Message):
     __slots__ = ["buffer_donor", "computations", "device_assignment", "entry_computation_id", "input_output_alias", "spmd_parameters_shardings", "stack_frame_index"]

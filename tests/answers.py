@@ -22,7 +22,7 @@ from _pipeline import load
 from _proto import errors
 from tests.builders import hlo_proto, records, xspace
 from tests.builders.allocator import SIZES, allocator, with_host
-from tests.builders.xspace import Space, StatValue, encode, op, tpu_plane, trace
+from tests.builders.xspace import Space, StatValue, bytes_field, encode, op, tpu_plane, trace
 from tests.harness import (
     AFTER,
     ALL_MODES,
@@ -357,15 +357,43 @@ def idle_hosts() -> list[Json]:
     return [answer(encode(Space(list(pair))), "idle") for pair in planes]
 
 
+def odd_program(code: str = "") -> bytes:
+    """Return a trace with a program of unknown shapes, shardings and VMEM."""
+    parts = [
+        hlo_proto.op("x", "parameter", tf_op="x", extra=bytes_field(3, b"\xff")),
+        hlo_proto.op("gather", "all-gather", "x"),
+        hlo_proto.op(
+            "kernel",
+            "custom-call",
+            "gather",
+            target="tpu_custom_call",
+            config=json.dumps({"custom_call_config": {"body": code}}).encode(),
+        ),
+    ]
+    parts[0].instruction.shape = parts[1].instruction.shape = None
+    program = hlo_proto.hlo_proto({"main": parts}, extra=hlo_proto.aliases((0, ())))
+    plane = tpu_plane([op("gather", "all-gather", 0, 10, program_id=7)], [("0", 0, 20)])
+    return encode(Space([plane, hlo_proto.metadata_plane({7: ("f", program)})]))
+
+
 def captures() -> list[Json]:
     """Return answers about several captures."""
-    found = [answer(AFTER, "compare", "--baseline", str(BEFORE))]
+    odd = odd_program()
+    found = [
+        answer(AFTER, "compare", "--baseline", str(BEFORE), "--fail-over=1"),
+        answer(AFTER, "compare", str(BEFORE), "--baseline", str(BEFORE)),
+        answer(odd, "record"),
+        answer(odd, "compare", "--baseline", str(DEMO)),
+    ]
     with tempfile.TemporaryDirectory() as folder:
         nameless = Path(folder) / "nameless.xplane.pb"
         nameless.write_bytes(unnamed_steps())
         instant = Path(folder) / "instant.xplane.pb"
         instant.write_bytes(trace([op("f", "loop fusion", 5, 0)]))
         found.append(answer(AFTER, "compare", "--baseline", str(instant)))
+        other_code = Path(folder) / "other_code.xplane.pb"
+        other_code.write_bytes(odd_program("other"))
+        found.append(answer(odd, "compare", "--baseline", str(other_code)))
         found.append(answer(AFTER, "compare", "--baseline", str(nameless)))
         found.append(answer(nameless, "compare", "--baseline", str(BEFORE)))
         names = [(host, f"/device:TPU:{number}") for host in "ab" for number in range(2)]
@@ -431,7 +459,7 @@ def refusals() -> list[Outcome]:
     with tempfile.TemporaryDirectory() as folder:
         found.append(run(folder, "summary"))
         (Path(folder) / "empty.json").touch()
-        found.append(run(AFTER, "compare", "--baseline", f"{folder}/empty.json"))
+        found.append(run(AFTER, "compare", "--baseline", f"{folder}/empty.json", "--fail-over=1"))
         Path(folder, "empty.json").unlink()
         for made in (BEFORE, AFTER):
             shutil.copy(made, folder)

@@ -3,7 +3,17 @@
 from typing import Literal, TypedDict
 
 from .common import AbsentAnswer, Lead, OkAnswer
-from .units import Clock, Count, Executions, Fraction, Kind, Percent, Picoseconds
+from .record import CollectiveFact, KernelFact, ParameterFact
+from .units import (
+    Clock,
+    Count,
+    Executions,
+    Fraction,
+    Kind,
+    NoiseUnit,
+    Percent,
+    Picoseconds,
+)
 
 MatchedBy = Literal[
     "same_ops",
@@ -18,6 +28,22 @@ MatchedBy = Literal[
 ]
 
 
+WhyNoTest = Literal["too_few_steps", "too_few_captures"]
+
+
+ProgramWhat = Literal[
+    "collective",
+    "kernel",
+    "kernel_code",
+    "parameter",
+    "donation",
+    "memory",
+    "opcode",
+    "fusion",
+    "other",
+]
+
+
 class SideStep(TypedDict):
     """A step that takes part in the comparison."""
 
@@ -29,8 +55,21 @@ class SideStep(TypedDict):
     """Length of the step, as in [record](#record)."""
 
 
+class Capture(TypedDict):
+    """A capture of one side."""
+
+    profile_dir: str
+    """The capture as given on the command line."""
+    xplane_file: str
+    """Name of the trace file."""
+    n_steps: Count
+    """Steps that are compared."""
+    step_duration_ps: Picoseconds
+    """Mean length of these steps."""
+
+
 class Side(TypedDict):
-    """Trace and steps of one side of the comparison."""
+    """Captures of one side; all fields but the last two are about the first capture."""
 
     xplane_file: str
     """Name of the trace file."""
@@ -48,34 +87,77 @@ class Side(TypedDict):
     """Number of steps that are compared."""
     steps: list[SideStep]
     """Steps of the side that are compared."""
+    n_captures: Count
+    """Captures of this side."""
+    captures: list[Capture]
+    """All captures of this side, as given."""
+
+
+class RunToRun(TypedDict):
+    """The range of the captures' mean step durations, in percent of their lower median."""
+
+    before: Percent | None
+    """Range before; null with one capture."""
+    after: Percent | None
+    """Range after; null with one capture."""
+
+
+class ProgramChange(TypedDict):
+    """A fact about the compiled program that differs, as in `programs` of [record](#record)."""
+
+    what: ProgramWhat
+    """The kind of fact; `other`: only the fingerprints show the difference."""
+    name: str | None
+    """Collective, kernel, parameter or opcode; null for other kinds."""
+    before: CollectiveFact | KernelFact | ParameterFact | str | int | None
+    """The fact before; null if the program lacked it."""
+    after: CollectiveFact | KernelFact | ParameterFact | str | int | None
+    """The fact after; null if the program lacks it."""
+
+
+class ProgramChanges(TypedDict):
+    """The changes of the compiled program."""
+
+    same_program: bool | None
+    """True if the fingerprints of all captures are equal: the change did not reach the device. Null
+    if a record lacks its program, or if only the code of kernels differs, which includes source
+    lines."""
+    rows: list[ProgramChange]
+    """The facts that differ between the first captures, by kind in the order of `what`, the largest
+    change first. Empty if nothing is known."""
 
 
 class Noise(TypedDict):
     """Method and sample size of the p-values."""
 
     method: Literal["permutation_max"]
-    """How p-values are computed. `permutation_max`: the share of all assignments of steps to the
+    """How p-values are computed. `permutation_max`: the share of all assignments of samples to the
     two sides in which some row differs at least as much."""
-    covers: Literal["step_to_step"]
-    """Variation that p-values cover: from step to step, not from run to run."""
+    noise_unit: NoiseUnit
+    """The samples: `step` if each side has one capture, else `capture`, which counts with the mean
+    of its steps."""
+    covers: Literal["step_to_step", "run_to_run"]
+    """Variation that p-values cover: from step to step within a capture, or from run to run."""
     alpha: Fraction
-    """Chance of at least one false `significant` among all rows if only steps vary. The chance of a
-    false `significant` is equal for all files together, and for all totals together."""
+    """Chance of at least one false `significant` among all rows if only samples vary. The chance of
+    a false `significant` is equal for all files together, and for all totals together."""
     n_before: Count
-    """Number of steps before."""
+    """Number of samples before."""
     n_after: Count
-    """Number of steps after."""
+    """Number of samples after."""
     n_tested: Count
     """Number of rows with at least 0.1 % of the time; smaller rows are not tested."""
     n_assignments: Count
-    """Number of examined assignments of steps to the two sides."""
+    """Number of examined assignments of samples to the two sides."""
     exact: bool
     """True if all assignments were examined; otherwise 5000 were drawn, always the same 5000."""
     min_p_value: Fraction
-    """Smallest p-value that this number of steps can give."""
-    why_not: Literal["too_few_steps"] | None
-    """Reason why no row is tested. `too_few_steps`: no difference can be significant and no p-value
-    is given; 4 + 4 steps are enough."""
+    """Smallest p-value that this number of samples can give."""
+    run_to_run_pct: RunToRun
+    """How much captures of the same side differ."""
+    why_not: WhyNoTest | None
+    """Reason why no row is tested. `too_few_steps`, `too_few_captures`: no difference can be
+    significant and no p-value is given; 4 + 4 are enough."""
 
 
 class Delta(TypedDict):
@@ -91,7 +173,7 @@ class Tested(TypedDict):
     delta_pct: Percent | None
     """`delta_ps` in percent of `before_ps`."""
     p_value: Fraction | None
-    """Chance of an equal or larger difference if only steps vary; null for a row that was not
+    """Chance of an equal or larger difference if only samples vary; null for a row that was not
     tested."""
     significant: bool | None
     """True if `p_value` is at most `alpha`."""
@@ -99,13 +181,54 @@ class Tested(TypedDict):
 
 class Ranges(TypedDict):
     before_range_ps: list[Picoseconds]
-    """Shortest and longest time of a step before. Example: `[1092672370, 1107167451]`"""
+    """Shortest and longest time of a sample before. Example: `[1092672370, 1107167451]`"""
     after_range_ps: list[Picoseconds]
-    """Shortest and longest time of a step after."""
+    """Shortest and longest time of a sample after."""
 
 
 class Total(Delta, Tested, Ranges):
     """A part of the step on both sides."""
+
+
+class CompareTotals(TypedDict):
+    """The step and its parts on both sides."""
+
+    step_duration: Total
+    """Length of the step."""
+    period: Total | None
+    """Time from the start of a step to the start of the next, of the steps that have a next one.
+    Its p-value is separate from the other totals. Null if a side does not have it: captures of one
+    step, and records of version 2.0."""
+    busy: Total
+    """Time in which some op runs."""
+    idle: Total
+    """The rest of the step."""
+    compute: Total
+    """Ops of this kind."""
+    data_move: Total
+    """Ops of this kind."""
+    comm: Total
+    """Ops of this kind."""
+    other: Total
+    """Ops of this kind."""
+    overlap: Total
+    """`busy` less the four kinds, with rounding errors."""
+    wait: Total
+    """As `wait_ps` of [record](#record)."""
+
+
+class Gate(TypedDict):
+    """The result of `--fail-over`."""
+
+    fail_over_pct: Percent
+    """The limit as given."""
+    passed: bool
+    """True if exit status is 0: no figure is significantly slower by more than the limit."""
+    failed_by: list[Literal["step_duration", "period"]]
+    """The totals that are slower: exit status 3. Empty and not passed: nothing can be significant,
+    exit status 1."""
+    says: str
+    """The result in words: `passed`, or `failed: …` with the reason."""
 
 
 class FileDelta(Delta, Tested):
@@ -208,14 +331,15 @@ class Fields(TypedDict):
     """The trace and the steps of PROFILE."""
     same_device_type: bool
     """True if both sides have the same type of device."""
-    same_program: bool
-    """True if both sides ran ops with equal HLO texts. HLO texts do not include the inside of
-    fusions."""
+    same_program: bool | None
+    """As in `program_changes` if both sides have programs. Otherwise true if both sides ran ops of
+    equal HLO texts. HLO texts do not include the inside of fusions."""
+    program_changes: ProgramChanges
+    """The changes of the compiled program."""
     noise: Noise
     """Method and sample size of the p-values."""
-    totals: dict[str, Total]
-    """Parts of the step: `step_duration`, `busy`, `idle`, the four kinds, `overlap` (with rounding
-    errors) and `wait`."""
+    totals: CompareTotals
+    """The step and its parts."""
     by_file: list[FileDelta]
     """All source files, the largest change first. Files match even where lines have no counterpart,
     for example in code that was unrolled or rewritten."""
@@ -231,7 +355,9 @@ class Fields(TypedDict):
 
 class Compared(OkAnswer):
     baseline_dir: str
-    """The baseline as given on the command line."""
+    """The first baseline as given on the command line."""
+    gate: Gate | None
+    """The result of `--fail-over`; null without this option."""
 
 
 class Returned(Compared, Fields):
@@ -244,6 +370,9 @@ class Answer(Lead, Returned):
 
 class Absent(AbsentAnswer, total=False):
     """The object that is printed if there is no answer."""
+
+    gate: Gate
+    """The result of `--fail-over`, which fails without an answer."""
 
     side: Literal["baseline"]
     """`baseline` if the baseline could not be read."""

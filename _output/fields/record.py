@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict
 
 from .common import FileAnswer
-from .units import AggKeyKind, Clock, Count, Kind, Picoseconds, StepSource
+from .units import AggKeyKind, Bytes, Clock, Count, Kind, Picoseconds, StepSource
 
 WhyNot = Literal["no_ops", "other_op_count", "other_program", "not_asked"]
 
@@ -56,6 +56,66 @@ class RecordDevice(TypedDict):
     program: str
     """Hash of the HLO texts of all used steps, without branches of conditionals. Devices with equal
     hashes ran equal programs. Example: `d1695dee8bdd240e`"""
+    hlo: Count | None
+    """Place in the list `programs` of the program that takes most time in the used steps; null if
+    the trace does not have it."""
+
+
+class CollectiveFact(TypedDict):
+    """Collectives of a program that run in the same way."""
+
+    n: Count
+    """Instructions."""
+    bytes: Bytes | None
+    """Bytes of their outputs; null if unknown."""
+
+
+class KernelFact(TypedDict):
+    """Kernels of one name."""
+
+    n: Count
+    """Instructions."""
+    vmem_used_bytes: Bytes | None
+    """Scoped VMEM that they use, as a sum; null if unknown."""
+    shapes: list[str]
+    """Shapes of their outputs, at most four."""
+
+
+class ParameterFact(TypedDict):
+    """An array that a program is called with."""
+
+    shape: str | None
+    """Shape on one device; null if unreadable."""
+    sharding: str | None
+    """Sharding as in HLO texts; null without one."""
+    donated: bool
+    """True if an output may take its memory."""
+
+
+class RecordProgram(TypedDict):
+    """A compiled program, as far as `compare` tells changes by it."""
+
+    fingerprint: str
+    """Hash of the optimized HLO in schedule order: opcodes, shapes and layouts, operands by place,
+    called computations, constants with their values, replica groups, threads, backend
+    configuration, shardings of parameters, aliasing. Names, ids, channels, metadata with source
+    lines and the code of kernels are left out."""
+    collective: dict[str, CollectiveFact]
+    """By opcode and how they run, such as `all-gather async`."""
+    kernel: dict[str, KernelFact]
+    """By name of the kernel."""
+    kernel_code: dict[str, str]
+    """Hash of the code of each kernel, which includes source lines."""
+    parameter: dict[str, ParameterFact]
+    """By path, else by number."""
+    donation: Bytes | None
+    """Bytes of parameters in HBM of which outputs take the memory; null if unknown."""
+    memory: Bytes | None
+    """The peak of the HBM, as in [memory](#memory); null without a buffer assignment."""
+    opcode: dict[str, Count]
+    """Instructions by opcode, without those inside fusions."""
+    fusion: Count
+    """Fusions."""
 
 
 class RecordStep(TypedDict):
@@ -78,6 +138,9 @@ class RecordStep(TypedDict):
     duration_ps: Picoseconds
     """Length of the step: on the device's clock for steps that are used or `not_asked`, on the
     trace's clock for all others."""
+    period_ps: Picoseconds | None
+    """Time on the trace's clock until the next step of its name starts, where numbered steps are
+    one name; null if there is none."""
     busy_ps: Picoseconds | None
     """`busy_duration_ps`, as in every mode of one step. `busy_ps` and the next five fields are null
     if the step is not used."""
@@ -111,6 +174,8 @@ class Answer(FileAnswer):
     …]`"""
     groups: list[RecordGroup]
     """Groups in order of appearance."""
+    programs: list[RecordProgram]
+    """Digests of compiled programs."""
     devices: list[RecordDevice]
     """The TPU planes that have ops."""
     steps: list[RecordStep]

@@ -3,13 +3,15 @@ most."""
 
 from __future__ import annotations
 
-from _output.leads.phrases import Next, at, joined, time
+from _output.leads.phrases import Next, at, joined, short, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from _output.fields.compare import Answer
+    from _output.fields.compare import Answer, Gate, ProgramChanges, Total
+
+FIGURES = {"step_duration": "step", "period": "period"}
 
 
 def headline(answer: Answer) -> str:
@@ -17,15 +19,17 @@ def headline(answer: Answer) -> str:
 
 
 def sentences(answer: Answer) -> Iterator[str]:
-    total = answer["totals"]["step_duration"]
-    delta = total["delta_ps"]
-    if not delta:
-        yield f"The step takes {time(total['after_ps'])}, as before."
+    if answer["gate"]:
+        yield gate_sentence(answer["gate"])
+    yield from program_sentences(answer["program_changes"])
+    total, unit = answer["totals"]["step_duration"], answer["noise"]["noise_unit"]
+    if total["delta_ps"]:
+        yield f"The step is {change(total)}, {noise(total['significant'], unit)}."
     else:
-        share = total["delta_pct"]
-        how = "slower" if delta > 0 else "faster"
-        known = f" ({abs(share):.1f} %)" if share is not None else ""
-        yield f"The step is {time(abs(delta))}{known} {how}, {noise(total['significant'])}."
+        yield f"The step takes {time(total['after_ps'])}, as before."
+    period = answer["totals"]["period"]
+    if period and period["significant"] and not total["significant"]:
+        yield f"A step starts every {time(period['after_ps'])}: the period is {change(period)}."
     rows = [row for row in answer["rows"] if row["significant"] and row["delta_ps"]]
     if rows:
         top = max(rows, key=lambda row: abs(row["delta_ps"]))
@@ -34,10 +38,40 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield f"The largest change is{line}: {sign}{time(abs(top['delta_ps']))}."
 
 
-def noise(significant: bool | None) -> str:
+def gate_sentence(gate: Gate) -> str:
+    if gate["passed"]:
+        return "The gate passes."
+    if not gate["failed_by"]:
+        return "The gate fails, because nothing can be significant."
+    failed = " and the ".join(FIGURES[name] for name in gate["failed_by"])
+    return f"The gate fails: the {failed} got slower by more than {gate['fail_over_pct']:g} %."
+
+
+def program_sentences(found: ProgramChanges) -> Iterator[str]:
+    """Yield what is known if the compiled program is the same, or may be."""
+    if found["same_program"]:
+        yield "The compiled program is the same: no change reached the device."
+    elif found["same_program"] is None and found["rows"]:
+        kernels = [short(row["name"] or "") for row in found["rows"]]
+        more = f" and {len(kernels) - 1} more" if len(kernels) > 1 else ""
+        yield (
+            "The compiled program is the same but for the code, or only the source lines, of"
+            f" kernel {kernels[0]}{more}."
+        )
+
+
+def change(total: Total) -> str:
+    """Return the change of a time that differs: `0.14 ms (0.7 %) slower`."""
+    share = total["delta_pct"]
+    known = f" ({abs(share):.1f} %)" if share is not None else ""
+    how = "slower" if total["delta_ps"] > 0 else "faster"
+    return f"{time(abs(total['delta_ps']))}{known} {how}"
+
+
+def noise(significant: bool | None, unit: str) -> str:
     if significant is None:
-        return "and too few steps were captured to say if that is noise"
-    return "more than noise between steps" if significant else "within the noise between steps"
+        return f"and too few {unit}s were captured to say if that is noise"
+    return f"{'more than' if significant else 'within the'} noise between {unit}s"
 
 
 def next_steps(answer: Answer) -> list[Next]:

@@ -33,7 +33,16 @@ PARTS: tuple[Part, ...] = (
         )
         for side in ("before", "after")
     ),
-    Says("The programs differ.", when="!same_program"),
+    Table(
+        "changes of the compiled program",
+        "program_changes.rows",
+        (
+            Column("what", "what", "word"),
+            Column("before", "before", "values", null="-"),
+            Column("after", "after", "values", null="-"),
+            Column("name", "name", null=""),
+        ),
+    ),
     Says("The devices are of different types.", when="!same_device_type"),
     Table(
         "means over the steps, above 0 is slower; significant is more than noise between steps",

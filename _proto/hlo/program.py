@@ -35,7 +35,7 @@ START, UPDATE, DONE = "start", "update", "done"
 _MAX_EXPLAINED_BYTES = 4 << 20
 _SPARSE_CORE = "sparsecore"
 _COST_KEY, _RETRY_KEY = b'"cost_estimate"', b'"retry_count"'
-_KERNEL_TARGET = b"tpu_custom_call"
+KERNEL_TARGET = b"tpu_custom_call"
 # Instructions with these opcodes compute nothing, so their lines do not count as part of a fusion.
 _NOT_FUSED_WORK = frozenset(
     "parameter constant bitcast tuple get-tuple-element broadcast iota".split()
@@ -441,7 +441,7 @@ class Instruction:
     @property
     def is_kernel(self) -> bool:
         """Return whether the instruction runs a custom (Pallas) kernel."""
-        return self.opcode == "custom-call" and self.message.custom_call_target == _KERNEL_TARGET
+        return self.opcode == "custom-call" and self.message.custom_call_target == KERNEL_TARGET
 
     @property
     def on_sparse_core(self) -> bool:

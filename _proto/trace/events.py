@@ -27,6 +27,20 @@ def has_negative(column: array[int]) -> bool:
     return column.typecode == "q" and min(column, default=0) < 0
 
 
+def with_zeros(durations: Sequence[int], places: Iterable[int]) -> list[int]:
+    """Insert zeros so that they get these places in the result."""
+    # Inserting one by one takes 3 % of the time of a record.
+    found: list[int] = []
+    begin = 0
+    for n_before, place in enumerate(places):
+        end = place - n_before
+        found += durations[begin:end]
+        found.append(0)
+        begin = end
+    found += durations[begin:]
+    return found
+
+
 class Events:
     """Events of a line in columns, in the file's order, without aggregated events.
 

@@ -21,7 +21,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from _proto import columns_pb2 as columns
 from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
-from _proto.trace.events import DeviceStats, Events, has_negative
+from _proto.trace.events import DeviceStats, Events, has_negative, with_zeros
 from _proto.trace.source import Source
 from _proto.trace.wire import LENGTH, decode, explain, fields, parse
 
@@ -332,8 +332,8 @@ def _events_in_columns(data: bytes, at: int, device: DeviceStats) -> Events | No
         return None
     # Protobuf omits a duration of 0.
     instants = {sign for sign, shape in shape_of.items() if not shape.has_duration}
-    for i in _indices(signs, instants):
-        durations.insert(i, 0)
+    if instants:
+        durations = with_zeros(durations, _indices(signs, instants))
     events = Events(
         column.metadata_id[:],
         column.offset_ps[:],

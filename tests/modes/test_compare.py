@@ -32,12 +32,27 @@ SOME_STEPS = slice(1, 4)
 
 def compare(before: Json, after: Json, *, top: int = 10**6, **options: Any) -> Json:
     """Return the answer of compare without the names of the captures."""
+    return compare_captures([before], [after], top=top, **options)
+
+
+def compare_captures(
+    before: Sequence[Json], after: Sequence[Json], *, top: int = 10**6, **options: Any
+) -> Json:
+    """Return the answer of compare about several captures of each side."""
     found = comparison.compare_records(
-        record_format.record_of(before), record_format.record_of(after), **options
+        list(map(record_format.record_of, before)),
+        list(map(record_format.record_of, after)),
+        **options,
     )
-    answer = {"notes": list(notes_of(found)), **fields_of(found, top)}
+    names = [[str(i) for i in range(len(captures))] for captures in (before, after)]
+    answer = {"notes": list(notes_of(found)), **fields_of(found, top, *names)}
     printed: Json = json.loads(json.dumps(answer, allow_nan=False))
     return printed
+
+
+def totals_of(answer: Json) -> Json:
+    """Return the totals that all records have."""
+    return {name: total for name, total in answer["totals"].items() if name != "period"}
 
 
 def lines_of(program: Program) -> list[runs.Line]:
@@ -627,7 +642,7 @@ class Noise(unittest.TestCase):
         ):
             with self.subTest(sides=sides):
                 noise = noise_of(*sides)
-                found = noise.n_assignments, noise.min_p_value, noise.too_few_steps
+                found = noise.n_assignments, noise.min_p_value, noise.too_few_samples
                 self.assertEqual(found, (n, least, too_few))
 
     def test_many_steps_are_tested_quickly(self) -> None:
@@ -649,7 +664,7 @@ class Noise(unittest.TestCase):
         noise = answer["noise"]
         self.assertEqual((noise["why_not"], noise["n_tested"]), ("too_few_steps", 0))
         self.assertEqual(noise["min_p_value"], 0.1)
-        for figure in (*answer["rows"], *answer["totals"].values()):
+        for figure in (*answer["rows"], *totals_of(answer).values()):
             self.assertIsNone(figure["significant"])
             self.assertIsNone(figure["p_value"])
         self.assertIn("too few", str(answer["notes"]))
@@ -672,7 +687,7 @@ class Noise(unittest.TestCase):
             steps = rng.sample(run["steps"], 8)
             answer = compare(*(with_steps(run, half) for half in (steps[:4], steps[4:])))
             found["rows"] += any(row["significant"] for row in answer["rows"])
-            found["totals"] += any(total["significant"] for total in answer["totals"].values())
+            found["totals"] += any(total["significant"] for total in totals_of(answer).values())
         # The limit is 5 % plus three standard errors.
         most = n * 0.05 + 3 * (n * 0.05 * 0.95) ** 0.5
         for what, n_found in found.items():
@@ -751,7 +766,7 @@ class Figures(unittest.TestCase):
     def test_record_compared_with_itself_has_no_differences(self) -> None:
         for capture in (self.before, self.after):
             answer = compare(capture, capture)
-            for figure in (*answer["rows"], *answer["totals"].values()):
+            for figure in (*answer["rows"], *totals_of(answer).values()):
                 self.assertEqual((figure["delta_ps"], figure["significant"] or False), (0, False))
                 self.assertEqual(figure["before_range_ps"], figure["after_range_ps"])
             self.assertTrue(answer["same_program"])
@@ -820,7 +835,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(deltas, sorted(deltas, reverse=True))
         self.assertEqual([row["rank"] for row in answer["rows"]], list(range(1, 93)))
         totals = answer["totals"]
-        self.assertEqual(list(totals), TOTALS)
+        self.assertEqual(list(totals_of(answer)), TOTALS)
         for side, capture in (("before", self.before), ("after", self.after)):
             for name, figures in totals_in_steps(capture).items():
                 extremes = [min(figures), max(figures)]
@@ -832,7 +847,8 @@ class Figures(unittest.TestCase):
     def test_rows_and_totals_are_corrected_as_separate_families(self) -> None:
         answer = compare(self.before, self.after)
         tested = [row for row in answer["rows"] if row["p_value"] is not None]
-        noise = {"method": "permutation_max", "covers": "step_to_step", "alpha": 0.05,
+        noise = {"method": "permutation_max", "noise_unit": "step", "covers": "step_to_step",
+                 "alpha": 0.05, "run_to_run_pct": {"before": None, "after": None},
                  "n_before": 5, "n_after": 4, "n_tested": len(tested), "n_assignments": 126,
                  "exact": True, "min_p_value": 0.007937, "why_not": None}  # fmt: skip
         self.assertEqual(answer["noise"], noise)
@@ -1044,7 +1060,10 @@ class Figures(unittest.TestCase):
                     {name: fields[name] for name in step} for fields in capture["steps"][2:4]
                 ],
             }
-            self.assertEqual(answer[side], expected)
+            said = answer[side]
+            [only] = said.pop("captures")
+            self.assertEqual((said.pop("n_captures"), only["n_steps"]), (1, 2))
+            self.assertEqual(said, expected)
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -1138,7 +1157,7 @@ class Reading(unittest.TestCase):
                 data[rng.randrange(len(data))] = rng.choice(b'0123456789-e.,:[]{}"tn \\')
             try:
                 compare_data = record_format.decode(bytes(data))
-                comparison.compare_records(record_format.decode(good), compare_data)
+                comparison.compare_records([record_format.decode(good)], [compare_data])
             except record_format.UnreadableRecord:
                 pass
             except NoAnswer as failure:

@@ -1,0 +1,45 @@
+"""Decide if a change is too slow: the gate of `compare --fail-over`."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Literal
+
+    from _analysis.comparison import Change, Comparison
+
+    Figure = Literal["step_duration", "period"]
+
+
+class Gate(NamedTuple):
+    """The figures that are significantly slower by more than the limit in percent."""
+
+    limit: float
+    failed_by: dict[Figure, Change]
+    # False if too few samples were captured to tell a slower step from noise.
+    is_decided: bool
+
+    @property
+    def passed(self) -> bool:
+        return self.is_decided and not self.failed_by
+
+
+def gate_of(found: Comparison, limit: float) -> Gate:
+    duration = found.totals["step_duration"]
+    # The decimal digits count, since a float differs from them.
+    part = Fraction(str(limit)) / 100
+    return Gate(limit, dict(too_slow(found, part)), duration.is_significant is not None)
+
+
+def too_slow(found: Comparison, part: Fraction) -> Iterator[tuple[Figure, Change]]:
+    figures: tuple[tuple[Figure, Change | None], ...] = (
+        ("step_duration", found.totals["step_duration"]),
+        ("period", found.period),
+    )
+    for name, change in figures:
+        if change and change.is_significant and change.delta > part * change.before.mean:
+            yield name, change

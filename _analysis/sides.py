@@ -1,0 +1,96 @@
+"""Join the captures of one side of a comparison into samples: steps, or means of captures."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from _analysis.record_format import RecordedStep
+from _analysis.recorded_steps import Run, mean, percent, rounded_mean
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from _analysis.record_format import RecordedGroup
+    from _analysis.recorded_steps import Line
+
+    Key = tuple[str, str]
+
+
+class Side(NamedTuple):
+    """The captures of one side, and a run with one step for each sample."""
+
+    runs: list[Run]
+    samples: Run
+
+    @property
+    def first(self) -> Run:
+        return self.runs[0]
+
+    @property
+    def run_to_run(self) -> float | None:
+        """Return the range of the captures' mean steps in percent of their median."""
+        means = sorted(mean_step(run) for run in self.runs)
+        if len(means) == 1:
+            return None
+        return percent(means[-1] - means[0], means[(len(means) - 1) // 2])
+
+
+def sides_of(*sides: list[Run]) -> list[Side]:
+    """Return the sides; a sample is a step if each side has one capture, else a capture."""
+    if all(len(runs) == 1 for runs in sides):
+        return [Side(runs, runs[0]) for runs in sides]
+    return [Side(runs, means_of(runs)) for runs in sides]
+
+
+def mean_step(run: Run) -> int:
+    return mean([step.duration for step in run.steps])
+
+
+def means_of(runs: Sequence[Run]) -> Run:
+    """Return a run in which each step has the means of a capture; groups are joined by key."""
+    lines = [{key_of(line): line for line in run.lines()} for run in runs]
+    groups: dict[Key, RecordedGroup] = {}
+    for of_run in lines:
+        for key, line in of_run.items():
+            groups[key] = joined(groups[key], line.group) if key in groups else line.group
+    record = runs[0].record._replace(groups=list(groups.values()))
+    steps = [
+        mean_of_steps(i, run.steps, [of_run.get(key) for key in groups])
+        for i, (run, of_run) in enumerate(zip(runs, lines, strict=True))
+    ]
+    return Run(record, runs[0].device, steps)
+
+
+def key_of(line: Line) -> Key:
+    return line.kind, line.group.agg_key
+
+
+def joined(first: RecordedGroup, other: RecordedGroup) -> RecordedGroup:
+    """Return a group with the names of both; its stack and texts are those of the first."""
+    if first == other:
+        return first
+    return first._replace(
+        tf_ops=sorted({*first.tf_ops, *other.tf_ops}),
+        signatures=sorted({*first.signatures, *other.signatures}),
+    )
+
+
+def mean_of_steps(
+    number: int, steps: Sequence[RecordedStep], lines: Sequence[Line | None]
+) -> RecordedStep:
+    periods = [step.period for step in steps if step.period is not None]
+    n = len(steps)
+    return RecordedStep(
+        number=number,
+        name=None,
+        used=True,
+        duration=mean([step.duration for step in steps]),
+        busy=mean([step.busy for step in steps]),
+        comm=mean([step.comm for step in steps]),
+        host=mean([step.host for step in steps]),
+        wait=mean([step.wait for step in steps]),
+        durs=[line.mean if line else 0 for line in lines],
+        ns=[sum(line.ns) / n if line else 0 for line in lines],
+        period=rounded_mean(sum(periods), len(periods)) if periods else None,
+    )

@@ -1,0 +1,29 @@
+"""The result of `--fail-over`, and the exit status that it gives the process."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from _output.fields.compare import Gate
+
+PASSED, UNDECIDED, TOO_SLOW = 0, 1, 3
+
+
+def gate_status(fields: Mapping[str, Any]) -> int:
+    """Return the exit status of an answer or of its absence; 0 without a gate."""
+    gate: Gate | None = fields.get("gate")
+    if gate is None or gate["passed"]:
+        return PASSED
+    return TOO_SLOW if gate["failed_by"] else UNDECIDED
+
+
+def gate_without_answer(limit: float, reason: str) -> Gate:
+    return {
+        "fail_over_pct": limit,
+        "passed": False,
+        "failed_by": [],
+        "says": f"failed: no answer ({reason})",
+    }

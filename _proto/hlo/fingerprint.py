@@ -1,0 +1,132 @@
+"""Fingerprint a compiled program: equal for two compilations that gave the same code.
+
+The fingerprint covers the instructions in schedule order with all their fields, also those that
+this package does not read: opcodes, shapes and layouts, constants, replica groups, threads,
+backend configuration. Operands count by their place and called computations by their contents.
+Left out is what differs between compilations of the same code: names, ids, channels, metadata with
+source lines. Kernels hold source lines in their code, so the code has a hash of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from _proto import hlo_pb2 as pb
+from _proto.hlo.parameters import read_parameters
+from _proto.hlo.program import KERNEL_TARGET
+from _proto.hlo.text import base_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from _proto.hlo.program import Computation, Program
+
+_LEFT_OUT = (
+    "name",
+    "metadata",
+    "channel_id",
+    "id",
+    "operand_ids",
+    "control_predecessor_ids",
+    "called_computation_ids",
+    "statistics_viz",
+    "original_value",
+)
+
+
+class Fingerprint(NamedTuple):
+    """The hash of a program without its kernels' code, and the hash of that code by kernel."""
+
+    text: str
+    kernel_code: dict[str, str]
+
+
+def fingerprint_of(program: Program) -> Fingerprint | None:
+    """Return the fingerprint of a program; None if it has no entry or calls itself."""
+    entry = program.computation(program.message.entry_computation_id)
+    if entry is None:
+        return None
+    hashing = _Hashing()
+    try:
+        of_entry = hashing.of_computation(entry)
+    except RecursionError:
+        return None
+    whole = hashing.new(of_entry)
+    for part in (program.message.input_output_alias, program.message.buffer_donor):
+        _add(whole, part)
+    for parameter in read_parameters(program) or ():
+        _add(whole, (parameter.sharding.text if parameter.sharding else None) or "")
+    kernels = {name: _digest(code) for name, code in hashing.kernel_code.items()}
+    return Fingerprint(_digest(whole), dict(sorted(kernels.items())))
+
+
+class _Hashing:
+    """Hashes computations, each one once, and the code of kernels by name."""
+
+    def __init__(self) -> None:
+        try:
+            # `hashlib` loads OpenSSL, which takes 10 ms.
+            from _sha1 import sha1  # type: ignore[import-not-found,unused-ignore]
+        except ImportError:
+            from hashlib import sha1
+        self.new = sha1
+        self.kernel_code: dict[str, Any] = {}
+        self._known: dict[Computation, bytes] = {}
+
+    def of_computation(self, computation: Computation) -> bytes:
+        if computation in self._known:
+            return self._known[computation]
+        message = computation.message
+        place_of = {found.id: i for i, found in enumerate(message.instructions)}
+        places = [place_of.get(message.root_id)]
+        # One copy of all instructions is faster than many.
+        copy = pb.HloComputation(instructions=message.instructions)
+        whole = self.new(message.execution_thread.encode())
+        for instruction in copy.instructions:
+            called_ids = instruction.called_computation_ids
+            places += [-1, len(called_ids), *map(place_of.get, instruction.operand_ids)]
+            for called_id in called_ids:
+                called = computation.program.computation(called_id)
+                if called:
+                    whole.update(self.of_computation(called))
+            self._clear(instruction)
+        _add(whole, str(places))
+        _add(whole, copy.SerializeToString(deterministic=True))
+        digest: bytes = whole.digest()
+        self._known[computation] = digest
+        return digest
+
+    def _clear(self, message: pb.HloInstruction) -> None:
+        """Clear the fields that do not count, and hash the code of a kernel."""
+        if message.custom_call_target == KERNEL_TARGET:
+            message.backend_config, code = _without_code(message.backend_config)
+            name = base_name(message.name.removeprefix("%"))
+            _add(self.kernel_code.setdefault(name, self.new()), code)
+        for name in _LEFT_OUT:
+            message.ClearField(name)
+        if message.HasField("frontend_attributes"):
+            message.frontend_attributes.map[:] = sorted(message.frontend_attributes.map)
+
+
+def _without_code(config: bytes) -> tuple[bytes, str]:
+    """Return a kernel's backend_config without its code, and the code."""
+    try:
+        decoded = json.loads(config)
+        code = decoded["custom_call_config"].pop("body")
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return config, ""
+    return json.dumps(decoded, sort_keys=True).encode(), str(code)
+
+
+def _add(found: Any, part: bytes | str) -> None:
+    """Add a part with its length, so that parts cannot run into each other."""
+    data = part.encode() if isinstance(part, str) else part
+    found.update(b"%d:" % len(data))
+    found.update(data)
+
+
+def _digest(found: Any) -> str:
+    digest: str = found.hexdigest()[:16]
+    return digest

@@ -1,0 +1,328 @@
+"""Test compare with several captures of each side, its periods, and its gate."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import unittest
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tests.builders import records
+from tests.builders.records import Json, Program
+from tests.builders.xspace import Space, encode, op, tpu_plane
+from tests.harness import InFolder, answer, command, run
+from tests.modes.test_compare import compare, compare_captures, mean
+
+PROGRAM: Program = [
+    records.without_stack(number, what, duration)
+    for number, (what, duration) in enumerate(
+        {"copy": 40_000, "bitcast": 30_000, "copy-done": 20_000}.items()
+    )
+]
+
+
+def capture(seed: int, n_steps: int = 3, *, factor: float = 1.0, pause: int | None = 5000) -> Json:
+    """Return a record of a run; its steps vary by 1 %, and it is slower by `factor` as a whole."""
+    program = [
+        records.without_stack(number, part.category, round(part.duration * factor))
+        for number, part in enumerate(PROGRAM)
+    ]
+    made = records.record(program, n_steps, jitter=0.01, seed=seed)
+    for step in made["steps"]:
+        is_last = step["index"] == n_steps - 1
+        if pause is not None:
+            step["period_ps"] = None if is_last else step["duration_ps"] + pause
+    return made
+
+
+def runs_of_one_program(n: int, seed: int) -> list[Json]:
+    """Return captures of the same code; runs differ by 3 %, which is more than their steps do."""
+    rng = random.Random(seed)
+    return [capture(1000 * seed + i, factor=rng.gauss(1, 0.03)) for i in range(n)]
+
+
+def p_value_of(before: Sequence[int], after: Sequence[int]) -> float:
+    """Return the share of all assignments with as large a difference of means."""
+    samples, n = [*before, *after], len(before)
+
+    def difference(chosen: Sequence[int]) -> Fraction:
+        picked = sum(samples[i] for i in chosen)
+        return abs(Fraction(picked, n) - Fraction(sum(samples) - picked, len(samples) - n))
+
+    found = [difference(chosen) for chosen in itertools.combinations(range(len(samples)), n)]
+    reached = sum(other >= found[0] for other in found)
+    return round(reached / len(found), 6)
+
+
+def durations_of(captured: Json) -> list[int]:
+    return [step["duration_ps"] for step in captured["steps"]]
+
+
+class SeveralCaptures(unittest.TestCase):
+    def test_samples_are_the_rounded_means_of_captures(self) -> None:
+        before, after = runs_of_one_program(4, 1), runs_of_one_program(5, 2)
+        said = compare_captures(before, after)
+        total = said["totals"]["step_duration"]
+        for side, captures in (("before", before), ("after", after)):
+            means = [mean(durations_of(captured)) for captured in captures]
+            self.assertEqual(total[f"{side}_ps"], mean(means))
+            self.assertEqual(total[f"{side}_range_ps"], [min(means), max(means)])
+            found = [row["step_duration_ps"] for row in said[side]["captures"]]
+            self.assertEqual((said[side]["n_captures"], found), (len(captures), means))
+            middle = sorted(means)[(len(means) - 1) // 2]
+            spread = round(100 * (max(means) - min(means)) / middle, 3)
+            self.assertEqual(said["noise"]["run_to_run_pct"][side], spread)
+            for row in said["rows"]:
+                [key] = row[f"agg_keys_{side}"]
+                per_capture = [mean_of_group(captured, key) for captured in captures]
+                self.assertEqual(row[f"{side}_ps"], mean(per_capture))
+        self.assertEqual(
+            (said["noise"]["noise_unit"], said["noise"]["n_before"], said["noise"]["n_after"]),
+            ("capture", 4, 5),
+        )
+
+    def test_p_value_counts_all_assignments_of_captures(self) -> None:
+        for sizes in ((4, 4), (3, 5), (2, 5), (1, 20)):
+            for seed in range(4):
+                before, after = (runs_of_one_program(n, 10 * seed + n) for n in sizes)
+                # A single row is a family by itself.
+                for captured in (*before, *after):
+                    captured["groups"] = captured["groups"][:1]
+                    for step in captured["steps"]:
+                        step["durs_ps"], step["ns"] = step["durs_ps"][:1], step["ns"][:1]
+                said = compare_captures(before, after)
+                self.assertIsNone(said["noise"]["why_not"])
+                key = before[0]["groups"][0]["agg_key"]
+                samples = [
+                    [mean_of_group(captured, key) for captured in side] for side in (before, after)
+                ]
+                with self.subTest(sizes=sizes, seed=seed):
+                    if said["noise"]["exact"]:
+                        self.assertEqual(said["rows"][0]["p_value"], p_value_of(*samples))
+                    self.assertEqual(said["noise"]["covers"], "run_to_run")
+
+    def test_too_few_captures_give_no_p_value_whatever_the_number_of_steps(self) -> None:
+        for sizes in ((1, 2), (2, 2), (3, 3), (2, 4), (1, 18)):
+            before, after = (runs_of_one_program(n, n + i) for i, n in enumerate(sizes))
+            said = compare_captures(before, after)
+            with self.subTest(sizes=sizes):
+                self.assertEqual(said["noise"]["why_not"], "too_few_captures")
+                for figure in (*said["rows"], *said["totals"].values()):
+                    self.assertEqual((figure["p_value"], figure["significant"]), (None, None))
+                self.assertIn("captures are too few", str(said["notes"]))
+
+    def test_same_code_is_rarely_slower(self) -> None:
+        """Split captures of the same code at random: at most 5 % of the splits may be significant.
+
+        The steps of one capture are much more alike than captures are.
+        """
+        rng = random.Random(3)
+        n_splits = 300
+        n_found = 0
+        for split in range(n_splits):
+            captures = runs_of_one_program(8, split)
+            rng.shuffle(captures)
+            said = compare_captures(captures[:4], captures[4:])
+            n_found += said["totals"]["step_duration"]["significant"]
+        self.assertLessEqual(n_found, 0.05 * n_splits)
+
+    def test_slower_code_is_found(self) -> None:
+        n_found = 0
+        for seed in range(20):
+            before = runs_of_one_program(5, seed)
+            rng = random.Random(seed + 100)
+            after = [capture(500 + i, factor=rng.gauss(1.12, 0.03)) for i in range(5)]
+            total = compare_captures(before, after)["totals"]["step_duration"]
+            n_found += total["significant"] and total["delta_ps"] > 0
+        self.assertGreaterEqual(n_found, 15)
+
+    def test_group_that_a_capture_lacks_counts_as_zero_there(self) -> None:
+        before = runs_of_one_program(4, 5)
+        lacking = json.loads(json.dumps(before[0]))
+        gone = lacking["groups"].pop()["agg_key"]
+        for step in lacking["steps"]:
+            step["durs_ps"].pop()
+            step["ns"].pop()
+        said = compare_captures(before, [*before[:3], lacking])
+        [row] = [row for row in said["rows"] if row["agg_keys_before"] == [gone]]
+        times = [mean_of_group(captured, gone) for captured in before[:3]]
+        self.assertEqual(row["after_ps"], mean([*times, 0]))
+        self.assertEqual((row["n_executions_before"], row["n_executions_after"]), (1.0, 0.75))
+
+    def test_captures_that_differ_within_a_side_are_noted(self) -> None:
+        before = runs_of_one_program(4, 5)
+        after = runs_of_one_program(4, 6)
+        after[2]["devices"][0]["device_type"] = "TPU v6 lite"
+        said = compare_captures(before, after)
+        self.assertIn(
+            "captures after differ in their device_type: TPU7x, TPU v6 lite", said["notes"]
+        )
+
+
+def mean_of_group(captured: Json, agg_key: str) -> int:
+    place = [group["agg_key"] for group in captured["groups"]].index(agg_key)
+    return mean([step["durs_ps"][place] for step in captured["steps"]])
+
+
+class Periods(unittest.TestCase):
+    def test_period_is_compared_apart_from_other_totals(self) -> None:
+        before, after = capture(1, 6), capture(1, 6, pause=9000)
+        said = compare(before, after)
+        period = said["totals"]["period"]
+        sides = [
+            [step["period_ps"] for step in captured["steps"][:-1]] for captured in (before, after)
+        ]
+        self.assertEqual([period["before_ps"], period["after_ps"]], list(map(mean, sides)))
+        self.assertEqual(period["p_value"], p_value_of(*sides))
+        self.assertEqual((period["delta_ps"], period["significant"]), (4000, True))
+        # Steps are equally long, and only the pauses between them grew.
+        self.assertEqual(said["totals"]["step_duration"]["delta_ps"], 0)
+
+    def test_period_of_four_steps_is_shown_but_not_tested(self) -> None:
+        period = compare(capture(1, 4), capture(2, 4, pause=9000))["totals"]["period"]
+        self.assertEqual((period["p_value"], period["significant"]), (None, None))
+
+    def test_record_without_periods_gives_none(self) -> None:
+        self.assertIsNone(compare(capture(1, 6, pause=None), capture(2, 6))["totals"]["period"])
+
+    def test_record_has_the_time_until_the_next_step_of_its_name(self) -> None:
+        ops = [op("fusion.1", "loop fusion", start, 10) for start in (0, 130, 300, 470)]
+        for steps, periods in (
+            ([("1", 0, 50), ("2", 130, 50), ("3", 300, 50), ("4", 470, 9)], [130, 170, 170, None]),
+            ([("a", 0, 50), ("b", 130, 50), ("a", 300, 50), ("b", 470, 9)], [300, 340, None, None]),
+        ):
+            said = answer(encode(Space([tpu_plane(ops, steps)])), "record")
+            self.assertEqual([step["period_ps"] for step in said["steps"]], periods)
+
+
+class Gate(InFolder):
+    def setUp(self) -> None:
+        super().setUp()
+        self.n_files = 0
+
+    def file(self, captured: Json) -> Path:
+        self.n_files += 1
+        return self.write(f"{self.n_files}.json", json.dumps(captured).encode())
+
+    def gate(self, before: Json, after: Json, limit: str) -> tuple[int, Any]:
+        options = ("--baseline", str(self.file(before)), f"--fail-over={limit}")
+        outcome = run(self.file(after), "compare", *options)
+        gate = outcome.object["gate"]
+        self.assertEqual(gate["passed"], outcome.status == 0)
+        return outcome.status, gate["failed_by"]
+
+    def test_slower_step_fails_over_the_limit(self) -> None:
+        before = capture(1, 4)
+        slower, faster = capture(1, 4, factor=1.2), capture(1, 4, factor=0.8)
+        self.assertEqual(self.gate(before, slower, "5"), (3, ["step_duration"]))
+        self.assertEqual(self.gate(before, slower, "50"), (0, []))
+        self.assertEqual(self.gate(before, faster, "0"), (0, []))
+        self.assertEqual(self.gate(before, before, "0"), (0, []))
+
+    def test_longer_pauses_alone_fail(self) -> None:
+        before, after = capture(1, 6), capture(1, 6, pause=20000)
+        self.assertEqual(self.gate(before, after, "5"), (3, ["period"]))
+
+    def test_limit_is_taken_as_the_decimal_number_that_was_given(self) -> None:
+        before, after = capture(1, 4, pause=None), capture(1, 4, pause=None)
+        for captured, duration in ((before, 100_000), (after, 100_300)):
+            for step in captured["steps"]:
+                step["duration_ps"] = duration
+        self.assertEqual(self.gate(before, after, "0.3"), (0, []))
+        self.assertEqual(self.gate(before, after, "0.299"), (3, ["step_duration"]))
+
+    def test_too_few_steps_exit_with_1(self) -> None:
+        self.assertEqual(self.gate(capture(1, 3), capture(2, 3, factor=2), "1"), (1, []))
+
+    def test_absent_answer_exits_with_1_also_if_it_otherwise_exits_with_0(self) -> None:
+        path = str(self.file(capture(1, 4)))
+        options = ("--baseline", path, "--device", "TPU:7")
+        self.assertEqual(run(path, "compare", *options).status, 0)
+        outcome = run(path, "compare", *options, "--fail-over", "1")
+        self.assertEqual((outcome.status, outcome.object["reason"]), (1, "device_not_found"))
+        self.assertFalse(outcome.object["gate"]["passed"])
+
+    def test_limit_must_be_a_finite_number_from_0(self) -> None:
+        path = str(self.file(capture(1, 4)))
+        for limit in ("-1", "nan", "inf", "1e999", "x", ""):
+            outcome = run(path, "compare", "--baseline", path, f"--fail-over={limit}")
+            self.assertEqual((outcome.status, outcome.object["reason"]), (2, "bad_arguments"))
+
+    def test_text_ends_with_the_result(self) -> None:
+        before, slower = self.file(capture(1, 4)), self.file(capture(1, 4, factor=1.2))
+        for after, ending in (
+            (before, "\ngate: passed\n"),
+            (slower, "\ngate: failed: step_duration is 20.0 % slower; the limit is 5 %\n"),
+        ):
+            said = self.text(after, "--baseline", str(before), "--fail-over", "5")
+            self.assertTrue(said.endswith(ending), said[-200:])
+        said = self.text(self.folder / "none", "--baseline", str(before), "--fail-over", "5")
+        self.assertTrue(said.endswith("\ngate: failed: no answer (no_such_path)\n"), said[-200:])
+        self.assertNotIn("gate", self.text(before, "--baseline", str(before)))
+
+    def text(self, profile: Path, *options: str) -> str:
+        from _output.text import text_of
+
+        return text_of(run(profile, "compare", *options).object, "utf-8")
+
+    def test_command_exits_with_3(self) -> None:
+        before, slower = self.file(capture(1, 4)), self.file(capture(1, 4, factor=1.2))
+        outcome = command(slower, "--mode", "compare", "--baseline", before, "--fail-over", "2")
+        self.assertEqual(outcome.status, 3)
+        self.assertIn("The gate fails: the step got slower by", outcome.object["headline"])
+
+
+class CommandLine(InFolder):
+    def test_captures_are_given_before_and_after_the_options(self) -> None:
+        paths = [
+            str(self.write(f"{i}.json", json.dumps(captured).encode()))
+            for i, captured in enumerate(runs_of_one_program(8, 4))
+        ]
+        baselines = [word for path in paths[:4] for word in ("--baseline", path)]
+        said = answer(paths[4], "compare", paths[5], *baselines, paths[6], paths[7])
+        self.assertEqual(said["noise"]["noise_unit"], "capture")
+        for side, given in (("before", paths[:4]), ("after", paths[4:])):
+            self.assertEqual([row["profile_dir"] for row in said[side]["captures"]], given)
+
+    def test_capture_that_is_given_twice_counts_once(self) -> None:
+        [path] = [self.write("a.json", json.dumps(capture(1, 4)).encode())]
+        link = self.folder / "b.json"
+        link.symlink_to(path)
+        said = answer(path, "compare", str(link), "--baseline", str(path))
+        self.assertEqual(said["after"]["n_captures"], 1)
+        self.assertEqual(said["noise"]["noise_unit"], "step")
+        self.assertIn(f"{link} was given twice and counts once", said["notes"])
+
+    def test_other_modes_take_one_profile(self) -> None:
+        path = str(self.write("a.json", json.dumps(capture(1, 4)).encode()))
+        outcome = run(path, "summary", path)
+        self.assertEqual(outcome.object["reason"], "bad_arguments")
+        self.assertIn("one PROFILE", outcome.object["detail"])
+
+    def test_spread_takes_several_profiles_as_hosts_of_one_run(self) -> None:
+        captures = {}
+        for host in "ab":
+            made = records.record(PROGRAM, 4, jitter=0.01, seed=ord(host), host=host)
+            captures[host] = json.dumps(made).encode()
+        for folder in ("one", "two"):
+            for host in captures if folder == "one" else "a":
+                self.write(f"{folder}/{host}.json", captures[host])
+        self.write("three/b.json", captures["b"])
+        together = answer(self.folder / "one", "spread")
+        apart = answer(self.folder / "two", "spread", str(self.folder / "three"))
+        self.assertEqual(apart["cohorts"], together["cohorts"])
+        self.assertEqual((apart["n_hosts"], apart["n_devices"]), (2, 2))
+        again = answer(self.folder / "two", "spread", str(self.folder / "one" / "a.json"))
+        said = "of host a occurs in several files with equal figures; counted once"
+        self.assertIn(said, str(again["notes"]))
+        other = self.write("four/a.json", captures["b"].replace(b'"host": "b"', b'"host": "a"'))
+        outcome = run(self.folder / "two", "spread", str(other))
+        self.assertEqual(outcome.object["reason"], "duplicate_host")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,273 @@
+"""Test that compare tells whether a change reached the compiled program, and what it changed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import unittest
+from pathlib import Path
+from typing import Any
+
+from tests.builders import hlo_proto
+from tests.builders.hlo_proto import (
+    REPLICATED,
+    TILED,
+    Op,
+    Shape,
+    aliases,
+    array,
+    listed_groups,
+    metadata_plane,
+    op,
+    sharding,
+    shardings,
+)
+from tests.builders.records import Json
+from tests.builders.xspace import Space, bytes_field, encode, int_field, text_field, tpu_plane
+from tests.builders.xspace import op as event
+from tests.harness import DEMO, InFolder, answer, run
+
+PROGRAM_ID = 7
+LITERAL, CHANNEL, DIMENSIONS, ATTRIBUTES = 8, 26, 14, 68
+
+
+# The function is long because each of its arguments changes one thing in the program.
+def capture(
+    *,
+    numbers: int = 0,
+    line: str = "a.py:1",
+    channel: int = 1,
+    opcode: str = "multiply",
+    shape: Shape | None = None,
+    layout: tuple[int, ...] = (1, 0),
+    operands: tuple[str, str] = ("x", "w"),
+    constant: bytes = b"\x01",
+    groups: tuple[tuple[int, ...], ...] = ((0, 1), (2, 3)),
+    collective: str = "all-gather",
+    tiles: int = 2,
+    donated: tuple[int, ...] = (1,),
+    body: str = "code",
+    vmem: int = 64,
+    config: bytes = b"{}",
+    thread: str = "sparsecore",
+    attributes: tuple[str, ...] = ("a", "b"),
+    dimension: int = 0,
+    swapped: bool = False,
+    has_program: bool = True,
+) -> bytes:
+    """Return a trace with a program; each argument changes one thing in it."""
+
+    def name(base: str) -> str:
+        return f"{base}.{numbers}" if numbers else base
+
+    shape = shape or array("f32", 8, 128)
+    array_in = Shape("f32", (8, 128), minor_to_major=layout)
+    kernel_config = {
+        "custom_call_config": {"body": body},
+        "used_scoped_memory_configs": [{"memory_space": "1", "size": str(vmem)}],
+    }
+    inside = [
+        op(name("p"), "parameter", shape=shape),
+        op(name("inner"), opcode, name("p"), name("p"), shape=shape, line=line),
+    ]
+    attribute = b"".join(
+        bytes_field(1, text_field(1, key) + text_field(2, "1")) for key in attributes
+    )
+    middle = [
+        op(name("c"), "constant", shape=array("f32"), extra=bytes_field(LITERAL, constant)),
+        op(
+            name("gather"),
+            collective,
+            name("x"),
+            shape=array("f32", 16, 128),
+            extra=listed_groups(*groups)
+            + int_field(CHANNEL, channel)
+            + bytes_field(DIMENSIONS, bytes([dimension])),
+        ),
+    ]
+    main = [
+        op(name("x"), "parameter", shape=array_in, tf_op="x", number=0),
+        op(name("w"), "parameter", shape=array("f32", 8, 128), tf_op="w", number=1),
+        *(reversed(middle) if swapped else middle),
+        op(name("fusion"), "fusion", *map(name, operands), calls=[name("fused")], config=config),
+        op(
+            name("flash"),
+            "custom-call",
+            name("fusion"),
+            target="tpu_custom_call",
+            config=json.dumps(kernel_config).encode(),
+            thread=thread,
+            extra=bytes_field(ATTRIBUTES, attribute),
+        ),
+        op(name("out"), "add", name("flash"), name("fusion"), line=line),
+    ]
+    # Another place of an unused computation changes the ids of the others.
+    first: dict[str, list[Op]] = {name("fused"): inside}
+    unused = {name("unused"): [op(name("u"), "parameter")]}
+    computations = {**(unused | first if numbers else first | unused), name("main"): main}
+    program = hlo_proto.hlo_proto(
+        computations,
+        extra=aliases(*((number, ()) for number in donated))
+        + shardings(sharding(REPLICATED), sharding(TILED, [tiles, 1], devices=range(tiles))),
+    )
+    planes = [
+        tpu_plane(
+            [event("fusion.1", "loop fusion", 0, 10, program_id=PROGRAM_ID)], [("0", 0, 1000)]
+        )
+    ]
+    if has_program:
+        planes.append(metadata_plane({PROGRAM_ID: ("jit_f(7)", program)}))
+    return encode(Space(planes))
+
+
+class Changes(InFolder):
+    def setUp(self) -> None:
+        super().setUp()
+        self.n_files = 0
+
+    def record(self, data: bytes) -> Path:
+        self.n_files += 1
+        said = answer(data, "record")
+        return self.write(f"{self.n_files}.json", json.dumps(said).encode())
+
+    def compare(self, after: Path, *before: Path) -> Json:
+        options = [word for path in before for word in ("--baseline", str(path))]
+        return answer(after, "compare", *options)
+
+    def changes(self, **changed: Any) -> tuple[bool | None, list[tuple[str, str | None, Any, Any]]]:
+        said = self.compare(self.record(capture(**changed)), self.record(capture()))
+        found = said["program_changes"]
+        self.assertEqual(said["same_program"], found["same_program"])
+        rows = [(row["what"], row["name"], row["before"], row["after"]) for row in found["rows"]]
+        return found["same_program"], rows
+
+    def test_other_names_ids_lines_and_channels_are_the_same_program(self) -> None:
+        for changed in (
+            {},
+            {"numbers": 17},
+            {"line": "b.py:99"},
+            {"channel": 5},
+            {"attributes": ("b", "a")},
+        ):
+            with self.subTest(changed=changed):
+                self.assertEqual(self.changes(**changed), (True, []))
+
+    def test_every_other_change_is_another_program(self) -> None:
+        for changed in (
+            {"opcode": "add"},
+            {"shape": array("bf16", 8, 128)},
+            {"shape": array("f32", 8, 256)},
+            {"layout": (0, 1)},
+            {"operands": ("w", "x")},
+            {"constant": b"\x02"},
+            {"groups": ((0, 2), (1, 3))},
+            {"collective": "all-to-all"},
+            {"tiles": 4},
+            {"donated": ()},
+            {"donated": (0,)},
+            {"vmem": 128},
+            {"config": b'{"flag":1}'},
+            {"thread": "tensorcore"},
+            {"attributes": ("a", "c")},
+            {"dimension": 1},
+            {"swapped": True},
+        ):
+            with self.subTest(changed=changed):
+                same, rows = self.changes(**changed)
+                self.assertIs(same, False)
+                self.assertTrue(rows)
+                self.assertEqual(self.changes(**changed, numbers=3), (same, rows))
+
+    def test_row_says_what_changed_first(self) -> None:
+        x = {"shape": "f32[8,128]", "sharding": "{replicated}", "donated": False}
+        w = {"shape": "f32[8,128]", "sharding": "{devices=[2,1]0,1}", "donated": True}
+        kernel = {"n": 1, "vmem_used_bytes": 64, "shapes": ["f32[8,128]"]}
+        gather = {"n": 1, "bytes": 16 * 128 * 4}
+        for changed, row in (
+            ({"collective": "all-to-all"}, ("collective", "all-gather sync", gather, None)),
+            ({"vmem": 128}, ("kernel", "flash", kernel, {**kernel, "vmem_used_bytes": 128})),
+            (
+                {"body": "x", "vmem": 9},
+                ("kernel", "flash", kernel, {**kernel, "vmem_used_bytes": 9}),
+            ),
+            ({"donated": ()}, ("parameter", "w", w, {**w, "donated": False})),
+            ({"donated": (0, 1)}, ("parameter", "x", x, {**x, "donated": True})),
+            ({"tiles": 4}, ("parameter", "w", w, {**w, "sharding": "{devices=[4,1]0,1,2,3}"})),
+        ):
+            with self.subTest(changed=changed):
+                self.assertEqual(self.changes(**changed)[1][0], row)
+        self.assertIn(("donation", None, 4096, 0), self.changes(donated=())[1])
+        _, rows = self.changes(collective="all-to-all")
+        names = ["all-gather sync", "all-to-all sync"]
+        self.assertEqual([row[:2] for row in rows[:2]], [("collective", name) for name in names])
+        self.assertIn(("opcode", "all-to-all", None, 1), rows)
+
+    def test_fingerprints_are_a_row_if_nothing_else_differs(self) -> None:
+        _, [(what, name, before, after)] = self.changes(constant=b"\x02")
+        self.assertEqual((what, name), ("other", None))
+        self.assertNotEqual(before, after)
+
+    def test_code_of_a_kernel_alone_is_unknown(self) -> None:
+        same, [(what, name, _, _)] = self.changes(body="other", line="c.py:3")
+        self.assertEqual((same, what, name), (None, "kernel_code", "flash"))
+        said = self.compare(self.record(capture(body="other")), self.record(capture()))
+        self.assertIn("the same but for the code, or only the source lines, of kernel flash",
+                      said["headline"])  # fmt: skip
+
+    def test_headline_says_that_the_program_is_the_same(self) -> None:
+        said = self.compare(self.record(capture(line="b.py:2")), self.record(capture()))
+        self.assertTrue(said["headline"].startswith("The compiled program is the same"))
+
+    def test_missing_program_is_unknown(self) -> None:
+        for before, after in ((False, True), (True, False), (False, False)):
+            paths = [self.record(capture(has_program=has)) for has in (before, after)]
+            said = self.compare(paths[1], paths[0])
+            self.assertEqual(said["program_changes"], {"same_program": None, "rows": []})
+            # The texts of the ops are equal.
+            self.assertIs(said["same_program"], True)
+
+    def test_one_other_capture_is_another_program(self) -> None:
+        same, other = self.record(capture()), self.record(capture(numbers=4, line="d.py:4"))
+        changed = self.record(capture(constant=b"\x02"))
+        self.assertTrue(self.compare(same, other)["same_program"])
+        self.assertIs(self.compare(same, other, changed)["same_program"], False)
+
+    def test_wrong_digest_in_a_record_is_refused(self) -> None:
+        good = answer(capture(), "record")
+        for field, value in (("opcode", {"add": "1"}), ("kernel_code", []), ("fusion", -1)):
+            broken = json.loads(json.dumps(good))
+            broken["programs"][0][field] = value
+            path = self.write("broken.json", json.dumps(broken).encode())
+            said = run(path, "compare", "--baseline", str(path)).object
+            self.assertEqual(said["reason"], "unreadable_record")
+            self.assertIn(f"programs[0].{field}", said["detail"])
+        good["devices"][0]["hlo"] = 1
+        path = self.write("broken.json", json.dumps(good).encode())
+        said = run(path, "compare", "--baseline", str(path)).object
+        self.assertIn("there is no program 1", said["detail"])
+
+
+class Demo(unittest.TestCase):
+    def test_digest_of_the_demo_is_small_and_agrees_with_other_modes(self) -> None:
+        [digest] = answer(DEMO, "record")["programs"]
+        self.assertLess(len(json.dumps(digest, separators=(",", ":"))), 10_000)
+        self.assertEqual(digest["memory"], answer(DEMO, "memory")["peak_bytes"])
+        program = answer(DEMO, "program", "--top=1000")
+        self.assertEqual(digest["opcode"], program["opcodes"])
+        self.assertEqual(digest["fusion"], program["n_fusions"])
+        self.assertEqual(digest["donation"], program["aliased_bytes"])
+        self.assertEqual(len(digest["parameter"]), len(program["parameters"]))
+        n = sum(row["n_instructions"] for row in program["collectives"])
+        self.assertEqual(sum(fact["n"] for fact in digest["collective"].values()), n)
+
+    def test_record_of_version_2_0_lacks_the_program(self) -> None:
+        [old] = DEMO.parent.glob("after.json.gz")
+        self.assertNotIn("programs", json.loads(gzip.decompress(old.read_bytes())))
+        said = answer(old, "compare", "--baseline", str(old))
+        self.assertEqual(said["program_changes"], {"same_program": None, "rows": []})
+        self.assertIs(said["same_program"], True)
+        self.assertIsNone(said["totals"]["period"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,62 @@
+"""Test the sums of a window: the busy time without and with overlapping ops."""
+
+from __future__ import annotations
+
+import random
+import unittest
+
+from _pipeline.window_sums import busy_without_overlap
+from tests.builders.xspace import Op, Space, encode, op, tpu_plane
+from tests.harness import answer
+
+Span = tuple[int, int]
+
+
+def covered(spans: list[Span], start: int, end: int) -> int:
+    """Count the picoseconds of a window in which something runs, one by one."""
+    return sum(any(first <= at < last for first, last in spans) for at in range(start, end))
+
+
+class Busy(unittest.TestCase):
+    def test_sum_of_separate_ops_is_their_time_within_the_window(self) -> None:
+        rng = random.Random(1)
+        for _ in range(200):
+            marks = sorted(rng.choices(range(60), k=2 * rng.randint(0, 8)))
+            spans = list(zip(marks[::2], marks[1::2], strict=True))
+            pieces: list[tuple[list[int], list[int], list[int]]] = [
+                ([first for first, _ in part], [last - first for first, last in part], [])
+                for cut in [rng.randint(0, len(spans))]
+                for part in (spans[:cut], spans[cut:])
+            ]
+            end = max(marks[-2:-1] or [0], default=0) + rng.randint(0, 9)
+            expected = covered(spans, 0, end)
+            self.assertEqual(busy_without_overlap(pieces, 0, end), expected, (spans, end))
+
+    def test_other_ops_are_left_to_the_timeline(self) -> None:
+        for starts, durations, end in (
+            ([0, 5], [6, 5], 20),
+            ([5, 0], [1, 1], 20),
+            ([0, 30], [1, 1], 20),
+        ):
+            self.assertIsNone(busy_without_overlap([(starts, durations, [])], 0, end))
+        self.assertIsNone(busy_without_overlap([([3], [1], [])], 4, 9))
+
+    def test_record_counts_overlapping_and_instant_ops_once(self) -> None:
+        rng = random.Random(2)
+        for _ in range(40):
+            spans = [(rng.randint(0, 90), rng.randint(0, 20)) for _ in range(rng.randint(1, 8))]
+            if rng.random() < 0.5:
+                spans.sort()
+            ops: list[Op] = [
+                op(f"fusion.{i}", "loop fusion", start, duration)
+                for i, (start, duration) in enumerate(spans)
+            ]
+            data = encode(Space([tpu_plane(ops, [("0", 0, 100)])]))
+            [step] = answer(data, "record")["steps"]
+            ends = [(start, start + duration) for start, duration in spans]
+            self.assertEqual(step["busy_ps"], covered(ends, 0, 100), spans)
+            self.assertEqual(sum(step["durs_ps"]), sum(duration for _, duration in spans))
+
+
+if __name__ == "__main__":
+    unittest.main()
